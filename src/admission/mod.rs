@@ -1,0 +1,21 @@
+//! What a Cluster or ClusterClass must be like to be stored.
+//!
+//! ```text
+//! request ─► Question (decoded once) ─► answer(World, Settings) ─► Verdict
+//!                 router: kind × phase ─► defaults/<kind>.rs, rules/<kind>.rs
+//! ```
+//!
+//! Everything here is a function of its arguments. A rule is one function named after the fact that holds for good
+//! objects; the tables in `rules/` pair it with its id, and [`catalogue`] lists them all.
+
+mod defaults;
+mod router;
+mod rule;
+mod rules;
+mod settings;
+mod verdict;
+
+pub use router::{END_POINTS, EndPoint, Operation, Phase, Question, Request};
+pub use rule::{Listed, catalogue};
+pub use settings::{FeatureGates, Settings, UnknownGate};
+pub use verdict::{Outcome, Verdict};

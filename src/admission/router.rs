@@ -1,0 +1,266 @@
+//! Which function answers which request.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::rules::{class, cluster};
+use super::{Outcome, Settings, Verdict, defaults};
+use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Metadata};
+use crate::json;
+use crate::wire::review::GroupVersionKind;
+use crate::wire::{Decode, Version};
+use crate::world::World;
+
+/// What happens to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operation {
+    Create,
+    Update,
+    Delete,
+}
+
+impl Operation {
+    /// The operation called `name` in a review.
+    pub fn from_name(name: &str) -> Option<Operation> {
+        match name {
+            "CREATE" => Some(Operation::Create),
+            "UPDATE" => Some(Operation::Update),
+            "DELETE" => Some(Operation::Delete),
+            _ => None,
+        }
+    }
+
+    /// `CREATE`, `UPDATE`, `DELETE`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+        }
+    }
+}
+
+/// The two halves of an admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// The mutating end point: defaults.
+    Default,
+    /// The validating end point: rules.
+    Validate,
+}
+
+/// A path that the server answers (ADM-001).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndPoint {
+    pub phase: Phase,
+    pub kind: Kind,
+    pub version: Version,
+    pub path: &'static str,
+}
+
+/// Every end point. There is no mutating one for ClusterClass (ADM-002, CC-D-001).
+pub const END_POINTS: [EndPoint; 6] = [
+    EndPoint {
+        phase: Phase::Default,
+        kind: Kind::Cluster,
+        version: Version::V1Beta2,
+        path: "/mutate-cluster-x-k8s-io-v1beta2-cluster",
+    },
+    EndPoint {
+        phase: Phase::Default,
+        kind: Kind::Cluster,
+        version: Version::V1Beta1,
+        path: "/mutate-cluster-x-k8s-io-v1beta1-cluster",
+    },
+    EndPoint {
+        phase: Phase::Validate,
+        kind: Kind::Cluster,
+        version: Version::V1Beta2,
+        path: "/validate-cluster-x-k8s-io-v1beta2-cluster",
+    },
+    EndPoint {
+        phase: Phase::Validate,
+        kind: Kind::Cluster,
+        version: Version::V1Beta1,
+        path: "/validate-cluster-x-k8s-io-v1beta1-cluster",
+    },
+    EndPoint {
+        phase: Phase::Validate,
+        kind: Kind::ClusterClass,
+        version: Version::V1Beta2,
+        path: "/validate-cluster-x-k8s-io-v1beta2-clusterclass",
+    },
+    EndPoint {
+        phase: Phase::Validate,
+        kind: Kind::ClusterClass,
+        version: Version::V1Beta1,
+        path: "/validate-cluster-x-k8s-io-v1beta1-clusterclass",
+    },
+];
+
+/// A request: an object as text, and what happens to it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    pub phase: Phase,
+    pub kind: Kind,
+    pub version: Version,
+    pub operation: Operation,
+    /// The name in the request, for objects that do not decode and for deletions.
+    pub name: &'a str,
+    pub object: Option<&'a str>,
+    pub old_object: Option<&'a str>,
+}
+
+impl Request<'_> {
+    /// The version in which a review's object comes, if it is an object of `kind`.
+    ///
+    /// # Errors
+    /// Says which kind was expected.
+    pub fn version_of(kind: Kind, review: &GroupVersionKind<'_>) -> Result<Version, String> {
+        let version = Version::from_name(&review.version);
+        match version {
+            Some(version) if review.group == GROUP && review.kind == kind.name() => Ok(version),
+            _ => Err(format!(
+                "this path answers reviews of {} in {GROUP}, version v1beta2 or v1beta1; the review is about {} in {}/{}",
+                kind.name(),
+                review.kind,
+                review.group,
+                review.version
+            )),
+        }
+    }
+}
+
+/// A decoded request, which can be answered as often as its world grows.
+#[derive(Debug)]
+pub struct Question {
+    kind: Kind,
+    name: String,
+    subject: Subject,
+}
+
+#[derive(Debug)]
+enum Subject {
+    /// Nothing to look at: a deletion on the mutating end point (ADM-008), a Cluster that is deleted (CL-V-080), or an
+    /// update of an object that is being deleted (DEC-16).
+    AlwaysAllowed,
+    DefaultCluster {
+        new: Box<Cluster>,
+    },
+    ValidateCluster {
+        new: Box<Cluster>,
+        old: Option<Box<Cluster>>,
+    },
+    ValidateClass {
+        new: Box<ClusterClass>,
+        old: Option<Box<ClusterClass>>,
+    },
+    DeleteClass {
+        old: Box<ClusterClass>,
+    },
+}
+
+impl Question {
+    /// Decodes a request.
+    ///
+    /// # Errors
+    /// The verdict on a request whose object does not decode (ADM-003).
+    pub fn decode(request: &Request<'_>) -> Result<Question, Box<Verdict>> {
+        let undecodable = |reason| Box::new(Verdict::plain(request.kind, request.name, Outcome::Undecodable(reason)));
+        let (name, subject) = match Self::subject(request) {
+            Ok(decoded) => decoded,
+            Err(_) if changes_nothing_of_a_deleted_object(request) => (request.name.to_owned(), Subject::AlwaysAllowed),
+            Err(reason) => return Err(undecodable(reason)),
+        };
+        Ok(Question { kind: request.kind, name, subject })
+    }
+
+    fn subject(request: &Request<'_>) -> Result<(String, Subject), String> {
+        match (request.phase, request.kind, request.operation) {
+            (Phase::Default, _, Operation::Delete) | (Phase::Default, Kind::ClusterClass, _) => {
+                Ok((request.name.to_owned(), Subject::AlwaysAllowed))
+            }
+            (Phase::Default, Kind::Cluster, _) => {
+                let new = new_object::<Cluster>(request)?;
+                Ok(examined(request, new, |new| Subject::DefaultCluster { new }))
+            }
+            (Phase::Validate, Kind::Cluster, Operation::Delete) => {
+                Ok((old_object::<Cluster>(request)?.metadata.name, Subject::AlwaysAllowed))
+            }
+            (Phase::Validate, Kind::ClusterClass, Operation::Delete) => {
+                let old = old_object::<ClusterClass>(request)?;
+                Ok((old.metadata.name.clone(), Subject::DeleteClass { old: Box::new(old) }))
+            }
+            (Phase::Validate, Kind::Cluster, _) => {
+                let (new, old) = (new_object::<Cluster>(request)?, previous_object(request)?);
+                Ok(examined(request, new, |new| Subject::ValidateCluster { new, old }))
+            }
+            (Phase::Validate, Kind::ClusterClass, _) => {
+                let (new, old) = (new_object::<ClusterClass>(request)?, previous_object(request)?);
+                Ok(examined(request, new, |new| Subject::ValidateClass { new, old }))
+            }
+        }
+    }
+
+    /// The verdict, as far as `world` is known; it counts only if `world` recorded no need.
+    pub fn answer(&self, world: &World, settings: &Settings) -> Verdict {
+        let mut verdict = match &self.subject {
+            Subject::AlwaysAllowed => Verdict::plain(self.kind, "", Outcome::Allowed),
+            Subject::DefaultCluster { new } => defaults::cluster::default(new, settings),
+            Subject::ValidateCluster { new, old } => cluster::validate(new, old.as_deref(), world, settings),
+            Subject::ValidateClass { new, old } => class::validate(new, old.as_deref(), world, settings),
+            Subject::DeleteClass { old } => class::validate_delete(old, world, settings),
+        };
+        verdict.name.clone_from(&self.name);
+        verdict
+    }
+}
+
+fn new_object<T: Decode>(request: &Request<'_>) -> Result<Box<T>, String> {
+    let text = request.object.ok_or("the review has no object")?;
+    T::decode(request.version, text).map(Box::new).map_err(|error| format!("the object does not decode: {error}"))
+}
+
+fn old_object<T: Decode>(request: &Request<'_>) -> Result<T, String> {
+    let text = request.old_object.ok_or("the review has no oldObject")?;
+    T::decode(request.version, text).map_err(|error| format!("the oldObject does not decode: {error}"))
+}
+
+fn previous_object<T: Decode>(request: &Request<'_>) -> Result<Option<Box<T>>, String> {
+    match request.operation {
+        Operation::Update => old_object(request).map(Box::new).map(Some),
+        Operation::Create | Operation::Delete => Ok(None),
+    }
+}
+
+/// The name and the subject of a request, unless it is to be left alone (DEC-16: finalizers can always be removed).
+fn examined<T: AsRef<Metadata>>(
+    request: &Request<'_>,
+    new: Box<T>,
+    subject: impl FnOnce(Box<T>) -> Subject,
+) -> (String, Subject) {
+    let metadata: &Metadata = (*new).as_ref();
+    let name = metadata.name.clone();
+    if metadata.is_being_deleted() && changes_nothing_of_a_deleted_object(request) {
+        return (name, Subject::AlwaysAllowed);
+    }
+    (name, subject(new))
+}
+
+/// Whether an update leaves the spec of an object with a deletion timestamp as it was, whatever the spec is.
+fn changes_nothing_of_a_deleted_object(request: &Request<'_>) -> bool {
+    #[derive(Deserialize)]
+    struct Glance<'a> {
+        metadata: Metadata,
+        #[serde(borrow)]
+        spec: Option<&'a RawValue>,
+    }
+    if request.operation != Operation::Update {
+        return false;
+    }
+    let (Some(new), Some(old)) = (request.object, request.old_object) else { return false };
+    let (Ok(new), Ok(old)) = (json::decode::<Glance<'_>>(new), json::decode::<Glance<'_>>(old)) else { return false };
+    let value = |raw: Option<&RawValue>| raw.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+    new.metadata.is_being_deleted() && value(new.spec) == value(old.spec)
+}

@@ -1,0 +1,249 @@
+//! A ClusterClass by itself (CC-V-001 to CC-V-090), and its deletion.
+
+use std::collections::BTreeSet;
+
+use super::{dependents, shared};
+use crate::admission::rule::{Rule, listed, rules, run};
+use crate::admission::{Listed, Outcome, Settings, Verdict};
+use crate::field::{Findings, Path, RuleId};
+use crate::hub::{ClusterClass, ClusterClassSpec, Kind};
+use crate::version::{BuildOrder, KubeVersion};
+use crate::world::World;
+
+/// A ClusterClass that is created or updated.
+pub(super) struct Change<'a> {
+    pub new: &'a ClusterClass,
+    pub world: &'a World,
+    pub settings: &'a Settings,
+}
+
+impl Change<'_> {
+    fn spec(&self) -> &ClusterClassSpec {
+        &self.new.spec
+    }
+}
+
+type ClassRule = Rule<fn(&Change<'_>, &mut Findings)>;
+
+/// With the gate off every create and update is refused, and in other words than field errors (ADM-005).
+const GATE: RuleId = "CC-V-001";
+
+const RULES: &[ClassRule] = rules![
+    "CC-V-002" => template_references_are_complete,
+    "CC-V-010" => machine_deployment_classes_have_names_of_their_own,
+    "CC-V-011" => machine_pool_classes_have_names_of_their_own,
+    "CC-V-020" => rollouts_can_proceed,
+    "CC-V-030" => control_plane_health_check_is_usable,
+    "CC-V-031" => control_plane_health_check_has_machines,
+    "CC-V-032" => machine_deployment_health_checks_are_usable,
+    "CC-V-050" => taints_may_be_set,
+    "CC-V-080" => metadata_is_well_formed,
+    "CC-V-090" => kubernetes_versions_rise_without_gaps,
+];
+
+const IN_USE: RuleId = "CC-V-140";
+
+/// How many Clusters the refusal of a deletion names.
+const NAMED_CLUSTERS: usize = 3;
+
+/// The rules of this kind in the order in which they run.
+pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
+    let single = |id, name| Listed { id, name, kind: Some(Kind::ClusterClass) };
+    [single(GATE, "classes_are_switched_on")]
+        .into_iter()
+        .chain(listed(Kind::ClusterClass, RULES))
+        .chain(dependents::listed_rules())
+        .chain([single(IN_USE, "a_class_in_use_is_not_deleted")])
+}
+
+/// The validating end point for ClusterClasses on create and update.
+pub fn validate(new: &ClusterClass, old: Option<&ClusterClass>, world: &World, settings: &Settings) -> Verdict {
+    let mut found = Findings::without(settings.silenced);
+    let change = Change { new, world, settings };
+    found.run(GATE, |found| classes_are_switched_on(&change, found));
+    if found.error_count() > 0 {
+        let message = found.into_parts().0.iter().map(ToString::to_string).collect();
+        return Verdict::plain(Kind::ClusterClass, "", Outcome::Forbidden { rule: GATE, message, names_object: false });
+    }
+    run(RULES, &change, &mut found);
+    if let Some(old) = old {
+        dependents::validate(&change, old, &mut found);
+    }
+    let (errors, warnings) = found.into_parts();
+    let outcome = if errors.is_empty() { Outcome::Allowed } else { Outcome::Invalid(errors) };
+    Verdict { warnings, ..Verdict::plain(Kind::ClusterClass, "", outcome) }
+}
+
+/// The validating end point for ClusterClasses on delete: a class in use stays (CC-V-140).
+pub fn validate_delete(old: &ClusterClass, world: &World, settings: &Settings) -> Verdict {
+    let plain = |outcome| Verdict::plain(Kind::ClusterClass, "", outcome);
+    if settings.silenced == Some(IN_USE) {
+        return plain(Outcome::Allowed);
+    }
+    let key = old.metadata.key();
+    match world.clusters_of(&key) {
+        Err(reason) => {
+            let message = format!("cannot find out which Clusters use ClusterClass {key}: {reason}");
+            plain(Outcome::Unknown { rule: IN_USE, message })
+        }
+        Ok(clusters) if clusters.is_empty() => plain(Outcome::Allowed),
+        Ok(clusters) => {
+            let names: Vec<String> = clusters.iter().map(|cluster| cluster.metadata.key().to_string()).collect();
+            let message = format!(
+                "ClusterClass {key} cannot be deleted because it is used by {}",
+                shared::a_few(&names, NAMED_CLUSTERS)
+            );
+            plain(Outcome::Forbidden { rule: IN_USE, message, names_object: true })
+        }
+    }
+}
+
+/// ClusterClasses are refused while the feature is off (CC-V-001).
+fn classes_are_switched_on(change: &Change<'_>, found: &mut Findings) {
+    if !change.settings.gates.cluster_topology {
+        found.forbidden(Path::of("spec"), "ClusterClasses need the feature gate ClusterTopology");
+    }
+}
+
+/// Every template reference can be followed (CC-V-002).
+fn template_references_are_complete(change: &Change<'_>, found: &mut Findings) {
+    let spec = change.spec();
+    shared::template_reference(&spec.infrastructure.template_ref, &Path::of("spec.infrastructure"), found);
+    shared::template_reference(&spec.control_plane.template_ref, &Path::of("spec.controlPlane"), found);
+    if spec.has_control_plane_machines() {
+        let path = Path::of("spec.controlPlane.machineInfrastructure");
+        shared::template_reference(&spec.control_plane.machine_infrastructure.template_ref, &path, found);
+    }
+    for (i, class) in spec.workers.machine_deployments.iter().enumerate() {
+        let path = Path::of("spec.workers.machineDeployments").index(i).child("template");
+        shared::template_reference(&class.bootstrap.template_ref, &path.child("bootstrap"), found);
+        shared::template_reference(&class.infrastructure.template_ref, &path.child("infrastructure"), found);
+    }
+    for (i, class) in spec.workers.machine_pools.iter().enumerate() {
+        let path = Path::of("spec.workers.machinePools").index(i).child("template");
+        shared::template_reference(&class.bootstrap.template_ref, &path.child("bootstrap"), found);
+        shared::template_reference(&class.infrastructure.template_ref, &path.child("infrastructure"), found);
+    }
+}
+
+/// No two machine deployment classes share a name (CC-V-010).
+fn machine_deployment_classes_have_names_of_their_own(change: &Change<'_>, found: &mut Findings) {
+    let names = change.spec().workers.machine_deployments.iter().map(|class| &*class.class);
+    unique(names, &Path::of("spec.workers.machineDeployments"), found);
+}
+
+/// No two machine pool classes share a name (CC-V-011).
+fn machine_pool_classes_have_names_of_their_own(change: &Change<'_>, found: &mut Findings) {
+    let names = change.spec().workers.machine_pools.iter().map(|class| &*class.class);
+    unique(names, &Path::of("spec.workers.machinePools"), found);
+}
+
+fn unique<'a>(names: impl Iterator<Item = &'a str>, path: &Path, found: &mut Findings) {
+    let mut seen = BTreeSet::new();
+    for (i, name) in names.enumerate() {
+        if !seen.insert(name) {
+            found.invalid(path.index(i).child("class"), name, "another class of this list has the same name");
+        }
+    }
+}
+
+/// Rollouts of machine deployment classes have bounds that let them proceed (CC-V-020).
+fn rollouts_can_proceed(change: &Change<'_>, found: &mut Findings) {
+    for class in &change.spec().workers.machine_deployments {
+        shared::rollout_strategy(
+            &class.rollout.strategy,
+            &machine_deployment(&class.class).child("rollout.strategy"),
+            found,
+        );
+    }
+}
+
+/// The control plane health check is usable (CC-V-030).
+fn control_plane_health_check_is_usable(change: &Change<'_>, found: &mut Findings) {
+    let check = &change.spec().control_plane.health_check;
+    if check.is_defined() {
+        shared::health_check(check, &control_plane_health_check(), change.settings, found);
+    }
+}
+
+/// A control plane health check has machines to check (CC-V-031).
+fn control_plane_health_check_has_machines(change: &Change<'_>, found: &mut Findings) {
+    if change.spec().control_plane.health_check.is_defined() && !change.spec().has_control_plane_machines() {
+        found.forbidden(
+            control_plane_health_check(),
+            "needs spec.controlPlane.machineInfrastructure: without it there are no machines to check",
+        );
+    }
+}
+
+/// Health checks of machine deployment classes are usable (CC-V-032).
+fn machine_deployment_health_checks_are_usable(change: &Change<'_>, found: &mut Findings) {
+    for class in change.spec().workers.machine_deployments.iter().filter(|class| class.health_check.is_defined()) {
+        let path = machine_deployment(&class.class).child("healthCheck");
+        shared::health_check(&class.health_check, &path, change.settings, found);
+        shared::remediation_in_flight(&class.health_check, &path.child("remediation"), found);
+    }
+}
+
+/// Taints may be set, with keys that are free (CC-V-050).
+fn taints_may_be_set(change: &Change<'_>, found: &mut Findings) {
+    let (spec, settings) = (change.spec(), change.settings);
+    shared::taints(&spec.control_plane.taints, &Path::of("spec.controlPlane.taints"), settings, found);
+    for class in &spec.workers.machine_deployments {
+        shared::taints(&class.taints, &machine_deployment(&class.class).child("taints"), settings, found);
+    }
+    for class in &spec.workers.machine_pools {
+        shared::taints(&class.taints, &machine_pool(&class.class).child("taints"), settings, found);
+    }
+}
+
+/// Labels and annotations of the control plane and of worker classes are well-formed (CC-V-080).
+fn metadata_is_well_formed(change: &Change<'_>, found: &mut Findings) {
+    let spec = change.spec();
+    shared::metadata(&spec.control_plane.metadata, &Path::of("spec.controlPlane.metadata"), found);
+    for class in &spec.workers.machine_deployments {
+        shared::metadata(&class.metadata, &machine_deployment(&class.class).child("template.metadata"), found);
+    }
+    for class in &spec.workers.machine_pools {
+        shared::metadata(&class.metadata, &machine_pool(&class.class).child("template.metadata"), found);
+    }
+}
+
+/// Listed versions can be read, rise, and leave out no minor version (CC-V-090).
+fn kubernetes_versions_rise_without_gaps(change: &Change<'_>, found: &mut Findings) {
+    let mut previous: Option<KubeVersion> = None;
+    for (i, text) in change.spec().kubernetes_versions.iter().enumerate() {
+        // The established path is in the singular (DEC-4).
+        let path = || Path::of("spec.kubernetesVersion").index(i);
+        let version = match KubeVersion::parse_tolerant(text) {
+            Ok(version) => version,
+            Err(error) => {
+                found.invalid(path(), &**text, format!("is not a version: {error}"));
+                continue;
+            }
+        };
+        if let Some(previous) = &previous {
+            if matches!(version.build_order(previous), BuildOrder::Lower | BuildOrder::Same) {
+                found.invalid(path(), &**text, format!("must be higher than the entry before it, {previous}"));
+            }
+            let next = previous.minor().saturating_add(1);
+            if version.minor() != previous.minor() && version.minor() != next {
+                let detail = format!("must have minor version {} or {next} to follow {previous}", previous.minor());
+                found.invalid(path(), &**text, detail);
+            }
+        }
+        previous = Some(version);
+    }
+}
+
+pub(super) fn control_plane_health_check() -> Path {
+    Path::of("spec.controlPlane.healthCheck")
+}
+
+pub(super) fn machine_deployment(class: &str) -> Path {
+    Path::of("spec.workers.machineDeployments").key(class)
+}
+
+fn machine_pool(class: &str) -> Path {
+    Path::of("spec.workers.machinePools").key(class)
+}

@@ -1,0 +1,186 @@
+//! A Cluster (CL-V): rules that do not depend on a topology, and the order in which the others run.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::topology::TopologyChange;
+use super::{rebase, topology, version};
+use crate::admission::rule::{Rule, listed, rules, run};
+use crate::admission::{Listed, Outcome, Settings, Verdict};
+use crate::field::{Findings, Path};
+use crate::hub::naming::label_value_faults;
+use crate::hub::{Cluster, Kind, NetworkRanges};
+use crate::world::World;
+
+/// A Cluster that is created (`old` is `None`) or updated.
+pub(super) struct Change<'a> {
+    pub new: &'a Cluster,
+    pub old: Option<&'a Cluster>,
+}
+
+type ClusterRule = Rule<fn(&Change<'_>, &mut Findings)>;
+
+const INDEPENDENT: &[ClusterRule] = rules![
+    "CL-V-001" => name_is_a_label_value,
+    "CL-V-002" => infrastructure_ref_stays_defined,
+    "CL-V-003" => something_is_asked_for,
+    "CL-V-004" => control_plane_ref_stays_defined,
+    "CL-V-005" => pod_ranges_are_cidr_blocks,
+    "CL-V-006" => service_ranges_are_cidr_blocks,
+];
+
+const AFTER_TOPOLOGY: &[ClusterRule] = rules!["CL-V-007" => topology_stays_defined];
+
+/// The rules of this kind in the order in which they run.
+pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
+    listed(Kind::Cluster, INDEPENDENT)
+        .chain(topology::listed_rules())
+        .chain(version::listed_rules())
+        .chain(rebase::listed_rules())
+        .chain(listed(Kind::Cluster, AFTER_TOPOLOGY))
+}
+
+/// The validating end point for Clusters on create and update.
+pub fn validate(new: &Cluster, old: Option<&Cluster>, world: &World, settings: &Settings) -> Verdict {
+    let mut found = Findings::without(settings.silenced);
+    let change = Change { new, old };
+    run(INDEPENDENT, &change, &mut found);
+    let mut not_checked = Vec::new();
+    if let Some(topology) = new.topology() {
+        let change = TopologyChange { new, topology, old, world, settings };
+        topology::validate(&change, &mut found, &mut not_checked);
+    }
+    run(AFTER_TOPOLOGY, &change, &mut found);
+    let (errors, warnings) = found.into_parts();
+    let outcome = if errors.is_empty() { Outcome::Allowed } else { Outcome::Invalid(errors) };
+    Verdict { warnings, not_checked, ..Verdict::plain(Kind::Cluster, "", outcome) }
+}
+
+/// The name of a Cluster is used as a label value and must be one (CL-V-001).
+fn name_is_a_label_value(change: &Change<'_>, found: &mut Findings) {
+    let name = &change.new.metadata.name;
+    for fault in label_value_faults(name) {
+        found.invalid(
+            Path::of("metadata.name"),
+            &**name,
+            format!("the name of a Cluster is a label value, which {fault}"),
+        );
+    }
+}
+
+/// An infrastructure reference may change, and may not be taken away (CL-V-002).
+fn infrastructure_ref_stays_defined(change: &Change<'_>, found: &mut Findings) {
+    if change.old.is_some_and(|old| old.spec.infrastructure_ref.is_defined())
+        && !change.new.spec.infrastructure_ref.is_defined()
+    {
+        found.forbidden(Path::of("spec.infrastructureRef"), "cannot be removed");
+    }
+}
+
+/// A Cluster has a topology, a control plane or an infrastructure cluster (CL-V-003).
+fn something_is_asked_for(change: &Change<'_>, found: &mut Findings) {
+    let spec = &change.new.spec;
+    if !spec.control_plane_ref.is_defined() && !spec.infrastructure_ref.is_defined() && !spec.topology.is_defined() {
+        found.forbidden(Path::of("spec"), "set at least one of topology, controlPlaneRef, infrastructureRef");
+    }
+}
+
+/// A control plane reference may change, and may not be taken away (CL-V-004).
+fn control_plane_ref_stays_defined(change: &Change<'_>, found: &mut Findings) {
+    if change.old.is_some_and(|old| old.spec.control_plane_ref.is_defined())
+        && !change.new.spec.control_plane_ref.is_defined()
+    {
+        found.forbidden(Path::of("spec.controlPlaneRef"), "cannot be removed");
+    }
+}
+
+/// Address ranges of pods are in CIDR notation (CL-V-005).
+fn pod_ranges_are_cidr_blocks(change: &Change<'_>, found: &mut Findings) {
+    cidr_blocks(&change.new.spec.cluster_network.pods, Path::of("spec.clusterNetwork.pods.cidrBlocks"), found);
+}
+
+/// Address ranges of services are in CIDR notation (CL-V-006).
+fn service_ranges_are_cidr_blocks(change: &Change<'_>, found: &mut Findings) {
+    cidr_blocks(&change.new.spec.cluster_network.services, Path::of("spec.clusterNetwork.services.cidrBlocks"), found);
+}
+
+/// A topology is never taken away, whatever the feature gates say (CL-V-007).
+fn topology_stays_defined(change: &Change<'_>, found: &mut Findings) {
+    if change.old.is_some_and(|old| old.topology().is_some()) && change.new.topology().is_none() {
+        found.forbidden(Path::of("spec.topology"), "cannot be removed from an existing Cluster");
+    }
+}
+
+fn cidr_blocks(ranges: &NetworkRanges, path: Path, found: &mut Findings) {
+    for (i, block) in ranges.cidr_blocks.iter().enumerate() {
+        if !is_cidr(block) {
+            found.invalid(
+                path.index(i),
+                &**block,
+                "must be an address range in CIDR notation, such as 192.168.0.0/16 or fd00::/48",
+            );
+        }
+    }
+}
+
+/// An IP address, `/`, and a prefix length that fits it. Host bits may be set; zeros may stand before the length only.
+fn is_cidr(text: &str) -> bool {
+    let Some((address, length)) = text.split_once('/') else { return false };
+    let bits =
+        match address.parse::<Ipv4Addr>().map(IpAddr::V4).or_else(|_| address.parse::<Ipv6Addr>().map(IpAddr::V6)) {
+            Ok(IpAddr::V4(_)) => 32,
+            Ok(IpAddr::V6(_)) => 128,
+            Err(_) => return false,
+        };
+    let significant = length.trim_start_matches('0');
+    let length = match (length.is_empty(), significant.is_empty()) {
+        (true, _) => None,
+        (false, true) => Some(0),
+        (false, false) if significant.bytes().all(|byte| byte.is_ascii_digit()) => significant.parse().ok(),
+        (false, false) => None,
+    };
+    length.is_some_and(|length: u32| length <= bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_cidr;
+
+    #[test]
+    fn address_ranges_are_an_address_and_a_prefix_length() {
+        // CL-V-005, CL-V-006
+        for good in [
+            "10.0.0.0/8",
+            "10.0.0.1/8",
+            "0.0.0.0/0",
+            "10.0.0.0/08",
+            "10.0.0.0/00",
+            "1.2.3.4/32",
+            "fd00::/48",
+            "::/0",
+            "::1/128",
+            "::ffff:1.2.3.4/96",
+        ] {
+            assert!(is_cidr(good), "{good}");
+        }
+        for bad in [
+            "",
+            "/",
+            "10.0.0.0",
+            "10.0.0.0/",
+            "10.0.0/8",
+            "010.0.0.0/8",
+            "10.0.0.0/33",
+            "::/129",
+            "fe80::1%eth0/64",
+            " 10.0.0.0/8",
+            "10.0.0.0/8 ",
+            "10.0.0.0/+8",
+            "10.0.0.0/-1",
+            "10.0.0.0/8/8",
+            "10.0.0.0/4294967304",
+            "a/8",
+        ] {
+            assert!(!is_cidr(bad), "{bad}");
+        }
+    }
+}

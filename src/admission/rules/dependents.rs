@@ -1,0 +1,144 @@
+//! A ClusterClass against its predecessor and against the Clusters that use it (CC-V-100 to CC-V-120).
+
+use std::sync::Arc;
+
+use super::class::{Change, control_plane_health_check, machine_deployment};
+use super::shared;
+use crate::admission::Listed;
+use crate::admission::rule::{Rule, listed, rules, run};
+use crate::field::{Findings, Path, RuleId};
+use crate::hub::{Cluster, ClusterClassSpec, Kind, compatibility};
+
+/// A class that is updated, with the Clusters that use it.
+struct Dependents<'a> {
+    new: &'a ClusterClassSpec,
+    old: &'a ClusterClassSpec,
+    clusters: &'a [Arc<Cluster>],
+}
+
+type DependentsRule = Rule<fn(&Dependents<'_>, &mut Findings)>;
+
+const COMPATIBLE: RuleId = "CC-V-101";
+const KNOWN: RuleId = "CC-V-100";
+
+const RULES: &[DependentsRule] = rules![
+    "CC-V-110" => versions_in_use_stay_listed,
+    "CC-V-111" => machine_deployment_classes_in_use_stay,
+    "CC-V-112" => machine_pool_classes_in_use_stay,
+    "CC-V-113" => control_plane_health_check_in_use_stays,
+    "CC-V-114" => machine_deployment_health_checks_in_use_stay,
+    "CC-V-120" => autoscaled_machine_deployments_leave_replicas_alone,
+];
+
+/// The rules of this file in the order in which they run.
+pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
+    let single = |id, name| Listed { id, name, kind: Some(Kind::ClusterClass) };
+    [single(COMPATIBLE, "new_class_is_compatible_with_the_old_one"), single(KNOWN, "dependent_clusters_are_known")]
+        .into_iter()
+        .chain(listed(Kind::ClusterClass, RULES))
+}
+
+/// Everything about an update of a class that concerns what is already there.
+pub(super) fn validate(change: &Change<'_>, old: &crate::hub::ClusterClass, found: &mut Findings) {
+    found.run(COMPATIBLE, |found| compatibility::check(&old.spec, &change.new.spec, found));
+    let clusters = match change.world.clusters_of(&change.new.metadata.key()) {
+        Ok(clusters) => clusters,
+        Err(reason) => {
+            found.run(KNOWN, |found| {
+                found.internal(Path::ROOT, format!("cannot find out which Clusters use this ClusterClass: {reason}"))
+            });
+            return;
+        }
+    };
+    run(RULES, &Dependents { new: &change.new.spec, old: &old.spec, clusters: &clusters }, found);
+}
+
+/// A version that a Cluster runs stays in the list (CC-V-110).
+fn versions_in_use_stay_listed(change: &Dependents<'_>, found: &mut Findings) {
+    let offered = &change.new.kubernetes_versions;
+    if offered.is_empty() {
+        return;
+    }
+    for cluster in change.clusters.iter().filter(|cluster| !offered.contains(&cluster.spec.topology.version)) {
+        let detail =
+            format!("must contain {:?}, which Cluster {} uses", cluster.spec.topology.version, cluster.metadata.key());
+        found.forbidden(Path::of("spec.kubernetesVersions"), detail);
+    }
+}
+
+/// A machine deployment class that a Cluster uses is not removed (CC-V-111).
+fn machine_deployment_classes_in_use_stay(change: &Dependents<'_>, found: &mut Findings) {
+    let kept: Vec<&str> = change.new.workers.machine_deployments.iter().map(|class| &*class.class).collect();
+    for class in change.old.workers.machine_deployments.iter().filter(|class| !kept.contains(&&*class.class)) {
+        for cluster in change.clusters {
+            for _ in cluster.spec.topology.workers.machine_deployments.iter().filter(|entry| entry.class == class.class)
+            {
+                removed_class_in_use(&class.class, cluster, "spec.workers.machineDeployments", found);
+            }
+        }
+    }
+}
+
+/// A machine pool class that a Cluster uses is not removed (CC-V-112).
+fn machine_pool_classes_in_use_stay(change: &Dependents<'_>, found: &mut Findings) {
+    let kept: Vec<&str> = change.new.workers.machine_pools.iter().map(|class| &*class.class).collect();
+    for class in change.old.workers.machine_pools.iter().filter(|class| !kept.contains(&&*class.class)) {
+        for cluster in change.clusters {
+            for _ in cluster.spec.topology.workers.machine_pools.iter().filter(|entry| entry.class == class.class) {
+                removed_class_in_use(&class.class, cluster, "spec.workers.machinePools", found);
+            }
+        }
+    }
+}
+
+fn removed_class_in_use(class: &str, cluster: &Cluster, path: &'static str, found: &mut Findings) {
+    found.forbidden(
+        Path::of(path),
+        format!("class {class:?} cannot be removed because Cluster {} uses it", cluster.metadata.key()),
+    );
+}
+
+/// The control plane health check stays while a Cluster relies on it (CC-V-113).
+fn control_plane_health_check_in_use_stays(change: &Dependents<'_>, found: &mut Findings) {
+    let (old, new) = (&change.old.control_plane.health_check, &change.new.control_plane.health_check);
+    if !old.is_defined() {
+        return;
+    }
+    let relies = |cluster: &Cluster| shared::lacks_health_check(&cluster.spec.topology.control_plane.health_check, new);
+    health_check_in_use(change.clusters, relies, control_plane_health_check(), found);
+}
+
+/// The health check of a machine deployment class stays while a Cluster relies on it (CC-V-114).
+fn machine_deployment_health_checks_in_use_stay(change: &Dependents<'_>, found: &mut Findings) {
+    for old in change.old.workers.machine_deployments.iter().filter(|old| old.health_check.is_defined()) {
+        let Some(new) = change.new.machine_deployment_class(&old.class) else { continue };
+        let relies = |cluster: &Cluster| {
+            let mut users =
+                cluster.spec.topology.workers.machine_deployments.iter().filter(|entry| entry.class == old.class);
+            users.any(|entry| shared::lacks_health_check(&entry.health_check, &new.health_check))
+        };
+        health_check_in_use(change.clusters, relies, machine_deployment(&old.class).child("healthCheck"), found);
+    }
+}
+
+fn health_check_in_use(clusters: &[Arc<Cluster>], relies: impl Fn(&Cluster) -> bool, path: Path, found: &mut Findings) {
+    let names: Vec<String> =
+        clusters.iter().filter(|cluster| relies(cluster)).map(|cluster| cluster.metadata.key().to_string()).collect();
+    if !names.is_empty() {
+        found.forbidden(
+            path,
+            format!(
+                "cannot be removed because it is switched on by Clusters without one of their own: {}",
+                names.join(", ")
+            ),
+        );
+    }
+}
+
+/// Replicas that Clusters set do not meet an autoscaler of the new class (CC-V-120).
+fn autoscaled_machine_deployments_leave_replicas_alone(change: &Dependents<'_>, found: &mut Findings) {
+    for cluster in change.clusters {
+        let whose = format!(" (Cluster {:?} in namespace {:?})", cluster.metadata.name, cluster.metadata.namespace);
+        shared::autoscaled_replicas(cluster, Some(change.new), &whose, found);
+    }
+}

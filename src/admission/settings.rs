@@ -1,0 +1,109 @@
+//! Switches of the admission rules (`spec/admission.md` 0.6).
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::field::RuleId;
+
+/// What an installation can switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub gates: FeatureGates,
+    /// The smallest node startup timeout other than 0, in seconds (HCK-001).
+    pub minimum_node_startup_timeout_seconds: i32,
+    /// A rule that is to be treated as if it did not exist; tests use it to prove that every rule is needed.
+    pub silenced: Option<RuleId>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { gates: FeatureGates::default(), minimum_node_startup_timeout_seconds: 30, silenced: None }
+    }
+}
+
+/// Feature gates (DEC-13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeatureGates {
+    /// ClusterClasses and topologies may be used at all.
+    pub cluster_topology: bool,
+    /// Patches may call Runtime Extensions.
+    pub runtime_sdk: bool,
+    /// Machine pools are rolled out; no admission rule reads it.
+    pub machine_pool: bool,
+    /// Taints may be set in classes and topologies.
+    pub machine_taint_propagation: bool,
+}
+
+impl Default for FeatureGates {
+    fn default() -> Self {
+        FeatureGates { cluster_topology: true, runtime_sdk: true, machine_pool: true, machine_taint_propagation: false }
+    }
+}
+
+/// Why a text is not a list of feature gates.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownGate {
+    #[error("{0:?} is not of the form Gate=true or Gate=false")]
+    Form(String),
+    #[error("unknown feature gate {0:?}; known are ClusterTopology, RuntimeSDK, MachinePool, MachineTaintPropagation")]
+    Name(String),
+    #[error("feature gate InPlaceUpdates cannot be true: in-place updates are not built")]
+    NotBuilt,
+}
+
+impl FromStr for FeatureGates {
+    type Err = UnknownGate;
+
+    /// Reads `A=true,B=false`; gates that are not named keep their default, the last mention counts.
+    fn from_str(text: &str) -> Result<Self, UnknownGate> {
+        let mut gates = FeatureGates::default();
+        for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+            let form = || UnknownGate::Form(item.to_owned());
+            let (name, value) = item.split_once('=').ok_or_else(form)?;
+            let value: bool = value.trim().to_ascii_lowercase().parse().map_err(|_| form())?;
+            match name.trim() {
+                "ClusterTopology" => gates.cluster_topology = value,
+                "RuntimeSDK" => gates.runtime_sdk = value,
+                "MachinePool" => gates.machine_pool = value,
+                "MachineTaintPropagation" => gates.machine_taint_propagation = value,
+                "InPlaceUpdates" if value => return Err(UnknownGate::NotBuilt),
+                "InPlaceUpdates" => {}
+                other => return Err(UnknownGate::Name(other.to_owned())),
+            }
+        }
+        Ok(gates)
+    }
+}
+
+impl fmt::Display for FeatureGates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "ClusterTopology={},RuntimeSDK={},MachinePool={},MachineTaintPropagation={}",
+            self.cluster_topology, self.runtime_sdk, self.machine_pool, self.machine_taint_propagation
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn feature_gates_are_read_in_the_kubernetes_format() {
+        // DEC-13
+        let off = FeatureGates { cluster_topology: false, machine_taint_propagation: true, ..FeatureGates::default() };
+        assert_eq!("ClusterTopology=false, MachineTaintPropagation=True".parse(), Ok(off));
+        assert_eq!("".parse(), Ok(FeatureGates::default()));
+        assert_eq!("InPlaceUpdates=false".parse(), Ok(FeatureGates::default()));
+        assert_eq!(off.to_string().parse(), Ok(off));
+        for (text, want) in [
+            ("ClusterTopology", UnknownGate::Form("ClusterTopology".into())),
+            ("ClusterTopology=yes", UnknownGate::Form("ClusterTopology=yes".into())),
+            ("Nope=true", UnknownGate::Name("Nope".into())),
+            ("InPlaceUpdates=true", UnknownGate::NotBuilt),
+        ] {
+            assert_eq!(text.parse::<FeatureGates>(), Err(want), "{text}");
+        }
+    }
+}

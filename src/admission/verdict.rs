@@ -1,0 +1,219 @@
+//! The decision on a request, before it is put into words of HTTP or of a terminal.
+
+use crate::field::{FieldError, RuleId, Warning, join};
+use crate::hub::{GROUP, Kind};
+use crate::json::PatchOperation;
+use crate::wire::review::{AdmissionResponse, Status, StatusCause, StatusDetails};
+
+/// Whether a request is allowed, and why not.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Allowed,
+    /// Fields are wrong: code 422, one cause per error (ADM-004).
+    Invalid(Vec<FieldError>),
+    /// Not allowed as things stand: code 403 (ADM-005).
+    Forbidden {
+        rule: RuleId,
+        message: String,
+        names_object: bool,
+    },
+    /// The request or its object does not decode: code 400 (ADM-003).
+    Undecodable(String),
+    /// It could not be found out: code 500 (ADM-005).
+    Unknown {
+        rule: RuleId,
+        message: String,
+    },
+}
+
+/// An outcome, with what is returned whether the request is allowed or not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    pub kind: Kind,
+    /// The object's name, as the answer shows it.
+    pub name: String,
+    pub outcome: Outcome,
+    /// ADM-006
+    pub warnings: Vec<Warning>,
+    /// What the mutating end point changes (ADM-007); empty when denied.
+    pub patch: Vec<PatchOperation>,
+    /// Rules that should have run and lacked their facts.
+    pub not_checked: Vec<RuleId>,
+}
+
+impl Verdict {
+    /// A verdict without warnings and without changes.
+    pub fn plain(kind: Kind, name: impl Into<String>, outcome: Outcome) -> Self {
+        Verdict { kind, name: name.into(), outcome, warnings: Vec::new(), patch: Vec::new(), not_checked: Vec::new() }
+    }
+
+    /// Whether the request may proceed.
+    pub fn is_allowed(&self) -> bool {
+        self.outcome == Outcome::Allowed
+    }
+
+    /// The field errors, if that is why the request is denied.
+    pub fn errors(&self) -> &[FieldError] {
+        match &self.outcome {
+            Outcome::Invalid(errors) => errors,
+            _ => &[],
+        }
+    }
+
+    /// The message of a denial.
+    pub fn message(&self) -> Option<String> {
+        match &self.outcome {
+            Outcome::Allowed => None,
+            Outcome::Invalid(errors) => {
+                Some(format!("{}.{GROUP} {:?} is invalid: {}", self.kind.name(), self.name, join(errors)))
+            }
+            Outcome::Forbidden { message, .. } | Outcome::Undecodable(message) | Outcome::Unknown { message, .. } => {
+                Some(message.clone())
+            }
+        }
+    }
+
+    /// The HTTP status code that belongs to the outcome.
+    pub fn code(&self) -> u16 {
+        match &self.outcome {
+            Outcome::Allowed => 200,
+            Outcome::Invalid(_) => 422,
+            Outcome::Forbidden { .. } => 403,
+            Outcome::Undecodable(_) => 400,
+            Outcome::Unknown { .. } => 500,
+        }
+    }
+
+    /// The rules that denied the request.
+    pub fn denied_by(&self) -> Vec<RuleId> {
+        match &self.outcome {
+            Outcome::Invalid(errors) => errors.iter().map(|error| error.rule).collect(),
+            Outcome::Forbidden { rule, .. } | Outcome::Unknown { rule, .. } => vec![rule],
+            Outcome::Allowed | Outcome::Undecodable(_) => Vec::new(),
+        }
+    }
+
+    /// The verdict as the API server reads it.
+    ///
+    /// # Errors
+    /// When a patch cannot be written as JSON.
+    pub fn response<'a>(&'a self, uid: &'a str) -> Result<AdmissionResponse<'a>, serde_json::Error> {
+        let mut response = AdmissionResponse { uid, allowed: self.is_allowed(), ..AdmissionResponse::default() };
+        response.warnings = self.warnings.iter().map(|warning| warning.text.clone()).collect();
+        response.status = self.message().map(|message| self.status(message));
+        if self.is_allowed() {
+            response.set_patch(&self.patch)?;
+        }
+        Ok(response)
+    }
+
+    fn status(&self, message: String) -> Status<'_> {
+        let (reason, details) = match &self.outcome {
+            Outcome::Invalid(errors) => ("Invalid", Some(self.details(errors))),
+            Outcome::Forbidden { names_object: true, .. } => ("Forbidden", Some(self.details(&[]))),
+            Outcome::Forbidden { .. } => ("Forbidden", None),
+            Outcome::Undecodable(_) => ("BadRequest", None),
+            Outcome::Allowed | Outcome::Unknown { .. } => ("InternalError", None),
+        };
+        let mut status = Status::failure(self.code(), reason, message);
+        status.details = details;
+        status
+    }
+
+    fn details(&self, errors: &[FieldError]) -> StatusDetails<'_> {
+        let cause = |error: &FieldError| StatusCause {
+            reason: error.kind.reason(),
+            message: error.message(),
+            field: error.path.to_string(),
+        };
+        StatusDetails {
+            name: &self.name,
+            group: GROUP,
+            kind: self.kind.name(),
+            causes: errors.iter().map(cause).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::field::{Findings, Path};
+
+    fn json(verdict: &Verdict) -> Value {
+        serde_json::to_value(verdict.response("u-1").unwrap().into_review()).unwrap()
+    }
+
+    fn invalid() -> Verdict {
+        let mut found = Findings::default();
+        found.forbidden(Path::of("spec"), "no");
+        found.forbidden(Path::of("spec"), "no");
+        found.invalid(Path::of("spec.topology.version"), "1", "must start with v");
+        Verdict::plain(Kind::Cluster, "c", Outcome::Invalid(found.into_parts().0))
+    }
+
+    #[test]
+    fn field_errors_become_causes_and_one_message() {
+        // ADM-004
+        assert_eq!(
+            json(&invalid()),
+            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": "u-1", "allowed": false, "status": {
+            "metadata": {}, "status": "Failure", "code": 422, "reason": "Invalid",
+            "message": "Cluster.cluster.x-k8s.io \"c\" is invalid: [spec: Forbidden: no, spec.topology.version: Invalid value: \"1\": must start with v]",
+            "details": {"name": "c", "group": "cluster.x-k8s.io", "kind": "Cluster", "causes": [
+                {"reason": "FieldValueForbidden", "message": "Forbidden: no", "field": "spec"},
+                {"reason": "FieldValueForbidden", "message": "Forbidden: no", "field": "spec"},
+                {"reason": "FieldValueInvalid", "message": "Invalid value: \"1\": must start with v", "field": "spec.topology.version"},
+            ]}}}})
+        );
+    }
+
+    #[test]
+    fn other_denials_have_codes_of_their_own() {
+        // ADM-003, ADM-005
+        for (outcome, want) in [
+            (
+                Outcome::Forbidden { rule: "CC-V-001", message: "m".into(), names_object: false },
+                json!({"code": 403, "reason": "Forbidden"}),
+            ),
+            (
+                Outcome::Forbidden { rule: "CC-V-140", message: "m".into(), names_object: true },
+                json!({"code": 403, "reason": "Forbidden", "details": {"name": "c", "group": "cluster.x-k8s.io", "kind": "ClusterClass"}}),
+            ),
+            (Outcome::Undecodable("m".into()), json!({"code": 400, "reason": "BadRequest"})),
+            (
+                Outcome::Unknown { rule: "CC-V-140", message: "m".into() },
+                json!({"code": 500, "reason": "InternalError"}),
+            ),
+        ] {
+            let mut want = want;
+            want["metadata"] = json!({});
+            want["status"] = json!("Failure");
+            want["message"] = json!("m");
+            let answer = json(&Verdict::plain(Kind::ClusterClass, "c", outcome));
+            assert_eq!(answer["response"], json!({"uid": "u-1", "allowed": false, "status": want}));
+        }
+    }
+
+    #[test]
+    fn warnings_are_given_with_every_verdict_and_patches_with_allowed_ones() {
+        // ADM-006, ADM-007
+        let with = |mut verdict: Verdict| {
+            verdict.warnings = vec![Warning { rule: "CL-V-052", text: "look".into() }];
+            verdict.patch =
+                vec![PatchOperation::Add { path: "/spec/topology/version".into(), value: json!("v1.33.0") }];
+            json(&verdict)["response"].clone()
+        };
+        let allowed = with(Verdict::plain(Kind::Cluster, "c", Outcome::Allowed));
+        assert_eq!(allowed["warnings"], json!(["look"]));
+        assert_eq!(allowed["patchType"], json!("JSONPatch"));
+        let patch = "W3sib3AiOiJhZGQiLCJwYXRoIjoiL3NwZWMvdG9wb2xvZ3kvdmVyc2lvbiIsInZhbHVlIjoidjEuMzMuMCJ9XQ==";
+        assert_eq!(allowed["patch"], json!(patch));
+        let denied = with(invalid());
+        assert_eq!((&denied["warnings"], &denied["patch"]), (&json!(["look"]), &Value::Null));
+        let unchanged = json(&Verdict::plain(Kind::Cluster, "c", Outcome::Allowed));
+        assert_eq!(unchanged["response"], json!({"uid": "u-1", "allowed": true}));
+    }
+}

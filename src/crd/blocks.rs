@@ -1,0 +1,302 @@
+//! What occurs in several places: the regular expressions and the building blocks of both kinds.
+//!
+//! Where a table says that v1beta1 is "unconstrained" or has `items ..n` instead of `items 1..n`, the lower bound is
+//! [`WireVersion::least`].
+
+use super::WireVersion::{self, V1Beta1, V1Beta2};
+use super::schema::{Schema, any_json, boolean, date_time, int_or_string, int32, int64, list, map_of, object, string};
+
+pub(super) const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+pub(super) const LABEL: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+pub(super) const KIND: &str = r"^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$";
+pub(super) const API_VERSION: &str =
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\/[a-z]([-a-z0-9]*[a-z0-9])?$";
+const CONDITION_TYPE: &str =
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
+const TAINT_KEY: &str =
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
+const TAINT_VALUE: &str = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
+const RANGE: &str = r"^\[[0-9]+-[0-9]+\]$";
+const REASON: &str = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
+
+/// Machine conditions that Cluster API sets itself, so that no health check may act on them.
+const NOT_OWN_CONDITION: &str =
+    "!(self in ['Ready','Available','HealthCheckSucceeded','OwnerRemediated','ExternallyRemediated'])";
+const NOT_OWN_CONDITION_MESSAGE: &str =
+    "type must not be one of: Ready, Available, HealthCheckSucceeded, OwnerRemediated, ExternallyRemediated";
+
+const STATUSES: &[&str] = &["True", "False", "Unknown"];
+
+/// The part of a cluster that a block describes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    ControlPlane,
+    MachineDeployment,
+    MachinePool,
+}
+
+/// F-META
+pub(super) fn metadata(v: WireVersion) -> Schema {
+    object().props(v.least()..).optional("labels", map_of(string())).optional("annotations", map_of(string()))
+}
+
+/// F-TAINT
+pub(super) fn taints() -> Schema {
+    let taint = object()
+        .required("key", string().len(1..=317).matches(TAINT_KEY))
+        .optional("value", string().len(1..=63).matches(TAINT_VALUE))
+        .required("effect", string().one_of(&["NoSchedule", "PreferNoSchedule", "NoExecute"]))
+        .required("propagation", string().one_of(&["Always", "OnInitialization"]));
+    list(taint).items(1..=64).map_by(&["key", "effect"])
+}
+
+/// F-GATE
+pub(super) fn gates(v: WireVersion) -> Schema {
+    let gate = object()
+        .required("conditionType", string().len(1..=316).matches(CONDITION_TYPE))
+        .optional("polarity", string().one_of(&["Positive", "Negative"]));
+    list(gate).items(v.least()..=32).map_by(&["conditionType"])
+}
+
+/// F-DEL: the field `deletion`; in v1beta1 the timeouts alone (the order is part of the strategy).
+pub(super) fn deletion(v: WireVersion, part: Part) -> Schema {
+    let timeouts = object()
+        .optional(v.pick("nodeDrainTimeoutSeconds", "nodeDrainTimeout"), timeout(v))
+        .optional(v.pick("nodeVolumeDetachTimeoutSeconds", "nodeVolumeDetachTimeout"), timeout(v))
+        .optional(v.pick("nodeDeletionTimeoutSeconds", "nodeDeletionTimeout"), timeout(v));
+    match (v, part) {
+        (V1Beta1, _) => timeouts,
+        (V1Beta2, Part::MachineDeployment) => {
+            object().optional("deletion", timeouts.props(1..).optional("order", deletion_order()))
+        }
+        (V1Beta2, _) => object().optional("deletion", timeouts.props(1..)),
+    }
+}
+
+fn deletion_order() -> Schema {
+    string().one_of(&["Random", "Newest", "Oldest"])
+}
+
+/// Seconds, in v1beta1 a duration.
+fn timeout(v: WireVersion) -> Schema {
+    v.pick(int32().value(0..), string())
+}
+
+/// The strategy of a machine deployment; in v1beta1 with the deletion order and the remediation limit.
+pub(super) fn strategy(v: WireVersion) -> Schema {
+    let rolling_update = object()
+        .props(v.least()..)
+        .optional("maxSurge", int_or_string())
+        .optional("maxUnavailable", int_or_string())
+        .in_v1beta1(v, |it| it.optional("deletePolicy", deletion_order()));
+    object()
+        .props(v.least()..)
+        .required_in_v1beta2(v, "type", string().one_of(&["RollingUpdate", "OnDelete"]))
+        .optional("rollingUpdate", rolling_update)
+        .in_v1beta1(v, |it| it.optional("remediation", max_in_flight()))
+}
+
+/// F-HC; `enabled` is left to the Cluster.
+pub(super) fn health_check(v: WireVersion, part: Part) -> Schema {
+    match v {
+        V1Beta2 => object()
+            .props(1..)
+            .optional("checks", checks(v).props(1..))
+            .optional("remediation", remediation(v, part).props(1..)),
+        V1Beta1 => checks(v).with(remediation(v, part)),
+    }
+}
+
+fn checks(v: WireVersion) -> Schema {
+    let node_conditions = list(unhealthy_node_condition(v)).items(v.least()..=100).in_v1beta2(v, Schema::atomic);
+    object()
+        .optional(v.pick("nodeStartupTimeoutSeconds", "nodeStartupTimeout"), timeout(v))
+        .optional(v.pick("unhealthyNodeConditions", "unhealthyConditions"), node_conditions)
+        .optional("unhealthyMachineConditions", list(unhealthy_machine_condition(v)).items(1..=100).atomic())
+}
+
+fn unhealthy_node_condition(v: WireVersion) -> Schema {
+    object()
+        .required("type", string().len(1..))
+        .required("status", string().len(1..))
+        .required(v.pick("timeoutSeconds", "timeout"), timeout(v))
+}
+
+fn unhealthy_machine_condition(v: WireVersion) -> Schema {
+    let kind = string().len(1..=316).matches(CONDITION_TYPE).rule(NOT_OWN_CONDITION, NOT_OWN_CONDITION_MESSAGE);
+    object()
+        .required("type", kind)
+        .required("status", string().one_of(STATUSES))
+        .required(v.pick("timeoutSeconds", "timeout"), timeout(v))
+}
+
+fn remediation(v: WireVersion, part: Part) -> Schema {
+    let trigger = object()
+        .optional(v.pick("unhealthyLessThanOrEqualTo", "maxUnhealthy"), int_or_string())
+        .optional(v.pick("unhealthyInRange", "unhealthyRange"), string().len(1..=32).matches(RANGE));
+    let remediation = match v {
+        V1Beta2 => object().optional("triggerIf", trigger.props(1..)),
+        V1Beta1 => trigger,
+    };
+    remediation
+        .optional(v.pick("templateRef", "remediationTemplate"), template_reference(v))
+        .in_v1beta2(v, |it| if part == Part::MachineDeployment { it.with(max_in_flight()) } else { it })
+}
+
+fn max_in_flight() -> Schema {
+    object().optional("maxInFlight", int_or_string())
+}
+
+/// F-TREF
+fn template_reference(v: WireVersion) -> Schema {
+    match v {
+        V1Beta2 => object()
+            .required("apiVersion", string().len(1..=317).matches(API_VERSION))
+            .required("kind", string().len(1..=63).matches(KIND))
+            .required("name", string().len(1..=253).matches(SUBDOMAIN)),
+        V1Beta1 => object_reference(),
+    }
+}
+
+/// An object with nothing but a required template reference.
+pub(super) fn template(v: WireVersion) -> Schema {
+    object().required(v.pick("templateRef", "ref"), template_reference(v))
+}
+
+/// F-CREF
+pub(super) fn contract_reference(v: WireVersion) -> Schema {
+    match v {
+        V1Beta2 => object()
+            .required("apiGroup", string().len(1..=253).matches(SUBDOMAIN))
+            .required("kind", string().len(1..=63).matches(KIND))
+            .required("name", string().len(1..=253).matches(SUBDOMAIN)),
+        V1Beta1 => object_reference(),
+    }
+}
+
+/// Every reference of v1beta1.
+fn object_reference() -> Schema {
+    object()
+        .optional("apiVersion", string())
+        .optional("kind", string())
+        .optional("namespace", string())
+        .optional("name", string())
+        .optional("uid", string())
+        .optional("resourceVersion", string())
+        .optional("fieldPath", string())
+}
+
+/// F-VAR
+pub(super) fn variable_values(v: WireVersion) -> Schema {
+    let value = object()
+        .required("name", string().len(1..=256))
+        .required("value", any_json())
+        .in_v1beta1(v, |it| it.optional("definitionFrom", string().len(..=256)));
+    list(value).items(v.least()..=1000).map_by(&["name"])
+}
+
+/// F-VERS of `upgradePlan[]`
+pub(super) fn upgrade_plan() -> Schema {
+    list(version()).items(1..=32).atomic()
+}
+
+/// F-VERS of `versions[]`
+pub(super) fn versions() -> Schema {
+    list(version().optional("replicas", int32().value(1..))).items(1..=32).atomic()
+}
+
+fn version() -> Schema {
+    object().required("version", string().len(1..=256))
+}
+
+/// The conditions of both generations with `current` beside the new and `legacy` beside the old ones.
+///
+/// v1beta2 keeps the legacy fields under `deprecated.v1beta1`, v1beta1 the current ones under `v1beta2`.
+pub(super) fn generations(v: WireVersion, current: Schema, legacy: Schema) -> Schema {
+    let current = current.optional("conditions", list(condition()).items(..=32).map_by(&["type"]));
+    let legacy = legacy.optional("conditions", list(legacy_condition()));
+    match v {
+        V1Beta2 => current.optional("deprecated", object().optional("v1beta1", legacy)),
+        V1Beta1 => legacy.optional("v1beta2", current),
+    }
+}
+
+/// F-COND
+fn condition() -> Schema {
+    object()
+        .required("type", string().len(..=316).matches(CONDITION_TYPE))
+        .required("status", string().one_of(STATUSES))
+        .required("reason", string().len(1..=1024).matches(REASON))
+        .required("message", string().len(..=32768))
+        .required("lastTransitionTime", date_time())
+        .optional("observedGeneration", int64().value(0..))
+}
+
+/// F-OLDCOND
+fn legacy_condition() -> Schema {
+    object()
+        .required("type", string().len(1..=256))
+        .required("status", string())
+        .optional("severity", string().len(..=32))
+        .optional("reason", string().len(1..=256))
+        .optional("message", string().len(1..=10240))
+        .required("lastTransitionTime", date_time())
+}
+
+/// F-SCHEMA: the root of a variable's schema. Nested schemas are any JSON here.
+pub(super) fn variable_schema(v: WireVersion) -> Schema {
+    let required = list(string().len(1..=256)).items(v.least()..=1000).in_v1beta2(v, Schema::atomic);
+    object()
+        .props(v.least()..)
+        .optional("description", string().len(1..=4096))
+        .optional("example", any_json())
+        .optional("type", string().one_of(&["object", "array", "string", "integer", "number", "boolean"]))
+        .optional("properties", any_json())
+        .optional("additionalProperties", any_json())
+        .optional("maxProperties", int64())
+        .optional("minProperties", int64())
+        .optional("required", required)
+        .optional("items", any_json())
+        .optional("maxItems", int64())
+        .optional("minItems", int64())
+        .optional("uniqueItems", boolean())
+        .optional("format", string().len(1..=32))
+        .optional("maxLength", int64())
+        .optional("minLength", int64())
+        .optional("pattern", string().len(1..=512))
+        .optional("maximum", int64())
+        .optional("minimum", int64())
+        .optional("exclusiveMaximum", boolean())
+        .optional("exclusiveMinimum", boolean())
+        .optional("x-kubernetes-preserve-unknown-fields", boolean())
+        .optional("enum", list(any_json()).items(..=100).in_v1beta2(v, Schema::atomic))
+        .optional("default", any_json())
+        .optional("x-kubernetes-validations", list(validation_rule()).items(v.least()..=100).map_by(&["rule"]))
+        .optional("x-metadata", metadata(v))
+        .optional("x-kubernetes-int-or-string", boolean())
+        .optional("allOf", any_json())
+        .optional("oneOf", any_json())
+        .optional("anyOf", any_json())
+        .optional("not", any_json())
+}
+
+/// F-SCHEMA, `x-kubernetes-validations[]`
+fn validation_rule() -> Schema {
+    let reasons = &["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"];
+    object()
+        .required("rule", string().len(1..=4096))
+        .optional("message", string().len(1..=512))
+        .optional("messageExpression", string().len(1..=1024))
+        .optional("reason", string().one_of(reasons).default_to("FieldValueInvalid"))
+        .optional("fieldPath", string().len(1..=512))
+}
+
+/// How long a machine has to be ready to count as available.
+pub(super) fn min_ready_seconds(v: WireVersion) -> Schema {
+    int32().in_v1beta2(v, |it| it.value(0..))
+}
+
+/// The generation that the status describes.
+pub(super) fn observed_generation(v: WireVersion) -> Schema {
+    int64().in_v1beta2(v, |it| it.value(1..))
+}

@@ -1,0 +1,307 @@
+//! What is wrong with a field, as a value.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::Path;
+
+/// The id of the rule that found an error, as `docs/rules.md` lists it: `UPG-005`.
+pub type RuleId = &'static str;
+
+/// The type of a field error: the reason words of a Kubernetes status cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ErrorKind {
+    Required,
+    Invalid,
+    TypeInvalid,
+    NotSupported,
+    Duplicate,
+    Forbidden,
+    TooLong,
+    TooMany,
+    Internal,
+}
+
+impl ErrorKind {
+    /// Every kind, for tables and tests.
+    pub const ALL: [ErrorKind; 9] = [
+        ErrorKind::Required,
+        ErrorKind::Invalid,
+        ErrorKind::TypeInvalid,
+        ErrorKind::NotSupported,
+        ErrorKind::Duplicate,
+        ErrorKind::Forbidden,
+        ErrorKind::TooLong,
+        ErrorKind::TooMany,
+        ErrorKind::Internal,
+    ];
+
+    /// The `reason` of a status cause.
+    pub fn reason(self) -> &'static str {
+        match self {
+            ErrorKind::Required => "FieldValueRequired",
+            ErrorKind::Invalid => "FieldValueInvalid",
+            ErrorKind::TypeInvalid => "FieldValueTypeInvalid",
+            ErrorKind::NotSupported => "FieldValueNotSupported",
+            ErrorKind::Duplicate => "FieldValueDuplicate",
+            ErrorKind::Forbidden => "FieldValueForbidden",
+            ErrorKind::TooLong => "FieldValueTooLong",
+            ErrorKind::TooMany => "FieldValueTooMany",
+            ErrorKind::Internal => "InternalError",
+        }
+    }
+
+    /// The words that stand in a rendered error.
+    pub fn words(self) -> &'static str {
+        match self {
+            ErrorKind::Required => "Required value",
+            ErrorKind::Invalid | ErrorKind::TypeInvalid => "Invalid value",
+            ErrorKind::NotSupported => "Unsupported value",
+            ErrorKind::Duplicate => "Duplicate value",
+            ErrorKind::Forbidden => "Forbidden",
+            ErrorKind::TooLong => "Too long",
+            ErrorKind::TooMany => "Too many",
+            ErrorKind::Internal => "Internal error",
+        }
+    }
+
+    /// Whether the rendering shows the offending value.
+    fn shows_value(self) -> bool {
+        !matches!(self, ErrorKind::Required | ErrorKind::Forbidden | ErrorKind::TooLong | ErrorKind::Internal)
+    }
+}
+
+/// An offending value, reduced to what an error shows of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown(Value);
+
+impl Shown {
+    /// No value: for kinds that do not show one.
+    pub const NOTHING: Shown = Shown(Value::Null);
+}
+
+impl<T: Into<Value>> From<T> for Shown {
+    fn from(value: T) -> Self {
+        Shown(value.into())
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Value::String(text) => write!(f, "{text:?}"),
+            other => write!(f, "{other}"),
+        }
+    }
+}
+
+/// One thing that is wrong with one field.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldError {
+    /// The rule that found it.
+    pub rule: RuleId,
+    pub kind: ErrorKind,
+    pub path: Path,
+    pub value: Shown,
+    pub detail: String,
+}
+
+impl FieldError {
+    /// The error without its path: the `message` of a status cause.
+    pub fn message(&self) -> String {
+        let mut text = self.kind.words().to_owned();
+        if self.kind.shows_value() {
+            text.push_str(&format!(": {}", self.value));
+        }
+        if !self.detail.is_empty() {
+            text.push_str(&format!(": {}", self.detail));
+        }
+        text
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.message())
+    }
+}
+
+/// Something that deserves a look and does not deny the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The rule that gives it.
+    pub rule: RuleId,
+    pub text: String,
+}
+
+/// Collects everything that is wrong or deserves a warning, in the order in which rules report it.
+///
+/// The running rule is named once by whoever calls it ([`Findings::run`]); a check that several rules share names
+/// itself. One id can be silenced: what it would have reported is dropped, as if the rule did not exist. Tests use this
+/// to prove that every rule is needed.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    errors: Vec<FieldError>,
+    warnings: Vec<Warning>,
+    running: RuleId,
+    silenced: Option<RuleId>,
+}
+
+impl Findings {
+    /// A collector that drops what the rule `silenced` reports.
+    pub fn without(silenced: Option<RuleId>) -> Self {
+        Findings { silenced, ..Findings::default() }
+    }
+
+    /// Runs `check` under the name of a rule; nothing runs when that rule is silenced.
+    pub fn run<R>(&mut self, rule: RuleId, check: impl FnOnce(&mut Self) -> R) -> Option<R> {
+        if self.silenced == Some(rule) {
+            return None;
+        }
+        let outer = std::mem::replace(&mut self.running, rule);
+        let result = check(self);
+        self.running = outer;
+        Some(result)
+    }
+
+    /// The field lacks a value.
+    pub fn required(&mut self, path: Path, detail: impl Into<String>) {
+        self.push(ErrorKind::Required, path, Shown::NOTHING, detail);
+    }
+
+    /// The field has a value that cannot be.
+    pub fn invalid(&mut self, path: Path, value: impl Into<Shown>, detail: impl Into<String>) {
+        self.push(ErrorKind::Invalid, path, value.into(), detail);
+    }
+
+    /// The field may not be set, or not like this, as things stand.
+    pub fn forbidden(&mut self, path: Path, detail: impl Into<String>) {
+        self.push(ErrorKind::Forbidden, path, Shown::NOTHING, detail);
+    }
+
+    /// The field is longer than allowed.
+    pub fn too_long(&mut self, path: Path, detail: impl Into<String>) {
+        self.push(ErrorKind::TooLong, path, Shown::NOTHING, detail);
+    }
+
+    /// The field could not be judged.
+    pub fn internal(&mut self, path: Path, detail: impl Into<String>) {
+        self.push(ErrorKind::Internal, path, Shown::NOTHING, detail);
+    }
+
+    /// The object passes, with a word of advice.
+    pub fn warn(&mut self, text: impl Into<String>) {
+        self.warnings.push(Warning { rule: self.running, text: text.into() });
+    }
+
+    /// How many errors there are.
+    pub fn error_count(&self) -> usize {
+        self.errors.len()
+    }
+
+    /// Errors and warnings, each in the order in which they were found.
+    pub fn into_parts(self) -> (Vec<FieldError>, Vec<Warning>) {
+        (self.errors, self.warnings)
+    }
+
+    fn push(&mut self, kind: ErrorKind, path: Path, value: Shown, detail: impl Into<String>) {
+        self.errors.push(FieldError { rule: self.running, kind, path, value, detail: detail.into() });
+    }
+}
+
+/// Several rendered errors as one text: `e` alone, or `[e1, e2]` with repetitions dropped (ADM-004).
+pub fn join(errors: &[FieldError]) -> String {
+    let mut rendered: Vec<String> = Vec::with_capacity(errors.len());
+    for error in errors {
+        let text = error.to_string();
+        if !rendered.contains(&text) {
+            rendered.push(text);
+        }
+    }
+    match rendered.as_slice() {
+        [only] => only.clone(),
+        _ => format!("[{}]", rendered.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn error(kind: ErrorKind, value: Value, detail: &str) -> FieldError {
+        FieldError { rule: "T-1", kind, path: Path::of("spec.a"), value: Shown(value), detail: detail.into() }
+    }
+
+    #[test]
+    fn an_error_shows_its_value_only_where_kubernetes_does() {
+        for (kind, value, detail, want) in [
+            (ErrorKind::Invalid, json!("x"), "no", r#"spec.a: Invalid value: "x": no"#),
+            (ErrorKind::TypeInvalid, json!("x\n"), "no", r#"spec.a: Invalid value: "x\n": no"#),
+            (ErrorKind::Invalid, json!(3), "", "spec.a: Invalid value: 3"),
+            (ErrorKind::Invalid, json!(true), "", "spec.a: Invalid value: true"),
+            (ErrorKind::Invalid, json!({"b": 1}), "no", r#"spec.a: Invalid value: {"b":1}: no"#),
+            (ErrorKind::Duplicate, json!("x"), "", r#"spec.a: Duplicate value: "x""#),
+            (
+                ErrorKind::NotSupported,
+                json!("x"),
+                r#"supported values: "a""#,
+                r#"spec.a: Unsupported value: "x": supported values: "a""#,
+            ),
+            (
+                ErrorKind::TooMany,
+                json!(4),
+                "must have at most 3 items",
+                "spec.a: Too many: 4: must have at most 3 items",
+            ),
+            (ErrorKind::Required, json!("x"), "why", "spec.a: Required value: why"),
+            (ErrorKind::Forbidden, json!("x"), "", "spec.a: Forbidden"),
+            (ErrorKind::TooLong, json!("x"), "may not be longer", "spec.a: Too long: may not be longer"),
+            (ErrorKind::Internal, json!("x"), "why", "spec.a: Internal error: why"),
+        ] {
+            assert_eq!(error(kind, value, detail).to_string(), want);
+        }
+    }
+
+    #[test]
+    fn reasons_are_the_words_of_status_causes() {
+        let reasons: Vec<_> = ErrorKind::ALL.iter().map(|kind| kind.reason()).collect();
+        assert_eq!(
+            reasons,
+            [
+                "FieldValueRequired",
+                "FieldValueInvalid",
+                "FieldValueTypeInvalid",
+                "FieldValueNotSupported",
+                "FieldValueDuplicate",
+                "FieldValueForbidden",
+                "FieldValueTooLong",
+                "FieldValueTooMany",
+                "InternalError"
+            ]
+        );
+    }
+
+    #[test]
+    fn joined_errors_drop_repetitions() {
+        let one = error(ErrorKind::Forbidden, Value::Null, "a");
+        let two = error(ErrorKind::Forbidden, Value::Null, "b");
+        assert_eq!(join(std::slice::from_ref(&one)), "spec.a: Forbidden: a");
+        assert_eq!(join(&[one.clone(), one.clone()]), "spec.a: Forbidden: a");
+        assert_eq!(join(&[one.clone(), two, one]), "[spec.a: Forbidden: a, spec.a: Forbidden: b]");
+    }
+
+    #[test]
+    fn a_silenced_rule_reports_nothing_and_others_keep_their_names() {
+        let mut errors = Findings::without(Some("B"));
+        errors.run("A", |errors| {
+            errors.run("B", |errors| errors.forbidden(Path::ROOT, "dropped"));
+            errors.run("C", |errors| errors.forbidden(Path::ROOT, "kept"));
+            errors.forbidden(Path::ROOT, "kept too");
+        });
+        let found: Vec<_> = errors.into_parts().0.into_iter().map(|error| (error.rule, error.detail)).collect();
+        assert_eq!(found, [("C", "kept".to_owned()), ("A", "kept too".to_owned())]);
+    }
+}

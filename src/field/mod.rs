@@ -1,0 +1,15 @@
+//! Paths to fields and typed field errors, rendered as Kubernetes renders them.
+//!
+//! What lives here: [`Path`], [`FieldError`] and the collector [`Findings`]. Nothing here knows a kind; the module
+//! may use `std` and the JSON value type only. The rendering is that of `spec/admission.md` 0.2 and 0.3:
+//!
+//! ```text
+//! <path>: <rendered type>: <value>: <detail>
+//! spec.topology.version: Invalid value: "v1.30": must be a full semantic version
+//! ```
+
+mod error;
+mod path;
+
+pub use error::{ErrorKind, FieldError, Findings, RuleId, Shown, Warning, join};
+pub use path::Path;

@@ -1,0 +1,71 @@
+//! Where a field stands inside an object.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// A path such as `spec.topology.workers.machineDeployments[md-0].class`.
+///
+/// `child` appends `.name`, `index` and `key` append `[…]`. Which of the two brackets a rule uses is part of the rule.
+/// A path is its text; static paths cost nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Path(Cow<'static, str>);
+
+impl Path {
+    /// The path of the object itself; it renders as `[]`.
+    pub const ROOT: Path = Path(Cow::Borrowed(""));
+
+    /// A path known when the program was written.
+    pub const fn of(text: &'static str) -> Self {
+        Path(Cow::Borrowed(text))
+    }
+
+    /// `self.name`.
+    #[must_use]
+    pub fn child(&self, name: &str) -> Self {
+        if self.0.is_empty() {
+            Path(Cow::Owned(name.to_owned()))
+        } else {
+            Path(Cow::Owned(format!("{}.{name}", self.0)))
+        }
+    }
+
+    /// `self[position]`, an entry of a list by its position.
+    #[must_use]
+    pub fn index(&self, position: usize) -> Self {
+        Path(Cow::Owned(format!("{}[{position}]", self.0)))
+    }
+
+    /// `self[name]`, an entry of a list or map by its key.
+    #[must_use]
+    pub fn key(&self, name: &str) -> Self {
+        Path(Cow::Owned(format!("{}[{name}]", self.0)))
+    }
+
+    /// The text of the path, empty for [`Path::ROOT`].
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "[]" } else { &self.0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Path;
+
+    #[test]
+    fn a_path_grows_by_children_positions_and_keys() {
+        let workers = Path::of("spec.workers");
+        assert_eq!(
+            workers.child("machineDeployments").index(2).child("class").to_string(),
+            "spec.workers.machineDeployments[2].class"
+        );
+        assert_eq!(workers.key("a.b").to_string(), "spec.workers[a.b]");
+        assert_eq!(Path::ROOT.to_string(), "[]");
+        assert_eq!(Path::ROOT.child("spec").as_str(), "spec");
+    }
+}

@@ -1,0 +1,248 @@
+//! ClusterClass: templates, variables and patches that Clusters are stamped from.
+
+use super::{
+    Condition, Deletion, Gate, HealthCheck, Metadata, Naming, Rollout, Taint, TemplateHolder, TemplateRef,
+    TopologyMetadata,
+};
+use crate::json::{List, RawJson, StringMap, lenient};
+use crate::schema;
+
+lenient! {
+    /// A ClusterClass.
+    pub struct ClusterClass {
+        pub metadata: Metadata,
+        pub spec: ClusterClassSpec,
+        pub status: ClusterClassStatus,
+    }
+
+    /// What a ClusterClass offers.
+    pub struct ClusterClassSpec {
+        pub availability_gates: List<Gate>,
+        pub infrastructure: InfrastructureClass,
+        pub control_plane: ControlPlaneClass,
+        pub workers: WorkersClass,
+        pub variables: List<VariableDefinition>,
+        pub patches: List<Patch>,
+        pub upgrade: ClassUpgrade,
+        pub kubernetes_versions: List<String>,
+    }
+
+    /// The infrastructure cluster of a class.
+    pub struct InfrastructureClass {
+        pub template_ref: TemplateRef,
+        pub naming: Naming,
+    }
+
+    /// The control plane of a class.
+    pub struct ControlPlaneClass {
+        pub metadata: TopologyMetadata,
+        pub template_ref: TemplateRef,
+        pub machine_infrastructure: TemplateHolder,
+        pub health_check: HealthCheck,
+        pub naming: Naming,
+        pub deletion: Deletion,
+        pub taints: List<Taint>,
+        pub readiness_gates: List<Gate>,
+    }
+
+    /// The workers of a class.
+    pub struct WorkersClass {
+        pub machine_deployments: List<MachineDeploymentClass>,
+        pub machine_pools: List<MachinePoolClass>,
+    }
+
+    /// A class of machine deployments.
+    pub struct MachineDeploymentClass {
+        pub metadata: TopologyMetadata,
+        pub class: String,
+        pub bootstrap: TemplateHolder,
+        pub infrastructure: TemplateHolder,
+        pub health_check: HealthCheck,
+        pub failure_domain: String,
+        pub naming: Naming,
+        pub deletion: Deletion,
+        pub taints: List<Taint>,
+        pub min_ready_seconds: Option<i32>,
+        pub readiness_gates: List<Gate>,
+        pub rollout: Rollout,
+    }
+
+    /// A class of machine pools.
+    pub struct MachinePoolClass {
+        pub metadata: TopologyMetadata,
+        pub class: String,
+        pub bootstrap: TemplateHolder,
+        pub infrastructure: TemplateHolder,
+        pub failure_domains: List<String>,
+        pub naming: Naming,
+        pub deletion: Deletion,
+        pub taints: List<Taint>,
+        pub min_ready_seconds: Option<i32>,
+    }
+
+    /// A variable that Clusters of the class may set.
+    pub struct VariableDefinition {
+        pub name: String,
+        pub required: bool,
+        #[serde(rename = "deprecatedV1Beta1Metadata")]
+        pub deprecated_v1beta1_metadata: TopologyMetadata,
+        pub schema: VariableSchema,
+    }
+
+    /// The schema of a variable.
+    pub struct VariableSchema {
+        #[serde(rename = "openAPIV3Schema")]
+        pub open_api_v3_schema: schema::Definition,
+    }
+
+    /// A patch: inline definitions, or an extension that computes them.
+    pub struct Patch {
+        pub name: String,
+        pub description: String,
+        pub enabled_if: String,
+        pub definitions: List<PatchDefinition>,
+        pub external: Option<ExternalPatch>,
+    }
+
+    /// JSON patches for the templates that a selector matches.
+    pub struct PatchDefinition {
+        pub selector: PatchSelector,
+        pub json_patches: List<JsonPatch>,
+    }
+
+    /// Which templates a patch definition applies to.
+    pub struct PatchSelector {
+        pub api_version: String,
+        pub kind: String,
+        pub match_resources: MatchResources,
+    }
+
+    /// Which uses of a template a patch definition applies to.
+    pub struct MatchResources {
+        pub control_plane: Option<bool>,
+        pub infrastructure_cluster: Option<bool>,
+        pub machine_deployment_class: Option<ClassNames>,
+        pub machine_pool_class: Option<ClassNames>,
+    }
+
+    /// Names of worker classes, with `*` at either end.
+    pub struct ClassNames {
+        pub names: List<String>,
+    }
+
+    /// One operation on a template.
+    pub struct JsonPatch {
+        pub op: String,
+        pub path: String,
+        pub value: Option<RawJson>,
+        pub value_from: Option<JsonPatchValue>,
+    }
+
+    /// Where the value of an operation comes from.
+    pub struct JsonPatchValue {
+        pub variable: String,
+        pub template: String,
+    }
+
+    /// A patch computed by a Runtime Extension.
+    pub struct ExternalPatch {
+        pub generate_patches_extension: String,
+        pub validate_topology_extension: String,
+        pub discover_variables_extension: String,
+        pub settings: StringMap,
+    }
+
+    /// How Clusters of the class are upgraded.
+    pub struct ClassUpgrade {
+        pub external: ExternalUpgrade,
+    }
+
+    /// Extensions that take part in upgrades.
+    pub struct ExternalUpgrade {
+        pub generate_upgrade_plan_extension: String,
+    }
+
+    /// The part of a ClusterClass's status that is read.
+    pub struct ClusterClassStatus {
+        pub observed_generation: i64,
+        pub conditions: List<Condition>,
+    }
+}
+
+impl AsRef<Metadata> for ClusterClass {
+    fn as_ref(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl ClusterClass {
+    /// Whether the controller has settled the variables of this very generation (CL-V-051).
+    pub fn is_reconciled(&self) -> bool {
+        self.metadata.generation == self.status.observed_generation
+            && self.status.conditions.iter().any(|c| c.r#type == "VariablesReady" && c.status != "False")
+    }
+
+    /// Whether a patch contributes variable definitions that only an extension knows.
+    pub fn discovers_variables(&self) -> bool {
+        let asks =
+            |patch: &Patch| patch.external.as_ref().is_some_and(|ext| !ext.discover_variables_extension.is_empty());
+        self.spec.patches.iter().any(asks)
+    }
+}
+
+impl ClusterClassSpec {
+    /// The machine deployment class called `name`.
+    pub fn machine_deployment_class(&self, name: &str) -> Option<&MachineDeploymentClass> {
+        self.workers.machine_deployments.iter().find(|class| class.class == name)
+    }
+
+    /// Whether the infrastructure of control plane machines is set.
+    pub fn has_control_plane_machines(&self) -> bool {
+        self.control_plane.machine_infrastructure.template_ref.is_defined()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn class(generation: i64, status: Value) -> ClusterClass {
+        serde_json::from_value(json!({"metadata": {"generation": generation}, "status": status})).unwrap()
+    }
+
+    #[test]
+    fn a_class_is_reconciled_when_its_variables_are_settled() {
+        // CL-V-051
+        let ready = |status: &str| json!([{"type": "VariablesReady", "status": status}]);
+        for (case, class, want) in [
+            ("no condition", class(0, json!({})), false),
+            ("true", class(2, json!({"observedGeneration": 2, "conditions": ready("True")})), true),
+            ("unknown counts", class(2, json!({"observedGeneration": 2, "conditions": ready("Unknown")})), true),
+            ("false", class(2, json!({"observedGeneration": 2, "conditions": ready("False")})), false),
+            ("older generation", class(2, json!({"observedGeneration": 1, "conditions": ready("True")})), false),
+            ("both zero", class(0, json!({"conditions": ready("True")})), true),
+            ("another condition", class(0, json!({"conditions": [{"type": "Paused", "status": "True"}]})), false),
+        ] {
+            assert_eq!(class.is_reconciled(), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_schema_of_the_wrong_shape_does_not_decode() {
+        // ADM-003
+        let with =
+            |schema: Value| json!({"spec": {"variables": [{"name": "v", "schema": {"openAPIV3Schema": schema}}]}});
+        for (schema, decodes) in [
+            (json!({"type": "object", "additionalProperties": {"type": "string"}}), true),
+            (json!({"type": "object", "nullable": true, "additionalProperties": null}), true),
+            (json!({"type": "object", "additionalProperties": true}), false),
+            (json!({"type": "number", "maximum": 1.5}), false),
+            (json!({"type": "array", "items": [{"type": "string"}]}), false),
+            (json!({"properties": {"a": {"properties": {"b": {"minLength": "1"}}}}}), false),
+        ] {
+            assert_eq!(serde_json::from_value::<ClusterClass>(with(schema.clone())).is_ok(), decodes, "{schema}");
+        }
+    }
+}

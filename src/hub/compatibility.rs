@@ -1,0 +1,96 @@
+//! Which ClusterClass may take the place of another (CMP-001 to CMP-010).
+//!
+//! A Cluster that moves from the current class to the desired one keeps its objects, so what they are made of may change
+//! its version and its template, not its group or kind.
+
+use super::{ClusterClassSpec, TemplateRef};
+use crate::field::{Findings, Path, RuleId};
+
+/// Reports everything that keeps `desired` from taking the place of `current` (CMP-010).
+pub fn check(current: &ClusterClassSpec, desired: &ClusterClassSpec, errors: &mut Findings) {
+    for (rule, check) in RULES {
+        errors.run(rule, |errors| check(current, desired, errors));
+    }
+}
+
+/// The ids of this file, with the facts that they stand for.
+pub const LISTED: &[(RuleId, &str)] = &[
+    ("CMP-001", "same_group_and_kind"),
+    ("CMP-002", "infrastructure_keeps_its_kind"),
+    ("CMP-003", "control_plane_keeps_its_kind"),
+    ("CMP-004", "control_plane_machines_keep_their_kind"),
+    ("CMP-005", "machine_deployments_keep_their_kind"),
+    ("CMP-006", "machine_pools_keep_their_kind"),
+];
+
+type Check = fn(&ClusterClassSpec, &ClusterClassSpec, &mut Findings);
+
+const RULES: [(RuleId, Check); 5] = [
+    ("CMP-002", infrastructure_keeps_its_kind),
+    ("CMP-003", control_plane_keeps_its_kind),
+    ("CMP-004", control_plane_machines_keep_their_kind),
+    ("CMP-005", machine_deployments_keep_their_kind),
+    ("CMP-006", machine_pools_keep_their_kind),
+];
+
+/// The infrastructure cluster keeps its group and kind (CMP-002).
+fn infrastructure_keeps_its_kind(current: &ClusterClassSpec, desired: &ClusterClassSpec, errors: &mut Findings) {
+    let path = Path::of("spec.infrastructure.templateRef");
+    same_group_and_kind(&current.infrastructure.template_ref, &desired.infrastructure.template_ref, path, errors);
+}
+
+/// The control plane keeps its group and kind (CMP-003).
+fn control_plane_keeps_its_kind(current: &ClusterClassSpec, desired: &ClusterClassSpec, errors: &mut Findings) {
+    let path = Path::of("spec.controlPlane.templateRef");
+    same_group_and_kind(&current.control_plane.template_ref, &desired.control_plane.template_ref, path, errors);
+}
+
+/// Control plane machines keep their group and kind, and are neither added nor removed (CMP-004).
+fn control_plane_machines_keep_their_kind(
+    current: &ClusterClassSpec,
+    desired: &ClusterClassSpec,
+    errors: &mut Findings,
+) {
+    let path = Path::of("spec.controlPlane.machineInfrastructure.templateRef");
+    let (old, new) = (&current.control_plane.machine_infrastructure, &desired.control_plane.machine_infrastructure);
+    same_group_and_kind(&old.template_ref, &new.template_ref, path, errors);
+}
+
+/// Machines of a machine deployment class that stays keep their group and kind; the bootstrap may change (CMP-005).
+fn machine_deployments_keep_their_kind(current: &ClusterClassSpec, desired: &ClusterClassSpec, errors: &mut Findings) {
+    for (i, new) in desired.workers.machine_deployments.iter().enumerate() {
+        for old in current.workers.machine_deployments.iter().filter(|old| old.class == new.class) {
+            let path = Path::of("spec.workers.machineDeployments").index(i).child("infrastructure.templateRef");
+            same_group_and_kind(&old.infrastructure.template_ref, &new.infrastructure.template_ref, path, errors);
+        }
+    }
+}
+
+/// Machines of a machine pool class that stays keep their group and kind; the bootstrap may change (CMP-006).
+fn machine_pools_keep_their_kind(current: &ClusterClassSpec, desired: &ClusterClassSpec, errors: &mut Findings) {
+    for (i, new) in desired.workers.machine_pools.iter().enumerate() {
+        for old in current.workers.machine_pools.iter().filter(|old| old.class == new.class) {
+            let path = Path::of("spec.workers.machinePools").index(i).child("infrastructure.templateRef");
+            same_group_and_kind(&old.infrastructure.template_ref, &new.infrastructure.template_ref, path, errors);
+        }
+    }
+}
+
+/// Group and kind are equal; version and name may differ (CMP-001).
+fn same_group_and_kind(current: &TemplateRef, desired: &TemplateRef, path: Path, errors: &mut Findings) {
+    errors.run("CMP-001", |errors| {
+        for (field, what, old, new) in [
+            ("apiVersion", "API group", current.group(), desired.group()),
+            ("kind", "kind", &*current.kind, &*desired.kind),
+        ] {
+            if old != new {
+                let detail = format!("{what} {} cannot become {}", named(old), named(new));
+                errors.forbidden(path.child(field), detail);
+            }
+        }
+    });
+}
+
+fn named(text: &str) -> String {
+    if text.is_empty() { "(none)".to_owned() } else { format!("{text:?}") }
+}

@@ -1,0 +1,56 @@
+//! The one model of Cluster API's kinds: the v1beta2 shape, read leniently.
+//!
+//! Every admission rule and every computation works on these types, and their field names are the field names of error
+//! paths. Decoding forgives (`json`); strictness lives in rules, where it has a path.
+//!
+//! ```text
+//! wire (v1beta1, v1beta2) ──► hub ──► world, admission, topology
+//! ```
+
+mod blocks;
+mod cluster;
+mod cluster_class;
+pub mod compatibility;
+mod metadata;
+pub mod naming;
+
+pub use blocks::*;
+pub use cluster::*;
+pub use cluster_class::*;
+pub use metadata::{Metadata, ObjectKey, annotation};
+
+/// The API group of Cluster and ClusterClass.
+pub const GROUP: &str = "cluster.x-k8s.io";
+
+/// A kind that the admission rules know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    Cluster,
+    ClusterClass,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Kind; 2] = [Kind::Cluster, Kind::ClusterClass];
+
+    /// `Cluster`, `ClusterClass`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Cluster => "Cluster",
+            Kind::ClusterClass => "ClusterClass",
+        }
+    }
+
+    /// The resource name in REST paths.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Kind::Cluster => "clusters",
+            Kind::ClusterClass => "clusterclasses",
+        }
+    }
+
+    /// The kind called `name`, if it is one of ours.
+    pub fn from_name(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}

@@ -1,0 +1,193 @@
+//! What may be a name, a label or a number written as text (LBL, INT and IOP of the admission rules).
+//!
+//! Each check returns what is wrong, one sentence per violated condition, and nothing for a good text.
+
+use super::IntOrString;
+
+/// Longest name part of a label key, and longest label value, in bytes.
+const LABEL_LIMIT: usize = 63;
+/// Longest DNS subdomain in bytes.
+const SUBDOMAIN_LIMIT: usize = 253;
+
+/// A label key: an optional DNS subdomain and `/`, then a name (LBL-001).
+pub fn label_key_faults(key: &str) -> Vec<String> {
+    let mut parts = key.split('/');
+    let mut faults = Vec::new();
+    let name = match (parts.next(), parts.next(), parts.next()) {
+        (Some(name), None, _) => name,
+        (Some(""), Some(name), None) => {
+            faults.push("the prefix before \"/\" must not be empty".to_owned());
+            name
+        }
+        (Some(prefix), Some(name), None) => {
+            faults.extend(subdomain_faults(prefix).into_iter().map(|fault| format!("the prefix before \"/\" {fault}")));
+            name
+        }
+        _ => {
+            return vec![
+                "must be a name with an optional DNS subdomain and \"/\" in front, such as example.com/name".to_owned(),
+            ];
+        }
+    };
+    if name.is_empty() {
+        faults.push("the name must not be empty".to_owned());
+    } else if name.len() > LABEL_LIMIT {
+        faults.push(format!("the name must be no more than {LABEL_LIMIT} bytes"));
+    }
+    if !is_label_text(name) {
+        faults.push(format!("the name {LABEL_SHAPE}"));
+    }
+    faults
+}
+
+/// A label value: a label text of at most 63 bytes, or empty (LBL-002).
+pub fn label_value_faults(value: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if value.len() > LABEL_LIMIT {
+        faults.push(format!("must be no more than {LABEL_LIMIT} bytes"));
+    }
+    if !value.is_empty() && !is_label_text(value) {
+        faults.push(LABEL_SHAPE.to_owned());
+    }
+    faults
+}
+
+/// A DNS subdomain of at most 253 bytes (LBL-005).
+pub fn subdomain_faults(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.len() > SUBDOMAIN_LIMIT {
+        faults.push(format!("must be no more than {SUBDOMAIN_LIMIT} bytes"));
+    }
+    if !text.split('.').all(is_dns_label) {
+        faults.push(
+            "must consist of lower-case letters, digits, \"-\" and \".\", and start and end with a letter or digit"
+                .to_owned(),
+        );
+    }
+    faults
+}
+
+/// A decimal integer of 64 bits, with an optional sign (INT-001).
+pub fn decimal_integer(text: &str) -> Option<i64> {
+    text.parse().ok()
+}
+
+/// Whether a value is an integer or a percentage such as `10%` (IOP-001).
+pub fn is_int_or_percentage(value: &IntOrString) -> bool {
+    match value {
+        IntOrString::Int(_) => true,
+        IntOrString::String(text) => text.strip_suffix('%').and_then(decimal_integer).is_some(),
+    }
+}
+
+const LABEL_SHAPE: &str =
+    "must consist of letters, digits, \"-\", \"_\" and \".\", and start and end with a letter or digit";
+
+/// `([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]`
+fn is_label_text(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    has_edges(text, |byte| byte.is_ascii_alphanumeric()) && text.bytes().all(inner)
+}
+
+/// `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
+fn is_dns_label(text: &str) -> bool {
+    let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    has_edges(text, edge) && text.bytes().all(|byte| edge(byte) || byte == b'-')
+}
+
+/// Whether the text is not empty and its first and last byte satisfy `edge`.
+fn has_edges(text: &str, edge: impl Fn(u8) -> bool) -> bool {
+    matches!((text.bytes().next(), text.bytes().next_back()), (Some(first), Some(last)) if edge(first) && edge(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn label_keys_have_an_optional_prefix_and_a_name() {
+        // LBL-001
+        let long = "a".repeat(64);
+        let long_prefix = format!("{}/a", "a.".repeat(126) + "aa");
+        for (key, faults) in [
+            ("a", 0),
+            ("A-b_c.9", 0),
+            ("example.com/a", 0),
+            (&long[..63], 0),
+            (&long, 1),
+            ("", 2),
+            ("example.com/", 2),
+            ("/a", 1),
+            ("a/b/c", 1),
+            ("Example.com/a", 1),
+            ("example..com/-a", 2),
+            ("-a", 1),
+            ("a ", 1),
+            ("ä", 1),
+            (&long_prefix, 1),
+        ] {
+            assert_eq!(label_key_faults(key).len(), faults, "{key:?}: {:?}", label_key_faults(key));
+        }
+    }
+
+    #[test]
+    fn label_values_are_short_label_texts_or_empty() {
+        // LBL-002
+        let long = "a".repeat(64);
+        for (value, faults) in [("", 0), ("a", 0), ("A_b", 0), (&long[..63], 0), (&long, 1), ("a/b", 1), (".a", 1)] {
+            assert_eq!(label_value_faults(value).len(), faults, "{value:?}");
+        }
+        assert_eq!(label_value_faults(&"-".repeat(64)).len(), 2);
+    }
+
+    #[test]
+    fn subdomains_are_dot_separated_dns_labels() {
+        // LBL-005
+        let long = ["a"; 127].join(".");
+        assert_eq!(long.len(), 253);
+        let longer = format!("a{long}");
+        for (text, faults) in [
+            ("a", 0),
+            ("a-b.c9", 0),
+            (&*long, 0),
+            (&*longer, 1),
+            ("", 1),
+            ("a..b", 1),
+            ("A", 1),
+            ("a_b", 1),
+            ("-a", 1),
+            ("a-", 1),
+        ] {
+            assert_eq!(subdomain_faults(text).len(), faults, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn integers_are_decimal_and_fit_64_bits() {
+        // INT-001
+        for (text, want) in [
+            ("0", Some(0)),
+            ("+5", Some(5)),
+            ("-5", Some(-5)),
+            ("007", Some(7)),
+            ("9223372036854775807", Some(i64::MAX)),
+        ] {
+            assert_eq!(decimal_integer(text), want, "{text}");
+        }
+        for text in ["", "+", "-", " 5", "5 ", "1_0", "1.0", "0x1", "9223372036854775808"] {
+            assert_eq!(decimal_integer(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_int_or_percentage_is_a_number_or_ends_in_a_percent_sign() {
+        // IOP-001
+        let text = |text: &str| IntOrString::String(text.to_owned());
+        for good in [IntOrString::Int(-1), IntOrString::Int(0), text("0%"), text("-5%"), text("500%"), text("+1%")] {
+            assert!(is_int_or_percentage(&good), "{good:?}");
+        }
+        for bad in [text("5"), text(""), text("%"), text("5.5%"), text("5%%"), text(" 5%")] {
+            assert!(!is_int_or_percentage(&bad), "{bad:?}");
+        }
+    }
+}

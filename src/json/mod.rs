@@ -1,0 +1,139 @@
+//! Reading JSON the way Kubernetes reads it into Go types, and editing it without losing what we do not know.
+//!
+//! What lives here: the `lenient!` macro and the types it needs. Decoding forgives: unknown fields are ignored, keys are
+//! case-sensitive, everything has a default, an explicit `null` is the same as an absent field; only a wrong JSON type
+//! fails (ADM-003). Nothing here knows a kind.
+
+mod collections;
+mod edit;
+
+pub use collections::{List, RawJson, StringMap};
+pub use edit::PatchOperation;
+
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// Declares structs that decode as the module header says.
+macro_rules! lenient {
+    ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident : $type:ty),* $(,)? })*) => {
+        $(
+            $(#[$meta])*
+            #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+            #[serde(rename_all = "camelCase", default, remote = "Self")]
+            pub struct $name {
+                $($(#[$field_meta])* #[serde(deserialize_with = "crate::json::null_as_default")] pub $field: $type,)*
+            }
+
+            // The derived reader takes arrays for structs as well; an object it must be.
+            impl<'de> serde::Deserialize<'de> for $name {
+                fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                    deserializer.deserialize_map(crate::json::Object(std::marker::PhantomData))
+                }
+            }
+
+            impl crate::json::FromMembers for $name {
+                fn from_members<'de, A: serde::de::MapAccess<'de>>(members: A) -> Result<Self, A::Error> {
+                    $name::deserialize(serde::de::value::MapAccessDeserializer::new(members))
+                }
+            }
+        )*
+    };
+}
+pub(crate) use lenient;
+
+/// Visits a JSON object, and nothing else, with the function it holds.
+pub(crate) struct Object<T>(pub std::marker::PhantomData<T>);
+
+/// What `lenient!` structs do with the members of an object.
+pub(crate) trait FromMembers: Sized {
+    /// Reads the struct from the members of an object.
+    fn from_members<'de, A: MapAccess<'de>>(members: A) -> Result<Self, A::Error>;
+}
+
+impl<'de, T: FromMembers> Visitor<'de> for Object<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<T, A::Error> {
+        T::from_members(members)
+    }
+}
+
+/// Reads a value in whose place an explicit `null` counts as absent.
+pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Decodes `text` and, when that fails, says where: `spec.topology.replicas: invalid type: …`.
+///
+/// The path costs a second pass, taken only for input that is wrong.
+pub fn decode<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| {
+        if !error.is_data() {
+            return error.to_string();
+        }
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
+            Err(located) if located.path().iter().next().is_some() => {
+                format!("{}: {}", located.path(), without_position(located.inner()))
+            }
+            _ => without_position(&error),
+        }
+    })
+}
+
+/// The error without line and column, which mean nothing once a document has been embedded in another.
+fn without_position(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(end) if error.line() > 0 => text[..end].to_owned(),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    lenient! {
+        /// A shape to read.
+        pub struct Shape {
+            pub name: String,
+            pub sizes: List<i32>,
+            pub labels: StringMap,
+            pub raw: Option<RawJson>,
+        }
+    }
+
+    #[test]
+    fn null_is_absent_and_presence_is_remembered() {
+        let absent: Shape = decode(r#"{"name":null,"sizes":null,"labels":null,"raw":null,"other":1}"#).unwrap();
+        assert_eq!(absent, Shape::default());
+        let empty: Shape = decode(r#"{"sizes":[],"labels":{}}"#).unwrap();
+        assert!(empty != absent && empty.sizes.is_present() && empty.sizes.is_empty());
+        let raw: Shape = decode(r#"{"raw": {"b":1, "a":2}}"#).unwrap();
+        assert_eq!(raw.raw.as_ref().map(RawJson::get), Some(r#"{"b":1, "a":2}"#));
+    }
+
+    #[test]
+    fn a_wrong_type_is_reported_with_its_path() {
+        for (text, want) in [
+            (r#"{"sizes":[1,"2"]}"#, r#"sizes[1]: invalid type: string "2", expected i32"#),
+            (r#"{"labels":[]}"#, "labels: invalid type: sequence, expected a map"),
+            (r#"{"name":{}}"#, "name: invalid type: map, expected a string"),
+            (r#"[]"#, "invalid type: sequence, expected an object"),
+            (r#"{"name":"#, "EOF while parsing a value at line 1 column 8"),
+        ] {
+            assert_eq!(decode::<Shape>(text).unwrap_err(), want);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Guards and rolls out Cluster API managed topologies.
+//!
+//! ```text
+//!  request, file or watch event
+//!       │ decode
+//!       ▼
+//!      hub ─────► World ◄── gather ◄── Needs        facts first: from the API server or from files
+//!       │                                │
+//!       └─ admission   defaults → rules ─┴───────────► Verdict ─► response   (webhook; `validate`)
+//! ```
+//!
+//! Leaves know nothing of Cluster API; the pure core turns a World into a Verdict without IO, clock or randomness; the
+//! edges own sockets, files and time.
+
+// Leaves.
+pub mod field;
+pub mod json;
+pub mod schema;
+pub mod version;
+
+// Pure core.
+pub mod admission;
+pub mod crd;
+pub mod hub;
+pub mod wire;
+pub mod world;

@@ -1,0 +1,143 @@
+//! The AdmissionReview envelope, `admission.k8s.io/v1`.
+//!
+//! The envelope is decoded first and the object later, so that a bad object is still answered under its own uid.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::json::PatchOperation;
+
+/// The only version of AdmissionReview that is understood (ADM-001).
+pub const API_VERSION: &str = "admission.k8s.io/v1";
+
+/// A review as it arrives.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AdmissionReview<'a> {
+    #[serde(borrow, default)]
+    pub api_version: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub kind: Cow<'a, str>,
+    #[serde(borrow)]
+    pub request: Option<AdmissionRequest<'a>>,
+}
+
+/// What the API server asks.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AdmissionRequest<'a> {
+    #[serde(borrow)]
+    pub uid: Cow<'a, str>,
+    #[serde(borrow)]
+    pub kind: GroupVersionKind<'a>,
+    #[serde(borrow, default)]
+    pub sub_resource: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    pub name: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    pub namespace: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub operation: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub object: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub old_object: Option<&'a RawValue>,
+    #[serde(default)]
+    pub dry_run: Option<bool>,
+}
+
+/// Which kind an object has.
+#[derive(Clone, Debug, Deserialize)]
+pub struct GroupVersionKind<'a> {
+    #[serde(borrow, default)]
+    pub group: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub version: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub kind: Cow<'a, str>,
+}
+
+/// The answer, complete with its envelope.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AdmissionAnswer<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    response: AdmissionResponse<'a>,
+}
+
+/// The decision on one request.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AdmissionResponse<'a> {
+    pub uid: &'a str,
+    pub allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Base64 of the JSON patch.
+    pub patch: Option<String>,
+}
+
+impl<'a> AdmissionResponse<'a> {
+    /// Adds a JSON patch; none at all for no operations (ADM-007).
+    pub fn set_patch(&mut self, operations: &[PatchOperation]) -> Result<(), serde_json::Error> {
+        if !operations.is_empty() {
+            self.patch_type = Some("JSONPatch");
+            self.patch = Some(base64::engine::general_purpose::STANDARD.encode(serde_json::to_vec(operations)?));
+        }
+        Ok(())
+    }
+
+    /// Puts the answer into its envelope.
+    pub fn into_review(self) -> AdmissionAnswer<'a> {
+        AdmissionAnswer { api_version: API_VERSION, kind: "AdmissionReview", response: self }
+    }
+}
+
+/// A `v1.Status` that says why a request was denied.
+#[derive(Debug, Serialize)]
+pub struct Status<'a> {
+    metadata: Empty,
+    status: &'static str,
+    pub message: String,
+    pub reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<StatusDetails<'a>>,
+    pub code: u16,
+}
+
+impl<'a> Status<'a> {
+    /// A failure with a message.
+    pub fn failure(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Status { metadata: Empty {}, status: "Failure", message: message.into(), reason, details: None, code }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Empty {}
+
+/// Which object, and what is wrong with which of its fields.
+#[derive(Debug, Serialize)]
+pub struct StatusDetails<'a> {
+    pub name: &'a str,
+    pub group: &'static str,
+    pub kind: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<StatusCause>,
+}
+
+/// One field error.
+#[derive(Debug, Serialize)]
+pub struct StatusCause {
+    pub reason: &'static str,
+    pub message: String,
+    pub field: String,
+}

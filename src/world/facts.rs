@@ -1,0 +1,218 @@
+//! What is known of the cluster at one moment.
+
+use std::sync::Arc;
+
+use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
+
+use super::Found;
+use crate::hub::{Cluster, ClusterClass, ObjectKey};
+
+/// Clusters and ClusterClasses of all namespaces, with an index from class to Clusters.
+///
+/// The maps are persistent: a clone shares everything with its original and costs O(1), a change costs O(log n). So a
+/// review takes a snapshot for itself while watch events go on.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    classes: RedBlackTreeMapSync<ObjectKey, Record<ClusterClass>>,
+    clusters: RedBlackTreeMapSync<ObjectKey, Record<Cluster>>,
+    users: RedBlackTreeMapSync<ObjectKey, RedBlackTreeSetSync<ObjectKey>>,
+    gaps: Vec<&'static str>,
+}
+
+/// An object, or why it cannot be read.
+#[derive(Clone, Debug)]
+pub enum Record<T> {
+    Readable(Arc<T>),
+    /// The object exists and does not decode.
+    Unreadable {
+        reason: Arc<str>,
+        /// The class it seems to use, for a Cluster.
+        class: Option<ObjectKey>,
+    },
+}
+
+impl Facts {
+    /// Complete facts of these objects and no others.
+    pub fn of(clusters: impl IntoIterator<Item = Cluster>, classes: impl IntoIterator<Item = ClusterClass>) -> Self {
+        let mut facts = Facts::default();
+        for class in classes {
+            facts.put_class(class.metadata.key(), Record::Readable(Arc::new(class)));
+        }
+        for cluster in clusters {
+            facts.put_cluster(cluster.metadata.key(), Record::Readable(Arc::new(cluster)));
+        }
+        facts
+    }
+
+    /// Facts of which nothing is known yet: every lookup says that the `kinds` have not been listed.
+    pub fn not_listed(kinds: &[&'static str]) -> Self {
+        Facts { gaps: kinds.to_vec(), ..Facts::default() }
+    }
+
+    /// Notes that all objects of `kind` are known now.
+    pub fn listed(&mut self, kind: &'static str) {
+        self.gaps.retain(|gap| *gap != kind);
+    }
+
+    /// The kinds that have not been listed yet.
+    pub fn gaps(&self) -> &[&'static str] {
+        &self.gaps
+    }
+
+    /// Adds or replaces a ClusterClass.
+    pub fn put_class(&mut self, key: ObjectKey, record: Record<ClusterClass>) {
+        self.classes.insert_mut(key, record);
+    }
+
+    /// Forgets a ClusterClass.
+    pub fn remove_class(&mut self, key: &ObjectKey) {
+        self.classes.remove_mut(key);
+    }
+
+    /// Adds or replaces a Cluster.
+    pub fn put_cluster(&mut self, key: ObjectKey, record: Record<Cluster>) {
+        self.remove_cluster(&key);
+        if let Some(class) = record.class_key() {
+            let mut users = self.users.get(&class).cloned().unwrap_or_default();
+            users.insert_mut(key.clone());
+            self.users.insert_mut(class, users);
+        }
+        self.clusters.insert_mut(key, record);
+    }
+
+    /// Forgets a Cluster.
+    pub fn remove_cluster(&mut self, key: &ObjectKey) {
+        let Some(class) = self.clusters.get(key).and_then(Record::class_key) else {
+            self.clusters.remove_mut(key);
+            return;
+        };
+        self.clusters.remove_mut(key);
+        if let Some(users) = self.users.get(&class) {
+            let left = users.remove(key);
+            if left.is_empty() {
+                self.users.remove_mut(&class);
+            } else {
+                self.users.insert_mut(class, left);
+            }
+        }
+    }
+
+    /// How many ClusterClasses and Clusters are known.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.classes.size(), self.clusters.size())
+    }
+
+    /// The keys of all known ClusterClasses.
+    pub fn class_keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.classes.keys()
+    }
+
+    /// The keys of all known Clusters.
+    pub fn cluster_keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.clusters.keys()
+    }
+
+    /// The ClusterClass of that name.
+    pub fn class(&self, key: &ObjectKey) -> Found<Arc<ClusterClass>> {
+        match self.classes.get(key) {
+            Some(Record::Readable(class)) => Found::Yes(class.clone()),
+            Some(Record::Unreadable { reason, .. }) => {
+                Found::Unreadable(format!("ClusterClass {key} cannot be read: {reason}"))
+            }
+            None if self.gaps.is_empty() => Found::Absent,
+            None => Found::Unreadable(self.gap()),
+        }
+    }
+
+    /// The Clusters that use a class, by namespace and name.
+    pub(super) fn clusters_of(&self, class: &ObjectKey) -> Result<Vec<Arc<Cluster>>, String> {
+        if !self.gaps.is_empty() {
+            return Err(self.gap());
+        }
+        let Some(users) = self.users.get(class) else { return Ok(Vec::new()) };
+        users
+            .iter()
+            .filter_map(|key| Some((key, self.clusters.get(key)?)))
+            .map(|(key, record)| record.readable(key))
+            .collect()
+    }
+
+    fn gap(&self) -> String {
+        format!("{} are not listed yet", self.gaps.join(" and "))
+    }
+}
+
+impl Record<Cluster> {
+    fn class_key(&self) -> Option<ObjectKey> {
+        match self {
+            Record::Readable(cluster) => cluster.class_key(),
+            Record::Unreadable { class, .. } => class.clone(),
+        }
+    }
+
+    fn readable(&self, key: &ObjectKey) -> Result<Arc<Cluster>, String> {
+        match self {
+            Record::Readable(cluster) => Ok(cluster.clone()),
+            Record::Unreadable { reason, .. } => Err(format!("Cluster {key} cannot be read: {reason}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn cluster(name: &str, class: Option<&str>) -> Cluster {
+        let topology = class.map(|class| json!({"classRef": {"name": class}}));
+        serde_json::from_value(json!({"metadata": {"namespace": "ns", "name": name}, "spec": {"topology": topology}}))
+            .unwrap()
+    }
+
+    fn put(facts: &mut Facts, cluster: Cluster) {
+        facts.put_cluster(cluster.metadata.key(), Record::Readable(Arc::new(cluster)));
+    }
+
+    fn users(facts: &Facts, class: &str) -> Vec<String> {
+        let class = ObjectKey::new("ns", class);
+        facts.clusters_of(&class).unwrap().iter().map(|cluster| cluster.metadata.name.clone()).collect()
+    }
+
+    #[test]
+    fn the_index_follows_every_change_of_a_cluster() {
+        // CC-V-100
+        let mut facts = Facts::of([cluster("b", Some("x")), cluster("a", Some("x")), cluster("c", None)], []);
+        assert_eq!(users(&facts, "x"), ["a", "b"]);
+        let before = facts.clone();
+        put(&mut facts, cluster("a", Some("y")));
+        put(&mut facts, cluster("c", Some("y")));
+        assert_eq!((users(&facts, "x"), users(&facts, "y")), (vec!["b".into()], vec!["a".into(), "c".into()]));
+        facts.remove_cluster(&ObjectKey::new("ns", "b"));
+        put(&mut facts, cluster("c", None));
+        assert_eq!((users(&facts, "x"), users(&facts, "y")), (vec![], vec!["a".into()]));
+        assert_eq!(users(&before, "x"), ["a", "b"], "a snapshot does not move");
+    }
+
+    #[test]
+    fn an_unreadable_cluster_spoils_only_the_list_of_its_class() {
+        let mut facts = Facts::of([cluster("a", Some("x")), cluster("b", Some("y"))], []);
+        let broken = Record::Unreadable { reason: "spec.paused: no".into(), class: Some(ObjectKey::new("ns", "y")) };
+        facts.put_cluster(ObjectKey::new("ns", "broken"), broken);
+        assert_eq!(users(&facts, "x"), ["a"]);
+        let error = facts.clusters_of(&ObjectKey::new("ns", "y")).unwrap_err();
+        assert_eq!(error, "Cluster ns/broken cannot be read: spec.paused: no");
+    }
+
+    #[test]
+    fn nothing_is_absent_before_everything_is_listed() {
+        let mut facts = Facts::not_listed(&["ClusterClasses", "Clusters"]);
+        let key = ObjectKey::new("ns", "x");
+        assert_eq!(facts.class(&key), Found::Unreadable("ClusterClasses and Clusters are not listed yet".into()));
+        facts.listed("ClusterClasses");
+        assert_eq!(facts.clusters_of(&key).unwrap_err(), "Clusters are not listed yet");
+        facts.listed("Clusters");
+        assert_eq!(facts.class(&key), Found::Absent);
+        assert!(facts.clusters_of(&key).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,144 @@
+//! The facts that rules and computations look at.
+//!
+//! ```text
+//! Facts (shared, immutable, taken in O(1)) ─┐
+//!                                           ├─► World ──► lookups answer: yes, absent, unreadable, not asked
+//! answers pinned for this run ──────────────┘        └──► Needs: what was looked for and must be gathered first
+//! ```
+//!
+//! A lookup that cannot be answered yet records a [`Need`]. The edge gathers what is needed, pins the answers, and runs
+//! the same function again; a result counts only when nothing was recorded. Pinned answers, absences included, do not
+//! change during a run.
+
+mod facts;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub use facts::{Facts, Record};
+
+use crate::hub::{Cluster, ClusterClass, ObjectKey};
+
+/// The answer to a lookup.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found<T> {
+    Yes(T),
+    /// It is known that there is no such object.
+    Absent,
+    /// There is something, or there may be, and it cannot be read; the text says why.
+    Unreadable(String),
+    /// The fact has not been gathered; a [`Need`] was recorded and this run's result is void.
+    NotAsked,
+}
+
+/// A fact that has to be gathered before a run can count.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    /// A ClusterClass that is absent, or whose variables are still being discovered, and may be about to arrive
+    /// (CL-V-050). The gatherer decides how long to wait.
+    Class(ObjectKey),
+}
+
+/// What a run may look at.
+#[derive(Debug)]
+pub struct World {
+    facts: Arc<Facts>,
+    pinned: BTreeMap<Need, Found<Arc<ClusterClass>>>,
+    needs: RefCell<BTreeSet<Need>>,
+}
+
+impl World {
+    /// A world of `facts` in which nothing has been asked yet.
+    pub fn new(facts: Arc<Facts>) -> Self {
+        World { facts, pinned: BTreeMap::new(), needs: RefCell::default() }
+    }
+
+    /// The class of that name once it is settled, or as it is when the gatherer's patience ended (CL-V-050).
+    pub fn class(&self, key: &ObjectKey) -> Found<Arc<ClusterClass>> {
+        let now = self.class_at_once(key);
+        match &now {
+            Found::Yes(class) if is_settled(class) => now,
+            Found::Yes(_) | Found::Absent => self.pinned_or_needed(Need::Class(key.clone())),
+            Found::Unreadable(_) | Found::NotAsked => now,
+        }
+    }
+
+    /// The class of that name as it is, without waiting (CL-V-061).
+    pub fn class_at_once(&self, key: &ObjectKey) -> Found<Arc<ClusterClass>> {
+        self.facts.class(key)
+    }
+
+    /// The Clusters of all namespaces that use a class, by namespace and name (CC-V-100).
+    ///
+    /// # Errors
+    /// Says why the list cannot be had.
+    pub fn clusters_of(&self, class: &ObjectKey) -> Result<Vec<Arc<Cluster>>, String> {
+        self.facts.clusters_of(class)
+    }
+
+    /// Answers a need for the rest of this run.
+    pub fn pin(&mut self, need: Need, answer: Found<Arc<ClusterClass>>) {
+        self.pinned.insert(need, answer);
+    }
+
+    /// What this run looked for and did not know; a result counts only when this is empty.
+    pub fn take_needs(&mut self) -> BTreeSet<Need> {
+        std::mem::take(self.needs.get_mut())
+    }
+
+    fn pinned_or_needed(&self, need: Need) -> Found<Arc<ClusterClass>> {
+        if let Some(answer) = self.pinned.get(&need) {
+            return answer.clone();
+        }
+        self.needs.borrow_mut().insert(need);
+        Found::NotAsked
+    }
+}
+
+/// Whether waiting cannot improve the class: it is reconciled, or its variables follow from its spec alone (DEC-2).
+pub fn is_settled(class: &ClusterClass) -> bool {
+    class.is_reconciled() || !class.discovers_variables()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn class(name: &str, discovers: bool) -> ClusterClass {
+        let extension = if discovers { "discover" } else { "" };
+        serde_json::from_value(json!({
+            "metadata": {"namespace": "ns", "name": name},
+            "spec": {"patches": [{"name": "p", "external": {"discoverVariablesExtension": extension}}]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn only_what_may_still_arrive_is_needed() {
+        let facts = Facts::of([], [class("settled", false), class("pending", true)]);
+        let mut world = World::new(Arc::new(facts));
+        assert!(matches!(world.class(&ObjectKey::new("ns", "settled")), Found::Yes(_)));
+        assert!(world.take_needs().is_empty());
+        for name in ["pending", "absent"] {
+            let key = ObjectKey::new("ns", name);
+            assert_eq!(world.class(&key), Found::NotAsked);
+            assert_eq!(world.take_needs(), BTreeSet::from([Need::Class(key.clone())]));
+            let answer = world.class_at_once(&key);
+            world.pin(Need::Class(key.clone()), answer.clone());
+            assert_eq!(world.class(&key), answer);
+            assert!(world.take_needs().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_pinned_absence_stays_although_the_facts_move_on() {
+        let key = ObjectKey::new("ns", "late");
+        let mut world = World::new(Arc::new(Facts::of([], [])));
+        assert_eq!(world.class(&key), Found::NotAsked);
+        world.pin(Need::Class(key.clone()), Found::Absent);
+        assert_eq!(world.class(&key), Found::Absent);
+    }
+}

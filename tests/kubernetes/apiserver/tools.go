@@ -1,0 +1,9 @@
+//go:build tools
+
+// Package tools keeps kube-apiserver among the requirements of this module, so that `go mod tidy` does not drop it.
+//
+// Kubernetes refers to its own libraries (staging modules) by version v0.0.0, which only its source tree can resolve;
+// go.mod replaces each with the version published for the same release. Move all of them together.
+package tools
+
+import _ "k8s.io/kubernetes/cmd/kube-apiserver"

@@ -1,0 +1,390 @@
+//! A real kube-apiserver with its etcd, for tests.
+//!
+//! ```text
+//!  test process ──keys, certificates──► directory ◄──── etcd, kube-apiserver
+//!       │                                   ▲                   ▲
+//!       └──────── pipe ────────► tests/kubernetes/run ──────────┘   end of file: stop both, remove the directory
+//! ```
+//!
+//! There are no controllers: nothing collects garbage, finishes the deletion of a namespace or gives it a `default`
+//! ServiceAccount. Admission webhooks are called on loopback, so configure them with `url`, not with `service`. A new
+//! webhook or RBAC rule takes a moment to be seen; wait for its effect.
+#![allow(dead_code, reason = "every test binary compiles this file and uses a part of it")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{
+    Api, ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams, PostParams, TypeMeta,
+};
+use kube::discovery::{self, Scope};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+use serde_json::{Value, json};
+
+/// Who the harness is in `managedFields`.
+const FIELD_MANAGER: &str = "topologist-tests";
+/// A start takes seconds; a loaded machine gets minutes.
+const START_LIMIT: Duration = Duration::from_secs(120);
+/// How long a running server may take to serve what it has accepted.
+const SERVE_LIMIT: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(25);
+/// Another process may take the port between our finding it free and the server's binding it.
+const PORT_ATTEMPTS: usize = 5;
+const LOG_LINES: usize = 40;
+
+/// A running API server; dropping it, or ending the process in whatever way, stops it.
+pub struct Kubernetes {
+    supervisor: Supervisor,
+    kubeconfig: PathBuf,
+    url: String,
+    authority: rcgen::Certificate,
+    administrator: Value,
+}
+
+impl Kubernetes {
+    /// The server that all tests of this process share; give each test its own namespace.
+    ///
+    /// The first call blocks its thread for the start, and for the build of the programs if they were never built.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Result<Kubernetes>> = OnceLock::new();
+        let outcome = SHARED.get_or_init(Self::try_start);
+        outcome.as_ref().unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"))
+    }
+
+    /// A server of one's own, for tests that change what is not namespaced.
+    pub fn start() -> Self {
+        Self::try_start().unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"))
+    }
+
+    /// A kubeconfig file for an administrator who may do everything.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// A client for the administrator.
+    ///
+    /// It belongs to the current tokio runtime, and every test has its own, so there is no shared one.
+    pub fn client(&self) -> kube::Client {
+        let mut config = kube::Config::new(self.url.parse().expect("a loopback URL"));
+        config.root_cert = Some(vec![self.authority.der().to_vec()]);
+        config.auth_info = serde_json::from_value(self.administrator.clone()).expect("a kubeconfig user");
+        kube::Client::try_from(config).expect("our own certificates are fit for a client")
+    }
+
+    /// Creates a namespace whose name starts with `prefix` and is new, and returns the name.
+    pub async fn namespace(&self, prefix: &str) -> String {
+        let metadata = ObjectMeta { generate_name: Some(format!("{prefix}-")), ..Default::default() };
+        let namespace = Namespace { metadata, ..Default::default() };
+        let created = Api::all(self.client()).create(&PostParams::default(), &namespace).await;
+        created.expect("namespace is created").metadata.name.expect("the server made a name")
+    }
+
+    /// A kubeconfig file that speaks for a ServiceAccount, which is created if it is missing, for one hour.
+    pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> PathBuf {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
+        let (params, request) = (PostParams::default(), TokenRequest::default());
+        create_if_missing(&accounts, name).await;
+        let issued = accounts.create_token_request(name, &params, &request).await.expect("token is issued");
+        let token = issued.status.expect("an issued token has a status").token;
+        let path = self.supervisor.directory.join(format!("{namespace}.{name}.kubeconfig"));
+        self.write_kubeconfig(&path, namespace, &json!({ "token": token })).expect("kubeconfig is written");
+        path
+    }
+
+    /// Applies documents in their order with server-side apply; unknown or repeated fields are errors.
+    ///
+    /// CustomResourceDefinitions are served in all their versions before anything after them is applied, and on return.
+    pub async fn apply_yaml(&self, yaml: &str) {
+        let client = self.client();
+        let mut definitions = Vec::new();
+        for object in documents(yaml) {
+            if object["kind"] == "CustomResourceDefinition" {
+                definitions.push(apply(&client, &object).await.metadata.name.expect("it was applied by name"));
+            } else {
+                all_served(&client, std::mem::take(&mut definitions)).await;
+                apply(&client, &object).await;
+            }
+        }
+        all_served(&client, definitions).await;
+    }
+
+    /// The last lines of each log, for the message of a failing test.
+    pub fn log_tail(&self) -> String {
+        ["run.log", "etcd.log", "kube-apiserver.log"].map(|name| self.supervisor.tail(name)).concat()
+    }
+
+    fn try_start() -> Result<Self> {
+        let programs = programs()?;
+        let mut attempt = 1;
+        loop {
+            let server = Self::launch(&programs)?;
+            match server.wait_until_ready() {
+                Err(_) if attempt < PORT_ATTEMPTS && server.supervisor.lost_its_port() => attempt += 1,
+                outcome => return outcome.map(|()| server),
+            }
+        }
+    }
+
+    fn launch(programs: &Path) -> Result<Self> {
+        let supervisor = Supervisor::spawn(programs)?;
+        let (authority, administrator) = write_identities(&supervisor.directory)?;
+        let kubeconfig = supervisor.directory.join("administrator.kubeconfig");
+        let port = free_port()?;
+        let url = format!("https://127.0.0.1:{port}");
+        let server = Self { supervisor, kubeconfig, url, authority, administrator };
+        server.write_kubeconfig(server.kubeconfig(), "default", &server.administrator)?;
+        server.supervisor.run_on(port)?;
+        Ok(server)
+    }
+
+    /// Blocks, on a thread of its own: the caller may be inside a tokio runtime, where starting another is forbidden.
+    fn wait_until_ready(&self) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let ready = move || runtime.block_on(self.ready());
+        std::thread::scope(|scope| scope.spawn(ready).join()).expect("polling does not panic")
+    }
+
+    async fn ready(&self) -> Result<()> {
+        let client = self.client();
+        let start = Instant::now();
+        while !is_ready(&client).await {
+            ensure!(!self.supervisor.ended(), "a server ended by itself\n{}", self.log_tail());
+            ensure!(start.elapsed() < START_LIMIT, "not ready after {START_LIMIT:?}\n{}", self.log_tail());
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    fn write_kubeconfig(&self, path: &Path, namespace: &str, user: &Value) -> Result<()> {
+        let authority = STANDARD.encode(self.authority.pem());
+        let cluster = json!({ "server": self.url, "certificate-authority-data": authority });
+        let context = json!({ "cluster": "tests", "user": "tests", "namespace": namespace });
+        let kubeconfig = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{ "name": "tests", "cluster": cluster }],
+            "users": [{ "name": "tests", "user": user }],
+            "contexts": [{ "name": "tests", "context": context }],
+            "current-context": "tests",
+        });
+        fs::write(path, kubeconfig.to_string()).with_context(|| format!("write {}", path.display()))
+    }
+}
+
+/// The process that stops the servers when our end of its standard input closes, even if we are killed.
+struct Supervisor {
+    process: Child,
+    directory: PathBuf,
+}
+
+impl Supervisor {
+    /// In a process group of its own, so that Ctrl-C ends the tests and leaves it to clean up.
+    fn spawn(programs: &Path) -> Result<Self> {
+        let mut command = Command::new("bash");
+        command.arg(scripts().join("run")).arg(programs).process_group(0);
+        let mut process =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("start tests/kubernetes/run")?;
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().expect("it is piped")).read_line(&mut line)?;
+        let directory = PathBuf::from(line.trim_end());
+        ensure!(directory.is_absolute(), "tests/kubernetes/run made no directory");
+        Ok(Self { process, directory })
+    }
+
+    fn run_on(&self, port: u16) -> Result<()> {
+        let mut stdin = self.process.stdin.as_ref().expect("it is piped");
+        writeln!(stdin, "{port}").context("tests/kubernetes/run ended early")
+    }
+
+    fn ended(&self) -> bool {
+        self.directory.join("ended").exists()
+    }
+
+    fn lost_its_port(&self) -> bool {
+        self.ended() && self.tail("kube-apiserver.log").contains("address already in use")
+    }
+
+    fn tail(&self, name: &str) -> String {
+        let log = fs::read(self.directory.join(name)).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<_> = log.lines().collect();
+        format!("--- {name}\n{}\n", lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"))
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take());
+        let _ = self.process.wait();
+    }
+}
+
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes")
+}
+
+/// The directory with kube-apiserver and etcd, built if need be; its progress shows even when tests are captured.
+fn programs() -> Result<PathBuf> {
+    let mut build = Command::new("bash");
+    build.arg(scripts().join("build")).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = build.output().context("start tests/kubernetes/build, which needs bash")?;
+    let printed = String::from_utf8(output.stdout)?;
+    match printed.lines().last() {
+        Some(directory) if output.status.success() => Ok(directory.into()),
+        _ => bail!("tests/kubernetes/build failed; it says why on standard error"),
+    }
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// Writes what kube-apiserver reads; returns the authority and the administrator as a kubeconfig user.
+fn write_identities(directory: &Path) -> Result<(rcgen::Certificate, Value)> {
+    let (authority, issuer) = authority()?;
+    fs::write(directory.join("ca.crt"), authority.pem())?;
+
+    let mut server = CertificateParams::new(["127.0.0.1".to_string(), "localhost".to_string()])?;
+    server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let (certificate, key) = issue(server, "kube-apiserver", &issuer)?;
+    fs::write(directory.join("server.crt"), certificate)?;
+    fs::write(directory.join("server.key"), key)?;
+
+    let service_accounts = KeyPair::generate()?;
+    fs::write(directory.join("service-accounts.key"), service_accounts.serialize_pem())?;
+    fs::write(directory.join("service-accounts.pub"), service_accounts.public_key_pem())?;
+
+    let mut administrator = CertificateParams::default();
+    administrator.distinguished_name.push(DnType::OrganizationName, "system:masters");
+    administrator.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let (certificate, key) = issue(administrator, FIELD_MANAGER, &issuer)?;
+    let user = json!({
+        "client-certificate-data": STANDARD.encode(certificate),
+        "client-key-data": STANDARD.encode(key),
+    });
+    Ok((authority, user))
+}
+
+fn authority() -> Result<(rcgen::Certificate, Issuer<'static, KeyPair>)> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "topologist tests");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let key = KeyPair::generate()?;
+    Ok((params.self_signed(&key)?, Issuer::new(params, key)))
+}
+
+/// A certificate and its key, both in PEM.
+fn issue(mut params: CertificateParams, name: &str, issuer: &Issuer<'_, KeyPair>) -> Result<(String, String)> {
+    params.distinguished_name.push(DnType::CommonName, name);
+    let key = KeyPair::generate()?;
+    Ok((params.signed_by(&key, issuer)?.pem(), key.serialize_pem()))
+}
+
+/// Ready, and the namespaces that every cluster has are there; those come a moment later.
+async fn is_ready(client: &kube::Client) -> bool {
+    let request = http::Request::get("/readyz").body(Vec::new()).expect("a valid request");
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let answers = async {
+        client.request_text(request).await.is_ok()
+            && namespaces.get("default").await.is_ok()
+            && namespaces.get("kube-system").await.is_ok()
+    };
+    // Whoever took our port may never answer.
+    tokio::time::timeout(Duration::from_secs(5), answers).await.unwrap_or(false)
+}
+
+fn documents(yaml: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(yaml).unwrap_or_else(|error| panic!("YAML of a test does not parse: {error}"))
+}
+
+fn apply_params() -> PatchParams {
+    PatchParams::apply(FIELD_MANAGER).force().validation_strict()
+}
+
+/// Leaves an existing account as it is: applying one would drop the labels that a manifest gave it.
+async fn create_if_missing(accounts: &Api<ServiceAccount>, name: &str) {
+    let metadata = ObjectMeta { name: Some(name.to_string()), ..Default::default() };
+    let account = ServiceAccount { metadata, ..Default::default() };
+    match accounts.create(&PostParams::default(), &account).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+        outcome => drop(outcome.expect("service account is created")),
+    }
+}
+
+/// Sends the document as it is, so that the server sees its unknown fields.
+async fn apply(client: &kube::Client, object: &Value) -> DynamicObject {
+    let name = object["metadata"]["name"].as_str().unwrap_or_else(|| panic!("a document has no name: {object}"));
+    let (resource, scope) = resource_of(client, object).await;
+    let api = match (scope, object["metadata"]["namespace"].as_str()) {
+        (Scope::Cluster, _) => Api::all_with(client.clone(), &resource),
+        (Scope::Namespaced, None) => Api::default_namespaced_with(client.clone(), &resource),
+        (Scope::Namespaced, Some(namespace)) => Api::namespaced_with(client.clone(), namespace, &resource),
+    };
+    let applied = api.patch(name, &apply_params(), &Patch::Apply(object)).await;
+    applied.unwrap_or_else(|error| panic!("{} {name} is not applied: {error}", resource.kind))
+}
+
+/// The server's name and scope for the kind of an object.
+async fn resource_of(client: &kube::Client, object: &Value) -> (ApiResource, Scope) {
+    let types: TypeMeta =
+        serde_json::from_value(object.clone()).unwrap_or_else(|error| panic!("{error} in document {object}"));
+    let kind = GroupVersionKind::try_from(types).unwrap_or_else(|error| panic!("{error} in document {object}"));
+    discovered(client, &kind).await
+}
+
+async fn discovered(client: &kube::Client, kind: &GroupVersionKind) -> (ApiResource, Scope) {
+    let discover = async || discovery::pinned_kind(client, kind).await.map(Some);
+    let (resource, capabilities) = until(&format!("{} is served", kind.kind), discover).await;
+    (resource, capabilities.scope)
+}
+
+async fn all_served(client: &kube::Client, definitions: Vec<String>) {
+    for name in definitions {
+        served(client, &name).await;
+    }
+}
+
+/// Waits until a definition is established and discovery offers each of its versions, which comes a little later.
+async fn served(client: &kube::Client, name: &str) {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let established = async || Ok(Some(definitions.get(name).await?).filter(is_established));
+    let spec = until(&format!("{name} is established"), established).await.spec;
+    for version in spec.versions.iter().filter(|version| version.served) {
+        discovered(client, &GroupVersionKind::gvk(&spec.group, &version.name, &spec.names.kind)).await;
+    }
+}
+
+fn is_established(definition: &CustomResourceDefinition) -> bool {
+    let conditions = definition.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Established" && condition.status == "True")
+}
+
+/// Asks until there is an answer; panics with the last error when it takes too long.
+async fn until<T>(fact: &str, ask: impl AsyncFn() -> kube::Result<Option<T>>) -> T {
+    let start = Instant::now();
+    loop {
+        let answer = ask().await;
+        match answer {
+            Ok(Some(answer)) => return answer,
+            outcome if start.elapsed() > SERVE_LIMIT => {
+                panic!("after {SERVE_LIMIT:?} it does not hold that {fact}: {:?}", outcome.err())
+            }
+            _ => tokio::time::sleep(POLL).await,
+        }
+    }
+}
