@@ -17,6 +17,7 @@ pub mod field;
 pub mod json;
 pub mod schema;
 pub mod version;
+pub mod yaml;
 
 // Pure core.
 pub mod admission;
@@ -24,3 +25,9 @@ pub mod crd;
 pub mod hub;
 pub mod wire;
 pub mod world;
+
+// Edges: async, sockets, files, clock, randomness.
+pub mod cli;
+pub mod kubernetes;
+pub mod telemetry;
+pub mod webhook;

@@ -203,6 +203,16 @@ impl Question {
         }
     }
 
+    /// The kind that the question is about.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The name of the object.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The verdict, as far as `world` is known; it counts only if `world` recorded no need.
     pub fn answer(&self, world: &World, settings: &Settings) -> Verdict {
         let mut verdict = match &self.subject {

@@ -1,8 +1,9 @@
 //! The decision on a request, before it is put into words of HTTP or of a terminal.
 
+use json_patch::Patch;
+
 use crate::field::{FieldError, RuleId, Warning, join};
 use crate::hub::{GROUP, Kind};
-use crate::json::PatchOperation;
 use crate::wire::review::{AdmissionResponse, Status, StatusCause, StatusDetails};
 
 /// Whether a request is allowed, and why not.
@@ -36,7 +37,7 @@ pub struct Verdict {
     /// ADM-006
     pub warnings: Vec<Warning>,
     /// What the mutating end point changes (ADM-007); empty when denied.
-    pub patch: Vec<PatchOperation>,
+    pub patch: Patch,
     /// Rules that should have run and lacked their facts.
     pub not_checked: Vec<RuleId>,
 }
@@ -44,7 +45,14 @@ pub struct Verdict {
 impl Verdict {
     /// A verdict without warnings and without changes.
     pub fn plain(kind: Kind, name: impl Into<String>, outcome: Outcome) -> Self {
-        Verdict { kind, name: name.into(), outcome, warnings: Vec::new(), patch: Vec::new(), not_checked: Vec::new() }
+        Verdict {
+            kind,
+            name: name.into(),
+            outcome,
+            warnings: Vec::new(),
+            patch: Patch::default(),
+            not_checked: Vec::new(),
+        }
     }
 
     /// Whether the request may proceed.
@@ -202,8 +210,8 @@ mod tests {
         // ADM-006, ADM-007
         let with = |mut verdict: Verdict| {
             verdict.warnings = vec![Warning { rule: "CL-V-052", text: "look".into() }];
-            verdict.patch =
-                vec![PatchOperation::Add { path: "/spec/topology/version".into(), value: json!("v1.33.0") }];
+            let add = json!([{"op": "add", "path": "/spec/topology/version", "value": "v1.33.0"}]);
+            verdict.patch = serde_json::from_value(add).unwrap();
             json(&verdict)["response"].clone()
         };
         let allowed = with(Verdict::plain(Kind::Cluster, "c", Outcome::Allowed));

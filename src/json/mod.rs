@@ -1,14 +1,12 @@
-//! Reading JSON the way Kubernetes reads it into Go types, and editing it without losing what we do not know.
+//! Reading JSON the way Kubernetes reads it into Go types.
 //!
 //! What lives here: the `lenient!` macro and the types it needs. Decoding forgives: unknown fields are ignored, keys are
 //! case-sensitive, everything has a default, an explicit `null` is the same as an absent field; only a wrong JSON type
 //! fails (ADM-003). Nothing here knows a kind.
 
 mod collections;
-mod edit;
 
 pub use collections::{List, RawJson, StringMap};
-pub use edit::PatchOperation;
 
 use std::fmt;
 

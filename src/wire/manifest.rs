@@ -1,0 +1,122 @@
+//! Objects in files.
+
+use serde_json::{Value, json};
+
+use super::Version;
+use crate::hub::{Kind, ObjectKey};
+use crate::yaml::Document;
+
+/// An object as a file has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Manifest {
+    pub line: usize,
+    pub api_version: String,
+    pub kind: String,
+    pub key: ObjectKey,
+    pub value: Value,
+}
+
+/// Why a document is not an object.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{line}:1: {reason}")]
+pub struct ManifestError {
+    pub line: usize,
+    pub reason: &'static str,
+}
+
+/// The namespace of an object whose file names none.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// The objects of a document: itself, or the items of a List.
+///
+/// # Errors
+/// When the document is no Kubernetes object.
+pub fn objects(document: Document) -> Result<Vec<Manifest>, ManifestError> {
+    let line = document.line;
+    let failure = |reason| ManifestError { line, reason };
+    let mut value = document.value;
+    let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (api_version, kind) = (text(&value, "apiVersion"), text(&value, "kind"));
+    if !value.is_object() {
+        return Err(failure("the document is not an object with apiVersion and kind"));
+    }
+    if api_version.is_empty() || kind.is_empty() {
+        return Err(failure("the object has no apiVersion or no kind"));
+    }
+    if kind.ends_with("List")
+        && let Some(Value::Array(items)) = value.get_mut("items").map(Value::take)
+    {
+        let items = items.into_iter().map(|value| objects(Document { line, value }));
+        return Ok(items.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
+    }
+    let metadata = value.get("metadata").cloned().unwrap_or_default();
+    let namespace = match text(&metadata, "namespace") {
+        empty if empty.is_empty() => DEFAULT_NAMESPACE.to_owned(),
+        namespace => namespace,
+    };
+    let key = ObjectKey::new(namespace, text(&metadata, "name"));
+    Ok(vec![Manifest { line, api_version, kind, key, value }])
+}
+
+impl Manifest {
+    /// The kind, if the admission rules know it; its version may still be unknown.
+    pub fn admitted_kind(&self) -> Option<Kind> {
+        let group = self.api_version.split_once('/').map(|(group, _)| group);
+        (group == Some(crate::hub::GROUP)).then(|| Kind::from_name(&self.kind)).flatten()
+    }
+
+    /// The wire version of an object of our group.
+    pub fn version(&self) -> Option<Version> {
+        Version::from_api_version(&self.api_version)
+    }
+
+    /// The object as JSON, in its namespace.
+    pub fn text(&self) -> String {
+        let mut value = self.value.clone();
+        if let Some(metadata) =
+            value.as_object_mut().map(|object| object.entry("metadata").or_insert_with(|| json!({})))
+            && let Some(metadata) = metadata.as_object_mut()
+        {
+            metadata.insert("namespace".to_owned(), self.key.namespace.clone().into());
+        }
+        value.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::yaml::documents;
+
+    fn read(text: &str) -> Result<Vec<Manifest>, ManifestError> {
+        documents(text)
+            .into_iter()
+            .map(|document| objects(document.unwrap()))
+            .collect::<Result<Vec<_>, _>>()
+            .map(|all| all.concat())
+    }
+
+    #[test]
+    fn lists_fall_apart_into_their_items() {
+        let text = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: cluster.x-k8s.io/v1beta1, kind: Cluster, metadata: {name: a}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: c}}\n";
+        let all = read(text).unwrap();
+        let seen: Vec<_> = all.iter().map(|one| (one.admitted_kind(), one.version(), one.key.to_string())).collect();
+        assert_eq!(
+            seen,
+            [(Some(Kind::Cluster), Some(Version::V1Beta1), "default/a".into()), (None, None, "c/b".into())]
+        );
+        assert!(all[0].text().contains("\"namespace\":\"default\""));
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused_with_its_line() {
+        for (text, reason) in [
+            ("\n- a\n", "the document is not an object with apiVersion and kind"),
+            ("a: 1", "the object has no apiVersion or no kind"),
+            ("apiVersion: v1\nkind: List\nitems: [5]", "the document is not an object with apiVersion and kind"),
+        ] {
+            assert_eq!(read(text).unwrap_err().reason, reason);
+        }
+        assert_eq!(read("\n- a\n").unwrap_err().line, 2);
+    }
+}

@@ -8,6 +8,7 @@
 //! Also the AdmissionReview envelope ([`review`]) and files of manifests ([`manifest`]).
 
 mod duration;
+pub mod manifest;
 
 pub mod review;
 mod v1beta1;

@@ -5,10 +5,9 @@
 use std::borrow::Cow;
 
 use base64::Engine as _;
+use json_patch::Patch;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-
-use crate::json::PatchOperation;
 
 /// The only version of AdmissionReview that is understood (ADM-001).
 pub const API_VERSION: &str = "admission.k8s.io/v1";
@@ -88,10 +87,10 @@ pub struct AdmissionResponse<'a> {
 
 impl<'a> AdmissionResponse<'a> {
     /// Adds a JSON patch; none at all for no operations (ADM-007).
-    pub fn set_patch(&mut self, operations: &[PatchOperation]) -> Result<(), serde_json::Error> {
-        if !operations.is_empty() {
+    pub fn set_patch(&mut self, patch: &Patch) -> Result<(), serde_json::Error> {
+        if !patch.is_empty() {
             self.patch_type = Some("JSONPatch");
-            self.patch = Some(base64::engine::general_purpose::STANDARD.encode(serde_json::to_vec(operations)?));
+            self.patch = Some(base64::engine::general_purpose::STANDARD.encode(serde_json::to_vec(patch)?));
         }
         Ok(())
     }

@@ -97,18 +97,13 @@ impl Facts {
         }
     }
 
-    /// How many ClusterClasses and Clusters are known.
-    pub fn counts(&self) -> (usize, usize) {
-        (self.classes.size(), self.clusters.size())
-    }
-
     /// The keys of all known ClusterClasses.
-    pub fn class_keys(&self) -> impl Iterator<Item = &ObjectKey> {
+    pub fn class_keys(&self) -> impl ExactSizeIterator<Item = &ObjectKey> {
         self.classes.keys()
     }
 
     /// The keys of all known Clusters.
-    pub fn cluster_keys(&self) -> impl Iterator<Item = &ObjectKey> {
+    pub fn cluster_keys(&self) -> impl ExactSizeIterator<Item = &ObjectKey> {
         self.clusters.keys()
     }
 

@@ -1,11 +1,11 @@
 //! Defaults of a Cluster (CL-D).
 
-use serde_json::json;
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, Patch, PatchOperation};
 
 use crate::admission::{Outcome, Settings, Verdict};
 use crate::field::{Findings, Path};
 use crate::hub::{Cluster, Kind, Topology};
-use crate::json::PatchOperation;
 
 /// The mutating end point for Clusters on create and update. Feature gates are not consulted (CL-D-010).
 pub fn default(cluster: &Cluster, settings: &Settings) -> Verdict {
@@ -19,17 +19,20 @@ pub fn default(cluster: &Cluster, settings: &Settings) -> Verdict {
     let (errors, warnings) = found.into_parts();
     // CL-D-009: an error denies, and then nothing is changed.
     let (outcome, patch) = match errors.is_empty() {
-        true => (Outcome::Allowed, patch),
-        false => (Outcome::Invalid(errors), Vec::new()),
+        true => (Outcome::Allowed, Patch(patch)),
+        false => (Outcome::Invalid(errors), Patch::default()),
     };
     Verdict { warnings, patch, ..Verdict::plain(Kind::Cluster, "", outcome) }
 }
 
 /// A version starts with a lower-case `v`; one is put in front where it does not, and nothing else is changed (CL-D-002).
 fn version_starts_with_v(topology: &Topology) -> Option<PatchOperation> {
-    let value = json!(format!("v{}", topology.version));
-    (!topology.version.starts_with('v'))
-        .then(|| PatchOperation::Add { path: "/spec/topology/version".to_owned(), value })
+    if topology.version.starts_with('v') {
+        return None;
+    }
+    // `add` also replaces a member that is already there.
+    let path = PointerBuf::from_tokens(["spec", "topology", "version"]);
+    Some(PatchOperation::Add(AddOperation { path, value: format!("v{}", topology.version).into() }))
 }
 
 /// A topology names its class (CL-D-003).

@@ -1,0 +1,168 @@
+//! Arguments. Each flag has an environment variable: `--webhook-addr` is `TOPOLOGIST_WEBHOOK_ADDR`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::admission::FeatureGates;
+use crate::telemetry::log::Format;
+
+/// Guards and rolls out Cluster API managed topologies.
+#[derive(Debug, Parser)]
+#[command(name = "topologist", version, max_term_width = 110)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Answer admission reviews over HTTPS.
+    ///
+    /// Outside a pod nothing is inferred: give --embedded to serve files, or --kubeconfig to follow an API server.
+    Serve(Box<Serve>),
+    /// Judge Clusters and ClusterClasses in files as the webhook would.
+    ///
+    /// The files are the world: a Cluster finds its class in them. Objects of other kinds are ignored.
+    /// Exit code: 0 everything allowed, 1 something denied, 2 wrong usage or unreadable input.
+    Validate(Validate),
+    /// Print the CustomResourceDefinitions of Cluster and ClusterClass as YAML.
+    Crds,
+    /// Make a development CA and a serving certificate.
+    Certs(Certs),
+}
+
+/// Switches of the admission rules.
+#[derive(Clone, Debug, Args)]
+pub struct Rules {
+    /// Feature gates, as Gate=true,Gate=false; known are ClusterTopology, RuntimeSDK, MachinePool, MachineTaintPropagation.
+    #[arg(long, value_name = "GATES", default_value_t, env = "TOPOLOGIST_FEATURE_GATES")]
+    pub feature_gates: FeatureGates,
+    /// The smallest node startup timeout of a health check other than 0, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, env = "TOPOLOGIST_MINIMUM_NODE_STARTUP_TIMEOUT")]
+    pub minimum_node_startup_timeout: i32,
+}
+
+/// `serve`
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Run without an API server, on the objects of --load.
+    #[arg(long, env = "TOPOLOGIST_EMBEDDED", conflicts_with = "kubeconfig")]
+    pub embedded: bool,
+    /// Files or folders with objects for --embedded.
+    #[arg(long, value_name = "PATH", num_args = 1.., requires = "embedded")]
+    pub load: Vec<PathBuf>,
+    /// Follow the API server of this kubeconfig.
+    #[arg(long, value_name = "FILE", env = "TOPOLOGIST_KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Where reviews are answered. Default: 0.0.0.0:9443, or 127.0.0.1:9443 with --embedded.
+    #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_WEBHOOK_ADDR")]
+    pub webhook_addr: Option<SocketAddr>,
+    /// Where /healthz, /readyz and /metrics are. Default: 0.0.0.0:8081, or 127.0.0.1:8081 with --embedded.
+    #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_ADMIN_ADDR")]
+    pub admin_addr: Option<SocketAddr>,
+    /// Serving certificate chain in PEM form; read again when it changes. Without it --embedded makes one.
+    #[arg(long, value_name = "FILE", requires = "tls_key", env = "TOPOLOGIST_TLS_CERT")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key of the serving certificate in PEM form.
+    #[arg(long, value_name = "FILE", requires = "tls_cert", env = "TOPOLOGIST_TLS_KEY")]
+    pub tls_key: Option<PathBuf>,
+    /// How often the certificate files are read, such as 5s or 500ms.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration, env = "TOPOLOGIST_TLS_POLL")]
+    pub tls_poll: Duration,
+    /// Where --embedded leaves the CA certificate that clients need.
+    #[arg(long, value_name = "DIR", default_value = ".topologist", env = "TOPOLOGIST_STATE_DIR")]
+    pub state_dir: PathBuf,
+    /// How long to go on accepting requests after the first stop signal. Default: 5s, or 0s with --embedded.
+    #[arg(long, value_name = "TIME", value_parser = duration, env = "TOPOLOGIST_SHUTDOWN_GRACE")]
+    pub shutdown_grace: Option<Duration>,
+    /// How log lines look.
+    #[arg(long, value_name = "FORMAT", default_value = "text", env = "TOPOLOGIST_LOG_FORMAT")]
+    pub log_format: Format,
+    /// Which log lines appear: a level, or module=level pairs.
+    #[arg(long, value_name = "FILTER", default_value = "info", env = "TOPOLOGIST_LOG")]
+    pub log: String,
+    #[command(flatten)]
+    pub rules: Rules,
+}
+
+/// `validate`
+#[derive(Debug, Args)]
+pub struct Validate {
+    /// Files, folders (searched for .yaml, .yml and .json), or - for standard input.
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+    /// How the result looks.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+    #[command(flatten)]
+    pub rules: Rules,
+}
+
+/// How results look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Text,
+    /// Stable and documented.
+    Json,
+}
+
+/// `certs`
+#[derive(Debug, Args)]
+pub struct Certs {
+    /// The folder that gets ca.crt, ca.key, tls.crt and tls.key; it is made if it is missing.
+    #[arg(long, value_name = "DIR", default_value = "certs/dev")]
+    pub out: PathBuf,
+    /// A DNS name or IP address that the certificate is for; may be repeated.
+    #[arg(long = "host", value_name = "NAME", default_values = ["localhost", "127.0.0.1", "::1"])]
+    pub hosts: Vec<String>,
+    /// How long the certificates are valid.
+    #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub days: u32,
+    /// Replace files that are already there.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Reads `5s`, `500ms`, `2m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 =
+        text[..digits].parse().map_err(|_| "expected a number with a unit, such as 5s or 500ms".to_owned())?;
+    match &text[digits..] {
+        "ms" => Ok(Duration::from_millis(number)),
+        "s" => Ok(Duration::from_secs(number)),
+        "m" => Ok(Duration::from_secs(number.saturating_mul(60))),
+        _ => Err("expected one of the units ms, s and m".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_have_a_unit() {
+        for (text, want) in [
+            ("5s", Ok(5_000)),
+            ("500ms", Ok(500)),
+            ("2m", Ok(120_000)),
+            ("5", Err(())),
+            ("s", Err(())),
+            ("5h", Err(())),
+        ] {
+            assert_eq!(duration(text).map_err(drop), want.map(Duration::from_millis), "{text}");
+        }
+    }
+}

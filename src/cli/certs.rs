@@ -1,0 +1,45 @@
+//! `certs`: a development CA and a serving certificate.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use super::args::Certs;
+use crate::webhook::tls::Issued;
+
+/// Writes the four files; keys are readable by their owner alone.
+pub fn run(options: &Certs) -> Result<ExitCode> {
+    let issued = Issued::make(&options.hosts, options.days).context("cannot make certificates")?;
+    fs::create_dir_all(&options.out).with_context(|| format!("cannot make the folder {}", options.out.display()))?;
+    let files = [
+        ("ca.crt", &issued.authority, 0o644),
+        ("ca.key", &issued.authority_key, 0o600),
+        ("tls.crt", &issued.certificate, 0o644),
+        ("tls.key", &issued.key, 0o600),
+    ];
+    let existing: Vec<_> = files.iter().map(|(name, ..)| options.out.join(name)).filter(|path| path.exists()).collect();
+    if let Some(path) = existing.first().filter(|_| !options.force) {
+        bail!("{} is already there; give --force to replace it", path.display());
+    }
+    let mut out = io::stdout().lock();
+    for (name, text, mode) in files {
+        let path = options.out.join(name);
+        write(&path, text, mode).with_context(|| format!("cannot write {}", path.display()))?;
+        writeln!(out, "{}", path.display())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Replaces a file as a whole, so that a reader sees the old or the new one.
+pub(super) fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let fresh = path.with_extension("new");
+    let _ = fs::remove_file(&fresh);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&fresh)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&fresh, path)
+}

@@ -1,0 +1,37 @@
+//! The command line: one file per command.
+//!
+//! Exit codes: 0 for a clean result, 1 when something was denied, 2 for wrong usage or unreadable input.
+
+pub mod args;
+mod certs;
+mod crds;
+mod files;
+mod serve;
+mod validate;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use args::{Arguments, Command};
+
+/// Wrong usage or unreadable input.
+pub const UNUSABLE: u8 = 2;
+
+/// Runs a command and returns what the process exits with.
+pub fn run(arguments: Arguments) -> ExitCode {
+    let outcome = match arguments.command {
+        Command::Serve(options) => serve::run(*options),
+        Command::Validate(options) => validate::run(&options),
+        Command::Crds => crds::run(),
+        Command::Certs(options) => certs::run(&options),
+    };
+    outcome.unwrap_or_else(|error| {
+        // A reader that has seen enough is no failure.
+        let broken_pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+        if error.downcast_ref::<io::Error>().is_some_and(broken_pipe) {
+            return ExitCode::SUCCESS;
+        }
+        let _ = writeln!(io::stderr(), "topologist: {error:#}");
+        ExitCode::from(UNUSABLE)
+    })
+}

@@ -1,0 +1,254 @@
+//! `serve`: the webhook, its probes, and whatever keeps its facts current.
+
+use std::future::Future;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::args::Serve;
+use super::{certs, files};
+use crate::hub::{Cluster, ClusterClass, GROUP, Kind};
+use crate::kubernetes::cache::Cache;
+use crate::kubernetes::gather::Gatherer;
+use crate::kubernetes::watch;
+use crate::telemetry::log;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::probes::{self, Health};
+use crate::webhook::handler::{self, Handler};
+use crate::webhook::server::{self, Server};
+use crate::webhook::tls::{Files, Identity, Issued, Pair};
+use crate::wire::Decode;
+use crate::world::Facts;
+
+/// Exit code of a process that a second signal ended.
+const ABORTED: u8 = 130;
+
+/// Serves until a signal.
+pub fn run(options: Serve) -> Result<ExitCode> {
+    log::install(options.log_format, &options.log)?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
+    runtime.block_on(serve(options))
+}
+
+async fn serve(options: Serve) -> Result<ExitCode> {
+    let metrics = Arc::new(Metrics::default());
+    let mut tasks = JoinSet::new();
+    let source = Source::of(&options).await?;
+    let cache = Arc::new(Cache::new(source.facts()));
+    let (identity, authority) = identity(&options, &metrics, &mut tasks)?;
+    let local = if options.embedded { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
+    let address = |given: Option<SocketAddr>, port| given.unwrap_or(SocketAddr::new(IpAddr::V4(local), port));
+    let webhook = address(options.webhook_addr, 9443);
+    let server = Server::bind(webhook, identity, server::Limits::default(), metrics.clone())
+        .await
+        .with_context(|| format!("cannot listen on {webhook} (--webhook-addr)"))?;
+    let admin = address(options.admin_addr, 8081);
+    let probes = TcpListener::bind(admin).await.with_context(|| format!("cannot listen on {admin} (--admin-addr)"))?;
+    let (webhook, admin) = (server.local_address()?, probes.local_addr()?);
+
+    let health = Arc::new(Health::new(cache.clone(), metrics.clone()));
+    let router = probes::router(health.clone());
+    supervise(&mut tasks, "probes", async move { drop(axum::serve(probes, router).await) });
+    if let Source::Cluster { client, .. } = &source {
+        let (client, cache, metrics) = (client.clone(), cache.clone(), metrics.clone());
+        supervise(&mut tasks, "watches", watch::keep_current(client, cache, metrics));
+    }
+    let gatherer = Gatherer::new(cache.clone());
+    let handler = Arc::new(Handler::new(gatherer, options.rules.settings(), handler::Limits::default(), metrics));
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(server.serve(handler::router(handler), stop.clone()));
+    health.set_serving(true);
+    info!(%webhook, %admin, "Serving");
+    announce(&source, webhook, authority.as_deref())?;
+
+    let mut signals = Signals::install()?;
+    tokio::select! {
+        () = signals.next() => {}
+        Some(ended) = tasks.join_next() => {
+            let name = ended.unwrap_or("a task that panicked");
+            bail!("{name} ended, and should not have");
+        }
+    }
+    let grace = options.shutdown_grace.unwrap_or(Duration::from_secs(if options.embedded { 0 } else { 5 }));
+    info!(?grace, "Stopping; a second signal aborts");
+    health.set_serving(false);
+    let stopped = async {
+        tokio::time::sleep(grace).await;
+        stop.cancel();
+        serving.await
+    };
+    tokio::select! {
+        ended = stopped => {
+            ended.context("the server did not stop in good order")?;
+            info!("Stopped");
+            Ok(ExitCode::SUCCESS)
+        }
+        () = signals.next() => {
+            warn!("Aborted");
+            Ok(ExitCode::from(ABORTED))
+        }
+    }
+}
+
+/// Runs a task that must not end before the process does.
+fn supervise(tasks: &mut JoinSet<&'static str>, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+    tasks.spawn(async move {
+        task.await;
+        name
+    });
+}
+
+/// Where facts come from.
+enum Source {
+    Files(Facts),
+    Cluster { client: kube::Client, server: String },
+}
+
+impl Source {
+    async fn of(options: &Serve) -> Result<Source> {
+        if options.embedded {
+            return Ok(Source::Files(load(&options.load)?));
+        }
+        let config = match &options.kubeconfig {
+            Some(path) => from_kubeconfig(path).await?,
+            None if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() => {
+                kube::Config::incluster().context("cannot use the service account of this pod")?
+            }
+            None => bail!("say where objects come from: --embedded (with --load PATH), or --kubeconfig FILE"),
+        };
+        let server = config.cluster_url.to_string();
+        let client = kube::Client::try_from(config).context("cannot make a client for the API server")?;
+        Ok(Source::Cluster { client, server })
+    }
+
+    fn facts(&self) -> Facts {
+        match self {
+            Source::Files(facts) => facts.clone(),
+            Source::Cluster { .. } => Facts::not_listed(&watch::WATCHED),
+        }
+    }
+}
+
+async fn from_kubeconfig(path: &Path) -> Result<kube::Config> {
+    let kubeconfig = Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let context = kubeconfig.current_context.clone().unwrap_or_default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .with_context(|| format!("cannot use {}", path.display()))?;
+    info!(context, server = %config.cluster_url, "Using a kubeconfig");
+    Ok(config)
+}
+
+/// The objects of files as facts.
+fn load(paths: &[std::path::PathBuf]) -> Result<Facts> {
+    let input = files::read(paths)?;
+    if let Some(unreadable) = input.unreadable.first() {
+        bail!("{unreadable}");
+    }
+    let (mut clusters, mut classes) = (Vec::new(), Vec::new());
+    for loaded in &input.objects {
+        let manifest = &loaded.manifest;
+        let Some(kind) = manifest.admitted_kind() else { continue };
+        let place = || format!("{}:{}: {} {}", loaded.file, manifest.line, manifest.kind, manifest.key);
+        let Some(version) = manifest.version() else {
+            bail!("{}: version {} of {GROUP} is not known", place(), manifest.api_version);
+        };
+        match kind {
+            Kind::Cluster => clusters
+                .push(Cluster::decode(version, &manifest.text()).map_err(anyhow::Error::msg).with_context(place)?),
+            Kind::ClusterClass => {
+                classes.push(
+                    ClusterClass::decode(version, &manifest.text()).map_err(anyhow::Error::msg).with_context(place)?,
+                );
+            }
+        }
+    }
+    info!(clusters = clusters.len(), classes = classes.len(), "Loaded objects");
+    Ok(Facts::of(clusters, classes))
+}
+
+/// The certificate to serve with, and where the CA certificate is if one was made for the occasion.
+fn identity(
+    options: &Serve,
+    metrics: &Arc<Metrics>,
+    tasks: &mut JoinSet<&'static str>,
+) -> Result<(Arc<Identity>, Option<String>)> {
+    let Some((certificate, key)) = options.tls_cert.clone().zip(options.tls_key.clone()) else {
+        if !options.embedded {
+            bail!("give --tls-cert and --tls-key; `topologist certs` makes a pair for development");
+        }
+        return made_identity(&options.state_dir, metrics);
+    };
+    let files = Files { certificate, key };
+    let pair: Pair = files.read()?;
+    let identity = Arc::new(Identity::new(&pair, &files, metrics.clone())?);
+    supervise(tasks, "the certificate watch", identity.clone().follow(files, pair, options.tls_poll));
+    Ok((identity, None))
+}
+
+fn made_identity(folder: &Path, metrics: &Arc<Metrics>) -> Result<(Arc<Identity>, Option<String>)> {
+    let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    let issued = Issued::make(&names, 365)?;
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {} (--state-dir)", folder.display()))?;
+    let path = folder.join("ca.crt");
+    certs::write(&path, &issued.authority, 0o644).with_context(|| format!("cannot write {}", path.display()))?;
+    let files = Files { certificate: "the generated certificate".into(), key: "the generated key".into() };
+    let identity = Identity::new(&issued.pair(), &files, metrics.clone())?;
+    Ok((Arc::new(identity), Some(path.display().to_string())))
+}
+
+/// Tells a person at a terminal what to do next.
+fn announce(source: &Source, webhook: SocketAddr, authority: Option<&str>) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match source {
+        Source::Cluster { server, .. } => {
+            writeln!(out, "topologist answers reviews at https://{webhook} and follows {server}")?
+        }
+        Source::Files(facts) => {
+            let (classes, clusters) = (facts.class_keys().len(), facts.cluster_keys().len());
+            writeln!(
+                out,
+                "topologist answers reviews at https://{webhook}, knowing {classes} ClusterClasses and {clusters} Clusters."
+            )?;
+        }
+    }
+    if let Some(authority) = authority {
+        let port = webhook.port();
+        writeln!(out, "Send it a review:\n\n  curl --cacert {authority} --json @fixtures/quick-start/review.json \\")?;
+        writeln!(out, "    https://localhost:{port}/validate-cluster-x-k8s-io-v1beta2-cluster\n")?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn install() -> io::Result<Self> {
+        Ok(Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

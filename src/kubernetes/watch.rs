@@ -1,0 +1,245 @@
+//! Watches that fill the cache.
+//!
+//! Objects are isolated: one that does not decode is logged, counted and kept as unreadable; it never empties the cache.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, watcher as watch};
+use serde_json::Value;
+use tracing::{debug, info, warn};
+
+use super::cache::Cache;
+use crate::hub::{Cluster, ClusterClass, GROUP, Kind, ObjectKey};
+use crate::telemetry::metrics::{self, Metrics};
+use crate::wire::{Decode, Version};
+use crate::world::{Facts, Record};
+
+/// The kinds that are watched, as facts and probes name them.
+pub const WATCHED: [&str; 2] = [CLASSES, CLUSTERS];
+const CLASSES: &str = "ClusterClasses";
+const CLUSTERS: &str = "Clusters";
+
+/// Keeps the ClusterClasses and Clusters of a cache current; ends only when a watch ends, which it never should.
+pub async fn keep_current(client: kube::Client, cache: Arc<Cache>, metrics: Arc<Metrics>) {
+    let classes = follow::<ClusterClass>(client.clone(), cache.clone(), metrics.clone());
+    let clusters = follow::<Cluster>(client, cache, metrics);
+    tokio::select! {
+        () = classes => {}
+        () = clusters => {}
+    }
+}
+
+/// A kind whose objects go into the facts.
+trait Watched: Decode + Send {
+    const KIND: Kind;
+    const PLURAL: &'static str;
+
+    fn put(facts: &mut Facts, key: ObjectKey, record: Record<Self>);
+    fn remove(facts: &mut Facts, key: &ObjectKey);
+    fn keys(facts: &Facts) -> Vec<ObjectKey>;
+    fn count(facts: &Facts) -> usize;
+    /// What an object that does not decode still says of the class that it uses.
+    fn class_of(object: &Value) -> Option<ObjectKey>;
+}
+
+impl Watched for ClusterClass {
+    const KIND: Kind = Kind::ClusterClass;
+    const PLURAL: &'static str = CLASSES;
+
+    fn put(facts: &mut Facts, key: ObjectKey, record: Record<Self>) {
+        facts.put_class(key, record);
+    }
+
+    fn remove(facts: &mut Facts, key: &ObjectKey) {
+        facts.remove_class(key);
+    }
+
+    fn keys(facts: &Facts) -> Vec<ObjectKey> {
+        facts.class_keys().cloned().collect()
+    }
+
+    fn count(facts: &Facts) -> usize {
+        facts.class_keys().len()
+    }
+
+    fn class_of(_: &Value) -> Option<ObjectKey> {
+        None
+    }
+}
+
+impl Watched for Cluster {
+    const KIND: Kind = Kind::Cluster;
+    const PLURAL: &'static str = CLUSTERS;
+
+    fn put(facts: &mut Facts, key: ObjectKey, record: Record<Self>) {
+        facts.put_cluster(key, record);
+    }
+
+    fn remove(facts: &mut Facts, key: &ObjectKey) {
+        facts.remove_cluster(key);
+    }
+
+    fn keys(facts: &Facts) -> Vec<ObjectKey> {
+        facts.cluster_keys().cloned().collect()
+    }
+
+    fn count(facts: &Facts) -> usize {
+        facts.cluster_keys().len()
+    }
+
+    fn class_of(object: &Value) -> Option<ObjectKey> {
+        let text = |pointer| object.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let name = text("/spec/topology/classRef/name")?;
+        let namespace = text("/spec/topology/classRef/namespace").or_else(|| text("/metadata/namespace"))?;
+        Some(ObjectKey::new(namespace, name))
+    }
+}
+
+/// Applies the events of one watch to the cache, for ever.
+fn follow<T: Watched + Clone + 'static>(
+    client: kube::Client,
+    cache: Arc<Cache>,
+    metrics: Arc<Metrics>,
+) -> impl Future<Output = ()> {
+    let resource = ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk(GROUP, Version::V1Beta2.name(), T::KIND.name()),
+        T::KIND.plural(),
+    );
+    let api: Api<DynamicObject> = Api::all_with(client, &resource);
+    let kind = metrics::Kind { kind: T::KIND.name() };
+    async move {
+        let mut events = watch::watcher(api, watcher::Config::default()).default_backoff().boxed();
+        let mut list = Relist::default();
+        loop {
+            match events.try_next().await {
+                Ok(Some(event)) => {
+                    list.apply::<T>(event, &cache, &metrics);
+                    let count = i64::try_from(T::count(&cache.facts())).unwrap_or(i64::MAX);
+                    metrics.cache_objects.get_or_create(&kind).set(count);
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    metrics.watch_errors.get_or_create(&kind).inc();
+                    warn!(kind = T::KIND.name(), %error, "Watch failed, trying again");
+                }
+            }
+        }
+    }
+}
+
+/// The state of a list in progress: objects arrive one by one, and what did not arrive is gone at the end.
+#[derive(Default)]
+struct Relist {
+    seen: BTreeSet<ObjectKey>,
+}
+
+impl Relist {
+    fn apply<T: Watched>(&mut self, event: Event<DynamicObject>, cache: &Cache, metrics: &Metrics) {
+        match event {
+            Event::Init => self.seen.clear(),
+            Event::InitApply(object) => {
+                let (key, record) = record::<T>(&object, metrics);
+                self.seen.insert(key.clone());
+                cache.update(|facts| T::put(facts, key, record));
+            }
+            Event::InitDone => {
+                let seen = std::mem::take(&mut self.seen);
+                cache.update(|facts| {
+                    let gone = T::keys(facts).into_iter().filter(|key| !seen.contains(key));
+                    gone.collect::<Vec<_>>().iter().for_each(|key| T::remove(facts, key));
+                    facts.listed(T::PLURAL);
+                });
+                info!(kind = T::KIND.name(), objects = seen.len(), "Listed objects");
+            }
+            Event::Apply(object) => {
+                let (key, record) = record::<T>(&object, metrics);
+                debug!(kind = T::KIND.name(), object = %key, "Object changed");
+                cache.update(|facts| T::put(facts, key, record));
+            }
+            Event::Delete(object) => {
+                let key = key_of(&object);
+                debug!(kind = T::KIND.name(), object = %key, "Object deleted");
+                cache.update(|facts| T::remove(facts, &key));
+            }
+        }
+    }
+}
+
+fn record<T: Watched>(object: &DynamicObject, metrics: &Metrics) -> (ObjectKey, Record<T>) {
+    let key = key_of(object);
+    let text = serde_json::to_string(object).unwrap_or_default();
+    let record = match T::decode(Version::V1Beta2, &text) {
+        Ok(object) => Record::Readable(Arc::new(object)),
+        Err(reason) => {
+            metrics.unreadable_objects.get_or_create(&metrics::Kind { kind: T::KIND.name() }).inc();
+            warn!(kind = T::KIND.name(), object = %key, error = reason, "Object does not decode");
+            let class = serde_json::from_str(&text).ok().and_then(|value| T::class_of(&value));
+            Record::Unreadable { reason: reason.into(), class }
+        }
+    };
+    (key, record)
+}
+
+fn key_of(object: &DynamicObject) -> ObjectKey {
+    let metadata = &object.metadata;
+    ObjectKey::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::world::Found;
+
+    fn object(name: &str, spec: Value) -> DynamicObject {
+        serde_json::from_value(json!({"metadata": {"namespace": "ns", "name": name}, "spec": spec})).unwrap()
+    }
+
+    #[test]
+    fn a_broken_object_is_kept_as_unreadable_and_spoils_no_other() {
+        let (cache, metrics) = (Cache::new(Facts::not_listed(&WATCHED)), Metrics::default());
+        let mut list = Relist::default();
+        list.apply::<ClusterClass>(Event::Init, &cache, &metrics);
+        list.apply::<ClusterClass>(Event::InitApply(object("good", json!({}))), &cache, &metrics);
+        list.apply::<ClusterClass>(Event::InitApply(object("broken", json!({"patches": 5}))), &cache, &metrics);
+        list.apply::<ClusterClass>(Event::InitDone, &cache, &metrics);
+        list.apply::<Cluster>(Event::InitDone, &cache, &metrics);
+        let facts = cache.facts();
+        assert!(matches!(facts.class(&ObjectKey::new("ns", "good")), Found::Yes(_)));
+        assert!(matches!(facts.class(&ObjectKey::new("ns", "broken")), Found::Unreadable(_)));
+        assert_eq!(metrics.unreadable_objects.get_or_create(&metrics::Kind { kind: "ClusterClass" }).get(), 1);
+        let user = json!({"paused": "no", "topology": {"classRef": {"name": "good"}}});
+        list.apply::<Cluster>(Event::Apply(object("user", user)), &cache, &metrics);
+        let world = crate::world::World::new(cache.facts());
+        assert!(world.clusters_of(&ObjectKey::new("ns", "good")).unwrap_err().contains("ns/user cannot be read"));
+    }
+
+    #[test]
+    fn a_new_list_forgets_what_is_gone_and_only_at_its_end() {
+        let (cache, metrics) = (Cache::new(Facts::not_listed(&[CLASSES])), Metrics::default());
+        let key = |name: &str| ObjectKey::new("ns", name);
+        let mut list = Relist::default();
+        for name in ["a", "b"] {
+            list.apply::<ClusterClass>(Event::InitApply(object(name, json!({}))), &cache, &metrics);
+        }
+        assert!(!cache.facts().gaps().is_empty());
+        list.apply::<ClusterClass>(Event::InitDone, &cache, &metrics);
+        assert!(cache.facts().gaps().is_empty());
+        list.apply::<ClusterClass>(Event::Init, &cache, &metrics);
+        list.apply::<ClusterClass>(Event::InitApply(object("b", json!({}))), &cache, &metrics);
+        assert!(
+            matches!(cache.facts().class(&key("a")), Found::Yes(_)),
+            "the old list holds until the new one is complete"
+        );
+        list.apply::<ClusterClass>(Event::InitDone, &cache, &metrics);
+        assert_eq!(cache.facts().class(&key("a")), Found::Absent);
+        list.apply::<ClusterClass>(Event::Delete(object("b", json!({}))), &cache, &metrics);
+        assert_eq!(cache.facts().class(&key("b")), Found::Absent);
+    }
+}

@@ -1,0 +1,121 @@
+//! Metrics in the OpenMetrics text format, all with the prefix `topologist_`.
+//!
+//! Labels come from fixed sets: kinds, operations, outcomes, rule ids. Names and messages never become labels.
+
+use std::fmt::Write as _;
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+/// Labels of an answered review.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Review {
+    pub kind: &'static str,
+    pub operation: &'static str,
+    pub outcome: &'static str,
+}
+
+/// The rule that rejected something.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Rule {
+    pub rule: &'static str,
+}
+
+/// A kind of object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Kind {
+    pub kind: &'static str,
+}
+
+/// How something ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Outcome {
+    pub outcome: &'static str,
+}
+
+/// Why a request was turned away before it was reviewed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Reason {
+    pub reason: &'static str,
+}
+
+/// Every metric of the process.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    pub admission_requests: Family<Review, Counter>,
+    pub admission_duration: Histogram,
+    pub rule_rejections: Family<Rule, Counter>,
+    pub refused_requests: Family<Reason, Counter>,
+    pub panics: Counter,
+    pub cache_objects: Family<Kind, Gauge>,
+    pub unreadable_objects: Family<Kind, Counter>,
+    pub watch_errors: Family<Kind, Counter>,
+    pub tls_reloads: Family<Outcome, Counter>,
+    pub tls_certificate_expiry: Gauge<f64, AtomicU64>,
+    pub connections: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut metrics = Metrics {
+            registry: Registry::default(),
+            admission_requests: Family::default(),
+            // From 20 µs to 10 s.
+            admission_duration: Histogram::new(exponential_buckets(0.000_02, 2.0, 20)),
+            rule_rejections: Family::default(),
+            refused_requests: Family::default(),
+            panics: Counter::default(),
+            cache_objects: Family::default(),
+            unreadable_objects: Family::default(),
+            watch_errors: Family::default(),
+            tls_reloads: Family::default(),
+            tls_certificate_expiry: Gauge::default(),
+            connections: Gauge::default(),
+        };
+        metrics.register();
+        metrics
+    }
+}
+
+impl Metrics {
+    fn register(&mut self) {
+        let registry = self.registry.sub_registry_with_prefix("topologist");
+        registry.register("admission_requests", "Reviews answered", self.admission_requests.clone());
+        registry.register_with_unit(
+            "admission_duration",
+            "Time from the last byte of a review to its answer",
+            Unit::Seconds,
+            self.admission_duration.clone(),
+        );
+        registry.register("rule_rejections", "Errors found, by rule", self.rule_rejections.clone());
+        registry.register("refused_requests", "Requests turned away unread", self.refused_requests.clone());
+        registry.register("panics", "Requests that ended in a panic", self.panics.clone());
+        registry.register("cache_objects", "Objects in the caches", self.cache_objects.clone());
+        registry.register("unreadable_objects", "Watched objects that did not decode", self.unreadable_objects.clone());
+        registry.register("watch_errors", "Errors of watches, each followed by a retry", self.watch_errors.clone());
+        registry.register("tls_reloads", "Certificates found changed, and what came of it", self.tls_reloads.clone());
+        registry.register_with_unit(
+            "tls_certificate_expiry_timestamp",
+            "When the serving certificate expires, in Unix time",
+            Unit::Seconds,
+            self.tls_certificate_expiry.clone(),
+        );
+        registry.register("webhook_connections", "Open connections", self.connections.clone());
+    }
+
+    /// All metrics as text.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        if text::encode(&mut text, &self.registry).is_err() {
+            text.clear();
+            let _ = writeln!(text, "# the metrics could not be rendered");
+        }
+        text
+    }
+}

@@ -1,0 +1,10 @@
+//! The HTTPS service that kube-apiserver calls.
+//!
+//! ```text
+//! socket ─► server.rs (limits, TLS handshake, HTTP/1.1 and HTTP/2) ─► handler.rs ─► admission
+//!              └─ tls.rs (certificates, swapped while serving)            └─ kubernetes::gather
+//! ```
+
+pub mod handler;
+pub mod server;
+pub mod tls;

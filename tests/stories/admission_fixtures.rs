@@ -1,0 +1,303 @@
+//! Fixtures of the admission rules, found by walking `fixtures/admission`.
+//!
+//! A fixture is a folder: `new.<version>.yaml` alone is a create, with `old.<version>.yaml` an update, `old` alone a
+//! delete. `world.yaml` holds the other objects; one that does not decode is an unreadable object. `want.yaml` says what
+//! must come of it ([`Want`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+use topologist::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict, catalogue};
+use topologist::hub::{Cluster, ClusterClass, Kind};
+use topologist::wire::manifest::{self, Manifest};
+use topologist::wire::{Decode, Version};
+use topologist::world::{Facts, Need, Record, World};
+use topologist::yaml;
+
+/// What a fixture expects.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Want {
+    /// The ids that the fixture is about.
+    rules: Vec<String>,
+    /// `validate` (the default) or `default`.
+    #[serde(default)]
+    phase: String,
+    #[serde(default)]
+    feature_gates: String,
+    /// Kinds of which the world has no list yet.
+    #[serde(default)]
+    not_listed: Vec<String>,
+    /// `allowed`, `invalid`, `forbidden`, `undecodable` or `unknown`.
+    outcome: String,
+    /// Every error in order, for `invalid`.
+    #[serde(default)]
+    errors: Vec<WantError>,
+    /// Words that the message of a denial must contain.
+    #[serde(default)]
+    message: Vec<String>,
+    /// Words of each warning in order.
+    #[serde(default)]
+    warnings: Vec<Vec<String>>,
+    #[serde(default)]
+    not_checked: Vec<String>,
+    #[serde(default)]
+    patch: Value,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WantError {
+    rule: String,
+    r#type: String,
+    field: String,
+    /// Words that the detail must contain.
+    #[serde(default)]
+    names: Vec<String>,
+}
+
+struct Fixture {
+    name: String,
+    kind: Kind,
+    new: Option<(Version, String)>,
+    old: Option<(Version, String)>,
+    world: Vec<Manifest>,
+    want: Want,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/admission")
+}
+
+fn fixtures() -> Vec<Fixture> {
+    let mut all = Vec::new();
+    for (folder, kind) in [("cluster", Kind::Cluster), ("cluster-class", Kind::ClusterClass)] {
+        let mut folders: Vec<_> =
+            fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
+        folders.sort();
+        all.extend(folders.iter().map(|path| Fixture::read(path, kind)));
+    }
+    all
+}
+
+impl Fixture {
+    fn read(folder: &Path, kind: Kind) -> Self {
+        let name = folder.strip_prefix(root()).unwrap().display().to_string();
+        let mut files: BTreeMap<String, String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(&path).unwrap()))
+            .collect();
+        let objects = |text: Option<String>| -> Vec<Manifest> {
+            let documents = yaml::documents(&text.unwrap_or_default());
+            documents.into_iter().flat_map(|document| manifest::objects(document.expect(&name)).expect(&name)).collect()
+        };
+        let mut object = |role: &str| {
+            Version::ALL.into_iter().find_map(|version| {
+                let text = files.remove(&format!("{role}.{version}.yaml"))?;
+                let manifest = objects(Some(text)).remove(0);
+                assert_eq!(manifest.version(), Some(version), "{name}: {role}");
+                Some((version, manifest.text()))
+            })
+        };
+        let (new, old) = (object("new"), object("old"));
+        let world = objects(files.remove("world.yaml"));
+        let want = files.remove("want.yaml").unwrap_or_else(|| panic!("{name} has no want.yaml"));
+        let want = yaml::documents(&want).remove(0).unwrap().value;
+        let want = serde_json::from_value(want).unwrap_or_else(|error| panic!("{name}/want.yaml: {error}"));
+        assert!(files.is_empty(), "{name} has files that nothing reads: {:?}", files.keys());
+        assert!(new.is_some() || old.is_some(), "{name} has neither a new nor an old object");
+        Fixture { name, kind, new, old, world, want }
+    }
+
+    fn facts(&self) -> Facts {
+        let gaps: Vec<&'static str> = self.want.not_listed.iter().map(|kind| &*kind.clone().leak()).collect();
+        let mut facts = Facts::not_listed(&gaps);
+        // The object as it is stored is part of the world.
+        let stored = self.old.iter().map(|(version, text)| (self.kind, *version, text.clone()));
+        let others = self
+            .world
+            .iter()
+            .filter_map(|manifest| Some((manifest.admitted_kind()?, manifest.version()?, manifest.text())));
+        for (kind, version, text) in stored.chain(others) {
+            put(&mut facts, kind, version, &text);
+        }
+        facts
+    }
+
+    fn answer(&self, settings: &Settings) -> Verdict {
+        let operation = match (&self.new, &self.old) {
+            (Some(_), Some(_)) => Operation::Update,
+            (Some(_), None) => Operation::Create,
+            (None, _) => Operation::Delete,
+        };
+        let phase = if self.want.phase == "default" { Phase::Default } else { Phase::Validate };
+        let (version, text) = self.new.as_ref().or(self.old.as_ref()).unwrap();
+        let value: Value = serde_json::from_str(text).unwrap();
+        let request = Request {
+            phase,
+            kind: self.kind,
+            version: *version,
+            operation,
+            name: value["metadata"]["name"].as_str().unwrap_or_default(),
+            object: self.new.as_ref().map(|(_, text)| &**text),
+            old_object: self.old.as_ref().map(|(_, text)| &**text),
+        };
+        let question = match Question::decode(&request) {
+            Ok(question) => question,
+            Err(verdict) => return *verdict,
+        };
+        let facts = Arc::new(self.facts());
+        let mut world = World::new(facts.clone());
+        loop {
+            let verdict = question.answer(&world, settings);
+            let needs = world.take_needs();
+            if needs.is_empty() {
+                return verdict;
+            }
+            for need in needs {
+                let Need::Class(key) = &need;
+                let answer = facts.class(key);
+                world.pin(need, answer);
+            }
+        }
+    }
+
+    fn settings(&self, silenced: Option<&'static str>) -> Settings {
+        Settings { gates: self.want.feature_gates.parse().expect(&self.name), silenced, ..Settings::default() }
+    }
+
+    /// What differs from the expectation, in words; empty when nothing does.
+    fn differences(&self, verdict: &Verdict) -> String {
+        let mut text = String::new();
+        let outcome = outcome(verdict);
+        if outcome != self.want.outcome {
+            let _ = writeln!(text, "  outcome: {outcome}, want {}", self.want.outcome);
+        }
+        let got: Vec<_> =
+            verdict.errors().iter().map(|error| (error.rule, error.kind.reason(), error.path.to_string())).collect();
+        let want: Vec<_> =
+            self.want.errors.iter().map(|error| (&*error.rule, &*error.r#type, error.field.clone())).collect();
+        if got != want {
+            let _ = writeln!(text, "  errors: {got:?}\n    want: {want:?}");
+        }
+        for (error, want) in verdict.errors().iter().zip(&self.want.errors) {
+            missing(&error.detail, &want.names, &mut text);
+        }
+        missing(&verdict.message().unwrap_or_default(), &self.want.message, &mut text);
+        if verdict.warnings.len() == self.want.warnings.len() {
+            verdict
+                .warnings
+                .iter()
+                .zip(&self.want.warnings)
+                .for_each(|(warning, words)| missing(&warning.text, words, &mut text));
+        } else {
+            let _ = writeln!(text, "  warnings: {:?}, want {:?}", verdict.warnings, self.want.warnings);
+        }
+        if verdict.not_checked != self.want.not_checked {
+            let _ = writeln!(text, "  notChecked: {:?}, want {:?}", verdict.not_checked, self.want.not_checked);
+        }
+        let patch = match verdict.patch.is_empty() {
+            true => Value::Null,
+            false => serde_json::to_value(&verdict.patch).unwrap(),
+        };
+        if patch != self.want.patch {
+            let _ = writeln!(text, "  patch: {patch}, want {}", self.want.patch);
+        }
+        text
+    }
+}
+
+fn put(facts: &mut Facts, kind: Kind, version: Version, text: &str) {
+    let value: Value = serde_json::from_str(text).unwrap();
+    let part = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let key = topologist::hub::ObjectKey::new(part("/metadata/namespace"), part("/metadata/name"));
+    let class = topologist::hub::ObjectKey::new(part("/metadata/namespace"), part("/spec/topology/classRef/name"));
+    let broken = |reason: String| (reason.into(), Some(class));
+    match kind {
+        Kind::Cluster => {
+            let record = match Cluster::decode(version, text).map_err(broken) {
+                Ok(cluster) => Record::Readable(Arc::new(cluster)),
+                Err((reason, class)) => Record::Unreadable { reason, class },
+            };
+            facts.put_cluster(key, record);
+        }
+        Kind::ClusterClass => {
+            let record = match ClusterClass::decode(version, text).map_err(broken) {
+                Ok(class) => Record::Readable(Arc::new(class)),
+                Err((reason, _)) => Record::Unreadable { reason, class: None },
+            };
+            facts.put_class(key, record);
+        }
+    }
+}
+
+fn outcome(verdict: &Verdict) -> &'static str {
+    match verdict.outcome {
+        Outcome::Allowed => "allowed",
+        Outcome::Invalid(_) => "invalid",
+        Outcome::Forbidden { .. } => "forbidden",
+        Outcome::Undecodable(_) => "undecodable",
+        Outcome::Unknown { .. } => "unknown",
+    }
+}
+
+fn missing(text: &str, words: &[String], differences: &mut String) {
+    for words in words.iter().filter(|words| !text.contains(&***words)) {
+        let _ = writeln!(differences, "  {words:?} is missing in {text:?}");
+    }
+}
+
+#[test]
+fn every_fixture_gets_the_verdict_that_it_wants() {
+    let mut failures = String::new();
+    let all = fixtures();
+    for fixture in &all {
+        let differences = fixture.differences(&fixture.answer(&fixture.settings(None)));
+        if !differences.is_empty() {
+            let _ = writeln!(failures, "{}:\n{differences}", fixture.name);
+        }
+    }
+    assert!(failures.is_empty(), "{failures}");
+    println!("{} fixtures", all.len());
+}
+
+/// Switches off one rule at a time: a fixture that names the rule must then be allowed, or lose its warning or its change.
+#[test]
+fn every_rule_has_a_fixture_that_fails_without_it() {
+    let all = fixtures();
+    let mut survivors = Vec::new();
+    let ids: BTreeSet<&'static str> = catalogue().iter().map(|rule| rule.id).collect();
+    for id in &ids {
+        let is_needed = |fixture: &&Fixture| {
+            let verdict = fixture.answer(&fixture.settings(Some(id)));
+            let denies = fixture.want.outcome != "allowed";
+            match denies {
+                true => outcome(&verdict) == "allowed" && !fixture.differences(&verdict).is_empty(),
+                false => !fixture.differences(&verdict).is_empty(),
+            }
+        };
+        let needed = all.iter().filter(|fixture| fixture.want.rules.iter().any(|rule| rule == id)).find(is_needed);
+        match needed {
+            Some(fixture) => println!("{id} is needed by {}", fixture.name),
+            None => survivors.push(*id),
+        }
+    }
+    assert!(survivors.is_empty(), "no fixture notices when these rules are switched off: {}", survivors.join(", "));
+    println!("{} rules switched off one by one, all noticed", ids.len());
+}
+
+#[test]
+fn fixtures_are_named_after_facts() {
+    for fixture in fixtures() {
+        let name = fixture.name.rsplit('/').next().unwrap();
+        let kebab = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        assert!(name.chars().all(kebab), "{} is not kebab case", fixture.name);
+        assert!(!fixture.want.rules.is_empty(), "{} names no rule", fixture.name);
+    }
+}

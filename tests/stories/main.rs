@@ -1,0 +1,3 @@
+//! Everything that is tested through the public interface, one file per story.
+
+mod admission_fixtures;
