@@ -31,7 +31,7 @@ pub fn install(format: Format, filter: &str) -> Result<(), LogError> {
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         Format::Text => builder.with_target(false).try_init(),
-        Format::Json => builder.json().flatten_event(true).try_init(),
+        Format::Json => builder.json().flatten_event(true).with_span_list(false).try_init(),
     }
     .map_err(|_| LogError::Twice)
 }

@@ -163,15 +163,7 @@ impl Handler {
             return Err(Refusal::NotAReview(what));
         }
         let request = review.request.ok_or_else(|| Refusal::NotAReview("it has no request".to_owned()))?;
-        let span = info_span!(
-            "review",
-            uid = &*request.uid,
-            kind = end_point.kind.name(),
-            namespace = request.namespace.as_deref().unwrap_or_default(),
-            name = request.name.as_deref().unwrap_or_default(),
-            operation = &*request.operation,
-            dry_run = request.dry_run.unwrap_or_default(),
-        );
+        let span = info_span!("review", uid = &*request.uid);
         async {
             let answer = self.answer_review(end_point, &request, deadline).await;
             self.metrics.admission_duration.observe(started.elapsed().as_secs_f64());
@@ -204,7 +196,7 @@ impl Handler {
                 Ok(question) => self.settle(&question, deadline).await,
             },
         };
-        self.note(&verdict, end_point, operation_label(review));
+        self.note(&verdict, end_point, review);
         let response = verdict.response(&review.uid).map_err(|error| Refusal::Broken(error.to_string()))?;
         json(response)
     }
@@ -216,8 +208,18 @@ impl Handler {
         review: &AdmissionRequest<'_>,
         reason: String,
     ) -> Result<Vec<u8>, Refusal> {
-        self.count(end_point, operation_label(review), "undecodable");
-        info!(allowed = false, code = 400, error = reason, "Answered admission request");
+        self.count(end_point, operation_label(review), "misdirected");
+        let (namespace, name) = (review.namespace.as_deref(), review.name.as_deref());
+        info!(
+            kind = &*review.kind.kind,
+            namespace,
+            name,
+            operation = &*review.operation,
+            allowed = false,
+            code = 400,
+            error = reason,
+            "Answered admission request"
+        );
         let status = Some(Status::failure(400, "BadRequest", reason));
         json(AdmissionResponse { uid: &review.uid, status, ..AdmissionResponse::default() })
     }
@@ -248,7 +250,7 @@ impl Handler {
         })
     }
 
-    fn note(&self, verdict: &Verdict, end_point: EndPoint, operation: &'static str) {
+    fn note(&self, verdict: &Verdict, end_point: EndPoint, review: &AdmissionRequest<'_>) {
         let outcome = match verdict.outcome {
             Outcome::Allowed => "allowed",
             Outcome::Invalid(_) => "invalid",
@@ -256,17 +258,22 @@ impl Handler {
             Outcome::Undecodable(_) => "undecodable",
             Outcome::Unknown { .. } => "unknown",
         };
-        self.count(end_point, operation, outcome);
+        self.count(end_point, operation_label(review), outcome);
         let rules: Vec<RuleId> = verdict.denied_by();
         for rule in &rules {
             self.metrics.rule_rejections.get_or_create(&metrics::Rule { rule }).inc();
         }
         info!(
+            kind = end_point.kind.name(),
+            namespace = review.namespace.as_deref(),
+            name = review.name.as_deref(),
+            operation = &*review.operation,
+            dry_run = review.dry_run,
             allowed = verdict.is_allowed(),
             code = verdict.code(),
             errors = verdict.errors().len(),
             warnings = verdict.warnings.len(),
-            rule = rules.join(","),
+            rule = (!rules.is_empty()).then(|| rules.join(",")),
             "Answered admission request"
         );
     }

@@ -1,0 +1,309 @@
+//! kube-apiserver asks topologist, and clients see its answers.
+//!
+//! One installation serves all tests: the CRDs that the binary prints, the webhook configurations and the permissions of
+//! `manifests/`, and the binary itself as the ServiceAccount that they name. Each test has a namespace of its own.
+
+use std::sync::OnceLock;
+
+use kube::Client;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use kube::core::response::Status;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use topologist::yaml;
+
+use crate::kubernetes::Kubernetes;
+use crate::process::{SOON, Topologist, command, make_certificates};
+
+struct Installation {
+    topologist: Topologist,
+    _certificates: TempDir,
+}
+
+/// The installation, made once for all tests of this process.
+fn installation() -> &'static Installation {
+    static INSTALLATION: OnceLock<Installation> = OnceLock::new();
+    INSTALLATION.get_or_init(|| {
+        // A runtime of its own: the tests' runtimes come and go.
+        std::thread::spawn(|| tokio::runtime::Runtime::new().unwrap().block_on(install())).join().unwrap()
+    })
+}
+
+async fn install() -> Installation {
+    let kubernetes = Kubernetes::shared();
+    let crds = command(&["crds"]).output().unwrap();
+    assert!(crds.status.success());
+    kubernetes.apply_yaml(&String::from_utf8(crds.stdout).unwrap()).await;
+    kubernetes.apply_yaml(&manifest("rbac.yaml")).await;
+    let kubeconfig = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
+    let certificates = tempfile::tempdir().unwrap();
+    make_certificates(certificates.path());
+    let file = |name: &str| certificates.path().join(name).display().to_string();
+    let (cert, key) = (file("tls.crt"), file("tls.key"));
+    let topologist =
+        Topologist::serve(&["--kubeconfig", kubeconfig.to_str().unwrap(), "--tls-cert", &cert, "--tls-key", &key]);
+    topologist.wait_until_ready();
+    let authority = std::fs::read(file("ca.crt")).unwrap();
+    kubernetes.apply_yaml(&webhooks(&topologist.webhook, &authority)).await;
+    let installed = Installation { topologist, _certificates: certificates };
+    wait_until_guarded().await;
+    installed
+}
+
+fn manifest(name: &str) -> String {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests").join(name);
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The webhook configurations, with the service replaced by the address of the process under test.
+fn webhooks(address: &str, authority: &[u8]) -> String {
+    use base64::Engine as _;
+    let bundle = base64::engine::general_purpose::STANDARD.encode(authority);
+    let documents = yaml::documents(&manifest("webhooks.yaml")).into_iter().map(|document| {
+        let mut configuration = document.unwrap().value;
+        for webhook in configuration["webhooks"].as_array_mut().unwrap() {
+            let path = webhook["clientConfig"]["service"]["path"].as_str().unwrap().to_owned();
+            webhook["clientConfig"] = json!({"url": format!("https://{address}{path}"), "caBundle": bundle});
+        }
+        configuration.to_string()
+    });
+    documents.collect::<Vec<_>>().join("\n---\n")
+}
+
+/// A new webhook configuration takes effect some milliseconds after it is stored.
+async fn wait_until_guarded() {
+    let api = Objects::new("default");
+    let nothing = json!({"metadata": {"name": "probe"}, "spec": {"paused": true}});
+    let deadline = std::time::Instant::now() + SOON;
+    while api.clusters.create(&dry(), &object("Cluster", &nothing)).await.is_ok() {
+        assert!(std::time::Instant::now() < deadline, "the webhook is never asked");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+fn dry() -> PostParams {
+    PostParams { dry_run: true, ..PostParams::default() }
+}
+
+/// The two kinds in one namespace.
+struct Objects {
+    namespace: String,
+    clusters: Api<DynamicObject>,
+    classes: Api<DynamicObject>,
+}
+
+impl Objects {
+    fn new(namespace: &str) -> Self {
+        let client: Client = Kubernetes::shared().client();
+        let api = |kind: &str, plural: &str| {
+            let gvk = GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", kind);
+            Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk_with_plural(&gvk, plural))
+        };
+        Objects {
+            namespace: namespace.to_owned(),
+            clusters: api("Cluster", "clusters"),
+            classes: api("ClusterClass", "clusterclasses"),
+        }
+    }
+
+    async fn fresh(prefix: &str) -> Self {
+        installation();
+        Self::new(&Kubernetes::shared().namespace(prefix).await)
+    }
+
+    async fn create(&self, kind: &str, value: &Value) -> Result<DynamicObject, kube::Error> {
+        let api = if kind == "Cluster" { &self.clusters } else { &self.classes };
+        api.create(&PostParams::default(), &object(kind, value)).await
+    }
+}
+
+fn object(kind: &str, value: &Value) -> DynamicObject {
+    let mut value = value.clone();
+    value["apiVersion"] = json!("cluster.x-k8s.io/v1beta2");
+    value["kind"] = json!(kind);
+    serde_json::from_value(value).unwrap()
+}
+
+fn class(name: &str) -> Value {
+    let template = |group: &str, kind: &str| json!({"templateRef": {"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind, "name": "t"}});
+    let mut control_plane = template("controlplane", "KubeadmControlPlaneTemplate");
+    control_plane["machineInfrastructure"] = template("infrastructure", "DevMachineTemplate");
+    json!({"metadata": {"name": name}, "spec": {
+        "infrastructure": template("infrastructure", "DevClusterTemplate"),
+        "controlPlane": control_plane,
+        "workers": {"machineDeployments": [{"class": "small", "bootstrap": template("bootstrap", "KubeadmConfigTemplate"),
+            "infrastructure": template("infrastructure", "DevMachineTemplate")}]},
+    }})
+}
+
+fn cluster(name: &str, class: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"topology": {"classRef": {"name": class}, "version": "v1.33.0",
+        "workers": {"machineDeployments": [{"class": "small", "name": "md-0", "replicas": 1}]}}}})
+}
+
+/// The status of a denial.
+fn denial<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> Status {
+    match result {
+        Err(kube::Error::Api(status)) => *status,
+        other => panic!("expected a denial, got {other:?}"),
+    }
+}
+
+/// Reason and field of each cause.
+fn causes(status: &Status) -> Vec<(String, String)> {
+    let causes = status.details.as_ref().map(|details| details.causes.clone()).unwrap_or_default();
+    causes.into_iter().map(|cause| (cause.reason, cause.field)).collect()
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(reason, field)| ((*reason).to_owned(), (*field).to_owned())).collect()
+}
+
+#[tokio::test]
+async fn a_good_class_and_cluster_are_stored_with_defaults() {
+    let objects = Objects::fresh("stored").await;
+    objects.create("ClusterClass", &class("base")).await.unwrap();
+    let mut wanted = cluster("one", "base");
+    wanted["spec"]["topology"]["version"] = json!("1.33.0");
+    let stored = objects.create("Cluster", &wanted).await.unwrap();
+    assert_eq!(stored.data["spec"]["topology"]["version"], "v1.33.0", "CL-D-002");
+    let next = Patch::Merge(json!({"spec": {"topology": {"version": "1.34.1"}}}));
+    let updated = objects.clusters.patch("one", &PatchParams::default(), &next).await.unwrap();
+    assert_eq!(updated.data["spec"]["topology"]["version"], "v1.34.1");
+}
+
+#[tokio::test]
+async fn a_denied_object_shows_all_its_causes() {
+    let objects = Objects::fresh("denied").await;
+    objects.create("ClusterClass", &class("base")).await.unwrap();
+    let mut wrong = cluster("two", "base");
+    wrong["spec"]["clusterNetwork"] = json!({"pods": {"cidrBlocks": ["10.0.0.0"]}});
+    wrong["spec"]["topology"]["version"] = json!("v1.33");
+    wrong["spec"]["topology"]["workers"]["machineDeployments"][0]["class"] = json!("huge");
+    let status = denial(objects.create("Cluster", &wrong).await);
+    assert_eq!((status.code, &*status.reason), (422, "Invalid"));
+    let want = [
+        ("FieldValueInvalid", "spec.clusterNetwork.pods.cidrBlocks[0]"),
+        ("FieldValueInvalid", "spec.topology.version"),
+        ("FieldValueInvalid", "spec.topology.workers.machineDeployments[0].class"),
+    ];
+    assert_eq!(causes(&status), pairs(&want));
+    assert!(status.message.contains(r#"Cluster.cluster.x-k8s.io "two" is invalid"#), "{}", status.message);
+    let mut class = class("broken");
+    class["spec"]["infrastructure"]["templateRef"]["kind"] = json!("DevCluster");
+    let status = denial(objects.create("ClusterClass", &class).await);
+    assert_eq!(causes(&status), pairs(&[("FieldValueInvalid", "spec.infrastructure.ref.kind")]));
+}
+
+#[tokio::test]
+async fn the_api_servers_own_schema_errors_come_first() {
+    let objects = Objects::fresh("schema").await;
+    objects.create("ClusterClass", &class("base")).await.unwrap();
+    let mut wrong = cluster("three", "base");
+    wrong["spec"]["clusterNetwork"] = json!({"apiServerPort": 70_000, "pods": {"cidrBlocks": ["10.0.0.0"]}});
+    let status = denial(objects.create("Cluster", &wrong).await);
+    assert_eq!(causes(&status), pairs(&[("FieldValueInvalid", "spec.clusterNetwork.apiServerPort")]));
+}
+
+#[tokio::test]
+async fn updates_server_side_apply_and_dry_runs_are_judged() {
+    let objects = Objects::fresh("updates").await;
+    objects.create("ClusterClass", &class("base")).await.unwrap();
+    objects.create("Cluster", &cluster("four", "base")).await.unwrap();
+
+    let back = Patch::Merge(json!({"spec": {"topology": {"version": "v1.32.0"}}}));
+    let status = denial(objects.clusters.patch("four", &PatchParams::default(), &back).await);
+    assert_eq!(causes(&status), pairs(&[("FieldValueInvalid", "spec.topology.version")]));
+
+    let mut applied = cluster("four", "base");
+    applied["apiVersion"] = json!("cluster.x-k8s.io/v1beta2");
+    applied["kind"] = json!("Cluster");
+    applied["spec"]["topology"]["version"] = json!("v1.35.0");
+    let apply = PatchParams::apply("story").force();
+    let status = denial(objects.clusters.patch("four", &apply, &Patch::Apply(&applied)).await);
+    assert_eq!(causes(&status), pairs(&[("FieldValueInvalid", "spec.topology.version")]));
+    applied["spec"]["topology"]["version"] = json!("v1.34.0");
+
+    let stored = objects.clusters.patch("four", &apply.clone().dry_run(), &Patch::Apply(&applied)).await.unwrap();
+    assert_eq!(stored.data["spec"]["topology"]["version"], "v1.34.0");
+    assert_eq!(
+        objects.clusters.get("four").await.unwrap().data["spec"]["topology"]["version"],
+        "v1.33.0",
+        "a dry run stores nothing"
+    );
+    objects.clusters.patch("four", &apply, &Patch::Apply(&applied)).await.unwrap();
+
+    let status = denial(
+        objects
+            .clusters
+            .create(&dry(), &object("Cluster", &json!({"metadata": {"name": "dry"}, "spec": {"paused": true}})))
+            .await,
+    );
+    assert_eq!(causes(&status), pairs(&[("FieldValueForbidden", "spec")]));
+}
+
+#[tokio::test]
+async fn a_class_in_use_cannot_be_deleted_or_broken() {
+    let objects = Objects::fresh("in-use").await;
+    objects.create("ClusterClass", &class("base")).await.unwrap();
+    objects.create("Cluster", &cluster("five", "base")).await.unwrap();
+
+    let status = denial(objects.classes.delete("base", &DeleteParams::default()).await);
+    assert_eq!((status.code, &*status.reason), (403, "Forbidden"));
+    let message = format!("is used by {}/five", objects.namespace);
+    assert!(status.message.contains(&message), "{}", status.message);
+
+    let without_workers = Patch::Merge(json!({"spec": {"workers": null}}));
+    let status = denial(objects.classes.patch("base", &PatchParams::default(), &without_workers).await);
+    assert_eq!(causes(&status), pairs(&[("FieldValueForbidden", "spec.workers.machineDeployments")]));
+
+    objects.clusters.delete("five", &DeleteParams::default()).await.unwrap();
+    let deadline = std::time::Instant::now() + SOON;
+    while let Err(error) = objects.classes.delete("base", &DeleteParams::default()).await {
+        assert!(std::time::Instant::now() < deadline, "the class is still refused: {error}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_class_that_is_created_just_after_its_cluster_is_found() {
+    // CL-V-050
+    let objects = Objects::fresh("order").await;
+    let second = async {
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        objects.create("ClusterClass", &class("late")).await
+    };
+    let mut wrong = cluster("six", "late");
+    wrong["spec"]["topology"]["workers"]["machineDeployments"][0]["class"] = json!("huge");
+    let (first, second) = tokio::join!(objects.create("Cluster", &wrong), second);
+    second.unwrap();
+    let want = [("FieldValueInvalid", "spec.topology.workers.machineDeployments[0].class")];
+    assert_eq!(causes(&denial(first)), pairs(&want), "the class that arrived while the review waited was looked at");
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_being_deleted_can_lose_its_finalizers() {
+    // DEC-16
+    let objects = Objects::fresh("finalizers").await;
+    let mut held = json!({"metadata": {"name": "seven", "finalizers": ["example.com/hold"]}, "spec": {}});
+    held["spec"] = cluster("seven", "absent")["spec"].clone();
+    objects.create("Cluster", &held).await.unwrap();
+    objects.clusters.delete("seven", &DeleteParams::default()).await.unwrap();
+    let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    // Its class does not exist, so any other update of it would be refused (CL-V-054).
+    objects.clusters.patch("seven", &PatchParams::default(), &release).await.unwrap();
+    assert!(objects.clusters.get_opt("seven").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn the_permissions_of_the_manifests_are_enough() {
+    let objects = Objects::fresh("rbac").await;
+    objects.create("ClusterClass", &class("base")).await.unwrap();
+    let installation = installation();
+    for kind in ["Cluster", "ClusterClass"] {
+        let errors = installation.topologist.metric(&format!("topologist_watch_errors_total{{kind=\"{kind}\"}}"));
+        assert_eq!(errors, None, "a watch was refused:\n{}", installation.topologist.log_text());
+    }
+    let log = installation.topologist.log_text();
+    assert!(!log.contains("Watch failed"), "{log}");
+}

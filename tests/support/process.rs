@@ -1,0 +1,157 @@
+//! The binary under test as a process.
+#![allow(dead_code, reason = "each test binary uses a part of the shared support")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// How long anything that should happen at once may take on a busy machine.
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// A `topologist serve` that is up.
+pub struct Topologist {
+    child: Child,
+    log: Arc<Mutex<Vec<Value>>>,
+    /// `127.0.0.1:port` of the webhook.
+    pub webhook: String,
+    /// `127.0.0.1:port` of probes and metrics.
+    pub admin: String,
+}
+
+/// The binary with these arguments, and no environment of ours.
+pub fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_topologist"));
+    command.args(arguments).stdin(Stdio::null());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOPOLOGIST_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+impl Topologist {
+    /// Starts `serve` on free ports and waits until it listens.
+    pub fn serve(arguments: &[&str]) -> Self {
+        let mut all = vec!["serve", "--log-format=json", "--webhook-addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0"];
+        all.extend(arguments);
+        let mut child = command(&all).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let stderr = child.stderr.take().expect("stderr is piped");
+        std::thread::spawn({
+            let log = log.clone();
+            move || {
+                for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                    let entry = serde_json::from_str(&line).unwrap_or(Value::String(line));
+                    log.lock().unwrap().push(entry);
+                }
+            }
+        });
+        let mut started = Topologist { child, log, webhook: String::new(), admin: String::new() };
+        let entry = started.wait_for_log("Serving");
+        started.webhook = entry["webhook"].as_str().unwrap().to_owned();
+        started.admin = entry["admin"].as_str().unwrap().to_owned();
+        started
+    }
+
+    /// Waits for a log line with this message.
+    pub fn wait_for_log(&mut self, message: &str) -> Value {
+        self.wait_for_log_where(message, |_| true)
+    }
+
+    /// Waits for a log line with this message that satisfies a condition.
+    pub fn wait_for_log_where(&mut self, message: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let found =
+                self.log.lock().unwrap().iter().find(|entry| entry["message"] == message && condition(entry)).cloned();
+            if let Some(entry) = found {
+                return entry;
+            }
+            let ended = self.child.try_wait().expect("the child can be asked");
+            assert!(
+                ended.is_none() && Instant::now() < deadline,
+                "no {message:?} in the log ({ended:?}):\n{}",
+                self.log_text()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The log so far, one entry a line.
+    pub fn log_text(&self) -> String {
+        self.log.lock().unwrap().iter().map(|entry| format!("{entry}\n")).collect()
+    }
+
+    /// The answer of `/readyz`, `/healthz` or `/metrics`: status and body.
+    pub fn admin_get(&self, path: &str) -> (u16, String) {
+        http_get(&self.admin, path)
+    }
+
+    /// The value of a metric without labels, or with exactly these labels as they are rendered.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let (_, text) = self.admin_get("/metrics");
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+    }
+
+    /// Waits until `/readyz` says yes.
+    pub fn wait_until_ready(&self) {
+        let deadline = Instant::now() + SOON;
+        while self.admin_get("/readyz").0 != 200 {
+            assert!(Instant::now() < deadline, "not ready: {:?}\n{}", self.admin_get("/readyz"), self.log_text());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Sends a signal by name, such as `TERM`.
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Waits for the end of the process.
+    pub fn wait(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + SOON;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the process does not end:\n{}", self.log_text());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Topologist {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A GET over plain HTTP on loopback.
+pub fn http_get(address: &str, path: &str) -> (u16, String) {
+    use std::io::Write;
+    let Ok(mut stream) = std::net::TcpStream::connect(address) else { return (0, String::new()) };
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    if stream.write_all(request.as_bytes()).is_err() {
+        return (0, String::new());
+    }
+    let mut text = String::new();
+    let _ = stream.read_to_string(&mut text);
+    let code = text.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    (code, text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+}
+
+/// Makes a CA and a serving certificate for loopback with the program's own command.
+pub fn make_certificates(folder: &Path) {
+    let out = folder.to_str().unwrap();
+    let status = command(&["certs", "--force", "--out", out, "--host", "127.0.0.1", "--host", "localhost"])
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
