@@ -79,6 +79,9 @@ pub struct Serve {
     /// How long to go on accepting requests after the first stop signal. Default: 5s, or 0s with --embedded.
     #[arg(long, value_name = "TIME", value_parser = duration, env = "TOPOLOGIST_SHUTDOWN_GRACE")]
     pub shutdown_grace: Option<Duration>,
+    /// How long a client may take for its TLS handshake and for the headers of a request.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, env = "TOPOLOGIST_CLIENT_PATIENCE")]
+    pub client_patience: Duration,
     /// How log lines look.
     #[arg(long, value_name = "FORMAT", default_value = "text", env = "TOPOLOGIST_LOG_FORMAT")]
     pub log_format: Format,

@@ -12,7 +12,7 @@ use super::args::Certs;
 use crate::webhook::tls::Issued;
 
 /// Writes the four files; keys are readable by their owner alone.
-pub fn run(options: &Certs) -> Result<ExitCode> {
+pub(super) fn run(options: &Certs) -> Result<ExitCode> {
     let issued = Issued::make(&options.hosts, options.days).context("cannot make certificates")?;
     fs::create_dir_all(&options.out).with_context(|| format!("cannot make the folder {}", options.out.display()))?;
     let files = [

@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::crd;
 
 /// Prints the definitions as one YAML stream.
-pub fn run() -> Result<ExitCode> {
+pub(super) fn run() -> Result<ExitCode> {
     let mut out = io::stdout().lock();
     for definition in crd::definitions() {
         writeln!(out, "---")?;

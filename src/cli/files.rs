@@ -13,14 +13,14 @@ use crate::yaml;
 
 /// An object and the file that it came from.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub(super) struct Loaded {
     pub file: String,
     pub manifest: Manifest,
 }
 
 /// A document that cannot be read: `file:line:column: message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable {
+pub(super) struct Unreadable {
     file: String,
     reason: String,
 }
@@ -33,7 +33,7 @@ impl fmt::Display for Unreadable {
 
 /// Everything that some paths hold.
 #[derive(Debug, Default)]
-pub struct Input {
+pub(super) struct Input {
     /// The objects in the order of paths and documents; files of a folder are sorted by name.
     pub objects: Vec<Loaded>,
     /// What could not be read, besides the objects that could.
@@ -44,7 +44,7 @@ pub struct Input {
 ///
 /// # Errors
 /// When a path cannot be read at all. A broken document is no error; it is listed in the result.
-pub fn read(paths: &[PathBuf]) -> Result<Input> {
+pub(super) fn read(paths: &[PathBuf]) -> Result<Input> {
     let mut input = Input::default();
     let mut seen = BTreeSet::new();
     for path in paths {

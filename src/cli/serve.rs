@@ -35,7 +35,7 @@ use crate::world::Facts;
 const ABORTED: u8 = 130;
 
 /// Serves until a signal.
-pub fn run(options: Serve) -> Result<ExitCode> {
+pub(super) fn run(options: Serve) -> Result<ExitCode> {
     log::install(options.log_format, &options.log)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
@@ -51,7 +51,8 @@ async fn serve(options: Serve) -> Result<ExitCode> {
     let local = if options.embedded { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
     let address = |given: Option<SocketAddr>, port| given.unwrap_or(SocketAddr::new(IpAddr::V4(local), port));
     let webhook = address(options.webhook_addr, 9443);
-    let server = Server::bind(webhook, identity, server::Limits::default(), metrics.clone())
+    let limits = server::Limits { patience: options.client_patience, ..server::Limits::default() };
+    let server = Server::bind(webhook, identity, limits, metrics.clone())
         .await
         .with_context(|| format!("cannot listen on {webhook} (--webhook-addr)"))?;
     let admin = address(options.admin_addr, 8081);
@@ -215,7 +216,7 @@ fn announce(source: &Source, webhook: SocketAddr, authority: Option<&str>) -> Re
     let mut out = io::stdout().lock();
     match source {
         Source::Cluster { server, .. } => {
-            writeln!(out, "topologist answers reviews at https://{webhook} and follows {server}")?
+            writeln!(out, "topologist answers reviews at https://{webhook} and follows {server}")?;
         }
         Source::Files(facts) => {
             let (classes, clusters) = (facts.class_keys().len(), facts.cluster_keys().len());

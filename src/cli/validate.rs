@@ -18,7 +18,7 @@ use crate::wire::{Decode, Version};
 use crate::world::{Facts, World};
 
 /// Prints a verdict for every Cluster and ClusterClass.
-pub fn run(options: &Validate) -> Result<ExitCode> {
+pub(super) fn run(options: &Validate) -> Result<ExitCode> {
     let input = files::read(&options.paths)?;
     let settings = options.rules.settings();
     let subjects: Vec<Subject<'_>> = input.objects.iter().filter_map(Subject::of).collect();
@@ -118,7 +118,7 @@ impl<'a> Subject<'a> {
                 Verdict::plain(self.kind, &manifest.key.name, Outcome::Undecodable(reason))
             }
         };
-        Row::new(self.loaded, &self.defaulted, verdict)
+        Row::new(self.loaded, self.defaulted.as_ref(), verdict)
     }
 }
 
@@ -182,17 +182,14 @@ struct Shown {
 }
 
 impl<'a> Row<'a> {
-    fn new(loaded: &'a Loaded, defaulted: &Option<Verdict>, verdict: Verdict) -> Self {
+    fn new(loaded: &'a Loaded, defaulted: Option<&Verdict>, verdict: Verdict) -> Self {
         let manifest = &loaded.manifest;
-        let mut errors: Vec<Shown> = defaulted.iter().flat_map(shown).collect();
+        let mut errors: Vec<Shown> = defaulted.map(shown).unwrap_or_default();
         // Without a class name there is one thing to say, and defaulting has said it (CL-D-003).
         if errors.iter().all(|error| error.rule != "CL-D-003") {
             errors.extend(shown(&verdict));
         }
-        let mut patch = json_patch::Patch::default();
-        if let Some(defaulted) = defaulted {
-            patch = defaulted.patch.clone();
-        }
+        let patch = defaulted.map(|verdict| verdict.patch.clone()).unwrap_or_default();
         let warnings = verdict.warnings.into_iter().map(|Warning { text, .. }| text).collect();
         Row {
             file: &loaded.file,

@@ -104,7 +104,7 @@ fn columns(kind: Kind) -> Vec<Value> {
         Kind::Cluster => CLUSTER_COLUMNS,
         Kind::ClusterClass => CLUSTER_CLASS_COLUMNS,
     };
-    columns.iter().map(|column| column.render()).collect()
+    columns.iter().map(Column::render).collect()
 }
 
 /// A column of `kubectl get`: title, type and path; a wide one needs `-o wide`.

@@ -99,6 +99,7 @@ fn without_position(error: &serde_json::Error) -> String {
 }
 
 #[cfg(test)]
+#[allow(unreachable_pub, reason = "the macro declares public structs")]
 mod tests {
     use super::*;
 
@@ -128,7 +129,7 @@ mod tests {
             (r#"{"sizes":[1,"2"]}"#, r#"sizes[1]: invalid type: string "2", expected i32"#),
             (r#"{"labels":[]}"#, "labels: invalid type: sequence, expected a map"),
             (r#"{"name":{}}"#, "name: invalid type: map, expected a string"),
-            (r#"[]"#, "invalid type: sequence, expected an object"),
+            (r"[]", "invalid type: sequence, expected an object"),
             (r#"{"name":"#, "EOF while parsing a value at line 1 column 8"),
         ] {
             assert_eq!(decode::<Shape>(text).unwrap_err(), want);

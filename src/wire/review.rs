@@ -113,7 +113,7 @@ pub struct Status<'a> {
     pub code: u16,
 }
 
-impl<'a> Status<'a> {
+impl Status<'_> {
     /// A failure with a message.
     pub fn failure(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Status { metadata: Empty {}, status: "Failure", message: message.into(), reason, details: None, code }

@@ -1,5 +1,7 @@
 //! Stories on a real kube-apiserver and etcd.
 
+#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "tests")]
+
 mod admission;
 #[path = "../support/kubernetes.rs"]
 mod kubernetes;

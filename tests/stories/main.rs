@@ -1,3 +1,13 @@
 //! Everything that is tested through the public interface, one file per story.
 
+#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "tests")]
+
 mod admission_fixtures;
+mod commands;
+mod layering;
+mod manifests;
+#[path = "../support/process.rs"]
+mod process;
+mod serving;
+#[path = "../support/tls_client.rs"]
+mod tls_client;

@@ -8,7 +8,7 @@ use crate::field::{Findings, Path};
 use crate::hub::{Cluster, Kind, Topology};
 
 /// The mutating end point for Clusters on create and update. Feature gates are not consulted (CL-D-010).
-pub fn default(cluster: &Cluster, settings: &Settings) -> Verdict {
+pub(crate) fn default(cluster: &Cluster, settings: &Settings) -> Verdict {
     let mut found = Findings::without(settings.silenced);
     let mut patch = Vec::new();
     // CL-D-001: without a defined topology there is nothing to do.

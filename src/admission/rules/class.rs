@@ -57,7 +57,7 @@ pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
 }
 
 /// The validating end point for ClusterClasses on create and update.
-pub fn validate(new: &ClusterClass, old: Option<&ClusterClass>, world: &World, settings: &Settings) -> Verdict {
+pub(crate) fn validate(new: &ClusterClass, old: Option<&ClusterClass>, world: &World, settings: &Settings) -> Verdict {
     let mut found = Findings::without(settings.silenced);
     let change = Change { new, world, settings };
     found.run(GATE, |found| classes_are_switched_on(&change, found));
@@ -75,7 +75,7 @@ pub fn validate(new: &ClusterClass, old: Option<&ClusterClass>, world: &World, s
 }
 
 /// The validating end point for ClusterClasses on delete: a class in use stays (CC-V-140).
-pub fn validate_delete(old: &ClusterClass, world: &World, settings: &Settings) -> Verdict {
+pub(crate) fn validate_delete(old: &ClusterClass, world: &World, settings: &Settings) -> Verdict {
     let plain = |outcome| Verdict::plain(Kind::ClusterClass, "", outcome);
     if settings.silenced == Some(IN_USE) {
         return plain(Outcome::Allowed);

@@ -40,7 +40,7 @@ pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
 }
 
 /// The validating end point for Clusters on create and update.
-pub fn validate(new: &Cluster, old: Option<&Cluster>, world: &World, settings: &Settings) -> Verdict {
+pub(crate) fn validate(new: &Cluster, old: Option<&Cluster>, world: &World, settings: &Settings) -> Verdict {
     let mut found = Findings::without(settings.silenced);
     let change = Change { new, old };
     run(INDEPENDENT, &change, &mut found);
@@ -131,12 +131,11 @@ fn is_cidr(text: &str) -> bool {
             Ok(IpAddr::V6(_)) => 128,
             Err(_) => return false,
         };
-    let significant = length.trim_start_matches('0');
-    let length = match (length.is_empty(), significant.is_empty()) {
-        (true, _) => None,
-        (false, true) => Some(0),
-        (false, false) if significant.bytes().all(|byte| byte.is_ascii_digit()) => significant.parse().ok(),
-        (false, false) => None,
+    let is_number = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
+    let length = match length.trim_start_matches('0') {
+        _ if !is_number => None,
+        "" => Some(0),
+        significant => significant.parse().ok(),
     };
     length.is_some_and(|length: u32| length <= bits)
 }

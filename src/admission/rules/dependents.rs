@@ -45,7 +45,7 @@ pub(super) fn validate(change: &Change<'_>, old: &crate::hub::ClusterClass, foun
         Ok(clusters) => clusters,
         Err(reason) => {
             found.run(KNOWN, |found| {
-                found.internal(Path::ROOT, format!("cannot find out which Clusters use this ClusterClass: {reason}"))
+                found.internal(Path::ROOT, format!("cannot find out which Clusters use this ClusterClass: {reason}"));
             });
             return;
         }

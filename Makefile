@@ -1,0 +1,40 @@
+# Everything a contributor runs. `make help` lists the targets.
+CARGO ?= cargo
+LOCKED ?= --locked
+# The program that builds the image: docker, podman or buildah.
+IMAGE_BUILDER ?= docker
+IMAGE ?= topologist:dev
+
+.PHONY: help build check test lint bench mutants image kubernetes
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+build: ## the release binary, in target/release/topologist
+	$(CARGO) build $(LOCKED) --release
+
+check: ## what every commit needs: format, lints, unit tests
+	$(CARGO) fmt --check
+	$(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
+	$(CARGO) test $(LOCKED) --lib
+
+kubernetes: ## kube-apiserver and etcd for the tests, built once
+	tests/kubernetes/build
+
+test: ## all tests, those on a real kube-apiserver included
+	tests/kubernetes/build & builder=$$!; $(CARGO) test $(LOCKED) --no-run || exit 1; wait $$builder
+	$(CARGO) test $(LOCKED)
+
+lint: ## format, clippy with warnings denied, and cargo deny where it is installed
+	$(CARGO) fmt --check
+	$(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check licenses bans sources; \
+	else echo 'cargo deny is not installed, so licenses, bans and sources are not checked (cargo install --locked cargo-deny)'; fi
+
+bench: ## benchmarks, with the budgets they are held against
+	$(CARGO) bench $(LOCKED)
+
+mutants: ## switch off one admission rule at a time: some fixture must notice
+	$(CARGO) test $(LOCKED) --test stories every_rule_has_a_fixture_that_fails_without_it -- --nocapture
+
+image: ## the container image
+	$(IMAGE_BUILDER) build -t $(IMAGE) .

@@ -1,0 +1,107 @@
+//! Leaves know nothing of Cluster API, the core knows no edge, and only edges touch sockets, files, clocks and chance.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const LEAVES: [&str; 5] = ["field", "json", "schema", "version", "yaml"];
+const CORE: [&str; 5] = ["admission", "crd", "hub", "wire", "world"];
+const EDGES: [&str; 4] = ["cli", "kubernetes", "telemetry", "webhook"];
+
+/// What a core or leaf module may use besides itself: its own row and what stands in the rows that it names.
+const MAY_USE: [(&str, &[&str]); 10] = [
+    ("field", &[]),
+    ("json", &[]),
+    ("version", &[]),
+    ("yaml", &[]),
+    ("schema", &["field", "json", "version"]),
+    ("hub", &["field", "json", "version", "schema"]),
+    ("crd", &["hub"]),
+    ("wire", &["hub", "yaml", "json", "field"]),
+    ("world", &["hub", "json", "field"]),
+    ("admission", &["wire", "world", "hub", "version", "json", "field", "schema"]),
+];
+
+/// What the core must not name.
+const FORBIDDEN: [&str; 12] = [
+    "tokio",
+    "hyper",
+    "axum",
+    "kube::",
+    "rustls",
+    "std::env",
+    "std::fs",
+    "std::net::Tcp",
+    "std::time",
+    "SystemTime",
+    "Instant",
+    "rand::",
+];
+
+fn source(module: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(module)
+}
+
+fn files(folder: &Path) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.is_dir() {
+            all.extend(files(&entry));
+        } else {
+            all.push((entry.display().to_string(), fs::read_to_string(&entry).unwrap()));
+        }
+    }
+    assert!(!all.is_empty(), "{} is empty", folder.display());
+    all
+}
+
+/// The code of a file, without comments and tests.
+fn code(text: &str) -> String {
+    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+    text.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn every_module_has_a_layer() {
+    let mut modules: Vec<String> = fs::read_dir(source(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    modules.sort();
+    let mut known: Vec<&str> = LEAVES.into_iter().chain(CORE).chain(EDGES).collect();
+    known.sort_unstable();
+    assert_eq!(modules, known);
+}
+
+#[test]
+fn modules_use_only_what_stands_below_them() {
+    let mut wrong = Vec::new();
+    for (module, may_use) in MAY_USE {
+        for (file, text) in files(&source(module)) {
+            for used in code(&text).split("crate::").skip(1) {
+                let used: String = used.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+                let is_module = LEAVES.contains(&&*used) || CORE.contains(&&*used) || EDGES.contains(&&*used);
+                if is_module && used != module && !may_use.contains(&&*used) {
+                    wrong.push(format!("{file} uses {used}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(MAY_USE.len(), LEAVES.len() + CORE.len());
+}
+
+#[test]
+fn the_core_has_no_sockets_files_clocks_or_chance() {
+    let mut wrong = Vec::new();
+    for module in LEAVES.into_iter().chain(CORE) {
+        for (file, text) in files(&source(module)) {
+            let code = code(&text);
+            wrong.extend(
+                FORBIDDEN.iter().filter(|name| code.contains(**name)).map(|name| format!("{file} names {name}")),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

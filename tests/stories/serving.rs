@@ -1,0 +1,330 @@
+//! The HTTPS service as its callers, and those who should not call it, see it.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::process::{SOON, Topologist, command, make_certificates};
+use crate::tls_client::{Connection, Protocol, tls};
+
+const VALIDATE: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster?timeout=5s";
+const MUTATE: &str = "/mutate-cluster-x-k8s-io-v1beta2-cluster";
+
+/// A server on the objects of the quick start, and the CA certificate of its callers.
+struct Served {
+    topologist: Topologist,
+    authority: Vec<u8>,
+    folder: TempDir,
+}
+
+fn quick_start() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/quick-start")
+}
+
+fn serve(more: &[&str]) -> Served {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state").display().to_string();
+    let load = quick_start().display().to_string();
+    let mut arguments = vec!["--embedded", "--load", &load, "--state-dir", &state];
+    arguments.extend(more);
+    let topologist = Topologist::serve(&arguments);
+    topologist.wait_until_ready();
+    let authority = std::fs::read(Path::new(&state).join("ca.crt")).unwrap_or_default();
+    Served { topologist, authority, folder }
+}
+
+/// A server with the certificate files of a folder, which it reads every 50 ms.
+fn serve_with_files() -> Served {
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let load = quick_start().display().to_string();
+    let (cert, key) = (file("tls.crt"), file("tls.key"));
+    let arguments = ["--embedded", "--load", &load, "--tls-cert", &cert, "--tls-key", &key, "--tls-poll", "50ms"];
+    let topologist = Topologist::serve(&arguments);
+    let authority = std::fs::read(file("ca.crt")).unwrap();
+    Served { topologist, authority, folder }
+}
+
+fn review(name: &str) -> String {
+    std::fs::read_to_string(quick_start().join(name)).unwrap()
+}
+
+fn response(body: &str) -> Value {
+    let answer: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"));
+    assert_eq!((&answer["apiVersion"], &answer["kind"]), (&json!("admission.k8s.io/v1"), &json!("AdmissionReview")));
+    answer["response"].clone()
+}
+
+impl Served {
+    async fn connect(&self, protocol: Protocol) -> Connection {
+        Connection::open(&self.topologist.webhook, &self.authority, protocol).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn reviews_are_answered_on_both_protocols_over_one_connection() {
+    let served = serve(&[]);
+    for protocol in [Protocol::Http1, Protocol::Http2] {
+        let mut connection = served.connect(protocol).await;
+        for _ in 0..3 {
+            let (code, body) = connection.post(VALIDATE, review("review.json")).await.unwrap();
+            assert_eq!((code.as_u16(), &response(&body)["allowed"]), (200, &json!(true)), "{body}");
+        }
+        let (_, body) = connection.post(VALIDATE, review("review-denied.json")).await.unwrap();
+        let causes = response(&body)["status"]["details"]["causes"].clone();
+        let fields: Vec<_> = causes.as_array().unwrap().iter().map(|cause| cause["field"].as_str().unwrap()).collect();
+        let want = [
+            "spec.clusterNetwork.pods.cidrBlocks[0]",
+            "spec.topology.version",
+            "spec.topology.workers.machineDeployments[0].class",
+        ];
+        assert_eq!(fields, want);
+        let without_v = review("review.json").replace("\"v1.33", "\"1.33");
+        let (_, body) = connection.post(MUTATE, without_v).await.unwrap();
+        let response = response(&body);
+        assert_eq!((&response["allowed"], &response["patchType"]), (&json!(true), &json!("JSONPatch")), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn metrics_count_what_was_answered() {
+    let served = serve(&[]);
+    let mut connection = served.connect(Protocol::Http2).await;
+    connection.post(VALIDATE, review("review.json")).await.unwrap();
+    connection.post(VALIDATE, review("review-denied.json")).await.unwrap();
+    connection.post(VALIDATE, "{}").await.unwrap();
+    for (metric, want) in [
+        ("topologist_admission_requests_total{kind=\"Cluster\",operation=\"CREATE\",outcome=\"allowed\"}", 1.0),
+        ("topologist_admission_requests_total{kind=\"Cluster\",operation=\"CREATE\",outcome=\"invalid\"}", 1.0),
+        ("topologist_admission_duration_seconds_count", 2.0),
+        ("topologist_rule_rejections_total{rule=\"CL-V-055\"}", 1.0),
+        ("topologist_refused_requests_total{reason=\"not_a_review\"}", 1.0),
+        ("topologist_webhook_connections", 1.0),
+        ("topologist_panics_total", 0.0),
+    ] {
+        assert_eq!(served.topologist.metric(metric), Some(want), "{metric}");
+    }
+    let expiry = served.topologist.metric("topologist_tls_certificate_expiry_timestamp_seconds").unwrap();
+    assert!(expiry > 1.7e9, "{expiry}");
+    assert_eq!(served.topologist.admin_get("/healthz"), (200, "ok\n".to_owned()));
+    assert_eq!(served.topologist.admin_get("/nothing").0, 404);
+}
+
+#[tokio::test]
+async fn logs_carry_the_uid_of_the_request_and_dry_runs_are_marked() {
+    let mut served = serve(&[]);
+    let mut connection = served.connect(Protocol::Http2).await;
+    let mut request: Value = serde_json::from_str(&review("review.json")).unwrap();
+    request["request"]["uid"] = json!("uid-of-the-story");
+    request["request"]["dryRun"] = json!(true);
+    connection.post(VALIDATE, request.to_string()).await.unwrap();
+    let line = served.topologist.wait_for_log("Answered admission request");
+    assert_eq!(line["span"]["uid"], "uid-of-the-story");
+    assert_eq!((&line["allowed"], &line["dry_run"], &line["name"]), (&json!(true), &json!(true), &json!("my-first")));
+}
+
+#[tokio::test]
+async fn bodies_that_are_too_large_get_413_and_the_connection_serves_on() {
+    let served = serve(&[]);
+    for protocol in [Protocol::Http1, Protocol::Http2] {
+        let mut connection = served.connect(protocol).await;
+        let (code, body) = connection.post(VALIDATE, vec![b' '; 8 * 1024 * 1024]).await.unwrap();
+        assert_eq!(
+            (code.as_u16(), &*body),
+            (413, "topologist: the body is larger than 7340032 bytes\n"),
+            "{protocol:?}"
+        );
+        let mut next = served.connect(protocol).await;
+        assert_eq!(next.post(VALIDATE, review("review.json")).await.unwrap().0.as_u16(), 200);
+    }
+}
+
+#[test]
+fn plain_http_on_the_tls_port_is_told_so() {
+    let served = serve(&[]);
+    let mut stream = TcpStream::connect(&served.topologist.webhook).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+    assert!(answer.ends_with("this port speaks HTTPS, and the request came in plain HTTP\n"), "{answer}");
+}
+
+#[test]
+fn slow_clients_are_closed_and_disturb_nobody() {
+    let served = serve(&["--client-patience", "300ms"]);
+    let mut silent: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(&served.topologist.webhook).unwrap()).collect();
+    let mut half = TcpStream::connect(&served.topologist.webhook).unwrap();
+    half.write_all(&[0x16, 0x03]).unwrap();
+    silent.push(half);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let mut connection = served.connect(Protocol::Http1).await;
+        assert_eq!(connection.post(VALIDATE, review("review.json")).await.unwrap().0.as_u16(), 200);
+        // A handshake, and then headers that never end.
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let mut slow = tls(&served.topologist.webhook, &served.authority, Protocol::Http1).await.unwrap();
+        slow.write_all(b"POST / HTTP/1.1\r\nhost: localhost\r\n").await.unwrap();
+        let started = Instant::now();
+        let mut rest = Vec::new();
+        let _ =
+            tokio::time::timeout(SOON, slow.read_to_end(&mut rest)).await.expect("the server closes the connection");
+        assert!(started.elapsed() < Duration::from_secs(10));
+    });
+    for mut stream in silent {
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        assert!(rest.is_empty(), "a client that said nothing gets nothing but the end");
+    }
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_taken_on_without_dropping_a_connection() {
+    let mut served = serve_with_files();
+    let mut old = served.connect(Protocol::Http2).await;
+    old.post(VALIDATE, review("review.json")).await.unwrap();
+    // Mounted Secrets change by a swap of symbolic links; a rename is the same to a reader.
+    make_certificates(served.folder.path());
+    served.topologist.wait_for_log("Took on a new certificate");
+    let fresh = std::fs::read(served.folder.path().join("ca.crt")).unwrap();
+    let mut new = Connection::open(&served.topologist.webhook, &fresh, Protocol::Http2).await.unwrap();
+    assert_eq!(new.post(VALIDATE, review("review.json")).await.unwrap().0.as_u16(), 200);
+    assert_eq!(old.post(VALIDATE, review("review.json")).await.unwrap().0.as_u16(), 200, "the old connection goes on");
+    assert!(Connection::open(&served.topologist.webhook, &served.authority, Protocol::Http2).await.is_err());
+    assert_eq!(served.topologist.metric("topologist_tls_reloads_total{outcome=\"success\"}"), Some(1.0));
+}
+
+#[tokio::test]
+async fn a_certificate_that_cannot_be_used_is_reported_and_the_old_one_stays() {
+    let mut served = serve_with_files();
+    std::fs::write(served.folder.path().join("tls.crt"), "nothing").unwrap();
+    let line = served.topologist.wait_for_log("Kept the old certificate because the new one cannot be used");
+    assert!(line["error"].as_str().unwrap().contains("holds no certificate in PEM form"), "{line}");
+    let mut connection = served.connect(Protocol::Http1).await;
+    assert_eq!(connection.post(VALIDATE, review("review.json")).await.unwrap().0.as_u16(), 200);
+    assert_eq!(served.topologist.metric("topologist_tls_reloads_total{outcome=\"failure\"}"), Some(1.0));
+    // The same fault again is no news; a good pair ends it.
+    make_certificates(served.folder.path());
+    served.topologist.wait_for_log("Took on a new certificate");
+    assert_eq!(served.topologist.metric("topologist_tls_reloads_total{outcome=\"failure\"}"), Some(1.0));
+}
+
+#[test]
+fn certificates_that_cannot_serve_keep_the_server_from_starting() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+    make_certificates(&one);
+    make_certificates(&two);
+    let expired = folder.path().join("expired");
+    expire(&expired);
+    let path = |folder: &Path, name: &str| folder.join(name).display().to_string();
+    for (cert, key, words) in [
+        (path(&one, "tls.crt"), path(&two, "tls.key"), "does not belong to the key"),
+        (path(&expired, "tls.crt"), path(&expired, "tls.key"), "expired at"),
+        (path(&one, "absent.crt"), path(&one, "tls.key"), "cannot read"),
+        (path(&one, "tls.key"), path(&one, "tls.key"), "holds no certificate"),
+        (path(&one, "tls.crt"), path(&one, "tls.crt"), "holds no private key"),
+    ] {
+        let output = command(&["serve", "--embedded", "--tls-cert", &cert, "--tls-key", &key]).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(words), "{words:?} is missing in {text}");
+    }
+}
+
+/// A pair that expired long ago.
+fn expire(folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    let mut parameters = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+    parameters.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    parameters.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    let key = rcgen::KeyPair::generate().unwrap();
+    std::fs::write(folder.join("tls.crt"), parameters.self_signed(&key).unwrap().pem()).unwrap();
+    std::fs::write(folder.join("tls.key"), key.serialize_pem()).unwrap();
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().display().to_string();
+    let output = command(&["serve", "--embedded", "--state-dir", &state, "--webhook-addr", &address]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains(&format!("cannot listen on {address} (--webhook-addr)")), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_signal_drains_and_a_second_one_aborts() {
+    let mut served = serve(&["--shutdown-grace", "1s"]);
+    let mut connection = served.connect(Protocol::Http2).await;
+    served.topologist.signal("TERM");
+    served.topologist.wait_for_log("Stopping; a second signal aborts");
+    assert_eq!(served.topologist.admin_get("/readyz").0, 503, "nobody should send more");
+    let (code, _) = connection.post(VALIDATE, review("review.json")).await.unwrap();
+    assert_eq!(code.as_u16(), 200, "and whoever does is still answered");
+    assert_eq!(served.topologist.wait().code(), Some(0));
+
+    let mut served = serve(&["--shutdown-grace", "10m"]);
+    served.topologist.signal("INT");
+    served.topologist.wait_for_log("Stopping; a second signal aborts");
+    served.topologist.signal("INT");
+    assert_eq!(served.topologist.wait().code(), Some(130));
+}
+
+#[tokio::test]
+async fn a_review_under_way_is_finished_when_the_server_stops() {
+    let mut served = serve(&[]);
+    let mut connection = served.connect(Protocol::Http2).await;
+    // A class that does not exist is waited for, which keeps the review open for two seconds.
+    let waits = review("review.json").replace("\"quick-start\"", "\"absent\"");
+    let answer = tokio::spawn(async move { connection.post(VALIDATE, waits).await });
+    let deadline = Instant::now() + SOON;
+    while served.topologist.metric("topologist_webhook_connections") != Some(1.0) {
+        assert!(Instant::now() < deadline);
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    served.topologist.signal("TERM");
+    let (code, body) = answer.await.unwrap().unwrap();
+    assert_eq!(code.as_u16(), 200);
+    assert!(response(&body)["warnings"][0].as_str().unwrap().contains("default/absent does not exist"), "{body}");
+    assert_eq!(served.topologist.wait().code(), Some(0));
+}
+
+#[test]
+fn the_server_says_how_to_send_a_review() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state").display().to_string();
+    let load = quick_start().display().to_string();
+    let arguments = [
+        "serve",
+        "--embedded",
+        "--load",
+        &load,
+        "--state-dir",
+        &state,
+        "--webhook-addr=127.0.0.1:0",
+        "--admin-addr=127.0.0.1:0",
+    ];
+    let mut child = command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let mut text = String::new();
+    while !text.contains("validate-cluster-x-k8s-io-v1beta2-cluster\n") {
+        let mut buffer = [0; 4096];
+        let read = out.read(&mut buffer).unwrap();
+        assert!(read > 0, "{text}");
+        text.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(text.contains(&format!("curl --cacert {state}/ca.crt --json @fixtures/quick-start/review.json")), "{text}");
+    assert!(text.contains("knowing 1 ClusterClasses and 1 Clusters"), "{text}");
+}
