@@ -242,11 +242,16 @@ fn class() -> Value {
             "variables": variables}})
 }
 
-/// A create review whose object has about this many bytes; variable values make up most of it.
+/// A create review whose object has about this many bytes; most of it are variable values, objects with lists of files.
 fn review(size: usize) -> String {
-    let filler = "x".repeat((size / VARIABLES).saturating_sub(45));
+    let file = |i: usize| {
+        json!({"path": format!("/etc/kubernetes/file-{i}.yaml"), "owner": "root:root", "mode": 420,
+        "content": "apiVersion: v1 and a few words more, as files have them"})
+    };
+    let files = size.saturating_sub(1200) / VARIABLES / file(0).to_string().len();
+    let value = json!({"enabled": true, "tag": "v1.2.3", "files": (0..files).map(file).collect::<Vec<_>>()});
     let variables: Vec<Value> =
-        (0..VARIABLES).map(|i| json!({"name": format!("variable{i}"), "value": filler})).collect();
+        (0..VARIABLES).map(|i| json!({"name": format!("variable{i}"), "value": value})).collect();
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
         "kind": {"group": "cluster.x-k8s.io", "version": "v1beta2", "kind": "Cluster"},

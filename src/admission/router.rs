@@ -182,7 +182,7 @@ impl Question {
                 Ok((request.name.to_owned(), Subject::AlwaysAllowed))
             }
             (Phase::Default, Kind::Cluster, _) => {
-                let new = new_object::<Cluster>(request)?;
+                let (new, _old) = (new_object::<Cluster>(request)?, previous_object::<Cluster>(request)?);
                 Ok(examined(request, new, |new| Subject::DefaultCluster { new }))
             }
             (Phase::Validate, Kind::Cluster, Operation::Delete) => {

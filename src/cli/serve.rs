@@ -36,7 +36,7 @@ const ABORTED: u8 = 130;
 
 /// Serves until a signal.
 pub(super) fn run(options: Serve) -> Result<ExitCode> {
-    log::install(options.log_format, &options.log)?;
+    let _log = log::install(options.log_format, &options.log)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(serve(options))

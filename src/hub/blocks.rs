@@ -131,6 +131,42 @@ lenient! {
     }
 }
 
+lenient! {
+    /// A control plane's health check as written: there is no `maxInFlight`.
+    pub struct WrittenControlPlaneHealthCheck {
+        pub enabled: Option<bool>,
+        pub checks: HealthChecks,
+        pub remediation: WrittenControlPlaneRemediation,
+    }
+
+    /// The remediation of control plane machines as written.
+    pub struct WrittenControlPlaneRemediation {
+        pub trigger_if: RemediationTrigger,
+        pub template_ref: TemplateRef,
+    }
+}
+
+/// The health check of a control plane: one in which `remediation.maxInFlight` has no meaning.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ControlPlaneHealthCheck(HealthCheck);
+
+impl std::ops::Deref for ControlPlaneHealthCheck {
+    type Target = HealthCheck;
+
+    fn deref(&self) -> &HealthCheck {
+        &self.0
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for ControlPlaneHealthCheck {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = <WrittenControlPlaneHealthCheck as serde::Deserialize>::deserialize(deserializer)?;
+        let WrittenControlPlaneRemediation { trigger_if, template_ref } = written.remediation;
+        let remediation = Remediation { max_in_flight: None, trigger_if, template_ref };
+        Ok(ControlPlaneHealthCheck(HealthCheck { enabled: written.enabled, checks: written.checks, remediation }))
+    }
+}
+
 impl HealthCheck {
     /// Whether the checks or the remediation have any content; `enabled` alone does not define a health check.
     pub fn is_defined(&self) -> bool {

@@ -1,8 +1,8 @@
 //! Cluster, with the topology that asks for everything else.
 
 use super::{
-    Condition, ContractRef, Deletion, Gate, HealthCheck, Metadata, ObjectKey, Rollout, Taint, TopologyMetadata,
-    VariableOverrides, VariableValue,
+    Condition, ContractRef, ControlPlaneHealthCheck, Deletion, Gate, HealthCheck, Metadata, ObjectKey, Rollout, Taint,
+    TopologyMetadata, VariableOverrides, VariableValue,
 };
 use crate::json::{List, lenient};
 
@@ -64,7 +64,7 @@ lenient! {
         pub metadata: TopologyMetadata,
         pub replicas: Option<i32>,
         pub rollout: Rollout,
-        pub health_check: HealthCheck,
+        pub health_check: ControlPlaneHealthCheck,
         pub deletion: Deletion,
         pub taints: List<Taint>,
         pub readiness_gates: List<Gate>,

@@ -1,8 +1,8 @@
 //! ClusterClass: templates, variables and patches that Clusters are stamped from.
 
 use super::{
-    Condition, Deletion, Gate, HealthCheck, Metadata, Naming, Rollout, Taint, TemplateHolder, TemplateRef,
-    TopologyMetadata,
+    Condition, ControlPlaneHealthCheck, Deletion, Gate, HealthCheck, Metadata, Naming, Rollout, Taint, TemplateHolder,
+    TemplateRef, TopologyMetadata,
 };
 use crate::json::{List, RawJson, StringMap, lenient};
 use crate::schema;
@@ -38,7 +38,7 @@ lenient! {
         pub metadata: TopologyMetadata,
         pub template_ref: TemplateRef,
         pub machine_infrastructure: TemplateHolder,
-        pub health_check: HealthCheck,
+        pub health_check: ControlPlaneHealthCheck,
         pub naming: Naming,
         pub deletion: Deletion,
         pub taints: List<Taint>,

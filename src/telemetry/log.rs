@@ -1,7 +1,12 @@
 //! Structured logs on standard error.
+//!
+//! Lines are written by a thread of their own, so that a slow reader of the log does not hold up a review. When the reader
+//! falls far behind, lines are dropped.
 
+use std::io::IsTerminal;
 use std::str::FromStr;
 
+use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::EnvFilter;
 
 /// How log lines look.
@@ -22,16 +27,26 @@ pub enum LogError {
     Twice,
 }
 
+/// Keeps the log going; dropping it writes what is left.
+#[must_use = "lines are written until this is dropped"]
+#[derive(Debug)]
+pub struct Log {
+    _writer: WorkerGuard,
+}
+
 /// Sends logs to standard error from now on; `filter` is `info`, or `topologist=debug,kube=warn`.
 ///
 /// # Errors
 /// When the filter does not parse or logging is set up already.
-pub fn install(format: Format, filter: &str) -> Result<(), LogError> {
+pub fn install(format: Format, filter: &str) -> Result<Log, LogError> {
     let filter = EnvFilter::from_str(filter).map_err(|error| LogError::Filter(filter.to_owned(), error))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let (lines, writer) = tracing_appender::non_blocking(std::io::stderr());
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(std::io::stderr().is_terminal()).with_writer(lines);
     match format {
         Format::Text => builder.with_target(false).try_init(),
         Format::Json => builder.json().flatten_event(true).with_span_list(false).try_init(),
     }
-    .map_err(|_| LogError::Twice)
+    .map_err(|_| LogError::Twice)?;
+    Ok(Log { _writer: writer })
 }

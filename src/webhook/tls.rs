@@ -106,7 +106,8 @@ impl Identity {
 
     /// Reads `files` every `interval` and takes on what changed; never ends.
     pub async fn follow(self: Arc<Self>, files: Files, mut current: Pair, interval: Duration) {
-        let mut refused: Option<String> = None;
+        // Two files may be written one after the other, so a fault counts once it has been there twice, and only once.
+        let (mut fault, mut times) = (String::new(), 0_u32);
         loop {
             tokio::time::sleep(interval).await;
             let outcome = files.read().and_then(|pair| match pair == current {
@@ -114,20 +115,21 @@ impl Identity {
                 false => self.take_on(&pair, &files).map(|()| Some(pair)),
             });
             match outcome {
-                Ok(None) => refused = None,
+                Ok(None) => times = 0,
                 Ok(Some(pair)) => {
                     current = pair;
-                    refused = None;
+                    times = 0;
                     self.count("success");
                     info!(certificate = %files.certificate.display(), "Took on a new certificate");
                 }
                 Err(reason) => {
                     let reason = reason.to_string();
-                    if refused.as_ref() != Some(&reason) {
+                    times = if reason == fault { times.saturating_add(1) } else { 1 };
+                    fault = reason;
+                    if times == 2 {
                         self.count("failure");
-                        error!(error = reason, "Kept the old certificate because the new one cannot be used");
+                        error!(error = fault, "Kept the old certificate because the new one cannot be used");
                     }
-                    refused = Some(reason);
                 }
             }
         }

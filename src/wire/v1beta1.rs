@@ -1,7 +1,8 @@
 //! v1beta1 to the hub, by moving members of raw JSON.
 //!
-//! Members that have no counterpart stay where they are and are ignored by the hub's decoder, which also reports wrong
-//! types. Rules CONV-002 to CONV-016, the way up.
+//! Names that only the hub has are taken out first: v1beta1 does not know them, so they mean nothing there. Other members
+//! without a counterpart stay where they are and are ignored by the hub's decoder. What has the wrong type is moved all
+//! the same, and the decoder reports it. Rules CONV-002 to CONV-016, the way up.
 
 use serde_json::{Map, Value, json};
 
@@ -16,6 +17,9 @@ pub(super) enum ConversionError {
     /// A reference whose `apiVersion` has more than one `/` (CONV-005).
     #[error("{path}.apiVersion: {text:?} has more than one \"/\"")]
     ApiVersion { path: String, text: String },
+    /// A member of an object reference that is not text, and that the hub does not read.
+    #[error("{path}: invalid type, expected a string")]
+    NoText { path: String },
 }
 
 type Members = Map<String, Value>;
@@ -31,6 +35,7 @@ pub(super) fn cluster_to_hub(cluster: &mut Value) -> Outcome {
         contract_ref(spec, reference)?;
     }
     let Some(topology) = spec.get_mut("topology").and_then(Value::as_object_mut) else { return Ok(()) };
+    forget(topology, &["classRef"]);
     // CONV-007
     move_into(topology, "class", &["classRef", "name"]);
     move_into(topology, "classNamespace", &["classRef", "namespace"]);
@@ -38,8 +43,8 @@ pub(super) fn cluster_to_hub(cluster: &mut Value) -> Outcome {
     if let Some(control_plane) = member(topology, "controlPlane") {
         machines(control_plane, "spec.topology.controlPlane")?;
     }
-    each(topology, &["workers", "machineDeployments"], "spec.topology.workers.machineDeployments", worker_topology)?;
-    each(topology, &["workers", "machinePools"], "spec.topology.workers.machinePools", worker_topology)?;
+    each(topology, &["workers", "machineDeployments"], "spec.topology.workers.machineDeployments", machine_deployment)?;
+    each(topology, &["workers", "machinePools"], "spec.topology.workers.machinePools", timeouts)?;
     if let Some(after) = rollout_after {
         spread_rollout_after(topology, &after);
     }
@@ -58,15 +63,22 @@ pub(super) fn cluster_class_to_hub(class: &mut Value) -> Outcome {
     }
     let Some(spec) = object_at(class, &["spec"]) else { return Ok(()) };
     if let Some(infrastructure) = member(spec, "infrastructure") {
-        rename_in(infrastructure, "ref", "templateRef");
+        forget(infrastructure, &["naming"]);
+        template_holder(infrastructure, "spec.infrastructure")?;
     }
     // CONV-010
     move_into(spec, "infrastructureNamingStrategy", &["infrastructure", "naming"]);
     if let Some(control_plane) = member(spec, "controlPlane") {
         control_plane_class(control_plane)?;
     }
-    each(spec, &["workers", "machineDeployments"], "spec.workers.machineDeployments", worker_class)?;
-    each(spec, &["workers", "machinePools"], "spec.workers.machinePools", worker_class)?;
+    each(spec, &["workers", "machineDeployments"], "spec.workers.machineDeployments", |class, path| {
+        worker_class(class, path)?;
+        machine_deployment(class, path)
+    })?;
+    each(spec, &["workers", "machinePools"], "spec.workers.machinePools", |class, path| {
+        worker_class(class, path)?;
+        timeouts(class, path)
+    })?;
     for variable in entries(spec, &["variables"]) {
         rename(variable, "metadata", "deprecatedV1Beta1Metadata");
     }
@@ -93,9 +105,9 @@ fn spread_rollout_after(topology: &mut Members, after: &Value) {
 }
 
 fn control_plane_class(control_plane: &mut Members) -> Outcome {
-    rename_in(control_plane, "ref", "templateRef");
+    template_holder(control_plane, "spec.controlPlane")?;
     if let Some(machines) = member(control_plane, "machineInfrastructure") {
-        rename_in(machines, "ref", "templateRef");
+        template_holder(machines, "spec.controlPlane.machineInfrastructure")?;
     }
     rename_in(control_plane, "namingStrategy", "naming");
     machines(control_plane, "spec.controlPlane")
@@ -103,55 +115,102 @@ fn control_plane_class(control_plane: &mut Members) -> Outcome {
 
 /// CONV-011: a worker class has no `template` level in the hub.
 fn worker_class(class: &mut Members, path: &str) -> Outcome {
-    if let Some(Value::Object(mut template)) = class.remove("template") {
-        for part in ["bootstrap", "infrastructure"] {
-            if let Some(mut holder) = template.remove(part) {
-                rename(&mut holder, "ref", "templateRef");
-                class.insert(part.to_owned(), holder);
+    forget(class, &["metadata", "bootstrap", "infrastructure"]);
+    match class.remove("template") {
+        Some(Value::Object(mut template)) => {
+            for part in ["bootstrap", "infrastructure"] {
+                if let Some(mut holder) = template.remove(part) {
+                    if let Some(holder) = holder.as_object_mut() {
+                        template_holder(holder, &format!("{path}.template.{part}"))?;
+                    }
+                    class.insert(part.to_owned(), holder);
+                }
+            }
+            if let Some(metadata) = template.remove("metadata") {
+                class.insert("metadata".to_owned(), metadata);
             }
         }
-        if let Some(metadata) = template.remove("metadata") {
-            class.insert("metadata".to_owned(), metadata);
-        }
+        Some(wrong) => drop(class.insert("bootstrap".to_owned(), wrong)),
+        None => {}
     }
     rename_in(class, "namingStrategy", "naming");
-    worker_topology(class, path)
-}
-
-fn worker_topology(worker: &mut Members, path: &str) -> Outcome {
-    machines(worker, path)?;
-    // CONV-008
-    if let Some(Value::Object(mut strategy)) = worker.remove("strategy") {
-        if let Some(rolling_update) = member(&mut strategy, "rollingUpdate")
-            && let Some(order) = rolling_update.remove("deletePolicy")
-        {
-            put(worker, &["deletion", "order"], order);
-        }
-        if let Some(Value::Object(mut remediation)) = strategy.remove("remediation")
-            && let Some(max_in_flight) = remediation.remove("maxInFlight")
-        {
-            put(worker, &["healthCheck", "remediation", "maxInFlight"], max_in_flight);
-        }
-        put(worker, &["rollout", "strategy"], Value::Object(strategy));
-    }
     Ok(())
 }
 
-/// What control planes and workers share: deletion timeouts and the health check.
+/// CONV-006: an object that holds a reference to a template.
+fn template_holder(holder: &mut Members, path: &str) -> Outcome {
+    rename_in(holder, "ref", "templateRef");
+    match member(holder, "templateRef") {
+        Some(reference) => object_reference(reference, &format!("{path}.ref")),
+        None => Ok(()),
+    }
+}
+
+/// The members of an object reference that the hub has no place for.
+fn object_reference(reference: &Members, path: &str) -> Outcome {
+    let is_wrong = |name: &&str| reference.get(*name).is_some_and(|value| !value.is_string() && !value.is_null());
+    match ["namespace", "uid", "resourceVersion", "fieldPath"].iter().find(|name| is_wrong(name)) {
+        Some(name) => Err(ConversionError::NoText { path: format!("{path}.{name}") }),
+        None => Ok(()),
+    }
+}
+
+/// What only machine deployments have, besides what they share with control planes.
+fn machine_deployment(worker: &mut Members, path: &str) -> Outcome {
+    if let Some(rollout) = member(worker, "rollout") {
+        forget(rollout, &["strategy"]);
+    }
+    machines(worker, path)?;
+    // CONV-008
+    let Some(mut strategy) = worker.remove("strategy") else { return Ok(()) };
+    if let Some(strategy) = strategy.as_object_mut() {
+        if let Some(order) = member(strategy, "rollingUpdate").and_then(|update| update.remove("deletePolicy")) {
+            put(worker, &["deletion", "order"], order);
+        }
+        match strategy.remove("remediation") {
+            Some(Value::Object(mut remediation)) => {
+                if let Some(max_in_flight) = remediation.remove("maxInFlight") {
+                    put(worker, &["healthCheck", "remediation", "maxInFlight"], max_in_flight);
+                }
+            }
+            Some(Value::Null) | None => {}
+            Some(wrong) => put(worker, &["healthCheck", "remediation"], wrong),
+        }
+    }
+    put(worker, &["rollout", "strategy"], strategy);
+    Ok(())
+}
+
+/// What control planes and machine deployments share: deletion timeouts and the health check.
 fn machines(part: &mut Members, path: &str) -> Outcome {
+    forget(part, &["healthCheck"]);
+    timeouts(part, path)?;
+    match part.remove("machineHealthCheck") {
+        Some(Value::Object(check)) => health_check(part, check, &format!("{path}.machineHealthCheck")),
+        Some(wrong) => {
+            part.insert("healthCheck".to_owned(), wrong);
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Deletion timeouts, which all machines have (CONV-004).
+fn timeouts(part: &mut Members, path: &str) -> Outcome {
+    forget(part, &["deletion"]);
     for name in ["nodeDrainTimeout", "nodeVolumeDetachTimeout", "nodeDeletionTimeout"] {
         if let Some(seconds) = take_seconds(part, name, path)? {
             put(part, &["deletion", &format!("{name}Seconds")], seconds);
         }
-    }
-    if let Some(Value::Object(check)) = part.remove("machineHealthCheck") {
-        health_check(part, check, &format!("{path}.machineHealthCheck"))?;
     }
     Ok(())
 }
 
 /// CONV-009
 fn health_check(part: &mut Members, mut old: Members, path: &str) -> Outcome {
+    if let Some(template) = member(&mut old, "remediationTemplate") {
+        object_reference(template, &format!("{path}.remediationTemplate"))?;
+    }
     let startup = take_seconds(&mut old, "nodeStartupTimeout", path)?;
     for list in ["unhealthyConditions", "unhealthyMachineConditions"] {
         for (i, condition) in old.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten().enumerate() {
@@ -190,13 +249,17 @@ fn status_to_hub(status: &mut Members) {
 /// CONV-005: a contract reference keeps the group of its `apiVersion` only.
 fn contract_ref(spec: &mut Members, name: &str) -> Outcome {
     let Some(reference) = member(spec, name) else { return Ok(()) };
-    let group = match reference.get("apiVersion").and_then(Value::as_str).unwrap_or_default() {
-        text if text.matches('/').count() > 1 => {
-            return Err(ConversionError::ApiVersion { path: format!("spec.{name}"), text: text.to_owned() });
+    let path = format!("spec.{name}");
+    object_reference(reference, &path)?;
+    let group = match reference.remove("apiVersion") {
+        Some(Value::String(text)) if text.matches('/').count() > 1 => {
+            return Err(ConversionError::ApiVersion { path, text });
         }
-        text => text.split_once('/').map_or("", |(group, _)| group).to_owned(),
+        Some(Value::String(text)) => text.split_once('/').map_or("", |(group, _)| group).into(),
+        Some(wrong) => wrong,
+        None => Value::Null,
     };
-    reference.insert("apiGroup".to_owned(), group.into());
+    reference.insert("apiGroup".to_owned(), group);
     Ok(())
 }
 
@@ -237,13 +300,22 @@ fn object_at<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Members>
     path.iter().try_fold(value, |value, step| value.get_mut(*step))?.as_object_mut()
 }
 
+/// Takes out names that v1beta1 does not know.
+fn forget(members: &mut Members, names: &[&str]) {
+    for name in names {
+        members.remove(*name);
+    }
+}
+
 fn rename(value: &mut Value, from: &str, to: &str) {
     if let Some(members) = value.as_object_mut() {
         rename_in(members, from, to);
     }
 }
 
+/// Renames a member; one that has the new name already is none of v1beta1's.
 fn rename_in(members: &mut Members, from: &str, to: &str) {
+    members.remove(to);
     if let Some(value) = members.remove(from) {
         members.insert(to.to_owned(), value);
     }
@@ -384,6 +456,47 @@ mod tests {
                 "workers": {"machineDeployments": [{"name": "a", "rollout": {"after": "2026-01-01T00:00:00Z"}},
                     {"name": "b", "rollout": {"after": "2025-01-01T00:00:00Z"}}]}}}}),
         );
+    }
+
+    #[test]
+    fn names_that_only_the_hub_has_mean_nothing_in_v1beta1() {
+        same::<Cluster>(
+            &json!({"spec": {"infrastructureRef": {"apiGroup": "g", "kind": "K"}, "topology": {"classRef": {"name": "k"}, "version": "v1.33.0",
+                "controlPlane": {"healthCheck": {"enabled": true}, "deletion": 5},
+                "workers": {"machineDeployments": [{"name": "a", "rollout": {"strategy": 5}, "deletion": 5}],
+                    "machinePools": [{"name": "p", "strategy": 5, "machineHealthCheck": 5, "deletion": 5}]}}}}),
+            &json!({"spec": {"infrastructureRef": {"kind": "K"}, "topology": {"version": "v1.33.0",
+                "workers": {"machineDeployments": [{"name": "a"}], "machinePools": [{"name": "p"}]}}}}),
+        );
+        let tref = json!({"apiVersion": "x.example.com/v1", "kind": "XTemplate", "name": "t"});
+        same::<ClusterClass>(
+            &json!({"spec": {"infrastructure": {"templateRef": tref, "naming": 5}, "controlPlane": {"templateRef": tref, "naming": 5},
+                "workers": {"machineDeployments": [{"class": "w", "bootstrap": {"templateRef": tref}, "metadata": 5, "template": {}}]},
+                "patches": [{"name": "p", "external": {"generatePatchesExtension": "g"}}]}}),
+            &json!({"spec": {"workers": {"machineDeployments": [{"class": "w"}]}, "patches": [{"name": "p", "external": {}}]}}),
+        );
+    }
+
+    #[test]
+    fn a_wrong_type_is_reported_wherever_it_stands() {
+        // ADM-003
+        for spec in [
+            json!({"topology": {"controlPlane": {"machineHealthCheck": 5}}}),
+            json!({"topology": {"controlPlane": {"machineHealthCheck": []}}}),
+            json!({"topology": {"workers": {"machineDeployments": [{"strategy": "x"}]}}}),
+            json!({"topology": {"workers": {"machineDeployments": [{"strategy": {"remediation": 5}}]}}}),
+            json!({"infrastructureRef": {"apiVersion": 5}}),
+            json!({"infrastructureRef": {"namespace": 5}}),
+        ] {
+            assert!(Cluster::decode(Version::V1Beta1, &json!({"spec": spec}).to_string()).is_err(), "{spec}");
+        }
+        for spec in [
+            json!({"workers": {"machinePools": [{"template": 5}]}}),
+            json!({"infrastructure": {"ref": {"uid": 5}}}),
+            json!({"workers": {"machineDeployments": [{"template": {"bootstrap": {"ref": {"namespace": []}}}}]}}),
+        ] {
+            assert!(ClusterClass::decode(Version::V1Beta1, &json!({"spec": spec}).to_string()).is_err(), "{spec}");
+        }
     }
 
     #[test]

@@ -77,7 +77,7 @@ fn yaml_document(lines: &[String], first: usize) -> Option<Result<Document, Yaml
         legacy_octal_numbers: true,
         with_snippet: false,
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 200_000 },
-        budget: serde_saphyr::budget! { max_nodes: 2_000_000, max_events: 8_000_000, max_depth: 512 },
+        budget: serde_saphyr::budget! { max_nodes: 2_000_000, max_events: 8_000_000, max_depth: 512, enforce_alias_anchor_ratio: false },
     };
     Some(match serde_saphyr::from_str_with_options::<Value>(&text, options) {
         Ok(value) => Ok(Document { line: first + skipped, value }),

@@ -8,6 +8,7 @@ mod layering;
 mod manifests;
 #[path = "../support/process.rs"]
 mod process;
+mod rules_documentation;
 mod serving;
 #[path = "../support/tls_client.rs"]
 mod tls_client;

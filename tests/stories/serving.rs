@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::process::{SOON, Topologist, command, make_certificates};
 use crate::tls_client::{Connection, Protocol, tls};
@@ -168,7 +169,6 @@ fn slow_clients_are_closed_and_disturb_nobody() {
         let mut connection = served.connect(Protocol::Http1).await;
         assert_eq!(connection.post(VALIDATE, review("review.json")).await.unwrap().0.as_u16(), 200);
         // A handshake, and then headers that never end.
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let mut slow = tls(&served.topologist.webhook, &served.authority, Protocol::Http1).await.unwrap();
         slow.write_all(b"POST / HTTP/1.1\r\nhost: localhost\r\n").await.unwrap();
         let started = Instant::now();
