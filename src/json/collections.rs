@@ -47,9 +47,11 @@ impl<'a, T> IntoIterator for &'a List<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+impl<'de, T: Default + Deserialize<'de>> Deserialize<'de> for List<T> {
+    /// A `null` among the elements is an element without content.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(List(Option::deserialize(deserializer)?))
+        let items: Option<Vec<Option<T>>> = Option::deserialize(deserializer)?;
+        Ok(List(items.map(|items| items.into_iter().map(Option::unwrap_or_default).collect())))
     }
 }
 
@@ -82,6 +84,13 @@ impl RawJson {
     /// The text.
     pub fn get(&self) -> &str {
         self.0.get()
+    }
+}
+
+impl Default for RawJson {
+    /// `null`
+    fn default() -> Self {
+        RawJson(RawValue::NULL.to_owned())
     }
 }
 

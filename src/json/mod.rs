@@ -119,6 +119,8 @@ mod tests {
         assert_eq!(absent, Shape::default());
         let empty: Shape = decode(r#"{"sizes":[],"labels":{}}"#).unwrap();
         assert!(empty != absent && empty.sizes.is_present() && empty.sizes.is_empty());
+        let nulls: Shape = decode(r#"{"sizes":[null,2]}"#).unwrap();
+        assert_eq!(nulls.sizes, vec![0, 2].into());
         let raw: Shape = decode(r#"{"raw": {"b":1, "a":2}}"#).unwrap();
         assert_eq!(raw.raw.as_ref().map(RawJson::get), Some(r#"{"b":1, "a":2}"#));
     }

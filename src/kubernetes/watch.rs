@@ -17,12 +17,10 @@ use super::cache::Cache;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, ObjectKey};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::{Decode, Version};
-use crate::world::{Facts, Record};
+use crate::world::{CLASSES, CLUSTERS, Facts, Record};
 
 /// The kinds that are watched, as facts and probes name them.
 pub const WATCHED: [&str; 2] = [CLASSES, CLUSTERS];
-const CLASSES: &str = "ClusterClasses";
-const CLUSTERS: &str = "Clusters";
 
 /// Keeps the ClusterClasses and Clusters of a cache current; ends only when a watch ends, which it never should.
 pub async fn keep_current(client: kube::Client, cache: Arc<Cache>, metrics: Arc<Metrics>) {

@@ -14,7 +14,7 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -174,12 +174,9 @@ impl Handler {
     }
 
     async fn read(&self, body: Body) -> Result<Bytes, Refusal> {
-        let body = tokio::time::timeout(self.limits.time, Limited::new(body, self.limits.body).collect());
-        match body.await {
+        match tokio::time::timeout(self.limits.time, collect(body, self.limits.body)).await {
+            Ok(outcome) => outcome,
             Err(_) => Err(Refusal::TooSlow(self.limits.time)),
-            Ok(Ok(body)) => Ok(body.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::TooLarge(self.limits.body)),
-            Ok(Err(error)) => Err(Refusal::Broken(error.to_string())),
         }
     }
 
@@ -281,6 +278,29 @@ impl Handler {
     fn count(&self, end_point: EndPoint, operation: &'static str, outcome: &'static str) {
         let labels = metrics::Review { kind: end_point.kind.name(), operation, outcome };
         self.metrics.admission_requests.get_or_create(&labels).inc();
+    }
+}
+
+/// How many times the limit of a body that is too large is still read, so that its sender gets to hear the answer.
+const DISCARDED: usize = 4;
+
+/// The whole of a body, if it is not larger than `limit`.
+async fn collect(mut body: Body, limit: usize) -> Result<Bytes, Refusal> {
+    let (mut whole, mut size) = (Vec::new(), 0_usize);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Refusal::Broken(error.to_string()))?;
+        let Ok(data) = frame.into_data() else { continue };
+        size = size.saturating_add(data.len());
+        if size <= limit {
+            whole.push(data);
+        } else if size > limit.saturating_mul(DISCARDED) {
+            break;
+        }
+    }
+    match whole.as_slice() {
+        _ if size > limit => Err(Refusal::TooLarge(limit)),
+        [only] => Ok(only.clone()),
+        parts => Ok(parts.concat().into()),
     }
 }
 

@@ -7,6 +7,11 @@ use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 use super::Found;
 use crate::hub::{Cluster, ClusterClass, ObjectKey};
 
+/// The kinds that facts are about, as gaps name them.
+pub const CLASSES: &str = "ClusterClasses";
+/// See [`CLASSES`].
+pub const CLUSTERS: &str = "Clusters";
+
 /// Clusters and ClusterClasses of all namespaces, with an index from class to Clusters.
 ///
 /// The maps are persistent: a clone shares everything with its original and costs O(1), a change costs O(log n). So a
@@ -114,15 +119,15 @@ impl Facts {
             Some(Record::Unreadable { reason, .. }) => {
                 Found::Unreadable(format!("ClusterClass {key} cannot be read: {reason}"))
             }
-            None if self.gaps.is_empty() => Found::Absent,
-            None => Found::Unreadable(self.gap()),
+            None if self.gaps.contains(&CLASSES) => Found::Unreadable(not_listed(CLASSES)),
+            None => Found::Absent,
         }
     }
 
     /// The Clusters that use a class, by namespace and name.
     pub(super) fn clusters_of(&self, class: &ObjectKey) -> Result<Vec<Arc<Cluster>>, String> {
-        if !self.gaps.is_empty() {
-            return Err(self.gap());
+        if self.gaps.contains(&CLUSTERS) {
+            return Err(not_listed(CLUSTERS));
         }
         let Some(users) = self.users.get(class) else { return Ok(Vec::new()) };
         users
@@ -131,10 +136,10 @@ impl Facts {
             .map(|(key, record)| record.readable(key))
             .collect()
     }
+}
 
-    fn gap(&self) -> String {
-        format!("{} are not listed yet", self.gaps.join(" and "))
-    }
+fn not_listed(kind: &str) -> String {
+    format!("{kind} are not listed yet")
 }
 
 impl Record<Cluster> {
@@ -201,13 +206,13 @@ mod tests {
 
     #[test]
     fn nothing_is_absent_before_everything_is_listed() {
-        let mut facts = Facts::not_listed(&["ClusterClasses", "Clusters"]);
+        let mut facts = Facts::not_listed(&[CLASSES, CLUSTERS]);
         let key = ObjectKey::new("ns", "x");
-        assert_eq!(facts.class(&key), Found::Unreadable("ClusterClasses and Clusters are not listed yet".into()));
-        facts.listed("ClusterClasses");
-        assert_eq!(facts.clusters_of(&key).unwrap_err(), "Clusters are not listed yet");
-        facts.listed("Clusters");
+        assert_eq!(facts.class(&key), Found::Unreadable("ClusterClasses are not listed yet".into()));
+        facts.listed(CLASSES);
         assert_eq!(facts.class(&key), Found::Absent);
+        assert_eq!(facts.clusters_of(&key).unwrap_err(), "Clusters are not listed yet");
+        facts.listed(CLUSTERS);
         assert!(facts.clusters_of(&key).unwrap().is_empty());
     }
 }

@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub use facts::{Facts, Record};
+pub use facts::{CLASSES, CLUSTERS, Facts, Record};
 
 use crate::hub::{Cluster, ClusterClass, ObjectKey};
 

@@ -326,5 +326,5 @@ fn the_server_says_how_to_send_a_review() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(text.contains(&format!("curl --cacert {state}/ca.crt --json @fixtures/quick-start/review.json")), "{text}");
-    assert!(text.contains("knowing 1 ClusterClasses and 1 Clusters"), "{text}");
+    assert!(text.contains("(ClusterClasses: 1, Clusters: 1)"), "{text}");
 }
