@@ -222,7 +222,7 @@ fn announce(source: &Source, webhook: SocketAddr, authority: Option<&str>) -> Re
             let (classes, clusters) = (facts.class_keys().len(), facts.cluster_keys().len());
             writeln!(
                 out,
-                "topologist answers reviews at https://{webhook}, knowing {classes} ClusterClasses and {clusters} Clusters."
+                "topologist answers reviews at https://{webhook} (ClusterClasses: {classes}, Clusters: {clusters})"
             )?;
         }
     }
