@@ -203,7 +203,7 @@ fn bare_server(folder: &Path) {
         let metrics = Arc::new(Metrics::default());
         let identity = Arc::new(Identity::new(&files.read().unwrap(), &files, metrics.clone()).unwrap());
         let address = "127.0.0.1:0".parse().unwrap();
-        let server = Server::bind(address, identity, Limits::default(), metrics).await.unwrap();
+        let server = Server::bind(address, Some(identity), Limits::default(), metrics).await.unwrap();
         println!("https://{}", server.local_address().unwrap());
         let router = Router::new().route(PATH, post(allow)).layer(axum::extract::DefaultBodyLimit::max(7 << 20));
         server.serve(router, CancellationToken::new()).await;

@@ -14,6 +14,7 @@
 
 // Leaves.
 pub mod field;
+pub mod goregex;
 pub mod json;
 pub mod schema;
 pub mod version;
@@ -23,6 +24,7 @@ pub mod yaml;
 pub mod admission;
 pub mod crd;
 pub mod hub;
+pub mod variables;
 pub mod wire;
 pub mod world;
 

@@ -1,5 +1,7 @@
 //! Which function answers which request.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -10,7 +12,7 @@ use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Metadata};
 use crate::json;
 use crate::wire::review::GroupVersionKind;
 use crate::wire::{Decode, Version};
-use crate::world::World;
+use crate::world::{Facts, Need, World};
 
 /// What happens to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,8 +124,9 @@ impl Request<'_> {
         match version {
             Some(version) if review.group == GROUP && review.kind == kind.name() => Ok(version),
             _ => Err(format!(
-                "this path answers reviews of {} in {GROUP}, version v1beta2 or v1beta1; the review is about {} in {}/{}",
+                "this path answers reviews of {} in {GROUP}, versions {}; the review is about {} in {}/{}",
                 kind.name(),
+                Version::ALL.map(Version::name).join(", "),
                 review.kind,
                 review.group,
                 review.version
@@ -213,11 +216,28 @@ impl Question {
         &self.name
     }
 
+    /// The verdict on facts that are all there are: what they lack is absent, and nothing is waited for.
+    pub fn settle(&self, facts: &Arc<Facts>, settings: &Settings) -> Verdict {
+        let mut world = World::new(facts.clone());
+        loop {
+            let verdict = self.answer(&world, settings);
+            let needs = world.take_needs();
+            if needs.is_empty() {
+                return verdict;
+            }
+            for need in needs {
+                let Need::Class(key) = &need;
+                let answer = facts.class(key);
+                world.pin(need, answer);
+            }
+        }
+    }
+
     /// The verdict, as far as `world` is known; it counts only if `world` recorded no need.
     pub fn answer(&self, world: &World, settings: &Settings) -> Verdict {
         let mut verdict = match &self.subject {
             Subject::AlwaysAllowed => Verdict::plain(self.kind, "", Outcome::Allowed),
-            Subject::DefaultCluster { new } => defaults::cluster::default(new, settings),
+            Subject::DefaultCluster { new } => defaults::cluster::default(new, world, settings),
             Subject::ValidateCluster { new, old } => cluster::validate(new, old.as_deref(), world, settings),
             Subject::ValidateClass { new, old } => class::validate(new, old.as_deref(), world, settings),
             Subject::DeleteClass { old } => class::validate_delete(old, world, settings),

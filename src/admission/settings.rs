@@ -40,12 +40,15 @@ impl Default for FeatureGates {
     }
 }
 
+/// The names of all gates that are built, for messages.
+pub(super) const GATE_NAMES: &str = "ClusterTopology, RuntimeSDK, MachinePool, MachineTaintPropagation";
+
 /// Why a text is not a list of feature gates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownGate {
     #[error("{0:?} is not of the form Gate=true or Gate=false")]
     Form(String),
-    #[error("unknown feature gate {0:?}; known are ClusterTopology, RuntimeSDK, MachinePool, MachineTaintPropagation")]
+    #[error("unknown feature gate {0:?}; known are {GATE_NAMES}")]
     Name(String),
     #[error("feature gate InPlaceUpdates cannot be true: in-place updates are not built")]
     NotBuilt,

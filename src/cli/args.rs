@@ -1,9 +1,11 @@
-//! Arguments. Each flag has an environment variable: `--webhook-addr` is `TOPOLOGIST_WEBHOOK_ADDR`.
+//! Arguments. The flags of `serve` that take one value have an environment variable: `--webhook-addr` is
+//! `TOPOLOGIST_WEBHOOK_ADDR`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::admission::FeatureGates;
@@ -38,11 +40,11 @@ pub enum Command {
 /// Switches of the admission rules.
 #[derive(Clone, Debug, Args)]
 pub struct Rules {
-    /// Feature gates, as Gate=true,Gate=false; known are ClusterTopology, RuntimeSDK, MachinePool, MachineTaintPropagation.
+    /// Feature gates, as Gate=true,Gate=false; the default names them all.
     #[arg(long, value_name = "GATES", default_value_t, env = "TOPOLOGIST_FEATURE_GATES")]
     pub feature_gates: FeatureGates,
     /// The smallest node startup timeout of a health check other than 0, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, env = "TOPOLOGIST_MINIMUM_NODE_STARTUP_TIMEOUT")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(i32).range(0..), env = "TOPOLOGIST_MINIMUM_NODE_STARTUP_TIMEOUT")]
     pub minimum_node_startup_timeout: i32,
 }
 
@@ -50,7 +52,7 @@ pub struct Rules {
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Run without an API server, on the objects of --load.
-    #[arg(long, env = "TOPOLOGIST_EMBEDDED", conflicts_with = "kubeconfig")]
+    #[arg(long, env = "TOPOLOGIST_EMBEDDED", value_parser = BoolishValueParser::new(), conflicts_with = "kubeconfig")]
     pub embedded: bool,
     /// Files or folders with objects for --embedded.
     #[arg(long, value_name = "PATH", num_args = 1.., requires = "embedded")]
@@ -71,7 +73,7 @@ pub struct Serve {
     #[arg(long, value_name = "FILE", requires = "tls_cert", env = "TOPOLOGIST_TLS_KEY")]
     pub tls_key: Option<PathBuf>,
     /// How often the certificate files are read, such as 5s or 500ms.
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration, env = "TOPOLOGIST_TLS_POLL")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_duration, env = "TOPOLOGIST_TLS_POLL")]
     pub tls_poll: Duration,
     /// Where --embedded leaves the CA certificate that clients need.
     #[arg(long, value_name = "DIR", default_value = ".topologist", env = "TOPOLOGIST_STATE_DIR")]
@@ -80,8 +82,11 @@ pub struct Serve {
     #[arg(long, value_name = "TIME", value_parser = duration, env = "TOPOLOGIST_SHUTDOWN_GRACE")]
     pub shutdown_grace: Option<Duration>,
     /// How long a client may take for its TLS handshake and for the headers of a request.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, env = "TOPOLOGIST_CLIENT_PATIENCE")]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration, env = "TOPOLOGIST_CLIENT_PATIENCE")]
     pub client_patience: Duration,
+    /// How long a connection is used before it is ended in good order; the most is twice as long.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = positive_duration, env = "TOPOLOGIST_CONNECTION_AGE")]
+    pub connection_age: Duration,
     /// How log lines look.
     #[arg(long, value_name = "FORMAT", default_value = "text", env = "TOPOLOGIST_LOG_FORMAT")]
     pub log_format: Format,
@@ -141,6 +146,13 @@ fn duration(text: &str) -> Result<Duration, String> {
         "s" => Ok(Duration::from_secs(number)),
         "m" => Ok(Duration::from_secs(number.saturating_mul(60))),
         _ => Err("expected one of the units ms, s and m".to_owned()),
+    }
+}
+
+fn positive_duration(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("must be longer than nothing".to_owned()),
+        time => Ok(time),
     }
 }
 

@@ -25,12 +25,13 @@ pub(super) fn run(options: &Certs) -> Result<ExitCode> {
     if let Some(path) = existing.first().filter(|_| !options.force) {
         bail!("{} is already there; give --force to replace it", path.display());
     }
-    let mut out = io::stdout().lock();
+    let mut written = String::new();
     for (name, text, mode) in files {
         let path = options.out.join(name);
         write(&path, text, mode).with_context(|| format!("cannot write {}", path.display()))?;
-        writeln!(out, "{}", path.display())?;
+        written.push_str(&format!("{}\n", path.display()));
     }
+    super::print(&written)?;
     Ok(ExitCode::SUCCESS)
 }
 

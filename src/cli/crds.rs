@@ -1,6 +1,5 @@
 //! `crds`: what an API server has to know of our kinds.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -9,11 +8,11 @@ use crate::crd;
 
 /// Prints the definitions as one YAML stream.
 pub(super) fn run() -> Result<ExitCode> {
-    let mut out = io::stdout().lock();
+    let mut text = String::new();
     for definition in crd::definitions() {
-        writeln!(out, "---")?;
-        out.write_all(serde_saphyr::to_string(&definition)?.as_bytes())?;
+        text.push_str("---\n");
+        text.push_str(&serde_saphyr::to_string(&definition)?);
     }
-    out.flush()?;
+    super::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

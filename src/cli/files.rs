@@ -38,9 +38,12 @@ pub(super) struct Input {
     pub objects: Vec<Loaded>,
     /// What could not be read, besides the objects that could.
     pub unreadable: Vec<Unreadable>,
+    /// Documents of folders that are no objects, such as values of other tools.
+    pub passed_over: Vec<Unreadable>,
 }
 
-/// Reads files, folders and `-`.
+/// Reads files, folders and `-`. Folders may hold other things besides objects: names that begin with a dot are skipped,
+/// links to folders are not followed, and documents without apiVersion and kind are passed over.
 ///
 /// # Errors
 /// When a path cannot be read at all. A broken document is no error; it is listed in the result.
@@ -51,7 +54,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Input> {
         if path == Path::new("-") {
             let mut text = String::new();
             io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
-            input.add("<stdin>", &text);
+            input.add("<stdin>", &text, false);
             continue;
         }
         for file in files_of(path)? {
@@ -59,7 +62,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Input> {
                 let bytes = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
                 let text =
                     String::from_utf8(bytes).with_context(|| format!("{} is not text in UTF-8", file.display()))?;
-                input.add(&file.display().to_string(), &text);
+                input.add(&file.display().to_string(), &text, file != *path);
             }
         }
     }
@@ -67,14 +70,16 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Input> {
 }
 
 impl Input {
-    fn add(&mut self, file: &str, text: &str) {
+    fn add(&mut self, file: &str, text: &str, is_of_folder: bool) {
+        let unreadable = |reason: String| Unreadable { file: file.to_owned(), reason };
         for document in yaml::documents(text) {
-            let objects = document.map_err(|error| error.to_string());
-            match objects.and_then(|document| manifest::objects(document).map_err(|error| error.to_string())) {
-                Ok(objects) => {
+            match document.map(manifest::objects) {
+                Ok(Ok(objects)) => {
                     self.objects.extend(objects.into_iter().map(|manifest| Loaded { file: file.to_owned(), manifest }));
                 }
-                Err(reason) => self.unreadable.push(Unreadable { file: file.to_owned(), reason }),
+                Ok(Err(no_object)) if is_of_folder => self.passed_over.push(unreadable(no_object.to_string())),
+                Ok(Err(no_object)) => self.unreadable.push(unreadable(no_object.to_string())),
+                Err(error) => self.unreadable.push(unreadable(error.to_string())),
             }
         }
     }
@@ -86,19 +91,20 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     if !kind.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
+    let unreadable = || format!("cannot read {}", path.display());
+    let entries =
+        fs::read_dir(path).with_context(unreadable)?.collect::<io::Result<Vec<_>>>().with_context(unreadable)?;
+    let mut entries: Vec<_> =
+        entries.into_iter().filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).collect();
+    entries.sort_by_key(fs::DirEntry::file_name);
     let mut files = Vec::new();
-    let mut entries = Vec::new();
-    for entry in fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))? {
-        entries.push(entry.with_context(|| format!("cannot read {}", path.display()))?.path());
-    }
-    entries.sort();
     for entry in entries {
-        let is_manifest =
-            entry.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known));
-        if entry.is_dir() {
-            files.extend(files_of(&entry)?);
-        } else if is_manifest {
-            files.push(entry);
+        let path = entry.path();
+        let is_manifest = path.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known));
+        if entry.file_type().with_context(unreadable)?.is_dir() {
+            files.extend(files_of(&path)?);
+        } else if is_manifest && path.is_file() {
+            files.push(path);
         }
     }
     Ok(files)

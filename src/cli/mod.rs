@@ -26,12 +26,16 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Certs(options) => certs::run(&options),
     };
     outcome.unwrap_or_else(|error| {
-        // A reader that has seen enough is no failure.
-        let broken_pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
-        if error.downcast_ref::<io::Error>().is_some_and(broken_pipe) {
-            return ExitCode::SUCCESS;
-        }
         let _ = writeln!(io::stderr(), "topologist: {error:#}");
         ExitCode::from(UNUSABLE)
     })
+}
+
+/// Writes a result; a reader that has seen enough is no failure, and does not change the exit code.
+fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome,
+    }
 }

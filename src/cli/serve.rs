@@ -1,7 +1,7 @@
 //! `serve`: the webhook, its probes, and whatever keeps its facts current.
 
 use std::future::Future;
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -37,70 +36,112 @@ const ABORTED: u8 = 130;
 /// Serves until a signal.
 pub(super) fn run(options: Serve) -> Result<ExitCode> {
     let _log = log::install(options.log_format, &options.log)?;
+    log::log_panics();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
-    runtime.block_on(serve(options))
+    let outcome = runtime.block_on(serve(options));
+    // A name that is still being resolved must not hold up the end.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
 }
 
 async fn serve(options: Serve) -> Result<ExitCode> {
-    let metrics = Arc::new(Metrics::default());
-    let mut tasks = JoinSet::new();
-    let source = Source::of(&options).await?;
-    let cache = Arc::new(Cache::new(source.facts()));
-    let (identity, authority) = identity(&options, &metrics, &mut tasks)?;
-    let local = if options.embedded { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
-    let address = |given: Option<SocketAddr>, port| given.unwrap_or(SocketAddr::new(IpAddr::V4(local), port));
-    let webhook = address(options.webhook_addr, 9443);
-    let limits = server::Limits { patience: options.client_patience, ..server::Limits::default() };
-    let server = Server::bind(webhook, identity, limits, metrics.clone())
-        .await
-        .with_context(|| format!("cannot listen on {webhook} (--webhook-addr)"))?;
-    let admin = address(options.admin_addr, 8081);
-    let probes = TcpListener::bind(admin).await.with_context(|| format!("cannot listen on {admin} (--admin-addr)"))?;
-    let (webhook, admin) = (server.local_address()?, probes.local_addr()?);
-
-    let health = Arc::new(Health::new(cache.clone(), metrics.clone()));
-    let router = probes::router(health.clone());
-    supervise(&mut tasks, "probes", async move { drop(axum::serve(probes, router).await) });
-    if let Source::Cluster { client, .. } = &source {
-        let (client, cache, metrics) = (client.clone(), cache.clone(), metrics.clone());
-        supervise(&mut tasks, "watches", watch::keep_current(client, cache, metrics));
-    }
-    let gatherer = Gatherer::new(cache.clone());
-    let handler = Arc::new(Handler::new(gatherer, options.rules.settings(), handler::Limits::default(), metrics));
-    let stop = CancellationToken::new();
-    let serving = tokio::spawn(server.serve(handler::router(handler), stop.clone()));
-    health.set_serving(true);
-    info!(%webhook, %admin, "Serving");
-    announce(&source, webhook, authority.as_deref())?;
-
     let mut signals = Signals::install()?;
-    tokio::select! {
-        () = signals.next() => {}
-        Some(ended) = tasks.join_next() => {
-            let name = ended.unwrap_or("a task that panicked");
-            bail!("{name} ended, and should not have");
-        }
-    }
-    let grace = options.shutdown_grace.unwrap_or(Duration::from_secs(if options.embedded { 0 } else { 5 }));
-    info!(?grace, "Stopping; a second signal aborts");
-    health.set_serving(false);
-    let stopped = async {
-        tokio::time::sleep(grace).await;
-        stop.cancel();
-        serving.await
+    let running = tokio::select! {
+        running = Running::start(&options) => running?,
+        () = signals.next() => return Ok(ExitCode::SUCCESS),
     };
-    tokio::select! {
-        ended = stopped => {
-            ended.context("the server did not stop in good order")?;
-            info!("Stopped");
-            Ok(ExitCode::SUCCESS)
+    running.until_stopped(signals).await
+}
+
+/// A server with everything that it needs.
+struct Running {
+    /// Tasks that must not end before the process does.
+    tasks: JoinSet<&'static str>,
+    webhook: JoinHandle<()>,
+    health: Arc<Health>,
+    stop: CancellationToken,
+    grace: Duration,
+}
+
+impl Running {
+    async fn start(options: &Serve) -> Result<Running> {
+        let metrics = Arc::new(Metrics::default());
+        let mut tasks = JoinSet::new();
+        let source = Source::of(options).await?;
+        let cache = Arc::new(Cache::new(source.facts()));
+        let (identity, authority) = identity(options, &metrics, &mut tasks)?;
+        let local = if options.embedded { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
+        let address = |given: Option<SocketAddr>, port| given.unwrap_or(SocketAddr::new(IpAddr::V4(local), port));
+        let limits = server::Limits {
+            patience: options.client_patience,
+            age: options.connection_age,
+            ..server::Limits::default()
+        };
+        let webhook =
+            bind(address(options.webhook_addr, 9443), "--webhook-addr", Some(identity), limits, &metrics).await?;
+        let few = server::Limits { connections: PROBE_CONNECTIONS, ..limits };
+        let probes = bind(address(options.admin_addr, 8081), "--admin-addr", None, few, &metrics).await?;
+        let (webhook_address, admin) = (webhook.local_address()?, probes.local_address()?);
+
+        let health = Arc::new(Health::new(cache.clone(), metrics.clone()));
+        supervise(&mut tasks, "probes", probes.serve(probes::router(health.clone()), CancellationToken::new()));
+        if let Source::Cluster { client, .. } = &source {
+            let watches = watch::keep_current(client.clone(), cache.clone(), metrics.clone());
+            supervise(&mut tasks, "watches", watches);
         }
-        () = signals.next() => {
-            warn!("Aborted");
-            Ok(ExitCode::from(ABORTED))
+        let handler = Handler::new(Gatherer::new(cache), options.rules.settings(), handler::Limits::default(), metrics);
+        let stop = CancellationToken::new();
+        let webhook = tokio::spawn(webhook.serve(handler::router(Arc::new(handler)), stop.clone()));
+        health.set_serving(true);
+        info!(webhook = %webhook_address, %admin, "Serving");
+        announce(&source, webhook_address, authority.as_deref());
+        let grace = options.shutdown_grace.unwrap_or(Duration::from_secs(if options.embedded { 0 } else { 5 }));
+        Ok(Running { tasks, webhook, health, stop, grace })
+    }
+
+    async fn until_stopped(mut self, mut signals: Signals) -> Result<ExitCode> {
+        tokio::select! {
+            () = signals.next() => {}
+            _ = &mut self.webhook => bail!("the webhook server ended, and should not have"),
+            Some(ended) = self.tasks.join_next() => {
+                let name = ended.unwrap_or("a task that panicked");
+                bail!("{name} ended, and should not have");
+            }
+        }
+        info!(grace = ?self.grace, "Stopping; a second signal aborts");
+        self.health.set_serving(false);
+        let stopped = async {
+            tokio::time::sleep(self.grace).await;
+            self.stop.cancel();
+            self.webhook.await
+        };
+        tokio::select! {
+            ended = stopped => {
+                ended.context("the server did not stop in good order")?;
+                info!("Stopped");
+                Ok(ExitCode::SUCCESS)
+            }
+            () = signals.next() => {
+                warn!("Aborted");
+                Ok(ExitCode::from(ABORTED))
+            }
         }
     }
+}
+
+/// How many clients of probes and metrics may be connected.
+const PROBE_CONNECTIONS: usize = 64;
+
+async fn bind(
+    address: SocketAddr,
+    flag: &str,
+    identity: Option<Arc<Identity>>,
+    limits: server::Limits,
+    metrics: &Arc<Metrics>,
+) -> Result<Server> {
+    let server = Server::bind(address, identity, limits, metrics.clone()).await;
+    server.with_context(|| format!("cannot listen on {address} ({flag})"))
 }
 
 /// Runs a task that must not end before the process does.
@@ -122,7 +163,7 @@ impl Source {
         if options.embedded {
             return Ok(Source::Files(load(&options.load)?));
         }
-        let config = match &options.kubeconfig {
+        let mut config = match &options.kubeconfig {
             Some(path) => from_kubeconfig(path).await?,
             None if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() => {
                 kube::Config::incluster().context("cannot use the service account of this pod")?
@@ -130,6 +171,8 @@ impl Source {
             None => bail!("say where objects come from: --embedded (with --load PATH), or --kubeconfig FILE"),
         };
         let server = config.cluster_url.to_string();
+        // Longer than a watch lasts: a connection that has gone dead is noticed, and made anew.
+        config.read_timeout = Some(Duration::from_secs(320));
         let client = kube::Client::try_from(config).context("cannot make a client for the API server")?;
         Ok(Source::Cluster { client, server })
     }
@@ -212,27 +255,29 @@ fn made_identity(folder: &Path, metrics: &Arc<Metrics>) -> Result<(Arc<Identity>
 }
 
 /// Tells a person at a terminal what to do next.
-fn announce(source: &Source, webhook: SocketAddr, authority: Option<&str>) -> Result<()> {
-    let mut out = io::stdout().lock();
-    match source {
+fn announce(source: &Source, webhook: SocketAddr, authority: Option<&str>) {
+    let mut text = match source {
         Source::Cluster { server, .. } => {
-            writeln!(out, "topologist answers reviews at https://{webhook} and follows {server}")?;
+            format!("topologist answers reviews at https://{webhook} and follows {server}\n")
         }
         Source::Files(facts) => {
             let (classes, clusters) = (facts.class_keys().len(), facts.cluster_keys().len());
-            writeln!(
-                out,
-                "topologist answers reviews at https://{webhook} (ClusterClasses: {classes}, Clusters: {clusters})"
-            )?;
+            format!(
+                "topologist answers reviews at https://{webhook} (ClusterClasses: {classes}, Clusters: {clusters})\n"
+            )
         }
-    }
+    };
     if let Some(authority) = authority {
-        let port = webhook.port();
-        writeln!(out, "Send it a review:\n\n  curl --cacert {authority} --json @fixtures/quick-start/review.json \\")?;
-        writeln!(out, "    https://localhost:{port}/validate-cluster-x-k8s-io-v1beta2-cluster\n")?;
+        text.push_str(&format!(
+            "Send it a review:\n\n  curl --cacert {authority} --data-binary @fixtures/quick-start/review.json \\\n"
+        ));
+        text.push_str(&format!(
+            "    https://localhost:{}/validate-cluster-x-k8s-io-v1beta2-cluster\n\n",
+            webhook.port()
+        ));
     }
-    out.flush()?;
-    Ok(())
+    // Nobody has to be listening.
+    let _ = super::print(&text);
 }
 
 /// SIGTERM and SIGINT.

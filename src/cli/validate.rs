@@ -15,21 +15,22 @@ use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, V
 use crate::field::{FieldError, RuleId, Warning};
 use crate::hub::{Cluster, ClusterClass, Kind};
 use crate::wire::{Decode, Version};
-use crate::world::{Facts, World};
+use crate::world::Facts;
 
 /// Prints a verdict for every Cluster and ClusterClass.
 pub(super) fn run(options: &Validate) -> Result<ExitCode> {
     let input = files::read(&options.paths)?;
     let settings = options.rules.settings();
-    let subjects: Vec<Subject<'_>> = input.objects.iter().filter_map(Subject::of).collect();
+    let mut subjects: Vec<Subject<'_>> = input.objects.iter().filter_map(Subject::of).collect();
+    let written = Arc::new(facts(&subjects));
+    subjects.iter_mut().for_each(|subject| subject.default(&written, &settings));
     let facts = Arc::new(facts(&subjects));
     let rows: Vec<Row<'_>> = subjects.iter().map(|subject| subject.judge(&facts, &settings)).collect();
-    let mut out = io::stdout().lock();
-    match options.output {
-        Output::Text => text(&rows, &mut out)?,
-        Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?,
-    }
-    out.flush()?;
+    let printed = match options.output {
+        Output::Text => text(&rows),
+        Output::Json => serde_json::to_string_pretty(&rows)? + "\n",
+    };
+    super::print(&printed)?;
     Ok(ExitCode::from(exit_code(&input, &rows)?))
 }
 
@@ -37,6 +38,9 @@ fn exit_code(input: &Input, rows: &[Row<'_>]) -> Result<u8> {
     let mut messages = io::stderr().lock();
     for unreadable in &input.unreadable {
         writeln!(messages, "topologist: {unreadable}")?;
+    }
+    for passed_over in &input.passed_over {
+        writeln!(messages, "topologist: {passed_over}: passed over")?;
     }
     if !input.unreadable.is_empty() {
         return Ok(UNUSABLE);
@@ -76,16 +80,13 @@ impl<'a> Subject<'a> {
     fn of(loaded: &'a Loaded) -> Option<Self> {
         let kind = loaded.manifest.admitted_kind()?;
         let version = loaded.manifest.version();
-        let mut subject = Subject { loaded, kind, version, text: loaded.manifest.text(), defaulted: None };
-        subject.default();
-        Some(subject)
+        Some(Subject { loaded, kind, version, text: loaded.manifest.text(), defaulted: None })
     }
 
     /// Does what the mutating webhook would do.
-    fn default(&mut self) {
+    fn default(&mut self, facts: &Arc<Facts>, settings: &Settings) {
         let Some(Ok(question)) = self.question(Phase::Default) else { return };
-        let world = World::new(Arc::new(Facts::default()));
-        let verdict = question.answer(&world, &Settings::default());
+        let verdict = question.settle(facts, settings);
         if let Ok(mut value) = serde_json::from_str::<Value>(&self.text)
             && json_patch::patch(&mut value, &verdict.patch).is_ok()
         {
@@ -109,33 +110,16 @@ impl<'a> Subject<'a> {
     fn judge(&self, facts: &Arc<Facts>, settings: &Settings) -> Row<'a> {
         let manifest = &self.loaded.manifest;
         let verdict = match self.question(Phase::Validate) {
-            Some(Ok(question)) => settle(&question, facts, settings),
+            Some(Ok(question)) => question.settle(facts, settings),
             Some(Err(verdict)) => *verdict,
             None => {
-                let known = "v1beta2, v1beta1 and v1alpha4";
+                let known = Version::ALL.map(Version::name).join(", ");
                 let reason =
                     format!("version {} of {} is not known; known are {known}", manifest.api_version, manifest.kind);
                 Verdict::plain(self.kind, &manifest.key.name, Outcome::Undecodable(reason))
             }
         };
         Row::new(self.loaded, self.defaulted.as_ref(), verdict)
-    }
-}
-
-/// Puts the question; what files do not hold is absent, at once.
-fn settle(question: &Question, facts: &Arc<Facts>, settings: &Settings) -> Verdict {
-    let mut world = World::new(facts.clone());
-    loop {
-        let verdict = question.answer(&world, settings);
-        let needs = world.take_needs();
-        if needs.is_empty() {
-            return verdict;
-        }
-        for need in needs {
-            let crate::world::Need::Class(key) = &need;
-            let answer = facts.class(key);
-            world.pin(need, answer);
-        }
     }
 }
 
@@ -233,20 +217,17 @@ impl Shown {
     }
 }
 
-fn text(rows: &[Row<'_>], out: &mut impl Write) -> io::Result<()> {
+fn text(rows: &[Row<'_>]) -> String {
+    let mut text = String::new();
     for row in rows {
         let verdict = if row.allowed { "allowed" } else { "denied" };
-        writeln!(out, "{}:{}: {} {}/{}: {verdict}", row.file, row.line, row.kind, row.namespace, row.name)?;
-        for error in &row.errors {
-            writeln!(out, "  error {}: {}", error.rule, error.rendered)?;
-        }
-        for warning in &row.warnings {
-            writeln!(out, "  warning: {warning}")?;
-        }
+        text.push_str(&format!("{}:{}: {} {}/{}: {verdict}\n", row.file, row.line, row.kind, row.namespace, row.name));
+        row.errors.iter().for_each(|error| text.push_str(&format!("  error {}: {}\n", error.rule, error.rendered)));
+        row.warnings.iter().for_each(|warning| text.push_str(&format!("  warning: {warning}\n")));
     }
     let denied = rows.iter().filter(|row| !row.allowed).count();
-    match rows.len() {
-        0 => Ok(()),
-        count => writeln!(out, "{count} judged, {} allowed, {denied} denied", count - denied),
+    if !rows.is_empty() {
+        text.push_str(&format!("{} judged, {} allowed, {denied} denied\n", rows.len(), rows.len() - denied));
     }
+    text
 }

@@ -1,5 +1,6 @@
 //! What is wrong with a field, as a value.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::Value;
@@ -165,6 +166,11 @@ impl Findings {
         Some(result)
     }
 
+    /// Something of the given kind is wrong with the field.
+    pub fn error(&mut self, kind: ErrorKind, path: Path, value: impl Into<Shown>, detail: impl Into<String>) {
+        self.push(kind, path, value.into(), detail);
+    }
+
     /// The field lacks a value.
     pub fn required(&mut self, path: Path, detail: impl Into<String>) {
         self.push(ErrorKind::Required, path, Shown::NOTHING, detail);
@@ -210,14 +216,19 @@ impl Findings {
     }
 }
 
-/// Several rendered errors as one text: `e` alone, or `[e1, e2]` with repetitions dropped (ADM-004).
+/// How many errors a message shows; others are counted.
+const SHOWN_ERRORS: usize = 100;
+
+/// Several rendered errors as one text: `e` alone, or `[e1, e2]` with repetitions dropped (ADM-004). A flood of errors is
+/// cut short; the causes have all of them.
 pub fn join(errors: &[FieldError]) -> String {
-    let mut rendered: Vec<String> = Vec::with_capacity(errors.len());
-    for error in errors {
-        let text = error.to_string();
-        if !rendered.contains(&text) {
-            rendered.push(text);
-        }
+    let mut seen = BTreeSet::new();
+    let mut rendered: Vec<String> =
+        errors.iter().map(ToString::to_string).filter(|text| seen.insert(text.clone())).collect();
+    if rendered.len() > SHOWN_ERRORS {
+        let more = rendered.len() - SHOWN_ERRORS;
+        rendered.truncate(SHOWN_ERRORS);
+        rendered.push(format!("and {more} more"));
     }
     match rendered.as_slice() {
         [only] => only.clone(),
@@ -291,6 +302,12 @@ mod tests {
         assert_eq!(join(std::slice::from_ref(&one)), "spec.a: Forbidden: a");
         assert_eq!(join(&[one.clone(), one.clone()]), "spec.a: Forbidden: a");
         assert_eq!(join(&[one.clone(), two, one]), "[spec.a: Forbidden: a, spec.a: Forbidden: b]");
+    }
+
+    #[test]
+    fn a_flood_of_errors_is_cut_short() {
+        let errors: Vec<_> = (0..20_000).map(|i| error(ErrorKind::Forbidden, Value::Null, &i.to_string())).collect();
+        assert!(join(&errors).ends_with("spec.a: Forbidden: 99, and 19900 more]"));
     }
 
     #[test]

@@ -41,6 +41,12 @@ impl Path {
         Path(Cow::Owned(format!("{}[{name}]", self.0)))
     }
 
+    /// `self` followed by a place inside a value, such as `.key[0]`.
+    #[must_use]
+    pub fn place(&self, place: &str) -> Self {
+        Path(Cow::Owned(format!("{}{place}", self.0)))
+    }
+
     /// The text of the path, empty for [`Path::ROOT`].
     pub fn as_str(&self) -> &str {
         &self.0

@@ -162,9 +162,24 @@ lenient! {
         pub generate_upgrade_plan_extension: String,
     }
 
+    /// A variable of the status, with the definitions that contribute to it.
+    pub struct StatusVariable {
+        pub name: String,
+        pub definitions_conflict: bool,
+        pub definitions: List<StatusVariableDefinition>,
+    }
+
+    /// A definition of a variable, and where it comes from: `inline`, or the name of a patch.
+    pub struct StatusVariableDefinition {
+        pub from: String,
+        pub required: bool,
+        pub schema: VariableSchema,
+    }
+
     /// The part of a ClusterClass's status that is read.
     pub struct ClusterClassStatus {
         pub observed_generation: i64,
+        pub variables: List<StatusVariable>,
         pub conditions: List<Condition>,
     }
 }

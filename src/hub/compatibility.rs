@@ -58,20 +58,32 @@ fn control_plane_machines_keep_their_kind(
 
 /// Machines of a machine deployment class that stays keep their group and kind; the bootstrap may change (CMP-005).
 fn machine_deployments_keep_their_kind(current: &ClusterClassSpec, desired: &ClusterClassSpec, errors: &mut Findings) {
-    for (i, new) in desired.workers.machine_deployments.iter().enumerate() {
-        for old in current.workers.machine_deployments.iter().filter(|old| old.class == new.class) {
-            let path = Path::of("spec.workers.machineDeployments").index(i).child("infrastructure.templateRef");
-            same_group_and_kind(&old.infrastructure.template_ref, &new.infrastructure.template_ref, path, errors);
-        }
-    }
+    let machines = |spec: &ClusterClassSpec| -> Vec<(String, TemplateRef)> {
+        let classes = spec.workers.machine_deployments.iter();
+        classes.map(|class| (class.class.clone(), class.infrastructure.template_ref.clone())).collect()
+    };
+    workers_keep_their_kind(&machines(current), &machines(desired), "spec.workers.machineDeployments", errors);
 }
 
 /// Machines of a machine pool class that stays keep their group and kind; the bootstrap may change (CMP-006).
 fn machine_pools_keep_their_kind(current: &ClusterClassSpec, desired: &ClusterClassSpec, errors: &mut Findings) {
-    for (i, new) in desired.workers.machine_pools.iter().enumerate() {
-        for old in current.workers.machine_pools.iter().filter(|old| old.class == new.class) {
-            let path = Path::of("spec.workers.machinePools").index(i).child("infrastructure.templateRef");
-            same_group_and_kind(&old.infrastructure.template_ref, &new.infrastructure.template_ref, path, errors);
+    let machines = |spec: &ClusterClassSpec| -> Vec<(String, TemplateRef)> {
+        let classes = spec.workers.machine_pools.iter();
+        classes.map(|class| (class.class.clone(), class.infrastructure.template_ref.clone())).collect()
+    };
+    workers_keep_their_kind(&machines(current), &machines(desired), "spec.workers.machinePools", errors);
+}
+
+/// Compares the infrastructure of classes of the same name.
+fn workers_keep_their_kind(
+    current: &[(String, TemplateRef)],
+    desired: &[(String, TemplateRef)],
+    path: &'static str,
+    errors: &mut Findings,
+) {
+    for (i, (name, new)) in desired.iter().enumerate() {
+        for (_, old) in current.iter().filter(|(old, _)| old == name) {
+            same_group_and_kind(old, new, Path::of(path).index(i).child("infrastructure.templateRef"), errors);
         }
     }
 }

@@ -92,9 +92,15 @@ pub fn decode<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, String> {
 /// The error without line and column, which mean nothing once a document has been embedded in another.
 fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    match text.rfind(" at line ") {
-        Some(end) if error.line() > 0 => text[..end].to_owned(),
-        _ => text,
+    let text = match text.rfind(" at line ") {
+        Some(end) if error.line() > 0 => &text[..end],
+        _ => &text,
+    };
+    let is_plain =
+        ["integer", "floating point", "boolean"].iter().any(|kind| text.starts_with(&format!("invalid type: {kind}")));
+    match is_plain && text.ends_with("expected a string") {
+        true => format!("{text}; write it in quotes"),
+        false => text.to_owned(),
     }
 }
 
@@ -129,6 +135,7 @@ mod tests {
     fn a_wrong_type_is_reported_with_its_path() {
         for (text, want) in [
             (r#"{"sizes":[1,"2"]}"#, r#"sizes[1]: invalid type: string "2", expected i32"#),
+            (r#"{"name":1.33}"#, "name: invalid type: floating point `1.33`, expected a string; write it in quotes"),
             (r#"{"labels":[]}"#, "labels: invalid type: sequence, expected a map"),
             (r#"{"name":{}}"#, "name: invalid type: map, expected a string"),
             (r"[]", "invalid type: sequence, expected an object"),

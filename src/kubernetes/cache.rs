@@ -1,5 +1,6 @@
 //! The current facts, for everybody who asks.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,13 +13,20 @@ use crate::world::Facts;
 pub struct Cache {
     facts: ArcSwap<Facts>,
     turn: Mutex<()>,
+    /// Why a kind cannot be followed at the moment.
+    trouble: Mutex<BTreeMap<&'static str, String>>,
     changes: watch::Sender<()>,
 }
 
 impl Cache {
     /// A cache that starts with these facts.
     pub fn new(facts: Facts) -> Self {
-        Cache { facts: ArcSwap::from_pointee(facts), turn: Mutex::new(()), changes: watch::Sender::new(()) }
+        Cache {
+            facts: ArcSwap::from_pointee(facts),
+            turn: Mutex::new(()),
+            trouble: Mutex::default(),
+            changes: watch::Sender::new(()),
+        }
     }
 
     /// The facts as they are now; they do not change in the reader's hands.
@@ -35,6 +43,20 @@ impl Cache {
             self.facts.store(Arc::new(facts));
         }
         self.changes.send_replace(());
+    }
+
+    /// Notes why a kind cannot be followed, or that it can.
+    pub fn note_trouble(&self, kind: &'static str, reason: Option<String>) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        match reason {
+            Some(reason) => drop(trouble.insert(kind, reason)),
+            None => drop(trouble.remove(kind)),
+        }
+    }
+
+    /// Why a kind cannot be followed at the moment, if that is so.
+    pub fn trouble(&self, kind: &str) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).get(kind).cloned()
     }
 
     /// Becomes ready when the facts change after this call.

@@ -7,8 +7,8 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::cache::Cache;
-use crate::hub::{ClusterClass, ObjectKey};
-use crate::world::{Found, Need, is_settled};
+use crate::hub::ObjectKey;
+use crate::world::{Class, Found, Need, is_settled};
 
 /// How long a review waits for a class that may be about to arrive (CL-V-050, DEC-2).
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -34,7 +34,7 @@ impl Gatherer {
     }
 
     /// The answer to a need, at `deadline` at the latest.
-    pub async fn gather(&self, need: &Need, deadline: Instant) -> Found<Arc<ClusterClass>> {
+    pub async fn gather(&self, need: &Need, deadline: Instant) -> Found<Arc<Class>> {
         let Need::Class(key) = need;
         let deadline = deadline.min(Instant::now() + PATIENCE);
         let mut changes = self.cache.changes();
@@ -48,7 +48,7 @@ impl Gatherer {
         }
     }
 
-    fn class(&self, key: &ObjectKey) -> Found<Arc<ClusterClass>> {
+    fn class(&self, key: &ObjectKey) -> Found<Arc<Class>> {
         self.cache.facts().class(key)
     }
 }
@@ -58,6 +58,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::hub::ClusterClass;
     use crate::world::{Facts, Record};
 
     fn class(name: &str) -> ClusterClass {
@@ -80,12 +81,10 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(700)).await;
         gatherer
             .cache()
-            .update(|facts| facts.put_class(ObjectKey::new("ns", "other"), Record::Readable(Arc::new(class("other")))));
+            .update(|facts| facts.put_class(ObjectKey::new("ns", "other"), Record::readable(class("other"))));
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert!(!waiting.is_finished(), "another class is not the one that is waited for");
-        gatherer
-            .cache()
-            .update(|facts| facts.put_class(ObjectKey::new("ns", "late"), Record::Readable(Arc::new(class("late")))));
+        gatherer.cache().update(|facts| facts.put_class(ObjectKey::new("ns", "late"), Record::readable(class("late"))));
         assert!(matches!(waiting.await.unwrap(), Found::Yes(_)));
         assert_eq!(started.elapsed(), Duration::from_millis(800));
     }

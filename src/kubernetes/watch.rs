@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::Value;
 use tracing::{debug, info, warn};
 
@@ -111,11 +111,12 @@ fn follow<T: Watched + Clone + 'static>(
     let api: Api<DynamicObject> = Api::all_with(client, &resource);
     let kind = metrics::Kind { kind: T::KIND.name() };
     async move {
-        let mut events = watch::watcher(api, watcher::Config::default()).default_backoff().boxed();
+        let mut events = watcher(api, watcher::Config::default()).default_backoff().boxed();
         let mut list = Relist::default();
         loop {
             match events.try_next().await {
                 Ok(Some(event)) => {
+                    cache.note_trouble(T::PLURAL, None);
                     list.apply::<T>(event, &cache, &metrics);
                     let count = i64::try_from(T::count(&cache.facts())).unwrap_or(i64::MAX);
                     metrics.cache_objects.get_or_create(&kind).set(count);
@@ -123,6 +124,7 @@ fn follow<T: Watched + Clone + 'static>(
                 Ok(None) => return,
                 Err(error) => {
                     metrics.watch_errors.get_or_create(&kind).inc();
+                    cache.note_trouble(T::PLURAL, Some(error.to_string()));
                     warn!(kind = T::KIND.name(), %error, "Watch failed, trying again");
                 }
             }

@@ -1,8 +1,24 @@
-//! OpenAPI v3 schemas of variables.
+//! OpenAPI v3 schemas of variables: checked when they are written, compiled once, applied to values often.
 //!
-//! What lives here: [`Definition`], a schema node as a class author writes it (F-SCHEMA of the API types). The module
-//! knows nothing of Cluster API.
+//! ```text
+//! Definition (as written) ─► check.rs ─► Schema (compiled) ─► default.rs   fills what is missing
+//!                              └─ Findings                 ├► validate.rs  says what is wrong
+//!                                                          └► unknown.rs   names what nobody knows
+//! ```
+//!
+//! The dialect is that of Kubernetes: no `$ref`, no `nullable`, RE2 patterns, `x-kubernetes-…` extensions. A *core* node is
+//! reached through `properties`, `additionalProperties` and `items` only; a *junctor* node stands below `allOf`, `anyOf`,
+//! `oneOf` or `not`. Nothing here knows Cluster API.
 
+mod check;
+mod default;
 mod definition;
+mod format;
+mod node;
+mod unknown;
+mod validate;
 
+pub use check::check;
 pub use definition::{Definition, Metadata, ValidationRule};
+pub use node::{Schema, Unusable};
+pub use validate::Violation;

@@ -50,3 +50,14 @@ pub fn install(format: Format, filter: &str) -> Result<Log, LogError> {
     .map_err(|_| LogError::Twice)?;
     Ok(Log { _writer: writer })
 }
+
+/// Reports every panic in the log, where it has the request that it happened in.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let payload = panic.payload();
+        let words =
+            payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let location = panic.location().map(ToString::to_string);
+        tracing::error!(panic = words.unwrap_or("no words"), location, "Panicked");
+    }));
+}

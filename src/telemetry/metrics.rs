@@ -59,6 +59,7 @@ pub struct Metrics {
     pub tls_reloads: Family<Outcome, Counter>,
     pub tls_certificate_expiry: Gauge<f64, AtomicU64>,
     pub connections: Gauge,
+    pub in_flight: Gauge,
 }
 
 impl Default for Metrics {
@@ -77,6 +78,7 @@ impl Default for Metrics {
             tls_reloads: Family::default(),
             tls_certificate_expiry: Gauge::default(),
             connections: Gauge::default(),
+            in_flight: Gauge::default(),
         };
         metrics.register();
         metrics
@@ -106,7 +108,8 @@ impl Metrics {
             Unit::Seconds,
             self.tls_certificate_expiry.clone(),
         );
-        registry.register("webhook_connections", "Open connections", self.connections.clone());
+        registry.register("connections", "Open connections, those of probes included", self.connections.clone());
+        registry.register("admission_requests_in_flight", "Reviews that are being answered", self.in_flight.clone());
     }
 
     /// All metrics as text.

@@ -39,10 +39,13 @@ impl Health {
         if !self.serving.load(Ordering::Acquire) {
             return Err("not serving".to_owned());
         }
-        match self.cache.facts().gaps() {
-            [] => Ok(()),
-            gaps => Err(format!("waiting for the list of {}", gaps.join(" and "))),
-        }
+        let facts = self.cache.facts();
+        let missing = facts.gaps().iter().map(|kind| match self.cache.trouble(kind) {
+            Some(reason) => format!("{kind} cannot be listed: {reason}"),
+            None => format!("waiting for the list of {kind}"),
+        });
+        let missing: Vec<String> = missing.collect();
+        if missing.is_empty() { Ok(()) } else { Err(missing.join("\n")) }
     }
 }
 

@@ -3,6 +3,7 @@
 //! The envelope decides how a request is answered: without a readable envelope there is no uid, so the answer is an HTTP
 //! error; with one it is always an AdmissionReview, whatever is wrong inside.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,22 +11,21 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request as HttpRequest, State};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tower_http::catch_panic::CatchPanicLayer;
-use tracing::{Instrument, error, info, info_span};
+use tracing::{Instrument, info, info_span};
 
 use crate::admission::{END_POINTS, EndPoint, Operation, Outcome, Question, Request, Settings, Verdict};
-use crate::field::RuleId;
-use crate::hub::GROUP;
+use crate::hub::{GROUP, Kind};
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::{self, Metrics};
-use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionReview, Status};
+use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionReview};
 use crate::world::World;
 
 /// Bounds of a request.
@@ -35,13 +35,15 @@ pub struct Limits {
     pub body: usize,
     /// How long a body may take to arrive, and how long a caller waits who does not say so.
     pub time: Duration,
-    /// How many reviews may be in work at a time.
+    /// How many reviews may be in work at a time, waiting for a class included.
     pub in_flight: usize,
+    /// How many bytes of bodies may be held at a time.
+    pub held: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { body: 7 * 1024 * 1024, time: Duration::from_secs(10), in_flight: 512 }
+        Limits { body: 7 * 1024 * 1024, time: Duration::from_secs(10), in_flight: 512, held: 256 * 1024 * 1024 }
     }
 }
 
@@ -51,8 +53,8 @@ const HEAD_START: Duration = Duration::from_millis(500);
 /// How often a question is put before its Needs are called endless (design section 2).
 const ROUNDS: usize = 16;
 
-/// How a question is answered; a field of the handler so that tests can make it fail.
-pub type Evaluate = fn(&Question, &World, &Settings) -> Verdict;
+/// How a question is answered; a field of the handler so that a test can make it fail.
+type Evaluate = fn(&Question, &World, &Settings) -> Verdict;
 
 /// What answers reviews.
 #[derive(Debug)]
@@ -61,6 +63,8 @@ pub struct Handler {
     settings: Settings,
     limits: Limits,
     places: Semaphore,
+    /// Bytes of bodies, in KiB.
+    memory: Arc<Semaphore>,
     metrics: Arc<Metrics>,
     evaluate: Evaluate,
 }
@@ -69,16 +73,12 @@ impl Handler {
     /// A handler that asks `gatherer` for facts.
     pub fn new(gatherer: Gatherer, settings: Settings, limits: Limits, metrics: Arc<Metrics>) -> Self {
         let places = Semaphore::new(limits.in_flight);
-        Handler { gatherer, settings, limits, places, metrics, evaluate: Question::answer }
-    }
-
-    /// The same handler with another way of answering.
-    #[must_use]
-    pub fn with_evaluate(mut self, evaluate: Evaluate) -> Self {
-        self.evaluate = evaluate;
-        self
+        let memory = Arc::new(Semaphore::new(limits.held / KIB));
+        Handler { gatherer, settings, limits, places, memory, metrics, evaluate: Question::answer }
     }
 }
+
+const KIB: usize = 1024;
 
 /// Every end point as a router.
 pub fn router(handler: Arc<Handler>) -> Router {
@@ -88,12 +88,15 @@ pub fn router(handler: Arc<Handler>) -> Router {
             move |State(handler): State<Arc<Handler>>, request: HttpRequest| handler.answer(end_point, request);
         router = router.route(end_point.path, on(MethodFilter::POST, answer));
     }
-    let panics = handler.metrics.clone();
-    router.fallback(unknown_path).with_state(handler).layer(CatchPanicLayer::custom(move |_| {
-        panics.panics.inc();
-        refusal(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be handled; the log of topologist says why")
+    let router = router.fallback(unknown_path).method_not_allowed_fallback(unknown_path);
+    let metrics = handler.metrics.clone();
+    router.with_state(handler).layer(CatchPanicLayer::custom(move |_| {
+        metrics.panics.inc();
+        refusal(StatusCode::INTERNAL_SERVER_ERROR, PANICKED)
     }))
 }
+
+const PANICKED: &str = "the request could not be handled; the log of topologist says why";
 
 async fn unknown_path(method: Method, uri: http::Uri) -> Response {
     let paths: Vec<&str> = END_POINTS.iter().map(|end_point| end_point.path).collect();
@@ -108,33 +111,37 @@ async fn unknown_path(method: Method, uri: http::Uri) -> Response {
 enum Refusal {
     #[error("the body is larger than {0} bytes")]
     TooLarge(usize),
-    #[error("the body did not arrive within {0:?}")]
-    TooSlow(Duration),
+    #[error("the body did not arrive in time")]
+    TooSlow,
     #[error("the body could not be read: {0}")]
     Broken(String),
     #[error("too many reviews are in work; try again")]
     TooMany,
     #[error("the body is not an AdmissionReview: {0}")]
     NotAReview(String),
+    #[error("the answer could not be written: {0}")]
+    Unwritable(#[from] serde_json::Error),
 }
 
 impl Refusal {
     fn code(&self) -> StatusCode {
         match self {
             Refusal::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Refusal::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
+            Refusal::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Refusal::TooMany => StatusCode::TOO_MANY_REQUESTS,
             Refusal::Broken(_) | Refusal::NotAReview(_) => StatusCode::BAD_REQUEST,
+            Refusal::Unwritable(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
     fn label(&self) -> &'static str {
         match self {
             Refusal::TooLarge(_) => "too_large",
-            Refusal::TooSlow(_) => "too_slow",
+            Refusal::TooSlow => "too_slow",
             Refusal::Broken(_) => "broken",
             Refusal::TooMany => "too_many",
             Refusal::NotAReview(_) => "not_a_review",
+            Refusal::Unwritable(_) => "unwritable",
         }
     }
 }
@@ -153,11 +160,12 @@ impl Handler {
     }
 
     async fn review(&self, end_point: EndPoint, body: Body, deadline: Instant) -> Result<Vec<u8>, Refusal> {
+        // A place is for work; a body that is still on its way takes none.
+        let body = self.read(body, deadline).await?;
         let _place = self.places.try_acquire().map_err(|_| Refusal::TooMany)?;
-        let body = self.read(body).await?;
         let started = Instant::now();
         let review: AdmissionReview<'_> =
-            serde_json::from_slice(&body).map_err(|error| Refusal::NotAReview(error.to_string()))?;
+            serde_json::from_slice(&body.bytes).map_err(|error| Refusal::NotAReview(error.to_string()))?;
         if review.api_version != API_VERSION || review.kind != "AdmissionReview" {
             let what = format!("it is {:?} in {:?}, and {API_VERSION} is understood", review.kind, review.api_version);
             return Err(Refusal::NotAReview(what));
@@ -165,86 +173,95 @@ impl Handler {
         let request = review.request.ok_or_else(|| Refusal::NotAReview("it has no request".to_owned()))?;
         let span = info_span!("review", uid = &*request.uid);
         async {
-            let answer = self.answer_review(end_point, &request, deadline).await;
+            self.metrics.in_flight.inc();
+            let verdict = self.judge(end_point, &request, deadline).await;
+            self.metrics.in_flight.dec();
+            let answer = serde_json::to_vec(&verdict.response(&request.uid)?.into_review())?;
+            self.note(&verdict, end_point, &request);
             self.metrics.admission_duration.observe(started.elapsed().as_secs_f64());
-            answer
+            Ok(answer)
         }
         .instrument(span)
         .await
     }
 
-    async fn read(&self, body: Body) -> Result<Bytes, Refusal> {
-        match tokio::time::timeout(self.limits.time, collect(body, self.limits.body)).await {
+    async fn read(&self, body: Body, deadline: Instant) -> Result<Held, Refusal> {
+        let deadline = deadline.min(Instant::now() + self.limits.time);
+        match tokio::time::timeout_at(deadline, self.collect(body)).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(Refusal::TooSlow(self.limits.time)),
+            Err(_) => Err(Refusal::TooSlow),
         }
     }
 
-    async fn answer_review(
-        &self,
-        end_point: EndPoint,
-        review: &AdmissionRequest<'_>,
-        deadline: Instant,
-    ) -> Result<Vec<u8>, Refusal> {
-        let verdict = match request(end_point, review) {
-            Err(reason) => return self.misdirected(end_point, review, reason),
-            Ok(request) => match Question::decode(&request) {
-                Err(verdict) => *verdict,
-                Ok(question) => self.settle(&question, deadline).await,
-            },
+    /// The whole of a body, if it is not larger than the limit.
+    async fn collect(&self, mut body: Body) -> Result<Held, Refusal> {
+        let limit = self.limits.body;
+        let (mut parts, mut size, mut permits) = (Vec::new(), 0_usize, None::<OwnedSemaphorePermit>);
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| Refusal::Broken(error.to_string()))?;
+            let Ok(data) = frame.into_data() else { continue };
+            size = size.saturating_add(data.len());
+            if size <= limit {
+                let kib = u32::try_from(data.len().div_ceil(KIB)).unwrap_or(u32::MAX);
+                let more = self.memory.clone().try_acquire_many_owned(kib).map_err(|_| Refusal::TooMany)?;
+                match &mut permits {
+                    Some(permits) => permits.merge(more),
+                    None => permits = Some(more),
+                }
+                parts.push(data);
+            } else if size > limit.saturating_mul(DISCARDED) {
+                break;
+            }
+        }
+        let bytes = match parts.as_slice() {
+            _ if size > limit => return Err(Refusal::TooLarge(limit)),
+            [only] => only.clone(),
+            parts => parts.concat().into(),
         };
-        self.note(&verdict, end_point, review);
-        let response = verdict.response(&review.uid).map_err(|error| Refusal::Broken(error.to_string()))?;
-        json(response)
+        Ok(Held { bytes, _permits: permits })
     }
 
-    /// A review of another kind, or of an operation that is not admitted: answered under its own uid.
-    fn misdirected(
-        &self,
-        end_point: EndPoint,
-        review: &AdmissionRequest<'_>,
-        reason: String,
-    ) -> Result<Vec<u8>, Refusal> {
-        self.count(end_point, operation_label(review), "misdirected");
-        let (namespace, name) = (review.namespace.as_deref(), review.name.as_deref());
-        info!(
-            kind = &*review.kind.kind,
-            namespace,
-            name,
-            operation = &*review.operation,
-            allowed = false,
-            code = 400,
-            error = reason,
-            "Answered admission request"
-        );
-        let status = Some(Status::failure(400, "BadRequest", reason));
-        json(AdmissionResponse { uid: &review.uid, status, ..AdmissionResponse::default() })
+    async fn judge(&self, end_point: EndPoint, review: &AdmissionRequest<'_>, deadline: Instant) -> Verdict {
+        let decoded = request(end_point, review).map_err(|reason| {
+            let name = review.name.as_deref().unwrap_or_default();
+            Box::new(Verdict::plain(end_point.kind, name, Outcome::Undecodable(reason)))
+        });
+        let question = decoded.and_then(|request| {
+            let name = request.name;
+            catch_unwind(|| Question::decode(&request))
+                .unwrap_or_else(|_| Err(Box::new(self.panicked(end_point.kind, name))))
+        });
+        match question {
+            Ok(question) => self.settle(&question, deadline).await,
+            Err(verdict) => *verdict,
+        }
     }
 
     /// Puts the question, gathers what it needs, and puts it again until nothing is missing.
     async fn settle(&self, question: &Question, deadline: Instant) -> Verdict {
         let mut world = World::new(self.gatherer.cache().facts());
+        let mut open = String::new();
         for _ in 0..ROUNDS {
-            let verdict = self.evaluate(question, &world);
+            let evaluate = AssertUnwindSafe(|| (self.evaluate)(question, &world, &self.settings));
+            // A panic becomes the verdict that nothing could be found out (ADM-009).
+            let Ok(verdict) = catch_unwind(evaluate) else { return self.panicked(question.kind(), question.name()) };
             let needs = world.take_needs();
             if needs.is_empty() {
                 return verdict;
             }
+            open = format!("{needs:?}");
             for need in needs {
                 let answer = self.gatherer.gather(&need, deadline).await;
                 world.pin(need, answer);
             }
         }
-        unknown(question, "the question did not come to an end")
+        let message = format!("the question did not come to an end: {open} is asked for again and again");
+        Verdict::plain(question.kind(), question.name(), Outcome::Unknown { rule: "ADM-009", message })
     }
 
-    /// One evaluation; a panic becomes the verdict that nothing could be found out (ADM-009).
-    fn evaluate(&self, question: &Question, world: &World) -> Verdict {
-        catch_unwind(AssertUnwindSafe(|| (self.evaluate)(question, world, &self.settings))).unwrap_or_else(|_| {
-            self.metrics.panics.inc();
-            error!("Review panicked");
-            unknown(question, "the request could not be handled; the log of topologist says why")
-        })
+    fn panicked(&self, kind: Kind, name: &str) -> Verdict {
+        self.metrics.panics.inc();
+        Verdict::plain(kind, name, Outcome::Unknown { rule: "ADM-009", message: PANICKED.to_owned() })
     }
 
     fn note(&self, verdict: &Verdict, end_point: EndPoint, review: &AdmissionRequest<'_>) {
@@ -256,9 +273,10 @@ impl Handler {
             Outcome::Unknown { .. } => "unknown",
         };
         self.count(end_point, operation_label(review), outcome);
-        let rules: Vec<RuleId> = verdict.denied_by();
-        for rule in &rules {
+        let mut rules = BTreeSet::new();
+        for rule in verdict.denied_by() {
             self.metrics.rule_rejections.get_or_create(&metrics::Rule { rule }).inc();
+            rules.insert(rule);
         }
         info!(
             kind = end_point.kind.name(),
@@ -270,7 +288,9 @@ impl Handler {
             code = verdict.code(),
             errors = verdict.errors().len(),
             warnings = verdict.warnings.len(),
-            rule = (!rules.is_empty()).then(|| rules.join(",")),
+            rule = (!rules.is_empty()).then(|| rules.into_iter().collect::<Vec<_>>().join(",")),
+            not_checked = (!verdict.not_checked.is_empty()).then(|| verdict.not_checked.join(",")),
+            error = verdict.message().filter(|_| verdict.errors().is_empty()),
             "Answered admission request"
         );
     }
@@ -284,24 +304,10 @@ impl Handler {
 /// How many times the limit of a body that is too large is still read, so that its sender gets to hear the answer.
 const DISCARDED: usize = 4;
 
-/// The whole of a body, if it is not larger than `limit`.
-async fn collect(mut body: Body, limit: usize) -> Result<Bytes, Refusal> {
-    let (mut whole, mut size) = (Vec::new(), 0_usize);
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Refusal::Broken(error.to_string()))?;
-        let Ok(data) = frame.into_data() else { continue };
-        size = size.saturating_add(data.len());
-        if size <= limit {
-            whole.push(data);
-        } else if size > limit.saturating_mul(DISCARDED) {
-            break;
-        }
-    }
-    match whole.as_slice() {
-        _ if size > limit => Err(Refusal::TooLarge(limit)),
-        [only] => Ok(only.clone()),
-        parts => Ok(parts.concat().into()),
-    }
+/// A body, and the room that it takes.
+struct Held {
+    bytes: Bytes,
+    _permits: Option<OwnedSemaphorePermit>,
 }
 
 /// What a review asks of an end point, whose version says nothing: group, version and kind stand in the review.
@@ -340,17 +346,13 @@ fn patience(query: Option<&str>, otherwise: Duration) -> Duration {
     timeout.unwrap_or(otherwise).saturating_sub(HEAD_START)
 }
 
-fn unknown(question: &Question, message: &str) -> Verdict {
-    let outcome = Outcome::Unknown { rule: "ADM-009", message: message.to_owned() };
-    Verdict::plain(question.kind(), question.name(), outcome)
-}
-
-fn json(response: AdmissionResponse<'_>) -> Result<Vec<u8>, Refusal> {
-    serde_json::to_vec(&response.into_review()).map_err(|error| Refusal::Broken(error.to_string()))
-}
-
 fn refusal(code: StatusCode, message: &str) -> Response {
-    (code, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("topologist: {message}\n")).into_response()
+    let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+    let mut response = (code, headers, format!("topologist: {message}\n")).into_response();
+    if code == StatusCode::TOO_MANY_REQUESTS {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
 }
 
 #[cfg(test)]
@@ -455,8 +457,8 @@ mod tests {
         // ADM-009
         let metrics = Arc::new(Metrics::default());
         let cache = Arc::new(Cache::new(Facts::of([], [])));
-        let broken = Handler::new(Gatherer::new(cache), Settings::default(), Limits::default(), metrics.clone())
-            .with_evaluate(|_, _, _| panic!("on purpose"));
+        let mut broken = Handler::new(Gatherer::new(cache), Settings::default(), Limits::default(), metrics.clone());
+        broken.evaluate = |_, _, _| panic!("on purpose");
         let (code, body) = post(broken, PATH, review(create(json!({"metadata": {"name": "c"}})))).await;
         assert_eq!(code, StatusCode::OK);
         let answer: Value = serde_json::from_str(&body).unwrap();
@@ -469,7 +471,16 @@ mod tests {
     async fn a_body_that_does_not_arrive_is_given_up() {
         let (_sender, receiver) = futures::channel::mpsc::unbounded::<Result<Bytes, std::io::Error>>();
         let (code, text) = post(handler(Limits::default()), PATH, Body::from_stream(receiver)).await;
-        assert_eq!((code, &*text), (StatusCode::REQUEST_TIMEOUT, "topologist: the body did not arrive within 10s\n"));
+        assert_eq!((code, &*text), (StatusCode::REQUEST_TIMEOUT, "topologist: the body did not arrive in time\n"));
+    }
+
+    #[tokio::test]
+    async fn bodies_share_a_bounded_memory() {
+        let limits = Limits { held: 4096, ..Limits::default() };
+        let (code, _) = post(handler(limits), PATH, " ".repeat(5000)).await;
+        assert_eq!(code, StatusCode::TOO_MANY_REQUESTS);
+        let (code, _) = post(handler(limits), PATH, " ".repeat(4000)).await;
+        assert_eq!(code, StatusCode::BAD_REQUEST, "it fits, and is no review");
     }
 
     #[tokio::test]

@@ -1,21 +1,28 @@
-//! The listener: connections, handshakes, protocols, and an orderly end.
+//! Listeners: connections, handshakes, protocols, and an orderly end.
+//!
+//! One piece of code serves the webhook over TLS and the probes in plain text, so both have the same bounds.
 
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use super::tls::Identity;
@@ -26,23 +33,32 @@ use crate::telemetry::metrics::Metrics;
 pub struct Limits {
     /// How many connections may be open; others wait in the backlog.
     pub connections: usize,
-    /// How long a handshake, and each request's headers, may take.
+    /// How long a handshake, the first request after it, and the headers of each request may take.
     pub patience: Duration,
+    /// How long a connection is used at least, and half of the most: then it is ended in good order, so that callers who
+    /// keep connections spread over all replicas.
+    pub age: Duration,
     /// How long open requests may go on after the listener has closed.
     pub drain: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { connections: 2048, patience: Duration::from_secs(10), drain: Duration::from_secs(20) }
+        Limits {
+            connections: 2048,
+            patience: Duration::from_secs(10),
+            age: Duration::from_secs(300),
+            drain: Duration::from_secs(20),
+        }
     }
 }
 
-/// An HTTPS server that is bound and not serving yet.
+/// An HTTP server that is bound and not serving yet.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
-    identity: Arc<Identity>,
+    /// What it shows in handshakes; without one it speaks plain HTTP.
+    identity: Option<Arc<Identity>>,
     limits: Limits,
     metrics: Arc<Metrics>,
 }
@@ -54,7 +70,7 @@ impl Server {
     /// When the address cannot be bound.
     pub async fn bind(
         address: SocketAddr,
-        identity: Arc<Identity>,
+        identity: Option<Arc<Identity>>,
         limits: Limits,
         metrics: Arc<Metrics>,
     ) -> io::Result<Self> {
@@ -72,11 +88,9 @@ impl Server {
 
     /// Serves until `stop`, then finishes the requests that are under way.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
-        let open = GracefulShutdown::new();
+        let (open, abort) = (TaskTracker::new(), CancellationToken::new());
         let places = Arc::new(Semaphore::new(self.limits.connections));
-        let connections =
-            Connections { router, protocol: protocol(self.limits), limits: self.limits, metrics: self.metrics };
-        let connections = Arc::new(connections);
+        let shared = Arc::new(Shared { router, limits: self.limits, metrics: self.metrics, stop: stop.clone() });
         loop {
             let accepted = async {
                 let place = places.clone().acquire_owned().await;
@@ -95,20 +109,109 @@ impl Server {
                     }
                 },
             };
-            let acceptor = TlsAcceptor::from(self.identity.config());
-            tokio::spawn(connections.clone().connection(stream, acceptor, open.watcher(), place));
+            let acceptor = self.identity.as_ref().map(|identity| TlsAcceptor::from(identity.config()));
+            let connection = shared.clone().connection(stream, acceptor);
+            let abort = abort.clone();
+            open.spawn(async move {
+                let _place = place;
+                tokio::select! {
+                    () = connection => {}
+                    () = abort.cancelled() => {}
+                }
+            });
         }
         drop(self.listener);
-        let count = open.count();
-        if tokio::time::timeout(self.limits.drain, open.shutdown()).await.is_err() {
-            warn!(connections = count, "Closed connections that did not finish in time");
-        } else {
+        open.close();
+        let count = open.len();
+        if tokio::time::timeout(self.limits.drain, open.wait()).await.is_ok() {
             info!(connections = count, "Drained connections");
+        } else {
+            warn!(connections = open.len(), "Closing connections that did not finish in time");
+            abort.cancel();
+            open.wait().await;
         }
     }
 }
 
-fn protocol(limits: Limits) -> auto::Builder<TokioExecutor> {
+/// What all connections of a server share.
+struct Shared {
+    router: Router,
+    limits: Limits,
+    metrics: Arc<Metrics>,
+    stop: CancellationToken,
+}
+
+impl Shared {
+    async fn connection(self: Arc<Self>, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
+        let _counted = Counted::new(self.metrics.clone());
+        let _ = stream.set_nodelay(true);
+        let Some(acceptor) = acceptor else { return self.speak(stream, false).await };
+        match tokio::time::timeout(self.limits.patience, handshake(stream, acceptor)).await {
+            Err(_) => debug!("Handshake took too long"),
+            Ok(Err(error)) => debug!(%error, "Handshake failed"),
+            Ok(Ok(stream)) => {
+                let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                self.speak(stream, is_http2).await;
+            }
+        }
+    }
+
+    /// Answers requests until the peer leaves or the server stops. A peer whose first request does not come is left.
+    async fn speak(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, is_http2: bool) {
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let router = TowerToHyperService::new(self.router.clone());
+        let service = service_fn({
+            let has_asked = has_asked.clone();
+            move |request| {
+                has_asked.store(true, Ordering::Relaxed);
+                router.call(request)
+            }
+        });
+        let protocol = protocol(self.limits, is_http2);
+        let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), service));
+        let mut silence = pin!(self.silence(&has_asked));
+        let mut age = pin!(tokio::time::sleep(scattered(self.limits.age)));
+        let mut stopping = false;
+        loop {
+            tokio::select! {
+                outcome = connection.as_mut() => {
+                    if let Err(error) = outcome {
+                        debug!(error, "Connection failed");
+                    }
+                    return;
+                }
+                () = silence.as_mut() => {
+                    debug!("No request came");
+                    return;
+                }
+                () = async { tokio::select! { () = self.stop.cancelled() => {}, () = age.as_mut() => {} } }, if !stopping => {
+                    stopping = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+        }
+    }
+
+    /// Ends when the first request has not come in time.
+    fn silence<'a>(&self, has_asked: &'a AtomicBool) -> impl Future<Output = ()> + use<'a> {
+        let patience = self.limits.patience;
+        async move {
+            tokio::time::sleep(patience).await;
+            if has_asked.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+/// A time between `age` and twice as much, so that connections opened together do not end together.
+fn scattered(age: Duration) -> Duration {
+    let chance = RandomState::new().hash_one(());
+    let part = u32::try_from(chance % 1000).unwrap_or_default();
+    age + age * part / 1000
+}
+
+fn protocol(limits: Limits, is_http2: bool) -> auto::Builder<TokioExecutor> {
     let mut protocol = auto::Builder::new(TokioExecutor::new());
     protocol.http1().timer(TokioTimer::new()).header_read_timeout(limits.patience).max_buf_size(64 * 1024);
     protocol
@@ -118,39 +221,22 @@ fn protocol(limits: Limits) -> auto::Builder<TokioExecutor> {
         .keep_alive_timeout(limits.patience)
         .max_concurrent_streams(250)
         .max_header_list_size(64 * 1024);
-    protocol
+    if is_http2 { protocol.http2_only() } else { protocol.http1_only() }
 }
 
-/// What all connections of a server share.
-struct Connections {
-    router: Router,
-    protocol: auto::Builder<TokioExecutor>,
-    limits: Limits,
-    metrics: Arc<Metrics>,
+/// An open connection in the metrics, for as long as this lives.
+struct Counted(Arc<Metrics>);
+
+impl Counted {
+    fn new(metrics: Arc<Metrics>) -> Self {
+        metrics.connections.inc();
+        Counted(metrics)
+    }
 }
 
-impl Connections {
-    async fn connection(
-        self: Arc<Self>,
-        stream: TcpStream,
-        acceptor: TlsAcceptor,
-        open: hyper_util::server::graceful::Watcher,
-        _place: OwnedSemaphorePermit,
-    ) {
-        self.metrics.connections.inc();
-        let _ = stream.set_nodelay(true);
-        match tokio::time::timeout(self.limits.patience, handshake(stream, acceptor)).await {
-            Err(_) => debug!("Handshake took too long"),
-            Ok(Err(error)) => debug!(%error, "Handshake failed"),
-            Ok(Ok(tls)) => {
-                let service = TowerToHyperService::new(self.router.clone());
-                let connection = self.protocol.serve_connection(TokioIo::new(tls), service).into_owned();
-                if let Err(error) = open.watch(connection).await {
-                    debug!(error, "Connection failed");
-                }
-            }
-        }
-        self.metrics.connections.dec();
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.dec();
     }
 }
 
@@ -164,7 +250,8 @@ async fn handshake(mut stream: TcpStream, acceptor: TlsAcceptor) -> io::Result<T
         if first[0].is_ascii_uppercase() {
             let text = "topologist: this port speaks HTTPS, and the request came in plain HTTP\n";
             let head = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close";
-            stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n{text}", text.len()).as_bytes()).await?;
+            let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{text}", text.len());
+            stream.write_all(answer.as_bytes()).await?;
             stream.shutdown().await?;
         }
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the connection did not open with a TLS handshake"));

@@ -16,7 +16,7 @@ const UNITS: [(&str, i128); 8] = [
 /// is not a duration of at most 64 bits of nanoseconds.
 pub(super) fn whole_seconds(text: &str) -> Option<i32> {
     let seconds = nanoseconds(text)? / 1_000_000_000;
-    Some(i32::try_from(seconds).unwrap_or(i32::MAX))
+    i32::try_from(seconds.clamp(i32::MIN.into(), i32::MAX.into())).ok()
 }
 
 fn nanoseconds(text: &str) -> Option<i128> {
@@ -88,6 +88,7 @@ mod tests {
             ("-1.9s", Some(-1)),
             ("+2s", Some(2)),
             ("1000000h", Some(i32::MAX)),
+            ("-1000000h", Some(i32::MIN)),
             ("", None),
             ("-", None),
             ("10", None),

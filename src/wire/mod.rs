@@ -93,3 +93,99 @@ fn decode<T: serde::de::DeserializeOwned>(
     to_hub(&mut value).map_err(|error| error.to_string())?;
     json::decode(&value.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    /// JSON made of the names that conversions look for, and of values that do not fit them.
+    fn object() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            prop_oneof![Just("5m"), Just("a/b/c"), Just("v1"), Just("-1000000h"), Just("\u{0}é")].prop_map(Value::from),
+        ];
+        let names = prop::sample::select(vec![
+            "metadata",
+            "spec",
+            "status",
+            "topology",
+            "class",
+            "classNamespace",
+            "controlPlane",
+            "workers",
+            "rolloutAfter",
+            "machineDeployments",
+            "machinePools",
+            "machineHealthCheck",
+            "unhealthyConditions",
+            "timeout",
+            "strategy",
+            "remediation",
+            "maxInFlight",
+            "rollingUpdate",
+            "deletePolicy",
+            "template",
+            "bootstrap",
+            "infrastructure",
+            "ref",
+            "templateRef",
+            "apiVersion",
+            "controlPlaneRef",
+            "infrastructureRef",
+            "namingStrategy",
+            "infrastructureNamingStrategy",
+            "variables",
+            "schema",
+            "openAPIV3Schema",
+            "patches",
+            "external",
+            "generateExtension",
+            "conditions",
+            "v1beta2",
+            "nodeDrainTimeout",
+            "rollout",
+            "after",
+            "definitions",
+            "namespace",
+            "enum",
+            "default",
+            "properties",
+            "additionalProperties",
+        ]);
+        leaf.prop_recursive(7, 96, 6, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::vec((names.clone(), inner), 0..6).prop_map(|members| Value::from(
+                    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>()
+                )),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+
+        #[test]
+        fn no_object_makes_a_decoder_panic(spec in object(), status in object()) {
+            let text = json!({"metadata": {"name": "x"}, "spec": spec, "status": status}).to_string();
+            for version in Version::ALL {
+                let _ = Cluster::decode(version, &text);
+                let _ = ClusterClass::decode(version, &text);
+            }
+        }
+
+        #[test]
+        fn no_text_makes_a_decoder_panic(text in "[\\[\\]{}\",:a-z0-9.e+-]{0,60}") {
+            for version in Version::ALL {
+                let _ = Cluster::decode(version, &text);
+            }
+            let _ = serde_json::from_str::<review::AdmissionReview<'_>>(&text);
+        }
+    }
+}

@@ -94,14 +94,25 @@ pub(super) fn cluster_class_to_hub(class: &mut Value) -> Outcome {
 /// DEC-21: the rollout time of a v1beta1 topology holds for each part that has none of its own.
 fn spread_rollout_after(topology: &mut Members, after: &Value) {
     let give = |part: &mut Members| {
-        if let Some(rollout) = part.entry("rollout").or_insert_with(|| json!({})).as_object_mut() {
-            rollout.entry("after").or_insert_with(|| after.clone());
+        if let Some(rollout) = object_or_new(part, "rollout")
+            && rollout.get("after").is_none_or(Value::is_null)
+        {
+            rollout.insert("after".to_owned(), after.clone());
         }
     };
-    if let Some(control_plane) = topology.entry("controlPlane").or_insert_with(|| json!({})).as_object_mut() {
+    if let Some(control_plane) = object_or_new(topology, "controlPlane") {
         give(control_plane);
     }
     entries(topology, &["workers", "machineDeployments"]).filter_map(Value::as_object_mut).for_each(give);
+}
+
+/// A member that is an object, made where it is absent or null; `None` where it is something else.
+fn object_or_new<'a>(members: &'a mut Members, name: &str) -> Option<&'a mut Members> {
+    let member = members.entry(name).or_insert(Value::Null);
+    if member.is_null() {
+        *member = json!({});
+    }
+    member.as_object_mut()
 }
 
 fn control_plane_class(control_plane: &mut Members) -> Outcome {
@@ -451,7 +462,8 @@ mod tests {
         // DEC-21
         same::<Cluster>(
             &json!({"spec": {"topology": {"rolloutAfter": "2026-01-01T00:00:00Z",
-                "workers": {"machineDeployments": [{"name": "a"}, {"name": "b", "rollout": {"after": "2025-01-01T00:00:00Z"}}]}}}}),
+                "controlPlane": null,
+                "workers": {"machineDeployments": [{"name": "a", "rollout": null}, {"name": "b", "rollout": {"after": "2025-01-01T00:00:00Z"}}]}}}}),
             &json!({"spec": {"topology": {"controlPlane": {"rollout": {"after": "2026-01-01T00:00:00Z"}},
                 "workers": {"machineDeployments": [{"name": "a", "rollout": {"after": "2026-01-01T00:00:00Z"}},
                     {"name": "b", "rollout": {"after": "2025-01-01T00:00:00Z"}}]}}}}),
@@ -512,7 +524,7 @@ mod tests {
             ),
             (
                 json!({"topology": {"class": 5}}),
-                "spec.topology.classRef.name: invalid type: integer `5`, expected a string",
+                "spec.topology.classRef.name: invalid type: integer `5`, expected a string; write it in quotes",
             ),
         ] {
             let text = json!({"spec": spec}).to_string();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
-use super::Found;
+use super::{Class, Found};
 use crate::hub::{Cluster, ClusterClass, ObjectKey};
 
 /// The kinds that facts are about, as gaps name them.
@@ -18,7 +18,7 @@ pub const CLUSTERS: &str = "Clusters";
 /// review takes a snapshot for itself while watch events go on.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    classes: RedBlackTreeMapSync<ObjectKey, Record<ClusterClass>>,
+    classes: RedBlackTreeMapSync<ObjectKey, Record<Class>>,
     clusters: RedBlackTreeMapSync<ObjectKey, Record<Cluster>>,
     users: RedBlackTreeMapSync<ObjectKey, RedBlackTreeSetSync<ObjectKey>>,
     gaps: Vec<&'static str>,
@@ -41,10 +41,10 @@ impl Facts {
     pub fn of(clusters: impl IntoIterator<Item = Cluster>, classes: impl IntoIterator<Item = ClusterClass>) -> Self {
         let mut facts = Facts::default();
         for class in classes {
-            facts.put_class(class.metadata.key(), Record::Readable(Arc::new(class)));
+            facts.put_class(class.metadata.key(), Record::readable(class));
         }
         for cluster in clusters {
-            facts.put_cluster(cluster.metadata.key(), Record::Readable(Arc::new(cluster)));
+            facts.put_cluster(cluster.metadata.key(), Record::readable(cluster));
         }
         facts
     }
@@ -64,8 +64,15 @@ impl Facts {
         &self.gaps
     }
 
-    /// Adds or replaces a ClusterClass.
+    /// Adds or replaces a ClusterClass; what is compiled of it is kept as long as its definitions stay.
     pub fn put_class(&mut self, key: ObjectKey, record: Record<ClusterClass>) {
+        let record = match (record, self.classes.get(&key)) {
+            (Record::Readable(class), Some(Record::Readable(former))) => {
+                Record::readable(Class::from(Arc::unwrap_or_clone(class)).inherit(former))
+            }
+            (Record::Readable(class), _) => Record::readable(Class::from(Arc::unwrap_or_clone(class))),
+            (Record::Unreadable { reason, class }, _) => Record::Unreadable { reason, class },
+        };
         self.classes.insert_mut(key, record);
     }
 
@@ -113,7 +120,7 @@ impl Facts {
     }
 
     /// The ClusterClass of that name.
-    pub fn class(&self, key: &ObjectKey) -> Found<Arc<ClusterClass>> {
+    pub fn class(&self, key: &ObjectKey) -> Found<Arc<Class>> {
         match self.classes.get(key) {
             Some(Record::Readable(class)) => Found::Yes(class.clone()),
             Some(Record::Unreadable { reason, .. }) => {
@@ -133,13 +140,20 @@ impl Facts {
         users
             .iter()
             .filter_map(|key| Some((key, self.clusters.get(key)?)))
-            .map(|(key, record)| record.readable(key))
+            .map(|(key, record)| record.object(key))
             .collect()
     }
 }
 
 fn not_listed(kind: &str) -> String {
     format!("{kind} are not listed yet")
+}
+
+impl<T> Record<T> {
+    /// An object that decodes.
+    pub fn readable(object: T) -> Self {
+        Record::Readable(Arc::new(object))
+    }
 }
 
 impl Record<Cluster> {
@@ -150,7 +164,7 @@ impl Record<Cluster> {
         }
     }
 
-    fn readable(&self, key: &ObjectKey) -> Result<Arc<Cluster>, String> {
+    fn object(&self, key: &ObjectKey) -> Result<Arc<Cluster>, String> {
         match self {
             Record::Readable(cluster) => Ok(cluster.clone()),
             Record::Unreadable { reason, .. } => Err(format!("Cluster {key} cannot be read: {reason}")),

@@ -8,14 +8,16 @@
 //!
 //! A lookup that cannot be answered yet records a [`Need`]. The edge gathers what is needed, pins the answers, and runs
 //! the same function again; a result counts only when nothing was recorded. Pinned answers, absences included, do not
-//! change during a run.
+//! change during a run. What is computed from a class alone is computed once and stays with the class ([`Class`]).
 
+mod class;
 mod facts;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+pub use class::Class;
 pub use facts::{CLASSES, CLUSTERS, Facts, Record};
 
 use crate::hub::{Cluster, ClusterClass, ObjectKey};
@@ -44,7 +46,7 @@ pub enum Need {
 #[derive(Debug)]
 pub struct World {
     facts: Arc<Facts>,
-    pinned: BTreeMap<Need, Found<Arc<ClusterClass>>>,
+    pinned: BTreeMap<Need, Found<Arc<Class>>>,
     needs: RefCell<BTreeSet<Need>>,
 }
 
@@ -55,7 +57,7 @@ impl World {
     }
 
     /// The class of that name once it is settled, or as it is when the gatherer's patience ended (CL-V-050).
-    pub fn class(&self, key: &ObjectKey) -> Found<Arc<ClusterClass>> {
+    pub fn class(&self, key: &ObjectKey) -> Found<Arc<Class>> {
         let now = self.class_at_once(key);
         match &now {
             Found::Yes(class) if is_settled(class) => now,
@@ -65,7 +67,7 @@ impl World {
     }
 
     /// The class of that name as it is, without waiting (CL-V-061).
-    pub fn class_at_once(&self, key: &ObjectKey) -> Found<Arc<ClusterClass>> {
+    pub fn class_at_once(&self, key: &ObjectKey) -> Found<Arc<Class>> {
         self.facts.class(key)
     }
 
@@ -78,7 +80,7 @@ impl World {
     }
 
     /// Answers a need for the rest of this run.
-    pub fn pin(&mut self, need: Need, answer: Found<Arc<ClusterClass>>) {
+    pub fn pin(&mut self, need: Need, answer: Found<Arc<Class>>) {
         self.pinned.insert(need, answer);
     }
 
@@ -87,7 +89,7 @@ impl World {
         std::mem::take(self.needs.get_mut())
     }
 
-    fn pinned_or_needed(&self, need: Need) -> Found<Arc<ClusterClass>> {
+    fn pinned_or_needed(&self, need: Need) -> Found<Arc<Class>> {
         if let Some(answer) = self.pinned.get(&need) {
             return answer.clone();
         }

@@ -9,7 +9,6 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::core::response::Status;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use topologist::yaml;
 
 use crate::kubernetes::Kubernetes;
@@ -17,7 +16,6 @@ use crate::process::{SOON, Topologist, command, make_certificates};
 
 struct Installation {
     topologist: Topologist,
-    _certificates: TempDir,
 }
 
 /// The installation, made once for all tests of this process.
@@ -36,16 +34,17 @@ async fn install() -> Installation {
     kubernetes.apply_yaml(&String::from_utf8(crds.stdout).unwrap()).await;
     kubernetes.apply_yaml(&manifest("rbac.yaml")).await;
     let kubeconfig = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
-    let certificates = tempfile::tempdir().unwrap();
-    make_certificates(certificates.path());
-    let file = |name: &str| certificates.path().join(name).display().to_string();
+    // Beside the kubeconfig, which goes away with the API server.
+    let certificates = kubernetes.kubeconfig().parent().unwrap().join("certificates");
+    make_certificates(&certificates);
+    let file = |name: &str| certificates.join(name).display().to_string();
     let (cert, key) = (file("tls.crt"), file("tls.key"));
     let topologist =
         Topologist::serve(&["--kubeconfig", kubeconfig.to_str().unwrap(), "--tls-cert", &cert, "--tls-key", &key]);
     topologist.wait_until_ready();
     let authority = std::fs::read(file("ca.crt")).unwrap();
     kubernetes.apply_yaml(&webhooks(&topologist.webhook, &authority)).await;
-    let installed = Installation { topologist, _certificates: certificates };
+    let installed = Installation { topologist };
     wait_until_guarded().await;
     installed
 }
@@ -248,6 +247,13 @@ async fn a_class_in_use_cannot_be_deleted_or_broken() {
     objects.create("ClusterClass", &class("base")).await.unwrap();
     objects.create("Cluster", &cluster("five", "base")).await.unwrap();
 
+    // The watch needs a moment to show the Cluster.
+    let deadline = std::time::Instant::now() + SOON;
+    let dry_run = DeleteParams { dry_run: true, ..DeleteParams::default() };
+    while objects.classes.delete("base", &dry_run).await.is_ok() {
+        assert!(std::time::Instant::now() < deadline, "the Cluster is never seen");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
     let status = denial(objects.classes.delete("base", &DeleteParams::default()).await);
     assert_eq!((status.code, &*status.reason), (403, "Forbidden"));
     let message = format!("is used by {}/five", objects.namespace);
@@ -306,4 +312,20 @@ async fn the_permissions_of_the_manifests_are_enough() {
     }
     let log = installation.topologist.log_text();
     assert!(!log.contains("Watch failed"), "{log}");
+}
+
+#[tokio::test]
+async fn a_server_that_may_not_list_says_so_and_is_not_ready() {
+    installation();
+    let kubernetes = Kubernetes::shared();
+    let kubeconfig = kubernetes.service_account_kubeconfig("default", "nobody").await;
+    let folder = kubernetes.kubeconfig().parent().unwrap().join("certificates");
+    let file = |name: &str| folder.join(name).display().to_string();
+    let (cert, key) = (file("tls.crt"), file("tls.key"));
+    let mut topologist =
+        Topologist::serve(&["--kubeconfig", kubeconfig.to_str().unwrap(), "--tls-cert", &cert, "--tls-key", &key]);
+    topologist.wait_for_log_where("Watch failed, trying again", |entry| entry["kind"] == "Cluster");
+    let (code, reason) = topologist.admin_get("/readyz");
+    assert_eq!(code, 503);
+    assert!(reason.contains("Clusters cannot be listed") && reason.contains("forbidden"), "{reason}");
 }

@@ -9,6 +9,7 @@ mod manifests;
 #[path = "../support/process.rs"]
 mod process;
 mod rules_documentation;
+mod second_opinion;
 mod serving;
 #[path = "../support/tls_client.rs"]
 mod tls_client;

@@ -39,14 +39,14 @@ fn serve(more: &[&str]) -> Served {
     Served { topologist, authority, folder }
 }
 
-/// A server with the certificate files of a folder, which it reads every 50 ms.
+/// A server with the certificate files of a folder, which it reads every 300 ms: longer than it takes to write a pair.
 fn serve_with_files() -> Served {
     let folder = tempfile::tempdir().unwrap();
     make_certificates(folder.path());
     let file = |name: &str| folder.path().join(name).display().to_string();
     let load = quick_start().display().to_string();
     let (cert, key) = (file("tls.crt"), file("tls.key"));
-    let arguments = ["--embedded", "--load", &load, "--tls-cert", &cert, "--tls-key", &key, "--tls-poll", "50ms"];
+    let arguments = ["--embedded", "--load", &load, "--tls-cert", &cert, "--tls-key", &key, "--tls-poll", "300ms"];
     let topologist = Topologist::serve(&arguments);
     let authority = std::fs::read(file("ca.crt")).unwrap();
     Served { topologist, authority, folder }
@@ -106,7 +106,7 @@ async fn metrics_count_what_was_answered() {
         ("topologist_admission_duration_seconds_count", 2.0),
         ("topologist_rule_rejections_total{rule=\"CL-V-055\"}", 1.0),
         ("topologist_refused_requests_total{reason=\"not_a_review\"}", 1.0),
-        ("topologist_webhook_connections", 1.0),
+        ("topologist_connections", 2.0),
         ("topologist_panics_total", 0.0),
     ] {
         assert_eq!(served.topologist.metric(metric), Some(want), "{metric}");
@@ -159,7 +159,7 @@ fn plain_http_on_the_tls_port_is_told_so() {
 
 #[test]
 fn slow_clients_are_closed_and_disturb_nobody() {
-    let served = serve(&["--client-patience", "300ms"]);
+    let served = serve(&["--client-patience", "2s"]);
     let mut silent: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(&served.topologist.webhook).unwrap()).collect();
     let mut half = TcpStream::connect(&served.topologist.webhook).unwrap();
     half.write_all(&[0x16, 0x03]).unwrap();
@@ -176,12 +176,36 @@ fn slow_clients_are_closed_and_disturb_nobody() {
         let _ =
             tokio::time::timeout(SOON, slow.read_to_end(&mut rest)).await.expect("the server closes the connection");
         assert!(started.elapsed() < Duration::from_secs(10));
+        // A handshake, and then nothing at all, in either protocol.
+        for protocol in [Protocol::Http1, Protocol::Http2] {
+            let mut silent = tls(&served.topologist.webhook, &served.authority, protocol).await.unwrap();
+            let _ = tokio::time::timeout(SOON, silent.read_to_end(&mut rest))
+                .await
+                .expect("the server closes the connection");
+        }
     });
     for mut stream in silent {
         stream.set_read_timeout(Some(SOON)).unwrap();
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest);
         assert!(rest.is_empty(), "a client that said nothing gets nothing but the end");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_are_ended_in_good_order_once_they_are_old() {
+    let served = serve(&["--connection-age", "200ms"]);
+    for protocol in [Protocol::Http1, Protocol::Http2] {
+        let mut connection = served.connect(protocol).await;
+        connection.post(VALIDATE, review("review.json")).await.unwrap();
+        // This one waits for its class when the connection grows old, and is answered all the same.
+        let waits = review("review.json").replace("\"quick-start\"", "\"absent\"");
+        let (code, _) = connection.post(VALIDATE, waits).await.unwrap();
+        assert_eq!(code.as_u16(), 200, "{protocol:?}");
+        assert!(
+            connection.post(VALIDATE, review("review.json")).await.is_err(),
+            "{protocol:?}: the connection has ended"
+        );
     }
 }
 
@@ -288,10 +312,10 @@ async fn a_review_under_way_is_finished_when_the_server_stops() {
     let waits = review("review.json").replace("\"quick-start\"", "\"absent\"");
     let answer = tokio::spawn(async move { connection.post(VALIDATE, waits).await });
     let deadline = Instant::now() + SOON;
-    while served.topologist.metric("topologist_webhook_connections") != Some(1.0) {
-        assert!(Instant::now() < deadline);
+    while served.topologist.metric("topologist_admission_requests_in_flight") != Some(1.0) {
+        assert!(Instant::now() < deadline, "the review never arrives");
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    tokio::time::sleep(Duration::from_millis(200)).await;
     served.topologist.signal("TERM");
     let (code, body) = answer.await.unwrap().unwrap();
     assert_eq!(code.as_u16(), 200);
@@ -325,6 +349,9 @@ fn the_server_says_how_to_send_a_review() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(text.contains(&format!("curl --cacert {state}/ca.crt --json @fixtures/quick-start/review.json")), "{text}");
+    assert!(
+        text.contains(&format!("curl --cacert {state}/ca.crt --data-binary @fixtures/quick-start/review.json")),
+        "{text}"
+    );
     assert!(text.contains("(ClusterClasses: 1, Clusters: 1)"), "{text}");
 }

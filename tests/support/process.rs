@@ -15,6 +15,8 @@ pub const SOON: Duration = Duration::from_secs(30);
 /// A `topologist serve` that is up.
 pub struct Topologist {
     child: Child,
+    /// Kills the child when this process ends, however it ends: a static is never dropped.
+    watchdog: Child,
     log: Arc<Mutex<Vec<Value>>>,
     /// `127.0.0.1:port` of the webhook.
     pub webhook: String,
@@ -38,6 +40,11 @@ impl Topologist {
         let mut all = vec!["serve", "--log-format=json", "--webhook-addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0"];
         all.extend(arguments);
         let mut child = command(&all).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        let watchdog = Command::new("bash")
+            .args(["-c", "cat >/dev/null; kill -KILL \"$0\" 2>/dev/null", &child.id().to_string()])
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("bash starts");
         let log = Arc::new(Mutex::new(Vec::new()));
         let stderr = child.stderr.take().expect("stderr is piped");
         std::thread::spawn({
@@ -49,7 +56,7 @@ impl Topologist {
                 }
             }
         });
-        let mut started = Topologist { child, log, webhook: String::new(), admin: String::new() };
+        let mut started = Topologist { child, watchdog, log, webhook: String::new(), admin: String::new() };
         let entry = started.wait_for_log("Serving");
         started.webhook = entry["webhook"].as_str().unwrap().to_owned();
         started.admin = entry["admin"].as_str().unwrap().to_owned();
@@ -126,6 +133,8 @@ impl Topologist {
 
 impl Drop for Topologist {
     fn drop(&mut self) {
+        let _ = self.watchdog.kill();
+        let _ = self.watchdog.wait();
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

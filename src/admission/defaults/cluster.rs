@@ -1,20 +1,66 @@
-//! Defaults of a Cluster (CL-D).
+//! Defaults of a Cluster, and the check of its variables (CL-D).
+//!
+//! Values are validated here and nowhere else, so that both steps see the same version of the class.
+
+use std::sync::Arc;
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation};
+use serde_json::{Value, json};
 
-use crate::admission::{Outcome, Settings, Verdict};
+use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path};
-use crate::hub::{Cluster, Kind, Topology};
+use crate::hub::{Cluster, Kind, Topology, VariableValue};
+use crate::variables::{self, Change, Mode, Variables};
+use crate::world::{Class, Found, World};
+
+/// The rules of this file in the order in which they run.
+pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
+    [
+        ("CL-D-002", "version_starts_with_v"),
+        ("CL-D-003", "class_is_named"),
+        ("CL-D-004", "class_can_be_looked_up"),
+        ("VAR-V-001", "names_are_unique"),
+        ("VAR-V-002", "definitions_are_settled"),
+        ("VAR-V-004", "value_has_a_definition"),
+        ("VAR-V-010", "value_and_schema_can_be_read"),
+        ("CL-D-006", "missing_values_get_their_defaults"),
+        ("VAR-V-003", "required_variables_are_set"),
+        ("VAR-V-020", "value_has_the_type_of_its_schema"),
+        ("VAR-V-021", "required_properties_are_set"),
+        ("VAR-V-022", "value_is_within_bounds"),
+        ("VAR-V-023", "integers_have_no_fraction"),
+        ("VAR-V-024", "text_has_its_format"),
+        ("VAR-V-025", "value_is_one_of_the_enum"),
+        ("VAR-V-026", "int_or_string_is_one_of_both"),
+        ("VAR-V-027", "value_satisfies_junctors"),
+        ("VAR-V-030", "fields_are_known"),
+    ]
+    .into_iter()
+    .map(|(id, name)| Listed { id, name, kind: Some(Kind::Cluster) })
+}
 
 /// The mutating end point for Clusters on create and update. Feature gates are not consulted (CL-D-010).
-pub(crate) fn default(cluster: &Cluster, settings: &Settings) -> Verdict {
+pub(in crate::admission) fn default(cluster: &Cluster, world: &World, settings: &Settings) -> Verdict {
     let mut found = Findings::without(settings.silenced);
     let mut patch = Vec::new();
     // CL-D-001: without a defined topology there is nothing to do.
     if let Some(topology) = cluster.topology() {
         patch.extend(found.run("CL-D-002", |_| version_starts_with_v(topology)).flatten());
         found.run("CL-D-003", |found| class_is_named(topology, found));
+        if found.error_count() == 0 {
+            match class_of(cluster, world) {
+                Ok(class) => {
+                    if let Some(variables) = class.as_ref().and_then(|class| class.variables()) {
+                        patch.extend(settle_variables(topology, variables, &mut found));
+                    }
+                }
+                Err(_) if settings.silenced == Some("CL-D-004") => {}
+                Err(message) => {
+                    return Verdict::plain(Kind::Cluster, "", Outcome::Unknown { rule: "CL-D-004", message });
+                }
+            }
+        }
     }
     let (errors, warnings) = found.into_parts();
     // CL-D-009: an error denies, and then nothing is changed.
@@ -27,12 +73,8 @@ pub(crate) fn default(cluster: &Cluster, settings: &Settings) -> Verdict {
 
 /// A version starts with a lower-case `v`; one is put in front where it does not, and nothing else is changed (CL-D-002).
 fn version_starts_with_v(topology: &Topology) -> Option<PatchOperation> {
-    if topology.version.starts_with('v') {
-        return None;
-    }
-    // `add` also replaces a member that is already there.
-    let path = PointerBuf::from_tokens(["spec", "topology", "version"]);
-    Some(PatchOperation::Add(AddOperation { path, value: format!("v{}", topology.version).into() }))
+    let value = format!("v{}", topology.version);
+    (!topology.version.starts_with('v')).then(|| add(&pointer("/spec/topology/version"), value.into()))
 }
 
 /// A topology names its class (CL-D-003).
@@ -40,4 +82,99 @@ fn class_is_named(topology: &Topology, found: &mut Findings) {
     if topology.class_ref.name.is_empty() {
         found.required(Path::of("spec.topology.classRef.name"), "name the ClusterClass of this topology");
     }
+}
+
+/// The class, if it is there (CL-D-004). A class that is not reconciled has no variables yet (CL-D-005).
+fn class_of(cluster: &Cluster, world: &World) -> Result<Option<Arc<Class>>, String> {
+    let Some(key) = cluster.class_key() else { return Ok(None) };
+    match world.class(&key) {
+        Found::Yes(class) => Ok(Some(class)),
+        Found::Absent | Found::NotAsked => Ok(None),
+        Found::Unreadable(reason) => Err(format!("cannot look up the ClusterClass of this Cluster: {reason}")),
+    }
+}
+
+/// A list of values, with its error path and its place in the object.
+struct Values<'a> {
+    values: &'a [VariableValue],
+    is_present: bool,
+    path: Path,
+    pointer: String,
+    mode: Mode,
+}
+
+/// Defaults and validates every list of values (CL-D-006, CL-D-007); the patch is in the order of the lists.
+fn settle_variables(topology: &Topology, variables: &Variables, found: &mut Findings) -> Vec<PatchOperation> {
+    let mut patch = Vec::new();
+    for list in lists(topology) {
+        let changes = variables::settle(list.values, &list.path, variables, list.mode, found);
+        found.run("CL-D-006", |_| patch.extend(list.operations(changes)));
+    }
+    patch
+}
+
+/// The list of the whole Cluster, then overrides where there are any.
+fn lists(topology: &Topology) -> impl Iterator<Item = Values<'_>> {
+    let whole = Values {
+        values: &topology.variables,
+        is_present: topology.variables.is_present(),
+        path: Path::of("spec.topology.variables"),
+        pointer: "/spec/topology/variables".to_owned(),
+        mode: Mode::Create,
+    };
+    let overrides = |values, owner: Path, pointer: String| Values {
+        values,
+        is_present: true,
+        path: owner.child("variables.overrides"),
+        pointer: format!("{pointer}/variables/overrides"),
+        mode: Mode::ExistingOnly,
+    };
+    let control_plane = overrides(
+        &topology.control_plane.variables.overrides,
+        Path::of("spec.topology.controlPlane"),
+        "/spec/topology/controlPlane".to_owned(),
+    );
+    let workers = &topology.workers;
+    let deployments = workers.machine_deployments.iter().enumerate().map(move |(i, worker)| {
+        let owner = Path::of("spec.topology.workers.machineDeployments").key(&worker.name);
+        overrides(&worker.variables.overrides, owner, format!("/spec/topology/workers/machineDeployments/{i}"))
+    });
+    let pools = workers.machine_pools.iter().enumerate().map(move |(i, worker)| {
+        let owner = Path::of("spec.topology.workers.machinePools").key(&worker.name);
+        overrides(&worker.variables.overrides, owner, format!("/spec/topology/workers/machinePools/{i}"))
+    });
+    let parts = [control_plane].into_iter().chain(deployments).chain(pools);
+    [whole].into_iter().chain(parts.filter(|list| !list.values.is_empty()))
+}
+
+impl Values<'_> {
+    /// Changes as operations that leave everything else as it was written (ADM-007).
+    fn operations(&self, changes: Vec<Change>) -> Vec<PatchOperation> {
+        let (mut operations, mut added) = (Vec::new(), Vec::new());
+        for change in changes {
+            match change {
+                Change::Replace { position, value } => {
+                    operations.push(add(&pointer(&format!("{}/{position}/value", self.pointer)), value));
+                }
+                Change::Append { name, value } => added.push(json!({"name": name, "value": value})),
+            }
+        }
+        if self.is_present {
+            let end = pointer(&format!("{}/-", self.pointer));
+            operations.extend(added.into_iter().map(|value| add(&end, value)));
+        } else if !added.is_empty() {
+            operations.push(add(&pointer(&self.pointer), added.into()));
+        }
+        operations
+    }
+}
+
+/// `add` also replaces a member that is already there.
+fn add(path: &PointerBuf, value: Value) -> PatchOperation {
+    PatchOperation::Add(AddOperation { path: path.clone(), value })
+}
+
+/// A pointer whose parts need no escapes.
+fn pointer(text: &str) -> PointerBuf {
+    PointerBuf::from_tokens(text.split('/').skip(1))
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{dependents, shared};
+use super::definitions::variable_definitions_are_usable;
+use super::{definitions, dependents, shared};
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path, RuleId};
@@ -37,6 +38,7 @@ const RULES: &[ClassRule] = rules![
     "CC-V-031" => control_plane_health_check_has_machines,
     "CC-V-032" => machine_deployment_health_checks_are_usable,
     "CC-V-050" => taints_may_be_set,
+    "CC-V-060" => variable_definitions_are_usable,
     "CC-V-080" => metadata_is_well_formed,
     "CC-V-090" => kubernetes_versions_rise_without_gaps,
 ];
@@ -52,6 +54,7 @@ pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
     [single(GATE, "classes_are_switched_on")]
         .into_iter()
         .chain(listed(Kind::ClusterClass, RULES))
+        .chain(definitions::listed_rules())
         .chain(dependents::listed_rules())
         .chain([single(IN_USE, "a_class_in_use_is_not_deleted")])
 }
@@ -76,24 +79,26 @@ pub(crate) fn validate(new: &ClusterClass, old: Option<&ClusterClass>, world: &W
 
 /// The validating end point for ClusterClasses on delete: a class in use stays (CC-V-140).
 pub(crate) fn validate_delete(old: &ClusterClass, world: &World, settings: &Settings) -> Verdict {
-    let plain = |outcome| Verdict::plain(Kind::ClusterClass, "", outcome);
-    if settings.silenced == Some(IN_USE) {
-        return plain(Outcome::Allowed);
-    }
+    let outcome = Findings::without(settings.silenced).run(IN_USE, |_| deletion(old, world));
+    Verdict::plain(Kind::ClusterClass, "", outcome.unwrap_or(Outcome::Allowed))
+}
+
+/// A class in use stays (CC-V-140).
+fn deletion(old: &ClusterClass, world: &World) -> Outcome {
     let key = old.metadata.key();
     match world.clusters_of(&key) {
         Err(reason) => {
             let message = format!("cannot find out which Clusters use ClusterClass {key}: {reason}");
-            plain(Outcome::Unknown { rule: IN_USE, message })
+            Outcome::Unknown { rule: IN_USE, message }
         }
-        Ok(clusters) if clusters.is_empty() => plain(Outcome::Allowed),
+        Ok(clusters) if clusters.is_empty() => Outcome::Allowed,
         Ok(clusters) => {
             let names: Vec<String> = clusters.iter().map(|cluster| cluster.metadata.key().to_string()).collect();
             let message = format!(
                 "ClusterClass {key} cannot be deleted because it is used by {}",
                 shared::a_few(&names, NAMED_CLUSTERS)
             );
-            plain(Outcome::Forbidden { rule: IN_USE, message, names_object: true })
+            Outcome::Forbidden { rule: IN_USE, message, names_object: true }
         }
     }
 }

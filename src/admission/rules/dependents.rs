@@ -10,7 +10,7 @@ use super::shared;
 use crate::admission::Listed;
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::field::{Findings, Path, RuleId};
-use crate::hub::{Cluster, ClusterClassSpec, Kind, compatibility};
+use crate::hub::{Cluster, ClusterClass, ClusterClassSpec, Kind, compatibility};
 
 /// A class that is updated, with the Clusters that use it.
 struct Dependents<'a> {
@@ -42,7 +42,7 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
 }
 
 /// Everything about an update of a class that concerns what is already there.
-pub(super) fn validate(change: &Change<'_>, old: &crate::hub::ClusterClass, found: &mut Findings) {
+pub(super) fn validate(change: &Change<'_>, old: &ClusterClass, found: &mut Findings) {
     found.run(COMPATIBLE, |found| compatibility::check(&old.spec, &change.new.spec, found));
     let clusters = match change.world.clusters_of(&change.new.metadata.key()) {
         Ok(clusters) => clusters,
@@ -71,34 +71,46 @@ fn versions_in_use_stay_listed(change: &Dependents<'_>, found: &mut Findings) {
 
 /// A machine deployment class that a Cluster uses is not removed (CC-V-111).
 fn machine_deployment_classes_in_use_stay(change: &Dependents<'_>, found: &mut Findings) {
-    let kept: Vec<&str> = change.new.workers.machine_deployments.iter().map(|class| &*class.class).collect();
-    for class in change.old.workers.machine_deployments.iter().filter(|class| !kept.contains(&&*class.class)) {
-        for cluster in change.clusters {
-            for _ in cluster.spec.topology.workers.machine_deployments.iter().filter(|entry| entry.class == class.class)
-            {
-                removed_class_in_use(&class.class, cluster, "spec.workers.machineDeployments", found);
-            }
-        }
-    }
+    let names = |spec: &ClusterClassSpec| -> Vec<String> {
+        spec.workers.machine_deployments.iter().map(|class| class.class.clone()).collect()
+    };
+    let used = |cluster: &Cluster, class: &str| {
+        let entries = &cluster.spec.topology.workers.machine_deployments;
+        entries.iter().filter(|entry| entry.class == class).count()
+    };
+    classes_in_use_stay(change, names, used, "spec.workers.machineDeployments", found);
 }
 
 /// A machine pool class that a Cluster uses is not removed (CC-V-112).
 fn machine_pool_classes_in_use_stay(change: &Dependents<'_>, found: &mut Findings) {
-    let kept: Vec<&str> = change.new.workers.machine_pools.iter().map(|class| &*class.class).collect();
-    for class in change.old.workers.machine_pools.iter().filter(|class| !kept.contains(&&*class.class)) {
+    let names = |spec: &ClusterClassSpec| -> Vec<String> {
+        spec.workers.machine_pools.iter().map(|class| class.class.clone()).collect()
+    };
+    let used = |cluster: &Cluster, class: &str| {
+        let entries = &cluster.spec.topology.workers.machine_pools;
+        entries.iter().filter(|entry| entry.class == class).count()
+    };
+    classes_in_use_stay(change, names, used, "spec.workers.machinePools", found);
+}
+
+/// Reports every use of a class that is no longer there, once for each entry of a topology.
+fn classes_in_use_stay(
+    change: &Dependents<'_>,
+    names: impl Fn(&ClusterClassSpec) -> Vec<String>,
+    uses: impl Fn(&Cluster, &str) -> usize,
+    path: &'static str,
+    found: &mut Findings,
+) {
+    let kept = names(change.new);
+    for class in names(change.old).iter().filter(|class| !kept.contains(class)) {
         for cluster in change.clusters {
-            for _ in cluster.spec.topology.workers.machine_pools.iter().filter(|entry| entry.class == class.class) {
-                removed_class_in_use(&class.class, cluster, "spec.workers.machinePools", found);
+            for _ in 0..uses(cluster, class) {
+                let detail =
+                    format!("class {class:?} cannot be removed because Cluster {} uses it", cluster.metadata.key());
+                found.forbidden(Path::of(path), detail);
             }
         }
     }
-}
-
-fn removed_class_in_use(class: &str, cluster: &Cluster, path: &'static str, found: &mut Findings) {
-    found.forbidden(
-        Path::of(path),
-        format!("class {class:?} cannot be removed because Cluster {} uses it", cluster.metadata.key()),
-    );
 }
 
 /// The control plane health check stays while a Cluster relies on it (CC-V-113).

@@ -6,12 +6,14 @@
 //!   ├─ version.rs    version changes
 //!   └─ rebase.rs     class changes
 //! class.rs     a ClusterClass by itself
-//!   └─ dependents.rs  a class against the Clusters that use it
+//!   ├─ definitions.rs  its variables
+//!   └─ dependents.rs   a class against the Clusters that use it
 //! shared.rs    checks that several rules use
 //! ```
 
 pub(super) mod class;
 pub(super) mod cluster;
+mod definitions;
 mod dependents;
 mod rebase;
 mod shared;
@@ -19,12 +21,11 @@ mod topology;
 mod version;
 
 use super::Listed;
-use crate::hub::{Kind, compatibility};
+use crate::hub::compatibility;
 
 /// Every rule that can deny or warn; shared checks last.
 pub(super) fn catalogue() -> Vec<Listed> {
-    let defaults = [("CL-D-002", "version_starts_with_v"), ("CL-D-003", "class_is_named")];
-    let defaults = defaults.into_iter().map(|(id, name)| Listed { id, name, kind: Some(Kind::Cluster) });
+    let defaults = super::defaults::cluster::listed_rules();
     let shared = shared::LISTED.iter().chain(compatibility::LISTED).map(|(id, name)| Listed { id, name, kind: None });
     defaults.chain(cluster::listed_rules()).chain(class::listed_rules()).chain(shared).collect()
 }

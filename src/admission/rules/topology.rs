@@ -10,7 +10,7 @@ use crate::field::{Findings, Path, RuleId};
 use crate::hub::naming::decimal_integer;
 use crate::hub::{Cluster, ClusterClass, Kind, ObjectKey, Topology, annotation};
 use crate::version::KubeVersion;
-use crate::world::{Found, World, is_settled};
+use crate::world::{Class, Found, World, is_settled};
 
 /// A Cluster with a defined topology that is created or updated.
 pub(super) struct TopologyChange<'a> {
@@ -109,7 +109,7 @@ pub(super) fn validate(change: &TopologyChange<'_>, found: &mut Findings, not_ch
 struct Lookup<'a> {
     change: &'a TopologyChange<'a>,
     key: &'a ObjectKey,
-    answer: &'a Found<Arc<ClusterClass>>,
+    answer: &'a Found<Arc<Class>>,
 }
 
 /// A topology is refused while the feature is off (CL-V-010).
@@ -215,7 +215,7 @@ fn version_is_offered_by_the_class(change: &ClassifiedChange<'_>, found: &mut Fi
     let offered = &change.class.spec.kubernetes_versions;
     let version = &change.change.topology.version;
     if !offered.is_empty() && !offered.contains(version) {
-        let detail = format!("ClusterClass {} offers {}", change.key, offered.join(", "));
+        let detail = format!("ClusterClass {} offers {}", change.key, shared::a_few(offered, SHOWN_NAMES));
         found.invalid(version_path(), &**version, detail);
     }
 }
@@ -255,11 +255,12 @@ fn workers<'a>(
     }
 }
 
+/// How many names a message lists.
+const SHOWN_NAMES: usize = 20;
+
 fn quoted(names: &[&str]) -> String {
-    match names {
-        [] => "none".to_owned(),
-        names => names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "),
-    }
+    let names: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+    if names.is_empty() { "none".to_owned() } else { shared::a_few(&names, SHOWN_NAMES) }
 }
 
 /// A control plane health check has machines to check, and exists when it is switched on (CL-V-058).

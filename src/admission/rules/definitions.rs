@@ -1,0 +1,100 @@
+//! The variable definitions of a ClusterClass (VAR-S).
+
+use std::collections::BTreeSet;
+
+use super::class::Change;
+use super::shared;
+use crate::admission::Listed;
+use crate::field::{Findings, Path};
+use crate::hub::{Kind, TopologyMetadata, VariableDefinition};
+use crate::schema::{self, Definition};
+
+/// The rules of this file in the order in which they run.
+pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
+    [
+        ("VAR-S-001", "names_are_unique"),
+        ("VAR-S-002", "name_is_not_empty"),
+        ("VAR-S-003", "name_is_not_builtin"),
+        ("VAR-S-004", "name_has_no_dot"),
+        ("VAR-S-005", "metadata_is_well_formed"),
+        ("VAR-S-006", "metadata_of_schemas_is_well_formed"),
+        ("VAR-S-010", "literals_can_be_read"),
+        ("VAR-S-020", "nodes_have_a_type"),
+        ("VAR-S-021", "arrays_have_items"),
+        ("VAR-S-022", "int_or_string_keeps_no_unknown_fields"),
+        ("VAR-S-023", "patterns_compile"),
+        ("VAR-S-024", "junctors_constrain_only"),
+        ("VAR-S-030", "defaults_have_known_fields"),
+        ("VAR-S-031", "defaults_are_valid"),
+        ("VAR-S-040", "types_are_known"),
+        ("VAR-S-041", "examples_are_valid"),
+        ("VAR-S-042", "enum_entries_are_valid"),
+        ("VAR-S-043", "properties_are_named_or_free"),
+    ]
+    .into_iter()
+    .map(|(id, name)| Listed { id, name, kind: Some(Kind::ClusterClass) })
+}
+
+/// Variable definitions can be used (CC-V-060).
+pub(super) fn variable_definitions_are_usable(change: &Change<'_>, found: &mut Findings) {
+    let variables = &change.new.spec.variables;
+    found.run("VAR-S-001", |found| names_are_unique(variables, found));
+    for variable in variables {
+        definition_is_usable(variable, found);
+    }
+}
+
+/// No two variables share a name (VAR-S-001).
+fn names_are_unique(variables: &[VariableDefinition], found: &mut Findings) {
+    let mut seen = BTreeSet::new();
+    for variable in variables {
+        if !seen.insert(&*variable.name) {
+            found.invalid(path(variable).child("name"), &*variable.name, "another variable has the same name");
+        }
+    }
+}
+
+fn definition_is_usable(variable: &VariableDefinition, found: &mut Findings) {
+    let (name, path) = (&*variable.name, path(variable));
+    found.run("VAR-S-002", |found| {
+        if name.is_empty() {
+            found.required(path.child("name"), "give the variable a name");
+        }
+    });
+    found.run("VAR-S-003", |found| {
+        if name == "builtin" {
+            found.invalid(path.child("name"), name, "is reserved for the variables that are always there");
+        }
+    });
+    found.run("VAR-S-004", |found| {
+        if name.contains('.') {
+            found.invalid(path.child("name"), name, "cannot contain \".\", which patches use to reach into a variable");
+        }
+    });
+    found.run("VAR-S-005", |found| {
+        shared::metadata(&variable.deprecated_v1beta1_metadata, &path.child("deprecatedV1Beta1Metadata"), found);
+    });
+    let (definition, path) = (&variable.schema.open_api_v3_schema, path.child("schema.openAPIV3Schema"));
+    found.run("VAR-S-006", |found| metadata_is_well_formed(definition, &path, found));
+    schema::check(definition, &path, found);
+}
+
+/// Labels and annotations of a node and of the core nodes below it are well-formed (VAR-S-006).
+fn metadata_is_well_formed(node: &Definition, path: &Path, found: &mut Findings) {
+    let metadata =
+        TopologyMetadata { labels: node.metadata.labels.clone(), annotations: node.metadata.annotations.clone() };
+    shared::metadata(&metadata, &path.child("x-metadata"), found);
+    if let Some(child) = &node.additional_properties {
+        metadata_is_well_formed(child, &path.child("additionalProperties"), found);
+    }
+    for (name, child) in node.properties.iter().flatten() {
+        metadata_is_well_formed(child, &path.child("properties").key(name), found);
+    }
+    if let Some(child) = &node.items {
+        metadata_is_well_formed(child, &path.child("items"), found);
+    }
+}
+
+fn path(variable: &VariableDefinition) -> Path {
+    Path::of("spec.variables").key(&variable.name)
+}

@@ -1,0 +1,451 @@
+//! The formats that Kubernetes knows (VAR-V-024). Any other `format` has no effect.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// A known format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    BsonObjectId,
+    Uri,
+    Email,
+    Hostname,
+    Ipv4,
+    Ipv6,
+    Cidr,
+    Mac,
+    Uuid,
+    Uuid3,
+    Uuid4,
+    Uuid5,
+    Isbn,
+    Isbn10,
+    Isbn13,
+    CreditCard,
+    Ssn,
+    HexColor,
+    RgbColor,
+    Byte,
+    Password,
+    Date,
+    Duration,
+    DateTime,
+    ShortName,
+    LongName,
+    Int32,
+    Int64,
+    Float,
+    Double,
+}
+
+const NAMES: [(&str, Format); 30] = [
+    ("bsonobjectid", Format::BsonObjectId),
+    ("uri", Format::Uri),
+    ("email", Format::Email),
+    ("hostname", Format::Hostname),
+    ("ipv4", Format::Ipv4),
+    ("ipv6", Format::Ipv6),
+    ("cidr", Format::Cidr),
+    ("mac", Format::Mac),
+    ("uuid", Format::Uuid),
+    ("uuid3", Format::Uuid3),
+    ("uuid4", Format::Uuid4),
+    ("uuid5", Format::Uuid5),
+    ("isbn", Format::Isbn),
+    ("isbn10", Format::Isbn10),
+    ("isbn13", Format::Isbn13),
+    ("creditcard", Format::CreditCard),
+    ("ssn", Format::Ssn),
+    ("hexcolor", Format::HexColor),
+    ("rgbcolor", Format::RgbColor),
+    ("byte", Format::Byte),
+    ("password", Format::Password),
+    ("date", Format::Date),
+    ("duration", Format::Duration),
+    ("datetime", Format::DateTime),
+    ("k8sshortname", Format::ShortName),
+    ("k8slongname", Format::LongName),
+    ("int32", Format::Int32),
+    ("int64", Format::Int64),
+    ("float", Format::Float),
+    ("double", Format::Double),
+];
+
+impl Format {
+    /// The format of that name; dashes do not count.
+    pub(super) fn from_name(name: &str) -> Option<Format> {
+        let plain: String = name.chars().filter(|c| *c != '-').collect();
+        NAMES.into_iter().find(|(known, _)| *known == plain).map(|(_, format)| format)
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        NAMES.into_iter().find(|(_, format)| *format == self).map_or("", |(name, _)| name)
+    }
+
+    pub(super) fn is_for_integers(self) -> bool {
+        matches!(self, Format::Int32 | Format::Int64)
+    }
+
+    pub(super) fn is_for_numbers(self) -> bool {
+        matches!(self, Format::Float | Format::Double)
+    }
+
+    pub(super) fn is_for_strings(self) -> bool {
+        !self.is_for_integers() && !self.is_for_numbers()
+    }
+
+    /// Whether a number is within the range of a number format.
+    #[allow(clippy::cast_precision_loss, reason = "the ends of the 64-bit range are compared as floats")]
+    pub(super) fn holds(self, value: f64) -> bool {
+        match self {
+            Format::Int32 => (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value),
+            Format::Int64 => (i64::MIN as f64..=i64::MAX as f64).contains(&value),
+            Format::Float => value.abs() <= f64::from(f32::MAX),
+            _ => value.is_finite(),
+        }
+    }
+
+    /// Whether a text is of a text format.
+    pub(super) fn fits(self, text: &str) -> bool {
+        match self {
+            Format::BsonObjectId => text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            Format::Uri => is_request_uri(text),
+            Format::Email => is_email(text),
+            Format::Hostname => is_hostname(text),
+            Format::Ipv4 => without_zeros(text).parse::<Ipv4Addr>().is_ok(),
+            Format::Ipv6 => text.parse::<Ipv6Addr>().is_ok(),
+            Format::Cidr => is_cidr(text),
+            Format::Mac => is_mac(text),
+            Format::Uuid => UUID.is_match(text),
+            Format::Uuid3 => UUID3.is_match(text),
+            Format::Uuid4 => UUID4.is_match(text),
+            Format::Uuid5 => UUID5.is_match(text),
+            Format::Isbn => is_isbn10(text) || is_isbn13(text),
+            Format::Isbn10 => is_isbn10(text),
+            Format::Isbn13 => is_isbn13(text),
+            Format::CreditCard => is_credit_card(text),
+            Format::Ssn => SSN.is_match(text),
+            Format::HexColor => HEX_COLOR.is_match(text),
+            Format::RgbColor => is_rgb_color(text),
+            Format::Byte => is_base64(text),
+            Format::Date => is_date(text),
+            Format::Duration => is_duration(text),
+            Format::DateTime => is_date_time(text),
+            Format::ShortName => text.len() <= 63 && is_dns_label(text),
+            Format::LongName => text.len() <= 253 && text.split('.').all(is_dns_label),
+            Format::Password | Format::Int32 | Format::Int64 | Format::Float | Format::Double => true,
+        }
+    }
+}
+
+macro_rules! pattern {
+    ($($name:ident = $text:literal;)*) => {
+        $(static $name: LazyLock<Regex> = LazyLock::new(|| Regex::new($text).expect("the expression is a constant"));)*
+    };
+}
+
+pattern! {
+    UUID = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
+    UUID3 = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?3[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
+    UUID4 = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?4[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$";
+    UUID5 = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?5[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$";
+    SSN = "^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$";
+    HEX_COLOR = "^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$";
+    RGB_COLOR = r"^rgb\([ \t]*([0-9]{1,3})[ \t]*,[ \t]*([0-9]{1,3})[ \t]*,[ \t]*([0-9]{1,3})[ \t]*\)$";
+    CREDIT_CARD = "^(4[0-9]{12}([0-9]{3})?|5[1-5][0-9]{14}|(222[1-9]|22[3-9][0-9]|2[3-6][0-9]{2}|27[01][0-9]|2720)[0-9]{12}|6(011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(0[0-5]|[68][0-9])[0-9]{11}|(2131|1800|35[0-9]{3})[0-9]{11}|6[27][0-9]{14})$";
+    DURATION = r"^[+-]?(([0-9]+([.][0-9]*)?|[.][0-9]+)[ ]*(ns|nano|nanos|nanosecond|nanoseconds|us|µs|μs|micro|micros|microsecond|microseconds|ms|milli|millis|millisecond|milliseconds|s|sec|secs|second|seconds|m|min|mins|minute|minutes|h|hr|hrs|hour|hours|d|day|days|w|week|weeks)[ ]*)+$";
+    GO_DURATION = r"^[+-]?(0|(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
+    TIME = r"^([0-9]{2}):([0-9]{2}):([0-9]{2})([.][0-9]+)?([zZ]|[+-]([0-9]{2}):([0-9]{2}))$";
+}
+
+/// Leading zeros in IPv4 octets are tolerated.
+fn without_zeros(text: &str) -> String {
+    let octet = |octet: &str| match octet.trim_start_matches('0') {
+        "" if !octet.is_empty() => "0".to_owned(),
+        digits => digits.to_owned(),
+    };
+    text.split('.').map(octet).collect::<Vec<_>>().join(".")
+}
+
+fn is_cidr(text: &str) -> bool {
+    let Some((address, length)) = text.split_once('/') else { return false };
+    if length.is_empty() || !length.bytes().all(|byte| byte.is_ascii_digit()) {
+        return false;
+    }
+    let Ok(length) = length.parse::<u32>() else { return false };
+    (length <= 32 && without_zeros(address).parse::<Ipv4Addr>().is_ok())
+        || (length <= 128 && address.parse::<Ipv6Addr>().is_ok())
+}
+
+/// An address of 6, 8 or 20 bytes, in groups of two hex digits with `:` or `-`, or of four with `.`.
+fn is_mac(text: &str) -> bool {
+    let groups = |separator: char, digits: usize| {
+        let groups: Vec<&str> = text.split(separator).collect();
+        let fits =
+            groups.iter().all(|group| group.len() == digits && group.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        fits && [6, 8, 20].contains(&(groups.len() * digits / 2))
+    };
+    groups(':', 2) || groups('-', 2) || groups('.', 4)
+}
+
+fn is_isbn10(text: &str) -> bool {
+    let symbols: Vec<char> = text.chars().filter(|c| !matches!(c, '-' | ' ')).collect();
+    let value = |(i, c): (usize, &char)| match c {
+        'X' if i == 9 => Some(10),
+        c => c.to_digit(10),
+    };
+    let digits: Option<Vec<u32>> = symbols.iter().enumerate().map(value).collect();
+    digits.is_some_and(|digits| {
+        digits.len() == 10 && digits.iter().zip((1..=10).rev()).map(|(d, w)| d * w).sum::<u32>() % 11 == 0
+    })
+}
+
+fn is_isbn13(text: &str) -> bool {
+    let symbols = text.chars().filter(|c| !matches!(c, '-' | ' '));
+    let digits: Option<Vec<u32>> = symbols.map(|c| c.to_digit(10)).collect();
+    digits.is_some_and(|digits| {
+        digits.len() == 13 && digits.iter().zip([1, 3].into_iter().cycle()).map(|(d, w)| d * w).sum::<u32>() % 10 == 0
+    })
+}
+
+/// A number of a known issuer with a right check digit (Luhn).
+fn is_credit_card(text: &str) -> bool {
+    let digits: String = text.chars().filter(|c| !matches!(c, '-' | ' ')).collect();
+    if !CREDIT_CARD.is_match(&digits) {
+        return false;
+    }
+    let doubled = |digit: u32| if digit > 4 { digit * 2 - 9 } else { digit * 2 };
+    let values = digits.chars().rev().filter_map(|c| c.to_digit(10));
+    values.enumerate().map(|(i, digit)| if i % 2 == 1 { doubled(digit) } else { digit }).sum::<u32>() % 10 == 0
+}
+
+fn is_rgb_color(text: &str) -> bool {
+    RGB_COLOR.captures(text).is_some_and(|parts| (1..=3).all(|i| parts[i].parse::<u32>().is_ok_and(|part| part <= 255)))
+}
+
+fn is_base64(text: &str) -> bool {
+    let text = text.replace(['\r', '\n'], "");
+    let symbols = text.trim_end_matches('=');
+    let padding = text.len() - symbols.len();
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    padding <= 2 && text.len().is_multiple_of(4) && symbols.bytes().all(fits)
+}
+
+fn is_date(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let [year, month, day] = parts.as_slice() else { return false };
+    let number =
+        |text: &str, digits: usize| match text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => text.parse::<u32>().ok(),
+            false => None,
+        };
+    let (Some(year), Some(month), Some(day)) = (number(year, 4), number(month, 2), number(day, 2)) else {
+        return false;
+    };
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let days = match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if is_leap => 29,
+        2 => 28,
+        1..=12 => 31,
+        _ => return false,
+    };
+    (1..=days).contains(&day)
+}
+
+/// RFC 3339; leap seconds are refused.
+fn is_date_time(text: &str) -> bool {
+    let Some((date, time)) = text.split_once(['T', 't']) else { return false };
+    let within = |text: Option<regex::Match<'_>>, most: u32| {
+        text.is_none_or(|text| text.as_str().parse::<u32>().is_ok_and(|n| n <= most))
+    };
+    is_date(date)
+        && TIME.captures(time).is_some_and(|parts| {
+            within(parts.get(1), 23)
+                && within(parts.get(2), 59)
+                && within(parts.get(3), 59)
+                && within(parts.get(6), 23)
+                && within(parts.get(7), 59)
+        })
+}
+
+/// A Go duration, or numbers with units: `1 day 12 hours`.
+fn is_duration(text: &str) -> bool {
+    GO_DURATION.is_match(text) || DURATION.is_match(text)
+}
+
+fn is_dns_label(text: &str) -> bool {
+    let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let has_edges = matches!((text.bytes().next(), text.bytes().next_back()), (Some(first), Some(last)) if edge(first) && edge(last));
+    has_edges && text.bytes().all(|byte| edge(byte) || byte == b'-')
+}
+
+fn is_hostname(text: &str) -> bool {
+    let label = |label: &str| {
+        !label.is_empty()
+            && label.chars().count() <= 63
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.chars().all(|c| c.is_alphanumeric() || c == '-')
+    };
+    text.len() <= 255 && text.split('.').all(label)
+}
+
+/// An absolute URI, or an absolute path, as in the first line of an HTTP request.
+fn is_request_uri(text: &str) -> bool {
+    if text.is_empty() || text.chars().any(|c| c.is_ascii_control() || c == ' ') || !escapes_are_complete(text) {
+        return false;
+    }
+    if text.starts_with('/') {
+        return true;
+    }
+    let Some((scheme, rest)) = text.split_once(':') else { return text == "*" };
+    let mut letters = scheme.bytes();
+    let is_scheme = letters.next().is_some_and(|byte| byte.is_ascii_alphabetic())
+        && letters.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
+    is_scheme && rest.strip_prefix("//").is_none_or(is_authority)
+}
+
+fn escapes_are_complete(text: &str) -> bool {
+    let path = text.split('?').next().unwrap_or_default();
+    let mut parts = path.split('%');
+    parts.next();
+    parts.all(|part| part.len() >= 2 && part.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit))
+}
+
+/// What follows `//`: a host whose port, if there is one, is a number.
+fn is_authority(text: &str) -> bool {
+    let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let port = match host.strip_prefix('[') {
+        Some(literal) => match literal.split_once(']') {
+            Some((_, port)) => port,
+            None => return false,
+        },
+        None if host.contains(['<', '>', '"', '[', ']', '\\', '^', '`', '{', '|', '}']) => return false,
+        None => host.find(':').map_or("", |at| &host[at..]),
+    };
+    port.is_empty() || port.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// RFC 5322 in what people use of it: an address, or a display name with an address in angle brackets.
+fn is_email(text: &str) -> bool {
+    let text = text.trim();
+    let address = match text.strip_suffix('>') {
+        Some(rest) => match rest.rsplit_once('<') {
+            Some((name, address))
+                if !name.contains(['<', '>', '@', ',', ';', ':', '(', ')', '[', ']']) || is_quoted(name.trim()) =>
+            {
+                address
+            }
+            _ => return false,
+        },
+        None => text,
+    };
+    let Some((local, domain)) = address.rsplit_once('@') else { return false };
+    let atoms = |text: &str| text.split('.').all(|atom| !atom.is_empty() && atom.chars().all(is_atom_character));
+    let is_literal = domain.starts_with('[') && domain.ends_with(']') && domain.len() > 2;
+    (atoms(local) || is_quoted(local)) && (atoms(domain) || is_literal)
+}
+
+fn is_quoted(text: &str) -> bool {
+    text.len() >= 2
+        && text.starts_with('"')
+        && text.ends_with('"')
+        && !text[1..text.len() - 1].contains(['"', '\n', '\r'])
+}
+
+fn is_atom_character(c: char) -> bool {
+    c.is_alphanumeric() || !c.is_ascii() || "!#$%&'*+-/=?^_`{|}~".contains(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Format;
+
+    #[test]
+    fn texts_are_told_apart_by_format() {
+        // VAR-V-024
+        for (name, good, bad) in [
+            ("bsonobjectid", &["507f1f77bcf86cd799439011"][..], &["507f", "zz7f1f77bcf86cd799439011"][..]),
+            (
+                "uri",
+                &["http://a.b/c?d=e#f", "/path", "mailto:a@b", "http://[::1]:80/", "http://a:b@c"],
+                &["", "a/b", "http://a b", "/%zz", "http://a:x", "1http://a", "http://[::1"],
+            ),
+            (
+                "email",
+                &["a@b", "a.b+c@d.example", "Ada <a@b.c>", "\"x y\"@z", "a@[127.0.0.1]"],
+                &["", "a", "a@", "@b", "a b@c", "a..b@c", "Ada <a@b", "a@b>"],
+            ),
+            ("hostname", &["a", "a-b.c9", "A.b"], &["", "-a", "a-", "a..b", "a_b", "a b"]),
+            ("ipv4", &["1.2.3.4", "010.001.000.255"], &["", "1.2.3", "256.1.1.1", "1.2.3.4.5", "::1"]),
+            ("ipv6", &["::1", "fe80::1"], &["", "1.2.3.4", "fe80::1%eth0", ":::"]),
+            (
+                "cidr",
+                &["10.0.0.0/8", "010.0.0.0/8", "fd00::/48"],
+                &["10.0.0.0", "10.0.0.0/33", "fd00::/129", "10.0.0.0/x"],
+            ),
+            (
+                "mac",
+                &["00:11:22:aa:bb:cc", "00-11-22-aa-bb-cc", "0011.22aa.bbcc", "00:11:22:33:44:55:66:77"],
+                &["", "00:11:22", "00:11:22:aa:bb:cg", "0011.22aa"],
+            ),
+            (
+                "uuid",
+                &["123E4567-e89b-12d3-a456-426614174000", "123e4567e89b12d3a456426614174000"],
+                &["", "123e4567", "123e4567-e89b-12d3-a456-42661417400g"],
+            ),
+            ("uuid3", &["123e4567-e89b-32d3-a456-426614174000"], &["123e4567-e89b-42d3-a456-426614174000"]),
+            ("uuid4", &["123e4567-e89b-42d3-a456-426614174000"], &["123e4567-e89b-42d3-c456-426614174000"]),
+            ("uuid5", &["123e4567-e89b-52d3-b456-426614174000"], &["123e4567-e89b-42d3-b456-426614174000"]),
+            ("isbn", &["0-306-40615-2", "978-0-306-40615-7"], &["", "0-306-40615-3"]),
+            ("isbn10", &["080442957X"], &["978-0-306-40615-7", "X80442957X"]),
+            ("isbn13", &["9780306406157"], &["0306406152", "9780306406158"]),
+            ("creditcard", &["4111 1111 1111 1111", "5555-5555-5555-4444"], &["4111111111111112", "1234", ""]),
+            ("ssn", &["111-22-3333", "111 22 3333", "111223333"], &["111-22-333", "a11-22-3333"]),
+            ("hexcolor", &["#fff", "A0b1C2"], &["#ffff", "ggg", ""]),
+            ("rgbcolor", &["rgb(0,128,255)", "rgb( 1 , 2 , 3 )"], &["rgb(0,128,256)", "rgb(1,2)", "0,1,2"]),
+            ("byte", &["", "YQ==", "YWI=", "YWJj"], &["a", "YQ=", "Y*==", "YQ==="]),
+            ("password", &["", "anything at all"], &[]),
+            (
+                "date",
+                &["2024-02-29", "1999-12-31"],
+                &["2023-02-29", "2023-13-01", "2023-1-01", "2023-01-01T00:00:00Z", ""],
+            ),
+            (
+                "duration",
+                &["5m30s", "1.5h", "2 days", "3w", "-1s", "0", "10 seconds", "1 day 12 hours"],
+                &["", "5", "five", "1y", "d"],
+            ),
+            (
+                "date-time",
+                &["2024-01-01T00:00:00Z", "2024-01-01t23:59:59.5z", "2024-01-01T00:00:00+02:00"],
+                &["2024-01-01", "2024-01-01T24:00:00Z", "2024-01-01T00:00:60Z", "2024-01-01 00:00:00Z"],
+            ),
+            ("k8s-short-name", &["a", "a-b9"], &["", "A", "a.b", "-a"]),
+            ("k8s-long-name", &["a.b-c"], &["", "a..b", "A"]),
+        ] {
+            let format = Format::from_name(name).unwrap();
+            good.iter().for_each(|text| assert!(format.fits(text), "{name} {text:?}"));
+            bad.iter().for_each(|text| assert!(!format.fits(text), "{name} {text:?}"));
+        }
+        assert_eq!(Format::from_name("no-such-format"), None);
+        assert_eq!(Format::from_name("d-a-t-e"), Some(Format::Date));
+    }
+
+    #[test]
+    fn numbers_are_held_by_their_ranges() {
+        for (name, good, bad) in [
+            ("int32", 2_147_483_647.0, 2_147_483_648.0),
+            ("int64", 9e18, 1e19),
+            ("float", 3e38, 4e38),
+            ("double", 1e300, f64::INFINITY),
+        ] {
+            let format = Format::from_name(name).unwrap();
+            assert!(format.holds(good) && !format.holds(bad), "{name}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! A compiled schema.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::Definition;
+use super::format::Format;
+use crate::goregex::{Regex, RegexError};
+
+/// A schema node, ready to be applied to values.
+#[derive(Clone, Debug, Default)]
+pub struct Schema {
+    pub(super) kind: Option<Kind>,
+    pub(super) int_or_string: bool,
+    pub(super) preserve_unknown_fields: bool,
+    pub(super) properties: BTreeMap<String, Schema>,
+    pub(super) additional_properties: Option<Box<Schema>>,
+    pub(super) items: Option<Box<Schema>>,
+    pub(super) required: Vec<String>,
+    pub(super) min_properties: Option<i64>,
+    pub(super) max_properties: Option<i64>,
+    pub(super) min_items: Option<i64>,
+    pub(super) max_items: Option<i64>,
+    pub(super) unique_items: bool,
+    pub(super) min_length: Option<i64>,
+    pub(super) max_length: Option<i64>,
+    pub(super) pattern: Option<Regex>,
+    pub(super) format: Option<Format>,
+    pub(super) minimum: Option<Bound>,
+    pub(super) maximum: Option<Bound>,
+    pub(super) values: Vec<Value>,
+    pub(super) default: Option<Value>,
+    pub(super) example: Option<Value>,
+    pub(super) all_of: Vec<Schema>,
+    pub(super) any_of: Vec<Schema>,
+    pub(super) one_of: Vec<Schema>,
+    pub(super) not: Option<Box<Schema>>,
+}
+
+/// A bound of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bound {
+    pub value: i64,
+    pub exclusive: bool,
+}
+
+/// What `type` may say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Array,
+    Boolean,
+    Integer,
+    Number,
+    Object,
+    String,
+    /// A word that no value satisfies.
+    Unknown,
+}
+
+impl Kind {
+    pub(super) const NAMES: [(&'static str, Kind); 6] = [
+        ("array", Kind::Array),
+        ("boolean", Kind::Boolean),
+        ("integer", Kind::Integer),
+        ("number", Kind::Number),
+        ("object", Kind::Object),
+        ("string", Kind::String),
+    ];
+
+    pub(super) fn from_name(name: &str) -> Option<Kind> {
+        match name {
+            "" => None,
+            name => {
+                Some(Kind::NAMES.into_iter().find(|(known, _)| *known == name).map_or(Kind::Unknown, |(_, kind)| kind))
+            }
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        Kind::NAMES.into_iter().find(|(_, kind)| *kind == self).map_or("unknown", |(name, _)| name)
+    }
+}
+
+/// Why a definition cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Unusable {
+    #[error("{0} is not valid JSON")]
+    Literal(&'static str),
+    #[error("{0}")]
+    Pattern(#[from] RegexError),
+}
+
+impl Schema {
+    /// Compiles a definition. Keywords that may not stand where they do are taken as they are; `check` refuses them.
+    pub fn compile(definition: &Definition) -> Result<Schema, Unusable> {
+        let each = |definitions: &[Definition]| definitions.iter().map(Schema::compile).collect::<Result<Vec<_>, _>>();
+        let one = |definition: &Option<Box<Definition>>| match definition {
+            Some(definition) => Schema::compile(definition).map(|schema| Some(Box::new(schema))),
+            None => Ok(None),
+        };
+        let properties = definition.properties.iter().flatten();
+        let properties = properties.map(|(name, node)| Ok((name.clone(), Schema::compile(node)?)));
+        let bound = |value: Option<i64>, exclusive| value.map(|value| Bound { value, exclusive });
+        Ok(Schema {
+            kind: Kind::from_name(&definition.r#type),
+            int_or_string: definition.int_or_string,
+            preserve_unknown_fields: definition.preserve_unknown_fields,
+            properties: properties.collect::<Result<_, Unusable>>()?,
+            additional_properties: one(&definition.additional_properties)?,
+            items: one(&definition.items)?,
+            required: definition.required.to_vec(),
+            min_properties: definition.min_properties,
+            max_properties: definition.max_properties,
+            min_items: definition.min_items,
+            max_items: definition.max_items,
+            unique_items: definition.unique_items,
+            min_length: definition.min_length,
+            max_length: definition.max_length,
+            pattern: (!definition.pattern.is_empty()).then(|| Regex::new(&definition.pattern)).transpose()?,
+            format: Format::from_name(&definition.format),
+            minimum: bound(definition.minimum, definition.exclusive_minimum),
+            maximum: bound(definition.maximum, definition.exclusive_maximum),
+            values: literals(definition)?,
+            default: literal(definition.default.as_ref(), "default")?,
+            example: literal(definition.example.as_ref(), "example")?,
+            all_of: each(&definition.all_of)?,
+            any_of: each(&definition.any_of)?,
+            one_of: each(&definition.one_of)?,
+            not: one(&definition.not)?,
+        })
+    }
+
+    /// The default of the root.
+    pub fn default_value(&self) -> Option<&Value> {
+        self.default.as_ref()
+    }
+}
+
+/// A literal; an explicit `null` is the same as none (VAR-S-010).
+fn literal(raw: Option<&crate::json::RawJson>, keyword: &'static str) -> Result<Option<Value>, Unusable> {
+    let Some(raw) = raw else { return Ok(None) };
+    let value: Value = serde_json::from_str(raw.get()).map_err(|_| Unusable::Literal(keyword))?;
+    Ok(Some(value).filter(|value| !value.is_null()))
+}
+
+/// The entries of `enum`, without `null` (VAR-S-010).
+fn literals(definition: &Definition) -> Result<Vec<Value>, Unusable> {
+    let values = definition.r#enum.iter().map(|raw| literal(Some(raw), "enum"));
+    Ok(values.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+}

@@ -1,0 +1,400 @@
+//! Values against a schema (VAR-V-020 to VAR-V-028).
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use serde_json::{Map, Number, Value};
+
+use super::Schema;
+use super::format::Format;
+use super::node::{Bound, Kind};
+use crate::field::{ErrorKind, RuleId};
+
+/// One thing that is wrong with a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule that found it.
+    pub rule: RuleId,
+    pub kind: ErrorKind,
+    /// Where inside the value: empty for the value itself, else `.key`, `.key[0]` or `.[0]`.
+    pub place: String,
+    pub detail: String,
+}
+
+impl Schema {
+    /// Everything that is wrong with `value`; unknown fields and CEL rules are checked elsewhere.
+    pub fn violations(&self, value: &Value) -> Vec<Violation> {
+        let mut report = Report::default();
+        self.apply(value, &Place::Root, &mut report);
+        report.violations
+    }
+
+    fn apply(&self, value: &Value, place: &Place<'_>, report: &mut Report) {
+        let is_formatted_array = self.check_type(value, place, report);
+        if !value.is_null() && !is_formatted_array {
+            match value {
+                Value::String(text) => self.check_string(text, place, report),
+                Value::Number(number) => self.check_number(number, place, report),
+                Value::Array(elements) => self.check_array(elements, place, report),
+                Value::Object(members) => self.check_object(members, place, report),
+                Value::Bool(_) | Value::Null => {}
+            }
+        }
+        self.check_enum(value, place, report);
+        if !value.is_null() {
+            self.check_junctors(value, place, report);
+        }
+    }
+
+    /// VAR-V-020, 023, 026, 028. Says whether the value is an array that passes for a string only because the node has a
+    /// format, which is how the reference reads it; nothing else of the node applies to such an array.
+    fn check_type(&self, value: &Value, place: &Place<'_>, report: &mut Report) -> bool {
+        let wanted = match self.kind {
+            _ if self.int_or_string => {
+                let fits = value.is_string() || is_integer(value);
+                report.require(fits, "VAR-V-026", ErrorKind::TypeInvalid, place, || {
+                    format!("must be an integer or a string, and is {}", name_of(value))
+                });
+                return false;
+            }
+            Some(kind) => kind,
+            None => return false,
+        };
+        let is_formatted_array =
+            wanted == Kind::String && self.format.is_some_and(Format::is_for_strings) && value.is_array();
+        let fits = match wanted {
+            Kind::Array => value.is_array(),
+            Kind::Boolean => value.is_boolean(),
+            Kind::Integer => is_integer(value),
+            Kind::Number => value.is_number(),
+            Kind::Object => value.is_object(),
+            Kind::String => value.is_string() || is_formatted_array,
+            Kind::Unknown => false,
+        };
+        let rule = match (wanted, value.is_null()) {
+            (Kind::Integer, false) if value.is_number() => "VAR-V-023",
+            _ => "VAR-V-020",
+        };
+        report.require(fits, rule, ErrorKind::TypeInvalid, place, || {
+            format!("must be of type {}, and is {}", wanted.name(), name_of(value))
+        });
+        is_formatted_array
+    }
+
+    fn check_string(&self, text: &str, place: &Place<'_>, report: &mut Report) {
+        let length =
+            if self.max_length.is_some() || self.min_length.is_some() { signed(text.chars().count()) } else { 0 };
+        let fits_pattern = |pattern: &crate::goregex::Regex| pattern.is_match(text);
+        // Of these three only the first that is violated is reported.
+        if let Some(most) = self.max_length.filter(|most| length > *most) {
+            report.violation(
+                "VAR-V-022",
+                ErrorKind::TooLong,
+                place,
+                format!("may not be longer than {most}, and has {length} characters"),
+            );
+        } else if let Some(least) = self.min_length.filter(|least| length < *least) {
+            report.violation(
+                "VAR-V-022",
+                ErrorKind::Invalid,
+                place,
+                format!("must have at least {least} characters, and has {length}"),
+            );
+        } else if let Some(pattern) = self.pattern.as_ref().filter(|pattern| !fits_pattern(pattern)) {
+            report.violation("VAR-V-022", ErrorKind::Invalid, place, format!("must match {:?}", pattern.as_str()));
+        } else {
+            report.satisfied += 1;
+        }
+        if let Some(format) =
+            self.format.filter(|format| format.is_for_strings() && matches!(self.kind, None | Some(Kind::String)))
+        {
+            report.require(format.fits(text), "VAR-V-024", ErrorKind::TypeInvalid, place, || {
+                format!("must be of format {}", format.name())
+            });
+        }
+    }
+
+    fn check_number(&self, number: &Number, place: &Place<'_>, report: &mut Report) {
+        let value = number.as_f64().unwrap_or(f64::NAN);
+        if let Some(bound) = self.minimum {
+            let fits = value > as_float(bound) || (!bound.exclusive && value >= as_float(bound));
+            report.require(fits, "VAR-V-022", ErrorKind::Invalid, place, || {
+                said("must be", bound, "greater than", "at least")
+            });
+        }
+        if let Some(bound) = self.maximum {
+            let fits = value < as_float(bound) || (!bound.exclusive && value <= as_float(bound));
+            report.require(fits, "VAR-V-022", ErrorKind::Invalid, place, || {
+                said("must be", bound, "less than", "at most")
+            });
+        }
+        let is_format_of_kind = |format: &Format| match self.kind {
+            Some(Kind::Integer) => format.is_for_integers(),
+            Some(Kind::Number) => format.is_for_numbers(),
+            _ => false,
+        };
+        if let Some(format) = self.format.filter(is_format_of_kind) {
+            // The established place of this error is the whole value.
+            let fits = format.holds(value);
+            report.require(fits, "VAR-V-024", ErrorKind::Invalid, &Place::Root, || {
+                format!("{} must be of format {}", place.named(), format.name())
+            });
+        }
+    }
+
+    fn check_array(&self, elements: &[Value], place: &Place<'_>, report: &mut Report) {
+        let count = signed(elements.len());
+        if let Some(least) = self.min_items {
+            report.require(count >= least, "VAR-V-022", ErrorKind::Invalid, place, || {
+                format!("must have at least {least} items, and has {count}")
+            });
+        }
+        if let Some(most) = self.max_items {
+            report.require(count <= most, "VAR-V-022", ErrorKind::TooMany, place, || {
+                format!("must have at most {most} items, and has {count}")
+            });
+        }
+        if self.unique_items {
+            let mut seen = HashSet::new();
+            let repeated = elements.iter().position(|element| !seen.insert(element.to_string()));
+            report.require(repeated.is_none(), "VAR-V-022", ErrorKind::Invalid, place, || {
+                format!("must have no equal items, and item {} repeats an earlier one", repeated.unwrap_or_default())
+            });
+        }
+        if let Some(node) = &self.items {
+            for (i, element) in elements.iter().enumerate() {
+                node.apply(element, &Place::Element(place, i), report);
+            }
+        }
+    }
+
+    fn check_object(&self, members: &Map<String, Value>, place: &Place<'_>, report: &mut Report) {
+        let count = signed(members.len());
+        if let Some(least) = self.min_properties {
+            report.require(count >= least, "VAR-V-022", ErrorKind::Invalid, place, || {
+                format!("must have at least {least} properties, and has {count}")
+            });
+        }
+        if let Some(most) = self.max_properties {
+            report.require(count <= most, "VAR-V-022", ErrorKind::TooMany, place, || {
+                format!("must have at most {most} properties, and has {count}")
+            });
+        }
+        for name in &self.required {
+            report.require(
+                members.contains_key(name),
+                "VAR-V-021",
+                ErrorKind::Required,
+                &Place::Member(place, name),
+                String::new,
+            );
+        }
+        for (name, member) in members {
+            if let Some(node) = self.properties.get(name).or(self.additional_properties.as_deref()) {
+                node.apply(member, &Place::Member(place, name), report);
+            }
+        }
+    }
+
+    /// VAR-V-025
+    fn check_enum(&self, value: &Value, place: &Place<'_>, report: &mut Report) {
+        if self.values.is_empty() {
+            return;
+        }
+        let fits = self.values.iter().any(|entry| equals_entry(value, entry));
+        report.require(fits, "VAR-V-025", ErrorKind::NotSupported, place, || {
+            let supported: Vec<String> = self
+                .values
+                .iter()
+                .map(|entry| entry.as_str().map_or_else(|| entry.to_string(), |text| format!("{text:?}")))
+                .collect();
+            format!("supported values: {}", supported.join(", "))
+        });
+    }
+
+    /// VAR-V-027. The Invalid error of a junctor stands at the whole value, whatever its depth.
+    fn check_junctors(&self, value: &Value, place: &Place<'_>, report: &mut Report) {
+        let attempt = |node: &Schema| {
+            let mut attempt = Report::default();
+            node.apply(value, place, &mut attempt);
+            attempt
+        };
+        let fails = |report: &mut Report, detail: String| {
+            report.violation("VAR-V-027", ErrorKind::Invalid, &Place::Root, detail);
+        };
+        if let Some(node) = &self.not {
+            if attempt(node).violations.is_empty() {
+                fails(report, format!("{} must not be valid against the schema under \"not\"", place.named()));
+            } else {
+                report.satisfied += 1;
+            }
+        }
+        let mut failed = Vec::new();
+        for node in &self.all_of {
+            let attempt = attempt(node);
+            report.satisfied += attempt.satisfied;
+            failed.extend(attempt.violations);
+        }
+        if !failed.is_empty() {
+            fails(report, format!("{} must be valid against every schema under \"allOf\"", place.named()));
+            report.violations.extend(failed);
+        }
+        if !self.any_of.is_empty() {
+            let attempts: Vec<Report> = self.any_of.iter().map(attempt).collect();
+            if let Some(valid) = attempts.iter().find(|attempt| attempt.violations.is_empty()) {
+                report.satisfied += valid.satisfied;
+            } else {
+                fails(report, format!("{} must be valid against at least one schema under \"anyOf\"", place.named()));
+                report.violations.extend(closest(attempts));
+            }
+        }
+        if !self.one_of.is_empty() {
+            let attempts: Vec<Report> = self.one_of.iter().map(attempt).collect();
+            match attempts.iter().filter(|attempt| attempt.violations.is_empty()).count() {
+                1 => report.satisfied += 1,
+                valid => {
+                    fails(
+                        report,
+                        format!(
+                            "{} must be valid against exactly one schema under \"oneOf\", and is valid against {valid}",
+                            place.named()
+                        ),
+                    );
+                    if valid == 0 {
+                        report.violations.extend(closest(attempts));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What was found so far, and how many checks were satisfied.
+#[derive(Default)]
+struct Report {
+    violations: Vec<Violation>,
+    satisfied: usize,
+}
+
+impl Report {
+    fn require(
+        &mut self,
+        fits: bool,
+        rule: RuleId,
+        kind: ErrorKind,
+        place: &Place<'_>,
+        detail: impl FnOnce() -> String,
+    ) {
+        if fits {
+            self.satisfied += 1;
+        } else {
+            self.violation(rule, kind, place, detail());
+        }
+    }
+
+    fn violation(&mut self, rule: RuleId, kind: ErrorKind, place: &Place<'_>, detail: String) {
+        self.violations.push(Violation { rule, kind, place: place.render(), detail });
+    }
+}
+
+/// The violations of the entry with the most satisfied checks, the first among equals.
+fn closest(attempts: Vec<Report>) -> Vec<Violation> {
+    let best = attempts.into_iter().reduce(|best, next| if next.satisfied > best.satisfied { next } else { best });
+    best.map(|best| best.violations).unwrap_or_default()
+}
+
+/// Where a check stands inside a value; written out only when something is wrong.
+enum Place<'a> {
+    Root,
+    Member(&'a Place<'a>, &'a str),
+    Element(&'a Place<'a>, usize),
+}
+
+impl Place<'_> {
+    fn render(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text);
+        text
+    }
+
+    fn write(&self, text: &mut String) {
+        match self {
+            Place::Root => {}
+            Place::Member(parent, name) => {
+                parent.write(text);
+                let _ = write!(text, ".{name}");
+            }
+            Place::Element(parent, i) => {
+                parent.write(text);
+                // The established path of an element of a root array has a dot.
+                let dot = if text.is_empty() { "." } else { "" };
+                let _ = write!(text, "{dot}[{i}]");
+            }
+        }
+    }
+
+    /// The place for a message.
+    fn named(&self) -> String {
+        match self.render() {
+            root if root.is_empty() => "the value".to_owned(),
+            place => place.trim_start_matches('.').to_owned(),
+        }
+    }
+}
+
+/// The largest integer up to which every integer is a 64-bit float.
+const EXACT: f64 = 9_007_199_254_740_991.0;
+
+/// VAR-V-023: a JSON integer of 64 bits, or a float without a fraction that is exact.
+fn is_integer(value: &Value) -> bool {
+    let Value::Number(number) = value else { return false };
+    if number.is_i64() {
+        return true;
+    }
+    if number.is_u64() {
+        return false;
+    }
+    let value = number.as_f64().unwrap_or(f64::NAN);
+    let nearest = value.round();
+    let deviation = if nearest == 0.0 { value.abs() } else { ((value - nearest) / nearest).abs() };
+    deviation < 1e-9 && value.abs() <= EXACT
+}
+
+/// Deep equality; a number is converted to the kind of the entry first (VAR-V-025).
+fn equals_entry(value: &Value, entry: &Value) -> bool {
+    let (Value::Number(value), Value::Number(wanted)) = (value, entry) else { return value == entry };
+    let same = |a: f64, b: f64| a.total_cmp(&b).is_eq();
+    match (value.as_f64(), wanted.as_i64()) {
+        (Some(float), Some(wanted)) if value.is_f64() => {
+            same(as_float(Bound { value: wanted, exclusive: false }), float.trunc() + 0.0)
+        }
+        (_, Some(wanted)) => value.as_i64() == Some(wanted),
+        (Some(float), None) => wanted.as_f64().is_some_and(|wanted| same(wanted, float)),
+        (None, None) => false,
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "bounds are compared as 64-bit floats (VAR-V-022)")]
+fn as_float(bound: Bound) -> f64 {
+    bound.value as f64
+}
+
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn said(what: &str, bound: Bound, strictly: &str, otherwise: &str) -> String {
+    format!("{what} {} {}", if bound.exclusive { strictly } else { otherwise }, bound.value)
+}
+
+fn name_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

@@ -1,0 +1,231 @@
+//! The tree of a text's first document: nodes in the order they were written, aliases pointing at what they repeat.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde_saphyr::granit_parser::{
+    Event, Options, Parser, ScalarStyle, ScanError, Span, StructureStyle, Tag, YamlVersion,
+};
+
+use super::YamlError;
+
+/// How deep lists and mappings may nest, those behind aliases included.
+pub(super) const MAX_DEPTH: usize = 255;
+
+/// Index of a node in its tree.
+pub(super) type NodeId = usize;
+
+/// The nodes of a document; the first is its root.
+#[derive(Debug, Default)]
+pub(super) struct Tree<'a> {
+    nodes: Vec<Node<'a>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Node<'a> {
+    pub(super) place: Place,
+    pub(super) content: Content<'a>,
+}
+
+/// Where a node begins; line and column count from 1.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    line: usize,
+    column: usize,
+}
+
+#[derive(Debug)]
+pub(super) enum Content<'a> {
+    Scalar(Scalar<'a>),
+    Sequence(Vec<NodeId>),
+    /// Keys and values in turn.
+    Mapping(Vec<NodeId>),
+    Alias(NodeId),
+}
+
+/// A scalar that has no type yet.
+#[derive(Debug)]
+pub(super) struct Scalar<'a> {
+    pub(super) text: Cow<'a, str>,
+    /// The whole tag (`tag:yaml.org,2002:int`), empty when there is none.
+    pub(super) tag: String,
+    /// Whether the text decides about the type: neither quoted nor tagged.
+    pub(super) implicit: bool,
+}
+
+impl Place {
+    pub(super) fn error(self, message: impl Into<String>) -> YamlError {
+        YamlError { line: self.line, column: self.column, message: message.into() }
+    }
+}
+
+impl Tree<'_> {
+    pub(super) const ROOT: NodeId = 0;
+}
+
+impl<'a> Tree<'a> {
+    pub(super) fn node(&self, id: NodeId) -> &Node<'a> {
+        &self.nodes[id]
+    }
+}
+
+/// Why there is no tree.
+#[derive(Debug)]
+pub(super) enum ComposeError {
+    Scan(ScanError),
+    /// Go would not accept it either, or it is too much.
+    Refused(YamlError),
+}
+
+impl From<ScanError> for ComposeError {
+    fn from(error: ScanError) -> Self {
+        Self::Scan(error)
+    }
+}
+
+impl From<YamlError> for ComposeError {
+    fn from(error: YamlError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<ComposeError> for YamlError {
+    fn from(error: ComposeError) -> Self {
+        match error {
+            ComposeError::Refused(error) => error,
+            ComposeError::Scan(error) => {
+                Place { line: error.marker().line().max(1), column: error.marker().col() + 1 }.error(error.info())
+            }
+        }
+    }
+}
+
+/// The first document of a text; `None` when the text has none.
+pub(super) fn compose(text: &str) -> Result<Option<Tree<'_>>, ComposeError> {
+    let mut options = Options::default();
+    options.flow_nesting_limit = MAX_DEPTH;
+    options.block_nesting_limit = MAX_DEPTH;
+    options.set_emit_comments(false);
+    let mut composer = Composer { text, tree: Tree::default(), open: Vec::new(), flow: 0, anchors: BTreeMap::new() };
+    for event in Parser::new_from_str_with_options(text, options) {
+        match event? {
+            (Event::DocumentEnd, _) => return Ok(Some(composer.tree)),
+            (event, span) => composer.add(event, span)?,
+        }
+    }
+    Ok(None)
+}
+
+struct Composer<'a> {
+    text: &'a str,
+    tree: Tree<'a>,
+    /// The lists and mappings around the next node.
+    open: Vec<NodeId>,
+    /// How many of them are in `[]` or `{}`, which are always the innermost.
+    flow: usize,
+    anchors: BTreeMap<usize, NodeId>,
+}
+
+impl<'a> Composer<'a> {
+    fn add(&mut self, event: Event<'a>, span: Span) -> Result<(), YamlError> {
+        let anchor = event.anchor_id();
+        let flow = self.flow > 0;
+        let (content, opens) = match event {
+            Event::Scalar(text, style, _, tag) => {
+                let text = if ends_without_break(self.text, style, span) { without_break(text) } else { text };
+                (Content::Scalar(scalar(text, style, tag.as_deref())), None)
+            }
+            Event::SequenceStart(style, ..) => (Content::Sequence(Vec::new()), Some(style)),
+            Event::MappingStart(style, ..) => (Content::Mapping(Vec::new()), Some(style)),
+            Event::Alias(anchor) => (Content::Alias(self.target(anchor, span)?), None),
+            Event::SequenceEnd | Event::MappingEnd => {
+                self.open.pop();
+                self.flow = self.flow.saturating_sub(1);
+                return Ok(());
+            }
+            Event::DocumentStart(_, Some(version)) if version != YamlVersion::new(1, 1) => {
+                return Err(place(span).error("found incompatible YAML document"));
+            }
+            _ => return Ok(()),
+        };
+        let place = place(span);
+        if !flow && tab_before(self.text, span) {
+            return Err(place.error("found character that cannot start any token: a tab"));
+        }
+        if opens.is_some() && self.open.len() == MAX_DEPTH {
+            return Err(place.error(format!("exceeded max depth of {MAX_DEPTH}")));
+        }
+        let id = self.tree.nodes.len();
+        if let Some(Content::Sequence(children) | Content::Mapping(children)) =
+            self.open.last().map(|parent| &mut self.tree.nodes[*parent].content)
+        {
+            children.push(id);
+        }
+        self.tree.nodes.push(Node { place, content });
+        if let Some(style) = opens {
+            self.open.push(id);
+            self.flow += usize::from(flow || style == StructureStyle::Flow);
+        }
+        if let Some(anchor) = anchor {
+            self.anchors.insert(anchor, id);
+        }
+        Ok(())
+    }
+
+    /// What an alias stands for, unless it is around the alias itself.
+    fn target(&self, anchor: usize, span: Span) -> Result<NodeId, YamlError> {
+        let name = || span.slice(self.text).unwrap_or_default().trim_start_matches('*');
+        match self.anchors.get(&anchor) {
+            None => Err(place(span).error(format!("unknown anchor '{}' referenced", name()))),
+            Some(id) if self.open.contains(id) => {
+                Err(place(span).error(format!("anchor '{}' value contains itself", name())))
+            }
+            Some(id) => Ok(*id),
+        }
+    }
+}
+
+fn scalar<'a>(text: Cow<'a, str>, style: ScalarStyle, tag: Option<&Tag>) -> Scalar<'a> {
+    let tag = tag.map(|tag| format!("{}{}", tag.handle(), tag.suffix())).unwrap_or_default();
+    let implicit = tag.is_empty() && style == ScalarStyle::Plain;
+    Scalar { text, tag, implicit }
+}
+
+fn place(span: Span) -> Place {
+    Place { line: span.start.line().max(1), column: span.start.col() + 1 }
+}
+
+/// Whether a block scalar ends with the text, in a line without a break: the parser adds the break, Go does not.
+fn ends_without_break(text: &str, style: ScalarStyle, span: Span) -> bool {
+    let block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
+    let last_line = || text.rsplit(['\n', '\r']).next().unwrap_or_default();
+    block && span.end.byte_offset().is_some_and(|end| end >= text.len()) && !last_line().trim_matches(' ').is_empty()
+}
+
+fn without_break(text: Cow<'_, str>) -> Cow<'_, str> {
+    match text {
+        Cow::Borrowed(text) => text.strip_suffix('\n').unwrap_or(text).into(),
+        Cow::Owned(mut text) => {
+            if text.ends_with('\n') {
+                text.pop();
+            }
+            text.into()
+        }
+    }
+}
+
+/// Whether a tab stands among the blanks and indicators before a node: Go does not indent with tabs, nor skip them
+/// where a key may follow.
+fn tab_before(text: &str, span: Span) -> bool {
+    let before = span.start.byte_offset().and_then(|start| text.get(..start)).unwrap_or_default();
+    let indicators = before.bytes().rev().take_while(|byte| !matches!(byte, b'\n' | b'\r'));
+    let mut tab = false;
+    for byte in indicators {
+        match byte {
+            b'\t' => tab = true,
+            b' ' | b'-' | b'?' | b':' => {}
+            _ => return false,
+        }
+    }
+    tab
+}

@@ -1,0 +1,153 @@
+//! From a tree to JSON, in goyaml.v2's order: later keys win, and a merge counts where it stands.
+
+use serde_json::{Map, Value};
+
+use super::YamlError;
+use super::compose::{Content, MAX_DEPTH, Node, NodeId, Scalar, Tree};
+use super::scalar::{Typed, resolve};
+
+/// How much text aliases may repeat, in bytes; Go shares texts, here they are copied.
+const MAX_REPEATED_TEXT: usize = 32 << 20;
+
+const MERGE_TAG: &str = "tag:yaml.org,2002:merge";
+
+pub(super) fn decode(tree: &Tree<'_>) -> Result<Value, YamlError> {
+    Decoder { tree, depth: 0, aliases: 0, decoded: 0, repeated: 0, repeated_text: 0 }.value(Tree::ROOT)
+}
+
+struct Decoder<'a> {
+    tree: &'a Tree<'a>,
+    /// Lists and mappings around the node.
+    depth: usize,
+    /// Aliases around the node.
+    aliases: usize,
+    decoded: usize,
+    /// How many of the decoded nodes stood behind an alias.
+    repeated: usize,
+    repeated_text: usize,
+}
+
+impl<'a> Decoder<'a> {
+    fn value(&mut self, id: NodeId) -> Result<Value, YamlError> {
+        let node = self.enter(id)?;
+        match &node.content {
+            Content::Scalar(scalar) => {
+                let value = self.typed(scalar).and_then(Typed::into_value);
+                value.map_err(|message| node.place.error(message))
+            }
+            Content::Alias(target) => self.behind_alias(|decoder| decoder.value(*target)),
+            Content::Sequence(items) => {
+                self.nested(node, |decoder| items.iter().map(|item| decoder.value(*item)).collect())
+            }
+            Content::Mapping(_) => {
+                let mut map = Map::new();
+                self.fill(node, &mut map)?;
+                Ok(Value::Object(map))
+            }
+        }
+    }
+
+    /// Adds the entries of a mapping to those that are there.
+    fn fill(&mut self, mapping: &'a Node<'a>, map: &mut Map<String, Value>) -> Result<(), YamlError> {
+        let Content::Mapping(entries) = &mapping.content else { return Ok(()) };
+        self.nested(mapping, |decoder| {
+            for entry in entries.chunks_exact(2) {
+                if is_merge(decoder.tree.node(entry[0])) {
+                    decoder.merge(entry[1], map)?;
+                } else {
+                    let key = decoder.key(entry[0])?;
+                    map.insert(key, decoder.value(entry[1])?);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn key(&mut self, id: NodeId) -> Result<String, YamlError> {
+        let node = self.enter(id)?;
+        match &node.content {
+            Content::Scalar(scalar) => {
+                let key = self.typed(scalar).and_then(Typed::into_key);
+                key.map_err(|message| node.place.error(message))
+            }
+            Content::Alias(target) => self.behind_alias(|decoder| decoder.key(*target)),
+            Content::Sequence(_) | Content::Mapping(_) => Err(node.place.error("invalid map key: not a scalar")),
+        }
+    }
+
+    /// `<<: mapping` or `<<: [mapping, ...]`; in a list the first mapping wins.
+    fn merge(&mut self, id: NodeId, map: &mut Map<String, Value>) -> Result<(), YamlError> {
+        match &self.tree.node(id).content {
+            Content::Sequence(items) => items.iter().rev().try_for_each(|item| self.merge_one(*item, map)),
+            _ => self.merge_one(id, map),
+        }
+    }
+
+    fn merge_one(&mut self, id: NodeId, map: &mut Map<String, Value>) -> Result<(), YamlError> {
+        let node = self.enter(id)?;
+        match &node.content {
+            Content::Mapping(_) => self.fill(node, map),
+            Content::Alias(target) if matches!(self.tree.node(*target).content, Content::Mapping(_)) => {
+                self.behind_alias(|decoder| decoder.merge_one(*target, map))
+            }
+            _ => Err(node.place.error("map merge requires map or sequence of maps as the value")),
+        }
+    }
+
+    /// The node, counted with the weights that goyaml.v2 gives to aliases.
+    fn enter(&mut self, id: NodeId) -> Result<&'a Node<'a>, YamlError> {
+        let node = self.tree.node(id);
+        self.decoded += 1;
+        self.repeated += usize::from(self.aliases > 0);
+        let excessive = self.repeated > 100 && self.decoded > 1000 && self.repeated > repeatable(self.decoded);
+        match excessive || self.repeated_text > MAX_REPEATED_TEXT {
+            true => Err(node.place.error("document contains excessive aliasing")),
+            false => Ok(node),
+        }
+    }
+
+    fn typed(&mut self, scalar: &'a Scalar<'a>) -> Result<Typed<'a>, String> {
+        if self.aliases > 0 {
+            self.repeated_text += scalar.text.len();
+        }
+        resolve(scalar)
+    }
+
+    fn behind_alias<T>(&mut self, decode: impl FnOnce(&mut Self) -> Result<T, YamlError>) -> Result<T, YamlError> {
+        self.aliases += 1;
+        let decoded = decode(self);
+        self.aliases -= 1;
+        decoded
+    }
+
+    fn nested<T>(
+        &mut self,
+        node: &Node<'_>,
+        decode: impl FnOnce(&mut Self) -> Result<T, YamlError>,
+    ) -> Result<T, YamlError> {
+        if self.depth == MAX_DEPTH {
+            return Err(node.place.error(format!("exceeded max depth of {MAX_DEPTH}")));
+        }
+        self.depth += 1;
+        let decoded = decode(self);
+        self.depth -= 1;
+        decoded
+    }
+}
+
+/// How many of so many decoded nodes may stand behind aliases: 99 of 100 in files of usual size, 10 of 100 in huge
+/// ones.
+fn repeatable(decoded: usize) -> usize {
+    const LOW: usize = 400_000;
+    const HIGH: usize = 4_000_000;
+    match decoded {
+        ..=LOW => decoded * 99 / 100,
+        HIGH.. => decoded / 10,
+        _ => decoded * (99 - 89 * (decoded - LOW) / (HIGH - LOW)) / 100,
+    }
+}
+
+fn is_merge(key: &Node<'_>) -> bool {
+    matches!(&key.content, Content::Scalar(Scalar { text, tag, implicit })
+        if text == "<<" && (*implicit || tag == MERGE_TAG))
+}

@@ -1,0 +1,100 @@
+//! A file's documents.
+//!
+//! A text is cut into documents at its `---` and `...` lines first, so that a broken document does not hide the others.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::{YamlError, value};
+
+/// A document, and the line on which its content begins (from 1).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    pub line: usize,
+    pub value: Value,
+}
+
+/// The documents of a text in their order; empty ones are left out.
+pub fn documents(text: &str) -> Vec<Result<Document, YamlError>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match text.trim_start().starts_with(['{', '[']) {
+        true => json_documents(text).unwrap_or_else(|| yaml_documents(text)),
+        false => yaml_documents(text),
+    }
+}
+
+/// The values of a JSON text; `None` when it is not JSON, since YAML in flow style looks alike.
+fn json_documents(text: &str) -> Option<Vec<Result<Document, YamlError>>> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let mut documents = Vec::new();
+    loop {
+        let start = values.byte_offset();
+        match values.next() {
+            None => return Some(documents),
+            Some(Err(_)) => return None,
+            Some(Ok(value)) => {
+                let blank = text[start..].len() - text[start..].trim_start().len();
+                let line = text[..start + blank].matches('\n').count() + 1;
+                documents.push(Ok(Document { line, value }));
+            }
+        }
+    }
+}
+
+fn yaml_documents(text: &str) -> Vec<Result<Document, YamlError>> {
+    let mut documents = Vec::new();
+    let mut document = Part { line: 1, text: "", start: 0 };
+    let mut offset = 0;
+    for (number, line) in (1..).zip(text.split_inclusive('\n')) {
+        document.text = &text[document.start..offset];
+        if is_marker(line, "...") {
+            documents.extend(document.read());
+            document = Part { line: number + 1, text: "", start: offset + line.len() };
+        } else if is_marker(line, "---") && !document.is_preamble() {
+            documents.extend(document.read());
+            document = Part { line: number, text: "", start: offset };
+        }
+        offset += line.len();
+    }
+    document.text = &text[document.start..];
+    documents.extend(document.read());
+    documents
+}
+
+/// Whether a line begins with a marker; what follows `---` on its line belongs to the document.
+pub(super) fn is_marker(line: &str, marker: &str) -> bool {
+    line.strip_prefix(marker).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
+}
+
+/// A document's part of a text.
+struct Part<'a> {
+    line: usize,
+    start: usize,
+    text: &'a str,
+}
+
+impl Part<'_> {
+    /// Whether only comments and directives have come so far, which belong to the document after the marker.
+    fn is_preamble(&self) -> bool {
+        !self.text.lines().any(|line| has_content(line) || is_marker(line, "---"))
+    }
+
+    fn read(&self) -> Option<Result<Document, YamlError>> {
+        let content = |line: &str| match is_marker(line, "---") {
+            true => has_content(&line[3..]),
+            false => has_content(line),
+        };
+        let skipped = self.text.lines().position(content)?;
+        // A file's last line ends, whether or not its break was written.
+        let text = if self.text.ends_with('\n') { self.text.into() } else { Cow::from(format!("{}\n", self.text)) };
+        Some(match value(&text) {
+            Ok(value) => Ok(Document { line: self.line + skipped, value }),
+            Err(error) => Err(YamlError { line: self.line + error.line - 1, ..error }),
+        })
+    }
+}
+
+fn has_content(line: &str) -> bool {
+    !matches!(line.trim_start().chars().next(), None | Some('#' | '%'))
+}

@@ -1,0 +1,77 @@
+//! Layouts that Go reads and the parser does not.
+//!
+//! In quoted texts and in `[]` and `{}` it does not matter to goyaml.v2 where a line begins; the parser wants it to the
+//! right of the block around it, and before any tab. Such lines are moved to the right, which changes no value, since
+//! blanks at their beginning mean nothing.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use serde_saphyr::granit_parser::{ErrorKind, ScanError};
+
+use super::YamlError;
+use super::compose::{ComposeError, compose};
+use super::decode::decode;
+use super::documents::is_marker;
+
+/// Right of any block that may be around a line, within reason.
+const MOVE: usize = 64;
+
+/// How many bytes may be read again because lines had to be moved.
+const MAX_READ_AGAIN: usize = 16 << 20;
+
+/// The value of a text's first document, wherever its lines begin.
+pub(super) fn read(text: &str) -> Result<Value, YamlError> {
+    let mut text = Cow::Borrowed(text);
+    let mut moved = BTreeSet::new();
+    let mut again = 0;
+    loop {
+        let failure = match compose(&text) {
+            Ok(None) => return Ok(Value::Null),
+            Ok(Some(tree)) => return decode(&tree).map_err(|error| as_written(error, &moved)),
+            Err(failure) => failure,
+        };
+        let line = match &failure {
+            ComposeError::Scan(error) if is_about_layout(error) => error.marker().line(),
+            _ => return Err(as_written(failure.into(), &moved)),
+        };
+        again += text.len();
+        if again > MAX_READ_AGAIN || is_marked(&text, line) || !moved.insert(line) {
+            return Err(as_written(failure.into(), &moved));
+        }
+        text = move_line(&text, line).into();
+    }
+}
+
+/// Errors about tabs in front of block lists and mappings are found again after the move, in the tree.
+fn is_about_layout(error: &ScanError) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::InvalidQuotedScalarIndent | ErrorKind::TabInIndentation | ErrorKind::TabInBlockIndentation
+    )
+}
+
+/// Whether a document begins or ends at the line, even in the middle of a quoted text.
+fn is_marked(text: &str, line: usize) -> bool {
+    let content = text.split_inclusive('\n').nth(line - 1).unwrap_or_default();
+    is_marker(content, "---") || is_marker(content, "...")
+}
+
+fn move_line(text: &str, line: usize) -> String {
+    let lines = (1..).zip(text.split_inclusive('\n'));
+    lines.fold(String::with_capacity(text.len() + MOVE), |mut moved, (number, content)| {
+        if number == line {
+            moved.extend(std::iter::repeat_n(' ', MOVE));
+        }
+        moved.push_str(content);
+        moved
+    })
+}
+
+fn as_written(error: YamlError, moved: &BTreeSet<usize>) -> YamlError {
+    match moved.contains(&error.line) {
+        true => YamlError { column: error.column.saturating_sub(MOVE).max(1), ..error },
+        false => error,
+    }
+}
