@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::rules::{class, cluster};
@@ -291,6 +290,6 @@ fn changes_nothing_of_a_deleted_object(request: &Request<'_>) -> bool {
     }
     let (Some(new), Some(old)) = (request.object, request.old_object) else { return false };
     let (Ok(new), Ok(old)) = (json::decode::<Glance<'_>>(new), json::decode::<Glance<'_>>(old)) else { return false };
-    let value = |raw: Option<&RawValue>| raw.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+    let value = |raw: Option<&RawValue>| raw.and_then(|raw| json::value(raw.get()).ok());
     new.metadata.is_being_deleted() && value(new.spec) == value(old.spec)
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::UNUSABLE;
 use super::args::{Output, Rules, Validate};
@@ -14,6 +13,7 @@ use super::files::{self, Input, Loaded};
 use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use crate::field::{FieldError, RuleId, Warning};
 use crate::hub::{Cluster, ClusterClass, Kind};
+use crate::json;
 use crate::wire::{Decode, Version};
 use crate::world::Facts;
 
@@ -87,7 +87,7 @@ impl<'a> Subject<'a> {
     fn default(&mut self, facts: &Arc<Facts>, settings: &Settings) {
         let Some(Ok(question)) = self.question(Phase::Default) else { return };
         let verdict = question.settle(facts, settings);
-        if let Ok(mut value) = serde_json::from_str::<Value>(&self.text)
+        if let Ok(mut value) = json::value(&self.text)
             && json_patch::patch(&mut value, &verdict.patch).is_ok()
         {
             self.text = value.to_string();

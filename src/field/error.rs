@@ -1,5 +1,6 @@
 //! What is wrong with a field, as a value.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -91,10 +92,22 @@ impl<T: Into<Value>> From<T> for Shown {
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Value::String(text) => write!(f, "{text:?}"),
-            other => write!(f, "{other}"),
+            Value::String(text) => write!(f, "{:?}", shortened(text)),
+            other => f.write_str(&shortened(&other.to_string())),
         }
     }
+}
+
+/// How many bytes of a value an error shows.
+const SHOWN_BYTES: usize = 1024;
+
+/// A text that is cut when it is long, so that many errors about a large value stay readable.
+pub fn shortened(text: &str) -> Cow<'_, str> {
+    if text.len() <= SHOWN_BYTES {
+        return Cow::Borrowed(text);
+    }
+    let end = text.floor_char_boundary(SHOWN_BYTES);
+    Cow::Owned(format!("{}… ({} bytes)", &text[..end], text.len()))
 }
 
 /// One thing that is wrong with one field.
@@ -136,6 +149,9 @@ pub struct Warning {
     pub text: String,
 }
 
+/// How many errors are kept; nobody reads more, and an answer has to end.
+const KEPT_ERRORS: usize = 2000;
+
 /// Collects everything that is wrong or deserves a warning, in the order in which rules report it.
 ///
 /// The running rule is named once by whoever calls it ([`Findings::run`]); a check that several rules share names
@@ -144,6 +160,8 @@ pub struct Warning {
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     errors: Vec<FieldError>,
+    /// How many errors there are, those that are not kept included.
+    count: usize,
     warnings: Vec<Warning>,
     running: RuleId,
     silenced: Option<RuleId>,
@@ -203,7 +221,7 @@ impl Findings {
 
     /// How many errors there are.
     pub fn error_count(&self) -> usize {
-        self.errors.len()
+        self.count
     }
 
     /// Errors and warnings, each in the order in which they were found.
@@ -212,6 +230,10 @@ impl Findings {
     }
 
     fn push(&mut self, kind: ErrorKind, path: Path, value: Shown, detail: impl Into<String>) {
+        self.count += 1;
+        if self.errors.len() == KEPT_ERRORS {
+            return;
+        }
         self.errors.push(FieldError { rule: self.running, kind, path, value, detail: detail.into() });
     }
 }
@@ -308,6 +330,11 @@ mod tests {
     fn a_flood_of_errors_is_cut_short() {
         let errors: Vec<_> = (0..20_000).map(|i| error(ErrorKind::Forbidden, Value::Null, &i.to_string())).collect();
         assert!(join(&errors).ends_with("spec.a: Forbidden: 99, and 19900 more]"));
+        let mut found = Findings::default();
+        (0..20_000).for_each(|_| found.forbidden(Path::ROOT, ""));
+        assert_eq!((found.error_count(), found.into_parts().0.len()), (20_000, 2000));
+        let long = error(ErrorKind::Invalid, "é".repeat(600).into(), "no").to_string();
+        assert!(long.ends_with("é… (1200 bytes)\": no") && long.len() < 1100, "{long}");
     }
 
     #[test]

@@ -5,8 +5,10 @@
 //! fails (ADM-003). Nothing here knows a kind.
 
 mod collections;
+mod plain;
 
 pub use collections::{List, RawJson, StringMap};
+pub use plain::{Plain, value, with_integers};
 
 use std::fmt;
 

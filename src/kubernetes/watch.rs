@@ -17,7 +17,7 @@ use super::cache::Cache;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, ObjectKey};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::{Decode, Version};
-use crate::world::{CLASSES, CLUSTERS, Facts, Record};
+use crate::world::{CLASSES, CLUSTERS, Facts, Found, Record};
 
 /// The kinds that are watched, as facts and probes name them.
 pub const WATCHED: [&str; 2] = [CLASSES, CLUSTERS];
@@ -41,6 +41,8 @@ trait Watched: Decode + Send {
     fn remove(facts: &mut Facts, key: &ObjectKey);
     fn keys(facts: &Facts) -> Vec<ObjectKey>;
     fn count(facts: &Facts) -> usize;
+    /// Does the work that a review should find done.
+    fn prepare(facts: &Facts, key: &ObjectKey);
     /// What an object that does not decode still says of the class that it uses.
     fn class_of(object: &Value) -> Option<ObjectKey>;
 }
@@ -63,6 +65,12 @@ impl Watched for ClusterClass {
 
     fn count(facts: &Facts) -> usize {
         facts.class_keys().len()
+    }
+
+    fn prepare(facts: &Facts, key: &ObjectKey) {
+        if let Found::Yes(class) = facts.class(key) {
+            class.variables();
+        }
     }
 
     fn class_of(_: &Value) -> Option<ObjectKey> {
@@ -89,6 +97,8 @@ impl Watched for Cluster {
     fn count(facts: &Facts) -> usize {
         facts.cluster_keys().len()
     }
+
+    fn prepare(_: &Facts, _: &ObjectKey) {}
 
     fn class_of(object: &Value) -> Option<ObjectKey> {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -145,7 +155,7 @@ impl Relist {
             Event::InitApply(object) => {
                 let (key, record) = record::<T>(&object, metrics);
                 self.seen.insert(key.clone());
-                cache.update(|facts| T::put(facts, key, record));
+                store::<T>(cache, key, record);
             }
             Event::InitDone => {
                 let seen = std::mem::take(&mut self.seen);
@@ -159,7 +169,7 @@ impl Relist {
             Event::Apply(object) => {
                 let (key, record) = record::<T>(&object, metrics);
                 debug!(kind = T::KIND.name(), object = %key, "Object changed");
-                cache.update(|facts| T::put(facts, key, record));
+                store::<T>(cache, key, record);
             }
             Event::Delete(object) => {
                 let key = key_of(&object);
@@ -168,6 +178,13 @@ impl Relist {
             }
         }
     }
+}
+
+fn store<T: Watched>(cache: &Cache, key: ObjectKey, record: Record<T>) {
+    cache.update(|facts| {
+        T::put(facts, key.clone(), record);
+        T::prepare(facts, &key);
+    });
 }
 
 fn record<T: Watched>(object: &DynamicObject, metrics: &Metrics) -> (ObjectKey, Record<T>) {
@@ -195,7 +212,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::world::Found;
 
     fn object(name: &str, spec: Value) -> DynamicObject {
         serde_json::from_value(json!({"metadata": {"namespace": "ns", "name": name}, "spec": spec})).unwrap()

@@ -6,7 +6,7 @@ use super::validate::Violation;
 use super::{Definition, Schema};
 use crate::field::{ErrorKind, Findings, Path, RuleId, Shown};
 use crate::goregex::Regex;
-use crate::json::RawJson;
+use crate::json::{self, RawJson};
 
 /// Checks a definition whose root stands at `path`, and compiles it if nothing is wrong.
 pub fn check(definition: &Definition, path: &Path, found: &mut Findings) -> Option<Schema> {
@@ -61,7 +61,7 @@ fn children<'a>(node: &'a Definition, path: &Path) -> (Vec<Child<'a>>, Vec<Child
 fn literals(node: &Definition, path: &Path, found: &mut Findings) {
     let mut literal = |raw: Option<&RawJson>, path: Path| {
         if let Some(raw) = raw
-            && let Err(error) = serde_json::from_str::<serde_json::Value>(raw.get())
+            && let Err(error) = json::value(raw.get())
         {
             found.invalid(path, raw.get(), format!("cannot be read: {error}"));
         }

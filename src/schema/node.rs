@@ -140,7 +140,7 @@ impl Schema {
 /// A literal; an explicit `null` is the same as none (VAR-S-010).
 fn literal(raw: Option<&crate::json::RawJson>, keyword: &'static str) -> Result<Option<Value>, Unusable> {
     let Some(raw) = raw else { return Ok(None) };
-    let value: Value = serde_json::from_str(raw.get()).map_err(|_| Unusable::Literal(keyword))?;
+    let value = crate::json::value(raw.get()).map_err(|_| Unusable::Literal(keyword))?;
     Ok(Some(value).filter(|value| !value.is_null()))
 }
 

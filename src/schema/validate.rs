@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use super::Schema;
 use super::format::Format;
 use super::node::{Bound, Kind};
-use crate::field::{ErrorKind, RuleId};
+use crate::field::{ErrorKind, RuleId, shortened};
 
 /// One thing that is wrong with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,7 +208,7 @@ impl Schema {
                 .iter()
                 .map(|entry| entry.as_str().map_or_else(|| entry.to_string(), |text| format!("{text:?}")))
                 .collect();
-            format!("supported values: {}", supported.join(", "))
+            format!("supported values: {}", shortened(&supported.join(", ")))
         });
     }
 
@@ -269,6 +269,9 @@ impl Schema {
     }
 }
 
+/// How many violations of one value are kept.
+const KEPT: usize = 1000;
+
 /// What was found so far, and how many checks were satisfied.
 #[derive(Default)]
 struct Report {
@@ -293,6 +296,9 @@ impl Report {
     }
 
     fn violation(&mut self, rule: RuleId, kind: ErrorKind, place: &Place<'_>, detail: String) {
+        if self.violations.len() == KEPT {
+            return;
+        }
         self.violations.push(Violation { rule, kind, place: place.render(), detail });
     }
 }

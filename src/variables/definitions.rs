@@ -16,6 +16,8 @@ pub struct Variables {
 pub struct Variable {
     pub name: String,
     pub required: bool,
+    /// Whether the root of the schema has a default.
+    pub has_default: bool,
     /// The schema, or why it cannot be used.
     pub schema: Result<Schema, String>,
 }
@@ -42,7 +44,8 @@ impl Variables {
 
     fn define(&mut self, name: &str, required: bool, definition: &Definition) {
         let schema = Schema::compile(definition).map_err(|error| error.to_string());
-        self.defined.push(Variable { name: name.to_owned(), required, schema });
+        let has_default = definition.default.as_ref().is_some_and(|default| default.get() != "null");
+        self.defined.push(Variable { name: name.to_owned(), required, has_default, schema });
     }
 
     /// Every variable with a definition that counts, by name.

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Variable, Variables};
-use crate::field::{Findings, Path};
+use crate::field::{Findings, Path, shortened};
 use crate::hub::VariableValue;
+use crate::json;
 use crate::schema::Schema;
 
 /// Whether variables that a list lacks are added to it.
@@ -60,7 +61,7 @@ pub fn settle(
         entries.push(Entry { written, schema, value });
     }
     if mode == Mode::Create {
-        changes.extend(missing_with_default(values, variables));
+        changes.extend(missing_with_default(values, path, variables, found));
     }
     // VAR-D-004: with an error the list is as it was written, and is checked like that.
     if found.error_count() > before {
@@ -127,7 +128,9 @@ fn defined<'a>(
             let known: Vec<&str> = variables.names().collect();
             let detail = match known.as_slice() {
                 [] => "the ClusterClass defines no variables".to_owned(),
-                known => format!("the ClusterClass defines no such variable; it defines {}", known.join(", ")),
+                known => {
+                    format!("the ClusterClass defines no such variable; it defines {}", shortened(&known.join(", ")))
+                }
             };
             found.invalid(path.clone(), raw(value), detail);
         });
@@ -161,22 +164,29 @@ fn read(value: &VariableValue, path: &Path, found: &mut Findings) -> Option<Valu
     }
 }
 
+/// The value as it is judged; numbers without a fraction are integers (VAR-D-007).
 fn written_value(value: &VariableValue) -> Result<Value, serde_json::Error> {
-    value.value.as_ref().map_or(Ok(Value::Null), |raw| serde_json::from_str(raw.get()))
+    let mut read = value.value.as_ref().map_or(Ok(Value::Null), |raw| json::value(raw.get()))?;
+    json::with_integers(&mut read);
+    Ok(read)
 }
 
 /// Variables with a root default that the list lacks, in the order of the status (VAR-D-005).
-fn missing_with_default<'a>(
-    values: &'a [VariableValue],
-    variables: &'a Variables,
-) -> impl Iterator<Item = Change> + 'a {
+fn missing_with_default(
+    values: &[VariableValue],
+    path: &Path,
+    variables: &Variables,
+    found: &mut Findings,
+) -> Vec<Change> {
     let given: BTreeSet<&str> = values.iter().map(|value| &*value.name).collect();
-    variables.iter().filter(move |variable| !given.contains(&*variable.name)).filter_map(|variable| {
-        let schema = variable.schema.as_ref().ok()?;
+    let missing = variables.iter().filter(|variable| variable.has_default && !given.contains(&*variable.name));
+    let added = missing.filter_map(|variable| {
+        let schema = usable(variable, &path.key(&variable.name), found)?;
         let mut value = schema.default_value()?.clone();
         schema.fill(&mut value);
         Some(Change::Append { name: variable.name.clone(), value })
-    })
+    });
+    added.collect()
 }
 
 /// Required variables are there (VAR-V-003); what their value is does not matter here.
@@ -216,7 +226,11 @@ fn check(entry: &Entry<'_>, path: &Path, found: &mut Findings) {
     let unknown = entry.schema.unknown_fields(&entry.value);
     if !unknown.is_empty() {
         found.run("VAR-V-030", |found| {
-            found.invalid(path.clone(), entry.value.to_string(), format!("unknown fields: {}", unknown.join(", ")));
+            found.invalid(
+                path.clone(),
+                entry.value.to_string(),
+                format!("unknown fields: {}", shortened(&unknown.join(", "))),
+            );
         });
     }
 }

@@ -47,7 +47,7 @@ impl Default for Limits {
         Limits {
             connections: 2048,
             patience: Duration::from_secs(10),
-            age: Duration::from_secs(300),
+            age: Duration::from_mins(5),
             drain: Duration::from_secs(20),
         }
     }

@@ -216,7 +216,7 @@ impl Issued {
     pub fn make(names: &[String], days: u32) -> Result<Self, TlsError> {
         let validity = |params: &mut CertificateParams| {
             let now = SystemTime::now();
-            params.not_before = (now - Duration::from_secs(300)).into();
+            params.not_before = (now - Duration::from_mins(5)).into();
             params.not_after = (now + Duration::from_secs(u64::from(days) * 86_400)).into();
         };
         let mut authority = CertificateParams::default();

@@ -18,7 +18,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::hub::{Cluster, ClusterClass, GROUP};
-use crate::json;
+use crate::json::{self, Plain};
 
 /// A version of the group `cluster.x-k8s.io` in which objects arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,7 +89,7 @@ fn decode<T: serde::de::DeserializeOwned>(
     if version == Version::V1Beta2 {
         return json::decode(text);
     }
-    let mut value: Value = json::decode(text)?;
+    let Plain(mut value) = json::decode(text)?;
     to_hub(&mut value).map_err(|error| error.to_string())?;
     json::decode(&value.to_string())
 }

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::{YamlError, value};
+use crate::json::Plain;
 
 /// A document, and the line on which its content begins (from 1).
 #[derive(Clone, Debug, PartialEq)]
@@ -26,14 +27,14 @@ pub fn documents(text: &str) -> Vec<Result<Document, YamlError>> {
 
 /// The values of a JSON text; `None` when it is not JSON, since YAML in flow style looks alike.
 fn json_documents(text: &str) -> Option<Vec<Result<Document, YamlError>>> {
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Plain>();
     let mut documents = Vec::new();
     loop {
         let start = values.byte_offset();
         match values.next() {
             None => return Some(documents),
             Some(Err(_)) => return None,
-            Some(Ok(value)) => {
+            Some(Ok(Plain(value))) => {
                 let blank = text[start..].len() - text[start..].trim_start().len();
                 let line = text[..start + blank].matches('\n').count() + 1;
                 documents.push(Ok(Document { line, value }));

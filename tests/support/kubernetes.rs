@@ -38,7 +38,7 @@ use serde_json::{Value, json};
 /// Who the harness is in `managedFields`.
 const FIELD_MANAGER: &str = "topologist-tests";
 /// A start takes seconds; a loaded machine gets minutes.
-const START_LIMIT: Duration = Duration::from_secs(120);
+const START_LIMIT: Duration = Duration::from_mins(2);
 /// How long a running server may take to serve what it has accepted.
 const SERVE_LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(25);

@@ -1,0 +1,133 @@
+//! JSON values read to the letter.
+//!
+//! `serde_json` gives a meaning of its own to objects with certain private keys, so that what is read is not what was
+//! written. Whoever judges a value reads it with [`value`].
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// Reads a value.
+///
+/// # Errors
+/// When the text is not JSON, or has a number beyond 64-bit floats.
+pub fn value(text: &str) -> Result<Value, serde_json::Error> {
+    serde_json::from_str::<Plain>(text).map(|Plain(value)| value)
+}
+
+/// A value in which every key is just a key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plain(pub Value);
+
+impl<'de> Deserialize<'de> for Plain {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PlainVisitor).map(Plain)
+    }
+}
+
+struct PlainVisitor;
+
+impl<'de> Visitor<'de> for PlainVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(Plain(element)) = elements.next_element()? {
+            list.push(element);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some((key, Plain(member))) = members.next_entry::<String, Plain>()? {
+            map.insert(key, member);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+/// The value in which every float without a fraction is an integer, as Go writes it (VAR-D-007).
+pub fn with_integers(value: &mut Value) {
+    /// The largest integer up to which every integer is a 64-bit float.
+    const EXACT: f64 = 9_007_199_254_740_991.0;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or(f64::NAN);
+            if float.fract() == 0.0 && float.abs() <= EXACT {
+                #[allow(clippy::cast_possible_truncation, reason = "the float is an integer below 2^53")]
+                let integer = float as i64;
+                *number = integer.into();
+            }
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(with_integers),
+        Value::Object(members) => members.values_mut().for_each(with_integers),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn private_keys_of_the_library_are_ordinary_keys() {
+        for text in [
+            r#"{"$serde_json::private::RawValue":"\"a\""}"#,
+            r#"{"\u0024serde_json::private::RawValue":"{}"}"#,
+            r#"[{"$serde_json::private::Number":"1"}]"#,
+        ] {
+            let read = value(text).unwrap();
+            assert!(read.is_object() || read[0].is_object(), "{text}: {read}");
+        }
+    }
+
+    #[test]
+    fn values_are_read_as_they_are_written() {
+        let text = r#"{"a":[null,true,-1,18446744073709551615,1.5,"x"],"b":{}}"#;
+        assert_eq!(value(text).unwrap().to_string(), text);
+        assert!(value("1e999").is_err() && value("{").is_err() && value("1 2").is_err());
+    }
+
+    #[test]
+    fn floats_without_a_fraction_become_integers() {
+        let mut read = json!({"a": [1.0, -0.0, 1.5, 1e300], "b": 3});
+        with_integers(&mut read);
+        assert_eq!(read, json!({"a": [1, 0, 1.5, 1e300], "b": 3}));
+    }
+}
