@@ -62,6 +62,24 @@ pub struct Metrics {
     pub in_flight: Gauge,
 }
 
+/// A gauge that is one higher for as long as this lives, however it ends.
+#[derive(Debug)]
+pub struct Raised(Gauge);
+
+impl Raised {
+    /// Raises the gauge.
+    pub fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Raised(gauge.clone())
+    }
+}
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         let mut metrics = Metrics {

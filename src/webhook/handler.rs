@@ -24,7 +24,7 @@ use tracing::{Instrument, info, info_span};
 use crate::admission::{END_POINTS, EndPoint, Operation, Outcome, Question, Request, Settings, Verdict};
 use crate::hub::{GROUP, Kind};
 use crate::kubernetes::gather::Gatherer;
-use crate::telemetry::metrics::{self, Metrics};
+use crate::telemetry::metrics::{self, Metrics, Raised};
 use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionReview};
 use crate::world::World;
 
@@ -173,9 +173,8 @@ impl Handler {
         let request = review.request.ok_or_else(|| Refusal::NotAReview("it has no request".to_owned()))?;
         let span = info_span!("review", uid = &*request.uid);
         async {
-            self.metrics.in_flight.inc();
+            let _counted = Raised::new(&self.metrics.in_flight);
             let verdict = self.judge(end_point, &request, deadline).await;
-            self.metrics.in_flight.dec();
             let answer = serde_json::to_vec(&verdict.response(&request.uid)?.into_review())?;
             self.note(&verdict, end_point, &request);
             self.metrics.admission_duration.observe(started.elapsed().as_secs_f64());

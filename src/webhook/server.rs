@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use super::tls::Identity;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, Raised};
 
 /// Bounds of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ struct Shared {
 
 impl Shared {
     async fn connection(self: Arc<Self>, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
-        let _counted = Counted::new(self.metrics.clone());
+        let _counted = Raised::new(&self.metrics.connections);
         let _ = stream.set_nodelay(true);
         let Some(acceptor) = acceptor else { return self.speak(stream, false).await };
         match tokio::time::timeout(self.limits.patience, handshake(stream, acceptor)).await {
@@ -222,22 +222,6 @@ fn protocol(limits: Limits, is_http2: bool) -> auto::Builder<TokioExecutor> {
         .max_concurrent_streams(250)
         .max_header_list_size(64 * 1024);
     if is_http2 { protocol.http2_only() } else { protocol.http1_only() }
-}
-
-/// An open connection in the metrics, for as long as this lives.
-struct Counted(Arc<Metrics>);
-
-impl Counted {
-    fn new(metrics: Arc<Metrics>) -> Self {
-        metrics.connections.inc();
-        Counted(metrics)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.connections.dec();
-    }
 }
 
 /// The first byte of a TLS record that opens a handshake (RFC 8446, section 5.1).
