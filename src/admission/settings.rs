@@ -1,4 +1,4 @@
-//! Switches of the admission rules (`spec/admission.md` 0.6).
+//! Switches of the admission rules.
 
 use std::fmt;
 use std::str::FromStr;

@@ -81,6 +81,14 @@ pub struct Shown(Value);
 impl Shown {
     /// No value: for kinds that do not show one.
     pub const NOTHING: Shown = Shown(Value::Null);
+
+    /// A value, or the beginning of its text when it is long: errors keep no large values.
+    pub fn bounded(value: &Value) -> Self {
+        match shortened(&value.to_string()) {
+            Cow::Borrowed(_) => Shown(value.clone()),
+            Cow::Owned(text) => Shown(Value::String(text)),
+        }
+    }
 }
 
 impl<T: Into<Value>> From<T> for Shown {

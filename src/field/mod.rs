@@ -1,7 +1,7 @@
 //! Paths to fields and typed field errors, rendered as Kubernetes renders them.
 //!
 //! What lives here: [`Path`], [`FieldError`] and the collector [`Findings`]. Nothing here knows a kind; the module
-//! may use `std` and the JSON value type only. The rendering is that of `spec/admission.md` 0.2 and 0.3:
+//! may use `std` and the JSON value type only. The rendering is the API server's:
 //!
 //! ```text
 //! <path>: <rendered type>: <value>: <detail>

@@ -51,7 +51,7 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// Names of annotations (api-types 7.1).
+/// Names of annotations.
 pub mod annotation {
     /// On a Cluster: a topology or another class may be set although there was none.
     pub const DISABLE_CLASS_NAME_CHECK: &str = "unsafe.topology.cluster.x-k8s.io/disable-update-class-name-check";

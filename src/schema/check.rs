@@ -1,4 +1,4 @@
-//! Whether a definition can be used (VAR-S-010 to VAR-S-047).
+//! Whether a definition can be used (VAR-S). CEL rules are not looked at.
 //!
 //! The checks run in stages; a stage with errors ends the check: literals, structure, defaults, everything else.
 
@@ -162,7 +162,7 @@ fn defaults(schema: &Schema, path: &Path, found: &mut Findings) {
         found.run("VAR-S-030", |found| {
             let unknown = schema.unknown_fields(default);
             if !unknown.is_empty() {
-                found.invalid(path.clone(), default.clone(), "has fields that the schema does not know");
+                found.invalid(path.clone(), Shown::bounded(default), "has fields that the schema does not know");
             }
         });
         report("VAR-S-031", schema.violations(default), &path, default, found);
@@ -220,9 +220,13 @@ fn everything_else(node: &Definition, schema: &Schema, path: &Path, found: &mut 
 
 /// Reports what is wrong with a literal of a schema.
 fn report(rule: RuleId, violations: Vec<Violation>, path: &Path, value: &serde_json::Value, found: &mut Findings) {
+    if violations.is_empty() {
+        return;
+    }
+    let shown = Shown::bounded(value);
     found.run(rule, |found| {
         for violation in violations {
-            let shown = Shown::from(value.clone());
+            let shown = shown.clone();
             found.run(violation.rule, |found| {
                 found.error(violation.kind, path.place(&violation.place), shown, violation.detail);
             });

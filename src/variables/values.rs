@@ -49,9 +49,8 @@ pub fn settle(
     }
     let (mut changes, mut entries) = (Vec::new(), Vec::new());
     for (position, written) in values.iter().enumerate() {
-        let path = path.key(&written.name);
-        let Some(variable) = defined(written, variables, &path, found) else { continue };
-        let (Some(schema), Some(mut value)) = (usable(variable, &path, found), read(written, &path, found)) else {
+        let Some(variable) = defined(written, variables, path, found) else { continue };
+        let (Some(schema), Some(mut value)) = (usable(variable, path, found), read(written, path, found)) else {
             continue;
         };
         let was_null = schema.replace_null(&mut value);
@@ -74,14 +73,13 @@ pub fn settle(
         required_are_set(values, &changes, path, variables, found);
     }
     for entry in &entries {
-        check(entry, &path.key(&entry.written.name), found);
+        check(&entry.written.name, &entry.value, entry.schema, path, found);
     }
     for change in &changes {
         if let Change::Append { name, value } = change
             && let Some(schema) = variables.get(name).and_then(|variable| variable.schema.as_ref().ok())
         {
-            let written = VariableValue { name: name.clone(), value: None };
-            check(&Entry { written: &written, schema, value: value.clone() }, &path.key(name), found);
+            check(name, value, schema, path, found);
         }
     }
     if found.error_count() > before { Vec::new() } else { changes }
@@ -132,7 +130,7 @@ fn defined<'a>(
                     format!("the ClusterClass defines no such variable; it defines {}", shortened(&known.join(", ")))
                 }
             };
-            found.invalid(path.clone(), raw(value), detail);
+            found.invalid(path.key(&value.name), raw(value), detail);
         });
     }
     variable
@@ -144,7 +142,10 @@ fn usable<'a>(variable: &'a Variable, path: &Path, found: &mut Findings) -> Opti
         Ok(schema) => Some(schema),
         Err(reason) => {
             found.run("VAR-V-010", |found| {
-                found.internal(path.clone(), format!("the schema of the ClusterClass cannot be used: {reason}"));
+                found.internal(
+                    path.key(&variable.name),
+                    format!("the schema of the ClusterClass cannot be used: {reason}"),
+                );
             });
             None
         }
@@ -157,7 +158,7 @@ fn read(value: &VariableValue, path: &Path, found: &mut Findings) -> Option<Valu
         Ok(read) => Some(read),
         Err(error) => {
             found.run("VAR-V-010", |found| {
-                found.invalid(path.child("value"), raw(value), format!("cannot be read: {error}"));
+                found.invalid(path.key(&value.name).child("value"), raw(value), format!("cannot be read: {error}"));
             });
             None
         }
@@ -181,7 +182,7 @@ fn missing_with_default(
     let given: BTreeSet<&str> = values.iter().map(|value| &*value.name).collect();
     let missing = variables.iter().filter(|variable| variable.has_default && !given.contains(&*variable.name));
     let added = missing.filter_map(|variable| {
-        let schema = usable(variable, &path.key(&variable.name), found)?;
+        let schema = usable(variable, path, found)?;
         let mut value = schema.default_value()?.clone();
         schema.fill(&mut value);
         Some(Change::Append { name: variable.name.clone(), value })
@@ -212,25 +213,22 @@ fn required_are_set(
 }
 
 /// A value fits its schema, and has no field that the schema does not know (VAR-V-020 to VAR-V-030).
-fn check(entry: &Entry<'_>, path: &Path, found: &mut Findings) {
-    let violations = entry.schema.violations(&entry.value);
-    let clean = violations.is_empty();
-    for violation in violations {
-        let path = path.child("value").place(&violation.place);
-        let shown = entry.value.to_string();
-        found.run(violation.rule, |found| found.error(violation.kind, path, shown, violation.detail));
-    }
-    if !clean {
+fn check(name: &str, value: &Value, schema: &Schema, path: &Path, found: &mut Findings) {
+    let violations = schema.violations(value);
+    let unknown = if violations.is_empty() { schema.unknown_fields(value) } else { Vec::new() };
+    if violations.is_empty() && unknown.is_empty() {
         return;
     }
-    let unknown = entry.schema.unknown_fields(&entry.value);
+    let path = path.key(name);
+    // Made once: there may be many errors about one large value.
+    let shown = shortened(&value.to_string()).into_owned();
+    for violation in violations {
+        let path = path.child("value").place(&violation.place);
+        found.run(violation.rule, |found| found.error(violation.kind, path, &*shown, violation.detail));
+    }
     if !unknown.is_empty() {
         found.run("VAR-V-030", |found| {
-            found.invalid(
-                path.clone(),
-                entry.value.to_string(),
-                format!("unknown fields: {}", shortened(&unknown.join(", "))),
-            );
+            found.invalid(path, shown, format!("unknown fields: {}", shortened(&unknown.join(", "))));
         });
     }
 }

@@ -1,6 +1,6 @@
 //! Kubernetes versions: strict and tolerant parsing, precedence, and the orders that upgrades need.
 //!
-//! Semantic Versioning 2.0.0 as `spec/admission.md` 4.1 fixes it (VER-001 to VER-006). The numbers and identifiers are
+//! Semantic Versioning 2.0.0 as Cluster API compares it (VER-001 to VER-006, `docs/rules.md`). The numbers and identifiers are
 //! held by the `semver` crate; what it leaves open (tolerant input, an order of build metadata) is here.
 
 use std::cmp::Ordering;

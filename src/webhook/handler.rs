@@ -50,7 +50,7 @@ impl Default for Limits {
 /// How much earlier than its caller's timeout a request is answered.
 const HEAD_START: Duration = Duration::from_millis(500);
 
-/// How often a question is put before its Needs are called endless (design section 2).
+/// How often a question is put before its Needs are called endless.
 const ROUNDS: usize = 16;
 
 /// How a question is answered; a field of the handler so that a test can make it fail.

@@ -2,7 +2,7 @@
 //!
 //! Names that only the hub has are taken out first: v1beta1 does not know them, so they mean nothing there. Other members
 //! without a counterpart stay where they are and are ignored by the hub's decoder. What has the wrong type is moved all
-//! the same, and the decoder reports it. Rules CONV-002 to CONV-016, the way up.
+//! the same, and the decoder reports it. Rules CONV, the way up.
 
 use serde_json::{Map, Value, json};
 

@@ -26,8 +26,6 @@ mod decode;
 mod documents;
 mod layout;
 mod scalar;
-#[cfg(test)]
-mod tests;
 
 use serde_json::Value;
 
@@ -50,3 +48,6 @@ pub struct YamlError {
 pub fn value(text: &str) -> Result<Value, YamlError> {
     layout::read(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
+
+#[cfg(test)]
+mod tests;

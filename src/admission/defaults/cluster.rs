@@ -55,9 +55,11 @@ pub(in crate::admission) fn default(cluster: &Cluster, world: &World, settings: 
                         patch.extend(settle_variables(topology, variables, &mut found));
                     }
                 }
-                Err(_) if settings.silenced == Some("CL-D-004") => {}
                 Err(message) => {
-                    return Verdict::plain(Kind::Cluster, "", Outcome::Unknown { rule: "CL-D-004", message });
+                    let unknown = |_: &mut Findings| Outcome::Unknown { rule: "CL-D-004", message };
+                    if let Some(outcome) = found.run("CL-D-004", unknown) {
+                        return Verdict::plain(Kind::Cluster, "", outcome);
+                    }
                 }
             }
         }

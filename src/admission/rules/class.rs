@@ -1,4 +1,4 @@
-//! A ClusterClass by itself (CC-V-001 to CC-V-090), and its deletion.
+//! A ClusterClass by itself, and its deletion (CC-V).
 
 use std::collections::BTreeSet;
 

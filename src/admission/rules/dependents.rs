@@ -1,4 +1,4 @@
-//! A ClusterClass against its predecessor and against the Clusters that use it (CC-V-100 to CC-V-120).
+//! A ClusterClass against its predecessor and against the Clusters that use it (CC-V).
 //!
 //! A worker class that no Cluster uses may be removed (DEC-26). Whether health checks or other values of the Clusters still
 //! fit is found at their own next change (CC-V-130).

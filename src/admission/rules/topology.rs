@@ -1,4 +1,4 @@
-//! The topology of a Cluster: by itself, and against its class (CL-V-010 to CL-V-070).
+//! The topology of a Cluster: by itself, and against its class (CL-V).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
