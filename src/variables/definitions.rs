@@ -1,7 +1,31 @@
 //! The variables that a class defines.
 
-use crate::hub::ClusterClass;
+use std::collections::BTreeMap;
+
+use crate::hub::{ClusterClass, ClusterClassSpec, StatusVariable, StatusVariableDefinition};
 use crate::schema::{Definition, Schema};
+
+/// Where a definition of the class itself says that it comes from (CCR-06).
+pub const INLINE: &str = "inline";
+
+/// The variables of a status that follow from a spec without extensions, sorted by name (CCR-06, CCR-09).
+///
+/// A name that is repeated, which VAR-S-001 refuses, counts once: a status is a list with unique names.
+pub fn status_variables(spec: &ClusterClassSpec) -> Vec<StatusVariable> {
+    let mut variables = BTreeMap::new();
+    for variable in &spec.variables {
+        variables.entry(&*variable.name).or_insert(variable);
+    }
+    let status = variables.into_iter().map(|(name, variable)| {
+        let definition = StatusVariableDefinition {
+            from: INLINE.to_owned(),
+            required: variable.required,
+            schema: variable.schema.clone(),
+        };
+        StatusVariable { name: name.to_owned(), definitions_conflict: false, definitions: vec![definition].into() }
+    });
+    status.collect()
+}
 
 /// The variables of a class, compiled, by name, which is the order of its status.
 #[derive(Clone, Debug, Default)]
@@ -23,14 +47,20 @@ pub struct Variable {
 }
 
 impl Variables {
-    /// The variables as the status has them (VAR-S-050); `None` until the class is reconciled (CL-D-005).
+    /// The variables that a class has now; `None` while only an extension knows them (VAR-S-050, CL-D-005).
+    ///
+    /// A class that waits for its controller has the variables that the controller will give it, unless extensions
+    /// contribute some (DEC-2).
     pub fn of(class: &ClusterClass) -> Option<Variables> {
-        class.is_reconciled().then(|| Variables::of_status(class))
+        if class.is_reconciled() {
+            return Some(Variables::of_status(&class.status.variables));
+        }
+        (!class.discovers_variables()).then(|| Variables::of_status(&status_variables(&class.spec)))
     }
 
-    fn of_status(class: &ClusterClass) -> Variables {
+    fn of_status(status: &[StatusVariable]) -> Variables {
         let mut variables = Variables::default();
-        for variable in &class.status.variables {
+        for variable in status {
             match variable.definitions.first() {
                 Some(first) if !variable.definitions_conflict => {
                     variables.define(&variable.name, first.required, &first.schema.open_api_v3_schema);
@@ -67,5 +97,55 @@ impl Variables {
     /// Variables whose definitions do not settle what they are.
     pub fn unsettled(&self) -> &[String] {
         &self.unsettled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn class(spec: &Value, status: &Value) -> ClusterClass {
+        serde_json::from_value(json!({"metadata": {"generation": 1}, "spec": spec, "status": status})).unwrap()
+    }
+
+    fn variable(name: &str, r#type: &str) -> Value {
+        json!({"name": name, "required": name == "a", "schema": {"openAPIV3Schema": {"type": r#type}}})
+    }
+
+    #[test]
+    fn a_status_follows_from_the_spec_by_name() {
+        // CCR-06, CCR-09
+        let spec = json!({"variables": [variable("b", "string"), variable("a", "string"), variable("b", "integer")]});
+        let status = status_variables(&class(&spec, &json!({})).spec);
+        let shown: Vec<_> = status
+            .iter()
+            .map(|variable| (&*variable.name, variable.definitions_conflict, variable.definitions.len()))
+            .collect();
+        assert_eq!(shown, [("a", false, 1), ("b", false, 1)]);
+        let first = |i: usize| &status[i].definitions[0];
+        assert_eq!((&*first(0).from, first(0).required, first(1).required), ("inline", true, false));
+        assert_eq!(first(1).schema.open_api_v3_schema.r#type, "string", "the first definition of a name counts");
+    }
+
+    #[test]
+    fn definitions_come_from_the_spec_until_the_class_is_reconciled() {
+        // DEC-2, VAR-S-050
+        let spec = json!({"variables": [variable("new", "string")]});
+        let discovering = json!({"variables": [variable("new", "string")],
+            "patches": [{"name": "p", "external": {"discoverVariablesExtension": "discover.ext"}}]});
+        let status = |generation: i64| {
+            json!({"observedGeneration": generation, "conditions": [{"type": "VariablesReady", "status": "True"}],
+                "variables": [{"name": "old", "definitions": [{"from": "inline", "schema": {"openAPIV3Schema": {"type": "string"}}}]}]})
+        };
+        let names = |spec: &Value, status: &Value| {
+            Variables::of(&class(spec, status)).map(|variables| variables.names().collect::<Vec<_>>().join(","))
+        };
+        assert_eq!(names(&spec, &json!({})).as_deref(), Some("new"));
+        assert_eq!(names(&spec, &status(0)).as_deref(), Some("new"), "an older generation");
+        assert_eq!(names(&spec, &status(1)).as_deref(), Some("old"), "reconciled");
+        assert_eq!(names(&discovering, &json!({})), None);
+        assert_eq!(names(&discovering, &status(1)).as_deref(), Some("old"));
     }
 }

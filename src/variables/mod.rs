@@ -7,5 +7,5 @@
 mod definitions;
 mod values;
 
-pub use definitions::{Variable, Variables};
+pub use definitions::{INLINE, Variable, Variables, status_variables};
 pub use values::{Change, Mode, settle};
