@@ -11,14 +11,33 @@ pub struct Settings {
     pub gates: FeatureGates,
     /// The smallest node startup timeout other than 0, in seconds (HCK-001).
     pub minimum_node_startup_timeout_seconds: i32,
+    /// What happens when a change of a class breaks Clusters that use it (DEC-1).
+    pub dependents: Dependents,
     /// A rule that is to be treated as if it did not exist; tests use it to prove that every rule is needed.
     pub silenced: Option<RuleId>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { gates: FeatureGates::default(), minimum_node_startup_timeout_seconds: 30, silenced: None }
+        Settings {
+            gates: FeatureGates::default(),
+            minimum_node_startup_timeout_seconds: 30,
+            dependents: Dependents::default(),
+            silenced: None,
+        }
     }
+}
+
+/// What happens when a change of a class breaks Clusters that use it (DEC-1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dependents {
+    /// The change is denied.
+    #[default]
+    Deny,
+    /// The change is allowed with warnings.
+    Warn,
+    /// Nobody looks.
+    Off,
 }
 
 /// Feature gates (DEC-13).

@@ -147,7 +147,7 @@ lenient! {
 }
 
 /// The health check of a control plane: one in which `remediation.maxInFlight` has no meaning.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ControlPlaneHealthCheck(HealthCheck);
 
 impl std::ops::Deref for ControlPlaneHealthCheck {
@@ -197,7 +197,7 @@ impl ContractRef {
 }
 
 /// A JSON integer or a JSON string.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum IntOrString {
     Int(i32),
     String(String),

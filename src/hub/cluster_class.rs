@@ -173,6 +173,8 @@ lenient! {
     pub struct StatusVariableDefinition {
         pub from: String,
         pub required: bool,
+        #[serde(rename = "deprecatedV1Beta1Metadata")]
+        pub deprecated_v1beta1_metadata: TopologyMetadata,
         pub schema: VariableSchema,
     }
 
@@ -199,13 +201,17 @@ impl ClusterClass {
 
     /// Whether a patch contributes variable definitions that only an extension knows.
     pub fn discovers_variables(&self) -> bool {
-        let asks =
-            |patch: &Patch| patch.external.as_ref().is_some_and(|ext| !ext.discover_variables_extension.is_empty());
-        self.spec.patches.iter().any(asks)
+        self.spec.discovering_patches().next().is_some()
     }
 }
 
 impl ClusterClassSpec {
+    /// The patches that contribute variable definitions, in their order, with the extension that knows them.
+    pub fn discovering_patches(&self) -> impl Iterator<Item = (&Patch, &ExternalPatch)> {
+        let asks = |extension: &&ExternalPatch| !extension.discover_variables_extension.is_empty();
+        self.patches.iter().filter_map(move |patch| Some((patch, patch.external.as_ref().filter(asks)?)))
+    }
+
     /// The machine deployment class called `name`.
     pub fn machine_deployment_class(&self, name: &str) -> Option<&MachineDeploymentClass> {
         self.workers.machine_deployments.iter().find(|class| class.class == name)

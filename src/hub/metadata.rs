@@ -61,6 +61,8 @@ pub mod annotation {
     pub const UPGRADE_CONCURRENCY: &str = "topology.cluster.x-k8s.io/upgrade-concurrency";
     /// On a Cluster: hooks that the controller still has to call, comma-separated.
     pub const PENDING_HOOKS: &str = "runtime.cluster.x-k8s.io/pending-hooks";
+    /// On a ClusterClass: a change may break Clusters that use it; warnings say which (DEC-1).
+    pub const ALLOW_BREAKING_CLUSTERS: &str = "unsafe.topologist.dev/allow-breaking-clusters";
     /// In the metadata of a machine deployment: the autoscaler's lower bound.
     pub const AUTOSCALER_MIN_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size";
     /// In the metadata of a machine deployment: the autoscaler's upper bound.

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 /// A list that knows whether it was written: `[]` and an absent list read the same and are not equal.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct List<T>(Option<Vec<T>>);
 
 impl<T> List<T> {
@@ -56,7 +57,7 @@ impl<'de, T: Default + Deserialize<'de>> Deserialize<'de> for List<T> {
 }
 
 /// A map from string to string (labels, annotations, settings) that knows whether it was written; null values are empty.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StringMap(Option<BTreeMap<String, String>>);
 
 static NO_ENTRIES: BTreeMap<String, String> = BTreeMap::new();
@@ -97,6 +98,14 @@ impl Default for RawJson {
 impl PartialEq for RawJson {
     fn eq(&self, other: &Self) -> bool {
         self.get() == other.get()
+    }
+}
+
+impl Eq for RawJson {}
+
+impl Hash for RawJson {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.get().hash(state);
     }
 }
 

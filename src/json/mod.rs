@@ -20,7 +20,7 @@ macro_rules! lenient {
     ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident : $type:ty),* $(,)? })*) => {
         $(
             $(#[$meta])*
-            #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+            #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
             #[serde(rename_all = "camelCase", default, remote = "Self")]
             pub struct $name {
                 $($(#[$field_meta])* #[serde(deserialize_with = "crate::json::null_as_default")] pub $field: $type,)*

@@ -1,8 +1,9 @@
 //! The variables that a class defines.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::hub::{ClusterClass, ClusterClassSpec, StatusVariable, StatusVariableDefinition};
+use crate::hub::{ClusterClass, ClusterClassSpec, StatusVariable, StatusVariableDefinition, VariableDefinition};
 use crate::schema::{Definition, Schema};
 
 /// Where a definition of the class itself says that it comes from (CCR-06).
@@ -16,15 +17,58 @@ pub fn status_variables(spec: &ClusterClassSpec) -> Vec<StatusVariable> {
     for variable in &spec.variables {
         variables.entry(&*variable.name).or_insert(variable);
     }
-    let status = variables.into_iter().map(|(name, variable)| {
-        let definition = StatusVariableDefinition {
-            from: INLINE.to_owned(),
-            required: variable.required,
-            schema: variable.schema.clone(),
-        };
-        StatusVariable { name: name.to_owned(), definitions_conflict: false, definitions: vec![definition].into() }
+    let status = variables.into_iter().map(|(name, variable)| StatusVariable {
+        name: name.to_owned(),
+        definitions_conflict: false,
+        definitions: vec![inline(variable)].into(),
     });
     status.collect()
+}
+
+fn inline(variable: &VariableDefinition) -> StatusVariableDefinition {
+    StatusVariableDefinition {
+        from: INLINE.to_owned(),
+        required: variable.required,
+        deprecated_v1beta1_metadata: variable.deprecated_v1beta1_metadata.clone(),
+        schema: variable.schema.clone(),
+    }
+}
+
+/// The variables that a class will have once `spec` is reconciled, as far as extensions answer as they did: definitions of
+/// the spec, then what `before` has from patches that still discover variables, in the order of the patches (CCR-07).
+pub fn expected_status(spec: &ClusterClassSpec, before: &[StatusVariable]) -> Vec<StatusVariable> {
+    let mut expected: BTreeMap<String, StatusVariable> =
+        status_variables(spec).into_iter().map(|variable| (variable.name.clone(), variable)).collect();
+    for (patch, _) in spec.discovering_patches() {
+        for variable in before {
+            for definition in variable.definitions.iter().filter(|definition| definition.from == patch.name) {
+                let entry = expected
+                    .entry(variable.name.clone())
+                    .or_insert_with(|| StatusVariable { name: variable.name.clone(), ..StatusVariable::default() });
+                entry.definitions_conflict |= entry.definitions.first().is_some_and(|first| differ(first, definition));
+                entry.definitions = [&*entry.definitions, &[definition.clone()]].concat().into();
+            }
+        }
+    }
+    expected.into_values().collect()
+}
+
+/// Whether two definitions of one variable conflict: they differ in more than where they come from (CCR-08).
+fn differ(first: &StatusVariableDefinition, other: &StatusVariableDefinition) -> bool {
+    first.required != other.required
+        || first.schema != other.schema
+        || first.deprecated_v1beta1_metadata != other.deprecated_v1beta1_metadata
+}
+
+/// The definitions that values are judged by; `None` while only an extension knows them (VAR-S-050, CL-D-005).
+///
+/// A class that waits for its controller has the variables that the controller will give it, unless extensions contribute
+/// some (DEC-2).
+pub fn current(class: &ClusterClass) -> Option<Cow<'_, [StatusVariable]>> {
+    if class.is_reconciled() {
+        return Some(Cow::Borrowed(&class.status.variables));
+    }
+    (!class.discovers_variables()).then(|| Cow::Owned(status_variables(&class.spec)))
 }
 
 /// The variables of a class, compiled, by name, which is the order of its status.
@@ -47,18 +91,8 @@ pub struct Variable {
 }
 
 impl Variables {
-    /// The variables that a class has now; `None` while only an extension knows them (VAR-S-050, CL-D-005).
-    ///
-    /// A class that waits for its controller has the variables that the controller will give it, unless extensions
-    /// contribute some (DEC-2).
-    pub fn of(class: &ClusterClass) -> Option<Variables> {
-        if class.is_reconciled() {
-            return Some(Variables::of_status(&class.status.variables));
-        }
-        (!class.discovers_variables()).then(|| Variables::of_status(&status_variables(&class.spec)))
-    }
-
-    fn of_status(status: &[StatusVariable]) -> Variables {
+    /// Compiles the variables of a status; of several definitions the first counts (VAR-S-052).
+    pub fn compile(status: &[StatusVariable]) -> Variables {
         let mut variables = Variables::default();
         for variable in status {
             match variable.definitions.first() {
@@ -140,12 +174,48 @@ mod tests {
                 "variables": [{"name": "old", "definitions": [{"from": "inline", "schema": {"openAPIV3Schema": {"type": "string"}}}]}]})
         };
         let names = |spec: &Value, status: &Value| {
-            Variables::of(&class(spec, status)).map(|variables| variables.names().collect::<Vec<_>>().join(","))
+            let class = class(spec, status);
+            current(&class).map(|status| Variables::compile(&status).names().collect::<Vec<_>>().join(","))
         };
         assert_eq!(names(&spec, &json!({})).as_deref(), Some("new"));
         assert_eq!(names(&spec, &status(0)).as_deref(), Some("new"), "an older generation");
         assert_eq!(names(&spec, &status(1)).as_deref(), Some("old"), "reconciled");
         assert_eq!(names(&discovering, &json!({})), None);
         assert_eq!(names(&discovering, &status(1)).as_deref(), Some("old"));
+    }
+
+    #[test]
+    fn discovered_definitions_stay_as_long_as_their_patch_discovers() {
+        // CCR-07, CCR-08, DEC-1
+        let discovering =
+            |name: &str| json!({"name": name, "external": {"discoverVariablesExtension": "discover.ext"}});
+        let spec = |patches: Value| {
+            class(
+                &json!({"variables": [variable("a", "string"), variable("b", "string")], "patches": patches}),
+                &json!({}),
+            )
+            .spec
+        };
+        let definition = |from: &str, required: bool, r#type: &str| json!({"from": from, "required": required, "schema": {"openAPIV3Schema": {"type": r#type}}});
+        let before = class(
+            &json!({}),
+            &json!({"variables": [
+                {"name": "a", "definitions": [definition("inline", true, "string"), definition("p", true, "string")]},
+                {"name": "b", "definitions": [definition("p", false, "integer")]},
+                {"name": "c", "definitions": [definition("q", false, "string"), definition("p", false, "string")]},
+            ]}),
+        );
+        let shown = |patches: Value| -> Vec<String> {
+            let expected = expected_status(&spec(patches), &before.status.variables);
+            let show = |variable: &StatusVariable| {
+                let from: Vec<_> = variable.definitions.iter().map(|definition| &*definition.from).collect();
+                format!("{}:{}{}", variable.name, from.join("+"), if variable.definitions_conflict { "!" } else { "" })
+            };
+            expected.iter().map(show).collect()
+        };
+        assert_eq!(shown(json!([])), ["a:inline", "b:inline"]);
+        assert_eq!(shown(json!([{"name": "p"}])), ["a:inline", "b:inline"], "a patch that no longer discovers");
+        assert_eq!(shown(json!([discovering("p")])), ["a:inline+p", "b:inline+p!", "c:p"]);
+        assert_eq!(shown(json!([discovering("p"), discovering("q")])), ["a:inline+p", "b:inline+p!", "c:p+q"]);
     }
 }

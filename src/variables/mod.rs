@@ -1,11 +1,13 @@
 //! Variables of topologies: which there are, what they become, and what is wrong with them.
 //!
 //! ```text
-//! ClusterClass ─► definitions.rs ─► Variables (compiled schemas) ─► values.rs: defaults (VAR-D), then checks (VAR-V)
+//! ClusterClass ─► definitions.rs ─► library.rs: Variables (compiled schemas) ─► values.rs: defaults (VAR-D), checks (VAR-V)
 //! ```
 
 mod definitions;
+mod library;
 mod values;
 
-pub use definitions::{INLINE, Variable, Variables, status_variables};
+pub use definitions::{INLINE, Variable, Variables, current, expected_status, status_variables};
+pub use library::Library;
 pub use values::{Change, Mode, settle};

@@ -6,6 +6,7 @@ use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
 use super::{Class, Found};
 use crate::hub::{Cluster, ClusterClass, ObjectKey};
+use crate::variables::Library;
 
 /// The kinds that facts are about, as gaps name them.
 pub const CLASSES: &str = "ClusterClasses";
@@ -22,6 +23,7 @@ pub struct Facts {
     clusters: RedBlackTreeMapSync<ObjectKey, Record<Cluster>>,
     users: RedBlackTreeMapSync<ObjectKey, RedBlackTreeSetSync<ObjectKey>>,
     gaps: Vec<&'static str>,
+    library: Arc<Library>,
 }
 
 /// An object, or why it cannot be read.
@@ -64,14 +66,11 @@ impl Facts {
         &self.gaps
     }
 
-    /// Adds or replaces a ClusterClass; what is compiled of it is kept as long as its definitions stay.
+    /// Adds or replaces a ClusterClass.
     pub fn put_class(&mut self, key: ObjectKey, record: Record<ClusterClass>) {
-        let record = match (record, self.classes.get(&key)) {
-            (Record::Readable(class), Some(Record::Readable(former))) => {
-                Record::readable(Class::from(Arc::unwrap_or_clone(class)).inherit(former))
-            }
-            (Record::Readable(class), _) => Record::readable(Class::from(Arc::unwrap_or_clone(class))),
-            (Record::Unreadable { reason, class }, _) => Record::Unreadable { reason, class },
+        let record = match record {
+            Record::Readable(class) => Record::readable(Class::new(Arc::unwrap_or_clone(class), self.library.clone())),
+            Record::Unreadable { reason, class } => Record::Unreadable { reason, class },
         };
         self.classes.insert_mut(key, record);
     }
@@ -129,6 +128,11 @@ impl Facts {
             None if self.gaps.contains(&CLASSES) => Found::Unreadable(not_listed(CLASSES)),
             None => Found::Absent,
         }
+    }
+
+    /// What is compiled of the classes.
+    pub(super) fn library(&self) -> &Library {
+        &self.library
     }
 
     /// The Clusters that use a class, by namespace and name.

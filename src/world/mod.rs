@@ -20,7 +20,8 @@ use std::sync::Arc;
 pub use class::Class;
 pub use facts::{CLASSES, CLUSTERS, Facts, Record};
 
-use crate::hub::{Cluster, ClusterClass, ObjectKey};
+use crate::hub::{Cluster, ClusterClass, ObjectKey, StatusVariable};
+use crate::variables::Variables;
 
 /// The answer to a lookup.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +78,11 @@ impl World {
     /// Says why the list cannot be had.
     pub fn clusters_of(&self, class: &ObjectKey) -> Result<Vec<Arc<Cluster>>, String> {
         self.facts.clusters_of(class)
+    }
+
+    /// The variables that `definitions` make, which need not be those of a class that is stored (DEC-39).
+    pub fn variables(&self, definitions: &[StatusVariable]) -> Arc<Variables> {
+        self.facts.library().look_up(definitions)
     }
 
     /// Answers a need for the rest of this run.

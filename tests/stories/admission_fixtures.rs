@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
-use topologist::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict, catalogue};
+use topologist::admission::{Dependents, Operation, Outcome, Phase, Question, Request, Settings, Verdict, catalogue};
 use topologist::hub::{Cluster, ClusterClass, Kind};
 use topologist::wire::manifest::{self, Manifest};
 use topologist::wire::{Decode, Version};
@@ -30,6 +30,9 @@ struct Want {
     phase: String,
     #[serde(default)]
     feature_gates: String,
+    /// `deny` (the default), `warn` or `off`: what becomes of changes of a class that break Clusters.
+    #[serde(default)]
+    dependents: String,
     /// Kinds of which the world has no list yet.
     #[serde(default)]
     not_listed: Vec<String>,
@@ -160,7 +163,14 @@ impl Fixture {
     }
 
     fn settings(&self, silenced: Option<&'static str>) -> Settings {
-        Settings { gates: self.want.feature_gates.parse().expect(&self.name), silenced, ..Settings::default() }
+        let dependents = match &*self.want.dependents {
+            "" | "deny" => Dependents::Deny,
+            "warn" => Dependents::Warn,
+            "off" => Dependents::Off,
+            other => panic!("{}: dependents: {other}", self.name),
+        };
+        let gates = self.want.feature_gates.parse().expect(&self.name);
+        Settings { gates, dependents, silenced, ..Settings::default() }
     }
 
     /// What differs from the expectation, in words; empty when nothing does.

@@ -97,12 +97,12 @@ fn class_of(cluster: &Cluster, world: &World) -> Result<Option<Arc<Class>>, Stri
 }
 
 /// A list of values, with its error path and its place in the object.
-struct Values<'a> {
-    values: &'a [VariableValue],
+pub(in crate::admission) struct Values<'a> {
+    pub values: &'a [VariableValue],
     is_present: bool,
-    path: Path,
+    pub path: Path,
     pointer: String,
-    mode: Mode,
+    pub mode: Mode,
 }
 
 /// Defaults and validates every list of values (CL-D-006, CL-D-007); the patch is in the order of the lists.
@@ -116,7 +116,7 @@ fn settle_variables(topology: &Topology, variables: &Variables, found: &mut Find
 }
 
 /// The list of the whole Cluster, then overrides where there are any.
-fn lists(topology: &Topology) -> impl Iterator<Item = Values<'_>> {
+pub(in crate::admission) fn lists(topology: &Topology) -> impl Iterator<Item = Values<'_>> {
     let whole = Values {
         values: &topology.variables,
         is_present: topology.variables.is_present(),

@@ -1,10 +1,11 @@
 //! A ClusterClass against its predecessor and against the Clusters that use it (CC-V).
 //!
-//! A worker class that no Cluster uses may be removed (DEC-26). Whether health checks or other values of the Clusters still
-//! fit is found at their own next change (CC-V-130).
+//! A worker class that no Cluster uses may be removed (DEC-26). Whether health checks of the Clusters still fit is found at
+//! their own next change (CC-V-130); whether their variables do is found here (DEC-1).
 
 use std::sync::Arc;
 
+use super::breakage::clusters_still_fit;
 use super::class::{Change, control_plane_health_check, machine_deployment};
 use super::shared;
 use crate::admission::Listed;
@@ -23,6 +24,7 @@ type DependentsRule = Rule<fn(&Dependents<'_>, &mut Findings)>;
 
 const COMPATIBLE: RuleId = "CC-V-101";
 const KNOWN: RuleId = "CC-V-100";
+const FITTING: RuleId = "DEC-1";
 
 const RULES: &[DependentsRule] = rules![
     "CC-V-110" => versions_in_use_stay_listed,
@@ -39,6 +41,7 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
     [single(COMPATIBLE, "new_class_is_compatible_with_the_old_one"), single(KNOWN, "dependent_clusters_are_known")]
         .into_iter()
         .chain(listed(Kind::ClusterClass, RULES))
+        .chain([single(FITTING, "clusters_still_fit")])
 }
 
 /// Everything about an update of a class that concerns what is already there.
@@ -54,6 +57,7 @@ pub(super) fn validate(change: &Change<'_>, old: &ClusterClass, found: &mut Find
         }
     };
     run(RULES, &Dependents { new: &change.new.spec, old: &old.spec, clusters: &clusters }, found);
+    found.run(FITTING, |found| clusters_still_fit(change, old, &clusters, found));
 }
 
 /// A version that a Cluster runs stays in the list (CC-V-110).
@@ -153,7 +157,6 @@ fn health_check_in_use(clusters: &[Arc<Cluster>], relies: impl Fn(&Cluster) -> b
 /// Replicas that Clusters set do not meet an autoscaler of the new class (CC-V-120).
 fn autoscaled_machine_deployments_leave_replicas_alone(change: &Dependents<'_>, found: &mut Findings) {
     for cluster in change.clusters {
-        let whose = format!(" (Cluster {:?} in namespace {:?})", cluster.metadata.name, cluster.metadata.namespace);
-        shared::autoscaled_replicas(cluster, Some(change.new), &whose, found);
+        shared::autoscaled_replicas(cluster, Some(change.new), &shared::whose(cluster), found);
     }
 }

@@ -7,10 +7,12 @@
 //!   └─ rebase.rs     class changes
 //! class.rs     a ClusterClass by itself
 //!   ├─ definitions.rs  its variables
-//!   └─ dependents.rs   a class against the Clusters that use it
+//!   ├─ dependents.rs   a class against the Clusters that use it
+//!   └─ breakage.rs     whether their variables still fit
 //! shared.rs    checks that several rules use
 //! ```
 
+mod breakage;
 pub(super) mod class;
 pub(super) mod cluster;
 mod definitions;

@@ -195,6 +195,11 @@ pub(super) fn autoscaled_replicas(
     }
 }
 
+/// Says which Cluster an error is about, where the object of the request is its class (CC-V-120, DEC-1).
+pub(super) fn whose(cluster: &Cluster) -> String {
+    format!(" (Cluster {:?} in namespace {:?})", cluster.metadata.name, cluster.metadata.namespace)
+}
+
 fn is_autoscaled(metadata: &TopologyMetadata) -> bool {
     [annotation::AUTOSCALER_MIN_SIZE, annotation::AUTOSCALER_MAX_SIZE]
         .iter()
