@@ -10,7 +10,7 @@ use super::{Outcome, Settings, Verdict, defaults};
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Metadata};
 use crate::json;
 use crate::wire::review::GroupVersionKind;
-use crate::wire::{Decode, Version};
+use crate::wire::{Decode, Reference, Version, references};
 use crate::world::{Facts, Need, World};
 
 /// What happens to an object.
@@ -60,8 +60,8 @@ pub struct EndPoint {
     pub path: &'static str,
 }
 
-/// Every end point. There is no mutating one for ClusterClass (ADM-002, CC-D-001).
-pub const END_POINTS: [EndPoint; 6] = [
+/// Every end point. ClusterClasses are defaulted in v1beta1 only (ADM-002, CC-D-001, DEC-3).
+pub const END_POINTS: [EndPoint; 7] = [
     EndPoint {
         phase: Phase::Default,
         kind: Kind::Cluster,
@@ -73,6 +73,12 @@ pub const END_POINTS: [EndPoint; 6] = [
         kind: Kind::Cluster,
         version: Version::V1Beta1,
         path: "/mutate-cluster-x-k8s-io-v1beta1-cluster",
+    },
+    EndPoint {
+        phase: Phase::Default,
+        kind: Kind::ClusterClass,
+        version: Version::V1Beta1,
+        path: "/mutate-cluster-x-k8s-io-v1beta1-clusterclass",
     },
     EndPoint {
         phase: Phase::Validate,
@@ -154,9 +160,14 @@ enum Subject {
         new: Box<Cluster>,
         old: Option<Box<Cluster>>,
     },
+    DefaultClass {
+        namespace: String,
+        references: Vec<Reference>,
+    },
     ValidateClass {
         new: Box<ClusterClass>,
         old: Option<Box<ClusterClass>>,
+        references: Vec<Reference>,
     },
     DeleteClass {
         old: Box<ClusterClass>,
@@ -180,8 +191,11 @@ impl Question {
 
     fn subject(request: &Request<'_>) -> Result<(String, Subject), String> {
         match (request.phase, request.kind, request.operation) {
-            (Phase::Default, _, Operation::Delete) | (Phase::Default, Kind::ClusterClass, _) => {
-                Ok((request.name.to_owned(), Subject::AlwaysAllowed))
+            (Phase::Default, _, Operation::Delete) => Ok((request.name.to_owned(), Subject::AlwaysAllowed)),
+            (Phase::Default, Kind::ClusterClass, _) => {
+                let (new, _old) = (new_object::<ClusterClass>(request)?, previous_object::<ClusterClass>(request)?);
+                let namespace = new.metadata.namespace.clone();
+                Ok(examined(request, new, |_| Subject::DefaultClass { namespace, references: references_of(request) }))
             }
             (Phase::Default, Kind::Cluster, _) => {
                 let (new, _old) = (new_object::<Cluster>(request)?, previous_object::<Cluster>(request)?);
@@ -200,7 +214,7 @@ impl Question {
             }
             (Phase::Validate, Kind::ClusterClass, _) => {
                 let (new, old) = (new_object::<ClusterClass>(request)?, previous_object(request)?);
-                Ok(examined(request, new, |new| Subject::ValidateClass { new, old }))
+                Ok(examined(request, new, |new| Subject::ValidateClass { new, old, references: references_of(request) }))
             }
         }
     }
@@ -238,12 +252,22 @@ impl Question {
             Subject::AlwaysAllowed => Verdict::plain(self.kind, "", Outcome::Allowed),
             Subject::DefaultCluster { new } => defaults::cluster::default(new, world, settings),
             Subject::ValidateCluster { new, old } => cluster::validate(new, old.as_deref(), world, settings),
-            Subject::ValidateClass { new, old } => class::validate(new, old.as_deref(), world, settings),
+            Subject::DefaultClass { namespace, references } => {
+                defaults::cluster_class::default(namespace, references, settings)
+            }
+            Subject::ValidateClass { new, old, references } => {
+                class::validate(new, old.as_deref(), references, world, settings)
+            }
             Subject::DeleteClass { old } => class::validate_delete(old, world, settings),
         };
         verdict.name.clone_from(&self.name);
         verdict
     }
+}
+
+/// What a v1beta1 class says that the hub does not (DEC-3).
+fn references_of(request: &Request<'_>) -> Vec<Reference> {
+    request.object.map(|text| references(request.version, text)).unwrap_or_default()
 }
 
 fn new_object<T: Decode>(request: &Request<'_>) -> Result<Box<T>, String> {

@@ -13,6 +13,8 @@ pub struct Settings {
     pub minimum_node_startup_timeout_seconds: i32,
     /// What happens when a change of a class breaks Clusters that use it (DEC-1).
     pub dependents: Dependents,
+    /// Whether a new Cluster may not have references besides a topology (DEC-20).
+    pub refuse_refs_with_topology: bool,
     /// A rule that is to be treated as if it did not exist; tests use it to prove that every rule is needed.
     pub silenced: Option<RuleId>,
 }
@@ -23,6 +25,7 @@ impl Default for Settings {
             gates: FeatureGates::default(),
             minimum_node_startup_timeout_seconds: 30,
             dependents: Dependents::default(),
+            refuse_refs_with_topology: false,
             silenced: None,
         }
     }

@@ -1,8 +1,10 @@
 //! The decision on a request, before it is put into words of HTTP or of a terminal.
 
+use std::collections::BTreeSet;
+
 use json_patch::Patch;
 
-use crate::field::{FieldError, RuleId, Warning, join};
+use crate::field::{FieldError, RuleId, Warning, join, shortened};
 use crate::hub::{GROUP, Kind};
 use crate::wire::review::{AdmissionResponse, Status, StatusCause, StatusDetails};
 
@@ -40,7 +42,15 @@ pub struct Verdict {
     pub patch: Patch,
     /// Rules that should have run and lacked their facts.
     pub not_checked: Vec<RuleId>,
+    /// What would have been the outcome, where denials are only talked about (DEC-38).
+    pub would_be: Option<Outcome>,
 }
+
+/// How many would-be errors are warned about one by one.
+const SOFT_WARNINGS: usize = 10;
+
+/// The audit annotation of a request that would have been denied.
+const WOULD_DENY: &str = "would-deny";
 
 impl Verdict {
     /// A verdict without warnings and without changes.
@@ -52,7 +62,47 @@ impl Verdict {
             warnings: Vec::new(),
             patch: Patch::default(),
             not_checked: Vec::new(),
+            would_be: None,
         }
+    }
+
+    /// The verdict where denials are only talked about: a denial becomes warnings, an allowed request stays as it is
+    /// (DEC-38). Warnings name fields and rules, and no values.
+    #[must_use]
+    pub fn softened(mut self) -> Self {
+        if self.is_allowed() {
+            return self;
+        }
+        let texts: Vec<Warning> = match &self.outcome {
+            Outcome::Invalid(errors) => errors.iter().map(would_be_error).collect(),
+            Outcome::Forbidden { rule, message, .. } | Outcome::Unknown { rule, message } => {
+                vec![would_be_denied(rule, message)]
+            }
+            Outcome::Undecodable(message) => vec![would_be_denied("ADM-003", message)],
+            Outcome::Allowed => Vec::new(),
+        };
+        let more = texts.len().saturating_sub(SOFT_WARNINGS);
+        self.warnings.extend(texts.into_iter().take(SOFT_WARNINGS));
+        if more > 0 {
+            self.warnings.push(would_be_denied("DEC-38", &format!("and {more} more errors")));
+        }
+        self.patch = Patch::default();
+        self.would_be = Some(std::mem::replace(&mut self.outcome, Outcome::Allowed));
+        self
+    }
+
+    /// How the API server's audit log shows a softened denial: the rules, and how many errors there were.
+    fn audit(&self) -> Option<String> {
+        let rules = |errors: &[FieldError]| {
+            let ids: BTreeSet<RuleId> = errors.iter().map(|error| error.rule).collect();
+            ids.into_iter().collect::<Vec<_>>().join(",")
+        };
+        Some(match self.would_be.as_ref()? {
+            Outcome::Invalid(errors) => format!("{} errors: {}", errors.len(), rules(errors)),
+            Outcome::Forbidden { rule, .. } | Outcome::Unknown { rule, .. } => format!("1 error: {rule}"),
+            Outcome::Undecodable(_) => "1 error: ADM-003".to_owned(),
+            Outcome::Allowed => return None,
+        })
     }
 
     /// Whether the request may proceed.
@@ -92,9 +142,9 @@ impl Verdict {
         }
     }
 
-    /// The rules that denied the request.
+    /// The rules that denied the request, or would have.
     pub fn denied_by(&self) -> Vec<RuleId> {
-        match &self.outcome {
+        match self.would_be.as_ref().unwrap_or(&self.outcome) {
             Outcome::Invalid(errors) => errors.iter().map(|error| error.rule).collect(),
             Outcome::Forbidden { rule, .. } | Outcome::Unknown { rule, .. } => vec![rule],
             Outcome::Allowed | Outcome::Undecodable(_) => Vec::new(),
@@ -108,6 +158,7 @@ impl Verdict {
     pub fn response<'a>(&'a self, uid: &'a str) -> Result<AdmissionResponse<'a>, serde_json::Error> {
         let mut response = AdmissionResponse { uid, allowed: self.is_allowed(), ..AdmissionResponse::default() };
         response.warnings = self.warnings.iter().map(|warning| warning.text.clone()).collect();
+        response.audit_annotations = self.audit().map(|text| (WOULD_DENY, text)).into_iter().collect();
         response.status = self.message().map(|message| self.status(message));
         if self.is_allowed() {
             response.set_patch(&self.patch)?;
@@ -141,6 +192,15 @@ impl Verdict {
             causes: errors.iter().map(cause).collect(),
         }
     }
+}
+
+fn would_be_error(error: &FieldError) -> Warning {
+    let detail = if error.detail.is_empty() { String::new() } else { format!(": {}", error.detail) };
+    would_be_denied(error.rule, &format!("{}: {}{detail}", error.path, error.kind.words()))
+}
+
+fn would_be_denied(rule: RuleId, text: &str) -> Warning {
+    Warning { rule, text: format!("would be denied: {}", shortened(text)) }
 }
 
 #[cfg(test)]
@@ -203,6 +263,40 @@ mod tests {
             let answer = json(&Verdict::plain(Kind::ClusterClass, "c", outcome));
             assert_eq!(answer["response"], json!({"uid": "u-1", "allowed": false, "status": want}));
         }
+    }
+
+    #[test]
+    fn a_softened_denial_is_allowed_and_says_what_it_would_have_been() {
+        // DEC-38
+        let mut denied = invalid();
+        denied.patch = serde_json::from_value(json!([{"op": "add", "path": "/a", "value": 1}])).unwrap();
+        let softened = denied.softened();
+        assert_eq!(softened.denied_by(), invalid().denied_by());
+        let answer = json(&softened)["response"].clone();
+        assert_eq!(
+            answer,
+            json!({"uid": "u-1", "allowed": true, "auditAnnotations": {"would-deny": "3 errors: "}, "warnings": [
+                "would be denied: spec: Forbidden: no",
+                "would be denied: spec: Forbidden: no",
+                "would be denied: spec.topology.version: Invalid value: must start with v",
+            ]})
+        );
+        for (outcome, warning, audit) in [
+            (Outcome::Forbidden { rule: "CC-V-001", message: "m".into(), names_object: false }, "m", "1 error: CC-V-001"),
+            (Outcome::Unknown { rule: "CC-V-140", message: "m".into() }, "m", "1 error: CC-V-140"),
+            (Outcome::Undecodable("m".into()), "m", "1 error: ADM-003"),
+        ] {
+            let answer = json(&Verdict::plain(Kind::Cluster, "c", outcome).softened())["response"].clone();
+            let want = json!({"uid": "u-1", "allowed": true, "warnings": [format!("would be denied: {warning}")],
+                "auditAnnotations": {"would-deny": audit}});
+            assert_eq!(answer, want);
+        }
+        let allowed = Verdict::plain(Kind::Cluster, "c", Outcome::Allowed);
+        assert_eq!(allowed.clone().softened(), allowed);
+        let mut found = Findings::default();
+        (0..12).for_each(|_| found.forbidden(Path::of("spec"), ""));
+        let many = Verdict::plain(Kind::Cluster, "c", Outcome::Invalid(found.into_parts().0)).softened();
+        assert_eq!((many.warnings.len(), &*many.warnings[10].text), (11, "would be denied: and 2 more errors"));
     }
 
     #[test]

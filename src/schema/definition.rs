@@ -1,6 +1,9 @@
 //! A schema node as written.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+
+use serde::{Deserialize, Deserializer};
 
 use crate::json::{List, RawJson, StringMap, lenient};
 
@@ -41,6 +44,7 @@ lenient! {
         pub one_of: List<Definition>,
         pub any_of: List<Definition>,
         pub not: Option<Box<Definition>>,
+        pub nullable: Remark,
     }
 
     /// A CEL rule of a node.
@@ -56,5 +60,34 @@ lenient! {
     pub struct Metadata {
         pub labels: StringMap,
         pub annotations: StringMap,
+    }
+}
+
+/// A flag that means nothing, be it true or of another type: two nodes that differ in it alone are equal (DEC-23).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Remark(bool);
+
+impl Remark {
+    /// Whether somebody wrote `true`.
+    pub fn is_set(self) -> bool {
+        self.0
+    }
+}
+
+impl PartialEq for Remark {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Remark {}
+
+impl Hash for Remark {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl<'de> Deserialize<'de> for Remark {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Remark(RawJson::deserialize(deserializer)?.get() == "true"))
     }
 }

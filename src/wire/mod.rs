@@ -9,12 +9,13 @@
 
 mod duration;
 pub mod manifest;
-
+mod references;
 pub mod review;
 mod v1beta1;
 
 use std::fmt;
 
+pub use references::{Reference, references};
 use serde_json::Value;
 
 use crate::hub::{Cluster, ClusterClass, GROUP};

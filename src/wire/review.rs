@@ -3,6 +3,7 @@
 //! The envelope is decoded first and the object later, so that a bad object is still answered under its own uid.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use json_patch::Patch;
@@ -78,6 +79,9 @@ pub struct AdmissionResponse<'a> {
     pub status: Option<Status<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// What the API server writes into its audit log, each key behind the name of the webhook.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub audit_annotations: BTreeMap<&'static str, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patch_type: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]

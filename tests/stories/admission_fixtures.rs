@@ -33,6 +33,8 @@ struct Want {
     /// `deny` (the default), `warn` or `off`: what becomes of changes of a class that break Clusters.
     #[serde(default)]
     dependents: String,
+    #[serde(default)]
+    refuse_refs_with_topology: bool,
     /// Kinds of which the world has no list yet.
     #[serde(default)]
     not_listed: Vec<String>,
@@ -170,7 +172,8 @@ impl Fixture {
             other => panic!("{}: dependents: {other}", self.name),
         };
         let gates = self.want.feature_gates.parse().expect(&self.name);
-        Settings { gates, dependents, silenced, ..Settings::default() }
+        let refuse_refs_with_topology = self.want.refuse_refs_with_topology;
+        Settings { gates, dependents, refuse_refs_with_topology, silenced, ..Settings::default() }
     }
 
     /// What differs from the expectation, in words; empty when nothing does.

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, Patch, PatchOperation};
-use serde_json::{Value, json};
+use json_patch::{Patch, PatchOperation};
+use serde_json::json;
 
+use super::{add, pointer};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path};
 use crate::hub::{Cluster, Kind, Topology, VariableValue};
@@ -169,14 +169,4 @@ impl Values<'_> {
         }
         operations
     }
-}
-
-/// `add` also replaces a member that is already there.
-fn add(path: &PointerBuf, value: Value) -> PatchOperation {
-    PatchOperation::Add(AddOperation { path: path.clone(), value })
-}
-
-/// A pointer whose parts need no escapes.
-fn pointer(text: &str) -> PointerBuf {
-    PointerBuf::from_tokens(text.split('/').skip(1))
 }

@@ -2,18 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use super::definitions::variable_definitions_are_usable;
+use super::definitions::{schemas_are_not_nullable, variable_definitions_are_usable};
 use super::{definitions, dependents, shared};
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path, RuleId};
 use crate::hub::{ClusterClass, ClusterClassSpec, Kind};
 use crate::version::{BuildOrder, KubeVersion};
+use crate::wire::Reference;
 use crate::world::World;
 
 /// A ClusterClass that is created or updated.
 pub(super) struct Change<'a> {
     pub new: &'a ClusterClass,
+    /// The references of a v1beta1 object, with what the hub does not have.
+    pub references: &'a [Reference],
     pub world: &'a World,
     pub settings: &'a Settings,
 }
@@ -31,6 +34,7 @@ const GATE: RuleId = "CC-V-001";
 
 const RULES: &[ClassRule] = rules![
     "CC-V-002" => template_references_are_complete,
+    "DEC-3" => references_stay_in_the_namespace_of_the_class,
     "CC-V-010" => machine_deployment_classes_have_names_of_their_own,
     "CC-V-011" => machine_pool_classes_have_names_of_their_own,
     "CC-V-020" => rollouts_can_proceed,
@@ -39,6 +43,7 @@ const RULES: &[ClassRule] = rules![
     "CC-V-032" => machine_deployment_health_checks_are_usable,
     "CC-V-050" => taints_may_be_set,
     "CC-V-060" => variable_definitions_are_usable,
+    "DEC-23" => schemas_are_not_nullable,
     "CC-V-080" => metadata_is_well_formed,
     "CC-V-090" => kubernetes_versions_rise_without_gaps,
 ];
@@ -60,9 +65,15 @@ pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
 }
 
 /// The validating end point for ClusterClasses on create and update.
-pub(crate) fn validate(new: &ClusterClass, old: Option<&ClusterClass>, world: &World, settings: &Settings) -> Verdict {
+pub(crate) fn validate(
+    new: &ClusterClass,
+    old: Option<&ClusterClass>,
+    references: &[Reference],
+    world: &World,
+    settings: &Settings,
+) -> Verdict {
     let mut found = Findings::without(settings.silenced);
-    let change = Change { new, world, settings };
+    let change = Change { new, references, world, settings };
     found.run(GATE, |found| classes_are_switched_on(&change, found));
     if found.error_count() > 0 {
         let message = found.into_parts().0.iter().map(ToString::to_string).collect();
@@ -128,6 +139,17 @@ fn template_references_are_complete(change: &Change<'_>, found: &mut Findings) {
         let path = Path::of("spec.workers.machinePools").index(i).child("template");
         shared::template_reference(&class.bootstrap.template_ref, &path.child("bootstrap"), found);
         shared::template_reference(&class.infrastructure.template_ref, &path.child("infrastructure"), found);
+    }
+}
+
+/// Templates are in the namespace of their class, which v1beta1 references can gainsay (DEC-3).
+fn references_stay_in_the_namespace_of_the_class(change: &Change<'_>, found: &mut Findings) {
+    let own = &change.new.metadata.namespace;
+    for reference in change.references {
+        if let Some(namespace) = reference.namespace.as_ref().filter(|namespace| *namespace != own) {
+            let detail = format!("must be {own:?}, the namespace of the ClusterClass, or absent");
+            found.invalid(reference.path.child("namespace"), &**namespace, detail);
+        }
     }
 }
 

@@ -45,6 +45,7 @@ const BY_ITSELF: &[TopologyRule] = rules![
     "CL-V-031" => rollouts_can_proceed,
     "CL-V-032" => taints_may_be_set,
     "CL-V-040" => upgrade_concurrency_is_a_positive_integer,
+    "DEC-20" => references_are_left_to_the_topology,
 ];
 
 const LOOKUP: &[LookupRule] = rules![
@@ -102,6 +103,25 @@ pub(super) fn validate(change: &TopologyChange<'_>, found: &mut Findings, not_ch
         }
         version::validate(&change, old, found, not_checked);
         rebase::validate(&change, old, found);
+    }
+}
+
+/// A new Cluster with a topology names no infrastructure and no control plane: those will be made (DEC-20).
+///
+/// A Cluster that is moved or restored does, and has to pass.
+fn references_are_left_to_the_topology(change: &TopologyChange<'_>, found: &mut Findings) {
+    if change.old.is_some() {
+        return;
+    }
+    let spec = &change.new.spec;
+    let references =
+        [("spec.infrastructureRef", &spec.infrastructure_ref), ("spec.controlPlaneRef", &spec.control_plane_ref)];
+    for (path, _) in references.into_iter().filter(|(_, reference)| reference.is_defined()) {
+        if change.settings.refuse_refs_with_topology {
+            found.forbidden(Path::of(path), "cannot be set together with a topology, which makes its own");
+        } else {
+            found.warn(format!("{path} is set together with a topology: what it names is taken over, or replaced"));
+        }
     }
 }
 
