@@ -17,5 +17,5 @@ mod verdict;
 
 pub use router::{END_POINTS, EndPoint, Operation, Phase, Question, Request};
 pub use rule::{Listed, catalogue};
-pub use settings::{Dependents, FeatureGates, Settings, UnknownGate};
+pub use settings::{Dependents, Enforce, FeatureGates, Settings, UnknownGate};
 pub use verdict::{Outcome, Verdict};

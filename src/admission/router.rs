@@ -214,7 +214,11 @@ impl Question {
             }
             (Phase::Validate, Kind::ClusterClass, _) => {
                 let (new, old) = (new_object::<ClusterClass>(request)?, previous_object(request)?);
-                Ok(examined(request, new, |new| Subject::ValidateClass { new, old, references: references_of(request) }))
+                Ok(examined(request, new, |new| Subject::ValidateClass {
+                    new,
+                    old,
+                    references: references_of(request),
+                }))
             }
         }
     }

@@ -15,6 +15,8 @@ pub struct Settings {
     pub dependents: Dependents,
     /// Whether a new Cluster may not have references besides a topology (DEC-20).
     pub refuse_refs_with_topology: bool,
+    /// Whether denials are meant (DEC-38).
+    pub enforce: Enforce,
     /// A rule that is to be treated as if it did not exist; tests use it to prove that every rule is needed.
     pub silenced: Option<RuleId>,
 }
@@ -26,6 +28,7 @@ impl Default for Settings {
             minimum_node_startup_timeout_seconds: 30,
             dependents: Dependents::default(),
             refuse_refs_with_topology: false,
+            enforce: Enforce::default(),
             silenced: None,
         }
     }
@@ -41,6 +44,16 @@ pub enum Dependents {
     Warn,
     /// Nobody looks.
     Off,
+}
+
+/// Whether denials are meant (DEC-38).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Enforce {
+    /// A denial denies.
+    #[default]
+    Deny,
+    /// A denial becomes warnings, an audit annotation and a metric.
+    Warn,
 }
 
 /// Feature gates (DEC-13).

@@ -282,7 +282,11 @@ mod tests {
             ]})
         );
         for (outcome, warning, audit) in [
-            (Outcome::Forbidden { rule: "CC-V-001", message: "m".into(), names_object: false }, "m", "1 error: CC-V-001"),
+            (
+                Outcome::Forbidden { rule: "CC-V-001", message: "m".into(), names_object: false },
+                "m",
+                "1 error: CC-V-001",
+            ),
             (Outcome::Unknown { rule: "CC-V-140", message: "m".into() }, "m", "1 error: CC-V-140"),
             (Outcome::Undecodable("m".into()), "m", "1 error: ADM-003"),
         ] {

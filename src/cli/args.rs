@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::BoolishValueParser;
+use clap::builder::{BoolishValueParser, PossibleValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::admission::FeatureGates;
+use crate::admission::{Dependents, Enforce, FeatureGates};
 use crate::telemetry::log::Format;
 
 /// Guards and rolls out Cluster API managed topologies.
@@ -46,6 +46,12 @@ pub struct Rules {
     /// The smallest node startup timeout of a health check other than 0, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(i32).range(0..), env = "TOPOLOGIST_MINIMUM_NODE_STARTUP_TIMEOUT")]
     pub minimum_node_startup_timeout: i32,
+    /// What becomes of a change of a class that breaks the variables of its Clusters.
+    #[arg(long, value_name = "WHAT", default_value = "deny", env = "TOPOLOGIST_DEPENDENTS")]
+    pub dependents: Dependents,
+    /// Deny new Clusters that have infrastructureRef or controlPlaneRef besides a topology, instead of warning.
+    #[arg(long, env = "TOPOLOGIST_REFUSE_REFS_WITH_TOPOLOGY", value_parser = BoolishValueParser::new())]
+    pub refuse_refs_with_topology: bool,
 }
 
 /// `serve`
@@ -87,6 +93,9 @@ pub struct Serve {
     /// How long a connection is used before it is ended in good order; the most is twice as long.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = positive_duration, env = "TOPOLOGIST_CONNECTION_AGE")]
     pub connection_age: Duration,
+    /// Whether denials deny, or are only warned about, counted and written to the audit log.
+    #[arg(long, value_name = "HOW", default_value = "deny", env = "TOPOLOGIST_ENFORCE")]
+    pub enforce: Enforce,
     /// How log lines look.
     #[arg(long, value_name = "FORMAT", default_value = "text", env = "TOPOLOGIST_LOG_FORMAT")]
     pub log_format: Format,
@@ -134,6 +143,33 @@ pub struct Certs {
     /// Replace files that are already there.
     #[arg(long)]
     pub force: bool,
+}
+
+impl ValueEnum for Dependents {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Dependents::Deny, Dependents::Warn, Dependents::Off]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Dependents::Deny => PossibleValue::new("deny").help("It is denied"),
+            Dependents::Warn => PossibleValue::new("warn").help("It is allowed with warnings"),
+            Dependents::Off => PossibleValue::new("off").help("Nobody looks"),
+        })
+    }
+}
+
+impl ValueEnum for Enforce {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Enforce::Deny, Enforce::Warn]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Enforce::Deny => PossibleValue::new("deny").help("A denial denies"),
+            Enforce::Warn => PossibleValue::new("warn").help("A denial becomes a warning"),
+        })
+    }
 }
 
 /// Reads `5s`, `500ms`, `2m`.

@@ -17,6 +17,7 @@ use tracing::{info, warn};
 
 use super::args::Serve;
 use super::{certs, files};
+use crate::admission::Settings;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind};
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::gather::Gatherer;
@@ -90,7 +91,7 @@ impl Running {
             let watches = watch::keep_current(client.clone(), cache.clone(), metrics.clone());
             supervise(&mut tasks, "watches", watches);
         }
-        let handler = Handler::new(Gatherer::new(cache), options.rules.settings(), handler::Limits::default(), metrics);
+        let handler = Handler::new(Gatherer::new(cache), options.settings(), handler::Limits::default(), metrics);
         let stop = CancellationToken::new();
         let webhook = tokio::spawn(webhook.serve(handler::router(Arc::new(handler)), stop.clone()));
         health.set_serving(true);
@@ -127,6 +128,12 @@ impl Running {
                 Ok(ExitCode::from(ABORTED))
             }
         }
+    }
+}
+
+impl Serve {
+    fn settings(&self) -> Settings {
+        Settings { enforce: self.enforce, ..self.rules.settings() }
     }
 }
 

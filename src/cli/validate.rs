@@ -61,6 +61,8 @@ impl Rules {
         Settings {
             gates: self.feature_gates,
             minimum_node_startup_timeout_seconds: self.minimum_node_startup_timeout,
+            dependents: self.dependents,
+            refuse_refs_with_topology: self.refuse_refs_with_topology,
             ..Settings::default()
         }
     }

@@ -49,6 +49,8 @@ pub struct Reason {
 pub struct Metrics {
     registry: Registry,
     pub admission_requests: Family<Review, Counter>,
+    /// Denials that were only talked about, with the outcome that they would have had.
+    pub would_be_denials: Family<Review, Counter>,
     pub admission_duration: Histogram,
     pub rule_rejections: Family<Rule, Counter>,
     pub refused_requests: Family<Reason, Counter>,
@@ -85,6 +87,7 @@ impl Default for Metrics {
         let mut metrics = Metrics {
             registry: Registry::default(),
             admission_requests: Family::default(),
+            would_be_denials: Family::default(),
             // From 20 µs to 10 s.
             admission_duration: Histogram::new(exponential_buckets(0.000_02, 2.0, 20)),
             rule_rejections: Family::default(),
@@ -107,6 +110,11 @@ impl Metrics {
     fn register(&mut self) {
         let registry = self.registry.sub_registry_with_prefix("topologist");
         registry.register("admission_requests", "Reviews answered", self.admission_requests.clone());
+        registry.register(
+            "admission_would_be_denials",
+            "Reviews that were allowed because denials are only warned about",
+            self.would_be_denials.clone(),
+        );
         registry.register_with_unit(
             "admission_duration",
             "Time from the last byte of a review to its answer",

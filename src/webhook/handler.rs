@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::{Instrument, info, info_span};
 
-use crate::admission::{END_POINTS, EndPoint, Operation, Outcome, Question, Request, Settings, Verdict};
+use crate::admission::{END_POINTS, EndPoint, Enforce, Operation, Outcome, Question, Request, Settings, Verdict};
 use crate::hub::{GROUP, Kind};
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::{self, Metrics, Raised};
@@ -230,9 +230,13 @@ impl Handler {
             catch_unwind(|| Question::decode(&request))
                 .unwrap_or_else(|_| Err(Box::new(self.panicked(end_point.kind, name))))
         });
-        match question {
+        let verdict = match question {
             Ok(question) => self.settle(&question, deadline).await,
             Err(verdict) => *verdict,
+        };
+        match self.settings.enforce {
+            Enforce::Deny => verdict,
+            Enforce::Warn => verdict.softened(),
         }
     }
 
@@ -264,14 +268,15 @@ impl Handler {
     }
 
     fn note(&self, verdict: &Verdict, end_point: EndPoint, review: &AdmissionRequest<'_>) {
-        let outcome = match verdict.outcome {
-            Outcome::Allowed => "allowed",
-            Outcome::Invalid(_) => "invalid",
-            Outcome::Forbidden { .. } => "forbidden",
-            Outcome::Undecodable(_) => "undecodable",
-            Outcome::Unknown { .. } => "unknown",
+        let labels = |outcome| metrics::Review {
+            kind: end_point.kind.name(),
+            operation: operation_label(review),
+            outcome: outcome_label(outcome),
         };
-        self.count(end_point, operation_label(review), outcome);
+        self.metrics.admission_requests.get_or_create(&labels(&verdict.outcome)).inc();
+        if let Some(would_be) = &verdict.would_be {
+            self.metrics.would_be_denials.get_or_create(&labels(would_be)).inc();
+        }
         let mut rules = BTreeSet::new();
         for rule in verdict.denied_by() {
             self.metrics.rule_rejections.get_or_create(&metrics::Rule { rule }).inc();
@@ -284,6 +289,7 @@ impl Handler {
             operation = &*review.operation,
             dry_run = review.dry_run,
             allowed = verdict.is_allowed(),
+            would_deny = verdict.would_be.is_some().then_some(true),
             code = verdict.code(),
             errors = verdict.errors().len(),
             warnings = verdict.warnings.len(),
@@ -292,11 +298,6 @@ impl Handler {
             error = verdict.message().filter(|_| verdict.errors().is_empty()),
             "Answered admission request"
         );
-    }
-
-    fn count(&self, end_point: EndPoint, operation: &'static str, outcome: &'static str) {
-        let labels = metrics::Review { kind: end_point.kind.name(), operation, outcome };
-        self.metrics.admission_requests.get_or_create(&labels).inc();
     }
 }
 
@@ -329,6 +330,16 @@ fn request<'a>(end_point: EndPoint, review: &'a AdmissionRequest<'_>) -> Result<
         object: review.object.map(serde_json::value::RawValue::get).filter(|text| *text != "null"),
         old_object: review.old_object.map(serde_json::value::RawValue::get).filter(|text| *text != "null"),
     })
+}
+
+fn outcome_label(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Allowed => "allowed",
+        Outcome::Invalid(_) => "invalid",
+        Outcome::Forbidden { .. } => "forbidden",
+        Outcome::Undecodable(_) => "undecodable",
+        Outcome::Unknown { .. } => "unknown",
+    }
 }
 
 fn operation_label(review: &AdmissionRequest<'_>) -> &'static str {
@@ -415,6 +426,34 @@ mod tests {
         let (code, text) = post(handler(Limits::default()), "/validate", "").await;
         assert_eq!(code, StatusCode::NOT_FOUND);
         assert!(text.contains(PATH.split('?').next().unwrap()), "{text}");
+    }
+
+    #[tokio::test]
+    async fn where_denials_are_only_talked_about_they_are_allowed_and_counted() {
+        // DEC-38
+        let handler = Handler {
+            settings: Settings { enforce: Enforce::Warn, ..Settings::default() },
+            ..handler(Limits::default())
+        };
+        let metrics = handler.metrics.clone();
+        let router = router(Arc::new(handler));
+        for object in [json!({"metadata": {"name": "c"}}), json!({"spec": {"paused": "no"}})] {
+            let request = HttpRequest::post(PATH).body(Body::from(review(create(object)))).unwrap();
+            let response = router.clone().oneshot(request).await.unwrap();
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            let answer: Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(answer["response"]["allowed"], true, "{answer}");
+            assert!(answer["response"]["warnings"][0].as_str().unwrap().starts_with("would be denied: "), "{answer}");
+        }
+        let text = metrics.render();
+        for line in [
+            r#"topologist_admission_requests_total{kind="Cluster",operation="CREATE",outcome="allowed"} 2"#,
+            r#"topologist_admission_would_be_denials_total{kind="Cluster",operation="CREATE",outcome="invalid"} 1"#,
+            r#"topologist_admission_would_be_denials_total{kind="Cluster",operation="CREATE",outcome="undecodable"} 1"#,
+            r#"topologist_rule_rejections_total{rule="CL-V-003"} 1"#,
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
     }
 
     #[tokio::test]

@@ -34,8 +34,7 @@ fn holders(object: &Value) -> Vec<(Path, String)> {
         ("spec.controlPlane", "/spec/controlPlane"),
         ("spec.controlPlane.machineInfrastructure", "/spec/controlPlane/machineInfrastructure"),
     ];
-    let mut holders: Vec<_> =
-        fixed.into_iter().map(|(path, pointer)| (Path::of(path), pointer.to_owned())).collect();
+    let mut holders: Vec<_> = fixed.into_iter().map(|(path, pointer)| (Path::of(path), pointer.to_owned())).collect();
     for list in ["machineDeployments", "machinePools"] {
         let pointer = format!("/spec/workers/{list}");
         let count = object.pointer(&pointer).and_then(Value::as_array).map_or(0, Vec::len);
@@ -87,7 +86,11 @@ mod tests {
             [
                 row("spec.infrastructure.ref", "/spec/infrastructure/ref", Some("x")),
                 row("spec.controlPlane.ref", "/spec/controlPlane/ref", None),
-                row("spec.workers.machineDeployments[0].template.bootstrap.ref", &format!("{worker}/bootstrap/ref"), None),
+                row(
+                    "spec.workers.machineDeployments[0].template.bootstrap.ref",
+                    &format!("{worker}/bootstrap/ref"),
+                    None
+                ),
                 row(
                     "spec.workers.machineDeployments[0].template.infrastructure.ref",
                     &format!("{worker}/infrastructure/ref"),

@@ -15,9 +15,11 @@ pub(in crate::admission) fn default(namespace: &str, references: &[Reference], s
     if !namespace.is_empty() {
         Findings::without(settings.silenced).run("DEC-3", |_| {
             let missing = references.iter().filter(|reference| reference.namespace.is_none());
-            patch.extend(missing.map(|reference| {
-                add(&pointer(&format!("{}/namespace", reference.pointer)), Value::from(namespace))
-            }));
+            patch.extend(
+                missing.map(|reference| {
+                    add(&pointer(&format!("{}/namespace", reference.pointer)), Value::from(namespace))
+                }),
+            );
         });
     }
     Verdict { patch: Patch(patch), ..Verdict::plain(Kind::ClusterClass, "", Outcome::Allowed) }
