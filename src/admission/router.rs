@@ -117,6 +117,8 @@ pub struct Request<'a> {
     pub name: &'a str,
     pub object: Option<&'a str>,
     pub old_object: Option<&'a str>,
+    /// The version in which the old object comes: in a review that of the new one, in files perhaps another.
+    pub old_version: Version,
 }
 
 impl Request<'_> {
@@ -281,7 +283,7 @@ fn new_object<T: Decode>(request: &Request<'_>) -> Result<Box<T>, String> {
 
 fn old_object<T: Decode>(request: &Request<'_>) -> Result<T, String> {
     let text = request.old_object.ok_or("the review has no oldObject")?;
-    T::decode(request.version, text).map_err(|error| format!("the oldObject does not decode: {error}"))
+    T::decode(request.old_version, text).map_err(|error| format!("the oldObject does not decode: {error}"))
 }
 
 fn previous_object<T: Decode>(request: &Request<'_>) -> Result<Option<Box<T>>, String> {

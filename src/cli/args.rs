@@ -26,15 +26,33 @@ pub enum Command {
     ///
     /// Outside a pod nothing is inferred: give --embedded to serve files, or --kubeconfig to follow an API server.
     Serve(Box<Serve>),
-    /// Judge Clusters and ClusterClasses in files as the webhook would.
+    /// Judge Clusters and ClusterClasses in files as the API server and the webhook would.
     ///
-    /// The files are the world: a Cluster finds its class in them. Objects of other kinds are ignored.
+    /// The files are the world: a Cluster finds its class in them. Objects of other kinds are ignored. With --old an
+    /// object that is in both is an update, and one that is only in the old files a deletion.
     /// Exit code: 0 everything allowed, 1 something denied, 2 wrong usage or unreadable input.
     Validate(Validate),
+    /// Print the objects of files as the mutating webhook would leave them.
+    ///
+    /// Exit code: 0 printed, 1 something denied (nothing is printed then), 2 wrong usage or unreadable input.
+    Default(Default),
     /// Print the CustomResourceDefinitions of Cluster and ClusterClass as YAML.
     Crds,
     /// Make a development CA and a serving certificate.
     Certs(Certs),
+    /// Print a completion script for a shell.
+    Completions(Completions),
+}
+
+/// What commands read besides their own files.
+#[derive(Clone, Debug, Args)]
+pub struct Input {
+    /// Files or folders with objects that are there and are not judged; may be repeated.
+    #[arg(long, value_name = "PATH")]
+    pub world: Vec<PathBuf>,
+    /// Replace ${V}, ${V:-default} and ${V:=default} in the files by environment variables. $${V} stays as it is.
+    #[arg(long)]
+    pub env: bool,
 }
 
 /// Switches of the admission rules.
@@ -112,11 +130,53 @@ pub struct Validate {
     /// Files, folders (searched for .yaml, .yml and .json), or - for standard input.
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
+    /// Files or folders with the objects as they are stored now; may be repeated.
+    #[arg(long, value_name = "PATH")]
+    pub old: Vec<PathBuf>,
+    #[command(flatten)]
+    pub input: Input,
+    /// Deny fields that the API server would drop, instead of warning.
+    #[arg(long)]
+    pub strict: bool,
+    /// Exit with 1 when there are warnings.
+    #[arg(long)]
+    pub fail_on_warnings: bool,
     /// How the result looks.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
     #[command(flatten)]
     pub rules: Rules,
+}
+
+/// `default`
+#[derive(Debug, Args)]
+pub struct Default {
+    /// Files, folders (searched for .yaml, .yml and .json), or - for standard input.
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub input: Input,
+    /// How the objects are written.
+    #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
+    pub output: Written,
+    #[command(flatten)]
+    pub rules: Rules,
+}
+
+/// How objects are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Written {
+    /// A document for each object.
+    Yaml,
+    /// One array.
+    Json,
+}
+
+/// `completions`
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell.
+    pub shell: clap_complete::Shell,
 }
 
 /// How results look.

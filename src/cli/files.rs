@@ -1,5 +1,6 @@
 //! Objects from files, folders and standard input.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use super::substitution;
 use crate::wire::manifest::{self, Manifest};
 use crate::yaml;
 
@@ -40,15 +42,19 @@ pub(super) struct Input {
     pub unreadable: Vec<Unreadable>,
     /// Documents of folders that are no objects, such as values of other tools.
     pub passed_over: Vec<Unreadable>,
+    /// Whether variables in the files are taken from the environment (DEC-33).
+    env: bool,
 }
 
 /// Reads files, folders and `-`. Folders may hold other things besides objects: names that begin with a dot are skipped,
 /// links to folders are not followed, and documents without apiVersion and kind are passed over.
 ///
+/// With `env` variables of the texts are replaced first ([`substitution`]).
+///
 /// # Errors
 /// When a path cannot be read at all. A broken document is no error; it is listed in the result.
-pub(super) fn read(paths: &[PathBuf]) -> Result<Input> {
-    let mut input = Input::default();
+pub(super) fn read(paths: &[PathBuf], env: bool) -> Result<Input> {
+    let mut input = Input { env, ..Input::default() };
     let mut seen = BTreeSet::new();
     for path in paths {
         if path == Path::new("-") {
@@ -72,7 +78,18 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Input> {
 impl Input {
     fn add(&mut self, file: &str, text: &str, is_of_folder: bool) {
         let unreadable = |reason: String| Unreadable { file: file.to_owned(), reason };
-        for document in yaml::documents(text) {
+        let resolved = match self.env {
+            true => substitution::resolve(text, |name| std::env::var(name).ok()).map(Cow::Owned),
+            false => Ok(Cow::Borrowed(text)),
+        };
+        let text = match resolved {
+            Ok(text) => text,
+            Err(unset) => {
+                self.unreadable.extend(unset.iter().map(|unset| unreadable(unset.to_string())));
+                return;
+            }
+        };
+        for document in yaml::documents(&text) {
             match document.map(manifest::objects) {
                 Ok(Ok(objects)) => {
                     self.objects.extend(objects.into_iter().map(|manifest| Loaded { file: file.to_owned(), manifest }));

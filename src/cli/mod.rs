@@ -4,9 +4,13 @@
 
 pub mod args;
 mod certs;
+mod completions;
 mod crds;
+mod default;
 mod files;
+mod offline;
 mod serve;
+mod substitution;
 mod validate;
 
 use std::io::{self, Write};
@@ -22,8 +26,10 @@ pub fn run(arguments: Arguments) -> ExitCode {
     let outcome = match arguments.command {
         Command::Serve(options) => serve::run(*options),
         Command::Validate(options) => validate::run(&options),
+        Command::Default(options) => default::run(&options),
         Command::Crds => crds::run(),
         Command::Certs(options) => certs::run(&options),
+        Command::Completions(options) => completions::run(&options),
     };
     outcome.unwrap_or_else(|error| {
         let _ = writeln!(io::stderr(), "topologist: {error:#}");

@@ -204,7 +204,7 @@ async fn from_kubeconfig(path: &Path) -> Result<kube::Config> {
 
 /// The objects of files as facts.
 fn load(paths: &[std::path::PathBuf]) -> Result<Facts> {
-    let input = files::read(paths)?;
+    let input = files::read(paths, false)?;
     if let Some(unreadable) = input.unreadable.first() {
         bail!("{unreadable}");
     }

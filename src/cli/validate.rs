@@ -1,4 +1,4 @@
-//! `validate`: what the webhook would say of the objects in files.
+//! `validate`: what the API server and the webhook would say of the objects in files.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -9,50 +9,50 @@ use serde::Serialize;
 
 use super::UNUSABLE;
 use super::args::{Output, Rules, Validate};
-use super::files::{self, Input, Loaded};
-use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
+use super::offline::{Case, Review, Subject};
+use crate::admission::{Outcome, Settings, Verdict};
 use crate::field::{FieldError, RuleId, Warning};
-use crate::hub::{Cluster, ClusterClass, Kind};
-use crate::json;
-use crate::wire::{Decode, Version};
-use crate::world::Facts;
 
 /// Prints a verdict for every Cluster and ClusterClass.
 pub(super) fn run(options: &Validate) -> Result<ExitCode> {
-    let input = files::read(&options.paths)?;
+    let case = Case::read(&options.paths, &options.old, &options.input)?;
     let settings = options.rules.settings();
-    let mut subjects: Vec<Subject<'_>> = input.objects.iter().filter_map(Subject::of).collect();
-    let written = Arc::new(facts(&subjects));
-    subjects.iter_mut().for_each(|subject| subject.default(&written, &settings));
-    let facts = Arc::new(facts(&subjects));
-    let rows: Vec<Row<'_>> = subjects.iter().map(|subject| subject.judge(&facts, &settings)).collect();
+    let subjects = case.subjects(&settings);
+    let facts = Arc::new(case.facts(&subjects));
+    let rows: Vec<Row<'_>> =
+        subjects.iter().map(|subject| Row::new(subject, subject.judge(&facts, &settings, options.strict))).collect();
     let printed = match options.output {
         Output::Text => text(&rows),
         Output::Json => serde_json::to_string_pretty(&rows)? + "\n",
     };
     super::print(&printed)?;
-    Ok(ExitCode::from(exit_code(&input, &rows)?))
+    let warned = options.fail_on_warnings && rows.iter().any(|row| !row.warnings.is_empty());
+    let denied = rows.iter().any(|row| !row.allowed);
+    Ok(ExitCode::from(complain(&case)?.unwrap_or(u8::from(denied || warned))))
 }
 
-fn exit_code(input: &Input, rows: &[Row<'_>]) -> Result<u8> {
+/// Says what could not be read or is not what somebody may have meant; returns the exit code if that settles it.
+pub(super) fn complain(case: &Case) -> Result<Option<u8>> {
     let mut messages = io::stderr().lock();
-    for unreadable in &input.unreadable {
+    let each = || case.inputs().into_iter();
+    for unreadable in each().flat_map(|input| &input.unreadable) {
         writeln!(messages, "topologist: {unreadable}")?;
     }
-    for passed_over in &input.passed_over {
+    for passed_over in each().flat_map(|input| &input.passed_over) {
         writeln!(messages, "topologist: {passed_over}: passed over")?;
     }
-    if !input.unreadable.is_empty() {
-        return Ok(UNUSABLE);
+    if each().any(|input| !input.unreadable.is_empty()) {
+        return Ok(Some(UNUSABLE));
     }
-    if input.objects.is_empty() {
-        writeln!(messages, "topologist: nothing to validate: the input holds no objects")?;
-        return Ok(UNUSABLE);
+    let objects = &case.new.objects;
+    if objects.is_empty() && case.old.objects.is_empty() {
+        writeln!(messages, "topologist: nothing to do: the input holds no objects")?;
+        return Ok(Some(UNUSABLE));
     }
-    if rows.is_empty() {
-        writeln!(messages, "topologist: no Cluster and no ClusterClass among {} objects", input.objects.len())?;
+    if objects.iter().chain(&case.old.objects).all(|loaded| loaded.manifest.admitted_kind().is_none()) {
+        writeln!(messages, "topologist: no Cluster and no ClusterClass among {} objects", objects.len())?;
     }
-    Ok(u8::from(rows.iter().any(|row| !row.allowed)))
+    Ok(None)
 }
 
 impl Rules {
@@ -66,75 +66,6 @@ impl Rules {
             ..Settings::default()
         }
     }
-}
-
-/// An object that is judged.
-struct Subject<'a> {
-    loaded: &'a Loaded,
-    kind: Kind,
-    /// None for a version of our group that is not understood.
-    version: Option<Version>,
-    text: String,
-    defaulted: Option<Verdict>,
-}
-
-impl<'a> Subject<'a> {
-    fn of(loaded: &'a Loaded) -> Option<Self> {
-        let kind = loaded.manifest.admitted_kind()?;
-        let version = loaded.manifest.version();
-        Some(Subject { loaded, kind, version, text: loaded.manifest.text(), defaulted: None })
-    }
-
-    /// Does what the mutating webhook would do.
-    fn default(&mut self, facts: &Arc<Facts>, settings: &Settings) {
-        let Some(Ok(question)) = self.question(Phase::Default) else { return };
-        let verdict = question.settle(facts, settings);
-        if let Ok(mut value) = json::value(&self.text)
-            && json_patch::patch(&mut value, &verdict.patch).is_ok()
-        {
-            self.text = value.to_string();
-        }
-        self.defaulted = Some(verdict);
-    }
-
-    fn question(&self, phase: Phase) -> Option<Result<Question, Box<Verdict>>> {
-        Some(Question::decode(&Request {
-            phase,
-            kind: self.kind,
-            version: self.version?,
-            operation: Operation::Create,
-            name: &self.loaded.manifest.key.name,
-            object: Some(&self.text),
-            old_object: None,
-        }))
-    }
-
-    fn judge(&self, facts: &Arc<Facts>, settings: &Settings) -> Row<'a> {
-        let manifest = &self.loaded.manifest;
-        let verdict = match self.question(Phase::Validate) {
-            Some(Ok(question)) => question.settle(facts, settings),
-            Some(Err(verdict)) => *verdict,
-            None => {
-                let known = Version::ALL.map(Version::name).join(", ");
-                let reason =
-                    format!("version {} of {} is not known; known are {known}", manifest.api_version, manifest.kind);
-                Verdict::plain(self.kind, &manifest.key.name, Outcome::Undecodable(reason))
-            }
-        };
-        Row::new(self.loaded, self.defaulted.as_ref(), verdict)
-    }
-}
-
-fn facts(subjects: &[Subject<'_>]) -> Facts {
-    let decoded = |kind| {
-        subjects
-            .iter()
-            .filter(move |subject| subject.kind == kind)
-            .filter_map(|subject| Some((subject.version?, &*subject.text)))
-    };
-    let clusters = decoded(Kind::Cluster).filter_map(|(version, text)| Cluster::decode(version, text).ok());
-    let classes = decoded(Kind::ClusterClass).filter_map(|(version, text)| ClusterClass::decode(version, text).ok());
-    Facts::of(clusters, classes)
 }
 
 /// The result for one object, as `-o json` prints it.
@@ -158,43 +89,45 @@ struct Row<'a> {
 
 /// One error of a row.
 #[derive(Debug, PartialEq, Serialize)]
-struct Shown {
-    rule: RuleId,
+pub(super) struct Shown {
+    pub rule: RuleId,
     r#type: &'static str,
     field: String,
     detail: String,
     #[serde(skip)]
-    rendered: String,
+    pub rendered: String,
 }
 
 impl<'a> Row<'a> {
-    fn new(loaded: &'a Loaded, defaulted: Option<&Verdict>, verdict: Verdict) -> Self {
-        let manifest = &loaded.manifest;
-        let mut errors: Vec<Shown> = defaulted.map(shown).unwrap_or_default();
+    fn new(subject: &Subject<'a>, review: Review) -> Self {
+        let (file, manifest) = (&subject.loaded.file, &subject.loaded.manifest);
+        let mut errors: Vec<Shown> = subject.defaulted.as_ref().map(shown).unwrap_or_default();
+        errors.extend(review.schema_errors().map(Shown::of));
         // Without a class name there is one thing to say, and defaulting has said it (CL-D-003).
         if errors.iter().all(|error| error.rule != "CL-D-003") {
-            errors.extend(shown(&verdict));
+            errors.extend(shown(&review.verdict));
         }
-        let patch = defaulted.map(|verdict| verdict.patch.clone()).unwrap_or_default();
-        let warnings = verdict.warnings.into_iter().map(|Warning { text, .. }| text).collect();
+        let patch = subject.defaulted.as_ref().map(|verdict| verdict.patch.clone()).unwrap_or_default();
+        let warnings = review.verdict.warnings.into_iter().map(|Warning { text, .. }| text).chain(review.warnings);
         Row {
-            file: &loaded.file,
+            file,
             line: manifest.line,
             api_version: &manifest.api_version,
             kind: &manifest.kind,
             namespace: &manifest.key.namespace,
             name: &manifest.key.name,
-            operation: Operation::Create.name(),
+            operation: subject.operation.name(),
             allowed: errors.is_empty(),
             errors,
-            warnings,
-            not_checked: verdict.not_checked,
+            warnings: warnings.collect(),
+            not_checked: review.verdict.not_checked,
             patch,
         }
     }
 }
 
-fn shown(verdict: &Verdict) -> Vec<Shown> {
+/// The errors of a verdict.
+pub(super) fn shown(verdict: &Verdict) -> Vec<Shown> {
     let whole = |rule, r#type, message: &str| {
         vec![Shown { rule, r#type, field: String::new(), detail: message.to_owned(), rendered: message.to_owned() }]
     };
@@ -223,7 +156,13 @@ fn text(rows: &[Row<'_>]) -> String {
     let mut text = String::new();
     for row in rows {
         let verdict = if row.allowed { "allowed" } else { "denied" };
-        text.push_str(&format!("{}:{}: {} {}/{}: {verdict}\n", row.file, row.line, row.kind, row.namespace, row.name));
+        let operation = match row.operation {
+            "CREATE" => "",
+            "UPDATE" => " update",
+            _ => " deletion",
+        };
+        let Row { file, line, kind, namespace, name, .. } = row;
+        text.push_str(&format!("{file}:{line}: {kind} {namespace}/{name}:{operation} {verdict}\n"));
         row.errors.iter().for_each(|error| text.push_str(&format!("  error {}: {}\n", error.rule, error.rendered)));
         row.warnings.iter().for_each(|warning| text.push_str(&format!("  warning: {warning}\n")));
     }

@@ -20,9 +20,12 @@ const RANGE: &str = r"^\[[0-9]+-[0-9]+\]$";
 const REASON: &str = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 
 /// Machine conditions that Cluster API sets itself, so that no health check may act on them.
-const NOT_OWN_CONDITION: &str =
+pub(super) const OWN_CONDITIONS: [&str; 5] =
+    ["Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated"];
+/// The rule that keeps [`OWN_CONDITIONS`] out.
+pub(super) const NOT_OWN_CONDITION: &str =
     "!(self in ['Ready','Available','HealthCheckSucceeded','OwnerRemediated','ExternallyRemediated'])";
-const NOT_OWN_CONDITION_MESSAGE: &str =
+pub(super) const NOT_OWN_CONDITION_MESSAGE: &str =
     "type must not be one of: Ready, Available, HealthCheckSucceeded, OwnerRemediated, ExternallyRemediated";
 
 const STATUSES: &[&str] = &["True", "False", "Unknown"];

@@ -3,14 +3,19 @@
 //! ```text
 //! schema.rs ──► blocks.rs ──► cluster.rs, cluster_class.rs ──► schema(kind, version) ──► definition(kind)
 //! language      shared rows   the rows of one kind             what a version accepts    what gets installed
+//!                                                                │
+//!                                                  layer.rs ◄────┘  the same constraints, checked without an API server
 //! ```
 //!
-//! It builds JSON from constants and knows of the hub only which kinds there are.
+//! It builds JSON from constants; of the hub it knows which kinds there are and what names look like.
 
 mod blocks;
 mod cluster;
 mod cluster_class;
+mod layer;
 mod schema;
+
+pub use layer::check;
 
 use serde_json::{Value, json};
 
@@ -18,6 +23,7 @@ use Column::{Always, Wide};
 use schema::{object, string};
 
 use crate::hub::{GROUP, Kind};
+use crate::wire::Version;
 
 /// A version of the API as clients send it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +35,14 @@ pub enum WireVersion {
 }
 
 impl WireVersion {
+    /// The version whose schema objects of `version` have; v1alpha4 has the shape of v1beta1.
+    pub fn of(version: Version) -> Self {
+        match version {
+            Version::V1Alpha4 | Version::V1Beta1 => WireVersion::V1Beta1,
+            Version::V1Beta2 => WireVersion::V1Beta2,
+        }
+    }
+
     fn pick<T>(self, v1beta2: T, v1beta1: T) -> T {
         match self {
             WireVersion::V1Beta2 => v1beta2,

@@ -18,6 +18,8 @@ pub struct Violation {
     pub kind: ErrorKind,
     /// Where inside the value: empty for the value itself, else `.key`, `.key[0]` or `.[0]`.
     pub place: String,
+    /// The same as a JSON pointer (RFC 6901).
+    pub pointer: String,
     pub detail: String,
 }
 
@@ -299,7 +301,7 @@ impl Report {
         if self.violations.len() == KEPT {
             return;
         }
-        self.violations.push(Violation { rule, kind, place: place.render(), detail });
+        self.violations.push(Violation { rule, kind, place: place.render(), pointer: place.pointer(), detail });
     }
 }
 
@@ -336,6 +338,16 @@ impl Place<'_> {
                 let dot = if text.is_empty() { "." } else { "" };
                 let _ = write!(text, "{dot}[{i}]");
             }
+        }
+    }
+
+    fn pointer(&self) -> String {
+        match self {
+            Place::Root => String::new(),
+            Place::Member(parent, name) => {
+                format!("{}/{}", parent.pointer(), name.replace('~', "~0").replace('/', "~1"))
+            }
+            Place::Element(parent, i) => format!("{}/{i}", parent.pointer()),
         }
     }
 

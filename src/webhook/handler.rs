@@ -327,6 +327,7 @@ fn request<'a>(end_point: EndPoint, review: &'a AdmissionRequest<'_>) -> Result<
         version,
         operation,
         name: review.name.as_deref().unwrap_or_default(),
+        old_version: version,
         object: review.object.map(serde_json::value::RawValue::get).filter(|text| *text != "null"),
         old_object: review.old_object.map(serde_json::value::RawValue::get).filter(|text| *text != "null"),
     })

@@ -156,6 +156,7 @@ impl Fixture {
             name: &name,
             object: self.new.as_ref().map(|(_, text)| &**text),
             old_object: self.old.as_ref().map(|(_, text)| &**text),
+            old_version: self.old.as_ref().map_or(*version, |(version, _)| *version),
         };
         let question = match Question::decode(&request) {
             Ok(question) => question,

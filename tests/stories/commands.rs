@@ -113,7 +113,7 @@ fn unreadable_input_exits_with_2_and_says_where() {
     for (path, words) in [
         (broken.clone(), format!("{broken}:5:")),
         (file("binary.yaml", b"\xff\xfe"), "is not text in UTF-8".to_owned()),
-        (file("empty.yaml", b""), "nothing to validate: the input holds no objects".to_owned()),
+        (file("empty.yaml", b""), "nothing to do: the input holds no objects".to_owned()),
         (file("list.yaml", b"- 1\n"), "is not an object with apiVersion and kind".to_owned()),
         (file("kindless.yaml", b"a: 1\n"), "has no apiVersion or no kind".to_owned()),
         (folder.path().join("absent.yaml").display().to_string(), "No such file".to_owned()),

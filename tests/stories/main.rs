@@ -6,6 +6,7 @@ mod admission_fixtures;
 mod commands;
 mod layering;
 mod manifests;
+mod offline;
 #[path = "../support/process.rs"]
 mod process;
 mod rules_documentation;

@@ -1,0 +1,16 @@
+//! `completions`: what a shell needs to complete our command line.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::CommandFactory;
+
+use super::args::{Arguments, Completions};
+
+/// Prints the script for one shell.
+pub(super) fn run(options: &Completions) -> Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(options.shell, &mut Arguments::command(), "topologist", &mut script);
+    super::print(&String::from_utf8(script)?)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,66 @@
+//! `default`: objects as the mutating webhook would leave them.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::args::{Default, Written};
+use super::offline::{Case, Subject};
+use super::validate::{complain, shown};
+
+/// Prints every object of the files; nothing if one of them is denied, so that nobody applies a part.
+pub(super) fn run(options: &Default) -> Result<ExitCode> {
+    let case = Case::read(&options.paths, &[], &options.input)?;
+    let subjects = case.subjects(&options.rules.settings());
+    let denied = complain_of(&subjects)?;
+    if let Some(code) = complain(&case)? {
+        return Ok(ExitCode::from(code));
+    }
+    if denied {
+        return Ok(ExitCode::from(1));
+    }
+    let mut left = subjects.into_iter().peekable();
+    let mut objects = Vec::new();
+    for loaded in &case.new.objects {
+        let subject = left.next_if(|subject| std::ptr::eq(subject.loaded, loaded));
+        let mut object = loaded.manifest.value.clone();
+        if let Some(verdict) = subject.and_then(|subject| subject.defaulted) {
+            json_patch::patch(&mut object, &verdict.patch).context("a change does not fit the object")?;
+        }
+        objects.push(object);
+    }
+    super::print(&written(&objects, options.output)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn written(objects: &[Value], output: Written) -> Result<String> {
+    if output == Written::Json {
+        return Ok(serde_json::to_string_pretty(objects)? + "\n");
+    }
+    let mut text = String::new();
+    for object in objects {
+        text.push_str("---\n");
+        text.push_str(&serde_saphyr::to_string(object)?);
+    }
+    Ok(text)
+}
+
+/// Says why objects are denied; returns whether any is.
+fn complain_of(subjects: &[Subject<'_>]) -> Result<bool> {
+    let mut messages = io::stderr().lock();
+    let mut denied = false;
+    for subject in subjects {
+        let errors = subject.denial().map(|verdict| shown(&verdict)).unwrap_or_default();
+        let (file, manifest) = (&subject.loaded.file, &subject.loaded.manifest);
+        if !errors.is_empty() {
+            denied = true;
+            writeln!(messages, "{file}:{}: {} {}: denied", manifest.line, manifest.kind, manifest.key)?;
+        }
+        for error in errors {
+            writeln!(messages, "  error {}: {}", error.rule, error.rendered)?;
+        }
+    }
+    Ok(denied)
+}

@@ -1,0 +1,280 @@
+//! Reviews of objects in files: what kube-apiserver and its webhooks would do, with the files as the world.
+//!
+//! ```text
+//! old ─┐                  new only: CREATE · both: UPDATE · old only: DELETE
+//! new ─┼─► Case ─► default (mutating end point) ─► judge (API schema, validating end point) ─► Review
+//! world┘      └──► facts: new, world, and classes that only old has, since whoever leaves them still looks at them
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::args::Input as Flags;
+use super::files::{self, Input, Loaded};
+use super::substitution;
+use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
+use crate::crd::{self, WireVersion};
+use crate::field::{FieldError, Findings, Path};
+use crate::hub::{Cluster, ClusterClass, Kind, ObjectKey};
+use crate::json;
+use crate::wire::{Decode, Version};
+use crate::world::Facts;
+
+/// What a command reads.
+#[derive(Debug)]
+pub(super) struct Case {
+    pub new: Input,
+    pub old: Input,
+    world: Input,
+}
+
+impl Case {
+    /// Reads the files of a command.
+    ///
+    /// # Errors
+    /// When a path cannot be read at all.
+    pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], flags: &Flags) -> Result<Self> {
+        let read = |paths: &[PathBuf]| files::read(paths, flags.env);
+        Ok(Case { new: read(paths)?, old: read(old)?, world: read(&flags.world)? })
+    }
+
+    /// Everything that was read, with what could not be.
+    pub(super) fn inputs(&self) -> [&Input; 3] {
+        [&self.new, &self.old, &self.world]
+    }
+
+    /// Clusters and ClusterClasses in the order of their files, deletions last, defaulted as the mutating end point does.
+    pub(super) fn subjects(&self, settings: &Settings) -> Vec<Subject<'_>> {
+        let mut old: BTreeMap<(Kind, &ObjectKey), Stored> = BTreeMap::new();
+        let stored = Arc::new(facts(self.old.objects.iter().chain(&self.world.objects).filter_map(Stored::of)));
+        for loaded in &self.old.objects {
+            if let Some(mut object) = Stored::of(loaded) {
+                object.default(&stored, settings);
+                old.insert((object.kind, &loaded.manifest.key), object);
+            }
+        }
+        let mut subjects = Vec::new();
+        for loaded in &self.new.objects {
+            if let Some(kind) = loaded.manifest.admitted_kind() {
+                let old = old.remove(&(kind, &loaded.manifest.key));
+                subjects.push(Subject::new(loaded, kind, old));
+            }
+        }
+        let written = Arc::new(self.facts(&subjects));
+        subjects.iter_mut().for_each(|subject| subject.default(&written, settings));
+        for loaded in &self.old.objects {
+            if let Some(kind) = loaded.manifest.admitted_kind()
+                && let Some(object) = old.remove(&(kind, &loaded.manifest.key))
+            {
+                subjects.push(Subject::deletion(loaded, kind, object));
+            }
+        }
+        subjects
+    }
+
+    /// The world of the validating end point.
+    pub(super) fn facts(&self, subjects: &[Subject<'_>]) -> Facts {
+        let left = self.old.objects.iter().filter_map(Stored::of).filter(|object| object.kind == Kind::ClusterClass);
+        let world = self.world.objects.iter().filter_map(Stored::of);
+        facts(left.chain(world).chain(subjects.iter().filter_map(|subject| subject.new.clone())))
+    }
+}
+
+/// Facts of these objects; a later one takes the place of an earlier one of the same name.
+fn facts(objects: impl Iterator<Item = Stored>) -> Facts {
+    let (mut clusters, mut classes) = (Vec::new(), Vec::new());
+    for Stored { kind, version, text } in objects {
+        match kind {
+            Kind::Cluster => clusters.extend(Cluster::decode(version, &text)),
+            Kind::ClusterClass => classes.extend(ClusterClass::decode(version, &text)),
+        }
+    }
+    Facts::of(clusters, classes)
+}
+
+/// An object as text, in a version that is understood.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    kind: Kind,
+    version: Version,
+    text: String,
+}
+
+impl Stored {
+    fn of(loaded: &Loaded) -> Option<Self> {
+        let (kind, version) = (loaded.manifest.admitted_kind()?, loaded.manifest.version()?);
+        Some(Stored { kind, version, text: loaded.manifest.text() })
+    }
+
+    /// Does what the mutating end point would have done when the object was stored.
+    fn default(&mut self, facts: &Arc<Facts>, settings: &Settings) -> Option<Verdict> {
+        let request = Request {
+            phase: Phase::Default,
+            kind: self.kind,
+            version: self.version,
+            operation: Operation::Create,
+            name: "",
+            object: Some(&self.text),
+            old_object: None,
+            old_version: self.version,
+        };
+        let verdict = Question::decode(&request).ok()?.settle(facts, settings);
+        self.change(&verdict);
+        Some(verdict)
+    }
+
+    fn change(&mut self, verdict: &Verdict) {
+        if let Ok(mut value) = json::value(&self.text)
+            && json_patch::patch(&mut value, &verdict.patch).is_ok()
+        {
+            self.text = value.to_string();
+        }
+    }
+}
+
+/// An object that is judged, and what the mutating end point said of it.
+#[derive(Debug)]
+pub(super) struct Subject<'a> {
+    pub loaded: &'a Loaded,
+    pub kind: Kind,
+    pub operation: Operation,
+    /// `None` for a deletion, and for a version of our group that is not understood.
+    new: Option<Stored>,
+    old: Option<Stored>,
+    pub defaulted: Option<Verdict>,
+}
+
+impl<'a> Subject<'a> {
+    fn new(loaded: &'a Loaded, kind: Kind, old: Option<Stored>) -> Self {
+        let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+        Subject { loaded, kind, operation, new: Stored::of(loaded), old, defaulted: None }
+    }
+
+    fn deletion(loaded: &'a Loaded, kind: Kind, old: Stored) -> Self {
+        Subject { loaded, kind, operation: Operation::Delete, new: None, old: Some(old), defaulted: None }
+    }
+
+    fn default(&mut self, facts: &Arc<Facts>, settings: &Settings) {
+        let Some(Ok(question)) = self.question(Phase::Default) else { return };
+        let verdict = question.settle(facts, settings);
+        if let Some(new) = &mut self.new {
+            new.change(&verdict);
+        }
+        self.defaulted = Some(verdict);
+    }
+
+    fn question(&self, phase: Phase) -> Option<Result<Question, Box<Verdict>>> {
+        let subject = if self.operation == Operation::Delete { &self.old } else { &self.new };
+        let version = subject.as_ref()?.version;
+        Some(Question::decode(&Request {
+            phase,
+            kind: self.kind,
+            version,
+            operation: self.operation,
+            name: &self.loaded.manifest.key.name,
+            object: self.new.as_ref().map(|new| &*new.text),
+            old_object: self.old.as_ref().map(|old| &*old.text),
+            old_version: self.old.as_ref().map_or(version, |old| old.version),
+        }))
+    }
+
+    /// Why the mutating end point denies the object, if it does.
+    pub(super) fn denial(&self) -> Option<Verdict> {
+        let verdict = match (&self.defaulted, self.question(Phase::Default)) {
+            (Some(verdict), _) => verdict.clone(),
+            (None, Some(Err(verdict))) => *verdict,
+            (None, Some(Ok(_))) => return None,
+            (None, None) => self.unknown_version(),
+        };
+        (!verdict.is_allowed()).then_some(verdict)
+    }
+
+    /// What the API server says by itself, and then the validating end point.
+    pub(super) fn judge(&self, facts: &Arc<Facts>, settings: &Settings, strict: bool) -> Review {
+        let verdict = match self.question(Phase::Validate) {
+            Some(Ok(question)) => question.settle(facts, settings),
+            Some(Err(verdict)) => *verdict,
+            None => self.unknown_version(),
+        };
+        let mut found = Findings::default();
+        let mut warnings = Vec::new();
+        if let Some((new, value)) = self.new.as_ref().and_then(|new| Some((new, json::value(&new.text).ok()?))) {
+            for field in crd::check(self.kind, WireVersion::of(new.version), &value, &mut found) {
+                match strict {
+                    true => drop(found.run("DEC-32", |found| {
+                        found.forbidden(Path::ROOT.child(&field), "unknown field, which the API server drops");
+                    })),
+                    false => warnings.push(format!("unknown field {field}, which the API server drops")),
+                }
+            }
+            warnings.extend(unresolved(&value));
+        }
+        Review { schema: found.into_parts().0, warnings, verdict }
+    }
+
+    fn unknown_version(&self) -> Verdict {
+        let manifest = &self.loaded.manifest;
+        let known = Version::ALL.map(Version::name).join(", ");
+        let reason = format!("version {} of {} is not known; known are {known}", manifest.api_version, manifest.kind);
+        Verdict::plain(self.kind, &manifest.key.name, Outcome::Undecodable(reason))
+    }
+}
+
+/// What is said of one object.
+#[derive(Debug)]
+pub(super) struct Review {
+    /// What its API schema does not allow (DEC-32).
+    pub schema: Vec<FieldError>,
+    /// What is said besides the verdict.
+    pub warnings: Vec<String>,
+    pub verdict: Verdict,
+}
+
+impl Review {
+    /// Errors of the schema that no rule has found as well, at the same field and of the same type.
+    pub(super) fn schema_errors(&self) -> impl Iterator<Item = &FieldError> {
+        let same = |a: &FieldError, b: &FieldError| a.kind == b.kind && a.path == b.path;
+        self.schema.iter().filter(move |error| !self.verdict.errors().iter().any(|other| same(error, other)))
+    }
+}
+
+/// Warnings about variables of a file that nobody has resolved, once for each (DEC-33). The patches of a class are not
+/// looked at: their scripts are full of what looks the same.
+fn unresolved(object: &Value) -> Vec<String> {
+    let mut places = BTreeMap::new();
+    let mut visit = |path: &str, text: &str| {
+        for name in substitution::names(text) {
+            places.entry(name.to_owned()).or_insert_with(|| path.to_owned());
+        }
+    };
+    texts(object, "", &mut visit);
+    let say = |(name, path)| {
+        format!(
+            "{path} holds the variable ${{{name}}}, which is not resolved: give --env to take it from the environment"
+        )
+    };
+    places.into_iter().map(say).collect()
+}
+
+/// Every text of a value with its path.
+fn texts(value: &Value, path: &str, visit: &mut impl FnMut(&str, &str)) {
+    match value {
+        Value::String(text) => visit(path, text),
+        Value::Array(elements) => {
+            elements.iter().enumerate().for_each(|(i, element)| texts(element, &format!("{path}[{i}]"), visit));
+        }
+        Value::Object(members) => {
+            for (name, member) in members {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                if path != "spec.patches" {
+                    texts(member, &path, visit);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

@@ -1,0 +1,132 @@
+//! Variables of templates in files: `${V}`, `${V:-default}` and `${V:=default}` (DEC-33).
+//!
+//! Everything else that begins with `${` is left alone, scripts are full of it; so is `$${…}`, which is how a template
+//! writes what is not a variable.
+
+/// A variable of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Variable<'a> {
+    name: &'a str,
+    default: Option<&'a str>,
+}
+
+/// A part of a text.
+enum Piece<'a> {
+    Text(&'a str),
+    Variable(Variable<'a>),
+}
+
+/// A variable that has neither a value nor a default, and the line of the text in which it stands.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{line}:1: the variable ${{{name}}} is not set, and the file has no default for it")]
+pub(super) struct Unset {
+    line: usize,
+    name: String,
+}
+
+/// The text with every variable replaced by its value, or by its default where the value is empty or absent.
+///
+/// # Errors
+/// All variables without either.
+pub(super) fn resolve(text: &str, value_of: impl Fn(&str) -> Option<String>) -> Result<String, Vec<Unset>> {
+    let (mut resolved, mut unset, mut line) = (String::with_capacity(text.len()), Vec::new(), 1);
+    for piece in pieces(text) {
+        match piece {
+            Piece::Text(text) => {
+                line += text.matches('\n').count();
+                resolved.push_str(text);
+            }
+            Piece::Variable(Variable { name, default }) => {
+                match (value_of(name), default) {
+                    (Some(value), _) if !value.is_empty() => resolved.push_str(&value),
+                    (_, Some(default)) => resolved.push_str(default),
+                    (Some(_), None) => {}
+                    (None, None) => unset.push(Unset { line, name: name.to_owned() }),
+                }
+                line += default.map_or(0, |default| default.matches('\n').count());
+            }
+        }
+    }
+    if unset.is_empty() { Ok(resolved) } else { Err(unset) }
+}
+
+/// The names of the variables of a text, in their order, repetitions included.
+pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
+    pieces(text).into_iter().filter_map(|piece| match piece {
+        Piece::Variable(variable) => Some(variable.name),
+        Piece::Text(_) => None,
+    })
+}
+
+fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let (mut pieces, mut start, mut at) = (Vec::new(), 0, 0);
+    while let Some(found) = text[at..].find('$').map(|offset| at + offset) {
+        if let Some((variable, length)) = variable(&text[found..]) {
+            pieces.extend([Piece::Text(&text[start..found]), Piece::Variable(variable)]);
+            start = found + length;
+            at = start;
+        } else {
+            // `$$` hides the variable that it stands before.
+            at = found + if text[found..].starts_with("$$") { 2 } else { 1 };
+        }
+    }
+    pieces.push(Piece::Text(&text[start..]));
+    pieces
+}
+
+/// The variable with which a text begins, and how long it is there.
+fn variable(text: &str) -> Option<(Variable<'_>, usize)> {
+    let inside = text.strip_prefix("${")?;
+    let length = inside.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inside.len());
+    let (name, rest) = inside.split_at(length);
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    if rest.starts_with('}') {
+        return Some((Variable { name, default: None }, "${}".len() + length));
+    }
+    let default = rest.strip_prefix(":-").or_else(|| rest.strip_prefix(":="))?;
+    let default = &default[..default.find('}')?];
+    Some((Variable { name, default: Some(default) }, "${:-}".len() + length + default.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value_of(name: &str) -> Option<String> {
+        match name {
+            "A" => Some("a".to_owned()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn variables_get_their_values_or_defaults() {
+        // DEC-33
+        for (text, want) in [
+            ("x${A}y", "xay"),
+            ("${A}${A:-b}${A:=b}", "aaa"),
+            ("${B:-b c}, ${B:=}", "b c, "),
+            ("${EMPTY}|${EMPTY:-e}", "|e"),
+            ("$${A} $$${A} $A ${A", "$${A} $$a $A ${A"),
+            ("${#A[@]} ${A%b} ${A:1} ${1} ${} ${é} $", "${#A[@]} ${A%b} ${A:1} ${1} ${} ${é} $"),
+            ("é${A}é\n${B:-x\ny}", "éaé\nx\ny"),
+            ("", ""),
+        ] {
+            assert_eq!(resolve(text, value_of).as_deref(), Ok(want), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_value_is_named_with_its_line() {
+        // DEC-33
+        let unset = resolve("a\n${B}\n${A} ${C:-\n} ${D}", value_of).unwrap_err();
+        let shown: Vec<_> = unset.iter().map(ToString::to_string).collect();
+        let want =
+            |line, name| format!("{line}:1: the variable ${{{name}}} is not set, and the file has no default for it");
+        assert_eq!(shown, [want(2, "B"), want(4, "D")]);
+        assert_eq!(names("${A} $${B} ${A:-x} ${#C}").collect::<Vec<_>>(), ["A", "A"]);
+    }
+}

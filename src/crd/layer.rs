@@ -1,0 +1,287 @@
+//! What the API server checks of an object by itself, for objects that never meet one (DEC-32).
+//!
+//! ```text
+//! object ─► nulls of typed fields dropped ─► types, bounds, patterns, enums ─► keys of lists ─► unknown fields
+//! ```
+//!
+//! Paths are those of the version in which the object came. `status` is not looked at: a write through the main resource
+//! does not store it.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
+
+use super::blocks::{NOT_OWN_CONDITION, NOT_OWN_CONDITION_MESSAGE, OWN_CONDITIONS};
+use super::{WireVersion, schema};
+use crate::field::{ErrorKind, Findings, Path, RuleId, Shown};
+use crate::hub::Kind;
+use crate::hub::naming::{label_key_faults, label_value_faults, subdomain_faults};
+use crate::schema::{Definition, Schema};
+
+/// Every error of the layer bears this id.
+const LAYER: RuleId = "DEC-32";
+
+/// The schema of one kind in one version, as text and compiled.
+struct Layer {
+    raw: Value,
+    compiled: Schema,
+}
+
+impl Layer {
+    fn new(kind: Kind, version: WireVersion) -> Self {
+        let mut raw = schema(kind, version);
+        // Neither is the schema's business: one has rules of its own, the other is not stored.
+        raw["properties"]["metadata"] = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let definition: Definition =
+            serde_json::from_value(raw.clone()).expect("our schemas have the shape of schemas");
+        let compiled = Schema::compile(&definition).expect("our patterns compile");
+        Layer { raw, compiled }
+    }
+
+    fn of(kind: Kind, version: WireVersion) -> &'static Layer {
+        static LAYERS: LazyLock<[Layer; 4]> = LazyLock::new(|| {
+            [
+                Layer::new(Kind::Cluster, WireVersion::V1Beta1),
+                Layer::new(Kind::Cluster, WireVersion::V1Beta2),
+                Layer::new(Kind::ClusterClass, WireVersion::V1Beta1),
+                Layer::new(Kind::ClusterClass, WireVersion::V1Beta2),
+            ]
+        });
+        let [cluster1, cluster2, class1, class2] = &*LAYERS;
+        match (kind, version) {
+            (Kind::Cluster, WireVersion::V1Beta1) => cluster1,
+            (Kind::Cluster, WireVersion::V1Beta2) => cluster2,
+            (Kind::ClusterClass, WireVersion::V1Beta1) => class1,
+            (Kind::ClusterClass, WireVersion::V1Beta2) => class2,
+        }
+    }
+}
+
+/// Reports what the API server would not store, and returns the paths of fields that it would drop.
+pub fn check(kind: Kind, version: WireVersion, object: &Value, found: &mut Findings) -> Vec<String> {
+    let layer = Layer::of(kind, version);
+    let mut object = object.clone();
+    if let Some(members) = object.as_object_mut() {
+        members.remove("status");
+    }
+    drop_nulls(&mut object, &layer.raw);
+    let reported = found.run(LAYER, |found| {
+        metadata_is_well_formed(&object, found);
+        for violation in layer.compiled.violations(&object) {
+            let path = Path::ROOT.place(violation.place.trim_start_matches('.'));
+            let value = object.pointer(&violation.pointer).map_or(Shown::NOTHING, Shown::bounded);
+            found.error(violation.kind, path, value, violation.detail);
+        }
+        walk(&layer.raw, &object, &Path::ROOT, found);
+        layer.compiled.unknown_fields(&object)
+    });
+    reported.unwrap_or_default()
+}
+
+/// A null in the place of a typed field counts as absent, unless the field has a default (as structural schemas have it).
+fn drop_nulls(value: &mut Value, schema: &Value) {
+    match value {
+        Value::Object(members) => {
+            let node = |name: &str| schema["properties"].get(name).or_else(|| schema.get("additionalProperties"));
+            let is_typed = |name: &str| node(name).is_some_and(|node| node.get("type").is_some());
+            members.retain(|name, member| !member.is_null() || !is_typed(name));
+            for (name, member) in members {
+                if let Some(node) = node(name) {
+                    drop_nulls(member, node);
+                }
+            }
+        }
+        Value::Array(elements) => {
+            if let Some(node) = schema.get("items") {
+                elements.iter_mut().for_each(|element| drop_nulls(element, node));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Name, namespace, labels and annotations (what every kind has to satisfy).
+fn metadata_is_well_formed(object: &Value, found: &mut Findings) {
+    let metadata = &object["metadata"];
+    let text = |name: &str| metadata[name].as_str().unwrap_or_default();
+    let name = text("name");
+    if name.is_empty() && text("generateName").is_empty() {
+        found.required(Path::of("metadata.name"), "name or generateName is required");
+    } else if !name.is_empty() {
+        subdomain_faults(name).into_iter().for_each(|fault| found.invalid(Path::of("metadata.name"), name, fault));
+    }
+    let entries = |name: &str| metadata[name].as_object().cloned().unwrap_or_default();
+    strings(&entries("labels"), &Path::of("metadata.labels"), found, |key, value, path, found| {
+        label_key_faults(key).into_iter().for_each(|fault| found.invalid(path.clone(), key, fault));
+        label_value_faults(value).into_iter().for_each(|fault| found.invalid(path.clone(), value, fault));
+    });
+    strings(&entries("annotations"), &Path::of("metadata.annotations"), found, |key, _, path, found| {
+        let faults = label_key_faults(&key.to_lowercase());
+        faults.into_iter().for_each(|fault| found.invalid(path.clone(), key, fault));
+    });
+}
+
+/// Judges each entry that is a text; another type is reported.
+fn strings(
+    entries: &Map<String, Value>,
+    path: &Path,
+    found: &mut Findings,
+    judge: impl Fn(&str, &str, &Path, &mut Findings),
+) {
+    for (key, value) in entries {
+        match value {
+            Value::String(text) => judge(key, text, path, found),
+            other => found.error(
+                ErrorKind::TypeInvalid,
+                path.key(key),
+                Shown::bounded(other),
+                "must be a string; write it in quotes",
+            ),
+        }
+    }
+}
+
+/// Keys of lists, and the one rule that these schemas have.
+fn walk(schema: &Value, value: &Value, path: &Path, found: &mut Findings) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                if let Some(node) = schema["properties"].get(name) {
+                    walk(node, member, &path.child(name), found);
+                } else if let Some(node) = schema.get("additionalProperties") {
+                    walk(node, member, &path.key(name), found);
+                }
+            }
+        }
+        Value::Array(elements) => {
+            keys_are_unique(schema, elements, path, found);
+            for (i, element) in elements.iter().enumerate() {
+                walk(&schema["items"], element, &path.index(i), found);
+            }
+        }
+        Value::String(text) => {
+            for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+                if rule["rule"] == NOT_OWN_CONDITION && OWN_CONDITIONS.contains(&&**text) {
+                    found.invalid(path.clone(), &**text, NOT_OWN_CONDITION_MESSAGE);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Entries of a list that is a map differ in their keys.
+fn keys_are_unique(schema: &Value, elements: &[Value], path: &Path, found: &mut Findings) {
+    let names: Vec<&str> =
+        schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if names.is_empty() {
+        return;
+    }
+    let mut seen = BTreeSet::new();
+    for (i, element) in elements.iter().enumerate() {
+        let key: Map<String, Value> =
+            names.iter().filter_map(|name| Some(((*name).to_owned(), element.get(*name)?.clone()))).collect();
+        if !seen.insert(Value::Object(key.clone()).to_string()) {
+            found.error(ErrorKind::Duplicate, path.index(i), Value::Object(key), "");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errors(kind: Kind, version: WireVersion, object: &Value) -> Vec<(String, String)> {
+        let mut found = Findings::default();
+        check(kind, version, object, &mut found);
+        let (errors, _) = found.into_parts();
+        errors.iter().map(|error| (error.kind.reason().to_owned(), error.path.to_string())).collect()
+    }
+
+    fn cluster(topology: Value) -> Value {
+        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c", "namespace": "ns"},
+            "spec": {"topology": topology}, "status": {"phase": 5}})
+    }
+
+    fn topology(part: &str, value: Value) -> Value {
+        let mut topology = json!({"classRef": {"name": "class"}, "version": "v1.33.0"});
+        topology[part] = value;
+        cluster(topology)
+    }
+
+    #[test]
+    fn the_layer_finds_what_the_api_server_finds() {
+        // DEC-32; paths and types as kube-apiserver gives them.
+        let deployments = |list: Value| topology("workers", json!({"machineDeployments": list}));
+        for (object, want) in [
+            (topology("controlPlane", json!({"replicas": 3, "metadata": null})), vec![]),
+            (cluster(json!({"version": "v1.33.0"})), vec![("FieldValueRequired", "spec.topology.classRef")]),
+            (topology("version", json!(1.33)), vec![("FieldValueTypeInvalid", "spec.topology.version")]),
+            (
+                topology("classRef", json!({"name": "UPPER"})),
+                vec![("FieldValueInvalid", "spec.topology.classRef.name")],
+            ),
+            (
+                topology("controlPlane", json!({"replicas": "3"})),
+                vec![("FieldValueTypeInvalid", "spec.topology.controlPlane.replicas")],
+            ),
+            (
+                deployments(json!([{"class": "a", "name": "x"}, {"class": "b", "name": "x"}])),
+                vec![("FieldValueDuplicate", "spec.topology.workers.machineDeployments[1]")],
+            ),
+            (deployments(json!([])), vec![("FieldValueInvalid", "spec.topology.workers.machineDeployments")]),
+            (
+                topology("variables", json!([{"name": "x".repeat(257), "value": {"any": null}}])),
+                vec![("FieldValueTooLong", "spec.topology.variables[0].name")],
+            ),
+            (
+                topology(
+                    "controlPlane",
+                    json!({"healthCheck": {"checks": {"unhealthyMachineConditions": [
+                    {"type": "Ready", "status": "False", "timeoutSeconds": 5}]}}}),
+                ),
+                vec![(
+                    "FieldValueInvalid",
+                    "spec.topology.controlPlane.healthCheck.checks.unhealthyMachineConditions[0].type",
+                )],
+            ),
+        ] {
+            let want: Vec<_> = want.into_iter().map(|(kind, path)| (kind.to_owned(), path.to_owned())).collect();
+            assert_eq!(errors(Kind::Cluster, WireVersion::V1Beta2, &object), want, "{object}");
+        }
+    }
+
+    #[test]
+    fn paths_and_limits_are_those_of_the_version() {
+        // DEC-32
+        let object = json!({"metadata": {"name": "c"}, "spec": {"topology": {"class": "", "version": "v1", "workers": {"machineDeployments": []}}}});
+        let want = [("FieldValueInvalid".to_owned(), "spec.topology.class".to_owned())];
+        assert_eq!(errors(Kind::Cluster, WireVersion::V1Beta1, &object), want);
+    }
+
+    #[test]
+    fn fields_that_nobody_knows_are_named_and_metadata_is_judged_by_itself() {
+        // DEC-32
+        let mut object = topology("controlPlane", json!({"replica": 3}));
+        object["metadata"] =
+            json!({"name": "Upper", "labels": {"a b": "c d", "n": 5}, "annotations": {"x y": "z"}, "foo": 1});
+        let mut found = Findings::default();
+        let unknown = check(Kind::Cluster, WireVersion::V1Beta2, &object, &mut found);
+        assert_eq!(unknown, ["spec.topology.controlPlane.replica"]);
+        let paths: Vec<_> = found.into_parts().0.iter().map(|error| error.path.to_string()).collect();
+        let want =
+            ["metadata.name", "metadata.labels", "metadata.labels", "metadata.labels[n]", "metadata.annotations"];
+        assert_eq!(paths, want);
+        let nameless = json!({"metadata": {}, "spec": {"paused": true}});
+        let want = [("FieldValueRequired".to_owned(), "metadata.name".to_owned())];
+        assert_eq!(errors(Kind::Cluster, WireVersion::V1Beta1, &nameless), want);
+    }
+
+    #[test]
+    fn the_rule_names_the_conditions_that_it_keeps_out() {
+        let quoted: Vec<String> = OWN_CONDITIONS.iter().map(|name| format!("'{name}'")).collect();
+        assert_eq!(NOT_OWN_CONDITION, format!("!(self in [{}])", quoted.join(",")));
+        assert_eq!(NOT_OWN_CONDITION_MESSAGE, format!("type must not be one of: {}", OWN_CONDITIONS.join(", ")));
+    }
+}

@@ -1,0 +1,301 @@
+//! Changes, worlds and templates of files, judged and completed on the command line.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use topologist::yaml;
+
+use crate::process::command;
+
+/// A folder of files for one test.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        files.iter().for_each(|(name, text)| fs::write(folder.path(name), text).unwrap());
+        folder
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Runs the program in the folder: exit code, standard output and standard error.
+    fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
+        let mut command = command(arguments);
+        command.current_dir(self.0.path()).envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    }
+
+    /// The rows of `validate -o json`: kind and name, operation, and rule and field of each error.
+    fn rows(&self, arguments: &[&str]) -> Vec<(String, String, Vec<String>)> {
+        let (_, out, err) = self.run(&[&["validate", "-o", "json"], arguments].concat(), &[]);
+        let rows: Vec<Value> = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let error =
+            |error: &Value| format!("{} {} {}", text(&error["rule"]), text(&error["type"]), text(&error["field"]));
+        let errors = |row: &Value| row["errors"].as_array().unwrap().iter().map(error).collect();
+        rows.iter()
+            .map(|row| (format!("{}/{}", text(&row["kind"]), text(&row["name"])), text(&row["operation"]), errors(row)))
+            .collect()
+    }
+}
+
+fn row(object: &str, operation: &str, errors: &[&str]) -> (String, String, Vec<String>) {
+    (object.to_owned(), operation.to_owned(), errors.iter().map(|error| (*error).to_owned()).collect())
+}
+
+fn class(variables: &str) -> String {
+    let template = |group: &str, kind: &str| {
+        format!("{{templateRef: {{apiVersion: {group}.cluster.x-k8s.io/v1beta2, kind: {kind}, name: t}}}}")
+    };
+    format!(
+        "apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\nmetadata: {{name: base}}\nspec:\n  infrastructure: {}\n  controlPlane: {}\n  variables: {variables}\n",
+        template("infrastructure", "DevClusterTemplate"),
+        template("controlplane", "KubeadmControlPlaneTemplate"),
+    )
+}
+
+const SIZE: &str = "[{name: size, required: false, schema: {openAPIV3Schema: {type: string, default: s}}}]";
+const CLUSTER: &str = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: one}\nspec:\n  topology:\n    classRef: {name: base}\n    version: 1.33.0\n";
+
+#[test]
+fn what_is_in_the_old_files_too_is_an_update() {
+    let lower = CLUSTER.replace("1.33.0", "v1.32.0");
+    let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("old.yaml", CLUSTER), ("new.yaml", &lower)]);
+    let rows = folder.rows(&["class.yaml", "new.yaml", "--old", "old.yaml", "--old", "class.yaml"]);
+    let version = "UPG-005 FieldValueInvalid spec.topology.version";
+    assert_eq!(rows, [row("ClusterClass/base", "UPDATE", &[]), row("Cluster/one", "UPDATE", &[version])]);
+    let (code, out, _) = folder.run(&["validate", "new.yaml", "--world", "class.yaml", "--old", "old.yaml"], &[]);
+    assert_eq!(code, 1, "{out}");
+    assert!(out.starts_with("new.yaml:1: Cluster default/one: update denied\n"), "{out}");
+    let rows = folder.rows(&["new.yaml", "--world", "class.yaml"]);
+    assert_eq!(rows, [row("Cluster/one", "CREATE", &[])], "without old files it is a create");
+}
+
+#[test]
+fn old_and_new_files_may_differ_in_version() {
+    let old = CLUSTER.replace("v1beta2", "v1beta1").replace("classRef: {name: base}", "class: base");
+    let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("old.yaml", &old), ("new.yaml", CLUSTER)]);
+    let rows = folder.rows(&["new.yaml", "--world", "class.yaml", "--old", "old.yaml"]);
+    assert_eq!(rows, [row("Cluster/one", "UPDATE", &[])]);
+}
+
+#[test]
+fn what_is_only_in_the_old_files_is_deleted() {
+    // DEC-32
+    let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("cluster.yaml", CLUSTER)]);
+    let denied = row("ClusterClass/base", "DELETE", &["CC-V-140 Forbidden "]);
+    let rows = folder.rows(&["cluster.yaml", "--old", "class.yaml", "--old", "cluster.yaml"]);
+    assert_eq!(rows, [row("Cluster/one", "UPDATE", &[]), denied.clone()]);
+    let rows = folder.rows(&["--world", "cluster.yaml", "--old", "class.yaml", "/dev/null"]);
+    assert_eq!(rows, [denied], "a Cluster of the world uses it");
+    let (code, out, _) = folder.run(&["validate", "/dev/null", "--old", "class.yaml", "--old", "cluster.yaml"], &[]);
+    assert_eq!(code, 0, "both go: {out}");
+    assert!(out.contains("class.yaml:1: ClusterClass default/base: deletion allowed\n"), "{out}");
+}
+
+#[test]
+fn a_change_of_a_class_is_judged_with_the_clusters_of_the_world() {
+    // DEC-1
+    let cluster = format!("{CLUSTER}    variables: [{{name: size, value: l}}]\n");
+    let folder = Folder::new(&[
+        ("old.yaml", &class(SIZE)),
+        ("new.yaml", &class(&SIZE.replace("size", "other"))),
+        ("cluster.yaml", &cluster),
+    ]);
+    let arguments = ["new.yaml", "--old", "old.yaml", "--world", "cluster.yaml"];
+    assert_eq!(folder.rows(&arguments)[0].2[0], "DEC-1 FieldValueForbidden spec.variables");
+    let warned = [&["validate", "--dependents", "warn"], &arguments[..]].concat();
+    let (code, out, _) = folder.run(&warned, &[]);
+    assert_eq!(code, 0, "{out}");
+    assert!(
+        out.contains(
+            "warning: spec.variables: variable \"size\" cannot be removed because Clusters set it: default/one"
+        ),
+        "{out}"
+    );
+}
+
+#[test]
+fn the_api_schema_is_enforced_in_the_version_of_the_file() {
+    // DEC-32
+    let wrong = "apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\nmetadata: {name: One}\nspec:\n  topology:\n    class: ''\n    version: v1.33.0\n    controlPlane: {replica: 3}\n";
+    let folder = Folder::new(&[("cluster.yaml", wrong), ("fine.yaml", CLUSTER), ("class.yaml", &class(SIZE))]);
+    let required = "CL-D-003 FieldValueRequired spec.topology.classRef.name";
+    let schema = ["DEC-32 FieldValueInvalid metadata.name", "DEC-32 FieldValueInvalid spec.topology.class"];
+    assert_eq!(folder.rows(&["cluster.yaml"])[0].2, [&[required], &schema[..]].concat());
+    let (_, out, _) = folder.run(&["validate", "cluster.yaml"], &[]);
+    assert!(
+        out.contains("  warning: unknown field spec.topology.controlPlane.replica, which the API server drops\n"),
+        "{out}"
+    );
+    let strict = "DEC-32 FieldValueForbidden spec.topology.controlPlane.replica";
+    assert_eq!(folder.rows(&["cluster.yaml", "--strict"])[0].2, [&[required], &schema[..], &[strict]].concat());
+    assert_eq!(folder.run(&["validate", "--strict", "fine.yaml", "class.yaml"], &[]).0, 0);
+}
+
+#[test]
+fn warnings_count_when_they_are_asked_to() {
+    let folder = Folder::new(&[("cluster.yaml", CLUSTER)]);
+    let (code, out, _) = folder.run(&["validate", "cluster.yaml"], &[]);
+    assert_eq!(code, 0, "{out}");
+    assert!(out.contains("warning: ClusterClass default/base does not exist"), "{out}");
+    assert_eq!(folder.run(&["validate", "--fail-on-warnings", "cluster.yaml"], &[]).0, 1);
+}
+
+#[test]
+fn variables_of_templates_are_named_or_resolved() {
+    // DEC-33
+    let template = CLUSTER.replace("one", "${NAME:=one}").replace("1.33.0", "${VERSION}");
+    let template = template
+        .replace("spec:\n", "  annotations: {script: '$${VERSION} ${#a}'}\nspec:\n")
+        .replace("metadata: {name: ${NAME:=one}}\n", "metadata:\n  name: ${NAME:=one}\n");
+    let folder = Folder::new(&[("cluster.yaml", &template), ("class.yaml", &class(SIZE))]);
+    let (code, out, _) = folder.run(&["validate", "cluster.yaml", "class.yaml"], &[]);
+    assert_eq!(code, 1, "{out}");
+    for line in [
+        "metadata.name holds the variable ${NAME}, which is not resolved: give --env to take it from the environment",
+        "spec.topology.version holds the variable ${VERSION}, which is not resolved",
+    ] {
+        assert!(out.contains(line), "{line:?} is missing in {out}");
+    }
+    assert!(!out.contains("script holds"), "{out}");
+    let (code, out, _) = folder.run(&["validate", "--env", "cluster.yaml", "class.yaml"], &[("VERSION", "v1.33.0")]);
+    assert_eq!(code, 0, "{out}");
+    let (_, out, _) = folder.run(&["default", "--env", "cluster.yaml"], &[("VERSION", "1.33.0"), ("NAME", "two")]);
+    let object = yaml::documents(&out).remove(0).unwrap().value;
+    assert_eq!(object["metadata"], json!({"name": "two", "annotations": {"script": "$${VERSION} ${#a}"}}));
+    assert_eq!(object["spec"]["topology"]["version"], "v1.33.0");
+    let (code, _, err) = folder.run(&["validate", "--env", "cluster.yaml"], &[]);
+    assert_eq!(code, 2);
+    assert!(err.contains("cluster.yaml:9:1: the variable ${VERSION} is not set"), "{err}");
+}
+
+#[test]
+fn defaults_are_written_as_the_webhook_would_store_them() {
+    // CL-D-002, CL-D-006
+    let other =
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\ndata: {a: 'yes', b: '012', c: \"x\\ny\\n\"}\n";
+    let input = [CLUSTER, other, &class(SIZE)].join("---\n");
+    let folder = Folder::new(&[("input.yaml", &input)]);
+    let (code, out, err) = folder.run(&["default", "input.yaml"], &[]);
+    assert_eq!((code, &*err), (0, ""));
+    let read = |text: &str| -> Vec<Value> {
+        yaml::documents(text).into_iter().map(|document| document.unwrap().value).collect()
+    };
+    let mut want = read(&input);
+    want[0]["spec"]["topology"]["version"] = json!("v1.33.0");
+    want[0]["spec"]["topology"]["variables"] = json!([{"name": "size", "value": "s"}]);
+    assert_eq!(read(&out), want, "in their order, and nothing else is touched");
+    let (_, json, _) = folder.run(&["default", "-o", "json", "input.yaml"], &[]);
+    assert_eq!(serde_json::from_str::<Vec<Value>>(&json).unwrap(), want);
+    fs::write(folder.path("output.yaml"), &out).unwrap();
+    assert_eq!(folder.run(&["default", "output.yaml"], &[]).1, out, "twice is once");
+}
+
+#[test]
+fn nothing_is_written_when_an_object_is_denied() {
+    let wrong = format!("{CLUSTER}    variables: [{{name: size, value: 5}}]\n");
+    let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("cluster.yaml", &wrong)]);
+    let (code, out, err) = folder.run(&["default", "class.yaml", "cluster.yaml"], &[]);
+    assert_eq!((code, &*out), (1, ""));
+    assert!(
+        err.starts_with(
+            "cluster.yaml:1: Cluster default/one: denied\n  error VAR-V-020: spec.topology.variables[size].value"
+        ),
+        "{err}"
+    );
+    let folder = Folder::new(&[("cluster.yaml", "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nspec: 5\n")]);
+    let (code, out, err) = folder.run(&["default", "cluster.yaml"], &[]);
+    assert_eq!((code, &*out), (1, ""));
+    assert!(err.contains("error ADM-003: the object does not decode: spec"), "{err}");
+}
+
+#[test]
+fn what_is_written_reads_back_as_it_was() {
+    let texts = [
+        "y",
+        "n",
+        "on",
+        "~",
+        "null",
+        "",
+        "012",
+        "0o7",
+        "0x1f",
+        "1_000",
+        "1e3",
+        ".5",
+        "190:20:30",
+        "2001-01-01",
+        "<<",
+        "=",
+        "a: b",
+        "- a",
+        "# c",
+        "a #b",
+        "\n",
+        "a\nb",
+        "a\nb\n",
+        "  lead",
+        "trail ",
+        "\t",
+        "*a",
+        "&a",
+        "!t",
+        "%x",
+        "@x",
+        "`x",
+        "'q'",
+        "\"q\"",
+        "{",
+        "[",
+        ",a",
+        "?",
+        ": a",
+        "|",
+        ">",
+        "é",
+        "\u{1F600}",
+        "\u{85}",
+        "\u{2028}",
+        ".inf",
+        "+1",
+        "-",
+        "--",
+        "---",
+        "...",
+        "a:",
+        "0b11",
+        "-0",
+        "a\r\nb",
+        "\u{0}",
+        "x: {{ .a }}\n  y: 1\n\nz",
+        "line\n\n\nline\n\n",
+        " \n a",
+    ];
+    let data: serde_json::Map<String, Value> =
+        texts.iter().map(|text| ((*text).to_owned(), json!([text, 1.5, 10]))).collect();
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
+    let folder = Folder::new(&[("input.json", &object.to_string())]);
+    let (_, out, _) = folder.run(&["default", "input.json"], &[]);
+    let read = yaml::documents(&out);
+    assert_eq!(read.len(), 1, "{out}");
+    assert_eq!(read[0].as_ref().unwrap().value.to_string(), object.to_string(), "{out}");
+}
+
+#[test]
+fn every_shell_gets_its_completions() {
+    let folder = Folder::new(&[]);
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let (code, out, err) = folder.run(&["completions", shell], &[]);
+        assert_eq!((code, &*err), (0, ""), "{shell}");
+        assert!(out.contains("fail-on-warnings") && out.contains("validate"), "{shell}: {out}");
+    }
+    assert_eq!(folder.run(&["completions", "cmd"], &[]).0, 2);
+}
