@@ -46,7 +46,7 @@ pub fn expected_status(spec: &ClusterClassSpec, before: &[StatusVariable]) -> Ve
                     .entry(variable.name.clone())
                     .or_insert_with(|| StatusVariable { name: variable.name.clone(), ..StatusVariable::default() });
                 entry.definitions_conflict |= entry.definitions.first().is_some_and(|first| differ(first, definition));
-                entry.definitions = [&*entry.definitions, &[definition.clone()]].concat().into();
+                entry.definitions = [&*entry.definitions, std::slice::from_ref(definition)].concat().into();
             }
         }
     }
