@@ -2,19 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::world::Facts;
+
+/// How the watch of a kind is doing.
+#[derive(Debug, Default)]
+struct Pulse {
+    heard: Option<Instant>,
+    trouble: Option<String>,
+}
 
 /// Facts that change under watch events. Readers take a snapshot in O(1); writers take turns.
 pub struct Cache {
     facts: ArcSwap<Facts>,
     turn: Mutex<()>,
-    /// Why a kind cannot be followed at the moment.
-    trouble: Mutex<BTreeMap<&'static str, String>>,
+    pulses: Mutex<BTreeMap<&'static str, Pulse>>,
     changes: watch::Sender<()>,
 }
 
@@ -24,7 +32,7 @@ impl Cache {
         Cache {
             facts: ArcSwap::from_pointee(facts),
             turn: Mutex::new(()),
-            trouble: Mutex::default(),
+            pulses: Mutex::default(),
             changes: watch::Sender::new(()),
         }
     }
@@ -45,18 +53,29 @@ impl Cache {
         self.changes.send_replace(());
     }
 
-    /// Notes why a kind cannot be followed, or that it can.
-    pub fn note_trouble(&self, kind: &'static str, reason: Option<String>) {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        match reason {
-            Some(reason) => drop(trouble.insert(kind, reason)),
-            None => drop(trouble.remove(kind)),
-        }
+    /// Notes that the API server has just spoken of a kind, and so that its facts are current.
+    pub fn note_alive(&self, kind: &'static str) {
+        *self.pulses().entry(kind).or_default() = Pulse { heard: Some(Instant::now()), trouble: None };
+    }
+
+    /// Notes why a kind cannot be followed at the moment.
+    pub fn note_trouble(&self, kind: &'static str, reason: String) {
+        self.pulses().entry(kind).or_default().trouble = Some(reason);
     }
 
     /// Why a kind cannot be followed at the moment, if that is so.
     pub fn trouble(&self, kind: &str) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).get(kind).cloned()
+        self.pulses().get(kind)?.trouble.clone()
+    }
+
+    /// How long ago the API server last spoke of each kind that is watched.
+    pub fn ages(&self) -> Vec<(&'static str, Duration)> {
+        let pulses = self.pulses();
+        pulses.iter().filter_map(|(kind, pulse)| Some((*kind, pulse.heard?.elapsed()))).collect()
+    }
+
+    fn pulses(&self) -> MutexGuard<'_, BTreeMap<&'static str, Pulse>> {
+        self.pulses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Becomes ready when the facts change after this call.

@@ -1,10 +1,34 @@
 //! Facts from a Kubernetes API server.
 //!
 //! ```text
-//! watch events ─► cache.rs (Facts, swapped whole) ─► World
-//!                    └─ changes ─► gather.rs (Needs answered, with patience)
+//! list_watch.rs ─► watch.rs ─► cache.rs (Facts, swapped whole) ─► World
+//!                                 └─ changes ─► gather.rs (Needs answered, with patience)
 //! ```
+
+use std::error::Error;
 
 pub mod cache;
 pub mod gather;
+mod list_watch;
+#[cfg(test)]
+pub(crate) mod scripted;
 pub mod watch;
+
+/// An error of the client in the words of the API server, or with everything that lies behind it.
+pub(crate) fn words(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error
+        && !status.message.is_empty()
+    {
+        return status.message.clone();
+    }
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(&format!(": {cause_text}"));
+        }
+        source = cause.source();
+    }
+    text
+}

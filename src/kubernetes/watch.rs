@@ -4,16 +4,17 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::Event;
 use serde_json::Value;
 use tracing::{debug, info, warn};
 
 use super::cache::Cache;
+use super::list_watch::{Report, list_watch};
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, ObjectKey};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::{Decode, Version};
@@ -21,6 +22,15 @@ use crate::world::{CLASSES, CLUSTERS, Facts, Found, Record};
 
 /// The kinds that are watched, as facts and probes name them.
 pub const WATCHED: [&str; 2] = [CLASSES, CLUSTERS];
+
+/// What metrics call a watched kind.
+pub fn label(watched: &'static str) -> &'static str {
+    match watched {
+        CLASSES => Kind::ClusterClass.name(),
+        CLUSTERS => Kind::Cluster.name(),
+        other => other,
+    }
+}
 
 /// Keeps the ClusterClasses and Clusters of a cache current; ends only when a watch ends, which it never should.
 pub async fn keep_current(client: kube::Client, cache: Arc<Cache>, metrics: Arc<Metrics>) {
@@ -121,21 +131,22 @@ fn follow<T: Watched + Clone + 'static>(
     let api: Api<DynamicObject> = Api::all_with(client, &resource);
     let kind = metrics::Kind { kind: T::KIND.name() };
     async move {
-        let mut events = watcher(api, watcher::Config::default()).default_backoff().boxed();
+        let mut reports = pin!(list_watch(api));
         let mut list = Relist::default();
-        loop {
-            match events.try_next().await {
-                Ok(Some(event)) => {
-                    cache.note_trouble(T::PLURAL, None);
-                    list.apply::<T>(event, &cache, &metrics);
-                    let count = i64::try_from(T::count(&cache.facts())).unwrap_or(i64::MAX);
-                    metrics.cache_objects.get_or_create(&kind).set(count);
+        while let Some(report) = reports.next().await {
+            match report {
+                Ok(report) => {
+                    if let Report::Event(event) = report {
+                        list.apply::<T>(event, &cache, &metrics);
+                        let count = i64::try_from(T::count(&cache.facts())).unwrap_or(i64::MAX);
+                        metrics.cache_objects.get_or_create(&kind).set(count);
+                    }
+                    cache.note_alive(T::PLURAL);
                 }
-                Ok(None) => return,
-                Err(error) => {
+                Err(fault) => {
                     metrics.watch_errors.get_or_create(&kind).inc();
-                    cache.note_trouble(T::PLURAL, Some(error.to_string()));
-                    warn!(kind = T::KIND.name(), %error, "Watch failed, trying again");
+                    cache.note_trouble(T::PLURAL, fault.to_string());
+                    warn!(kind = T::KIND.name(), error = %fault, "Watch failed, trying again");
                 }
             }
         }

@@ -56,6 +56,7 @@ pub struct Metrics {
     pub refused_requests: Family<Reason, Counter>,
     pub panics: Counter,
     pub cache_objects: Family<Kind, Gauge>,
+    pub cache_age: Family<Kind, Gauge<f64, AtomicU64>>,
     pub unreadable_objects: Family<Kind, Counter>,
     pub watch_errors: Family<Kind, Counter>,
     pub tls_reloads: Family<Outcome, Counter>,
@@ -94,6 +95,7 @@ impl Default for Metrics {
             refused_requests: Family::default(),
             panics: Counter::default(),
             cache_objects: Family::default(),
+            cache_age: Family::default(),
             unreadable_objects: Family::default(),
             watch_errors: Family::default(),
             tls_reloads: Family::default(),
@@ -125,6 +127,12 @@ impl Metrics {
         registry.register("refused_requests", "Requests turned away unread", self.refused_requests.clone());
         registry.register("panics", "Requests that ended in a panic", self.panics.clone());
         registry.register("cache_objects", "Objects in the caches", self.cache_objects.clone());
+        registry.register_with_unit(
+            "cache_age",
+            "Time since the API server was last heard of, be it that nothing has changed",
+            Unit::Seconds,
+            self.cache_age.clone(),
+        );
         registry.register("unreadable_objects", "Watched objects that did not decode", self.unreadable_objects.clone());
         registry.register("watch_errors", "Errors of watches, each followed by a retry", self.watch_errors.clone());
         registry.register("tls_reloads", "Certificates found changed, and what came of it", self.tls_reloads.clone());

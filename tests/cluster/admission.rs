@@ -315,6 +315,23 @@ async fn the_permissions_of_the_manifests_are_enough() {
 }
 
 #[tokio::test]
+async fn every_event_renews_the_age_of_its_cache() {
+    let objects = Objects::fresh("age").await;
+    let age = |kind: &str| {
+        let name = format!("topologist_cache_age_seconds{{kind=\"{kind}\"}}");
+        installation().topologist.metric(&name).unwrap()
+    };
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    objects.create("ClusterClass", &class("base")).await.unwrap();
+    let deadline = std::time::Instant::now() + SOON;
+    while age("ClusterClass") >= 0.3 {
+        assert!(std::time::Instant::now() < deadline, "the event is never noticed");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert!(age("Cluster") < 120.0);
+}
+
+#[tokio::test]
 async fn a_server_that_may_not_list_says_so_and_is_not_ready() {
     installation();
     let kubernetes = Kubernetes::shared();

@@ -1,0 +1,420 @@
+//! List, then watch, for ever.
+//!
+//! As kube's own watcher, and unlike it every sign of life is passed on: of a kind whose objects do not change only
+//! bookmarks tell whether the API server still speaks of it.
+//!
+//! ```text
+//! list, page by page ─► watch from the version of the list ─► events and bookmarks, each of which moves the version
+//!      ▲                     ▲         │
+//!      │                     └─────────┤  the watch ended, failed, or said nothing for SILENCE
+//!      └───────────────────────────────┘  the version is too old (410), or nothing was heard for twice SILENCE
+//! ```
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt};
+use kube::api::{Api, ListParams, Resource, ResourceExt, WatchEvent, WatchParams};
+use kube::core::Status;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::Event;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::words;
+
+/// How long a watch may say nothing before its connection counts as dead. kube-apiserver sends bookmarks every 60 to 75
+/// seconds, but none for a kind of which it has not seen an event since its start; so after twice this time without a
+/// word the objects are listed anew, which is proof either way.
+const SILENCE: Duration = Duration::from_secs(100);
+
+/// How long a page of a list may take; kube-apiserver gives itself a minute.
+const LIST_LIMIT: Duration = Duration::from_secs(65);
+
+/// How long the headers of a watch may take.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// A watch that ends sooner and without a word is a fault, or it would be started in a circle without a pause.
+const BRIEF: Duration = Duration::from_secs(1);
+
+/// Objects in one page of a list.
+const PAGE: u32 = 500;
+
+/// What the API server said.
+#[derive(Debug)]
+pub(super) enum Report<K> {
+    Event(Event<K>),
+    /// Nothing has changed.
+    Bookmark,
+}
+
+/// Why a list or a watch did not go on; each is followed by another attempt.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    #[error("the list failed: {}", words(.0))]
+    List(#[source] kube::Error),
+    #[error("the list has no resourceVersion")]
+    NoVersion,
+    #[error("the watch failed: {}", words(.0))]
+    Watch(#[source] kube::Error),
+    #[error("the watch reported: {}", .0.message)]
+    Reported(Box<Status>),
+    #[error("the watch ended at once")]
+    Brief,
+    #[error("no answer to a {0} came in time")]
+    Late(&'static str),
+}
+
+impl Fault {
+    /// Whether the version that was asked for is too old to go on from.
+    fn is_gone(&self) -> bool {
+        match self {
+            Fault::Watch(kube::Error::Api(status)) | Fault::Reported(status) => status.code == 410,
+            _ => false,
+        }
+    }
+}
+
+/// Every object and then every change of it, with growing pauses after faults; never ends.
+///
+/// A new list begins with `Event::Init`, which comes with the first page and not before it; so each report says that the
+/// API server has just answered.
+pub(super) fn list_watch<K>(api: Api<K>) -> impl Stream<Item = Result<Report<K>, Fault>> + Send
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let start = ListWatch { api, state: State::Unlisted, heard: Instant::now() };
+    let reports = stream::unfold(start, |mut this| async move {
+        let outcome = this.next().await;
+        Some((outcome, this))
+    });
+    reports.default_backoff()
+}
+
+struct ListWatch<K> {
+    api: Api<K>,
+    state: State<K>,
+    heard: Instant,
+}
+
+type Events<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
+
+enum State<K> {
+    Unlisted,
+    /// Objects of a page, last first, and what comes after them.
+    Listing {
+        objects: Vec<K>,
+        next: After,
+    },
+    /// All objects up to this version are known, and no watch is open.
+    Listed {
+        version: String,
+    },
+    Watching {
+        version: String,
+        events: Events<K>,
+        since: Instant,
+        /// Nothing has come on this watch yet.
+        silent: bool,
+    },
+}
+
+enum After {
+    Page(String),
+    End { version: String },
+}
+
+impl<K> ListWatch<K>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    async fn next(&mut self) -> Result<Report<K>, Fault> {
+        loop {
+            // A step that fails leaves the state from which to try again.
+            let state = std::mem::replace(&mut self.state, State::Unlisted);
+            if let Some(report) = self.step(state).await? {
+                self.heard = Instant::now();
+                return Ok(report);
+            }
+        }
+    }
+
+    async fn step(&mut self, state: State<K>) -> Result<Option<Report<K>>, Fault> {
+        match state {
+            State::Unlisted => {
+                self.state = page(&self.api, None).await?;
+                Ok(Some(Report::Event(Event::Init)))
+            }
+            State::Listing { mut objects, next } => {
+                if let Some(object) = objects.pop() {
+                    self.state = State::Listing { objects, next };
+                    return Ok(Some(Report::Event(Event::InitApply(object))));
+                }
+                match next {
+                    After::Page(token) => {
+                        self.state = page(&self.api, Some(token)).await?;
+                        Ok(None)
+                    }
+                    After::End { version } => {
+                        self.state = State::Listed { version };
+                        Ok(Some(Report::Event(Event::InitDone)))
+                    }
+                }
+            }
+            State::Listed { version } => {
+                let events = start(&self.api, &version).await;
+                let events = events.inspect_err(|fault| self.state = self.after(fault, &version))?;
+                self.state = State::Watching { version, events, since: Instant::now(), silent: true };
+                Ok(None)
+            }
+            State::Watching { version, events, since, silent } => self.listen(version, events, since, silent).await,
+        }
+    }
+
+    async fn listen(
+        &mut self,
+        version: String,
+        mut events: Events<K>,
+        since: Instant,
+        silent: bool,
+    ) -> Result<Option<Report<K>>, Fault> {
+        let fault = match timeout_at(since.max(self.heard) + SILENCE, events.next()).await {
+            Ok(Some(Ok(event))) => match said(event) {
+                Ok((report, moved)) => {
+                    let version = moved.unwrap_or(version);
+                    self.state = State::Watching { version, events, since, silent: false };
+                    return Ok(Some(report));
+                }
+                Err(fault) => fault,
+            },
+            Ok(Some(Err(error))) => Fault::Watch(error),
+            Ok(None) if silent && since.elapsed() < BRIEF => Fault::Brief,
+            Ok(None) | Err(_) => {
+                self.state = self.again(version);
+                return Ok(None);
+            }
+        };
+        self.state = self.after(&fault, &version);
+        Err(fault)
+    }
+
+    /// Where to go on after a fault.
+    fn after(&self, fault: &Fault, version: &str) -> State<K> {
+        if fault.is_gone() { State::Unlisted } else { self.again(version.to_owned()) }
+    }
+
+    /// A new watch, or a new list when nothing has been heard for too long.
+    fn again(&self, version: String) -> State<K> {
+        if self.heard.elapsed() < 2 * SILENCE { State::Listed { version } } else { State::Unlisted }
+    }
+}
+
+async fn page<K>(api: &Api<K>, token: Option<String>) -> Result<State<K>, Fault>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let params = ListParams { limit: Some(PAGE), continue_token: token, ..ListParams::default() };
+    let answer = timeout(LIST_LIMIT, api.list(&params)).await;
+    let mut list = answer.map_err(|_| Fault::Late("list"))?.map_err(Fault::List)?;
+    let next = match (list.metadata.continue_, list.metadata.resource_version) {
+        (Some(token), _) if !token.is_empty() => After::Page(token),
+        (_, Some(version)) if !version.is_empty() => After::End { version },
+        _ => return Err(Fault::NoVersion),
+    };
+    list.items.reverse();
+    Ok(State::Listing { objects: list.items, next })
+}
+
+async fn start<K>(api: &Api<K>, version: &str) -> Result<Events<K>, Fault>
+where
+    K: Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let params = WatchParams::default();
+    let answer = timeout(START_LIMIT, api.watch(&params, version)).await;
+    Ok(answer.map_err(|_| Fault::Late("watch"))?.map_err(Fault::Watch)?.boxed())
+}
+
+/// What an event of a watch says, and up to which version all is known then.
+fn said<K: Resource>(event: WatchEvent<K>) -> Result<(Report<K>, Option<String>), Fault> {
+    let version = |object: &K| object.resource_version().filter(|version| !version.is_empty());
+    Ok(match event {
+        WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+            let moved = version(&object);
+            (Report::Event(Event::Apply(object)), moved)
+        }
+        WatchEvent::Deleted(object) => {
+            let moved = version(&object);
+            (Report::Event(Event::Delete(object)), moved)
+        }
+        WatchEvent::Bookmark(bookmark) => {
+            (Report::Bookmark, Some(bookmark.metadata.resource_version).filter(|version| !version.is_empty()))
+        }
+        WatchEvent::Error(status) => return Err(Fault::Reported(status)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::{Pin, pin};
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::kubernetes::scripted::{Answer, Script, status};
+
+    const PATH: &str = "/api/v1/configmaps";
+
+    fn object(name: &str, version: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "resourceVersion": version}})
+    }
+
+    fn list(names: &[&str], version: &str, next: &str) -> Answer {
+        let items: Vec<Value> = names.iter().map(|name| object(name, version)).collect();
+        Answer::ok(json!({"apiVersion": "v1", "kind": "ConfigMapList", "items": items,
+            "metadata": {"resourceVersion": version, "continue": next}}))
+    }
+
+    fn event(kind: &str, object: Value) -> Value {
+        json!({"type": kind, "object": object})
+    }
+
+    fn bookmark(version: &str) -> Value {
+        event("BOOKMARK", json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"resourceVersion": version}}))
+    }
+
+    fn after(seconds: u64, line: Value) -> (Duration, Value) {
+        (Duration::from_secs(seconds), line)
+    }
+
+    type Reports<'a> = Pin<&'a mut dyn Stream<Item = Result<Report<ConfigMap>, Fault>>>;
+
+    /// The next reports in short, with the seconds since the start.
+    async fn next(reports: &mut Reports<'_>, count: usize, started: Instant) -> Vec<(u64, String)> {
+        let mut short = Vec::new();
+        for _ in 0..count {
+            let text = match reports.next().await.unwrap() {
+                Ok(Report::Bookmark) => "bookmark".to_owned(),
+                Ok(Report::Event(event)) => event.to_string(),
+                Err(fault) => fault.to_string(),
+            };
+            short.push((started.elapsed().as_secs(), text));
+        }
+        short
+    }
+
+    fn lines(lines: &[(u64, &str)]) -> Vec<(u64, String)> {
+        lines.iter().map(|(seconds, text)| (*seconds, (*text).to_owned())).collect()
+    }
+
+    macro_rules! follow {
+        ($script:expr, $reports:ident, $started:ident) => {
+            let mut stream = pin!(list_watch::<ConfigMap>(Api::all($script.client())));
+            let mut $reports: Reports<'_> = stream.as_mut();
+            let $started = Instant::now();
+        };
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn objects_are_listed_page_by_page_and_watched_from_there() {
+        let script = Script::default();
+        script
+            .get(PATH, &["limit=500"], list(&["a", "b"], "7", "more"))
+            .get(PATH, &["continue=more"], list(&["c"], "7", ""))
+            .get(
+                PATH,
+                &["resourceVersion=7", "allowWatchBookmarks=true"],
+                Answer::Watch(vec![
+                    after(5, event("ADDED", object("d", "8"))),
+                    after(60, bookmark("9")),
+                    after(70, event("DELETED", object("a", "10"))),
+                ]),
+            )
+            .get(PATH, &["resourceVersion=10", "watch=true"], Answer::OpenWatch(vec![after(1, bookmark("11"))]));
+        follow!(script, reports, started);
+        let want = [
+            (0, "Init"),
+            (0, "InitApply(a)"),
+            (0, "InitApply(b)"),
+            (0, "InitApply(c)"),
+            (0, "InitDone"),
+            (5, "Apply(d)"),
+            (65, "bookmark"),
+            (135, "Delete(a)"),
+            (136, "bookmark"),
+        ];
+        assert_eq!(next(&mut reports, want.len(), started).await, lines(&want));
+        assert_eq!(script.left(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_version_that_is_too_old_begins_a_new_list() {
+        for gone in
+            [Answer::OpenWatch(vec![after(3, event("ERROR", status(410, "Expired")))]), Answer::error(410, "Expired")]
+        {
+            let script = Script::default();
+            script.get(PATH, &["limit=500"], list(&[], "7", "")).get(PATH, &["resourceVersion=7"], gone).get(
+                PATH,
+                &["limit=500"],
+                list(&["a"], "20", ""),
+            );
+            follow!(script, reports, started);
+            let told = next(&mut reports, 5, started).await;
+            assert!(told[2].1.contains("scripted Expired"), "{told:?}");
+            let rest: Vec<_> = told[3..].iter().map(|(_, text)| &**text).collect();
+            assert_eq!(rest, ["Init", "InitApply(a)"]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_goes_on_where_it_broke_off_and_no_event_is_lost() {
+        let script = Script::default();
+        script
+            .get(PATH, &["limit=500"], list(&[], "7", ""))
+            .get(PATH, &["resourceVersion=7"], Answer::Watch(vec![after(5, bookmark("8"))]))
+            .get(PATH, &["resourceVersion=8"], Answer::error(500, "InternalError"))
+            .get(
+                PATH,
+                &["resourceVersion=8"],
+                // An event that cannot be read is not passed over: the next watch begins before it.
+                Answer::OpenWatch(vec![after(1, json!({"type": "ADDED", "object": {"metadata": 5}}))]),
+            )
+            .get(PATH, &["resourceVersion=8"], Answer::OpenWatch(vec![after(1, event("MODIFIED", object("a", "9")))]));
+        follow!(script, reports, started);
+        let told = next(&mut reports, 6, started).await;
+        let texts: Vec<_> = told.iter().map(|(_, text)| &**text).collect();
+        assert_eq!(texts[..3], ["Init", "InitDone", "bookmark"]);
+        assert!(texts[3].contains("scripted InternalError"), "{texts:?}");
+        assert!(texts[4].contains("the watch failed"), "{texts:?}");
+        assert_eq!(texts[5], "Apply(a)");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_connection_is_given_up_and_a_silent_server_is_asked_for_everything() {
+        let script = Script::default();
+        script
+            .get(PATH, &["limit=500"], list(&[], "7", ""))
+            .get(PATH, &["resourceVersion=7"], Answer::OpenWatch(vec![after(60, bookmark("8"))]))
+            .get(PATH, &["resourceVersion=8"], Answer::OpenWatch(vec![]))
+            .get(PATH, &["limit=500"], Answer::Silence)
+            .get(PATH, &["limit=500"], list(&["a"], "9", ""));
+        follow!(script, reports, started);
+        let want = [(0, "Init"), (0, "InitDone"), (60, "bookmark"), (325, "no answer to a list came in time")];
+        assert_eq!(next(&mut reports, want.len(), started).await, lines(&want));
+        assert_eq!(next(&mut reports, 2, started).await[1].1, "InitApply(a)");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watches_that_end_at_once_are_not_started_in_a_circle() {
+        let script = Script::default();
+        script.get(PATH, &["limit=500"], list(&[], "7", ""));
+        for _ in 0..5 {
+            script.get(PATH, &["resourceVersion=7"], Answer::Watch(vec![]));
+        }
+        follow!(script, reports, started);
+        let told = next(&mut reports, 7, started).await;
+        assert!(told[2..].iter().all(|(_, text)| text == "the watch ended at once"), "{told:?}");
+        assert!(told[6].0 >= 10, "pauses grow: {told:?}");
+    }
+}
