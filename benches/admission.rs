@@ -201,7 +201,8 @@ fn bare_server(folder: &Path) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let metrics = Arc::new(Metrics::default());
-        let identity = Arc::new(Identity::new(&files.read().unwrap(), &files, metrics.clone()).unwrap());
+        let identity = Arc::new(Identity::new(None, metrics.clone()));
+        identity.take_on(&files.read().unwrap(), &files).unwrap();
         let address = "127.0.0.1:0".parse().unwrap();
         let server = Server::bind(address, Some(identity), Limits::default(), metrics).await.unwrap();
         println!("https://{}", server.local_address().unwrap());

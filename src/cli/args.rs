@@ -96,9 +96,21 @@ pub struct Serve {
     /// Private key of the serving certificate in PEM form.
     #[arg(long, value_name = "FILE", requires = "tls_cert", env = "TOPOLOGIST_TLS_KEY")]
     pub tls_key: Option<PathBuf>,
-    /// How often the certificate files are read, such as 5s or 500ms.
+    /// How often the files of --tls-cert, --tls-key and --client-ca are read, such as 5s or 500ms.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_duration, env = "TOPOLOGIST_TLS_POLL")]
     pub tls_poll: Duration,
+    /// Ask callers for a certificate that was issued by one of this file's authorities; read again when it changes.
+    #[arg(long, value_name = "FILE", env = "TOPOLOGIST_CLIENT_CA")]
+    pub client_ca: Option<PathBuf>,
+    /// A common name or DNS name that a caller's certificate may have; may be repeated. Default: any.
+    #[arg(
+        long = "client-name",
+        value_name = "NAME",
+        requires = "client_ca",
+        value_delimiter = ',',
+        env = "TOPOLOGIST_CLIENT_NAME"
+    )]
+    pub client_names: Vec<String>,
     /// Where --embedded leaves the CA certificate that clients need.
     #[arg(long, value_name = "DIR", default_value = ".topologist", env = "TOPOLOGIST_STATE_DIR")]
     pub state_dir: PathBuf,

@@ -25,6 +25,7 @@ use crate::kubernetes::watch;
 use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::{self, Health};
+use crate::webhook::callers::CallerSource;
 use crate::webhook::handler::{self, Handler};
 use crate::webhook::server::{self, Server};
 use crate::webhook::tls::{Files, Identity, Issued, Pair};
@@ -236,20 +237,35 @@ fn identity(
     metrics: &Arc<Metrics>,
     tasks: &mut JoinSet<&'static str>,
 ) -> Result<(Arc<Identity>, Option<String>)> {
+    let identity = asking(options, metrics, tasks)?;
     let Some((certificate, key)) = options.tls_cert.clone().zip(options.tls_key.clone()) else {
         if !options.embedded {
             bail!("give --tls-cert and --tls-key; `topologist certs` makes a pair for development");
         }
-        return made_identity(&options.state_dir, metrics);
+        let authority = make_certificate(&options.state_dir, &identity)?;
+        return Ok((identity, Some(authority)));
     };
     let files = Files { certificate, key };
     let pair: Pair = files.read()?;
-    let identity = Arc::new(Identity::new(&pair, &files, metrics.clone())?);
+    identity.take_on(&pair, &files)?;
     supervise(tasks, "the certificate watch", identity.clone().follow(files, pair, options.tls_poll));
     Ok((identity, None))
 }
 
-fn made_identity(folder: &Path, metrics: &Arc<Metrics>) -> Result<(Arc<Identity>, Option<String>)> {
+/// An identity that has nothing to show yet, and asks callers for their certificates if it was told to.
+fn asking(options: &Serve, metrics: &Arc<Metrics>, tasks: &mut JoinSet<&'static str>) -> Result<Arc<Identity>> {
+    let Some(file) = options.client_ca.clone() else { return Ok(Arc::new(Identity::new(None, metrics.clone()))) };
+    let source = CallerSource { file, names: options.client_names.clone() };
+    let bytes = source.read()?;
+    let callers = Arc::new(source.callers(&bytes)?);
+    let identity = Arc::new(Identity::new(Some(callers), metrics.clone()));
+    let watch = identity.clone().follow_callers(source, bytes, options.tls_poll);
+    supervise(tasks, "the watch of the client authority", watch);
+    Ok(identity)
+}
+
+/// Shows a certificate for this host alone; returns where its CA certificate is.
+fn make_certificate(folder: &Path, identity: &Identity) -> Result<String> {
     let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
     let issued = Issued::make(&names, 365)?;
     std::fs::create_dir_all(folder)
@@ -257,8 +273,8 @@ fn made_identity(folder: &Path, metrics: &Arc<Metrics>) -> Result<(Arc<Identity>
     let path = folder.join("ca.crt");
     certs::write(&path, &issued.authority, 0o644).with_context(|| format!("cannot write {}", path.display()))?;
     let files = Files { certificate: "the generated certificate".into(), key: "the generated key".into() };
-    let identity = Identity::new(&issued.pair(), &files, metrics.clone())?;
-    Ok((Arc::new(identity), Some(path.display().to_string())))
+    identity.take_on(&issued.pair(), &files)?;
+    Ok(path.display().to_string())
 }
 
 /// Tells a person at a terminal what to do next.

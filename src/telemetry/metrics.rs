@@ -38,7 +38,7 @@ pub struct Outcome {
     pub outcome: &'static str,
 }
 
-/// Why a request was turned away before it was reviewed.
+/// Why a request or a connection was turned away.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Reason {
     pub reason: &'static str,
@@ -59,6 +59,7 @@ pub struct Metrics {
     pub cache_age: Family<Kind, Gauge<f64, AtomicU64>>,
     pub unreadable_objects: Family<Kind, Counter>,
     pub watch_errors: Family<Kind, Counter>,
+    pub handshake_failures: Family<Reason, Counter>,
     pub tls_reloads: Family<Outcome, Counter>,
     pub tls_certificate_expiry: Gauge<f64, AtomicU64>,
     pub connections: Gauge,
@@ -98,6 +99,7 @@ impl Default for Metrics {
             cache_age: Family::default(),
             unreadable_objects: Family::default(),
             watch_errors: Family::default(),
+            handshake_failures: Family::default(),
             tls_reloads: Family::default(),
             tls_certificate_expiry: Gauge::default(),
             connections: Gauge::default(),
@@ -135,6 +137,7 @@ impl Metrics {
         );
         registry.register("unreadable_objects", "Watched objects that did not decode", self.unreadable_objects.clone());
         registry.register("watch_errors", "Errors of watches, each followed by a retry", self.watch_errors.clone());
+        registry.register("tls_handshake_failures", "TLS handshakes that failed", self.handshake_failures.clone());
         registry.register("tls_reloads", "Certificates found changed, and what came of it", self.tls_reloads.clone());
         registry.register_with_unit(
             "tls_certificate_expiry_timestamp",

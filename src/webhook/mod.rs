@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! socket ─► server.rs (limits, TLS handshake, HTTP/1.1 and HTTP/2) ─► handler.rs ─► admission
-//!              └─ tls.rs (certificates, swapped while serving)            └─ kubernetes::gather
+//!              ├─ tls.rs (certificates, swapped while serving)            └─ kubernetes::gather
+//!              └─ callers.rs (whose client certificates are accepted)
 //! ```
 
+pub mod callers;
 pub mod handler;
 pub mod server;
 pub mod tls;

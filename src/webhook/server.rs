@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use super::tls::Identity;
-use crate::telemetry::metrics::{Metrics, Raised};
+use crate::telemetry::metrics::{Metrics, Raised, Reason};
 
 /// Bounds of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,8 +109,7 @@ impl Server {
                     }
                 },
             };
-            let acceptor = self.identity.as_ref().map(|identity| TlsAcceptor::from(identity.config()));
-            let connection = shared.clone().connection(stream, acceptor);
+            let connection = shared.clone().connection(stream, self.identity.clone());
             let abort = abort.clone();
             open.spawn(async move {
                 let _place = place;
@@ -142,18 +141,32 @@ struct Shared {
 }
 
 impl Shared {
-    async fn connection(self: Arc<Self>, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
+    async fn connection(self: Arc<Self>, stream: TcpStream, identity: Option<Arc<Identity>>) {
         let _counted = Raised::new(&self.metrics.connections);
         let _ = stream.set_nodelay(true);
-        let Some(acceptor) = acceptor else { return self.speak(stream, false).await };
-        match tokio::time::timeout(self.limits.patience, handshake(stream, acceptor)).await {
-            Err(_) => debug!("Handshake took too long"),
-            Ok(Err(error)) => debug!(%error, "Handshake failed"),
+        let Some(identity) = identity else { return self.speak(stream, false).await };
+        let Some(config) = identity.config() else {
+            debug!("There is no certificate for a handshake yet");
+            return self.count("no_certificate");
+        };
+        match tokio::time::timeout(self.limits.patience, handshake(stream, TlsAcceptor::from(config))).await {
+            Err(_) => {
+                debug!("Handshake took too long");
+                self.count("too_slow");
+            }
+            Ok(Err(error)) => {
+                debug!(%error, "Handshake failed");
+                self.count(fault(&error));
+            }
             Ok(Ok(stream)) => {
                 let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                 self.speak(stream, is_http2).await;
             }
         }
+    }
+
+    fn count(&self, reason: &'static str) {
+        self.metrics.handshake_failures.get_or_create(&Reason { reason }).inc();
     }
 
     /// Answers requests until the peer leaves or the server stops. A peer whose first request does not come is left.
@@ -222,6 +235,15 @@ fn protocol(limits: Limits, is_http2: bool) -> auto::Builder<TokioExecutor> {
         .max_concurrent_streams(250)
         .max_header_list_size(64 * 1024);
     if is_http2 { protocol.http2_only() } else { protocol.http1_only() }
+}
+
+/// What was wrong with a handshake, as metrics call it.
+fn fault(error: &io::Error) -> &'static str {
+    match error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::NoCertificatesPresented) => "client_certificate_missing",
+        Some(rustls::Error::InvalidCertificate(_)) => "client_certificate_refused",
+        _ => "broken",
+    }
 }
 
 /// The first byte of a TLS record that opens a handshake (RFC 8446, section 5.1).

@@ -7,10 +7,10 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
@@ -19,10 +19,12 @@ use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tracing::{error, info};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use super::callers::{CallerSource, Callers};
 use crate::telemetry::metrics::{self, Metrics};
 
 /// Why a certificate cannot be used.
@@ -81,46 +83,110 @@ impl Files {
     }
 }
 
-/// What the server presents now.
+/// What the server shows in handshakes, and whom it asks for a certificate in return.
 #[derive(Debug)]
 pub struct Identity {
-    config: ArcSwap<ServerConfig>,
+    parts: Mutex<Parts>,
+    config: ArcSwapOption<ServerConfig>,
     metrics: Arc<Metrics>,
 }
 
+/// What a configuration is made of; the two change independently.
+#[derive(Clone, Debug, Default)]
+struct Parts {
+    key: Option<Arc<CertifiedKey>>,
+    callers: Option<Arc<Callers>>,
+}
+
 impl Identity {
-    /// An identity from a pair; `files` say in errors where it came from.
+    /// An identity with nothing to show yet: handshakes fail until it takes on a pair.
     ///
-    /// # Errors
-    /// When the pair cannot be used.
-    pub fn new(pair: &Pair, files: &Files, metrics: Arc<Metrics>) -> Result<Self, TlsError> {
-        let usable = Usable::check(pair, files, SystemTime::now())?;
-        usable.report(&metrics);
-        Ok(Identity { config: ArcSwap::from_pointee(usable.into_config()?), metrics })
+    /// With `callers`, those who connect have to show a certificate too.
+    pub fn new(callers: Option<Arc<Callers>>, metrics: Arc<Metrics>) -> Self {
+        Identity { parts: Mutex::new(Parts { key: None, callers }), config: ArcSwapOption::empty(), metrics }
     }
 
-    /// The configuration for the next handshake.
-    pub fn config(&self) -> Arc<ServerConfig> {
+    /// The configuration for the next handshake, once there is a certificate.
+    pub fn config(&self) -> Option<Arc<ServerConfig>> {
         self.config.load_full()
     }
 
+    /// Shows this pair from the next handshake on; `files` say in errors where it came from.
+    ///
+    /// # Errors
+    /// When the pair cannot be used; what was shown before is still shown then.
+    pub fn take_on(&self, pair: &Pair, files: &Files) -> Result<(), TlsError> {
+        let usable = Usable::check(pair, files, SystemTime::now())?;
+        self.change(|parts| parts.key = Some(Arc::new(usable.key)))?;
+        #[allow(clippy::cast_precision_loss, reason = "seconds of Unix time are far below 2^53")]
+        self.metrics.tls_certificate_expiry.set(usable.expires as f64);
+        Ok(())
+    }
+
+    /// Asks other callers from the next handshake on.
+    fn ask(&self, callers: Arc<Callers>) -> Result<(), TlsError> {
+        self.change(|parts| parts.callers = Some(callers))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Parts)) -> Result<(), TlsError> {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = parts.clone();
+        change(&mut next);
+        if let Some(config) = next.config()? {
+            self.config.store(Some(Arc::new(config)));
+        }
+        *parts = next;
+        Ok(())
+    }
+
     /// Reads `files` every `interval` and takes on what changed; never ends.
-    pub async fn follow(self: Arc<Self>, files: Files, mut current: Pair, interval: Duration) {
-        // Two files may be written one after the other, so a fault counts once it has been there twice, and only once.
+    pub async fn follow(self: Arc<Self>, files: Files, current: Pair, interval: Duration) {
+        let take_on = |pair: &Pair| {
+            self.take_on(pair, &files)?;
+            info!(certificate = %files.certificate.display(), "Took on a new certificate");
+            Ok(())
+        };
+        let refused =
+            |reason: &str| error!(error = reason, "Kept the old certificate because the new one cannot be used");
+        self.poll(current, interval, || files.read(), take_on, refused).await;
+    }
+
+    /// Reads the authority of callers every `interval` and goes by what changed; never ends.
+    pub async fn follow_callers(self: Arc<Self>, source: CallerSource, current: Vec<u8>, interval: Duration) {
+        let take_on = |bytes: &Vec<u8>| {
+            self.ask(Arc::new(source.callers(bytes)?))?;
+            info!(file = %source.file.display(), "Took on a new authority of client certificates");
+            Ok(())
+        };
+        let refused = |reason: &str| {
+            error!(error = reason, "Kept the old authority of client certificates because the new one cannot be used");
+        };
+        self.poll(current, interval, || source.read(), take_on, refused).await;
+    }
+
+    /// Reads something every `interval` and takes on what changed; reports what cannot be used, and keeps the old.
+    async fn poll<T: PartialEq>(
+        &self,
+        mut current: T,
+        interval: Duration,
+        read: impl Fn() -> Result<T, TlsError>,
+        take_on: impl Fn(&T) -> Result<(), TlsError>,
+        refused: impl Fn(&str),
+    ) {
+        // Files may be written one after the other, so a fault counts once it has been there twice, and only once.
         let (mut fault, mut times) = (String::new(), 0_u32);
         loop {
             tokio::time::sleep(interval).await;
-            let outcome = files.read().and_then(|pair| match pair == current {
+            let outcome = read().and_then(|fresh| match fresh == current {
                 true => Ok(None),
-                false => self.take_on(&pair, &files).map(|()| Some(pair)),
+                false => take_on(&fresh).map(|()| Some(fresh)),
             });
             match outcome {
                 Ok(None) => times = 0,
-                Ok(Some(pair)) => {
-                    current = pair;
+                Ok(Some(fresh)) => {
+                    current = fresh;
                     times = 0;
                     self.count("success");
-                    info!(certificate = %files.certificate.display(), "Took on a new certificate");
                 }
                 Err(reason) => {
                     let reason = reason.to_string();
@@ -128,22 +194,45 @@ impl Identity {
                     fault = reason;
                     if times == 2 {
                         self.count("failure");
-                        error!(error = fault, "Kept the old certificate because the new one cannot be used");
+                        refused(&fault);
                     }
                 }
             }
         }
     }
 
-    fn take_on(&self, pair: &Pair, files: &Files) -> Result<(), TlsError> {
-        let usable = Usable::check(pair, files, SystemTime::now())?;
-        usable.report(&self.metrics);
-        self.config.store(Arc::new(usable.into_config()?));
-        Ok(())
-    }
-
     fn count(&self, outcome: &'static str) {
         self.metrics.tls_reloads.get_or_create(&metrics::Outcome { outcome }).inc();
+    }
+}
+
+impl Parts {
+    fn config(&self) -> Result<Option<ServerConfig>, TlsError> {
+        let Some(key) = &self.key else { return Ok(None) };
+        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?;
+        let builder = match &self.callers {
+            Some(callers) => builder.with_client_cert_verifier(callers.verifier()),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(Shown(key.clone())));
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        if self.callers.is_some() {
+            // A resumed session would not show its certificate again, even after it has expired.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
+        Ok(Some(config))
+    }
+}
+
+/// The one certificate that is shown to everybody.
+#[derive(Debug)]
+struct Shown(Arc<CertifiedKey>);
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
     }
 }
 
@@ -174,21 +263,6 @@ impl Usable {
         let key = CertifiedKey::new(chain, signing_key(pair, files)?);
         key.keys_match().map_err(|_| TlsError::Mismatch { certificate: path.clone(), key: files.key.clone() })?;
         Ok(Usable { key, expires })
-    }
-
-    #[allow(clippy::cast_precision_loss, reason = "seconds of Unix time are far below 2^53")]
-    fn report(&self, metrics: &Metrics) {
-        metrics.tls_certificate_expiry.set(self.expires as f64);
-    }
-
-    fn into_config(self) -> Result<ServerConfig, TlsError> {
-        let resolver = Arc::new(rustls::sign::SingleCertAndKey::from(self.key));
-        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_cert_resolver(resolver);
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(config)
     }
 }
 

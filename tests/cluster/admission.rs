@@ -49,13 +49,13 @@ async fn install() -> Installation {
     installed
 }
 
-fn manifest(name: &str) -> String {
+pub(crate) fn manifest(name: &str) -> String {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests").join(name);
     std::fs::read_to_string(path).unwrap()
 }
 
 /// The webhook configurations, with the service replaced by the address of the process under test.
-fn webhooks(address: &str, authority: &[u8]) -> String {
+pub(crate) fn webhooks(address: &str, authority: &[u8]) -> String {
     use base64::Engine as _;
     let bundle = base64::engine::general_purpose::STANDARD.encode(authority);
     let documents = yaml::documents(&manifest("webhooks.yaml")).into_iter().map(|document| {

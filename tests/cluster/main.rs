@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "tests")]
 
 mod admission;
+mod client_certificates;
 #[path = "../support/kubernetes.rs"]
 mod kubernetes;
 #[path = "../support/process.rs"]

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::process::{SOON, Topologist, command, make_certificates};
-use crate::tls_client::{Connection, Protocol, tls};
+use crate::tls_client::{Connection, Protocol, tls, tls_as};
 
 const VALIDATE: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster?timeout=5s";
 const MUTATE: &str = "/mutate-cluster-x-k8s-io-v1beta2-cluster";
@@ -354,4 +354,82 @@ fn the_server_says_how_to_send_a_review() {
         "{text}"
     );
     assert!(text.contains("(ClusterClasses: 1, Clusters: 1)"), "{text}");
+}
+
+/// An authority of client certificates, and a certificate of it with its key, in PEM form.
+struct Caller {
+    authority: String,
+    certificate: String,
+    key: String,
+}
+
+fn caller(name: &str) -> Caller {
+    let mut authority = rcgen::CertificateParams::default();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = rcgen::CertifiedIssuer::self_signed(authority, rcgen::KeyPair::generate().unwrap()).unwrap();
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name.push(rcgen::DnType::CommonName, name);
+    params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = params.signed_by(&key, &authority).unwrap();
+    Caller { authority: authority.pem(), certificate: certificate.pem(), key: key.serialize_pem() }
+}
+
+impl Served {
+    /// Whether a review is answered to a client with this certificate, or with none.
+    async fn answers(&self, caller: Option<&Caller>, protocol: Protocol) -> bool {
+        let shown = caller.map(|caller| (&*caller.certificate, &*caller.key));
+        let stream = tls_as(shown, &self.topologist.webhook, &self.authority, protocol).await;
+        // With TLS 1.3 a client hears only after its handshake that it was refused.
+        let Ok(stream) = stream else { return false };
+        let Ok(mut connection) = Connection::over(stream, protocol).await else { return false };
+        let answer = connection.post(VALIDATE, review("review.json")).await;
+        answer.is_ok_and(|(code, _)| code.as_u16() == 200)
+    }
+}
+
+#[tokio::test]
+async fn only_callers_with_a_certificate_of_the_client_authority_are_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("client-ca.crt");
+    let (known, other, stranger) = (caller("kube-apiserver"), caller("kube-apiserver"), caller("somebody"));
+    std::fs::write(&file, format!("{}{}", known.authority, stranger.authority)).unwrap();
+    let file_argument = file.display().to_string();
+    let mut served = serve(&["--client-ca", &file_argument, "--client-name", "kube-apiserver", "--tls-poll", "100ms"]);
+    for protocol in [Protocol::Http1, Protocol::Http2] {
+        assert!(served.answers(Some(&known), protocol).await, "{protocol:?}");
+        assert!(!served.answers(None, protocol).await, "{protocol:?}: no certificate");
+        assert!(!served.answers(Some(&other), protocol).await, "{protocol:?}: another authority");
+        assert!(!served.answers(Some(&stranger), protocol).await, "{protocol:?}: another name");
+    }
+    for (reason, want) in [("client_certificate_missing", 2.0), ("client_certificate_refused", 4.0)] {
+        let metric = format!("topologist_tls_handshake_failures_total{{reason=\"{reason}\"}}");
+        assert_eq!(served.topologist.metric(&metric), Some(want), "{reason}");
+    }
+    assert_eq!(served.topologist.admin_get("/readyz").0, 200, "probes are asked by the kubelet, which has none");
+
+    std::fs::write(&file, "nothing").unwrap();
+    served.topologist.wait_for_log("Kept the old authority of client certificates because the new one cannot be used");
+    assert!(served.answers(Some(&known), Protocol::Http2).await);
+    std::fs::write(&file, &other.authority).unwrap();
+    served.topologist.wait_for_log("Took on a new authority of client certificates");
+    assert!(served.answers(Some(&other), Protocol::Http2).await);
+    assert!(!served.answers(Some(&known), Protocol::Http2).await, "its authority is gone");
+}
+
+#[test]
+fn a_client_authority_that_cannot_be_used_keeps_the_server_from_starting() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(path("empty"), "").unwrap();
+    for (arguments, words) in [
+        (vec!["--client-ca", &path("absent")], "cannot read"),
+        (vec!["--client-ca", &path("empty")], "holds no certificate in PEM form"),
+        (vec!["--client-name", "kube-apiserver"], "--client-ca <FILE>"),
+    ] {
+        let output = command(&["serve", "--embedded"]).args(&arguments).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(words), "{words:?} is missing in {text}");
+    }
 }

@@ -61,13 +61,19 @@ impl Kubernetes {
     /// The first call blocks its thread for the start, and for the build of the programs if they were never built.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Result<Kubernetes>> = OnceLock::new();
-        let outcome = SHARED.get_or_init(Self::try_start);
+        let outcome = SHARED.get_or_init(|| Self::try_start(None));
         outcome.as_ref().unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"))
     }
 
     /// A server of one's own, for tests that change what is not namespaced.
     pub fn start() -> Self {
-        Self::try_start().unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"))
+        Self::try_start(None).unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"))
+    }
+
+    /// A server of one's own that shows webhooks this client certificate with its key, both in PEM form.
+    pub fn start_with_client_certificate(certificate: &str, key: &str) -> Self {
+        let user = user(certificate, key);
+        Self::try_start(Some(&user)).unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"))
     }
 
     /// A kubeconfig file for an administrator who may do everything.
@@ -127,11 +133,11 @@ impl Kubernetes {
         ["run.log", "etcd.log", "kube-apiserver.log"].map(|name| self.supervisor.tail(name)).concat()
     }
 
-    fn try_start() -> Result<Self> {
+    fn try_start(webhook_user: Option<&Value>) -> Result<Self> {
         let programs = programs()?;
         let mut attempt = 1;
         loop {
-            let server = Self::launch(&programs)?;
+            let server = Self::launch(&programs, webhook_user)?;
             match server.wait_until_ready() {
                 Err(_) if attempt < PORT_ATTEMPTS && server.supervisor.lost_its_port() => attempt += 1,
                 outcome => return outcome.map(|()| server),
@@ -139,7 +145,7 @@ impl Kubernetes {
         }
     }
 
-    fn launch(programs: &Path) -> Result<Self> {
+    fn launch(programs: &Path, webhook_user: Option<&Value>) -> Result<Self> {
         let supervisor = Supervisor::spawn(programs)?;
         let (authority, administrator) = write_identities(&supervisor.directory)?;
         let kubeconfig = supervisor.directory.join("administrator.kubeconfig");
@@ -147,6 +153,9 @@ impl Kubernetes {
         let url = format!("https://127.0.0.1:{port}");
         let server = Self { supervisor, kubeconfig, url, authority, administrator };
         server.write_kubeconfig(server.kubeconfig(), "default", &server.administrator)?;
+        if let Some(user) = webhook_user {
+            write_admission_configuration(&server.supervisor.directory, user)?;
+        }
         server.supervisor.run_on(port)?;
         Ok(server)
     }
@@ -272,11 +281,34 @@ fn write_identities(directory: &Path) -> Result<(rcgen::Certificate, Value)> {
     administrator.distinguished_name.push(DnType::OrganizationName, "system:masters");
     administrator.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     let (certificate, key) = issue(administrator, FIELD_MANAGER, &issuer)?;
-    let user = json!({
-        "client-certificate-data": STANDARD.encode(certificate),
-        "client-key-data": STANDARD.encode(key),
+    Ok((authority, user(&certificate, &key)))
+}
+
+/// A kubeconfig user with a client certificate.
+fn user(certificate: &str, key: &str) -> Value {
+    json!({"client-certificate-data": STANDARD.encode(certificate), "client-key-data": STANDARD.encode(key)})
+}
+
+/// Tells kube-apiserver who it is to all webhooks.
+fn write_admission_configuration(directory: &Path, user: &Value) -> Result<()> {
+    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "users": [{ "name": "*", "user": user }]});
+    let path = directory.join("webhooks.kubeconfig");
+    fs::write(&path, kubeconfig.to_string())?;
+    let plugin = |name: &str| {
+        let configuration = json!({
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "WebhookAdmissionConfiguration",
+            "kubeConfigFile": path,
+        });
+        json!({ "name": name, "configuration": configuration })
+    };
+    let configuration = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [plugin("MutatingAdmissionWebhook"), plugin("ValidatingAdmissionWebhook")],
     });
-    Ok((authority, user))
+    fs::write(directory.join("admission.yaml"), configuration.to_string())?;
+    Ok(())
 }
 
 fn authority() -> Result<(rcgen::Certificate, Issuer<'static, KeyPair>)> {

@@ -8,7 +8,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -29,16 +29,30 @@ pub enum Connection {
 
 /// A TLS connection to a loopback address, trusting this authority alone.
 pub async fn tls(address: &str, authority: &[u8], protocol: Protocol) -> std::io::Result<TlsStream<TcpStream>> {
+    tls_as(None, address, authority, protocol).await
+}
+
+/// A TLS connection that shows a certificate and its key, in PEM form, when it is asked for one.
+pub async fn tls_as(
+    client: Option<(&str, &str)>,
+    address: &str,
+    authority: &[u8],
+    protocol: Protocol,
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(authority) {
         roots.add(certificate.unwrap()).unwrap();
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_root_certificates(roots);
+    let mut config = match client {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let chain = CertificateDer::pem_slice_iter(certificate.as_bytes()).map(Result::unwrap).collect();
+            config.with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap()).unwrap()
+        }
+    };
     config.alpn_protocols = match protocol {
         Protocol::Http1 => vec![b"http/1.1".to_vec()],
         Protocol::Http2 => vec![b"h2".to_vec()],
@@ -51,7 +65,11 @@ pub async fn tls(address: &str, authority: &[u8], protocol: Protocol) -> std::io
 impl Connection {
     /// Connects and checks that the server took the offered protocol.
     pub async fn open(address: &str, authority: &[u8], protocol: Protocol) -> std::io::Result<Connection> {
-        let stream = tls(address, authority, protocol).await?;
+        Self::over(tls(address, authority, protocol).await?, protocol).await
+    }
+
+    /// Speaks HTTP over a TLS connection, after a check that the server took the offered protocol.
+    pub async fn over(stream: TlsStream<TcpStream>, protocol: Protocol) -> std::io::Result<Connection> {
         let agreed = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
         let io = TokioIo::new(stream);
         Ok(match protocol {
