@@ -31,5 +31,6 @@ pub mod world;
 // Edges: async, sockets, files, clock, randomness.
 pub mod cli;
 pub mod kubernetes;
+pub mod reconciler;
 pub mod telemetry;
 pub mod webhook;

@@ -64,6 +64,9 @@ pub struct Metrics {
     pub tls_certificate_expiry: Gauge<f64, AtomicU64>,
     pub connections: Gauge,
     pub in_flight: Gauge,
+    pub leader: Gauge,
+    pub lease_transitions: Family<Outcome, Counter>,
+    pub lease_errors: Counter,
 }
 
 /// A gauge that is one higher for as long as this lives, however it ends.
@@ -104,6 +107,9 @@ impl Default for Metrics {
             tls_certificate_expiry: Gauge::default(),
             connections: Gauge::default(),
             in_flight: Gauge::default(),
+            leader: Gauge::default(),
+            lease_transitions: Family::default(),
+            lease_errors: Counter::default(),
         };
         metrics.register();
         metrics
@@ -147,6 +153,13 @@ impl Metrics {
         );
         registry.register("connections", "Open connections, those of probes included", self.connections.clone());
         registry.register("admission_requests_in_flight", "Reviews that are being answered", self.in_flight.clone());
+        registry.register("leader", "Whether this process holds the lease and reconciles: 0 or 1", self.leader.clone());
+        registry.register(
+            "lease_transitions",
+            "Times that this process acquired, lost or released the lease",
+            self.lease_transitions.clone(),
+        );
+        registry.register("lease_errors", "Failures to read or renew the lease", self.lease_errors.clone());
     }
 
     /// All metrics as text.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 const LEAVES: [&str; 6] = ["field", "goregex", "json", "schema", "version", "yaml"];
 const CORE: [&str; 6] = ["admission", "crd", "hub", "variables", "wire", "world"];
-const EDGES: [&str; 4] = ["cli", "kubernetes", "telemetry", "webhook"];
+const EDGES: [&str; 5] = ["cli", "kubernetes", "reconciler", "telemetry", "webhook"];
 
 /// What a core or leaf module may use besides itself: its own row and what stands in the rows that it names.
 const MAY_USE: [(&str, &[&str]); 12] = [
