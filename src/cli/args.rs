@@ -126,6 +126,13 @@ pub struct Serve {
     /// Whether denials deny, or are only warned about, counted and written to the audit log.
     #[arg(long, value_name = "HOW", default_value = "deny", env = "TOPOLOGIST_ENFORCE")]
     pub enforce: Enforce,
+    /// Look after these namespaces alone, each a name or the beginning of names and *. A single name is listed by itself,
+    /// for which a Role is enough.
+    #[arg(long = "namespace", value_name = "NS", value_delimiter = ',', env = "TOPOLOGIST_NAMESPACE")]
+    pub namespaces: Vec<String>,
+    /// Look after objects with this value of the label cluster.x-k8s.io/watch-filter alone.
+    #[arg(long, value_name = "VALUE", env = "TOPOLOGIST_WATCH_FILTER")]
+    pub watch_filter: Option<String>,
     /// How log lines look.
     #[arg(long, value_name = "FORMAT", default_value = "text", env = "TOPOLOGIST_LOG_FORMAT")]
     pub log_format: Format,

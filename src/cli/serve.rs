@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinHandle, JoinSet};
@@ -30,7 +30,7 @@ use crate::webhook::handler::{self, Handler};
 use crate::webhook::server::{self, Server};
 use crate::webhook::tls::{Files, Identity, Issued, Pair};
 use crate::wire::Decode;
-use crate::world::Facts;
+use crate::world::{Facts, Scope};
 
 /// Exit code of a process that a second signal ended.
 const ABORTED: u8 = 130;
@@ -71,7 +71,7 @@ impl Running {
         let metrics = Arc::new(Metrics::default());
         let mut tasks = JoinSet::new();
         let source = Source::of(options).await?;
-        let cache = Arc::new(Cache::new(source.facts()));
+        let cache = Arc::new(Cache::new(source.facts().within(options.scope()?)));
         let (identity, authority) = identity(options, &metrics, &mut tasks)?;
         let local = if options.embedded { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
         let address = |given: Option<SocketAddr>, port| given.unwrap_or(SocketAddr::new(IpAddr::V4(local), port));
@@ -133,6 +133,11 @@ impl Running {
 }
 
 impl Serve {
+    /// What is looked after (DEC-37).
+    fn scope(&self) -> Result<Scope> {
+        Scope::new(&self.namespaces, self.watch_filter.clone()).map_err(|reason| anyhow!("--namespace: {reason}"))
+    }
+
     fn settings(&self) -> Settings {
         Settings { enforce: self.enforce, ..self.rules.settings() }
     }

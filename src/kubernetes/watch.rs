@@ -15,10 +15,10 @@ use tracing::{debug, info, warn};
 
 use super::cache::Cache;
 use super::list_watch::{Report, list_watch};
-use crate::hub::{Cluster, ClusterClass, GROUP, Kind, ObjectKey};
+use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Metadata, ObjectKey};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::{Decode, Version};
-use crate::world::{CLASSES, CLUSTERS, Facts, Found, Record};
+use crate::world::{CLASSES, CLUSTERS, Facts, Found, Record, Scope};
 
 /// The kinds that are watched, as facts and probes name them.
 pub const WATCHED: [&str; 2] = [CLASSES, CLUSTERS];
@@ -128,7 +128,10 @@ fn follow<T: Watched + Clone + 'static>(
         &GroupVersionKind::gvk(GROUP, Version::V1Beta2.name(), T::KIND.name()),
         T::KIND.plural(),
     );
-    let api: Api<DynamicObject> = Api::all_with(client, &resource);
+    let api: Api<DynamicObject> = match cache.facts().scope().only_namespace() {
+        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+        None => Api::all_with(client, &resource),
+    };
     let kind = metrics::Kind { kind: T::KIND.name() };
     async move {
         let mut reports = pin!(list_watch(api));
@@ -162,6 +165,10 @@ struct Relist {
 impl Relist {
     fn apply<T: Watched>(&mut self, event: Event<DynamicObject>, cache: &Cache, metrics: &Metrics) {
         match event {
+            Event::InitApply(object) if !is_looked_after(&object, cache.facts().scope()) => {}
+            Event::Apply(object) if !is_looked_after(&object, cache.facts().scope()) => {
+                cache.update(|facts| T::remove(facts, &key_of(&object)));
+            }
             Event::Init => self.seen.clear(),
             Event::InitApply(object) => {
                 let (key, record) = record::<T>(&object, metrics);
@@ -213,6 +220,12 @@ fn record<T: Watched>(object: &DynamicObject, metrics: &Metrics) -> (ObjectKey, 
     (key, record)
 }
 
+/// Whether an object belongs into the cache (DEC-37); what cannot be read does.
+fn is_looked_after(object: &DynamicObject, scope: &Scope) -> bool {
+    let metadata = || serde_json::to_value(&object.metadata).and_then(serde_json::from_value::<Metadata>);
+    *scope == Scope::default() || metadata().map_or(true, |metadata| scope.has(&metadata))
+}
+
 fn key_of(object: &DynamicObject) -> ObjectKey {
     let metadata = &object.metadata;
     ObjectKey::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
@@ -245,6 +258,32 @@ mod tests {
         list.apply::<Cluster>(Event::Apply(object("user", user)), &cache, &metrics);
         let world = crate::world::World::new(cache.facts());
         assert!(world.clusters_of(&ObjectKey::new("ns", "good")).unwrap_err().contains("ns/user cannot be read"));
+    }
+
+    #[test]
+    fn objects_of_others_are_not_kept() {
+        // DEC-37
+        let ours = || Scope::new(&["ns".to_owned()], Some("ours".to_owned())).unwrap();
+        let labelled = |name: &str, label: &str| {
+            let mut object = object(name, json!({}));
+            object.metadata.labels = Some([("cluster.x-k8s.io/watch-filter".to_owned(), label.to_owned())].into());
+            object
+        };
+        let (cache, metrics) = (Cache::new(Facts::not_listed(&WATCHED).within(ours())), Metrics::default());
+        let mut list = Relist::default();
+        let mut elsewhere = labelled("elsewhere", "ours");
+        elsewhere.metadata.namespace = Some("other".to_owned());
+        for object in [labelled("a", "ours"), labelled("b", "theirs"), elsewhere, object("plain", json!({}))] {
+            list.apply::<ClusterClass>(Event::InitApply(object), &cache, &metrics);
+        }
+        list.apply::<ClusterClass>(Event::InitDone, &cache, &metrics);
+        let names = |cache: &Cache| cache.facts().class_keys().map(|key| key.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&cache), ["a"]);
+        list.apply::<ClusterClass>(Event::Apply(labelled("b", "ours")), &cache, &metrics);
+        list.apply::<ClusterClass>(Event::Apply(labelled("a", "theirs")), &cache, &metrics);
+        assert_eq!(names(&cache), ["b"], "labels change hands");
+        let outside = cache.facts().class(&ObjectKey::new("other", "elsewhere"));
+        assert!(matches!(outside, Found::Unreadable(reason) if reason.contains("outside of the namespaces")));
     }
 
     #[test]

@@ -22,11 +22,12 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tracing::{Instrument, info, info_span};
 
 use crate::admission::{END_POINTS, EndPoint, Enforce, Operation, Outcome, Question, Request, Settings, Verdict};
-use crate::hub::{GROUP, Kind};
+use crate::hub::{GROUP, Kind, Metadata};
+use crate::json;
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::{self, Metrics, Raised};
 use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionReview};
-use crate::world::World;
+use crate::world::{Scope, World};
 
 /// Bounds of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,6 +222,9 @@ impl Handler {
     }
 
     async fn judge(&self, end_point: EndPoint, review: &AdmissionRequest<'_>, deadline: Instant) -> Verdict {
+        if !is_looked_after(review, self.gatherer.cache().facts().scope()) {
+            return Verdict::plain(end_point.kind, "", Outcome::Allowed);
+        }
         let decoded = request(end_point, review).map_err(|reason| {
             let name = review.name.as_deref().unwrap_or_default();
             Box::new(Verdict::plain(end_point.kind, name, Outcome::Undecodable(reason)))
@@ -308,6 +312,24 @@ const DISCARDED: usize = 4;
 struct Held {
     bytes: Bytes,
     _permits: Option<OwnedSemaphorePermit>,
+}
+
+/// Whether the object of a review is one that this installation looks after (DEC-37): it is, or it was.
+fn is_looked_after(review: &AdmissionRequest<'_>, scope: &Scope) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Glance {
+        metadata: Metadata,
+    }
+    let namespace = review.namespace.as_deref().unwrap_or_default();
+    if !scope.has_namespace(namespace) {
+        return false;
+    }
+    if !scope.looks_at_labels() {
+        return true;
+    }
+    let mut objects = [review.object, review.old_object].into_iter().flatten();
+    // What cannot be read is not let through unread.
+    objects.any(|object| json::decode::<Glance>(object.get()).map_or(true, |object| scope.has_labels(&object.metadata)))
 }
 
 /// What a review asks of an end point, whose version says nothing: group, version and kind stand in the review.
@@ -454,6 +476,33 @@ mod tests {
             r#"topologist_rule_rejections_total{rule="CL-V-003"} 1"#,
         ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_others_look_after_is_allowed_unread() {
+        // DEC-37
+        let label = |value: &str| json!({"metadata": {"labels": {"cluster.x-k8s.io/watch-filter": value}}, "spec": {}});
+        let mut update = create(label("theirs"));
+        update["operation"] = json!("UPDATE");
+        update["oldObject"] = label("ours");
+        for (namespaces, filter, request, want) in [
+            (vec!["ns"], None, create(json!({})), false),
+            (vec!["other"], None, create(json!({})), true),
+            (vec!["other"], None, create(json!([])), true),
+            (vec![], Some("ours"), create(label("ours")), false),
+            (vec![], Some("ours"), create(label("theirs")), true),
+            (vec![], Some("ours"), update, false),
+            (vec![], Some("ours"), create(json!({"metadata": 5})), false),
+        ] {
+            let namespaces: Vec<String> = namespaces.into_iter().map(str::to_owned).collect();
+            let scope = Scope::new(&namespaces, filter.map(str::to_owned)).unwrap();
+            let cache = Arc::new(Cache::new(Facts::of([], []).within(scope)));
+            let (settings, limits, metrics) = (Settings::default(), Limits::default(), Arc::new(Metrics::default()));
+            let handler = Handler::new(Gatherer::new(cache), settings, limits, metrics);
+            let (_, body) = post(handler, PATH, review(request.clone())).await;
+            let answer: Value = serde_json::from_str(&body).unwrap();
+            assert_eq!(answer["response"]["allowed"], want, "{request}");
         }
     }
 

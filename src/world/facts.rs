@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
+use super::Scope;
 use super::{Class, Found};
 use crate::hub::{Cluster, ClusterClass, ObjectKey};
 use crate::variables::Library;
@@ -24,6 +25,7 @@ pub struct Facts {
     users: RedBlackTreeMapSync<ObjectKey, RedBlackTreeSetSync<ObjectKey>>,
     gaps: Vec<&'static str>,
     library: Arc<Library>,
+    scope: Arc<Scope>,
 }
 
 /// An object, or why it cannot be read.
@@ -54,6 +56,17 @@ impl Facts {
     /// Facts of which nothing is known yet: every lookup says that the `kinds` have not been listed.
     pub fn not_listed(kinds: &[&'static str]) -> Self {
         Facts { gaps: kinds.to_vec(), ..Facts::default() }
+    }
+
+    /// The same facts, of which only those in `scope` were asked for: outside of it nothing is known (DEC-37).
+    #[must_use]
+    pub fn within(self, scope: Scope) -> Self {
+        Facts { scope: Arc::new(scope), ..self }
+    }
+
+    /// What was asked for.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
     }
 
     /// Notes that all objects of `kind` are known now.
@@ -125,6 +138,9 @@ impl Facts {
             Some(Record::Unreadable { reason, .. }) => {
                 Found::Unreadable(format!("ClusterClass {key} cannot be read: {reason}"))
             }
+            None if !self.scope.has_namespace(&key.namespace) => Found::Unreadable(format!(
+                "ClusterClass {key} is outside of the namespaces that topologist looks after"
+            )),
             None if self.gaps.contains(&CLASSES) => Found::Unreadable(not_listed(CLASSES)),
             None => Found::Absent,
         }

@@ -12,6 +12,7 @@
 
 mod class;
 mod facts;
+mod scope;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 pub use class::Class;
 pub use facts::{CLASSES, CLUSTERS, Facts, Record};
+pub use scope::Scope;
 
 use crate::hub::{Cluster, ClusterClass, ObjectKey, StatusVariable};
 use crate::variables::Variables;

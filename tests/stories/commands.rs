@@ -154,6 +154,7 @@ fn wrong_usage_exits_with_2_and_says_what_is_right() {
         (&["serve", "--embedded", "--tls-cert", "x"], "--tls-key"),
         (&["serve", "--embedded", "--load", "/does/not/exist"], "cannot read /does/not/exist"),
         (&["serve", "--kubeconfig", "/does/not/exist"], "cannot read /does/not/exist"),
+        (&["serve", "--embedded", "--namespace", "a,B"], "--namespace: \"B\" is neither a namespace"),
         (&["serve", "--embedded", "--log", "topologist=loud"], "log filter"),
         (&["certs", "--days", "0"], "--days"),
     ] {

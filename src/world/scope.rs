@@ -1,0 +1,126 @@
+//! Which objects an installation looks after.
+
+use crate::hub::Metadata;
+
+/// The label that says whose object it is.
+const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
+
+/// The objects that an installation looks after: all of them, unless something is said (DEC-37).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    namespaces: Vec<Pattern>,
+    watch_filter: Option<String>,
+}
+
+/// A namespace, or the beginning of the names of some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Pattern {
+    Name(String),
+    Prefix(String),
+}
+
+impl Scope {
+    /// The objects in `namespaces`, each a name or a prefix and `*`, whose label `cluster.x-k8s.io/watch-filter` is `watch_filter`. An empty
+    /// list means all namespaces, and `None` any label or none.
+    ///
+    /// # Errors
+    /// Says which entry is neither.
+    pub fn new(namespaces: &[String], watch_filter: Option<String>) -> Result<Self, String> {
+        let namespaces = namespaces.iter().map(|text| Pattern::parse(text)).collect::<Result<_, _>>()?;
+        Ok(Scope { namespaces, watch_filter })
+    }
+
+    /// Whether objects of a namespace may be looked after.
+    pub fn has_namespace(&self, namespace: &str) -> bool {
+        self.namespaces.is_empty() || self.namespaces.iter().any(|pattern| pattern.matches(namespace))
+    }
+
+    /// Whether an object is looked after.
+    pub fn has(&self, metadata: &Metadata) -> bool {
+        self.has_namespace(&metadata.namespace) && self.has_labels(metadata)
+    }
+
+    /// Whether the labels of an object are those of the objects that are looked after.
+    pub fn has_labels(&self, metadata: &Metadata) -> bool {
+        self.watch_filter.as_ref().is_none_or(|wanted| metadata.labels.get(WATCH_FILTER) == Some(wanted))
+    }
+
+    /// Whether labels matter.
+    pub fn looks_at_labels(&self) -> bool {
+        self.watch_filter.is_some()
+    }
+
+    /// The namespace outside of which nothing is looked after, if there is one.
+    pub fn only_namespace(&self) -> Option<&str> {
+        match self.namespaces.as_slice() {
+            [Pattern::Name(name)] => Some(name),
+            _ => None,
+        }
+    }
+}
+
+impl Pattern {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (name, is_prefix) = text.strip_suffix('*').map_or((text, false), |prefix| (prefix, true));
+        let is_plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+        match (is_plain && !text.is_empty(), is_prefix) {
+            (true, true) => Ok(Pattern::Prefix(name.to_owned())),
+            (true, false) => Ok(Pattern::Name(name.to_owned())),
+            (false, _) => Err(format!("{text:?} is neither a namespace nor the beginning of one and \"*\"")),
+        }
+    }
+
+    fn matches(&self, namespace: &str) -> bool {
+        match self {
+            Pattern::Name(name) => name == namespace,
+            Pattern::Prefix(prefix) => namespace.starts_with(&**prefix),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn scope(namespaces: &[&str], watch_filter: Option<&str>) -> Result<Scope, String> {
+        let namespaces: Vec<String> = namespaces.iter().map(|text| (*text).to_owned()).collect();
+        Scope::new(&namespaces, watch_filter.map(str::to_owned))
+    }
+
+    #[test]
+    fn a_scope_is_made_of_namespaces_and_a_label() {
+        // DEC-37
+        let object = |namespace: &str, label: Option<&str>| -> Metadata {
+            let labels = label.map(|label| json!({WATCH_FILTER: label}));
+            serde_json::from_value(json!({"name": "x", "namespace": namespace, "labels": labels})).unwrap()
+        };
+        for (namespaces, filter, object, want) in [
+            (&[][..], None, object("a", None), true),
+            (&[], None, object("a", Some("v")), true),
+            (&["a", "team-*"], None, object("a", None), true),
+            (&["a", "team-*"], None, object("ab", None), false),
+            (&["a", "team-*"], None, object("team-", None), true),
+            (&["a", "team-*"], None, object("team-x", None), true),
+            (&["a", "team-*"], None, object("my-team-x", None), false),
+            (&["*"], None, object("any", None), true),
+            (&[], Some("v"), object("a", Some("v")), true),
+            (&[], Some("v"), object("a", Some("w")), false),
+            (&[], Some("v"), object("a", None), false),
+            (&["b"], Some("v"), object("a", Some("v")), false),
+        ] {
+            assert_eq!(scope(namespaces, filter).unwrap().has(&object), want, "{namespaces:?} {filter:?} {object:?}");
+        }
+    }
+
+    #[test]
+    fn one_namespace_alone_can_be_listed_by_itself() {
+        for (namespaces, want) in [(&[][..], None), (&["a"], Some("a")), (&["a*"], None), (&["a", "b"], None)] {
+            assert_eq!(scope(namespaces, None).unwrap().only_namespace(), want);
+        }
+        for wrong in ["", "a b", "*a", "a**", "A", "a/b"] {
+            assert!(scope(&[wrong], None).is_err(), "{wrong}");
+        }
+    }
+}
