@@ -80,15 +80,15 @@ async fn wait_until_guarded() {
     }
 }
 
-fn dry() -> PostParams {
+pub(crate) fn dry() -> PostParams {
     PostParams { dry_run: true, ..PostParams::default() }
 }
 
 /// The two kinds in one namespace.
-struct Objects {
-    namespace: String,
-    clusters: Api<DynamicObject>,
-    classes: Api<DynamicObject>,
+pub(crate) struct Objects {
+    pub(crate) namespace: String,
+    pub(crate) clusters: Api<DynamicObject>,
+    pub(crate) classes: Api<DynamicObject>,
 }
 
 impl Objects {
@@ -105,12 +105,12 @@ impl Objects {
         }
     }
 
-    async fn fresh(prefix: &str) -> Self {
+    pub(crate) async fn fresh(prefix: &str) -> Self {
         installation();
         Self::new(&Kubernetes::shared().namespace(prefix).await)
     }
 
-    async fn create(&self, kind: &str, value: &Value) -> Result<DynamicObject, kube::Error> {
+    pub(crate) async fn create(&self, kind: &str, value: &Value) -> Result<DynamicObject, kube::Error> {
         let api = if kind == "Cluster" { &self.clusters } else { &self.classes };
         api.create(&PostParams::default(), &object(kind, value)).await
     }
@@ -123,7 +123,7 @@ fn object(kind: &str, value: &Value) -> DynamicObject {
     serde_json::from_value(value).unwrap()
 }
 
-fn class(name: &str) -> Value {
+pub(crate) fn class(name: &str) -> Value {
     let template = |group: &str, kind: &str| json!({"templateRef": {"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind, "name": "t"}});
     let mut control_plane = template("controlplane", "KubeadmControlPlaneTemplate");
     control_plane["machineInfrastructure"] = template("infrastructure", "DevMachineTemplate");
@@ -135,13 +135,13 @@ fn class(name: &str) -> Value {
     }})
 }
 
-fn cluster(name: &str, class: &str) -> Value {
+pub(crate) fn cluster(name: &str, class: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"topology": {"classRef": {"name": class}, "version": "v1.33.0",
         "workers": {"machineDeployments": [{"class": "small", "name": "md-0", "replicas": 1}]}}}})
 }
 
 /// The status of a denial.
-fn denial<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> Status {
+pub(crate) fn denial<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> Status {
     match result {
         Err(kube::Error::Api(status)) => *status,
         other => panic!("expected a denial, got {other:?}"),
@@ -149,12 +149,12 @@ fn denial<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> Status {
 }
 
 /// Reason and field of each cause.
-fn causes(status: &Status) -> Vec<(String, String)> {
+pub(crate) fn causes(status: &Status) -> Vec<(String, String)> {
     let causes = status.details.as_ref().map(|details| details.causes.clone()).unwrap_or_default();
     causes.into_iter().map(|cause| (cause.reason, cause.field)).collect()
 }
 
-fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(crate) fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(reason, field)| ((*reason).to_owned(), (*field).to_owned())).collect()
 }
 

@@ -8,3 +8,4 @@ mod client_certificates;
 mod kubernetes;
 #[path = "../support/process.rs"]
 mod process;
+mod variables;
