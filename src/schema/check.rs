@@ -1,6 +1,7 @@
 //! Whether a definition can be used (VAR-S). CEL rules are not looked at.
 //!
-//! The checks run in stages; a stage with errors ends the check: literals, structure, defaults, everything else.
+//! The checks run in stages; a stage with errors ends the check: literals, structure, defaults, everything else (VAR-S-007).
+//! What passes them all compiles, so nothing is left to say afterwards (VAR-S-047).
 
 use super::validate::Violation;
 use super::{Definition, Schema};
@@ -35,28 +36,6 @@ enum Role {
     Junctor,
 }
 
-/// A node below another, with its path.
-type Child<'a> = (Path, &'a Definition);
-
-/// The nodes right below a node, with their paths: core ones, then those of junctors.
-fn children<'a>(node: &'a Definition, path: &Path) -> (Vec<Child<'a>>, Vec<Child<'a>>) {
-    let mut core = Vec::new();
-    if let Some(child) = &node.additional_properties {
-        core.push((path.child("additionalProperties"), &**child));
-    }
-    let properties = path.child("properties");
-    core.extend(node.properties.iter().flatten().map(|(name, child)| (properties.key(name), child)));
-    if let Some(child) = &node.items {
-        core.push((path.child("items"), &**child));
-    }
-    let mut junctors: Vec<Child<'a>> = node.not.iter().map(|child| (path.child("not"), &**child)).collect();
-    for (keyword, list) in [("allOf", &node.all_of), ("oneOf", &node.one_of), ("anyOf", &node.any_of)] {
-        let path = path.child(keyword);
-        junctors.extend(list.iter().enumerate().map(|(i, child)| (path.index(i), child)));
-    }
-    (core, junctors)
-}
-
 /// Defaults, examples and enum entries can be read (VAR-S-010).
 fn literals(node: &Definition, path: &Path, found: &mut Findings) {
     let mut literal = |raw: Option<&RawJson>, path: Path| {
@@ -70,7 +49,7 @@ fn literals(node: &Definition, path: &Path, found: &mut Findings) {
     literal(node.example.as_ref(), path.child("example"));
     let entries = node.r#enum.iter().filter(|raw| raw.get() != "null");
     entries.enumerate().for_each(|(i, raw)| literal(Some(raw), path.child("enum").index(i)));
-    let (core, junctors) = children(node, path);
+    let (core, junctors) = node.children(path);
     core.into_iter().chain(junctors).for_each(|(path, child)| literals(child, &path, found));
 }
 
@@ -87,7 +66,7 @@ fn structure(node: &Definition, path: &Path, role: Role, found: &mut Findings) {
             found.invalid(path.child("pattern"), &*node.pattern, error.to_string());
         }
     });
-    let (core, junctors) = children(node, path);
+    let (core, junctors) = node.children(path);
     core.into_iter().for_each(|(path, child)| structure(child, &path, role, found));
     let any_of_is_exempt = role == Role::Core && spells_out_int_or_string(node);
     let first_is_exempt = role == Role::Core && node.all_of.first().is_some_and(only_spells_out_int_or_string);
@@ -211,7 +190,7 @@ fn everything_else(node: &Definition, schema: &Schema, path: &Path, found: &mut 
         schema.one_of.iter().collect(),
         schema.any_of.iter().collect(),
     ];
-    let (core, junctors) = children(node, path);
+    let (core, junctors) = node.children(path);
     let nodes = core.into_iter().chain(junctors);
     for ((path, child), schema) in nodes.zip(below.into_iter().flatten()) {
         everything_else(child, schema, &path, found);

@@ -5,11 +5,13 @@ use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Deserializer};
 
+use crate::field::Path;
 use crate::json::{List, RawJson, StringMap, lenient};
 
 lenient! {
     /// A node of an OpenAPI v3 schema (F-SCHEMA); every nested node has the same shape.
     pub struct Definition {
+        /// Documentation only (VAR-S-046).
         pub description: String,
         pub example: Option<RawJson>,
         pub r#type: String,
@@ -60,6 +62,30 @@ lenient! {
     pub struct Metadata {
         pub labels: StringMap,
         pub annotations: StringMap,
+    }
+}
+
+/// A node below another, with its path.
+type Child<'a> = (Path, &'a Definition);
+
+impl Definition {
+    /// The nodes right below this one, which stands at `path`, with their paths: core ones, then those of junctors.
+    pub fn children(&self, path: &Path) -> (Vec<Child<'_>>, Vec<Child<'_>>) {
+        let mut core = Vec::new();
+        if let Some(child) = &self.additional_properties {
+            core.push((path.child("additionalProperties"), &**child));
+        }
+        let properties = path.child("properties");
+        core.extend(self.properties.iter().flatten().map(|(name, child)| (properties.key(name), child)));
+        if let Some(child) = &self.items {
+            core.push((path.child("items"), &**child));
+        }
+        let mut junctors: Vec<Child<'_>> = self.not.iter().map(|child| (path.child("not"), &**child)).collect();
+        for (keyword, list) in [("allOf", &self.all_of), ("oneOf", &self.one_of), ("anyOf", &self.any_of)] {
+            let path = path.child(keyword);
+            junctors.extend(list.iter().enumerate().map(|(i, child)| (path.index(i), child)));
+        }
+        (core, junctors)
     }
 }
 

@@ -74,7 +74,7 @@ const NAMES: [(&str, Format); 30] = [
 ];
 
 impl Format {
-    /// The format of that name; dashes do not count.
+    /// The format of that name; dashes do not count, and an unknown one is none (VAR-S-045).
     pub(super) fn from_name(name: &str) -> Option<Format> {
         let plain: String = name.chars().filter(|c| *c != '-').collect();
         NAMES.into_iter().find(|(known, _)| *known == plain).map(|(_, format)| format)

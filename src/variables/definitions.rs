@@ -53,7 +53,7 @@ pub fn expected_status(spec: &ClusterClassSpec, before: &[StatusVariable]) -> Ve
     expected.into_values().collect()
 }
 
-/// Whether two definitions of one variable conflict: they differ in more than where they come from (CCR-08).
+/// Whether two definitions of one variable conflict: they differ in more than where they come from (CCR-08, VAR-S-051).
 fn differ(first: &StatusVariableDefinition, other: &StatusVariableDefinition) -> bool {
     first.required != other.required
         || first.schema != other.schema

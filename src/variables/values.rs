@@ -36,6 +36,9 @@ struct Entry<'a> {
 }
 
 /// Defaults and checks one list that stands at `path`, and says what changes. With any error the list stays as it is.
+///
+/// What is wrong for both is reported once (VAR-V-005). Admission and the computation of a rollout share this function
+/// (BP-04 to BP-06).
 pub fn settle(
     values: &[VariableValue],
     path: &Path,
@@ -190,7 +193,7 @@ fn missing_with_default(
     added.collect()
 }
 
-/// Required variables are there (VAR-V-003); what their value is does not matter here.
+/// Required variables are there (VAR-V-003); what their value is does not matter here, and a default will do (VAR-S-033).
 fn required_are_set(
     values: &[VariableValue],
     changes: &[Change],
@@ -212,7 +215,7 @@ fn required_are_set(
     }
 }
 
-/// A value fits its schema, and has no field that the schema does not know (VAR-V-020 to VAR-V-030).
+/// A value fits its schema, and has no field that the schema does not know, none of which is pruned (VAR-V-020 to VAR-V-031).
 fn check(name: &str, value: &Value, schema: &Schema, path: &Path, found: &mut Findings) {
     let violations = schema.violations(value);
     let unknown = if violations.is_empty() { schema.unknown_fields(value) } else { Vec::new() };

@@ -531,4 +531,36 @@ mod tests {
             assert_eq!(Cluster::decode(Version::V1Beta1, &text).unwrap_err(), want);
         }
     }
+
+    #[test]
+    fn what_only_one_version_can_leave_out_reads_the_same() {
+        // CONV-001, CONV-002, CONV-003, CONV-012, CONV-014, CONV-015
+        let read = |spec: Value| {
+            let object = json!({"metadata": {"name": "c", "labels": {"a": "b"}}, "spec": spec});
+            let cluster = Cluster::decode(Version::V1Beta1, &object.to_string()).unwrap();
+            assert_eq!((&*cluster.metadata.name, &*cluster.metadata.labels["a"]), ("c", "b"));
+            cluster.spec
+        };
+        let paused = |spec: Value| read(spec).paused.unwrap_or_default();
+        assert_eq!(
+            (paused(json!({})), paused(json!({"paused": false})), paused(json!({"paused": true}))),
+            (false, false, true)
+        );
+        assert!(!read(json!({"topology": {}})).topology.is_defined());
+        assert_eq!(
+            read(json!({"clusterNetwork": {"pods": {}}})).cluster_network,
+            read(json!({"clusterNetwork": {}})).cluster_network
+        );
+        let value = read(json!({"topology": {"variables": [{"name": "v", "value": 1, "definitionFrom": "patch"}]}}));
+        assert_eq!(value.topology.variables.len(), 1);
+        let domain = |text: Value| {
+            let deployment = json!({"class": "a", "name": "b", "failureDomain": text});
+            read(json!({"topology": {"workers": {"machineDeployments": [deployment]}}})).topology.workers
+        };
+        assert_eq!(domain(json!("")), domain(Value::Null));
+        let class = json!({"metadata": {"name": "c"}, "spec": {"variables": [{"name": "v", "schema": {}}], "patches": [{"name": "p"}]}});
+        let class = ClusterClass::decode(Version::V1Beta1, &class.to_string()).unwrap();
+        assert!(!class.spec.variables[0].required);
+        assert!(!class.spec.patches[0].definitions.is_present());
+    }
 }

@@ -105,7 +105,7 @@ pub(in crate::admission) struct Values<'a> {
     pub mode: Mode,
 }
 
-/// Defaults and validates every list of values (CL-D-006, CL-D-007); the patch is in the order of the lists.
+/// Defaults and validates every list of values (CL-D-006, CL-D-007). Old values matter to transition rules alone (CL-D-008); the patch is in the order of the lists.
 fn settle_variables(topology: &Topology, variables: &Variables, found: &mut Findings) -> Vec<PatchOperation> {
     let mut patch = Vec::new();
     for list in lists(topology) {

@@ -106,24 +106,10 @@ fn not_nullable(node: &Definition, path: &Path, found: &mut Findings) {
     if node.nullable.is_set() {
         found.warn(format!("{path}: nullable has no effect; a null value gets the default of its node or is refused"));
     }
-    for (name, child) in children(node, path) {
-        not_nullable(child, &name, found);
+    let (core, junctors) = node.children(path);
+    for (path, child) in core.into_iter().chain(junctors) {
+        not_nullable(child, &path, found);
     }
-}
-
-/// The nodes right below a node, junctors included, with their paths.
-fn children<'a>(node: &'a Definition, path: &Path) -> Vec<(Path, &'a Definition)> {
-    let mut children = Vec::new();
-    let single = [("additionalProperties", &node.additional_properties), ("items", &node.items), ("not", &node.not)];
-    for (name, child) in single {
-        children.extend(child.as_deref().map(|child| (path.child(name), child)));
-    }
-    let properties = node.properties.iter().flatten();
-    children.extend(properties.map(|(name, child)| (path.child("properties").key(name), child)));
-    for (name, list) in [("allOf", &node.all_of), ("oneOf", &node.one_of), ("anyOf", &node.any_of)] {
-        children.extend(list.iter().enumerate().map(|(i, child)| (path.child(name).index(i), child)));
-    }
-    children
 }
 
 fn path(variable: &VariableDefinition) -> Path {
