@@ -9,9 +9,9 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::core::response::Status;
 use serde_json::{Value, json};
-use topologist::yaml;
 
 use crate::kubernetes::Kubernetes;
+use crate::kustomize::{overlay, permissions, stream, webhooks_at};
 use crate::process::{SOON, Topologist, command, make_certificates};
 
 struct Installation {
@@ -32,7 +32,7 @@ async fn install() -> Installation {
     let crds = command(&["crds"]).output().unwrap();
     assert!(crds.status.success());
     kubernetes.apply_yaml(&String::from_utf8(crds.stdout).unwrap()).await;
-    kubernetes.apply_yaml(&manifest("rbac.yaml")).await;
+    kubernetes.apply_yaml(&stream(&permissions(overlay("beside")))).await;
     let kubeconfig = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
     // Beside the kubeconfig, which goes away with the API server.
     let certificates = kubernetes.kubeconfig().parent().unwrap().join("certificates");
@@ -43,30 +43,11 @@ async fn install() -> Installation {
         Topologist::serve(&["--kubeconfig", kubeconfig.to_str().unwrap(), "--tls-cert", &cert, "--tls-key", &key]);
     topologist.wait_until_ready();
     let authority = std::fs::read(file("ca.crt")).unwrap();
-    kubernetes.apply_yaml(&webhooks(&topologist.webhook, &authority)).await;
+    let webhooks = webhooks_at(overlay("beside"), &topologist.webhook, &authority);
+    kubernetes.apply_yaml(&stream(&webhooks)).await;
     let installed = Installation { topologist };
     wait_until_guarded().await;
     installed
-}
-
-pub(crate) fn manifest(name: &str) -> String {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests").join(name);
-    std::fs::read_to_string(path).unwrap()
-}
-
-/// The webhook configurations, with the service replaced by the address of the process under test.
-pub(crate) fn webhooks(address: &str, authority: &[u8]) -> String {
-    use base64::Engine as _;
-    let bundle = base64::engine::general_purpose::STANDARD.encode(authority);
-    let documents = yaml::documents(&manifest("webhooks.yaml")).into_iter().map(|document| {
-        let mut configuration = document.unwrap().value;
-        for webhook in configuration["webhooks"].as_array_mut().unwrap() {
-            let path = webhook["clientConfig"]["service"]["path"].as_str().unwrap().to_owned();
-            webhook["clientConfig"] = json!({"url": format!("https://{address}{path}"), "caBundle": bundle});
-        }
-        configuration.to_string()
-    });
-    documents.collect::<Vec<_>>().join("\n---\n")
 }
 
 /// A new webhook configuration takes effect some milliseconds after it is stored.

@@ -5,8 +5,8 @@ use std::path::Path;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::json;
 
-use crate::admission::{manifest, webhooks};
 use crate::kubernetes::Kubernetes;
+use crate::kustomize::{overlay, permissions, stream, webhooks_at};
 use crate::process::{SOON, Topologist, command, make_certificates};
 
 /// A client certificate for `name` with its key, and its authority, all in PEM form.
@@ -39,7 +39,8 @@ async fn serve(kubernetes: &Kubernetes, folder: &Path, authority: &Path, name: &
         name,
     ]);
     topologist.wait_until_ready();
-    kubernetes.apply_yaml(&webhooks(&topologist.webhook, &std::fs::read(file("ca.crt")).unwrap())).await;
+    let webhooks = webhooks_at(overlay("beside"), &topologist.webhook, &std::fs::read(file("ca.crt")).unwrap());
+    kubernetes.apply_yaml(&stream(&webhooks)).await;
     topologist
 }
 
@@ -73,7 +74,7 @@ async fn the_api_server_shows_its_certificate_and_is_known_by_its_name() {
     std::fs::write(&file, authority).unwrap();
     let crds = command(&["crds"]).output().unwrap();
     kubernetes.apply_yaml(&String::from_utf8(crds.stdout).unwrap()).await;
-    kubernetes.apply_yaml(&manifest("rbac.yaml")).await;
+    kubernetes.apply_yaml(&stream(&permissions(overlay("beside")))).await;
 
     let known = serve(&kubernetes, &folder.join("one"), &file, "kube-apiserver").await;
     refusal(&kubernetes, "is invalid").await;

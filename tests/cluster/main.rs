@@ -6,6 +6,8 @@ mod admission;
 mod client_certificates;
 #[path = "../support/kubernetes.rs"]
 mod kubernetes;
+#[path = "../support/kustomize.rs"]
+mod kustomize;
 #[path = "../support/process.rs"]
 mod process;
 mod variables;

@@ -4,6 +4,8 @@
 
 mod admission_fixtures;
 mod commands;
+#[path = "../support/kustomize.rs"]
+mod kustomize;
 mod layering;
 mod manifests;
 mod offline;

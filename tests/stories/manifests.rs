@@ -1,69 +1,352 @@
 //! The manifests say the same as the program.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::time::Duration;
 
+use clap::CommandFactory;
 use serde_json::Value;
 use topologist::admission::{END_POINTS, Operation, Phase};
+use topologist::cli::args::Arguments;
+use topologist::crd;
 use topologist::hub::{GROUP, Kind};
+use topologist::webhook::server::Limits;
 use topologist::wire::Version;
-use topologist::yaml;
 
-fn manifest(name: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests").join(name);
-    yaml::documents(&fs::read_to_string(path).unwrap()).into_iter().map(|document| document.unwrap().value).collect()
-}
+use crate::kustomize::{OVERLAYS, find, manifests, overlay, render_own, stream};
+use crate::process::command;
+
+/// Variables of flags that the manifests set and the program is about to get.
+const AWAITED_FLAGS: [&str; 4] =
+    ["TOPOLOGIST_CONTROLLERS", "TOPOLOGIST_MANAGE_CERTIFICATES", "TOPOLOGIST_NAMESPACE", "TOPOLOGIST_TAKE_OVER"];
+
+/// Paths that the manifests name and the program is about to answer.
+const AWAITED_END_POINTS: [&str; 1] = ["/mutate-cluster-x-k8s-io-v1beta1-clusterclass"];
 
 fn strings(value: &Value) -> Vec<&str> {
     value.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect()
 }
 
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Every webhook of the two configurations, with the phase that it is for.
+fn webhooks(objects: &[Value]) -> Vec<(Phase, &Value)> {
+    let of = |kind, phase| list(&find(objects, kind, "topologist")["webhooks"]).iter().map(move |hook| (phase, hook));
+    of("MutatingWebhookConfiguration", Phase::Default)
+        .chain(of("ValidatingWebhookConfiguration", Phase::Validate))
+        .collect()
+}
+
+fn kind_of(webhook: &Value) -> Kind {
+    let resources = strings(&webhook["rules"][0]["resources"]);
+    Kind::ALL.into_iter().find(|kind| resources == [kind.plural()]).unwrap()
+}
+
 #[test]
-fn webhook_configurations_name_the_end_points_of_the_storage_version() {
-    // ADM-001, ADM-002
-    let mut named = BTreeSet::new();
-    for configuration in manifest("webhooks.yaml") {
-        let phase = match configuration["kind"].as_str() {
-            Some("MutatingWebhookConfiguration") => Phase::Default,
-            Some("ValidatingWebhookConfiguration") => Phase::Validate,
-            other => panic!("{other:?}"),
-        };
-        for webhook in configuration["webhooks"].as_array().unwrap() {
-            assert_eq!(webhook["failurePolicy"], "Fail");
-            assert_eq!(webhook["matchPolicy"], "Equivalent");
-            assert_eq!(webhook["sideEffects"], "None");
-            assert_eq!(strings(&webhook["admissionReviewVersions"]), ["v1"]);
+fn every_end_point_of_the_storage_version_is_called_and_the_raw_one_of_v1beta1() {
+    // ADM-001, DEC-3
+    let answered: BTreeSet<_> = END_POINTS.iter().map(|end_point| end_point.path).chain(AWAITED_END_POINTS).collect();
+    let of_the_storage_version: BTreeSet<_> = END_POINTS
+        .iter()
+        .filter(|end_point| end_point.version == Version::V1Beta2)
+        .map(|end_point| (end_point.phase, end_point.kind, end_point.path))
+        .collect();
+    for name in OVERLAYS {
+        let objects = overlay(name);
+        let called: BTreeSet<_> = webhooks(&objects)
+            .into_iter()
+            .map(|(phase, webhook)| {
+                (phase, kind_of(webhook), webhook["clientConfig"]["service"]["path"].as_str().unwrap())
+            })
+            .collect();
+        assert_eq!(called.len(), webhooks(&objects).len(), "{name} calls one path twice");
+        assert_eq!(
+            called.difference(&of_the_storage_version).map(|(.., path)| *path).collect::<Vec<_>>(),
+            AWAITED_END_POINTS
+        );
+        assert!(of_the_storage_version.is_subset(&called), "{name} does not call {of_the_storage_version:?}");
+        assert!(called.iter().all(|(.., path)| answered.contains(path)), "{name} calls what nothing answers");
+    }
+}
+
+#[test]
+fn webhooks_refuse_what_is_not_judged_and_ask_for_versions_as_the_rules_need_them() {
+    // ADM-001, DEC-3
+    for name in OVERLAYS {
+        let objects = overlay(name);
+        let mut versions = BTreeMap::new();
+        for (phase, webhook) in webhooks(&objects) {
+            let label = webhook["name"].as_str().unwrap();
+            assert!(label.ends_with(".topologist.dev"), "{label}: the alerts go by this");
+            assert_eq!(
+                (&webhook["failurePolicy"], &webhook["sideEffects"]),
+                (&"Fail".into(), &"None".into()),
+                "{label}"
+            );
+            assert_eq!(strings(&webhook["admissionReviewVersions"]), ["v1"], "{label}");
+            assert_eq!(webhook["timeoutSeconds"], 10, "{label}: longer than the wait for a class");
+            assert_eq!(list(&webhook["rules"]).len(), 1, "{label}");
             let rule = &webhook["rules"][0];
-            assert_eq!((strings(&rule["apiGroups"]), strings(&rule["apiVersions"])), (vec![GROUP], vec!["v1beta2"]));
-            let kind = Kind::ALL.into_iter().find(|kind| strings(&rule["resources"]) == [kind.plural()]).unwrap();
+            assert_eq!(strings(&rule["apiGroups"]), [GROUP], "{label}");
             let operations = match phase {
                 Phase::Default => vec![Operation::Create, Operation::Update],
                 Phase::Validate => vec![Operation::Create, Operation::Update, Operation::Delete],
             };
             let operations: Vec<_> = operations.into_iter().map(Operation::name).collect();
-            assert_eq!(strings(&rule["operations"]), operations);
-            named.insert((phase, kind, webhook["clientConfig"]["service"]["path"].as_str().unwrap().to_owned()));
+            assert_eq!(strings(&rule["operations"]), operations, "{label}");
+            assert!(
+                webhook["clientConfig"].get("caBundle").is_none(),
+                "{label}: applying it again would undo the bundle"
+            );
+            let asked = (webhook["matchPolicy"].as_str().unwrap(), strings(&rule["apiVersions"]));
+            versions.insert((phase, kind_of(webhook)), asked);
         }
+        let want = BTreeMap::from([
+            ((Phase::Default, Kind::Cluster), ("Equivalent", vec!["v1beta2"])),
+            ((Phase::Default, Kind::ClusterClass), ("Exact", vec!["v1beta1"])),
+            ((Phase::Validate, Kind::Cluster), ("Equivalent", vec!["v1beta2"])),
+            ((Phase::Validate, Kind::ClusterClass), ("Equivalent", vec!["v1beta1", "v1beta2"])),
+        ]);
+        assert_eq!(versions, want, "{name}");
     }
-    let served: BTreeSet<_> = END_POINTS
-        .iter()
-        .filter(|end_point| end_point.version == Version::V1Beta2)
-        .map(|end_point| (end_point.phase, end_point.kind, end_point.path.to_owned()))
-        .collect();
-    assert_eq!(named, served);
 }
 
 #[test]
-fn permissions_are_those_that_watches_need() {
-    let role = manifest("rbac.yaml").into_iter().find(|object| object["kind"] == "ClusterRole").unwrap();
-    let rules = role["rules"].as_array().unwrap();
-    assert_eq!(rules.len(), 1);
-    let mut plurals = Kind::ALL.map(Kind::plural);
-    plurals.sort_unstable();
-    assert_eq!(strings(&rules[0]["resources"]), plurals);
-    assert_eq!(
-        (strings(&rules[0]["apiGroups"]), strings(&rules[0]["verbs"])),
-        (vec![GROUP], vec!["get", "list", "watch"])
+fn only_alone_brings_the_definitions_and_they_are_those_of_the_program() {
+    for name in OVERLAYS {
+        let objects = overlay(name);
+        let brought: Vec<_> = objects
+            .into_iter()
+            .filter(|object| object["kind"] == "CustomResourceDefinition")
+            .map(|mut object| {
+                object["metadata"].as_object_mut().unwrap().remove("labels");
+                (object["metadata"]["name"].clone().to_string(), object)
+            })
+            .collect();
+        let want = if name == "alone" { crd::definitions() } else { Vec::new() };
+        let want: BTreeMap<_, _> =
+            want.into_iter().map(|object| (object["metadata"]["name"].to_string(), object)).collect();
+        assert_eq!(brought.into_iter().collect::<BTreeMap<_, _>>(), want, "{name}");
+    }
+    let printed = command(&["crds"]).output().unwrap().stdout;
+    let kept = fs::read(manifests().join("crds/cluster.x-k8s.io.yaml")).unwrap();
+    assert!(kept == printed, "manifests/crds is out of date: run `make manifests`");
+}
+
+#[test]
+fn every_object_can_be_applied_by_a_client() {
+    // kubectl keeps the object in an annotation, and annotations have a limit.
+    const ANNOTATIONS: usize = 256 * 1024;
+    for name in OVERLAYS {
+        for object in overlay(name) {
+            assert!(object.to_string().len() < ANNOTATIONS, "{name}: {} is too large", object["metadata"]["name"]);
+        }
+    }
+}
+
+/// The variables of the one container of the Deployment.
+fn variables(objects: &[Value]) -> BTreeMap<String, String> {
+    let deployment = find(objects, "Deployment", "topologist");
+    let containers = list(&deployment["spec"]["template"]["spec"]["containers"]);
+    assert_eq!(containers.len(), 1);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    list(&containers[0]["env"]).iter().map(|entry| (text(&entry["name"]), text(&entry["value"]))).collect()
+}
+
+#[test]
+fn each_way_sets_its_flags() {
+    let common = [("TOPOLOGIST_LOG_FORMAT", "json"), ("TOPOLOGIST_SHUTDOWN_GRACE", "10s")];
+    let own = ("TOPOLOGIST_MANAGE_CERTIFICATES", "true");
+    for (name, more) in [
+        ("alone", vec![own, ("TOPOLOGIST_CONTROLLERS", "all")]),
+        ("beside", vec![own, ("TOPOLOGIST_CONTROLLERS", "none")]),
+        (
+            "cert-manager",
+            vec![
+                ("TOPOLOGIST_CONTROLLERS", "none"),
+                ("TOPOLOGIST_TLS_CERT", "/certificates/tls.crt"),
+                ("TOPOLOGIST_TLS_KEY", "/certificates/tls.key"),
+            ],
+        ),
+        ("namespaced", vec![own, ("TOPOLOGIST_CONTROLLERS", "none"), ("TOPOLOGIST_NAMESPACE", "default")]),
+        ("take-over", vec![own, ("TOPOLOGIST_CONTROLLERS", "all"), ("TOPOLOGIST_TAKE_OVER", "true")]),
+    ] {
+        let want = common.into_iter().chain(more).map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(variables(&overlay(name)), want.collect(), "{name}");
+    }
+}
+
+#[test]
+fn variables_of_the_deployment_are_flags_of_the_program() {
+    // An unknown variable is not an error to the program, so a mistake in a name would go unnoticed.
+    let arguments = Arguments::command();
+    let serve = arguments.find_subcommand("serve").unwrap();
+    let known: BTreeSet<_> = serve.get_arguments().filter_map(|flag| flag.get_env()?.to_str()).collect();
+    for name in OVERLAYS {
+        for variable in variables(&overlay(name)).keys() {
+            assert!(known.contains(&**variable) || AWAITED_FLAGS.contains(&&**variable), "{name}: {variable}");
+        }
+    }
+}
+
+#[test]
+fn a_pod_has_the_time_to_finish_what_it_is_asked() {
+    let objects = overlay("beside");
+    let pod = &find(&objects, "Deployment", "topologist")["spec"]["template"]["spec"];
+    let given = Duration::from_secs(pod["terminationGracePeriodSeconds"].as_u64().unwrap());
+    let grace: u64 = variables(&objects)["TOPOLOGIST_SHUTDOWN_GRACE"].strip_suffix('s').unwrap().parse().unwrap();
+    let needed = Duration::from_secs(grace) + Limits::default().drain;
+    assert!(given >= needed + Duration::from_secs(10), "{given:?} is not enough for {needed:?}");
+}
+
+#[test]
+fn services_probes_and_policies_name_the_ports_of_the_program() {
+    let help = String::from_utf8(command(&["serve", "--help"]).output().unwrap().stdout).unwrap();
+    let objects = overlay("beside");
+    let container = &find(&objects, "Deployment", "topologist")["spec"]["template"]["spec"]["containers"][0];
+    for port in list(&container["ports"]) {
+        assert!(help.contains(&format!("0.0.0.0:{}", port["containerPort"])), "{port}");
+    }
+    let named: Vec<_> = list(&container["ports"]).iter().map(|port| port["name"].as_str().unwrap()).collect();
+    assert_eq!(named, ["webhook", "admin"]);
+    for (probe, path) in [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
+        let get = &container[probe]["httpGet"];
+        assert_eq!((&get["port"], &get["path"]), (&"admin".into(), &path.into()));
+    }
+    for (name, is_early) in [("topologist", false), ("topologist-conversion", true)] {
+        let service = &find(&objects, "Service", name)["spec"];
+        assert_eq!(
+            (&service["ports"][0]["port"], &service["ports"][0]["targetPort"]),
+            (&443.into(), &"webhook".into())
+        );
+        assert_eq!(service["publishNotReadyAddresses"] == true, is_early, "{name}");
+        let selector = &find(&objects, "Deployment", "topologist")["spec"]["selector"]["matchLabels"];
+        assert_eq!(&service["selector"], selector, "{name}");
+    }
+    let ingress = list(&find(&objects, "NetworkPolicy", "topologist")["spec"]["ingress"]).to_vec();
+    for rule in &ingress {
+        let is_restricted = rule.get("from").is_some();
+        assert_eq!(rule["ports"][0]["port"], if is_restricted { "admin" } else { "webhook" });
+    }
+    assert_eq!(ingress.len(), 2);
+}
+
+#[test]
+fn certificates_of_cert_manager_are_for_the_names_that_the_api_server_calls() {
+    let objects = overlay("cert-manager");
+    let names = strings(&find(&objects, "Certificate", "topologist")["spec"]["dnsNames"]).join(" ");
+    for service in objects.iter().filter(|object| object["kind"] == "Service") {
+        let host = format!("{}.topologist-system.svc", service["metadata"]["name"].as_str().unwrap());
+        assert!(names.split(' ').any(|name| name == host), "{host} is not among {names}");
+    }
+    for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+        let source = &find(&objects, kind, "topologist")["metadata"]["annotations"]["cert-manager.io/inject-ca-from"];
+        assert_eq!(source, "topologist-system/topologist", "{kind}");
+    }
+}
+
+/// What a role grants: `group/resource[names]: verbs`, sorted.
+fn grants(role: &Value) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for rule in list(&role["rules"]) {
+        let names = rule.get("resourceNames").map(|names| format!("[{}]", strings(names).join(",")));
+        for group in strings(&rule["apiGroups"]) {
+            for resource in strings(&rule["resources"]) {
+                let verbs = strings(&rule["verbs"]).join(" ");
+                all.insert(format!("{group}/{resource}{}: {verbs}", names.as_deref().unwrap_or_default()));
+            }
+        }
+    }
+    all
+}
+
+/// What the ServiceAccount may do, by the namespace where it may; `*` is everywhere.
+fn permissions(objects: &[Value]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for binding in objects.iter().filter(|object| object["kind"].as_str().unwrap().ends_with("RoleBinding")) {
+        let subject = &binding["subjects"][0];
+        assert_eq!(list(&binding["subjects"]).len(), 1);
+        assert_eq!((&subject["kind"], &subject["name"]), (&"ServiceAccount".into(), &"topologist".into()));
+        assert_eq!(subject["namespace"], "topologist-system");
+        let place = binding["metadata"]["namespace"].as_str().unwrap_or("*").to_owned();
+        let (kind, name) = (&binding["roleRef"]["kind"], &binding["roleRef"]["name"]);
+        let role = find(objects, kind.as_str().unwrap(), name.as_str().unwrap());
+        assert_eq!(role["metadata"].get("namespace"), binding["metadata"].get("namespace"), "{name}");
+        all.entry(place).or_default().extend(grants(role));
+    }
+    let roles = objects.iter().filter(|object| object["kind"].as_str().unwrap().ends_with("Role")).count();
+    let bindings = objects.iter().filter(|object| object["kind"].as_str().unwrap().ends_with("RoleBinding")).count();
+    assert_eq!(roles, bindings, "a role that nobody has");
+    all
+}
+
+/// Follows both kinds.
+const READS: [&str; 2] =
+    ["cluster.x-k8s.io/clusterclasses: get list watch", "cluster.x-k8s.io/clusters: get list watch"];
+/// Elects a leader.
+const LEADS: [&str; 2] = ["coordination.k8s.io/leases: create", "coordination.k8s.io/leases[topologist]: get update"];
+/// Manages its certificates: in its namespace, and everywhere.
+const CERTIFIES: [&str; 2] = ["/secrets: create", "/secrets[topologist-certificates]: get update"];
+const BUNDLES: [&str; 2] = [
+    "admissionregistration.k8s.io/mutatingwebhookconfigurations[topologist]: get patch",
+    "admissionregistration.k8s.io/validatingwebhookconfigurations[topologist]: get patch",
+];
+/// Reconciles.
+const RECONCILES: [&str; 1] = ["cluster.x-k8s.io/clusterclasses/status: patch"];
+
+#[test]
+fn permissions_are_what_each_way_needs_and_nothing_else() {
+    let (everywhere, own) = ("*", "topologist-system");
+    let alone =
+        vec![(everywhere, [&READS[..], &BUNDLES, &RECONCILES].concat()), (own, [&LEADS[..], &CERTIFIES].concat())];
+    for (name, want) in [
+        ("alone", alone.clone()),
+        ("take-over", alone),
+        ("beside", vec![(everywhere, [&READS[..], &BUNDLES].concat()), (own, [&LEADS[..], &CERTIFIES].concat())]),
+        ("cert-manager", vec![(everywhere, READS.to_vec())]),
+        (
+            "namespaced",
+            vec![(everywhere, BUNDLES.to_vec()), ("default", READS.to_vec()), (own, [&LEADS[..], &CERTIFIES].concat())],
+        ),
+    ] {
+        let want: BTreeMap<_, BTreeSet<_>> = want
+            .into_iter()
+            .map(|(place, grants)| (place.to_owned(), grants.into_iter().map(str::to_owned).collect()))
+            .collect();
+        assert_eq!(permissions(&overlay(name)), want, "{name}");
+    }
+}
+
+#[test]
+fn a_namespace_is_named_in_one_place() {
+    // DEC-37
+    let scope = "{apiVersion: v1, kind: ConfigMap, metadata: {name: scope, annotations: \
+                 {config.kubernetes.io/local-config: 'true'}}, data: {namespace: team-a}}";
+    let own = "resources: [manifests/overlays/beside, scope.yaml]\ncomponents: [manifests/components/namespaced]\n";
+    let objects = render_own(own, &[("scope.yaml", scope)]);
+    assert!(permissions(&objects)["team-a"].contains(READS[0]));
+    assert_eq!(variables(&objects)["TOPOLOGIST_NAMESPACE"], "team-a");
+    for (_, webhook) in webhooks(&objects) {
+        assert_eq!(webhook["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"], "team-a");
+    }
+    assert!(!stream(&objects).contains(":\"scope\""), "the placeholder is left over");
+}
+
+#[test]
+fn ways_and_components_go_together_and_the_image_can_be_set() {
+    let objects = render_own(
+        "resources: [manifests/overlays/alone]
+components: [manifests/components/cert-manager]
+images: [{name: topologist, newName: registry.example/topologist, newTag: v1.2.3}]
+",
+        &[],
     );
+    let container = &find(&objects, "Deployment", "topologist")["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "registry.example/topologist:v1.2.3");
+    let variables = variables(&objects);
+    assert_eq!(variables["TOPOLOGIST_CONTROLLERS"], "all");
+    assert!(!variables.contains_key("TOPOLOGIST_MANAGE_CERTIFICATES"), "--tls-cert excludes it");
+    assert!(permissions(&objects)["topologist-system"].iter().all(|grant| LEADS.contains(&&**grant)));
 }

@@ -1,0 +1,101 @@
+//! Manifests as `kubectl apply -k` would send them.
+#![allow(dead_code, reason = "each test binary uses a part of the shared support")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use topologist::yaml;
+
+/// The overlays, by the names of their folders.
+pub const OVERLAYS: [&str; 5] = ["alone", "beside", "cert-manager", "namespaced", "take-over"];
+
+/// The objects of a folder below `manifests/`, in the order in which they are sent.
+pub fn render(folder: &str) -> Vec<Value> {
+    build(&manifests().join(folder))
+}
+
+/// The objects of an overlay.
+pub fn overlay(name: &str) -> Vec<Value> {
+    render(&format!("overlays/{name}"))
+}
+
+/// The objects of somebody's own kustomization and its files; `manifests/` in it is the folder of that name.
+pub fn render_own(kustomization: &str, files: &[(&str, &str)]) -> Vec<Value> {
+    // kustomize takes relative paths only.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let up = "../".repeat(fs::canonicalize(folder.path()).unwrap().components().count() - 1);
+    let manifests = fs::canonicalize(manifests()).unwrap();
+    let manifests = format!("{up}{}/", manifests.strip_prefix("/").unwrap().display());
+    fs::write(folder.path().join("kustomization.yaml"), kustomization.replace("manifests/", &manifests)).unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    build(folder.path())
+}
+
+/// The one object of a kind and name.
+pub fn find<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
+    let is_it = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
+    let mut found = objects.iter().filter(is_it);
+    let object = found.next().unwrap_or_else(|| panic!("there is no {kind} {name}"));
+    assert!(found.next().is_none(), "there is more than one {kind} {name}");
+    object
+}
+
+/// The objects as one YAML stream.
+pub fn stream(objects: &[Value]) -> String {
+    objects.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n")
+}
+
+/// Those objects that say who may do what.
+pub fn permissions(objects: Vec<Value>) -> Vec<Value> {
+    let is_one = |kind: &str| kind.ends_with("Role") || kind.ends_with("RoleBinding");
+    let is_wanted = |kind: &str| is_one(kind) || kind == "Namespace" || kind == "ServiceAccount";
+    objects.into_iter().filter(|object| is_wanted(object["kind"].as_str().unwrap())).collect()
+}
+
+/// Those objects that are webhook configurations, with an address instead of the Service: there is nothing behind Services
+/// where only an API server runs.
+pub fn webhooks_at(objects: Vec<Value>, address: &str, authority: &[u8]) -> Vec<Value> {
+    let bundle = STANDARD.encode(authority);
+    let is_wanted = |object: &Value| object["kind"].as_str().unwrap().ends_with("WebhookConfiguration");
+    let mut configurations: Vec<_> = objects.into_iter().filter(is_wanted).collect();
+    for webhook in configurations.iter_mut().flat_map(|object| object["webhooks"].as_array_mut().unwrap()) {
+        let path = webhook["clientConfig"]["service"]["path"].as_str().unwrap().to_owned();
+        webhook["clientConfig"] = json!({"url": format!("https://{address}{path}"), "caBundle": bundle});
+    }
+    configurations
+}
+
+/// The folder with the manifests.
+pub fn manifests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests")
+}
+
+fn build(folder: &Path) -> Vec<Value> {
+    let output = Command::new(program()).arg("build").arg(folder).stdin(Stdio::null()).output().unwrap();
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success() && err.is_empty(), "kustomize build {}: {err}", folder.display());
+    let objects: Vec<_> = yaml::documents(&out).into_iter().map(|document| document.unwrap().value).collect();
+    assert!(!objects.is_empty(), "{} has no objects", folder.display());
+    objects
+}
+
+/// kustomize, built if need be; its progress shows even when tests are captured.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes/build");
+        let mut build = Command::new("bash");
+        build.arg(script).arg("kustomize").stdin(Stdio::null()).stderr(Stdio::inherit());
+        let output = build.output().expect("tests/kubernetes/build needs bash");
+        assert!(output.status.success(), "tests/kubernetes/build kustomize failed; it says why on standard error");
+        let printed = String::from_utf8(output.stdout).unwrap();
+        Path::new(printed.lines().last().expect("it prints a directory")).join("kustomize")
+    })
+}
