@@ -4,6 +4,7 @@
 
 mod admission;
 mod client_certificates;
+mod installation;
 #[path = "../support/kubernetes.rs"]
 mod kubernetes;
 #[path = "../support/kustomize.rs"]
@@ -11,3 +12,5 @@ mod kustomize;
 #[path = "../support/process.rs"]
 mod process;
 mod variables;
+#[path = "../support/recorder.rs"]
+mod recorder;

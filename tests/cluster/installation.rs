@@ -1,0 +1,377 @@
+//! The manifests on a real API server: what it accepts, what it allows, whom it asks, and what goes on without an answer.
+
+use std::time::Instant;
+
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+};
+use kube::core::response::Status;
+use serde_json::{Value, json};
+use topologist::crd::{self, WireVersion};
+use topologist::hub::Kind;
+
+use crate::kubernetes::Kubernetes;
+use crate::kustomize::{OVERLAYS, find, overlay, render, stream, webhooks_at};
+use crate::process::SOON;
+use crate::recorder::Recorder;
+
+const NAMESPACE: &str = "topologist-system";
+
+fn dry() -> PostParams {
+    PostParams { dry_run: true, ..PostParams::default() }
+}
+
+fn objects(client: &kube::Client, kind: Kind, version: &str, namespace: &str) -> Api<DynamicObject> {
+    let gvk = GroupVersionKind::gvk("cluster.x-k8s.io", version, kind.name());
+    Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk_with_plural(&gvk, kind.plural()))
+}
+
+fn configurations(client: &kube::Client, kind: &str) -> Api<DynamicObject> {
+    let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+    Api::all_with(client.clone(), &ApiResource::from_gvk(&gvk))
+}
+
+const CONFIGURATIONS: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+
+/// The answer of the API server when it did not do as asked.
+fn refusal<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> Status {
+    match result {
+        Err(kube::Error::Api(status)) => *status,
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
+/// Asks again until something holds.
+async fn eventually<T>(fact: &str, mut ask: impl AsyncFnMut() -> Result<T, String>) -> T {
+    let deadline = Instant::now() + SOON;
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(answer) => assert!(Instant::now() < deadline, "it does not come to hold that {fact}: {answer}"),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+/// A pod as the Deployment would make it.
+fn pod(objects: &[Value]) -> Value {
+    let template = &find(objects, "Deployment", "topologist")["spec"]["template"];
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "topologist-0", "labels": template["metadata"]["labels"]},
+        "spec": template["spec"],
+    })
+}
+
+/// Does for quotas what the controller manager would do; until then no critical pod is admitted.
+async fn count_pods(client: &kube::Client) {
+    let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), NAMESPACE);
+    for quota in quotas.list(&ListParams::default()).await.unwrap() {
+        let hard = quota.spec.unwrap().hard;
+        let used = json!({"status": {"hard": hard, "used": {"pods": "0"}}});
+        quotas.patch_status(&quota.metadata.name.unwrap(), &PatchParams::default(), &Patch::Merge(used)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn every_overlay_is_accepted_and_so_are_its_pods() {
+    let kubernetes = Kubernetes::start();
+    let client = kubernetes.client();
+    kubernetes.apply_yaml(include_str!("look-alikes.yaml")).await;
+    // One after the other, as in a change from one way to another, and each again, as in an upgrade.
+    for name in OVERLAYS.into_iter().flat_map(|name| [name, name]) {
+        let objects = overlay(name);
+        kubernetes.apply_yaml(&stream(&objects)).await;
+        count_pods(&client).await;
+        let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+        let create = async |pod: Value| pods.create(&dry(), &serde_json::from_value(pod).unwrap()).await;
+        let accepted = eventually("pods are admitted", async || create(pod(&objects)).await.map_err(|e| e.to_string()));
+        let priority = accepted.await.spec.unwrap().priority;
+        assert!(priority.is_some_and(|priority| priority >= 1_000_000_000), "{name}: {priority:?}");
+        for (pointer, value) in [
+            ("/spec/containers/0/securityContext/allowPrivilegeEscalation", json!(true)),
+            ("/spec/securityContext/runAsUser", json!(0)),
+            ("/spec/containers/0/securityContext/capabilities/drop", json!([])),
+            ("/spec/securityContext/seccompProfile/type", json!("Unconfined")),
+        ] {
+            let mut loose = pod(&objects);
+            *loose.pointer_mut(pointer).unwrap() = value;
+            let status = refusal(create(loose).await);
+            assert!(
+                status.message.contains("violates PodSecurity \"restricted"),
+                "{name}, {pointer}: {}",
+                status.message
+            );
+        }
+    }
+    kubernetes.apply_yaml(&stream(&render("monitoring"))).await;
+}
+
+/// Whether the ServiceAccount of the manifests may do something; `what` is `verb resource.group[/subresource] [name]`.
+async fn may(client: &kube::Client, namespace: &str, what: &str) -> bool {
+    let mut words = what.split(' ');
+    let (verb, resource, name) = (words.next().unwrap(), words.next().unwrap(), words.next());
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+    let account = format!("system:serviceaccount:{NAMESPACE}:topologist");
+    let groups = ["system:serviceaccounts", "system:authenticated"];
+    let review = json!({"metadata": {}, "spec": {"user": account, "groups": groups, "resourceAttributes": {
+        "namespace": namespace, "verb": verb, "group": group, "resource": resource, "subresource": subresource,
+        "name": name.unwrap_or_default(),
+    }}});
+    let review: SubjectAccessReview = serde_json::from_value(review).unwrap();
+    Api::all(client.clone()).create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed
+}
+
+#[tokio::test]
+async fn the_account_may_do_what_it_needs_and_no_more() {
+    let kubernetes = Kubernetes::start();
+    let client = kubernetes.client();
+    kubernetes.apply_yaml(&stream(&overlay("beside"))).await;
+    let secret = "get secrets topologist-certificates";
+    eventually("permissions are seen", async || match may(&client, NAMESPACE, secret).await {
+        true => Ok(()),
+        false => Err(secret.to_owned()),
+    })
+    .await;
+    for (namespace, what, want) in [
+        ("any", "list clusters.cluster.x-k8s.io", true),
+        ("any", "watch clusterclasses.cluster.x-k8s.io", true),
+        ("any", "patch clusters.cluster.x-k8s.io one", false),
+        ("any", "patch clusterclasses.cluster.x-k8s.io/status one", false),
+        (NAMESPACE, "create secrets", true),
+        (NAMESPACE, "update secrets topologist-certificates", true),
+        (NAMESPACE, "get secrets another", false),
+        (NAMESPACE, "list secrets", false),
+        ("any", "get secrets topologist-certificates", false),
+        ("any", "create secrets", false),
+        (NAMESPACE, "update leases.coordination.k8s.io topologist", true),
+        (NAMESPACE, "update leases.coordination.k8s.io another", false),
+        ("kube-system", "update leases.coordination.k8s.io topologist", false),
+        ("", "patch validatingwebhookconfigurations.admissionregistration.k8s.io topologist", true),
+        ("", "patch validatingwebhookconfigurations.admissionregistration.k8s.io another", false),
+        ("", "delete mutatingwebhookconfigurations.admissionregistration.k8s.io topologist", false),
+        ("", "create clusterrolebindings.rbac.authorization.k8s.io", false),
+        (NAMESPACE, "create pods", false),
+    ] {
+        assert_eq!(may(&client, namespace, what).await, want, "{what} in {namespace:?}");
+    }
+}
+
+#[tokio::test]
+async fn applying_again_leaves_the_bundle_alone() {
+    let kubernetes = Kubernetes::start();
+    let client = kubernetes.client();
+    kubernetes.apply_yaml(&stream(&overlay("beside"))).await;
+    for kind in CONFIGURATIONS {
+        let api = configurations(&client, kind);
+        let written = api.get("topologist").await.unwrap().data["webhooks"].as_array().unwrap().len();
+        let operations: Vec<_> = (0..written)
+            .map(|i| json!({"op": "add", "path": format!("/webhooks/{i}/clientConfig/caBundle"), "value": "YQ=="}))
+            .collect();
+        let patch: json_patch::Patch = serde_json::from_value(json!(operations)).unwrap();
+        api.patch("topologist", &PatchParams::default(), &Patch::Json::<()>(patch)).await.unwrap();
+    }
+    kubernetes.apply_yaml(&stream(&overlay("beside"))).await;
+    for kind in CONFIGURATIONS {
+        let now = configurations(&client, kind).get("topologist").await.unwrap();
+        for webhook in now.data["webhooks"].as_array().unwrap() {
+            assert_eq!(webhook["clientConfig"]["caBundle"], "YQ==", "{kind}");
+            assert_eq!(webhook["clientConfig"]["service"]["port"], 443, "{kind}");
+        }
+    }
+}
+
+/// The definition of a kind as Cluster API has it: both versions are served.
+fn in_both_versions(kind: Kind) -> Value {
+    let mut definition = crd::definition(kind);
+    let schema = crd::schema(kind, WireVersion::V1Beta1);
+    let old = json!({"name": "v1beta1", "served": true, "storage": false, "schema": {"openAPIV3Schema": schema}});
+    definition["spec"]["versions"].as_array_mut().unwrap().push(old);
+    definition
+}
+
+fn object(kind: Kind, version: &str, value: &Value) -> DynamicObject {
+    let mut value = value.clone();
+    value["apiVersion"] = json!(format!("cluster.x-k8s.io/{version}"));
+    value["kind"] = json!(kind.name());
+    serde_json::from_value(value).unwrap()
+}
+
+/// A class with templates, in the shape of a version.
+fn class(version: &str, name: &str) -> Value {
+    let template = |group: &str, kind: &str| {
+        let reference = json!({"apiVersion": format!("{group}.cluster.x-k8s.io/v1beta2"), "kind": kind, "name": "t"});
+        match version {
+            "v1beta1" => {
+                let mut reference = reference;
+                reference["namespace"] = json!("elsewhere");
+                json!({ "ref": reference })
+            }
+            _ => json!({ "templateRef": reference }),
+        }
+    };
+    json!({"metadata": {"name": name}, "spec": {
+        "infrastructure": template("infrastructure", "DevClusterTemplate"),
+        "controlPlane": template("controlplane", "KubeadmControlPlaneTemplate"),
+    }})
+}
+
+fn cluster(version: &str, name: &str) -> Value {
+    let topology = match version {
+        "v1beta1" => json!({"class": "base", "version": "v1.33.0"}),
+        _ => json!({"classRef": {"name": "base"}, "version": "v1.33.0"}),
+    };
+    json!({"metadata": {"name": name}, "spec": {"topology": topology}})
+}
+
+#[tokio::test]
+async fn each_request_is_asked_about_once_per_end_point_and_classes_of_v1beta1_as_they_were_written() {
+    // DEC-3
+    let kubernetes = Kubernetes::start();
+    let (client, recorder) = (kubernetes.client(), Recorder::start().await);
+    kubernetes.apply_yaml(&stream(&Kind::ALL.map(in_both_versions))).await;
+    let webhooks = webhooks_at(overlay("beside"), &recorder.address, recorder.authority.as_bytes());
+    kubernetes.apply_yaml(&stream(&webhooks)).await;
+    let create = async |kind, version: &str, value: &Value| {
+        let api = objects(&client, kind, version, "default");
+        api.create(&dry(), &object(kind, version, value)).await.unwrap();
+        recorder.take()
+    };
+    for kind in Kind::ALL {
+        let value = if kind == Kind::Cluster { cluster("v1beta1", "probe") } else { class("v1beta1", "probe") };
+        eventually("all webhooks are called", async || match create(kind, "v1beta1", &value).await.len() {
+            2 => Ok(()),
+            calls => Err(format!("{calls} calls")),
+        })
+        .await;
+    }
+
+    let said = |calls: &[(String, Value)]| -> Vec<(String, String)> {
+        let version = |request: &Value| request["kind"]["version"].as_str().unwrap().to_owned();
+        calls.iter().map(|(path, request)| (path.clone(), version(request))).collect()
+    };
+    let pair = |path: &str, version: &str| (format!("/{path}"), version.to_owned());
+
+    let raw = create(Kind::ClusterClass, "v1beta1", &class("v1beta1", "raw")).await;
+    let want = [
+        pair("mutate-cluster-x-k8s-io-v1beta1-clusterclass", "v1beta1"),
+        pair("validate-cluster-x-k8s-io-v1beta2-clusterclass", "v1beta1"),
+    ];
+    assert_eq!(said(&raw), want);
+    for (path, request) in &raw {
+        assert_eq!(request["object"]["spec"]["infrastructure"]["ref"]["namespace"], "elsewhere", "{path}");
+    }
+
+    let new = create(Kind::ClusterClass, "v1beta2", &class("v1beta2", "new")).await;
+    assert_eq!(said(&new), [pair("validate-cluster-x-k8s-io-v1beta2-clusterclass", "v1beta2")]);
+
+    for version in ["v1beta1", "v1beta2"] {
+        let calls = create(Kind::Cluster, version, &cluster(version, "one")).await;
+        let want = [
+            pair("mutate-cluster-x-k8s-io-v1beta2-cluster", "v1beta2"),
+            pair("validate-cluster-x-k8s-io-v1beta2-cluster", "v1beta2"),
+        ];
+        assert_eq!(said(&calls), want, "{version}");
+    }
+}
+
+/// A class as large as the API server takes them.
+fn large_class(name: &str) -> Value {
+    let mut class = class("v1beta2", name);
+    class["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    let template = "x".repeat(10_000);
+    let patches = (0..100).map(|i| {
+        let selector = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "DevClusterTemplate",
+            "matchResources": {"infrastructureCluster": true}});
+        let add = json!({"op": "add", "path": "/spec/template/spec/x", "valueFrom": {"template": template}});
+        json!({"name": format!("patch-{i}"), "definitions": [{"selector": selector, "jsonPatches": [add]}]})
+    });
+    class["spec"]["patches"] = patches.collect();
+    class
+}
+
+#[tokio::test]
+async fn without_an_answer_only_clusters_and_classes_are_held_up_and_deleted_ones_can_go() {
+    let kubernetes = Kubernetes::start();
+    let client = kubernetes.client();
+    kubernetes.apply_yaml(&stream(&overlay("alone"))).await;
+    for kind in CONFIGURATIONS {
+        configurations(&client, kind).delete("topologist", &DeleteParams::default()).await.unwrap();
+    }
+    let (clusters, classes) = (
+        objects(&client, Kind::Cluster, "v1beta2", NAMESPACE),
+        objects(&client, Kind::ClusterClass, "v1beta2", NAMESPACE),
+    );
+    let mut held = cluster("v1beta2", "held");
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    let held = object(Kind::Cluster, "v1beta2", &held);
+    eventually("the guard is off", async || {
+        clusters.create(&dry(), &held).await.map(drop).map_err(|error| error.to_string())
+    })
+    .await;
+    clusters.create(&PostParams::default(), &held).await.unwrap();
+    classes
+        .create(&PostParams::default(), &object(Kind::ClusterClass, "v1beta2", &large_class("large")))
+        .await
+        .unwrap();
+    clusters.delete("held", &DeleteParams::default()).await.unwrap();
+    classes.delete("large", &DeleteParams::default()).await.unwrap();
+
+    // Nothing listens there.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let webhooks = webhooks_at(overlay("alone"), &port.to_string(), b"");
+    kubernetes.apply_yaml(&stream(&webhooks)).await;
+    let new = object(Kind::Cluster, "v1beta2", &cluster("v1beta2", "new"));
+    eventually("the guard is on", async || match clusters.create(&dry(), &new).await {
+        Ok(_) => Err("a Cluster is still created".to_owned()),
+        Err(_) => Ok(()),
+    })
+    .await;
+    let status = refusal(clusters.create(&PostParams::default(), &new).await);
+    assert_eq!((status.code, &*status.reason), (500, "InternalError"));
+    assert!(status.message.contains("failed calling webhook \"default.cluster.topologist.dev\""), "{}", status.message);
+    assert!(clusters.get_opt("new").await.unwrap().is_none(), "nothing is stored that was not judged");
+
+    // What this cluster runs on.
+    for namespace in [NAMESPACE, "kube-system"] {
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+        let map = serde_json::from_value(json!({"metadata": {"name": "free"}})).unwrap();
+        maps.create(&PostParams::default(), &map).await.unwrap();
+    }
+    kubernetes.apply_yaml(&stream(&[find(&overlay("alone"), "Deployment", "topologist").clone()])).await;
+
+    // DEC-16
+    let respec = Patch::Merge(json!({"spec": {"paused": true}}));
+    let status = refusal(clusters.patch("held", &PatchParams::default(), &respec).await);
+    assert!(status.message.contains("failed calling webhook"), "{}", status.message);
+    let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    clusters.patch("held", &PatchParams::default(), &release).await.unwrap();
+    classes.patch("large", &PatchParams::default(), &release).await.unwrap();
+    assert!(clusters.get_opt("held").await.unwrap().is_none() && classes.get_opt("large").await.unwrap().is_none());
+
+    // The alert goes by this figure of the API server.
+    let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+    let metrics = client.request_text(request).await.unwrap();
+    let is_it = |line: &&str| {
+        [
+            "apiserver_admission_webhook_rejection_count{",
+            "name=\"default.cluster.topologist.dev\"",
+            "error_type=\"calling_webhook_error\"",
+        ]
+        .iter()
+        .all(|part| line.contains(part))
+    };
+    assert!(metrics.lines().any(|line| is_it(&line)), "the API server does not count failed calls under this name");
+
+    // Break-glass, as docs/operations.md has it.
+    for kind in CONFIGURATIONS {
+        configurations(&client, kind).delete("topologist", &DeleteParams::default()).await.unwrap();
+    }
+    eventually("Clusters can be written again", async || {
+        clusters.create(&dry(), &new).await.map(drop).map_err(|error| error.to_string())
+    })
+    .await;
+}

@@ -1,0 +1,60 @@
+//! A webhook that allows everything and remembers what it was asked.
+#![allow(dead_code, reason = "each test binary uses a part of the shared support")]
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use topologist::telemetry::metrics::Metrics;
+use topologist::webhook::server::{Limits, Server};
+use topologist::webhook::tls::{Files, Identity, Issued};
+
+/// A running recorder; it belongs to the runtime that started it.
+pub struct Recorder {
+    /// `127.0.0.1:port`.
+    pub address: String,
+    /// The CA certificate of its callers, in PEM form.
+    pub authority: String,
+    calls: Calls,
+}
+
+type Calls = Arc<Mutex<Vec<(String, Value)>>>;
+
+impl Recorder {
+    /// Serves on a free port.
+    pub async fn start() -> Self {
+        let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+        let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
+        let metrics = Arc::new(Metrics::default());
+        let identity = Arc::new(Identity::new(None, metrics.clone()));
+        identity.take_on(&issued.pair(), &files).unwrap();
+        let any = "127.0.0.1:0".parse().unwrap();
+        let server = Server::bind(any, Some(identity), Limits::default(), metrics).await.unwrap();
+        let address = server.local_address().unwrap().to_string();
+        let calls = Calls::default();
+        let router = Router::new().fallback(allow).with_state(calls.clone());
+        tokio::spawn(server.serve(router, CancellationToken::new()));
+        Recorder { address, authority: issued.authority, calls }
+    }
+
+    /// The path and the request of each review since the last time, sorted by path.
+    pub fn take(&self) -> Vec<(String, Value)> {
+        let mut calls = std::mem::take(&mut *self.calls.lock().unwrap());
+        calls.sort_by(|one, other| one.0.cmp(&other.0));
+        calls
+    }
+}
+
+async fn allow(State(calls): State<Calls>, uri: Uri, body: Bytes) -> impl IntoResponse {
+    let mut review: Value = serde_json::from_slice(&body).unwrap();
+    let request = review["request"].take();
+    let response = json!({"uid": request["uid"], "allowed": true});
+    calls.lock().unwrap().push((uri.path().to_owned(), request));
+    let answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+    ([("content-type", "application/json")], answer.to_string())
+}
