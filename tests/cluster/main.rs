@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "tests")]
 
 mod admission;
+#[path = "../support/balancer.rs"]
+mod balancer;
 mod client_certificates;
 mod installation;
 #[path = "../support/kubernetes.rs"]
@@ -11,6 +13,7 @@ mod kubernetes;
 mod kustomize;
 #[path = "../support/process.rs"]
 mod process;
-mod variables;
 #[path = "../support/recorder.rs"]
 mod recorder;
+mod replicas;
+mod variables;
