@@ -150,7 +150,7 @@ fn authority(folder: &Path) -> String {
     std::fs::read_to_string(folder.join("ca.crt")).unwrap()
 }
 
-const CLASS: &str = r#"
+const CLASS: &str = r"
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: ClusterClass
 metadata: {name: base, namespace: default}
@@ -159,7 +159,7 @@ spec:
     templateRef: {apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: DevClusterTemplate, name: t}
   controlPlane:
     templateRef: {apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlaneTemplate, name: t}
-"#;
+";
 
 fn dry() -> PostParams {
     PostParams { dry_run: true, ..PostParams::default() }

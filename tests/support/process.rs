@@ -39,7 +39,12 @@ impl Topologist {
     pub fn serve(arguments: &[&str]) -> Self {
         let mut all = vec!["serve", "--log-format=json", "--webhook-addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0"];
         all.extend(arguments);
-        let mut child = command(&all).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        Self::launch(command(&all))
+    }
+
+    /// Starts a command that serves and logs in JSON, and waits until it listens.
+    pub fn launch(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the command starts");
         let watchdog = Command::new("bash")
             .args(["-c", "cat >/dev/null; kill -KILL \"$0\" 2>/dev/null", &child.id().to_string()])
             .stdin(Stdio::piped())
@@ -116,6 +121,11 @@ impl Topologist {
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status().unwrap();
         assert!(status.success());
+    }
+
+    /// The number of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Waits for the end of the process.

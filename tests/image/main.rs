@@ -1,0 +1,183 @@
+//! The image, made by its own Dockerfile and run without a container engine.
+//!
+//! The steps of the Dockerfile run on this machine, `apk` and `cargo` apart: the stand-in for cargo links glibc statically
+//! where the image has musl, and builds with the development profile. The result runs in a root directory that holds the
+//! binary and nothing else, as the user of the image.
+
+#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "tests")]
+
+mod dockerfile;
+#[path = "../support/process.rs"]
+mod process;
+#[path = "../support/tls_client.rs"]
+mod tls_client;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use dockerfile::Image;
+use serde_json::Value;
+use tls_client::{Connection, Protocol};
+
+use crate::process::{Topologist, make_certificates};
+
+const USER: u32 = 65532;
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The image, built once for all tests.
+fn image() -> &'static Image {
+    static IMAGE: OnceLock<Image> = OnceLock::new();
+    IMAGE.get_or_init(|| Image::build(repository(), Path::new(env!("CARGO_TARGET_TMPDIR"))))
+}
+
+/// Whether we are root. Others run the image in a user namespace, where they are whom they say.
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output().unwrap();
+    String::from_utf8(id.stdout).unwrap().trim() == "0"
+}
+
+/// The image with a copy of its root directory, to mount things in.
+struct Container {
+    root: tempfile::TempDir,
+}
+
+impl Container {
+    fn new() -> Self {
+        let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        // Others may look, as in an image; nobody but root may write.
+        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        for file in fs::read_dir(&image().root).unwrap().map(Result::unwrap) {
+            fs::copy(file.path(), root.path().join(file.file_name())).unwrap();
+        }
+        Container { root }
+    }
+
+    /// What the image runs, with other arguments than its own, and no environment.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let root = self.root.path().to_str().unwrap();
+        let user = &image().user;
+        assert_eq!(user, &format!("{USER}:{USER}"), "a number, so that runAsNonRoot can be checked");
+        let mut command = if is_root() {
+            let mut chroot = Command::new("chroot");
+            chroot.args([&format!("--userspec={user}"), root]);
+            chroot
+        } else {
+            let mut unshare = Command::new("unshare");
+            unshare.args(["--user", &format!("--map-user={USER}"), &format!("--map-group={USER}")]);
+            unshare.arg(format!("--root={root}"));
+            unshare
+        };
+        command.args(&image().entry_point).args(arguments).env_clear().env("PATH", std::env::var("PATH").unwrap());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Mounts a Secret as the cert-manager overlay does: for the group of the pod.
+    fn mount_certificates(&self) {
+        let folder = self.root.path().join("certificates");
+        make_certificates(&folder);
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        for file in fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()) {
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o440)).unwrap();
+            if is_root() {
+                chown(&file, None, Some(USER)).unwrap();
+            }
+        }
+    }
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn the_dockerfile_uses_the_toolchain_of_the_repository() {
+    let toolchain = fs::read_to_string(repository().join("rust-toolchain.toml")).unwrap();
+    let version = dockerfile::instructions(repository())
+        .into_iter()
+        .find_map(|line| {
+            line.strip_prefix("FROM docker.io/library/rust:")?.split_once("-alpine").map(|v| v.0.to_owned())
+        })
+        .unwrap();
+    assert!(toolchain.contains(&format!("channel = \"{version}.")), "{version} is not in {toolchain}");
+}
+
+#[test]
+fn the_image_holds_the_binary_alone_and_serves_by_default() {
+    let names: Vec<_> = fs::read_dir(&image().root).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(names, ["topologist"]);
+    assert_eq!(
+        (image().entry_point.join(" "), image().command.join(" ")),
+        ("/topologist".to_owned(), "serve".to_owned())
+    );
+    assert_eq!(image().ports, ["9443", "8081"]);
+}
+
+#[test]
+fn files_are_judged_in_an_empty_root_directory() {
+    let bundle = fs::read_to_string(repository().join("fixtures/quick-start/class.yaml")).unwrap();
+    for (text_in, code, words) in
+        [(bundle.as_str(), 0, "1 judged, 1 allowed, 0 denied"), ("kind: Nothing\n", 2, "apiVersion")]
+    {
+        let container = Container::new();
+        let mut command = container.command(&["validate", "-"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text_in.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output));
+        assert!(text(&output).contains(words), "{}", text(&output));
+    }
+}
+
+#[test]
+fn without_arguments_it_says_what_it_lacks() {
+    let arguments: Vec<_> = image().command.iter().map(String::as_str).collect();
+    let container = Container::new();
+    let output = container.command(&arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    assert!(text(&output).contains("--embedded"), "{}", text(&output));
+}
+
+#[tokio::test]
+async fn reviews_are_answered_in_an_empty_root_directory() {
+    let container = Container::new();
+    container.mount_certificates();
+    let objects = container.root.path().join("objects");
+    fs::create_dir(&objects).unwrap();
+    fs::copy(repository().join("fixtures/quick-start/class.yaml"), objects.join("class.yaml")).unwrap();
+    let mut command = container.command(&["serve", "--load", "/objects"]);
+    for (flag, value) in [
+        ("EMBEDDED", "true"),
+        ("TLS_CERT", "/certificates/tls.crt"),
+        ("TLS_KEY", "/certificates/tls.key"),
+        ("WEBHOOK_ADDR", "127.0.0.1:0"),
+        ("ADMIN_ADDR", "127.0.0.1:0"),
+        ("LOG_FORMAT", "json"),
+    ] {
+        command.env(format!("TOPOLOGIST_{flag}"), value);
+    }
+    let mut topologist = Topologist::launch(command);
+    topologist.wait_until_ready();
+    if is_root() {
+        let status = fs::read_to_string(format!("/proc/{}/status", topologist.id())).unwrap();
+        let users = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
+        assert_eq!(users.split_whitespace().skip(1).collect::<Vec<_>>(), ["65532"; 4]);
+    }
+    let authority = fs::read(container.root.path().join("certificates/ca.crt")).unwrap();
+    let mut connection = Connection::open(&topologist.webhook, &authority, Protocol::Http2).await.unwrap();
+    for (name, allowed) in [("review.json", true), ("review-denied.json", false)] {
+        let review = fs::read(repository().join("fixtures/quick-start").join(name)).unwrap();
+        let (code, body) = connection.post("/validate-cluster-x-k8s-io-v1beta2-cluster", review).await.unwrap();
+        let answer: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((code.as_u16(), &answer["response"]["allowed"]), (200, &allowed.into()), "{body}");
+    }
+    topologist.signal("TERM");
+    assert_eq!(topologist.wait().code(), Some(0), "{}", topologist.log_text());
+}
