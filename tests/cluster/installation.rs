@@ -13,8 +13,8 @@ use topologist::crd::{self, WireVersion};
 use topologist::hub::Kind;
 
 use crate::kubernetes::Kubernetes;
-use crate::kustomize::{OVERLAYS, find, overlay, render, stream, webhooks_at};
-use crate::process::SOON;
+use crate::kustomize::{OVERLAYS, find, overlay, permissions, render, stream, webhooks_at};
+use crate::process::{SOON, Topologist, make_certificates};
 use crate::recorder::Recorder;
 
 const NAMESPACE: &str = "topologist-system";
@@ -158,6 +158,40 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
     ] {
         assert_eq!(may(&client, namespace, what).await, want, "{what} in {namespace:?}");
     }
+}
+
+#[tokio::test]
+async fn a_role_in_one_namespace_is_enough_to_guard_it() {
+    // DEC-37
+    let kubernetes = Kubernetes::start();
+    let client = kubernetes.client();
+    let manifests = overlay("namespaced");
+    kubernetes.apply_yaml(&stream(&crd::definitions())).await;
+    kubernetes.apply_yaml(&stream(&permissions(manifests.clone()))).await;
+    let kubeconfig = kubernetes.service_account_kubeconfig(NAMESPACE, "topologist").await;
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (cert, key) = (file("tls.crt"), file("tls.key"));
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    let arguments = ["--kubeconfig", kubeconfig, "--tls-cert", &cert, "--tls-key", &key, "--namespace", "default"];
+    let topologist = Topologist::serve(&arguments);
+    topologist.wait_until_ready();
+    assert!(!topologist.log_text().contains("Watch failed"), "{}", topologist.log_text());
+
+    let authority = std::fs::read(file("ca.crt")).unwrap();
+    kubernetes.apply_yaml(&stream(&webhooks_at(manifests, &topologist.webhook, &authority))).await;
+    let wrong = object(Kind::Cluster, "v1beta2", &json!({"metadata": {"name": "wrong"}, "spec": {"paused": true}}));
+    let create =
+        async |namespace: &str| objects(&client, Kind::Cluster, "v1beta2", namespace).create(&dry(), &wrong).await;
+    eventually("the namespace is guarded", async || match create("default").await {
+        Err(kube::Error::Api(status)) if status.code == 422 => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    let reviews = topologist.metric("topologist_admission_duration_seconds_count");
+    create("kube-public").await.unwrap();
+    assert_eq!(topologist.metric("topologist_admission_duration_seconds_count"), reviews, "others are not asked about");
 }
 
 #[tokio::test]
