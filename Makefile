@@ -5,7 +5,7 @@ LOCKED ?= --locked
 IMAGE_BUILDER ?= docker
 IMAGE ?= topologist:dev
 
-.PHONY: help build check test lint bench mutants image kubernetes
+.PHONY: help build check test lint bench manifests mutants image kubernetes
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
@@ -17,11 +17,12 @@ check: ## what every commit needs: format, lints, unit tests
 	$(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
 	$(CARGO) test $(LOCKED) --lib
 
-kubernetes: ## kube-apiserver and etcd for the tests, built once
+kubernetes: ## kube-apiserver, etcd and kustomize for the tests, built once
 	tests/kubernetes/build
+	tests/kubernetes/build kustomize
 
 test: ## all tests, those on a real kube-apiserver included
-	tests/kubernetes/build & builder=$$!; $(CARGO) test $(LOCKED) --no-run || exit 1; wait $$builder
+	$(MAKE) --no-print-directory kubernetes & builder=$$!; $(CARGO) test $(LOCKED) --no-run || exit 1; wait $$builder
 	$(CARGO) test $(LOCKED)
 
 lint: ## format, clippy with warnings denied, and cargo deny where it is installed
@@ -32,6 +33,10 @@ lint: ## format, clippy with warnings denied, and cargo deny where it is install
 
 bench: ## benchmarks, with the budgets they are held against
 	$(CARGO) bench $(LOCKED)
+
+manifests: ## write what the manifests take from the program: the CRDs
+	$(CARGO) run $(LOCKED) --quiet -- crds >manifests/crds/cluster.x-k8s.io.yaml.new
+	mv manifests/crds/cluster.x-k8s.io.yaml.new manifests/crds/cluster.x-k8s.io.yaml
 
 mutants: ## switch off one admission rule at a time: some fixture must notice
 	$(CARGO) test $(LOCKED) --test stories every_rule_has_a_fixture_that_fails_without_it -- --nocapture

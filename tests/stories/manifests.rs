@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use clap::CommandFactory;
@@ -12,6 +13,7 @@ use topologist::crd;
 use topologist::hub::{GROUP, Kind};
 use topologist::webhook::server::Limits;
 use topologist::wire::Version;
+use topologist::yaml;
 
 use crate::kustomize::{OVERLAYS, find, manifests, overlay, render_own, stream};
 use crate::process::command;
@@ -141,6 +143,18 @@ fn every_object_can_be_applied_by_a_client() {
     }
 }
 
+#[test]
+fn everything_can_be_found_by_its_label_or_its_namespace() {
+    // Which is how docs/operations.md uninstalls it.
+    for name in OVERLAYS {
+        for object in overlay(name) {
+            let metadata = &object["metadata"];
+            let what = format!("{name}: {} {}", object["kind"], metadata["name"]);
+            assert_eq!(metadata["labels"]["app.kubernetes.io/name"], "topologist", "{what}");
+        }
+    }
+}
+
 /// The variables of the one container of the Deployment.
 fn variables(objects: &[Value]) -> BTreeMap<String, String> {
     let deployment = find(objects, "Deployment", "topologist");
@@ -185,6 +199,20 @@ fn variables_of_the_deployment_are_flags_of_the_program() {
         for variable in variables(&overlay(name)).keys() {
             assert!(known.contains(&**variable) || AWAITED_FLAGS.contains(&&**variable), "{name}: {variable}");
         }
+    }
+}
+
+#[test]
+fn flags_of_each_way_go_together() {
+    for name in OVERLAYS {
+        let objects = overlay(name);
+        let container = &find(&objects, "Deployment", "topologist")["spec"]["template"]["spec"]["containers"][0];
+        let mut arguments = strings(&container["args"]);
+        arguments.extend(["--kubeconfig", "/does/not/exist"]);
+        let output = command(&arguments).envs(variables(&objects)).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{name}: {text}");
+        assert!(text.contains("cannot read /does/not/exist"), "{name}: {text}");
     }
 }
 
@@ -346,4 +374,49 @@ images: [{name: topologist, newName: registry.example/topologist, newTag: v1.2.3
     assert_eq!(variables["TOPOLOGIST_CONTROLLERS"], "all");
     assert!(!variables.contains_key("TOPOLOGIST_MANAGE_CERTIFICATES"), "--tls-cert excludes it");
     assert!(permissions(&objects)["topologist-system"].iter().all(|grant| LEADS.contains(&&**grant)));
+}
+
+#[test]
+fn kustomizations_in_the_documents_render() {
+    let text = fs::read_to_string(manifests().with_file_name("docs").join("operations.md")).unwrap();
+    let blocks: Vec<_> = text
+        .split("```yaml\n")
+        .skip(1)
+        .map(|rest| {
+            let block = rest.split("```").next().unwrap();
+            let indent = block.len() - block.trim_start().len();
+            block.lines().map(|line| format!("{}\n", line.get(indent..).unwrap_or_default())).collect::<String>()
+        })
+        .collect();
+    assert_eq!(blocks.len(), 2);
+    for block in blocks {
+        let objects = render_own(&block, &[]);
+        let pod = &find(&objects, "Deployment", "topologist")["spec"]["template"]["spec"];
+        let label = &find(&objects, "Namespace", "topologist-system")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"];
+        match pod["hostNetwork"] == true {
+            true => assert_eq!(label, "privileged"),
+            false => assert_eq!(pod["containers"][0]["image"], "registry.example/topologist:v1"),
+        }
+    }
+}
+
+#[test]
+fn the_webhooks_of_a_laptop_are_called_by_address() {
+    let root = manifests().parent().unwrap().to_owned();
+    let text = fs::read_to_string(root.join("certs/README.md")).unwrap();
+    let script = text.split("$ sed").nth(1).unwrap().split(" | kubectl").next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(manifests(), folder.path().join("manifests")).unwrap();
+    crate::process::make_certificates(&folder.path().join("certs/dev"));
+    let output =
+        Command::new("bash").args(["-c", &format!("sed{script}")]).current_dir(folder.path()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let objects: Vec<_> = yaml::documents(&text).into_iter().map(|document| document.unwrap().value).collect();
+    for (_, webhook) in webhooks(&objects) {
+        let client = &webhook["clientConfig"];
+        let url = client["url"].as_str().unwrap();
+        assert!(END_POINTS.iter().any(|point| url == format!("https://my-host.example:9443{}", point.path)), "{url}");
+        assert!(client["caBundle"].as_str().unwrap().len() > 500 && client.get("service").is_none(), "{client}");
+    }
+    assert_eq!(webhooks(&objects).len(), 4);
 }
