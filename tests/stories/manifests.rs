@@ -308,8 +308,7 @@ fn permissions(objects: &[Value]) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// Follows both kinds.
-const READS: [&str; 2] =
-    ["cluster.x-k8s.io/clusterclasses: get list watch", "cluster.x-k8s.io/clusters: get list watch"];
+const READS: [&str; 2] = ["cluster.x-k8s.io/clusterclasses: list watch", "cluster.x-k8s.io/clusters: list watch"];
 /// Elects a leader.
 const LEADS: [&str; 2] = ["coordination.k8s.io/leases: create", "coordination.k8s.io/leases[topologist]: get update"];
 /// Manages its certificates: in its namespace, and everywhere.
@@ -319,7 +318,14 @@ const BUNDLES: [&str; 2] = [
     "admissionregistration.k8s.io/validatingwebhookconfigurations[topologist]: get patch",
 ];
 /// Reconciles.
-const RECONCILES: [&str; 1] = ["cluster.x-k8s.io/clusterclasses/status: patch"];
+const RECONCILES: [&str; 6] = [
+    "apiextensions.k8s.io/customresourcedefinitions: list watch",
+    "bootstrap.cluster.x-k8s.io/*: get list patch watch",
+    "cluster.x-k8s.io/clusterclasses/status: patch",
+    "controlplane.cluster.x-k8s.io/*: get list patch watch",
+    "coordination.k8s.io/leases[controller-leader-election-capi]: list watch",
+    "infrastructure.cluster.x-k8s.io/*: get list patch watch",
+];
 
 #[test]
 fn permissions_are_what_each_way_needs_and_nothing_else() {
