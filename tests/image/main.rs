@@ -7,6 +7,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "tests")]
 
 mod dockerfile;
+#[path = "../support/kubernetes.rs"]
+mod kubernetes;
+#[path = "../support/kustomize.rs"]
+mod kustomize;
 #[path = "../support/process.rs"]
 mod process;
 #[path = "../support/tls_client.rs"]
@@ -19,10 +23,15 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use dockerfile::Image;
 use serde_json::Value;
 use tls_client::{Connection, Protocol};
+use topologist::crd;
 
+use crate::kubernetes::Kubernetes;
+use crate::kustomize::{find, overlay, permissions, stream};
 use crate::process::{Topologist, make_certificates};
 
 const USER: u32 = 65532;
@@ -77,6 +86,21 @@ impl Container {
         command.args(&image().entry_point).args(arguments).env_clear().env("PATH", std::env::var("PATH").unwrap());
         command.stdin(Stdio::null());
         command
+    }
+
+    /// Mounts what a kubelet mounts for a ServiceAccount, and says where the API server is.
+    fn mount_account(&self, kubeconfig: &Path, command: &mut Command) {
+        let kubeconfig: Value = serde_json::from_slice(&fs::read(kubeconfig).unwrap()).unwrap();
+        let cluster = &kubeconfig["clusters"][0]["cluster"];
+        let authority = STANDARD.decode(cluster["certificate-authority-data"].as_str().unwrap()).unwrap();
+        let folder = self.root.path().join("var/run/secrets/kubernetes.io/serviceaccount");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("ca.crt"), authority).unwrap();
+        fs::write(folder.join("token"), kubeconfig["users"][0]["user"]["token"].as_str().unwrap()).unwrap();
+        fs::write(folder.join("namespace"), "topologist-system").unwrap();
+        let (host, port) =
+            cluster["server"].as_str().unwrap().strip_prefix("https://").unwrap().split_once(':').unwrap();
+        command.env("KUBERNETES_SERVICE_HOST", host).env("KUBERNETES_SERVICE_PORT", port);
     }
 
     /// Mounts a Secret as the cert-manager overlay does: for the group of the pod.
@@ -180,4 +204,33 @@ async fn reviews_are_answered_in_an_empty_root_directory() {
     }
     topologist.signal("TERM");
     assert_eq!(topologist.wait().code(), Some(0), "{}", topologist.log_text());
+}
+
+/// The overlays whose pods can do all that they are told.
+const RUNNABLE: [&str; 1] = ["cert-manager"];
+
+#[tokio::test]
+async fn a_pod_of_the_deployment_becomes_ready() {
+    for name in RUNNABLE {
+        let kubernetes = Kubernetes::start();
+        let objects = overlay(name);
+        kubernetes.apply_yaml(&stream(&crd::definitions())).await;
+        kubernetes.apply_yaml(&stream(&permissions(objects.clone()))).await;
+        let kubeconfig = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
+        let deployed = &find(&objects, "Deployment", "topologist")["spec"]["template"]["spec"]["containers"][0];
+        let arguments = deployed["args"].as_array().unwrap().iter().map(|text| text.as_str().unwrap());
+
+        let container = Container::new();
+        let mut command = container.command(&arguments.collect::<Vec<_>>());
+        for entry in deployed["env"].as_array().unwrap() {
+            command.env(entry["name"].as_str().unwrap(), entry["value"].as_str().unwrap());
+        }
+        // The ports of the manifest may be taken here.
+        command.env("TOPOLOGIST_WEBHOOK_ADDR", "127.0.0.1:0").env("TOPOLOGIST_ADMIN_ADDR", "127.0.0.1:0");
+        container.mount_account(&kubeconfig, &mut command);
+        container.mount_certificates();
+        let topologist = Topologist::launch(command);
+        topologist.wait_until_ready();
+        assert!(!topologist.log_text().contains("Watch failed"), "{name}: {}", topologist.log_text());
+    }
 }
