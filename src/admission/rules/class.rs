@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::definitions::{schemas_are_not_nullable, variable_definitions_are_usable};
-use super::{definitions, dependents, shared};
+use super::patches::patches_are_usable;
+use super::{definitions, dependents, patches, shared};
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path, RuleId};
@@ -44,6 +45,7 @@ const RULES: &[ClassRule] = rules![
     "CC-V-050" => taints_may_be_set,
     "CC-V-060" => variable_definitions_are_usable,
     "DEC-23" => schemas_are_not_nullable,
+    "CC-V-070" => patches_are_usable,
     "CC-V-080" => metadata_is_well_formed,
     "CC-V-090" => kubernetes_versions_rise_without_gaps,
 ];
@@ -60,6 +62,7 @@ pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
         .into_iter()
         .chain(listed(Kind::ClusterClass, RULES))
         .chain(definitions::listed_rules())
+        .chain(patches::listed_rules())
         .chain(dependents::listed_rules())
         .chain([single(IN_USE, "a_class_in_use_is_not_deleted")])
 }

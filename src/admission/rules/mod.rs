@@ -7,6 +7,7 @@
 //!   └─ rebase.rs     class changes
 //! class.rs     a ClusterClass by itself
 //!   ├─ definitions.rs  its variables
+//!   ├─ patches.rs      its patches
 //!   ├─ dependents.rs   a class against the Clusters that use it
 //!   └─ breakage.rs     whether their variables still fit
 //! shared.rs    checks that several rules use
@@ -17,6 +18,7 @@ pub(super) mod class;
 pub(super) mod cluster;
 mod definitions;
 mod dependents;
+mod patches;
 mod rebase;
 mod shared;
 mod topology;

@@ -1,0 +1,404 @@
+//! The patches of a ClusterClass (PAT).
+//!
+//! Templates are parsed elsewhere; nothing here says whether a path exists in the templates that a patch selects.
+
+use std::collections::BTreeSet;
+
+use super::class::Change;
+use crate::admission::Listed;
+use crate::field::{ErrorKind, Findings, Path};
+use crate::hub::naming::{decimal_integer, label_key_faults};
+use crate::hub::{
+    ClassNames, ClusterClassSpec, JsonPatch, JsonPatchValue, Kind, Patch, PatchDefinition, PatchSelector, TemplateRef,
+};
+
+/// The rules of this file in the order in which they run.
+pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
+    [
+        ("PAT-001", "patch_has_a_name"),
+        ("PAT-002", "patch_is_not_called_inline"),
+        ("PAT-003", "patch_names_are_unique"),
+        ("PAT-005", "patch_does_something"),
+        ("PAT-006", "patch_is_inline_or_external"),
+        ("PAT-007", "external_patches_are_switched_on"),
+        ("PAT-008", "external_patch_calls_an_extension"),
+        ("PAT-010", "operation_is_known"),
+        ("PAT-011", "path_is_below_spec"),
+        ("PAT-012", "arrays_are_changed_at_their_ends"),
+        ("PAT-013", "operation_has_a_value"),
+        ("PAT-014", "operation_has_one_value"),
+        ("PAT-016", "value_has_a_source"),
+        ("PAT-017", "value_has_one_source"),
+        ("PAT-019", "builtin_variable_is_known"),
+        ("PAT-021", "variable_is_defined"),
+        ("DEC-27", "paths_say_what_they_mean"),
+        ("PAT-030", "selector_selects_something"),
+        ("PAT-031", "infrastructure_has_the_selected_kind"),
+        ("PAT-032", "control_plane_has_the_selected_kind"),
+        ("PAT-033", "selected_machine_deployment_classes_exist"),
+        ("PAT-034", "selected_machine_pool_classes_exist"),
+    ]
+    .into_iter()
+    .map(|(id, name)| Listed { id, name, kind: Some(Kind::ClusterClass) })
+}
+
+/// Patches can be applied (CC-V-070).
+pub(super) fn patches_are_usable(change: &Change<'_>, found: &mut Findings) {
+    let spec = &change.new.spec;
+    let mut names = BTreeSet::new();
+    for (i, patch) in spec.patches.iter().enumerate() {
+        let path = Path::of("spec.patches").index(i);
+        name_is_usable(patch, &mut names, &path.child("name"), found);
+        kind_of_patch_is_clear(patch, change, &path, found);
+        for (j, definition) in patch.definitions.iter().enumerate() {
+            definition_is_usable(definition, spec, &path.child("definitions").index(j), found);
+        }
+    }
+}
+
+/// A patch has a name of its own (PAT-001 to PAT-003).
+fn name_is_usable<'a>(patch: &'a Patch, names: &mut BTreeSet<&'a str>, path: &Path, found: &mut Findings) {
+    let name = &*patch.name;
+    found.run("PAT-001", |found| {
+        if name.is_empty() {
+            found.required(path.clone(), "give the patch a name");
+        }
+    });
+    found.run("PAT-002", |found| {
+        if name == crate::variables::INLINE {
+            found.required(path.clone(), "cannot be \"inline\", which marks definitions of the ClusterClass itself");
+        }
+    });
+    found.run("PAT-003", |found| {
+        if !names.insert(name) {
+            found.invalid(path.clone(), name, "another patch has the same name");
+        }
+    });
+}
+
+/// A patch is a list of definitions or a call of an extension (PAT-005 to PAT-008).
+fn kind_of_patch_is_clear(patch: &Patch, change: &Change<'_>, path: &Path, found: &mut Findings) {
+    let is_inline = patch.definitions.is_present();
+    found.run("PAT-005", |found| {
+        if !is_inline && patch.external.is_none() {
+            found.required(path.clone(), "set definitions or external");
+        }
+    });
+    let Some(external) = &patch.external else { return };
+    found.run("PAT-006", |found| {
+        if is_inline {
+            found.invalid(path.clone(), &*patch.name, "set definitions or external, not both");
+        }
+    });
+    let path = path.child("external");
+    found.run("PAT-007", |found| {
+        if !change.settings.gates.runtime_sdk {
+            found.forbidden(path.clone(), "external patches need the feature gate RuntimeSDK");
+        }
+    });
+    found.run("PAT-008", |found| {
+        if external.generate_patches_extension.is_empty() && external.validate_topology_extension.is_empty() {
+            let detail = "set generatePatchesExtension or validateTopologyExtension; discovery of variables alone \
+                          patches nothing";
+            found.invalid(path.clone(), &*patch.name, detail);
+        }
+    });
+}
+
+/// The JSON patches of a definition, and then what it selects.
+fn definition_is_usable(definition: &PatchDefinition, spec: &ClusterClassSpec, path: &Path, found: &mut Findings) {
+    for (k, patch) in definition.json_patches.iter().enumerate() {
+        json_patch_is_usable(patch, spec, &path.child("jsonPatches").index(k), found);
+    }
+    selector_is_usable(&definition.selector, spec, &path.child("selector"), found);
+}
+
+const OPERATIONS: [&str; 3] = ["add", "remove", "replace"];
+
+fn json_patch_is_usable(patch: &JsonPatch, spec: &ClusterClassSpec, path: &Path, found: &mut Findings) {
+    found.run("PAT-010", |found| {
+        if !OPERATIONS.contains(&&*patch.op) {
+            let detail = "supported values: \"add\", \"remove\", \"replace\"";
+            found.error(ErrorKind::NotSupported, path.child("op"), &*patch.op, detail);
+        }
+    });
+    found.run("PAT-011", |found| {
+        if !patch.path.starts_with("/spec") {
+            found.invalid(
+                path.child("path"),
+                &*patch.path,
+                "must start with /spec: patches change the spec of a template",
+            );
+        }
+    });
+    found.run("PAT-012", |found| arrays_are_changed_at_their_ends(patch, path, found));
+    found.run("DEC-27", |found| path_says_what_it_means(patch, path, found));
+    if matches!(&*patch.op, "add" | "replace") {
+        value_is_given(patch, spec, path, found);
+    }
+}
+
+/// Elements of arrays are added in front (`0`) or at the end (`-`), and never addressed otherwise (PAT-012).
+fn arrays_are_changed_at_their_ends(patch: &JsonPatch, path: &Path, found: &mut Findings) {
+    for index in patch.path.split('/').filter_map(decimal_integer) {
+        let detail = match &*patch.op {
+            "add" if index != 0 => format!("cannot address element {index}: use 0 for the front or - for the end"),
+            "remove" | "replace" => {
+                format!("cannot address element {index}: {} the whole array, or a field above it", patch.op)
+            }
+            _ => continue,
+        };
+        found.invalid(path.child("path"), &*patch.path, detail);
+    }
+}
+
+/// What passes and hardly does what its author meant (DEC-27).
+fn path_says_what_it_means(patch: &JsonPatch, path: &Path, found: &mut Findings) {
+    let text = &*patch.path;
+    let path = path.child("path");
+    if text.starts_with("/spec") && text != "/spec" && !text.starts_with("/spec/") {
+        found.warn(format!("{path}: {text:?} is not below /spec; templates have no such field"));
+    }
+    if text.split('~').skip(1).any(|rest| !rest.starts_with(['0', '1'])) {
+        found.warn(format!("{path}: {text:?} has a \"~\" that is neither ~0 (for ~) nor ~1 (for /)"));
+    }
+    if patch.op == "remove" && text.ends_with("/-") {
+        found.warn(format!("{path}: {text:?} removes the element behind the last, which never exists"));
+    }
+}
+
+/// An operation that sets something says what (PAT-013 to PAT-021).
+fn value_is_given(patch: &JsonPatch, spec: &ClusterClassSpec, path: &Path, found: &mut Findings) {
+    found.run("PAT-013", |found| {
+        if patch.value.is_none() && patch.value_from.is_none() {
+            found.invalid(path.clone(), &*patch.path, "set value or valueFrom; null is no value");
+        }
+    });
+    let Some(source) = &patch.value_from else { return };
+    found.run("PAT-014", |found| {
+        if patch.value.is_some() {
+            found.invalid(path.clone(), &*patch.path, "set value or valueFrom, not both");
+        }
+    });
+    source_is_usable(source, spec, &path.child("valueFrom"), found);
+}
+
+fn source_is_usable(source: &JsonPatchValue, spec: &ClusterClassSpec, path: &Path, found: &mut Findings) {
+    let (has_variable, has_template) = (!source.variable.is_empty(), !source.template.is_empty());
+    found.run("PAT-016", |found| {
+        if !has_variable && !has_template {
+            found.invalid(path.clone(), "", "set variable or template");
+        }
+    });
+    found.run("PAT-017", |found| {
+        if has_variable && has_template {
+            found.invalid(path.clone(), &*source.variable, "set variable or template, not both");
+        }
+    });
+    if !has_variable {
+        return;
+    }
+    let path = path.child("variable");
+    let (variable, name) = (&*source.variable, name_of(&source.variable));
+    if variable.starts_with("builtin.") {
+        found.run("PAT-019", |found| {
+            if !BUILTIN.contains(&variable) {
+                let known = known_below(variable);
+                found.invalid(path.clone(), variable, format!("is not a builtin variable; known are {known}"));
+            }
+        });
+        return;
+    }
+    found.run("PAT-021", |found| {
+        if name.is_none_or(|name| spec.variables.iter().all(|defined| defined.name != name)) {
+            let known: Vec<String> = spec.variables.iter().map(|defined| format!("{:?}", defined.name)).collect();
+            let detail = match known.as_slice() {
+                [] => "the ClusterClass defines no variables".to_owned(),
+                known => format!("the ClusterClass defines no such variable; it defines {}", known.join(", ")),
+            };
+            found.invalid(path.clone(), variable, detail);
+        }
+    });
+}
+
+/// The variable that an expression reaches into: its first non-empty piece (PAT-021).
+fn name_of(expression: &str) -> Option<&str> {
+    expression.split(['.', '[']).find(|piece| !piece.is_empty())
+}
+
+/// The builtin variables next to a wrong one: those with the same beginning.
+fn known_below(variable: &str) -> String {
+    let mut beginning = variable;
+    while let Some((parent, _)) = beginning.rsplit_once('.') {
+        let near: Vec<&str> = BUILTIN.iter().copied().filter(|known| known.starts_with(parent)).collect();
+        if !near.is_empty() && parent != "builtin" {
+            return near.join(", ");
+        }
+        beginning = parent;
+    }
+    "builtin.cluster, builtin.controlPlane, builtin.machineDeployment, builtin.machinePool and what is below them"
+        .to_owned()
+}
+
+/// Every builtin variable that a patch can name (PAT-020).
+const BUILTIN: [&str; 43] = [
+    "builtin.cluster",
+    "builtin.cluster.name",
+    "builtin.cluster.namespace",
+    "builtin.cluster.uid",
+    "builtin.cluster.metadata.labels",
+    "builtin.cluster.metadata.annotations",
+    "builtin.cluster.topology",
+    "builtin.cluster.topology.classRef.name",
+    "builtin.cluster.topology.classRef.namespace",
+    "builtin.cluster.topology.class",
+    "builtin.cluster.topology.classNamespace",
+    "builtin.cluster.topology.version",
+    "builtin.cluster.network",
+    "builtin.cluster.network.serviceDomain",
+    "builtin.cluster.network.services",
+    "builtin.cluster.network.pods",
+    "builtin.controlPlane",
+    "builtin.controlPlane.name",
+    "builtin.controlPlane.replicas",
+    "builtin.controlPlane.version",
+    "builtin.controlPlane.metadata.labels",
+    "builtin.controlPlane.metadata.annotations",
+    "builtin.controlPlane.machineTemplate.infrastructureRef.name",
+    "builtin.machineDeployment",
+    "builtin.machineDeployment.class",
+    "builtin.machineDeployment.name",
+    "builtin.machineDeployment.replicas",
+    "builtin.machineDeployment.topologyName",
+    "builtin.machineDeployment.version",
+    "builtin.machineDeployment.metadata.labels",
+    "builtin.machineDeployment.metadata.annotations",
+    "builtin.machineDeployment.bootstrap.configRef.name",
+    "builtin.machineDeployment.infrastructureRef.name",
+    "builtin.machinePool",
+    "builtin.machinePool.class",
+    "builtin.machinePool.name",
+    "builtin.machinePool.replicas",
+    "builtin.machinePool.topologyName",
+    "builtin.machinePool.version",
+    "builtin.machinePool.metadata.labels",
+    "builtin.machinePool.metadata.annotations",
+    "builtin.machinePool.bootstrap.configRef.name",
+    "builtin.machinePool.infrastructureRef.name",
+];
+
+/// A selector matches something of the class (PAT-030 to PAT-034).
+fn selector_is_usable(selector: &PatchSelector, spec: &ClusterClassSpec, path: &Path, found: &mut Findings) {
+    let wanted = &selector.match_resources;
+    let names = |names: &Option<ClassNames>| names.as_ref().is_some_and(|names| !names.names.is_empty());
+    let infrastructure = wanted.infrastructure_cluster == Some(true);
+    let control_plane = wanted.control_plane == Some(true);
+    if !infrastructure
+        && !control_plane
+        && !names(&wanted.machine_deployment_class)
+        && !names(&wanted.machine_pool_class)
+    {
+        found.run("PAT-030", |found| {
+            let detail = "selects nothing: set one of controlPlane, infrastructureCluster, machineDeploymentClass and \
+                          machinePoolClass in matchResources";
+            found.invalid(path.clone(), shown(selector), detail);
+        });
+        return;
+    }
+    let path = path.child("matchResources");
+    found.run("PAT-031", |found| {
+        if infrastructure && !matches(selector, &spec.infrastructure.template_ref) {
+            found.invalid(path.child("infrastructureCluster"), true, mismatch(selector, "the infrastructure"));
+        }
+    });
+    found.run("PAT-032", |found| {
+        let machines = &spec.control_plane.machine_infrastructure.template_ref;
+        let is_machines = machines.is_defined() && matches(selector, machines);
+        if control_plane && !is_machines && !matches(selector, &spec.control_plane.template_ref) {
+            let whom = "the control plane and its machines";
+            found.invalid(path.child("controlPlane"), true, mismatch(selector, whom));
+        }
+    });
+    let deployments: Vec<Worker<'_>> = spec
+        .workers
+        .machine_deployments
+        .iter()
+        .map(|class| (&*class.class, [&class.bootstrap.template_ref, &class.infrastructure.template_ref]))
+        .collect();
+    let pools: Vec<Worker<'_>> = spec
+        .workers
+        .machine_pools
+        .iter()
+        .map(|class| (&*class.class, [&class.bootstrap.template_ref, &class.infrastructure.template_ref]))
+        .collect();
+    found.run("PAT-033", |found| {
+        let path = path.child("machineDeploymentClass.names");
+        classes_match(selector, wanted.machine_deployment_class.as_ref(), &deployments, &path, found);
+    });
+    found.run("PAT-034", |found| {
+        let path = path.child("machinePoolClass.names");
+        classes_match(selector, wanted.machine_pool_class.as_ref(), &pools, &path, found);
+    });
+}
+
+/// The name of a worker class, and its templates.
+type Worker<'a> = (&'a str, [&'a TemplateRef; 2]);
+
+/// Every name selects a class with a template of the selected kind.
+fn classes_match(
+    selector: &PatchSelector,
+    names: Option<&ClassNames>,
+    classes: &[Worker<'_>],
+    path: &Path,
+    found: &mut Findings,
+) {
+    for (n, name) in names.into_iter().flat_map(|names| &names.names).enumerate() {
+        if let Some(fault) = pattern_fault(name) {
+            // The rest of the list is not looked at.
+            return found.invalid(path.index(n), &**name, fault);
+        }
+        let mut selected = classes.iter().filter(|(class, _)| selects(name, class)).peekable();
+        if selected.peek().is_none() {
+            let known: Vec<String> = classes.iter().map(|(class, _)| format!("{class:?}")).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            found.invalid(path.index(n), &**name, format!("selects no class; the ClusterClass has {known}"));
+        } else if !selected.any(|(_, templates)| templates.iter().any(|template| matches(selector, template))) {
+            found.invalid(path.index(n), &**name, mismatch(selector, "the selected classes"));
+        }
+    }
+}
+
+/// What is wrong with the form of a name that contains `*`.
+fn pattern_fault(name: &str) -> Option<String> {
+    match name.matches('*').count() {
+        0 => return None,
+        1 => {}
+        _ => return Some("can contain only one \"*\"".to_owned()),
+    }
+    if !name.starts_with('*') && !name.ends_with('*') {
+        return Some("can have \"*\" only at its beginning or at its end".to_owned());
+    }
+    label_key_faults(&name.replace('*', "a")).into_iter().next()
+}
+
+/// Whether a name or pattern selects a class.
+fn selects(name: &str, class: &str) -> bool {
+    match (name.strip_prefix('*'), name.strip_suffix('*')) {
+        (Some(end), _) => class.ends_with(end),
+        (None, Some(beginning)) => class.starts_with(beginning),
+        (None, None) => name == class,
+    }
+}
+
+/// Whether a selector is about a template: kind and apiVersion are the same text.
+fn matches(selector: &PatchSelector, template: &TemplateRef) -> bool {
+    selector.kind == template.kind && selector.api_version == template.api_version
+}
+
+fn mismatch(selector: &PatchSelector, whom: &str) -> String {
+    format!("{whom} has no template of kind {}, apiVersion {}", selector.kind, selector.api_version)
+}
+
+fn shown(selector: &PatchSelector) -> String {
+    format!("{} {}", selector.api_version, selector.kind)
+}
