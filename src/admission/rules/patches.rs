@@ -46,19 +46,19 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
 pub(super) fn patches_are_usable(change: &Change<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
     let mut names = BTreeSet::new();
-    for (i, patch) in spec.patches.iter().enumerate() {
+    for (i, entry) in spec.patches.iter().enumerate() {
         let path = Path::of("spec.patches").index(i);
-        name_is_usable(patch, &mut names, &path.child("name"), found);
-        kind_of_patch_is_clear(patch, change, &path, found);
-        for (j, definition) in patch.definitions.iter().enumerate() {
+        name_is_usable(entry, &mut names, &path.child("name"), found);
+        kind_of_patch_is_clear(entry, change, &path, found);
+        for (j, definition) in entry.definitions.iter().enumerate() {
             definition_is_usable(definition, spec, &path.child("definitions").index(j), found);
         }
     }
 }
 
 /// A patch has a name of its own (PAT-001 to PAT-003).
-fn name_is_usable<'a>(patch: &'a Patch, names: &mut BTreeSet<&'a str>, path: &Path, found: &mut Findings) {
-    let name = &*patch.name;
+fn name_is_usable<'a>(entry: &'a Patch, names: &mut BTreeSet<&'a str>, path: &Path, found: &mut Findings) {
+    let name = &*entry.name;
     found.run("PAT-001", |found| {
         if name.is_empty() {
             found.required(path.clone(), "give the patch a name");
@@ -77,17 +77,17 @@ fn name_is_usable<'a>(patch: &'a Patch, names: &mut BTreeSet<&'a str>, path: &Pa
 }
 
 /// A patch is a list of definitions or a call of an extension (PAT-005 to PAT-008).
-fn kind_of_patch_is_clear(patch: &Patch, change: &Change<'_>, path: &Path, found: &mut Findings) {
-    let is_inline = patch.definitions.is_present();
+fn kind_of_patch_is_clear(entry: &Patch, change: &Change<'_>, path: &Path, found: &mut Findings) {
+    let is_inline = entry.definitions.is_present();
     found.run("PAT-005", |found| {
-        if !is_inline && patch.external.is_none() {
+        if !is_inline && entry.external.is_none() {
             found.required(path.clone(), "set definitions or external");
         }
     });
-    let Some(external) = &patch.external else { return };
+    let Some(external) = &entry.external else { return };
     found.run("PAT-006", |found| {
         if is_inline {
-            found.invalid(path.clone(), &*patch.name, "set definitions or external, not both");
+            found.invalid(path.clone(), &*entry.name, "set definitions or external, not both");
         }
     });
     let path = path.child("external");
@@ -100,61 +100,61 @@ fn kind_of_patch_is_clear(patch: &Patch, change: &Change<'_>, path: &Path, found
         if external.generate_patches_extension.is_empty() && external.validate_topology_extension.is_empty() {
             let detail = "set generatePatchesExtension or validateTopologyExtension; discovery of variables alone \
                           patches nothing";
-            found.invalid(path.clone(), &*patch.name, detail);
+            found.invalid(path.clone(), &*entry.name, detail);
         }
     });
 }
 
 /// The JSON patches of a definition, and then what it selects.
 fn definition_is_usable(definition: &PatchDefinition, spec: &ClusterClassSpec, path: &Path, found: &mut Findings) {
-    for (k, patch) in definition.json_patches.iter().enumerate() {
-        json_patch_is_usable(patch, spec, &path.child("jsonPatches").index(k), found);
+    for (k, operation) in definition.json_patches.iter().enumerate() {
+        json_patch_is_usable(operation, spec, &path.child("jsonPatches").index(k), found);
     }
     selector_is_usable(&definition.selector, spec, &path.child("selector"), found);
 }
 
 const OPERATIONS: [&str; 3] = ["add", "remove", "replace"];
 
-fn json_patch_is_usable(patch: &JsonPatch, spec: &ClusterClassSpec, path: &Path, found: &mut Findings) {
+fn json_patch_is_usable(operation: &JsonPatch, spec: &ClusterClassSpec, path: &Path, found: &mut Findings) {
     found.run("PAT-010", |found| {
-        if !OPERATIONS.contains(&&*patch.op) {
+        if !OPERATIONS.contains(&&*operation.op) {
             let detail = "supported values: \"add\", \"remove\", \"replace\"";
-            found.error(ErrorKind::NotSupported, path.child("op"), &*patch.op, detail);
+            found.error(ErrorKind::NotSupported, path.child("op"), &*operation.op, detail);
         }
     });
     found.run("PAT-011", |found| {
-        if !patch.path.starts_with("/spec") {
+        if !operation.path.starts_with("/spec") {
             found.invalid(
                 path.child("path"),
-                &*patch.path,
+                &*operation.path,
                 "must start with /spec: patches change the spec of a template",
             );
         }
     });
-    found.run("PAT-012", |found| arrays_are_changed_at_their_ends(patch, path, found));
-    found.run("DEC-27", |found| path_says_what_it_means(patch, path, found));
-    if matches!(&*patch.op, "add" | "replace") {
-        value_is_given(patch, spec, path, found);
+    found.run("PAT-012", |found| arrays_are_changed_at_their_ends(operation, path, found));
+    found.run("DEC-27", |found| path_says_what_it_means(operation, path, found));
+    if matches!(&*operation.op, "add" | "replace") {
+        value_is_given(operation, spec, path, found);
     }
 }
 
 /// Elements of arrays are added in front (`0`) or at the end (`-`), and never addressed otherwise (PAT-012).
-fn arrays_are_changed_at_their_ends(patch: &JsonPatch, path: &Path, found: &mut Findings) {
-    for index in patch.path.split('/').filter_map(decimal_integer) {
-        let detail = match &*patch.op {
+fn arrays_are_changed_at_their_ends(operation: &JsonPatch, path: &Path, found: &mut Findings) {
+    for index in operation.path.split('/').filter_map(decimal_integer) {
+        let detail = match &*operation.op {
             "add" if index != 0 => format!("cannot address element {index}: use 0 for the front or - for the end"),
             "remove" | "replace" => {
-                format!("cannot address element {index}: {} the whole array, or a field above it", patch.op)
+                format!("cannot address element {index}: {} the whole array, or a field above it", operation.op)
             }
             _ => continue,
         };
-        found.invalid(path.child("path"), &*patch.path, detail);
+        found.invalid(path.child("path"), &*operation.path, detail);
     }
 }
 
 /// What passes and hardly does what its author meant (DEC-27).
-fn path_says_what_it_means(patch: &JsonPatch, path: &Path, found: &mut Findings) {
-    let text = &*patch.path;
+fn path_says_what_it_means(operation: &JsonPatch, path: &Path, found: &mut Findings) {
+    let text = &*operation.path;
     let path = path.child("path");
     if text.starts_with("/spec") && text != "/spec" && !text.starts_with("/spec/") {
         found.warn(format!("{path}: {text:?} is not below /spec; templates have no such field"));
@@ -162,22 +162,22 @@ fn path_says_what_it_means(patch: &JsonPatch, path: &Path, found: &mut Findings)
     if text.split('~').skip(1).any(|rest| !rest.starts_with(['0', '1'])) {
         found.warn(format!("{path}: {text:?} has a \"~\" that is neither ~0 (for ~) nor ~1 (for /)"));
     }
-    if patch.op == "remove" && text.ends_with("/-") {
+    if operation.op == "remove" && text.ends_with("/-") {
         found.warn(format!("{path}: {text:?} removes the element behind the last, which never exists"));
     }
 }
 
 /// An operation that sets something says what (PAT-013 to PAT-021).
-fn value_is_given(patch: &JsonPatch, spec: &ClusterClassSpec, path: &Path, found: &mut Findings) {
+fn value_is_given(operation: &JsonPatch, spec: &ClusterClassSpec, path: &Path, found: &mut Findings) {
     found.run("PAT-013", |found| {
-        if patch.value.is_none() && patch.value_from.is_none() {
-            found.invalid(path.clone(), &*patch.path, "set value or valueFrom; null is no value");
+        if operation.value.is_none() && operation.value_from.is_none() {
+            found.invalid(path.clone(), &*operation.path, "set value or valueFrom; null is no value");
         }
     });
-    let Some(source) = &patch.value_from else { return };
+    let Some(source) = &operation.value_from else { return };
     found.run("PAT-014", |found| {
-        if patch.value.is_some() {
-            found.invalid(path.clone(), &*patch.path, "set value or valueFrom, not both");
+        if operation.value.is_some() {
+            found.invalid(path.clone(), &*operation.path, "set value or valueFrom, not both");
         }
     });
     source_is_usable(source, spec, &path.child("valueFrom"), found);
