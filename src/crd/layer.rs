@@ -33,28 +33,44 @@ impl Layer {
         let mut raw = schema(kind, version);
         // Neither is the schema's business: one has rules of its own, the other is not stored.
         raw["properties"]["metadata"] = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        let definition: Definition =
-            serde_json::from_value(raw.clone()).expect("our schemas have the shape of schemas");
+        let mut checked = raw.clone();
+        say_places(&mut checked);
+        let definition: Definition = serde_json::from_value(checked).expect("our schemas have the shape of schemas");
         let compiled = Schema::compile(&definition).expect("our patterns compile");
         Layer { raw, compiled }
     }
 
     fn of(kind: Kind, version: WireVersion) -> &'static Layer {
-        static LAYERS: LazyLock<[Layer; 4]> = LazyLock::new(|| {
-            [
-                Layer::new(Kind::Cluster, WireVersion::V1Beta1),
-                Layer::new(Kind::Cluster, WireVersion::V1Beta2),
-                Layer::new(Kind::ClusterClass, WireVersion::V1Beta1),
-                Layer::new(Kind::ClusterClass, WireVersion::V1Beta2),
-            ]
-        });
-        let [cluster1, cluster2, class1, class2] = &*LAYERS;
+        static CLUSTER1: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::Cluster, WireVersion::V1Beta1));
+        static CLUSTER2: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::Cluster, WireVersion::V1Beta2));
+        static CLASS1: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::ClusterClass, WireVersion::V1Beta1));
+        static CLASS2: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::ClusterClass, WireVersion::V1Beta2));
         match (kind, version) {
-            (Kind::Cluster, WireVersion::V1Beta1) => cluster1,
-            (Kind::Cluster, WireVersion::V1Beta2) => cluster2,
-            (Kind::ClusterClass, WireVersion::V1Beta1) => class1,
-            (Kind::ClusterClass, WireVersion::V1Beta2) => class2,
+            (Kind::Cluster, WireVersion::V1Beta1) => &CLUSTER1,
+            (Kind::Cluster, WireVersion::V1Beta2) => &CLUSTER2,
+            (Kind::ClusterClass, WireVersion::V1Beta1) => &CLASS1,
+            (Kind::ClusterClass, WireVersion::V1Beta2) => &CLASS2,
         }
+    }
+}
+
+/// Says with keywords whose errors stand at the field what is said with a format or a junctor, whose errors stand at the
+/// whole value: 32 bits are bounds, and an int-or-string needs no `anyOf` besides.
+fn say_places(schema: &mut Value) {
+    match schema {
+        Value::Object(keywords) => {
+            if keywords.get("format").is_some_and(|format| format == "int32") {
+                keywords.remove("format");
+                keywords.entry("minimum").or_insert_with(|| i32::MIN.into());
+                keywords.entry("maximum").or_insert_with(|| i32::MAX.into());
+            }
+            if keywords.get("x-kubernetes-int-or-string").is_some_and(|flag| flag == true) {
+                keywords.remove("anyOf");
+            }
+            keywords.values_mut().for_each(say_places);
+        }
+        Value::Array(nodes) => nodes.iter_mut().for_each(say_places),
+        _ => {}
     }
 }
 
@@ -229,6 +245,18 @@ mod tests {
             (
                 deployments(json!([{"class": "a", "name": "x"}, {"class": "b", "name": "x"}])),
                 vec![("FieldValueDuplicate", "spec.topology.workers.machineDeployments[1]")],
+            ),
+            (
+                topology("controlPlane", json!({"replicas": 2_147_483_648_i64})),
+                vec![("FieldValueInvalid", "spec.topology.controlPlane.replicas")],
+            ),
+            (
+                deployments(json!([{"class": "a", "name": "x",
+                    "rollout": {"strategy": {"type": "OnDelete", "rollingUpdate": {"maxSurge": true}}}}])),
+                vec![(
+                    "FieldValueTypeInvalid",
+                    "spec.topology.workers.machineDeployments[0].rollout.strategy.rollingUpdate.maxSurge",
+                )],
             ),
             (deployments(json!([])), vec![("FieldValueInvalid", "spec.topology.workers.machineDeployments")]),
             (
