@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::substitution;
+use super::{hints, substitution};
 use crate::wire::manifest::{self, Manifest};
 use crate::yaml;
 
@@ -96,7 +96,10 @@ impl Input {
                 }
                 Ok(Err(no_object)) if is_of_folder => self.passed_over.push(unreadable(no_object.to_string())),
                 Ok(Err(no_object)) => self.unreadable.push(unreadable(no_object.to_string())),
-                Err(error) => self.unreadable.push(unreadable(error.to_string())),
+                Err(error) => {
+                    let hint = hints::of_place(&text, error.line).map(|hint| format!(" ({hint})")).unwrap_or_default();
+                    self.unreadable.push(unreadable(format!("{error}{hint}")));
+                }
             }
         }
     }

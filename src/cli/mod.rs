@@ -8,6 +8,7 @@ mod completions;
 mod crds;
 mod default;
 mod files;
+mod hints;
 mod offline;
 mod serve;
 mod substitution;

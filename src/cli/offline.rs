@@ -15,12 +15,13 @@ use serde_json::Value;
 
 use super::args::Input as Flags;
 use super::files::{self, Input, Loaded};
-use super::substitution;
+use super::{hints, substitution};
 use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use crate::crd::{self, WireVersion};
 use crate::field::{FieldError, Findings, Path};
 use crate::hub::{Cluster, ClusterClass, Kind, ObjectKey};
 use crate::json;
+use crate::variables;
 use crate::wire::{Decode, Version};
 use crate::world::Facts;
 
@@ -57,15 +58,20 @@ impl Case {
                 old.insert((object.kind, &loaded.manifest.key), object);
             }
         }
-        let mut subjects = Vec::new();
+        let mut subjects: Vec<Subject<'_>> = Vec::new();
+        let mut positions = BTreeMap::new();
         for loaded in &self.new.objects {
             if let Some(kind) = loaded.manifest.admitted_kind() {
-                let old = old.remove(&(kind, &loaded.manifest.key));
-                subjects.push(Subject::new(loaded, kind, old));
+                let key = (kind, &loaded.manifest.key);
+                if let Some(earlier) = positions.insert(key, subjects.len()).and_then(|at| subjects.get_mut(at)) {
+                    earlier.repeat(loaded);
+                }
+                subjects.push(Subject::new(loaded, kind, old.get(&key).cloned()));
             }
         }
         let written = Arc::new(self.facts(&subjects));
         subjects.iter_mut().for_each(|subject| subject.default(&written, settings));
+        old.retain(|key, _| !positions.contains_key(key));
         for loaded in &self.old.objects {
             if let Some(kind) = loaded.manifest.admitted_kind()
                 && let Some(object) = old.remove(&(kind, &loaded.manifest.key))
@@ -90,10 +96,18 @@ fn facts(objects: impl Iterator<Item = Stored>) -> Facts {
     for Stored { kind, version, text } in objects {
         match kind {
             Kind::Cluster => clusters.extend(Cluster::decode(version, &text)),
-            Kind::ClusterClass => classes.extend(ClusterClass::decode(version, &text)),
+            Kind::ClusterClass => classes.extend(ClusterClass::decode(version, &text).map(settled)),
         }
     }
     Facts::of(clusters, classes)
+}
+
+/// A class with the variables that its controller will give it: a file may hold a status from before its spec was edited.
+fn settled(mut class: ClusterClass) -> ClusterClass {
+    if class.is_reconciled() {
+        class.status.variables = variables::expected_status(&class.spec, &class.status.variables).into();
+    }
+    class
 }
 
 /// An object as text, in a version that is understood.
@@ -146,23 +160,36 @@ pub(super) struct Subject<'a> {
     new: Option<Stored>,
     old: Option<Stored>,
     pub defaulted: Option<Verdict>,
+    /// Where the object comes again, if it does.
+    repeated_at: Option<String>,
 }
 
 impl<'a> Subject<'a> {
     fn new(loaded: &'a Loaded, kind: Kind, old: Option<Stored>) -> Self {
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };
-        Subject { loaded, kind, operation, new: Stored::of(loaded), old, defaulted: None }
+        Subject { loaded, kind, operation, new: Stored::of(loaded), old, defaulted: None, repeated_at: None }
     }
 
     fn deletion(loaded: &'a Loaded, kind: Kind, old: Stored) -> Self {
-        Subject { loaded, kind, operation: Operation::Delete, new: None, old: Some(old), defaulted: None }
+        let operation = Operation::Delete;
+        Subject { loaded, kind, operation, new: None, old: Some(old), defaulted: None, repeated_at: None }
+    }
+
+    fn repeat(&mut self, later: &Loaded) {
+        self.repeated_at = Some(format!("{}:{}", later.file, later.manifest.line));
     }
 
     fn default(&mut self, facts: &Arc<Facts>, settings: &Settings) {
         let Some(Ok(question)) = self.question(Phase::Default) else { return };
-        let verdict = question.settle(facts, settings);
+        let mut verdict = question.settle(facts, settings);
+        if self.kind == Kind::ClusterClass && !self.loaded.manifest.names_its_namespace() {
+            // A file without a namespace goes wherever it is applied, and so do its references (DEC-3).
+            verdict.patch = json_patch::Patch::default();
+        }
+        // Whoever mends what is denied here gets the defaults that need no class, so the rest is judged with them.
+        let mended = (!verdict.is_allowed()).then(|| question.settle(&Arc::default(), settings));
         if let Some(new) = &mut self.new {
-            new.change(&verdict);
+            new.change(mended.as_ref().unwrap_or(&verdict));
         }
         self.defaulted = Some(verdict);
     }
@@ -201,17 +228,21 @@ impl<'a> Subject<'a> {
             None => self.unknown_version(),
         };
         let mut found = Findings::default();
-        let mut warnings = Vec::new();
+        let again = |place: &String| {
+            format!("the same object comes again at {place}, and other objects are judged by that one")
+        };
+        let mut warnings: Vec<String> = self.repeated_at.iter().map(again).collect();
         if let Some((new, value)) = self.new.as_ref().and_then(|new| Some((new, json::value(&new.text).ok()?))) {
-            for field in crd::check(self.kind, WireVersion::of(new.version), &value, &mut found) {
+            for (field, said) in dropped(self.kind, new.version, &value, &mut found) {
                 match strict {
                     true => drop(found.run("DEC-32", |found| {
-                        found.forbidden(Path::ROOT.child(&field), "unknown field, which the API server drops");
+                        found.forbidden(Path::ROOT.child(&field), format!("unknown field, {said}"));
                     })),
-                    false => warnings.push(format!("unknown field {field}, which the API server drops")),
+                    false => warnings.push(format!("unknown field {field}, {said}")),
                 }
             }
             warnings.extend(unresolved(&value));
+            warnings.extend(misread(&value));
         }
         Review { schema: found.into_parts().0, warnings, verdict }
     }
@@ -242,12 +273,25 @@ impl Review {
     }
 }
 
+/// Checks the API schema; returns fields that nobody knows, each with what becomes of it (DEC-32).
+fn dropped(kind: Kind, version: Version, object: &Value, found: &mut Findings) -> Vec<(String, String)> {
+    let wire = WireVersion::of(version);
+    let explain = |field: String| {
+        let mut said = "which the API server drops".to_owned();
+        if let Some(instead) = crd::instead(wire, &field) {
+            said.push_str(&format!("; {version} has {instead} in its place"));
+        }
+        (field, said)
+    };
+    crd::check(kind, wire, object, found).into_iter().map(explain).collect()
+}
+
 /// Warnings about variables of a file that nobody has resolved, once for each (DEC-33). The patches of a class are not
 /// looked at: their scripts are full of what looks the same.
 fn unresolved(object: &Value) -> Vec<String> {
     let mut places = BTreeMap::new();
     let mut visit = |path: &str, text: &str| {
-        for name in substitution::names(text) {
+        for name in substitution::names(text).filter(|_| !path.starts_with("spec.patches[")) {
             places.entry(name.to_owned()).or_insert_with(|| path.to_owned());
         }
     };
@@ -260,6 +304,15 @@ fn unresolved(object: &Value) -> Vec<String> {
     places.into_iter().map(say).collect()
 }
 
+/// Warnings about texts that were hardly meant as YAML reads them.
+fn misread(object: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    texts(object, "", &mut |path, text| {
+        warnings.extend(hints::of_text(text).map(|hint| format!("{path} {hint}")));
+    });
+    warnings
+}
+
 /// Every text of a value with its path.
 fn texts(value: &Value, path: &str, visit: &mut impl FnMut(&str, &str)) {
     match value {
@@ -270,9 +323,7 @@ fn texts(value: &Value, path: &str, visit: &mut impl FnMut(&str, &str)) {
         Value::Object(members) => {
             for (name, member) in members {
                 let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                if path != "spec.patches" {
-                    texts(member, &path, visit);
-                }
+                texts(member, &path, visit);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}

@@ -13,9 +13,11 @@ mod blocks;
 mod cluster;
 mod cluster_class;
 mod layer;
+mod renamed;
 mod schema;
 
 pub use layer::check;
+pub use renamed::instead;
 
 use serde_json::{Value, json};
 

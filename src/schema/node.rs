@@ -38,6 +38,16 @@ pub struct Schema {
     pub(super) not: Option<Box<Schema>>,
 }
 
+impl Schema {
+    /// Whether a value may hold a password, at whatever depth (DEC-34).
+    pub fn has_secrets(&self) -> bool {
+        let lists = [&self.all_of, &self.any_of, &self.one_of].into_iter().flatten();
+        let single = [&self.additional_properties, &self.items, &self.not].into_iter().flatten().map(|node| &**node);
+        self.format == Some(Format::Password)
+            || self.properties.values().chain(lists).chain(single).any(Schema::has_secrets)
+    }
+}
+
 /// A bound of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bound {

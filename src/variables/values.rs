@@ -47,7 +47,7 @@ pub fn settle(
     found: &mut Findings,
 ) -> Vec<Change> {
     let before = found.error_count();
-    if !names_are_unique(values, path, found) || !definitions_are_settled(variables, path, found) {
+    if !names_are_unique(values, path, variables, found) || !definitions_are_settled(variables, path, found) {
         return Vec::new();
     }
     let (mut changes, mut entries) = (Vec::new(), Vec::new());
@@ -89,13 +89,15 @@ pub fn settle(
 }
 
 /// No name occurs twice (VAR-V-001, VAR-D-001).
-fn names_are_unique(values: &[VariableValue], path: &Path, found: &mut Findings) -> bool {
+fn names_are_unique(values: &[VariableValue], path: &Path, variables: &Variables, found: &mut Findings) -> bool {
     let mut seen = BTreeSet::new();
     let mut unique = true;
     for value in values {
         if !seen.insert(&*value.name) {
             found.run("VAR-V-001", |found| {
-                found.invalid(path.key(&value.name), raw(value), "another value of this list has the same name");
+                let schema = variables.get(&value.name).and_then(|variable| variable.schema.as_ref().ok());
+                let shown = schema.map_or_else(|| raw(value), |schema| shown(schema, || raw(value)));
+                found.invalid(path.key(&value.name), shown, "another value of this list has the same name");
                 unique = false;
             });
         }
@@ -207,10 +209,10 @@ fn required_are_set(
     };
     for variable in variables.iter().filter(|variable| variable.required && !is_set(&variable.name)) {
         found.run("VAR-V-003", |found| {
-            found.required(
-                path.clone(),
-                format!("set the variable {:?}, which the ClusterClass requires", variable.name),
-            );
+            // A default would have filled it in, had the list no other errors (VAR-D-004).
+            let default = if variable.has_default { "; its default waits for a list without errors" } else { "" };
+            let detail = format!("set the variable {:?}, which the ClusterClass requires{default}", variable.name);
+            found.required(path.clone(), detail);
         });
     }
 }
@@ -224,7 +226,7 @@ fn check(name: &str, value: &Value, schema: &Schema, path: &Path, found: &mut Fi
     }
     let path = path.key(name);
     // Made once: there may be many errors about one large value.
-    let shown = shortened(&value.to_string()).into_owned();
+    let shown = shown(schema, || shortened(&value.to_string()).into_owned());
     for violation in violations {
         let path = path.child("value").place(&violation.place);
         found.run(violation.rule, |found| found.error(violation.kind, path, &*shown, violation.detail));
@@ -234,6 +236,11 @@ fn check(name: &str, value: &Value, schema: &Schema, path: &Path, found: &mut Fi
             found.invalid(path, shown, format!("unknown fields: {}", shortened(&unknown.join(", "))));
         });
     }
+}
+
+/// A value as errors show it, unless it is or holds a secret (DEC-34).
+fn shown(schema: &Schema, value: impl FnOnce() -> String) -> String {
+    if schema.has_secrets() { "(sensitive)".to_owned() } else { value() }
 }
 
 fn raw(value: &VariableValue) -> String {

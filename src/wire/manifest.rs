@@ -70,6 +70,11 @@ impl Manifest {
         Version::from_api_version(&self.api_version)
     }
 
+    /// Whether the file says in which namespace the object is.
+    pub fn names_its_namespace(&self) -> bool {
+        self.value.pointer("/metadata/namespace").is_some_and(|namespace| namespace != "")
+    }
+
     /// The object as JSON, in its namespace.
     pub fn text(&self) -> String {
         let mut value = self.value.clone();

@@ -122,6 +122,65 @@ fn a_change_of_a_class_is_judged_with_the_clusters_of_the_world() {
 }
 
 #[test]
+fn an_edit_of_a_class_counts_although_its_status_is_from_before() {
+    // DEC-2: whoever exports a class and edits it leaves generation and status as they were.
+    let status = "status:\n  observedGeneration: 3\n  conditions: [{type: VariablesReady, status: 'True'}]\n  variables:\n  - name: size\n    definitions:\n    - {from: inline, required: false, schema: {openAPIV3Schema: {type: string}}}\n    - {from: finder, required: false, schema: {openAPIV3Schema: {type: string}}}\n  - name: found\n    definitions: [{from: finder, required: false, schema: {openAPIV3Schema: {type: integer}}}]\n";
+    let edited = class(&SIZE.replace("type: string, default: s", "type: integer, default: 5"))
+        .replace("{name: base}", "{name: base, generation: 3}");
+    let cluster = format!("{CLUSTER}    variables: [{{name: size, value: l}}]\n");
+    let folder = Folder::new(&[("class.yaml", &format!("{edited}{status}")), ("cluster.yaml", &cluster)]);
+    let wrong = "VAR-V-020 FieldValueTypeInvalid spec.topology.variables[size].value";
+    let rows = folder.rows(&["class.yaml", "cluster.yaml"]);
+    assert_eq!(rows, [row("ClusterClass/base", "CREATE", &[]), row("Cluster/one", "CREATE", &[wrong])]);
+    // What an extension has found stays, as long as it is asked, and beside another definition it conflicts.
+    let patches = "  patches: [{name: finder, external: {discoverVariablesExtension: find.ext}}]\n";
+    fs::write(folder.path("class.yaml"), format!("{edited}{patches}{status}")).unwrap();
+    let settled = "VAR-V-002 FieldValueTypeInvalid spec.topology.variables";
+    assert_eq!(folder.rows(&["class.yaml", "cluster.yaml"])[1], row("Cluster/one", "CREATE", &[settled]));
+    let found = CLUSTER.to_owned() + "    variables: [{name: found, value: x}]\n";
+    fs::write(folder.path("cluster.yaml"), found).unwrap();
+    fs::write(folder.path("class.yaml"), format!("{}{patches}{status}", edited.replace("name: size", "name: other")))
+        .unwrap();
+    let wrong = "VAR-V-020 FieldValueTypeInvalid spec.topology.variables[found].value";
+    assert_eq!(folder.rows(&["class.yaml", "cluster.yaml"])[1].2, [wrong]);
+}
+
+#[test]
+fn passwords_are_not_shown() {
+    // DEC-34
+    let class = class(
+        "[{name: key, required: false, schema: {openAPIV3Schema: {type: string, format: password, maxLength: 3}}}, {name: login, required: false, schema: {openAPIV3Schema: {type: object, properties: {users: {type: array, items: {type: object, properties: {key: {type: string, format: password}}}}}}}}]",
+    );
+    for value in [
+        "[{name: key, value: hunter77}]",
+        "[{name: key, value: 577}]",
+        "[{name: key, value: a77}, {name: key, value: b77}]",
+        "[{name: login, value: {users: [{key: a77, age: 5}]}}]",
+        "[{name: login, value: {users: [{key: 377}]}}]",
+    ] {
+        let cluster = format!("{CLUSTER}    variables: {value}\n");
+        let folder = Folder::new(&[("class.yaml", &class), ("cluster.yaml", &cluster)]);
+        for output in [&["validate"][..], &["validate", "-o", "json"], &["default"]] {
+            let (code, out, err) = folder.run(&[output, &["class.yaml", "cluster.yaml"]].concat(), &[]);
+            assert_eq!(code, 1, "{value}");
+            assert!(!out.contains("77") && !err.contains("77"), "{value}: {out}{err}");
+        }
+    }
+}
+
+#[test]
+fn an_object_that_comes_twice_is_spoken_of() {
+    let other = class(&SIZE.replace("string, default: s", "integer"));
+    let folder = Folder::new(&[("a.yaml", &class(SIZE)), ("b.yaml", &other), ("cluster.yaml", CLUSTER)]);
+    let (code, out, _) = folder.run(&["validate", "a.yaml", "b.yaml", "--old", "a.yaml"], &[]);
+    assert_eq!(code, 0, "{out}");
+    let want = "a.yaml:1: ClusterClass default/base: update allowed\n  warning: the same object comes again at b.yaml:1, and other objects are judged by that one\nb.yaml:1: ClusterClass default/base: update allowed\n";
+    assert!(out.starts_with(want), "{out}");
+    let (_, out, _) = folder.run(&["default", "a.yaml", "b.yaml", "cluster.yaml"], &[]);
+    assert!(!out.contains("name: size\n      value"), "by the second one size has no default: {out}");
+}
+
+#[test]
 fn the_api_schema_is_enforced_in_the_version_of_the_file() {
     // DEC-32
     let wrong = "apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\nmetadata: {name: One}\nspec:\n  topology:\n    class: ''\n    version: v1.33.0\n    controlPlane: {replica: 3}\n";
@@ -196,6 +255,20 @@ fn defaults_are_written_as_the_webhook_would_store_them() {
     assert_eq!(serde_json::from_str::<Vec<Value>>(&json).unwrap(), want);
     fs::write(folder.path("output.yaml"), &out).unwrap();
     assert_eq!(folder.run(&["default", "output.yaml"], &[]).1, out, "twice is once");
+}
+
+#[test]
+fn references_are_bound_to_a_namespace_that_the_file_names() {
+    // DEC-3
+    let class = "apiVersion: cluster.x-k8s.io/v1beta1\nkind: ClusterClass\nmetadata: {name: base}\nspec:\n  infrastructure: {ref: {apiVersion: a.b/v1, kind: ATemplate, name: t}}\n  controlPlane: {ref: {apiVersion: a.b/v1, kind: ATemplate, name: t, namespace: here}}\n";
+    let named = class.replace("{name: base}", "{name: base, namespace: here}");
+    let folder = Folder::new(&[("class.yaml", class), ("named.yaml", &named)]);
+    for (file, want) in [("class.yaml", json!(null)), ("named.yaml", json!("here"))] {
+        let (code, out, err) = folder.run(&["default", file], &[]);
+        assert_eq!((code, &*err), (0, ""), "{file}");
+        let object = yaml::documents(&out).remove(0).unwrap().value;
+        assert_eq!(object["spec"]["infrastructure"]["ref"]["namespace"], want, "{file}");
+    }
 }
 
 #[test]

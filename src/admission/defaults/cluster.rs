@@ -82,7 +82,10 @@ fn version_starts_with_v(topology: &Topology) -> Option<PatchOperation> {
 /// A topology names its class (CL-D-003).
 fn class_is_named(topology: &Topology, found: &mut Findings) {
     if topology.class_ref.name.is_empty() {
-        found.required(Path::of("spec.topology.classRef.name"), "name the ClusterClass of this topology");
+        found.required(
+            Path::of("spec.topology.classRef.name"),
+            "name the ClusterClass of this topology (spec.topology.class in v1beta1)",
+        );
     }
 }
 

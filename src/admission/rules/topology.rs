@@ -157,8 +157,14 @@ fn version_has_a_v(change: &TopologyChange<'_>, found: &mut Findings) {
 /// A version is strict semver behind its `v` (CL-V-013).
 fn version_is_semver(change: &TopologyChange<'_>, found: &mut Findings) {
     let text = &change.topology.version;
-    if let Err(error) = KubeVersion::parse_strict(text.strip_prefix('v').unwrap_or(text)) {
-        found.invalid(version_path(), &**text, format!("must be a full semantic version such as v1.33.0: {error}"));
+    let number = text.strip_prefix('v').unwrap_or(text);
+    if let Err(error) = KubeVersion::parse_strict(number) {
+        let detail = match number {
+            // Defaulting makes this of no version at all (CL-D-002).
+            "" => "name the version, such as v1.33.0".to_owned(),
+            _ => format!("must be a full semantic version such as v1.33.0: {error}"),
+        };
+        found.invalid(version_path(), &**text, detail);
     }
 }
 

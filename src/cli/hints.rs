@@ -1,0 +1,96 @@
+//! What somebody may have meant who copied an example: gaps, quotes of word processors, lines that lost their breaks.
+
+/// A sign that a text holds, and what it means.
+type Hint = (fn(&str) -> bool, &'static str);
+
+/// Signs of lines that YAML cannot read, or of the line before.
+const OF_LINES: &[Hint] = &[
+    (stands_for_a_gap, "\"...\" stands for something that was left out: write it, or remove the line"),
+    (has_curly_quotes, "curly quotes are letters to YAML: write \" or '"),
+    (has_lost_its_breaks, "several fields stand in one line: their line breaks and indentation are lost"),
+];
+
+/// Signs of texts that YAML reads, and not as they were meant.
+const OF_TEXTS: &[Hint] = &[
+    (stands_for_a_gap, "is only \"...\", which stands for something that was left out"),
+    (is_in_curly_quotes, "is in curly quotes, which are part of the text to YAML: write \" or '"),
+];
+
+/// What may be wrong where a text cannot be read; lines count from 1.
+pub(super) fn of_place(text: &str, line: usize) -> Option<&'static str> {
+    let lines: Vec<&str> = text.lines().take(line).collect();
+    // A parser notices some things only when the next line does not fit.
+    let mut near = lines.iter().rev().filter(|line| !line.trim().is_empty()).take(2);
+    near.find_map(|line| find(OF_LINES, line))
+}
+
+/// What may be wrong with a text that could be read.
+pub(super) fn of_text(text: &str) -> Option<&'static str> {
+    find(OF_TEXTS, text)
+}
+
+fn find(hints: &[Hint], text: &str) -> Option<&'static str> {
+    hints.iter().find(|(is_there, _)| is_there(text)).map(|(_, meaning)| *meaning)
+}
+
+fn stands_for_a_gap(text: &str) -> bool {
+    let text = text.trim().trim_start_matches("- ").trim_start_matches('[').trim_end_matches(']');
+    ["...", "…"].contains(&text)
+}
+
+const CURLY: [(char, char); 3] = [('“', '”'), ('„', '“'), ('‘', '’')];
+
+fn is_in_curly_quotes(text: &str) -> bool {
+    CURLY.iter().any(|(open, close)| text.starts_with(*open) && text.ends_with(*close))
+}
+
+fn has_curly_quotes(line: &str) -> bool {
+    CURLY.iter().any(|(open, close)| line.contains(*open) && line.contains(*close))
+}
+
+fn has_lost_its_breaks(line: &str) -> bool {
+    // In braces several fields in a line are as they should be.
+    line.split('{').next().is_some_and(|start| start.matches(": ").count() > 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signs_are_found_in_the_line_or_the_one_before() {
+        for (text, line, want) in [
+            ("spec:\n  [...]\n  a: b\n", 3, Some(OF_LINES[0].1)),
+            ("spec:\n  a: b\n  ...\n\n  c: d\n", 5, Some(OF_LINES[0].1)),
+            ("spec:\n  - [...]\n", 2, Some(OF_LINES[0].1)),
+            ("[...]\na: b\nc: d\ne\n", 4, None),
+            ("a: [“b: c”, ]}\n", 1, Some(OF_LINES[1].1)),
+            ("apiVersion: v1 kind: Cluster metadata: name: a\n", 1, Some(OF_LINES[2].1)),
+            ("kind: Cluster metadata: name: a labels: {} b\n", 1, Some(OF_LINES[2].1)),
+            ("a: {b: c, d: e, f: g}: h\n", 1, None),
+            ("it's a: b: c\n", 1, None),
+            ("", 1, None),
+            ("a\n", 0, None),
+        ] {
+            assert_eq!(of_place(text, line), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn texts_that_stand_for_others_are_found() {
+        for (text, is_found) in [
+            ("...", true),
+            ("…", true),
+            ("[...]", true),
+            ("“/spec/a”", true),
+            ("‘a’", true),
+            ("„a“", true),
+            ("a...", false),
+            ("say “a” and ‘b’", false),
+            ("\"a\"", false),
+            ("", false),
+        ] {
+            assert_eq!(of_text(text).is_some(), is_found, "{text:?}");
+        }
+    }
+}
