@@ -8,6 +8,7 @@ mod commands;
 mod kustomize;
 mod layering;
 mod manifests;
+mod mistakes;
 mod monitoring;
 mod offline;
 #[path = "../support/process.rs"]
