@@ -13,6 +13,7 @@ mod monitoring;
 mod offline;
 #[path = "../support/process.rs"]
 mod process;
+mod proposals;
 mod rules_documentation;
 mod second_opinion;
 mod serving;
