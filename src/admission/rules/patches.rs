@@ -396,7 +396,7 @@ fn matches(selector: &PatchSelector, template: &TemplateRef) -> bool {
 }
 
 fn mismatch(selector: &PatchSelector, whom: &str) -> String {
-    format!("{whom} has no template of kind {}, apiVersion {}", selector.kind, selector.api_version)
+    format!("no template of {whom} has kind {} and apiVersion {}", selector.kind, selector.api_version)
 }
 
 fn shown(selector: &PatchSelector) -> String {
