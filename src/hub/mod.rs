@@ -11,8 +11,10 @@ mod blocks;
 mod cluster;
 mod cluster_class;
 pub mod compatibility;
+pub mod contract;
 mod metadata;
 pub mod naming;
+mod plural;
 
 pub use blocks::*;
 pub use cluster::*;

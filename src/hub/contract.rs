@@ -1,0 +1,110 @@
+//! Provider contracts: where a CustomResourceDefinition is, and which of its versions is the newest (CT-2, CT-3,
+//! CS-08).
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+pub use super::plural::plural;
+
+/// The contracts that are understood, the newest first (CT-3.2).
+pub const CONTRACTS: [&str; 2] = ["v1beta2", "v1beta1"];
+
+/// The name of the CustomResourceDefinition of a kind (CT-2.1).
+pub fn definition_name(group: &str, kind: &str) -> String {
+    format!("{}.{group}", plural(kind))
+}
+
+/// The newest version of a kind that follows the newest contract among the labels of its definition (CS-08, CT-3.5).
+pub fn newest_version(labels: &BTreeMap<String, String>) -> Option<&str> {
+    CONTRACTS.iter().find_map(|contract| {
+        let listed = labels.get(&format!("cluster.x-k8s.io/{contract}"))?;
+        listed.split('_').filter(|version| !version.is_empty()).max_by(|a, b| compare_versions(a, b))
+    })
+}
+
+/// Orders API versions, the newest last: what is no version, then `v2alpha3`, `v2beta1`, `v1` (CT-3.6).
+fn compare_versions(a: &str, b: &str) -> Ordering {
+    match (rank(a), rank(b)) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        (None, None) => b.cmp(a),
+        (a, b) => a.is_some().cmp(&b.is_some()),
+    }
+}
+
+/// Stability, major and minor of `v1`, `v1beta2`, `v1alpha3`.
+fn rank(version: &str) -> Option<(u8, u64, u64)> {
+    let rest = version.strip_prefix('v')?;
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let (major, rest) = rest.split_at(digits);
+    let number = |text: &str| text.bytes().all(|c| c.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+    let (stability, minor) = match (rest.strip_prefix("alpha"), rest.strip_prefix("beta")) {
+        _ if rest.is_empty() => (2, 0),
+        (Some(minor), _) => (0, number(minor)?),
+        (_, Some(minor)) => (1, number(minor)?),
+        _ => return None,
+    };
+    Some((stability, number(major)?, minor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
+        labels.iter().map(|(key, value)| (format!("cluster.x-k8s.io/{key}"), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_newest_version_of_the_newest_contract_counts() {
+        // CS-08, CT-3.7, CT-3.8
+        for (given, want) in [
+            (vec![("v1beta1", "v1alpha1_v1alpha2"), ("v1beta2", "v1alpha3_v1alpha4")], Some("v1alpha4")),
+            (vec![("v1beta1", "v1alpha1_v1alpha2")], Some("v1alpha2")),
+            (vec![("v1beta2", ""), ("v1beta1", "v1")], Some("v1")),
+            (vec![("v1beta2", "_"), ("v1beta1", "v1")], Some("v1")),
+            (vec![("v1beta2", "v1_v2beta1")], Some("v1")),
+            (vec![("v1beta1", "v1beta1_v1alpha4")], Some("v1beta1")),
+            (vec![("v1beta2", "v1beta2_v1beta1")], Some("v1beta2")),
+            (vec![("v1beta3", "v1"), ("v1alpha4", "v1")], None),
+            (vec![], None),
+        ] {
+            assert_eq!(newest_version(&labels(&given)), want, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn versions_are_ordered_by_stability_and_number() {
+        // CT-3.6
+        let ascending = [
+            "v",
+            "foo",
+            "bar",
+            "v1alpha1",
+            "v2alpha2",
+            "v10alpha1",
+            "v1beta9",
+            "v1beta10",
+            "v2beta1",
+            "v1",
+            "v2",
+            "v11",
+        ];
+        for (at, one) in ascending.iter().enumerate() {
+            for (other_at, other) in ascending.iter().enumerate() {
+                assert_eq!(compare_versions(one, other), at.cmp(&other_at), "{one} {other}");
+            }
+        }
+        for text in ["v1gamma1", "v1beta", "v1beta+1", "1", "v1beta1x", "v99999999999999999999999"] {
+            assert_eq!(rank(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn definitions_are_named_after_the_plural() {
+        // CT-2.1
+        assert_eq!(
+            definition_name("infrastructure.cluster.x-k8s.io", "DevMachineTemplate"),
+            "devmachinetemplates.infrastructure.cluster.x-k8s.io"
+        );
+    }
+}

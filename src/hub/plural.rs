@@ -1,0 +1,314 @@
+//! The plural of a kind as its CustomResourceDefinition is named (CT-2.3 to CT-2.9).
+//!
+//! Kinds are lower-cased as a whole, so that their words are no words any more: the rules look at endings, and some of
+//! the plurals surprise. They are a convention that providers follow, so they are kept as they are.
+
+/// The plural of a kind in lower case: `clusterclasses` for `ClusterClass`.
+pub fn plural(kind: &str) -> String {
+    let word = kind.to_lowercase();
+    if ABBREVIATIONS.contains(&&*word) {
+        return word + "es";
+    }
+    let entries = || DICTIONARY.iter().chain(EXACT);
+    if let Some((_, plural)) = entries().find(|(singular, _)| *singular == word) {
+        return (*plural).to_owned();
+    }
+    if UNCHANGED.contains(&&*word) || entries().any(|(_, plural)| *plural == word) {
+        return word;
+    }
+    by_ending(&word).unwrap_or_else(|| if word.ends_with('s') { word } else { word + "s" })
+}
+
+/// The plural that the first fitting ending gives (CT-2.5).
+fn by_ending(word: &str) -> Option<String> {
+    // Later entries of the dictionary come before earlier ones, and all before the general endings.
+    let unchanged = UNCHANGED.iter().rev().map(|word| (*word, *word));
+    let pairs = DICTIONARY.iter().rev().copied().chain(unchanged).chain(ENDINGS.iter().copied());
+    for (singular, plural) in pairs {
+        if word.ends_with(plural) {
+            return Some(word.to_owned());
+        }
+        if let Some(stem) = word.strip_suffix(singular) {
+            return Some(format!("{stem}{plural}"));
+        }
+    }
+    None
+}
+
+/// Kinds that are nothing but an abbreviation with an S at its end: the established plural of these is malformed
+/// (CT-2.9).
+const ABBREVIATIONS: [&str; 8] = ["aws", "css", "dns", "https", "ips", "os", "tls", "vms"];
+
+/// Words that are their own plural (CT-2.7).
+const UNCHANGED: [&str; 24] = [
+    "aircraft",
+    "beef",
+    "bison",
+    "chassis",
+    "deer",
+    "fish",
+    "moose",
+    "police",
+    "salmon",
+    "series",
+    "sheep",
+    "shrimp",
+    "species",
+    "swine",
+    "trout",
+    "tuna",
+    "media",
+    "graffiti",
+    "equipment",
+    "information",
+    "jeans",
+    "money",
+    "news",
+    "rice",
+];
+
+/// Irregular words, also as the ends of others (CT-2.7).
+const DICTIONARY: &[(&str, &str)] = &[
+    ("child", "children"),
+    ("foot", "feet"),
+    ("goose", "geese"),
+    ("man", "men"),
+    ("human", "humans"),
+    ("mouse", "mice"),
+    ("tooth", "teeth"),
+    ("woman", "women"),
+    ("person", "people"),
+    ("bureau", "bureaus"),
+    ("criterion", "criteria"),
+    ("lexicon", "lexica"),
+    ("phenomenon", "phenomena"),
+    ("taxon", "taxa"),
+    ("medium", "media"),
+    ("stadium", "stadiums"),
+    ("curriculum", "curriculums"),
+    ("quota", "quotas"),
+    ("cactus", "cacti"),
+    ("focus", "foci"),
+    ("locus", "loci"),
+    ("nucleus", "nuclei"),
+    ("radius", "radii"),
+    ("syllabus", "syllabi"),
+    ("corpus", "corpora"),
+    ("genus", "genera"),
+    ("formula", "formulas"),
+    ("vertebra", "vertebrae"),
+    ("larva", "larvae"),
+    ("apex", "apices"),
+    ("codex", "codices"),
+    ("index", "indices"),
+    ("latex", "latices"),
+    ("vertex", "vertices"),
+    ("vortex", "vortices"),
+    ("appendix", "appendices"),
+    ("radix", "radices"),
+    ("helix", "helices"),
+    ("crisis", "crises"),
+    ("ellipsis", "ellipses"),
+    ("genesis", "geneses"),
+    ("oasis", "oases"),
+    ("thesis", "theses"),
+    ("base", "bases"),
+    ("basis", "bases"),
+    ("abuse", "abuses"),
+    ("cause", "causes"),
+    ("clause", "clauses"),
+    ("excuse", "excuses"),
+    ("fuse", "fuses"),
+    ("house", "houses"),
+    ("misuse", "misuses"),
+    ("muse", "muses"),
+    ("pause", "pauses"),
+    ("ache", "aches"),
+    ("topaz", "topazes"),
+    ("potato", "potatoes"),
+    ("tomato", "tomatoes"),
+    ("dwarf", "dwarfs"),
+    ("hoof", "hoofs"),
+    ("thief", "thieves"),
+    ("hive", "hives"),
+    ("move", "moves"),
+    ("movie", "movies"),
+    ("cookie", "cookies"),
+    ("agenda", "agendas"),
+    ("shoe", "shoes"),
+];
+
+/// Irregular words that say nothing about words that end like them (CT-2.7).
+const EXACT: &[(&str, &str)] = &[
+    ("ox", "oxen"),
+    ("louse", "lice"),
+    ("die", "dice"),
+    ("axis", "axes"),
+    ("alias", "aliases"),
+    ("use", "uses"),
+    ("toe", "toes"),
+];
+
+/// Endings in general, the first that fits decides (CT-2.6).
+const ENDINGS: &[(&str, &str)] = &[
+    ("tive", "tives"),
+    ("eaf", "eaves"),
+    ("oaf", "oaves"),
+    ("afe", "aves"),
+    ("arf", "arves"),
+    ("rfe", "rves"),
+    ("rf", "rves"),
+    ("lf", "lves"),
+    ("fe", "ves"),
+    ("ay", "ays"),
+    ("ey", "eys"),
+    ("oy", "oys"),
+    ("quy", "quies"),
+    ("uy", "uys"),
+    ("y", "ies"),
+    ("eau", "eaux"),
+    ("bula", "bulae"),
+    ("dula", "bulae"),
+    ("lula", "bulae"),
+    ("nula", "bulae"),
+    ("vula", "bulae"),
+    ("hedron", "hedra"),
+    ("ium", "ia"),
+    ("seum", "seums"),
+    ("eum", "ea"),
+    ("oum", "oa"),
+    ("stracum", "straca"),
+    ("dum", "da"),
+    ("elum", "ela"),
+    ("ilum", "ila"),
+    ("olum", "ola"),
+    ("ulum", "ula"),
+    ("llum", "lla"),
+    ("ylum", "yla"),
+    ("imum", "ima"),
+    ("ernum", "erna"),
+    ("gnum", "gna"),
+    ("brum", "bra"),
+    ("crum", "cra"),
+    ("terum", "tera"),
+    ("serum", "sera"),
+    ("trum", "tra"),
+    ("antum", "anta"),
+    ("atum", "ata"),
+    ("entum", "enta"),
+    ("etum", "eta"),
+    ("itum", "ita"),
+    ("otum", "ota"),
+    ("utum", "uta"),
+    ("ctum", "cta"),
+    ("ovum", "ova"),
+    ("trix", "trices"),
+    ("iasis", "iases"),
+    ("mesis", "meses"),
+    ("kinesis", "kineses"),
+    ("resis", "reses"),
+    ("gnosis", "gnoses"),
+    ("opsis", "opses"),
+    ("ysis", "yses"),
+    ("ouse", "ouses"),
+    ("lause", "lauses"),
+    ("us", "uses"),
+    ("ch", "ches"),
+    ("io", "ios"),
+    ("sh", "shes"),
+    ("ss", "sses"),
+    ("ez", "ezzes"),
+    ("iz", "izzes"),
+    ("tz", "tzes"),
+    ("zz", "zzes"),
+    ("ano", "anos"),
+    ("lo", "los"),
+    ("to", "tos"),
+    ("oo", "oos"),
+    ("o", "oes"),
+    ("x", "xes"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plurals_are_those_of_the_convention() {
+        // CT-2.8
+        for (kind, want) in [
+            ("DockerCluster", "dockerclusters"),
+            ("DockerMachineTemplate", "dockermachinetemplates"),
+            ("KubeadmConfig", "kubeadmconfigs"),
+            ("KubeadmControlPlaneTemplate", "kubeadmcontrolplanetemplates"),
+            ("ClusterClass", "clusterclasses"),
+            ("IPAddress", "ipaddresses"),
+            ("AWSClusterStaticIdentity", "awsclusterstaticidentities"),
+            ("NetworkPolicy", "networkpolicies"),
+            ("FooProxy", "fooproxies"),
+            ("FooGateway", "foogateways"),
+            ("FooKey", "fookeys"),
+            ("FooMesh", "foomeshes"),
+            ("FooBox", "fooboxes"),
+            ("FooIndex", "fooindices"),
+            ("FooMatrix", "foomatrices"),
+            ("FooStatus", "foostatuses"),
+            ("FooRadius", "fooradii"),
+            ("Metal3Data", "metal3data"),
+            ("FooLambda", "foolambda"),
+            ("FooBeta", "foobeta"),
+            ("FooExtra", "fooextra"),
+            ("FooMedia", "foomedia"),
+            ("FooBase", "foobases"),
+            ("FooDatabase", "foodatabases"),
+            ("FooHouse", "foohouses"),
+            ("FooMouse", "foomice"),
+            ("FooHuman", "foohumans"),
+            ("FooHero", "fooheroes"),
+            ("FooRepo", "foorepoes"),
+            ("FooVideo", "foovideoes"),
+            ("FooRadio", "fooradios"),
+            ("FooPortfolio", "fooportfolios"),
+            ("FooShelf", "fooshelves"),
+            ("FooSafe", "foosaves"),
+            ("FooPrice", "fooprice"),
+            ("FooDevice", "foodevices"),
+            ("FooLens", "foolens"),
+            ("FooAlias", "fooalias"),
+            ("FooAxis", "fooaxis"),
+            ("FooQuiz", "fooquizzes"),
+            ("FooBus", "foobuses"),
+            ("FooHTTP", "foohttps"),
+            ("FooVPC", "foovpcs"),
+        ] {
+            assert_eq!(plural(kind), want, "{kind}");
+        }
+    }
+
+    #[test]
+    fn exact_words_are_found_only_as_whole_words() {
+        // CT-2.4, CT-2.7, CT-2.9
+        for (kind, want) in [
+            ("Axis", "axes"),
+            ("Alias", "aliases"),
+            ("Die", "dice"),
+            ("Deer", "deer"),
+            ("FooDeer", "foodeer"),
+            ("People", "people"),
+            ("FooPeople", "foopeople"),
+            ("FooSlice", "fooslices"),
+            ("DNS", "dnses"),
+            ("FooDNS", "foodns"),
+            ("", "s"),
+        ] {
+            assert_eq!(plural(kind), want, "{kind}");
+        }
+    }
+
+    #[test]
+    fn the_kinds_that_providers_have_are_regular() {
+        for kind in ["DockerClusterTemplate", "MetalMachineTemplate", "KubeadmConfigTemplate", "ManagedControlPlane"] {
+            assert_eq!(plural(kind), kind.to_lowercase() + "s");
+        }
+    }
+}
