@@ -24,6 +24,7 @@ pub mod yaml;
 pub mod admission;
 pub mod crd;
 pub mod hub;
+pub mod topology;
 pub mod variables;
 pub mod wire;
 pub mod world;

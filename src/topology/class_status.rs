@@ -1,0 +1,365 @@
+//! The status of a ClusterClass: what follows from its spec and from a look at its templates (CCR-06, CCR-09 to
+//! CCR-12).
+//!
+//! Works on raw JSON, so that schemas are copied to the letter and whatever others keep in the status stays. Time is an
+//! argument: the moment that is written into conditions that change now.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::class_references::Outdated;
+use crate::hub::ClusterClassSpec;
+use crate::json;
+use crate::variables::INLINE;
+use crate::wire::Version;
+
+/// The annotation that keeps controllers from an object, whatever its value.
+pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
+
+/// What came of a look at the references of a class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum References {
+    /// All could be followed; these name a version that is not the newest (CCR-05).
+    Checked(Vec<Outdated>),
+    /// Some could not be followed.
+    Failed,
+}
+
+/// What came of the variables of a class.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Variables {
+    /// These are the variables of the status (CCR-06).
+    Settled(Vec<Value>),
+    /// Extensions know some, and could not be asked: the variables stay as they were (CCR-09).
+    Undiscovered(String),
+}
+
+impl Variables {
+    /// The variables of a class, as far as its spec says; `discovery` is whether extensions are asked (CCR-07).
+    pub fn of(class: &Value, spec: &ClusterClassSpec, discovery: bool) -> Self {
+        let unasked = spec.discovering_patches().map(|(patch, extension)| {
+            format!(
+                "patch {:?}: the extension {:?} cannot be asked, since Runtime Extensions are not called yet",
+                patch.name, extension.discover_variables_extension
+            )
+        });
+        let unasked: Vec<String> = unasked.filter(|_| discovery).collect();
+        if unasked.is_empty() {
+            Variables::Settled(inline_variables(class, Shape::V1BETA2))
+        } else {
+            Variables::Undiscovered(unasked.join("; "))
+        }
+    }
+}
+
+/// Whether the class is not to be touched (CCR-02).
+pub fn is_paused(class: &Value) -> bool {
+    class.pointer("/metadata/annotations").and_then(|all| all.get(PAUSED_ANNOTATION)).is_some()
+}
+
+/// The status with a condition that says whether the class is paused (CCR-02).
+pub fn with_paused(class: &Value, now: &str) -> Value {
+    let mut status = Status::of(class, Shape::V1BETA2, now);
+    status.set(&match is_paused(class) {
+        true => condition("Paused", "True", "Paused", format!("ClusterClass has the {PAUSED_ANNOTATION} annotation")),
+        false => condition("Paused", "False", "NotPaused", String::new()),
+    });
+    status.into_value()
+}
+
+/// Whether the status says of pausing what is the case; an older generation makes no difference (CT-15.12).
+pub fn tells_paused(class: &Value) -> bool {
+    let conditions = class.pointer("/status/conditions").and_then(Value::as_array);
+    let paused = conditions.into_iter().flatten().find(|condition| condition["type"] == "Paused");
+    paused.is_some_and(|condition| condition["status"] == if is_paused(class) { "True" } else { "False" })
+}
+
+/// The status after a look at everything (CCR-09 to CCR-12).
+pub fn reconciled(class: &Value, references: &References, variables: &Variables, now: &str) -> Value {
+    let mut status = Status::of(class, Shape::V1BETA2, now);
+    status.note_variables(variables);
+    status.note_references(references);
+    if matches!((references, variables), (References::Checked(_), Variables::Settled(_))) {
+        status.observe();
+    }
+    status.into_value()
+}
+
+/// Whether two statuses mean the same. A boolean that is false may be left out on its way through an older version
+/// (CONV-002), and that is no difference to write about.
+pub fn says_the_same(before: Option<&Value>, after: &Value) -> bool {
+    let plain = |status: Option<&Value>| {
+        let mut status = status.filter(|status| !status.is_null()).cloned().unwrap_or_else(|| json!({}));
+        let variables = status.get_mut("variables").and_then(Value::as_array_mut);
+        for variable in variables.into_iter().flatten().filter_map(Value::as_object_mut) {
+            variable.retain(|name, value| name != "definitionsConflict" || *value != Value::Bool(false));
+        }
+        status
+    };
+    plain(before) == plain(Some(after))
+}
+
+/// A class of a file as its controller would leave it, as far as that follows from the class alone. One whose patches
+/// discover variables stays as it is, and so does one that is not understood.
+pub fn of_file(text: &str) -> Cow<'_, str> {
+    let with_status = || {
+        let class = json::value(text).ok()?;
+        let version = Version::from_api_version(class.get("apiVersion")?.as_str()?)?;
+        let shape = if version == Version::V1Beta2 { Shape::V1BETA2 } else { Shape::V1BETA1 };
+        if discovers_variables(&class) || !is_readable(&class, shape) {
+            return None;
+        }
+        let mut status = Status::of(&class, shape, NEVER);
+        status.note_variables(&Variables::Settled(inline_variables(&class, shape)));
+        status.observe();
+        let status = status.into_value();
+        let mut class = class;
+        class.as_object_mut()?.insert("status".to_owned(), status);
+        Some(class.to_string())
+    };
+    with_status().map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+/// The moment of whatever has happened in no cluster.
+const NEVER: &str = "1970-01-01T00:00:00Z";
+
+fn discovers_variables(class: &Value) -> bool {
+    let patches = class.pointer("/spec/patches").and_then(Value::as_array);
+    let extension = |patch: &Value| patch.pointer("/external/discoverVariablesExtension").cloned();
+    patches.into_iter().flatten().filter_map(extension).any(|extension| !extension.is_null() && extension != "")
+}
+
+/// Whether everything that is to be replaced has the right type; what has not is left for the decoder to complain of.
+fn is_readable(class: &Value, shape: Shape) -> bool {
+    let status = match class.get("status") {
+        None | Some(Value::Null) => return true,
+        Some(status) => status,
+    };
+    let is_list = |path: &[&str]| {
+        let (mut at, mut rest) = (status, path.iter());
+        loop {
+            match (at, rest.next()) {
+                (Value::Null, _) | (Value::Array(_), None) => return true,
+                (Value::Object(members), Some(name)) => at = members.get(*name).unwrap_or(&Value::Null),
+                _ => return false,
+            }
+        }
+    };
+    status.is_object() && is_list(shape.conditions) && is_list(shape.legacy) && is_list(&["variables"])
+}
+
+/// Where a version keeps what.
+#[derive(Clone, Copy)]
+struct Shape {
+    conditions: &'static [&'static str],
+    legacy: &'static [&'static str],
+    /// The metadata of a variable, in the spec and in the status.
+    metadata: &'static str,
+}
+
+impl Shape {
+    const V1BETA2: Shape = Shape {
+        conditions: &["conditions"],
+        legacy: &["deprecated", "v1beta1", "conditions"],
+        metadata: "deprecatedV1Beta1Metadata",
+    };
+    const V1BETA1: Shape =
+        Shape { conditions: &["v1beta2", "conditions"], legacy: &["conditions"], metadata: "metadata" };
+}
+
+/// The variables that the class itself defines, sorted by name; of a name that is repeated the first counts (CCR-06).
+fn inline_variables(class: &Value, shape: Shape) -> Vec<Value> {
+    let mut variables = BTreeMap::new();
+    for variable in class.pointer("/spec/variables").and_then(Value::as_array).into_iter().flatten() {
+        let Some(members) = variable.as_object() else { continue };
+        let name = members.get("name").and_then(Value::as_str).unwrap_or_default();
+        variables.entry(name).or_insert_with(|| {
+            let mut definition =
+                Map::from_iter([("from".to_owned(), json!(INLINE)), ("required".to_owned(), json!(false))]);
+            let copied = ["required", "schema", shape.metadata];
+            definition.extend(copied.iter().filter_map(|name| {
+                let written = members.get(*name).filter(|written| !written.is_null())?;
+                Some(((*name).to_owned(), written.clone()))
+            }));
+            json!({"name": name, "definitionsConflict": false, "definitions": [definition]})
+        });
+    }
+    variables.into_values().collect()
+}
+
+/// A condition as it should be.
+struct Condition {
+    r#type: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+fn condition(r#type: &'static str, status: &'static str, reason: &'static str, message: String) -> Condition {
+    Condition { r#type, status, reason, message }
+}
+
+/// A status in the making.
+struct Status<'a> {
+    shape: Shape,
+    generation: i64,
+    now: &'a str,
+    members: Map<String, Value>,
+}
+
+impl<'a> Status<'a> {
+    fn of(class: &Value, shape: Shape, now: &'a str) -> Self {
+        let generation = class.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
+        let members = class.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
+        Status { shape, generation, now, members }
+    }
+
+    fn into_value(self) -> Value {
+        Value::Object(self.members)
+    }
+
+    /// CCR-09, CCR-12
+    fn note_variables(&mut self, variables: &Variables) {
+        match variables {
+            Variables::Settled(variables) => {
+                if variables.is_empty() {
+                    self.members.remove("variables");
+                } else {
+                    self.members.insert("variables".to_owned(), json!(variables));
+                }
+                self.set(&condition("VariablesReady", "True", "VariablesReady", String::new()));
+                self.set_legacy(&condition("VariablesReconciled", "True", "", String::new()), None);
+            }
+            Variables::Undiscovered(error) => {
+                let message = cut(&format!("VariableDiscovery failed: {error}"));
+                let reason = "VariableDiscoveryFailed";
+                self.set(&condition("VariablesReady", "False", reason, message.clone()));
+                self.set_legacy(&condition("VariablesReconciled", "False", reason, message), Some("Error"));
+            }
+        }
+    }
+
+    /// CCR-11
+    fn note_references(&mut self, references: &References) {
+        const TYPE: &str = "RefVersionsUpToDate";
+        match references {
+            References::Failed => {
+                let message = "Please check the logs of the controller for errors".to_owned();
+                self.set(&condition(TYPE, "Unknown", "InternalError", message.clone()));
+                self.set_legacy(&condition(TYPE, "Unknown", "InternalError", message), None);
+            }
+            References::Checked(outdated) if !outdated.is_empty() => {
+                let items = outdated.iter().map(|Outdated { kind, name, current, latest }| {
+                    format!("{kind} {name}: current: {current}, latest: {latest}")
+                });
+                let items: Vec<String> = items.collect();
+                let message = list("The following references do not name the latest version:", &items);
+                self.set(&condition(TYPE, "False", "RefVersionsNotUpToDate", message.clone()));
+                self.set_legacy(&condition(TYPE, "False", "OutdatedRefVersions", message), Some("Warning"));
+            }
+            References::Checked(_) => {
+                self.set(&condition(TYPE, "True", "RefVersionsUpToDate", String::new()));
+                self.set_legacy(&condition(TYPE, "True", "", String::new()), None);
+            }
+        }
+    }
+
+    /// Everything was done for this generation (CCR-10).
+    fn observe(&mut self) {
+        match self.generation {
+            0 => drop(self.members.remove("observedGeneration")),
+            generation => drop(self.members.insert("observedGeneration".to_owned(), json!(generation))),
+        }
+    }
+
+    /// Sets a condition; its time is that of the last change of its status.
+    fn set(&mut self, wanted: &Condition) {
+        let (generation, now) = (self.generation, self.now);
+        let Some(entry) = self.entry(self.shape.conditions, wanted.r#type) else { return };
+        let since = entry.get("lastTransitionTime").filter(|_| entry.get("status") == Some(&json!(wanted.status)));
+        let mut next = json!({
+            "type": wanted.r#type,
+            "status": wanted.status,
+            "reason": wanted.reason,
+            "message": wanted.message,
+            "lastTransitionTime": since.cloned().unwrap_or_else(|| json!(now)),
+        });
+        if generation > 0 {
+            next["observedGeneration"] = json!(generation);
+        }
+        *entry = next;
+    }
+
+    /// Sets a condition in the older form; its time is that of the last change of any of it. Empty texts are left out.
+    fn set_legacy(&mut self, wanted: &Condition, severity: Option<&str>) {
+        let now = self.now;
+        let Some(entry) = self.entry(self.shape.legacy, wanted.r#type) else { return };
+        let texts =
+            [("severity", severity.unwrap_or_default()), ("reason", wanted.reason), ("message", &*wanted.message)];
+        let mut next = json!({"type": wanted.r#type, "status": wanted.status});
+        for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            next[name] = json!(text);
+        }
+        let names = ["status", "severity", "reason", "message"];
+        let same = names.iter().all(|name| entry.get(name) == next.get(name));
+        let since = entry.get("lastTransitionTime").filter(|_| same).cloned();
+        next["lastTransitionTime"] = since.unwrap_or_else(|| json!(now));
+        *entry = next;
+    }
+
+    /// The condition of a type in the list at a path, made where it is missing; `None` where something else is in the
+    /// way.
+    fn entry(&mut self, path: &[&str], r#type: &str) -> Option<&mut Value> {
+        let (name, way) = path.split_last()?;
+        let mut members = &mut self.members;
+        for step in way {
+            members = present(members, step, json!({})).as_object_mut()?;
+        }
+        let list = present(members, name, json!([])).as_array_mut()?;
+        let at = list.iter().position(|entry| entry.get("type").is_some_and(|found| found == r#type));
+        let at = at.unwrap_or_else(|| {
+            list.push(json!({}));
+            list.len() - 1
+        });
+        list.get_mut(at)
+    }
+}
+
+/// A member, made where it is missing or null.
+fn present<'a>(members: &'a mut Map<String, Value>, name: &str, new: Value) -> &'a mut Value {
+    let member = members.entry(name).or_insert(Value::Null);
+    if member.is_null() {
+        *member = new;
+    }
+    member
+}
+
+/// How long the message of a condition may be, in both forms (F-OLDCOND); in characters, and bytes are no fewer.
+const MESSAGE_BYTES: usize = 10_240;
+
+/// A message that is cut where it would be too long.
+fn cut(text: &str) -> String {
+    if text.len() <= MESSAGE_BYTES {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(MESSAGE_BYTES - "…".len());
+    text.get(..end).unwrap_or_default().to_owned() + "…"
+}
+
+/// A message of an introduction and as many items as it can hold.
+fn list(introduction: &str, items: &[String]) -> String {
+    let mut text = introduction.to_owned();
+    for (at, item) in items.iter().enumerate() {
+        let more = format!("\n* ... ({} more)", items.len() - at);
+        if text.len() + "\n* ".len() + item.len() + more.len() > MESSAGE_BYTES {
+            return text + &more;
+        }
+        text = text + "\n* " + item;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,9 @@
+//! What topologies and their classes come to: the computations that reconcilers carry out and commands show.
+//!
+//! ```text
+//! ClusterClass ─► class_references.rs: which templates, and are their versions the newest ─┐
+//!              └► class_status.rs: which variables ────────────────────────────────────────┴─► status
+//! ```
+
+pub mod class_references;
+pub mod class_status;
