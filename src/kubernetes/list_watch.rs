@@ -49,9 +49,16 @@ pub(super) enum Report<K> {
     Bookmark,
 }
 
+/// Which objects of a kind are listed and watched; all of them unless something is said.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selection {
+    pub labels: Option<String>,
+    pub fields: Option<String>,
+}
+
 /// Why a list or a watch did not go on; each is followed by another attempt.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     #[error("the list failed: {}", words(.0))]
     List(#[source] kube::Error),
     #[error("the list has no resourceVersion")]
@@ -84,7 +91,26 @@ pub(super) fn list_watch<K>(api: Api<K>) -> impl Stream<Item = Result<Report<K>,
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let start = ListWatch { api, state: State::Unlisted, heard: Instant::now() };
+    reports(api, Selection::default())
+}
+
+/// As [`list_watch`] of some objects, for those to whom a sign of life means nothing.
+pub(crate) fn events<K>(api: Api<K>, selection: Selection) -> impl Stream<Item = Result<Event<K>, Fault>> + Send
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    reports(api, selection).filter_map(async |report| match report {
+        Ok(Report::Event(event)) => Some(Ok(event)),
+        Ok(Report::Bookmark) => None,
+        Err(fault) => Some(Err(fault)),
+    })
+}
+
+fn reports<K>(api: Api<K>, selection: Selection) -> impl Stream<Item = Result<Report<K>, Fault>> + Send
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let start = ListWatch { api, selection, state: State::Unlisted, heard: Instant::now() };
     let reports = stream::unfold(start, |mut this| async move {
         let outcome = this.next().await;
         Some((outcome, this))
@@ -94,6 +120,7 @@ where
 
 struct ListWatch<K> {
     api: Api<K>,
+    selection: Selection,
     state: State<K>,
     heard: Instant,
 }
@@ -143,7 +170,7 @@ where
     async fn step(&mut self, state: State<K>) -> Result<Option<Report<K>>, Fault> {
         match state {
             State::Unlisted => {
-                self.state = page(&self.api, None).await?;
+                self.state = page(&self.api, &self.selection, None).await?;
                 Ok(Some(Report::Event(Event::Init)))
             }
             State::Listing { mut objects, next } => {
@@ -153,7 +180,7 @@ where
                 }
                 match next {
                     After::Page(token) => {
-                        self.state = page(&self.api, Some(token)).await?;
+                        self.state = page(&self.api, &self.selection, Some(token)).await?;
                         Ok(None)
                     }
                     After::End { version } => {
@@ -163,7 +190,7 @@ where
                 }
             }
             State::Listed { version } => {
-                let events = start(&self.api, &version).await;
+                let events = start(&self.api, &self.selection, &version).await;
                 let events = events.inspect_err(|fault| self.state = self.after(fault, &version))?;
                 self.state = State::Watching { version, events, since: Instant::now(), silent: true };
                 Ok(None)
@@ -210,11 +237,18 @@ where
     }
 }
 
-async fn page<K>(api: &Api<K>, token: Option<String>) -> Result<State<K>, Fault>
+async fn page<K>(api: &Api<K>, selection: &Selection, token: Option<String>) -> Result<State<K>, Fault>
 where
     K: Clone + Debug + DeserializeOwned,
 {
-    let params = ListParams { limit: Some(PAGE), continue_token: token, ..ListParams::default() };
+    let Selection { labels, fields } = selection.clone();
+    let params = ListParams {
+        limit: Some(PAGE),
+        continue_token: token,
+        label_selector: labels,
+        field_selector: fields,
+        ..ListParams::default()
+    };
     let answer = timeout(LIST_LIMIT, api.list(&params)).await;
     let mut list = answer.map_err(|_| Fault::Late("list"))?.map_err(Fault::List)?;
     let next = match (list.metadata.continue_, list.metadata.resource_version) {
@@ -226,11 +260,12 @@ where
     Ok(State::Listing { objects: list.items, next })
 }
 
-async fn start<K>(api: &Api<K>, version: &str) -> Result<Events<K>, Fault>
+async fn start<K>(api: &Api<K>, selection: &Selection, version: &str) -> Result<Events<K>, Fault>
 where
     K: Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let params = WatchParams::default();
+    let Selection { labels, fields } = selection.clone();
+    let params = WatchParams { label_selector: labels, field_selector: fields, ..WatchParams::default() };
     let answer = timeout(START_LIMIT, api.watch(&params, version)).await;
     Ok(answer.map_err(|_| Fault::Late("watch"))?.map_err(Fault::Watch)?.boxed())
 }
@@ -346,6 +381,22 @@ mod tests {
         ];
         assert_eq!(next(&mut reports, want.len(), started).await, lines(&want));
         assert_eq!(script.left(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_selection_holds_for_lists_and_watches() {
+        let script = Script::default();
+        let words = ["labelSelector=%21a", "fieldSelector=metadata.name%3Db"];
+        script.get(PATH, &[&words[..], &["limit=500"]].concat(), list(&["b"], "7", "")).get(
+            PATH,
+            &[&words[..], &["watch=true"]].concat(),
+            Answer::OpenWatch(vec![after(1, bookmark("8")), after(2, event("DELETED", object("b", "9")))]),
+        );
+        let selection = Selection { labels: Some("!a".into()), fields: Some("metadata.name=b".into()) };
+        let mut events = pin!(events::<ConfigMap>(Api::all(script.client()), selection));
+        for want in ["Init", "InitApply(b)", "InitDone", "Delete(b)"] {
+            assert_eq!(events.next().await.unwrap().unwrap().to_string(), want);
+        }
     }
 
     #[tokio::test(start_paused = true)]

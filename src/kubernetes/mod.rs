@@ -2,16 +2,22 @@
 //!
 //! ```text
 //! list_watch.rs ─► watch.rs ─► cache.rs (Facts, swapped whole) ─► World
-//!                                 └─ changes ─► gather.rs (Needs answered, with patience)
+//!       │                         └─ changes ─► gather.rs (Needs answered, with patience)
+//!       └───────► metadata.rs ─► contract.rs (definitions), templates.rs: what the leader looks at besides
 //! ```
 
 use std::error::Error;
 
+pub(crate) use list_watch::{Selection, events};
+
 pub mod cache;
+pub mod contract;
 pub mod gather;
 mod list_watch;
+pub mod metadata;
 #[cfg(test)]
 pub(crate) mod scripted;
+pub mod templates;
 pub mod watch;
 
 /// An error of the client in the words of the API server, or with everything that lies behind it.
