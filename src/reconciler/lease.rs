@@ -8,16 +8,16 @@
 //! ```
 //!
 //! Guarantees, with a lease duration of `D`:
-//! * Whether another's lease is over is judged by renewals seen here and by the clock here; times in the Lease are never
-//!   compared with it. A follower takes over `D` after the last renewal that it saw.
-//! * The clock of a mandate starts before the request that renews it is sent. [`Leadership::may_write`] says no once half
-//!   of `D` has passed, and a request of [`Leadership::writer`] takes less than the other half. The clock is monotonic; the
-//!   system's clock is looked at besides, since the monotonic one stands still while a machine sleeps.
+//! * Whether another's lease is over is judged by renewals seen here and by the clock here; times in the Lease are
+//!   never compared with it. A follower takes over `D` after the last renewal that it saw.
+//! * The clock of a mandate starts before the request that renews it is sent. [`Leadership::may_write`] says no once
+//!   half of `D` has passed, and a request of [`Leadership::writer`] takes less than the other half. The clock is
+//!   monotonic; the system's clock is looked at besides, since the monotonic one stands still while a machine sleeps.
 //! * A clean stop ends the work first and gives the lease back then, so a follower need not wait.
 //!
-//! Caveat: a Lease does not fence. A process that is held up between the question and the request that follows sends an
-//! old request when it goes on. Whatever matters therefore also names the resourceVersion that it was computed from, and
-//! the API server refuses it when the next leader has written since.
+//! Caveat: a Lease does not fence. A process that is held up between the question and the request that follows sends
+//! an old request when it goes on. Whatever matters therefore also names the resourceVersion that it was computed
+//! from, and the API server refuses it when the next leader has written since.
 
 use std::fmt;
 use std::future::Future;
@@ -37,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
+use crate::kubernetes::words;
 use crate::telemetry::metrics::{Metrics, Outcome};
 
 /// Which Lease is campaigned for, and as whom.
@@ -332,14 +333,14 @@ impl Seen {
 }
 
 /// The holder that a Lease names, if any.
-fn holder(spec: &LeaseSpec) -> Option<&str> {
+pub(super) fn holder(spec: &LeaseSpec) -> Option<&str> {
     spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 
 /// Why the Lease could not be read or written.
 #[derive(Debug, thiserror::Error)]
 enum LeaseError {
-    #[error(transparent)]
+    #[error("{}", words(.0))]
     Api(#[from] kube::Error),
     #[error("no answer in time")]
     Late(#[from] tokio::time::error::Elapsed),
@@ -362,7 +363,8 @@ impl Election {
         (Election { office, leases, seen: None, trouble: None }, leadership)
     }
 
-    /// Takes part until `stop`, then waits for the work of [`Leadership::while_leading`] to end and gives the lease back.
+    /// Takes part until `stop`, then waits for the work of [`Leadership::while_leading`] to end and gives the lease
+    /// back.
     pub async fn run(mut self, stop: CancellationToken) {
         let office = self.office.clone();
         tokio::select! {

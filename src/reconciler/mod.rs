@@ -2,8 +2,15 @@
 //!
 //! ```text
 //! lease.rs: who leads ─► Leadership ─► every write asks may_write() first
+//!                            │
+//!                            └─► controller.rs: watches and queue of ClusterClasses ─► class.rs: one run
 //! ```
 
+mod class;
+pub mod controller;
+pub mod incumbent;
 pub mod lease;
+mod pace;
+mod raw;
 #[cfg(test)]
 mod testing;

@@ -1,12 +1,16 @@
-//! An API server for tests: objects by path, resourceVersions, and failures on demand.
+//! An API server for tests: objects by path, resourceVersions, watches, and failures on demand.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
+use axum::body::Body;
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::channel::mpsc;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::BodyExt as _;
-use kube::client::Body;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 /// How requests go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,16 +23,38 @@ pub(super) enum Failure {
     Status(u16),
 }
 
-#[derive(Debug, Default)]
+/// A request that came in.
+#[derive(Clone, Debug)]
+pub(super) struct Received {
+    pub at: Instant,
+    pub method: Method,
+    pub path: String,
+}
+
+impl Received {
+    /// Whether an object was asked for or written, not a list.
+    pub(super) fn is_about(&self, name: &str) -> bool {
+        self.path.split('/').any(|segment| segment == name)
+    }
+}
+
+#[derive(Default)]
 struct Store {
     objects: BTreeMap<String, Value>,
     version: u64,
     failure: Option<Failure>,
-    requests: Vec<String>,
+    /// Paths of which the next patch meets a conflict.
+    conflicts: Vec<String>,
+    /// What somebody else does to every status right after it was written.
+    meddler: Option<fn(&mut Value)>,
+    received: Vec<Received>,
+    /// What watches do not show.
+    unseen: Option<String>,
+    watches: Vec<(String, mpsc::UnboundedSender<Value>)>,
 }
 
 /// The server; clones are the same one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct ApiServer {
     store: Arc<Mutex<Store>>,
 }
@@ -45,86 +71,195 @@ impl ApiServer {
         self.store.lock().unwrap().failure = failure;
     }
 
+    /// The next patch of this object meets a conflict.
+    pub(super) fn conflict(&self, path: &str) {
+        self.store.lock().unwrap().conflicts.push(path.to_owned());
+    }
+
+    /// From now on every status that is written is changed by somebody else at once.
+    pub(super) fn meddle(&self, meddler: fn(&mut Value)) {
+        self.store.lock().unwrap().meddler = Some(meddler);
+    }
+
+    /// From now on watches show nothing of objects of this plural.
+    pub(super) fn hide(&self, plural: &str) {
+        self.store.lock().unwrap().unseen = Some(format!("/{plural}/"));
+    }
+
     /// The object at a path.
     pub(super) fn object(&self, path: &str) -> Option<Value> {
         self.store.lock().unwrap().objects.get(path).cloned()
     }
 
-    /// Changes the object at a path, as another client would.
+    /// Changes the object at a path, as another client would; makes it where there is none.
     pub(super) fn edit(&self, path: &str, edit: impl FnOnce(&mut Value)) {
         let mut store = self.store.lock().unwrap();
-        let mut object = store.objects.get(path).cloned().unwrap_or_else(|| json!({"metadata": {}}));
+        let mut object = store.objects.get(path).cloned().unwrap_or_else(|| named(path));
         edit(&mut object);
         store.put(path, object);
     }
 
     /// Deletes the object at a path.
     pub(super) fn delete(&self, path: &str) {
-        self.store.lock().unwrap().objects.remove(path);
+        let mut store = self.store.lock().unwrap();
+        if let Some(object) = store.objects.remove(path) {
+            store.tell("DELETED", path, &object);
+        }
     }
 
-    /// The requests since the last call: method and path.
-    pub(super) fn take_requests(&self) -> Vec<String> {
-        std::mem::take(&mut self.store.lock().unwrap().requests)
+    /// The requests since the last call.
+    pub(super) fn take_requests(&self) -> Vec<Received> {
+        std::mem::take(&mut self.store.lock().unwrap().received)
     }
 
-    async fn answer(self, request: Request<Body>) -> Result<Response<Body>, std::io::Error> {
-        let (parts, body) = request.into_parts();
-        let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
+    async fn answer(self, request: Request<kube::client::Body>) -> Result<Response<Body>, Infallible> {
+        let (head, body) = request.into_parts();
+        let body = body.collect_bytes().await.unwrap();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let (method, path) = (head.method.clone(), head.uri.path().to_owned());
         let failure = {
             let mut store = self.store.lock().unwrap();
-            store.requests.push(format!("{} {}", parts.method, parts.uri.path()));
+            store.received.push(Received { at: Instant::now(), method, path });
             store.failure
         };
-        let (code, answer) = match failure {
+        let answer = match failure {
             Some(Failure::Hangs) => std::future::pending().await,
-            Some(Failure::Status(code)) => (code, json!({})),
-            _ => self.store.lock().unwrap().carry_out(&parts.method, parts.uri.path(), body),
+            Some(Failure::Status(code)) => refusal(code),
+            _ => self.store.lock().unwrap().carry_out(&head, body),
         };
         if failure == Some(Failure::LosesAnswers) {
-            return std::future::pending().await;
+            std::future::pending::<()>().await;
         }
-        let status = StatusCode::from_u16(code).unwrap();
-        let answer = if status.is_success() {
-            answer
-        } else {
-            let reason = match code {
-                403 => "Forbidden",
-                404 => "NotFound",
-                409 => "Conflict",
-                _ => "InternalError",
-            };
-            json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "as scripted"})
-        };
-        Ok(Response::builder().status(status).body(Body::from(answer.to_string().into_bytes())).unwrap())
+        Ok(answer)
     }
+}
+
+/// An object with nothing but the name that its path gives it.
+fn named(path: &str) -> Value {
+    let mut segments = path.rsplit('/');
+    let name = segments.next().unwrap();
+    let namespace = segments.nth(1).filter(|_| path.contains("/namespaces/"));
+    json!({"metadata": {"name": name, "namespace": namespace, "uid": format!("uid-of-{name}")}})
+}
+
+/// The lists that an object is in: of its namespace, and of all.
+fn lists(path: &str) -> [String; 2] {
+    let list = path.rsplit_once('/').unwrap().0;
+    let all = match list.split_once("/namespaces/") {
+        Some((start, rest)) => format!("{start}/{}", rest.split_once('/').unwrap().1),
+        None => list.to_owned(),
+    };
+    [list.to_owned(), all]
+}
+
+fn object(code: u16, object: &Value) -> Response<Body> {
+    let status = StatusCode::from_u16(code).unwrap();
+    Response::builder().status(status).body(Body::from(object.to_string())).unwrap()
+}
+
+fn refusal(code: u16) -> Response<Body> {
+    let reason = match code {
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 => "Conflict",
+        _ => "InternalError",
+    };
+    object(
+        code,
+        &json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "as scripted"}),
+    )
 }
 
 impl Store {
     fn put(&mut self, path: &str, mut object: Value) -> Value {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.objects.insert(path.to_owned(), object.clone());
+        let before = self.objects.insert(path.to_owned(), object.clone());
+        self.tell(if before.is_some() { "MODIFIED" } else { "ADDED" }, path, &object);
         object
     }
 
-    fn carry_out(&mut self, method: &Method, path: &str, body: Value) -> (u16, Value) {
-        let name = body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        let path = if *method == Method::POST { format!("{path}/{name}") } else { path.to_owned() };
-        let stored = self.objects.get(&path).cloned();
-        let is_current = |stored: &Value| match body.pointer("/metadata/resourceVersion") {
-            None => true,
-            Some(version) => Some(version) == stored.pointer("/metadata/resourceVersion"),
-        };
-        match (method.as_str(), stored) {
-            ("POST", None) => (201, self.put(&path, body)),
-            ("POST", Some(_)) => (409, json!({})),
-            (_, None) => (404, json!({})),
-            ("GET", Some(stored)) => (200, stored),
-            (_, Some(stored)) if !is_current(&stored) => (409, json!({})),
-            ("PUT", Some(_)) => (200, self.put(&path, body)),
+    fn tell(&mut self, kind: &str, path: &str, object: &Value) {
+        if self.unseen.as_ref().is_some_and(|unseen| path.contains(&**unseen)) {
+            return;
+        }
+        let lists = lists(path);
+        let event = json!({"type": kind, "object": object});
+        self.watches.retain(|(list, watch)| !lists.contains(list) || watch.unbounded_send(event.clone()).is_ok());
+    }
+
+    fn carry_out(&mut self, head: &http::request::Parts, body: Value) -> Response<Body> {
+        let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
+        let (path, is_status) = path.strip_suffix("/status").map_or((path, false), |path| (path, true));
+        let stored = self.objects.get(path).cloned();
+        match (head.method.as_str(), stored) {
+            ("GET", Some(stored)) => object(200, &stored),
+            ("GET", None) if query.contains("watch=true") => self.watch(path),
+            ("GET", None) if query.contains("limit=") => self.list(path, query),
+            ("POST", _) => {
+                let path = format!("{path}/{}", body["metadata"]["name"].as_str().unwrap());
+                if self.objects.contains_key(&path) { refusal(409) } else { object(201, &self.put(&path, body)) }
+            }
+            (_, None) => refusal(404),
+            ("PUT", Some(stored)) => self.replace(path, &stored, body),
+            ("PATCH", Some(stored)) => match self.conflicts.iter().position(|conflict| conflict == path) {
+                Some(at) => {
+                    self.conflicts.remove(at);
+                    refusal(409)
+                }
+                None => self.patch(head, path, &stored, &body, is_status),
+            },
             (other, Some(_)) => panic!("{other} is not offered"),
         }
+    }
+
+    fn list(&self, path: &str, query: &str) -> Response<Body> {
+        let without_owned = query.contains("labelSelector=%21topology.cluster.x-k8s.io%2Fowned");
+        let owned = |object: &Value| object["metadata"]["labels"].get("topology.cluster.x-k8s.io/owned").is_some();
+        let items = self.objects.iter().filter(|(object, _)| lists(object).iter().any(|list| list == path));
+        let items: Vec<&Value> =
+            items.map(|(_, object)| object).filter(|object| !(without_owned && owned(object))).collect();
+        object(200, &json!({"metadata": {"resourceVersion": self.version.to_string()}, "items": items}))
+    }
+
+    fn watch(&mut self, path: &str) -> Response<Body> {
+        let (sender, receiver) = mpsc::unbounded();
+        self.watches.push((path.to_owned(), sender));
+        let lines = receiver.map(|event: Value| Ok::<_, Infallible>(Bytes::from(format!("{event}\n"))));
+        Response::new(Body::from_stream(lines))
+    }
+
+    fn replace(&mut self, path: &str, stored: &Value, new: Value) -> Response<Body> {
+        let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+        match version(&new) {
+            Some(version_of) if Some(&version_of) != version(stored).as_ref() => refusal(409),
+            _ => object(200, &self.put(path, new)),
+        }
+    }
+
+    fn patch(
+        &mut self,
+        head: &http::request::Parts,
+        path: &str,
+        stored: &Value,
+        body: &Value,
+        is_status: bool,
+    ) -> Response<Body> {
+        let mut new = stored.clone();
+        match head.headers["content-type"].to_str().unwrap() {
+            "application/merge-patch+json" => json_patch::merge(&mut new, body),
+            "application/json-patch+json" => {
+                let operations: json_patch::Patch = serde_json::from_value(body.clone()).unwrap();
+                json_patch::patch(&mut new, &operations).unwrap();
+            }
+            other => panic!("{other} is not offered"),
+        }
+        let answer = self.replace(path, stored, new);
+        if let (true, Some(meddler)) = (is_status && answer.status().is_success(), self.meddler) {
+            let mut object = self.objects[path].clone();
+            meddler(&mut object);
+            self.put(path, object);
+        }
+        answer
     }
 }

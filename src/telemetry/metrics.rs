@@ -38,6 +38,19 @@ pub struct Outcome {
     pub outcome: &'static str,
 }
 
+/// A controller, and how a run of it ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Reconcile {
+    pub controller: &'static str,
+    pub outcome: &'static str,
+}
+
+/// A controller.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Controller {
+    pub controller: &'static str,
+}
+
 /// Why a request or a connection was turned away.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Reason {
@@ -67,6 +80,8 @@ pub struct Metrics {
     pub leader: Gauge,
     pub lease_transitions: Family<Outcome, Counter>,
     pub lease_errors: Counter,
+    pub reconciles: Family<Reconcile, Counter>,
+    pub reconcile_duration: Family<Controller, Histogram>,
 }
 
 /// A gauge that is one higher for as long as this lives, however it ends.
@@ -110,6 +125,9 @@ impl Default for Metrics {
             leader: Gauge::default(),
             lease_transitions: Family::default(),
             lease_errors: Counter::default(),
+            reconciles: Family::default(),
+            // From 100 µs to 52 s.
+            reconcile_duration: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_1, 2.0, 20))),
         };
         metrics.register();
         metrics
@@ -158,6 +176,13 @@ impl Metrics {
             "lease_transitions",
             "Times that this process acquired, lost or released the lease",
             self.lease_transitions.clone(),
+        );
+        registry.register("reconciles", "Runs of controllers, and what came of them", self.reconciles.clone());
+        registry.register_with_unit(
+            "reconcile_duration",
+            "Time that one run of a controller took",
+            Unit::Seconds,
+            self.reconcile_duration.clone(),
         );
         registry.register("lease_errors", "Failures to read or renew the lease", self.lease_errors.clone());
     }

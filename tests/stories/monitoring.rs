@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use topologist::telemetry::metrics::{Kind, Metrics, Outcome, Reason, Review, Rule};
+use topologist::telemetry::metrics::{Controller, Kind, Metrics, Outcome, Reason, Reconcile, Review, Rule};
 
 use crate::kustomize::render;
 
@@ -36,6 +36,8 @@ fn reported() -> BTreeMap<String, BTreeSet<String>> {
     drop(metrics.watch_errors.get_or_create(&kind));
     drop(metrics.tls_reloads.get_or_create(&outcome));
     drop(metrics.lease_transitions.get_or_create(&outcome));
+    drop(metrics.reconciles.get_or_create(&Reconcile { controller: "clusterclass", outcome: "failed" }));
+    drop(metrics.reconcile_duration.get_or_create(&Controller { controller: "clusterclass" }));
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in metrics.render().lines() {
         if let Some(name) = line.strip_prefix("# TYPE ").and_then(|line| line.split(' ').next()) {
@@ -122,8 +124,10 @@ fn alerts() -> Vec<Value> {
 fn alerts_are_about_metrics_of_the_program() {
     let reported = reported();
     // Labels come from fixed sets, which stand in the source.
-    let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/webhook")).unwrap();
-    let source: String = files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let folders = ["webhook", "reconciler"].map(|folder| fs::read_dir(sources.join(folder)).unwrap());
+    let files = folders.into_iter().flatten().map(|file| file.unwrap().path()).filter(|path| path.is_file());
+    let source: String = files.map(|file| fs::read_to_string(file).unwrap()).collect();
     for alert in alerts() {
         let (name, names) = (&alert["alert"], names(alert["expr"].as_str().unwrap()));
         assert!(!names.metrics.is_empty(), "{name}");

@@ -65,7 +65,7 @@ async fn a_lease_that_is_missing_is_acquired_and_renewed_in_place() {
     assert!(one.leads() && one.leadership.may_write().is_ok());
     assert_eq!((later.acquire_time, later.lease_transitions), (first.acquire_time, first.lease_transitions));
     assert_ne!(later.renew_time, first.renew_time);
-    let reads = server.take_requests().iter().filter(|request| request.starts_with("GET")).count();
+    let reads = server.take_requests().iter().filter(|request| request.method == http::Method::GET).count();
     assert_eq!(reads, 1, "a leader writes on what it wrote last");
 }
 

@@ -1,0 +1,280 @@
+//! One run of the ClusterClass reconciler.
+//!
+//! Every write names the resourceVersion that it was computed from. So a write that was held up until somebody else
+//! led is refused, and no write takes back what others have written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, PatchOperation};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tracing::info;
+
+use super::lease::{Leadership, NotLeading};
+use super::pace::{Held, Pace};
+use super::raw::RawClass;
+use crate::hub::{ClusterClass, GROUP, Kind, ObjectKey, TemplateRef, contract};
+use crate::kubernetes::contract::{DefinitionError, Definitions};
+use crate::kubernetes::metadata::Metadata;
+use crate::kubernetes::templates::{TemplateKind, Templates};
+use crate::kubernetes::words;
+use crate::topology::class_references::{Outdated, ReferenceError, group_version, references};
+use crate::topology::class_status::{self, References, Variables};
+use crate::wire::Version;
+
+/// How long a run waits for watches that have just begun.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a write is tried again when somebody else was faster.
+const CONFLICTS: usize = 3;
+/// Who we are in `managedFields`.
+const FIELD_MANAGER: &str = "topologist";
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Nothing had to be written.
+    Unchanged,
+    /// Something was written.
+    Changed,
+    /// The class is paused, or is being deleted.
+    LeftAlone,
+}
+
+/// Why a run did not do everything.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReconcileError {
+    #[error(transparent)]
+    NotLeading(#[from] NotLeading),
+    #[error("the object cannot be read: {0}")]
+    Unreadable(String),
+    /// The status tells it.
+    #[error("{}", .0.join("; "))]
+    Incomplete(Vec<String>),
+    #[error("the class has changed meanwhile")]
+    Conflict,
+    /// The watch has not shown yet what was written last.
+    #[error("the class is about to change")]
+    Stale,
+    #[error("the status cannot be written: {}", words(.0))]
+    Status(#[source] kube::Error),
+    #[error(transparent)]
+    Held(#[from] Held),
+    #[error("it took longer than a minute")]
+    Late,
+}
+
+/// Why a reference could not be followed.
+#[derive(Debug, thiserror::Error)]
+enum ReferenceFailure {
+    #[error(transparent)]
+    Reference(#[from] ReferenceError),
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    #[error("{kind} {name} does not exist in version {version}")]
+    Missing { kind: String, name: String, version: String },
+    #[error("{kind} {name} cannot be read: {}", words(.error))]
+    Unreadable { kind: String, name: String, error: kube::Error },
+    #[error("the owner references of {kind} {name} cannot be written: {}", words(.error))]
+    Unwritten { kind: String, name: String, error: kube::Error },
+    #[error("the owner references of {kind} {name} were changed again and again meanwhile")]
+    Contended { kind: String, name: String },
+    #[error(transparent)]
+    NotLeading(#[from] NotLeading),
+}
+
+/// What runs need.
+pub(super) struct Reconciler {
+    /// Writes only while this process leads.
+    pub writer: kube::Client,
+    pub leadership: Leadership,
+    pub definitions: Definitions,
+    pub templates: Arc<Templates>,
+    pub pace: Pace,
+    /// Whether extensions are asked for variables.
+    pub discovery: bool,
+}
+
+impl Reconciler {
+    /// Brings the status of a class and the owners of its templates up to date (CCR-02).
+    pub(super) async fn run(&self, class: &RawClass) -> Result<Outcome, ReconcileError> {
+        self.leadership.may_write()?;
+        if self.pace.is_stale(&class.key(), class.version()) {
+            return Err(ReconcileError::Stale);
+        }
+        if !class_status::tells_paused(&class.value) {
+            let status = class_status::with_paused(&class.value, &now());
+            self.write_status(class, &status).await?;
+            return Ok(Outcome::Changed);
+        }
+        if class_status::is_paused(&class.value) || class.metadata().deletion_timestamp.is_some() {
+            return Ok(Outcome::LeftAlone);
+        }
+        let hub = class.hub.as_ref().map_err(|reason| ReconcileError::Unreadable(reason.clone()))?;
+        let (references, mut failures, took_any) = self.references(class, hub).await;
+        // What failed because somebody else leads is no failure of the class.
+        self.leadership.may_write()?;
+        let variables = Variables::of(&class.value, &hub.spec, self.discovery);
+        let status = class_status::reconciled(&class.value, &references, &variables, &now());
+        let differs = !class_status::says_the_same(class.value.get("status"), &status);
+        if differs {
+            self.write_status(class, &status).await?;
+        }
+        if let Variables::Undiscovered(error) = variables {
+            failures.push(error);
+        }
+        match failures.is_empty() {
+            true if differs || took_any => Ok(Outcome::Changed),
+            true => Ok(Outcome::Unchanged),
+            false => Err(ReconcileError::Incomplete(failures)),
+        }
+    }
+
+    /// Follows every reference, whatever becomes of the others (CCR-03 to CCR-05); says what failed, and whether any
+    /// template got a new owner.
+    async fn references(&self, class: &RawClass, hub: &ClusterClass) -> (References, Vec<String>, bool) {
+        let deadline = Instant::now() + PATIENCE;
+        let (mut all_outdated, mut failures, mut took_any) = (Vec::new(), Vec::new(), false);
+        for reference in references(&hub.spec) {
+            match self.reference(class, reference, deadline).await {
+                Ok((outdated, took)) => {
+                    all_outdated.extend(outdated);
+                    took_any |= took;
+                }
+                Err(failure) => failures.push(failure.to_string()),
+            }
+        }
+        let references = if failures.is_empty() { References::Checked(all_outdated) } else { References::Failed };
+        (references, failures, took_any)
+    }
+
+    async fn reference(
+        &self,
+        class: &RawClass,
+        reference: &TemplateRef,
+        deadline: Instant,
+    ) -> Result<(Option<Outdated>, bool), ReferenceFailure> {
+        let (group, version) = group_version(reference)?;
+        // Without a definition the kind is not served, which would look like a missing template (CT-4.6).
+        let definition = contract::definition_name(group, &reference.kind);
+        let labels = self.definitions.labels(&definition, deadline).await?;
+        let kind = TemplateKind { group: group.into(), version: version.into(), kind: reference.kind.clone() };
+        let took = self.own(class, &kind, &reference.name, deadline).await?;
+        Ok((Outdated::of(reference, &labels)?, took))
+    }
+
+    /// Makes the class an owner of a template (CCR-04); says whether it was none.
+    async fn own(
+        &self,
+        class: &RawClass,
+        kind: &TemplateKind,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<bool, ReferenceFailure> {
+        let key = ObjectKey::new(class.key().namespace, name);
+        let named = || (kind.kind.clone(), name.to_owned());
+        let unreadable = |error| {
+            let (kind, name) = named();
+            ReferenceFailure::Unreadable { kind, name, error }
+        };
+        let mut found = self.templates.get(kind, &key, deadline).await.map_err(unreadable)?;
+        let api: Api<Metadata> = Api::namespaced_with(self.writer.clone(), &key.namespace, &kind.resource());
+        for _ in 0..CONFLICTS {
+            let Some(template) = found else {
+                let ((kind_name, name), version) = (named(), kind.version.clone());
+                return Err(ReferenceFailure::Missing { kind: kind_name, name, version });
+            };
+            let Some(patch) = ownership(&template, &owner(class)) else { return Ok(false) };
+            self.leadership.may_write()?;
+            match api.patch(name, &in_our_name(), &Patch::Merge(patch)).await {
+                Ok(_) => {
+                    info!(class = %class.key(), kind = kind.kind, template = name, "Became owner of a template");
+                    return Ok(true);
+                }
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    found = self.templates.look_up(kind, &key).await.map_err(unreadable)?;
+                }
+                Err(error) => {
+                    let (kind, name) = named();
+                    return Err(ReferenceFailure::Unwritten { kind, name, error });
+                }
+            }
+        }
+        let (kind, name) = named();
+        Err(ReferenceFailure::Contended { kind, name })
+    }
+
+    async fn write_status(&self, class: &RawClass, status: &Value) -> Result<(), ReconcileError> {
+        let (key, metadata) = (class.key(), class.metadata());
+        self.leadership.may_write()?;
+        self.pace.before_write(&key)?;
+        // A merge patch would leave out every null of a schema, and a test of the version would not be answered as a
+        // conflict.
+        let patch = json_patch::Patch(vec![
+            add(["metadata", "resourceVersion"], json!(class.version())),
+            add(["status"], status.clone()),
+        ]);
+        let api: Api<RawClass> = Api::namespaced(self.writer.clone(), &key.namespace);
+        match api.patch_status(&key.name, &in_our_name(), &Patch::Json::<()>(patch)).await {
+            Ok(written) => {
+                // A write that changes nothing leaves the version as it is, and no event follows.
+                if written.version() != class.version() {
+                    self.pace.wrote(&key, class.version());
+                }
+                info!(class = %key, generation = metadata.generation, "Changed the status of a class");
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Err(ReconcileError::Conflict),
+            Err(error) => Err(ReconcileError::Status(error)),
+        }
+    }
+}
+
+fn in_our_name() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+fn add<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
+    PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path), value })
+}
+
+/// The present moment, as conditions have it.
+fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+fn owner(class: &RawClass) -> OwnerReference {
+    let metadata = class.metadata();
+    OwnerReference {
+        api_version: format!("{GROUP}/{}", Version::V1Beta2),
+        kind: Kind::ClusterClass.name().to_owned(),
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        controller: None,
+        block_owner_deletion: None,
+    }
+}
+
+/// The merge patch that adds an owner and keeps all others, unless it is an owner already (CCR-04).
+///
+/// An entry for the same owner in another API version, or for a former class of that name, is replaced (CT-15.2).
+fn ownership(template: &Metadata, owner: &OwnerReference) -> Option<Value> {
+    let metadata = &template.metadata;
+    let mut owners = metadata.owner_references.clone().unwrap_or_default();
+    let group = |reference: &OwnerReference| reference.api_version.split_once('/').map(|(group, _)| group.to_owned());
+    let is_same =
+        |other: &OwnerReference| (&other.kind, &other.name, group(other)) == (&owner.kind, &owner.name, group(owner));
+    let is_exact =
+        |other: &OwnerReference| is_same(other) && (&other.api_version, &other.uid) == (&owner.api_version, &owner.uid);
+    if owners.iter().any(is_exact) {
+        return None;
+    }
+    let at = owners.iter().position(is_same).unwrap_or(owners.len());
+    owners.retain(|other| !is_same(other));
+    owners.insert(at.min(owners.len()), owner.clone());
+    Some(json!({"metadata": {"resourceVersion": metadata.resource_version, "ownerReferences": owners}}))
+}

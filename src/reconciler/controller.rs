@@ -1,0 +1,323 @@
+//! The ClusterClass controller: what wakes a class, and what follows from how its run ends.
+//!
+//! ```text
+//! ClusterClasses ────────────► index of references ─┐
+//!   events                                          │ which classes?
+//! CustomResourceDefinitions ────────────────────────┤
+//! templates (kinds that classes refer to) ──────────┴─► queue ─► class.rs ─► ok, or again after a while
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::channel::mpsc;
+use kube::api::Api;
+use kube::runtime::applier;
+use kube::runtime::controller::{Action, Config};
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher::Event;
+use tokio::time::{Instant, timeout};
+use tracing::{Instrument, debug, info, info_span, warn};
+
+use super::class::{Outcome, ReconcileError, Reconciler};
+use super::lease::Leadership;
+use super::pace::Pace;
+use super::raw::RawClass;
+use crate::hub::{ObjectKey, TemplateRef, contract};
+use crate::kubernetes::contract::Definitions;
+use crate::kubernetes::metadata::differences;
+use crate::kubernetes::templates::{TemplateKind, Templates};
+use crate::kubernetes::{Selection, events};
+use crate::telemetry::metrics::{self, Metrics};
+use crate::topology::class_references::{group_version, references};
+use crate::world::Scope;
+
+/// The name of the controller in metrics.
+const NAME: &str = "clusterclass";
+/// How many classes are looked at side by side.
+const WORKERS: u16 = 10;
+/// How long a run may take (RS-10).
+const RUN_LIMIT: Duration = Duration::from_mins(1);
+
+/// The ClusterClass controller.
+pub struct ClassController {
+    client: kube::Client,
+    leadership: Leadership,
+    metrics: Arc<Metrics>,
+    scope: Scope,
+    discovery: bool,
+}
+
+impl fmt::Debug for ClassController {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClassController").field("leadership", &self.leadership).finish_non_exhaustive()
+    }
+}
+
+impl ClassController {
+    /// A controller of the classes in `scope` that writes only while `leadership` says so; `discovery` is whether
+    /// extensions are asked for variables.
+    pub fn new(
+        client: kube::Client,
+        leadership: Leadership,
+        metrics: Arc<Metrics>,
+        scope: Scope,
+        discovery: bool,
+    ) -> Self {
+        ClassController { client, leadership, metrics, scope, discovery }
+    }
+
+    /// Watches and reconciles until dropped (CCR-01).
+    pub async fn run(&self) {
+        let (wake, woken) = mpsc::unbounded();
+        let index = Arc::new(Index { references: Mutex::default(), wake });
+        let definitions_changed = {
+            let index = index.clone();
+            move |name: Option<&str>| index.wake_users_of_definition(name)
+        };
+        let (definitions, follow_definitions) =
+            Definitions::follow(self.client.clone(), self.metrics.clone(), definitions_changed);
+        let templates =
+            Arc::new(Templates::new(self.client.clone(), self.scope.only_namespace(), self.metrics.clone(), {
+                let index = index.clone();
+                move |kind, template| index.wake_users_of_template(kind, template.as_ref())
+            }));
+        let writer = Writer::default();
+        let classes = writer.as_reader();
+        let reconciler = Arc::new(Reconciler {
+            writer: self.leadership.writer(self.client.clone()),
+            leadership: self.leadership.clone(),
+            definitions,
+            templates: templates.clone(),
+            pace: Pace::default(),
+            discovery: self.discovery,
+        });
+        let runs = self.runs(&reconciler, classes, woken);
+        let follow_classes = self.follow_classes(writer, &index, &templates, &reconciler);
+        tokio::select! {
+            () = runs => {}
+            () = follow_classes => {}
+            () = follow_definitions => {}
+        }
+    }
+
+    /// Runs whatever is woken, one at a time for each class.
+    async fn runs(
+        &self,
+        reconciler: &Arc<Reconciler>,
+        classes: Store<RawClass>,
+        woken: mpsc::UnboundedReceiver<ObjectRef<RawClass>>,
+    ) {
+        let run = |class: Arc<RawClass>, reconciler: Arc<Reconciler>| {
+            let metrics = self.metrics.clone();
+            let span = info_span!("reconcile", class = %class.key());
+            Box::pin(async move { run(&class, &reconciler, &metrics).await }.instrument(span))
+        };
+        let woken = woken.map(Ok::<_, Infallible>);
+        let config = Config::default().concurrency(WORKERS);
+        // Errors are dealt with where they arise; a class that is gone is no error.
+        let again = |_: Arc<RawClass>, never: &Infallible, _: Arc<Reconciler>| match *never {};
+        applier(run, again, reconciler.clone(), classes, woken, config).for_each(|_| std::future::ready(())).await;
+    }
+
+    /// Keeps the classes and what is derived from them current.
+    async fn follow_classes(
+        &self,
+        mut writer: Writer<RawClass>,
+        index: &Index,
+        templates: &Templates,
+        reconciler: &Reconciler,
+    ) {
+        let api: Api<RawClass> = match self.scope.only_namespace() {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        };
+        let (store, mut listed) = (writer.as_reader(), false);
+        let mut events = pin!(events(api, Selection::default()));
+        while let Some(event) = events.next().await {
+            let Some(event) = self.looked_at(event) else { continue };
+            let before = matches!(event, Event::InitDone).then(|| store.state());
+            writer.apply_watcher_event(&event);
+            match &event {
+                Event::Apply(class) => {
+                    index.put(class);
+                    templates.keep_only(&index.kinds());
+                    index.wake(&class.key());
+                }
+                Event::Delete(class) => {
+                    index.remove(&class.key());
+                    templates.keep_only(&index.kinds());
+                    reconciler.pace.forget(&class.key());
+                }
+                Event::InitDone => {
+                    let after = store.state();
+                    index.replace(&after);
+                    templates.keep_only(&index.kinds());
+                    if listed {
+                        let different = differences(&before.unwrap_or_default(), &after);
+                        for class in different {
+                            if !after.iter().any(|other| other.key() == class.key()) {
+                                reconciler.pace.forget(&class.key());
+                            }
+                            index.wake(&class.key());
+                        }
+                    } else {
+                        info!(kind = "ClusterClass", objects = after.len(), "Listed objects");
+                        listed = true;
+                        index.wake_all();
+                    }
+                }
+                Event::Init | Event::InitApply(_) => {}
+            }
+        }
+    }
+
+    /// What an event means to those who look at the classes in scope only (DEC-37).
+    fn looked_at(&self, event: Result<Event<RawClass>, impl fmt::Display>) -> Option<Event<RawClass>> {
+        let is_ours = |class: &RawClass| self.scope == Scope::default() || self.scope.has(&class.labels());
+        match event {
+            Ok(Event::InitApply(class)) if !is_ours(&class) => None,
+            // It may have been ours until now.
+            Ok(Event::Apply(class)) if !is_ours(&class) => Some(Event::Delete(class)),
+            Ok(event) => Some(event),
+            Err(error) => {
+                self.metrics.watch_errors.get_or_create(&metrics::Kind { kind: "ClusterClass" }).inc();
+                warn!(kind = "ClusterClass", %error, "Watch failed, trying again");
+                None
+            }
+        }
+    }
+}
+
+/// One run, and when the next one is due if nothing wakes the class before.
+async fn run(class: &RawClass, reconciler: &Reconciler, metrics: &Metrics) -> Result<Action, Infallible> {
+    let (key, started) = (class.key(), Instant::now());
+    let outcome = timeout(RUN_LIMIT, reconciler.run(class)).await.unwrap_or(Err(ReconcileError::Late));
+    let (action, outcome) = conclude(&key, outcome, &reconciler.pace);
+    let controller = NAME;
+    metrics.reconciles.get_or_create(&metrics::Reconcile { controller, outcome }).inc();
+    let elapsed = started.elapsed().as_secs_f64();
+    metrics.reconcile_duration.get_or_create(&metrics::Controller { controller }).observe(elapsed);
+    Ok(action)
+}
+
+/// What follows from the end of a run.
+fn conclude(key: &ObjectKey, outcome: Result<Outcome, ReconcileError>, pace: &Pace) -> (Action, &'static str) {
+    match outcome {
+        Ok(outcome) => {
+            pace.succeeded(key);
+            if outcome != Outcome::Changed {
+                pace.rested(key);
+            }
+            let name = match outcome {
+                Outcome::Unchanged => "unchanged",
+                Outcome::Changed => "changed",
+                Outcome::LeftAlone => "left-alone",
+            };
+            (Action::await_change(), name)
+        }
+        // The next leader does it.
+        Err(ReconcileError::NotLeading(reason)) => {
+            debug!(%reason, "Left a class to the leader");
+            (Action::await_change(), "not-leading")
+        }
+        // An event with the newer version is on its way.
+        Err(ReconcileError::Conflict) => (Action::requeue(Duration::from_secs(1)), "conflict"),
+        Err(ReconcileError::Stale) => (Action::requeue(Duration::from_secs(1)), "stale"),
+        Err(ReconcileError::Held(held)) => {
+            if pace.failed(key, &held.to_string()).1 {
+                warn!(wait = ?held.wait, "Something else keeps changing the status of a class");
+            }
+            (Action::requeue(held.wait), "held")
+        }
+        Err(error) => {
+            let error = error.to_string();
+            let (again, is_new) = pace.failed(key, &error);
+            if is_new {
+                warn!(error, ?again, "Class is not reconciled");
+            } else {
+                debug!(error, ?again, "Class is still not reconciled");
+            }
+            (Action::requeue(again), "failed")
+        }
+    }
+}
+
+/// Which class refers to which templates, and a way to wake it.
+struct Index {
+    references: Mutex<BTreeMap<ObjectKey, Vec<TemplateRef>>>,
+    wake: mpsc::UnboundedSender<ObjectRef<RawClass>>,
+}
+
+impl Index {
+    fn put(&self, class: &RawClass) {
+        self.change(|all| drop(all.insert(class.key(), references_of(class))));
+    }
+
+    fn remove(&self, class: &ObjectKey) {
+        self.change(|all| drop(all.remove(class)));
+    }
+
+    fn replace(&self, classes: &[Arc<RawClass>]) {
+        self.change(|all| *all = classes.iter().map(|class| (class.key(), references_of(class))).collect());
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<ObjectKey, Vec<TemplateRef>>)) {
+        change(&mut self.references.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Every kind of template that a class refers to.
+    fn kinds(&self) -> BTreeSet<TemplateKind> {
+        let references = self.references.lock().unwrap_or_else(PoisonError::into_inner);
+        references.values().flatten().filter_map(kind_of).collect()
+    }
+
+    fn wake(&self, class: &ObjectKey) {
+        // Nobody listens any more when this process has ceased to lead.
+        let _ = self.wake.unbounded_send(ObjectRef::new(&class.name).within(&class.namespace));
+    }
+
+    fn wake_all(&self) {
+        self.references.lock().unwrap_or_else(PoisonError::into_inner).keys().for_each(|class| self.wake(class));
+    }
+
+    fn wake_users_of_definition(&self, name: Option<&str>) {
+        self.wake_where(|_, reference| {
+            let group = group_version(reference).map(|(group, _)| group);
+            name.is_none_or(|name| group.is_ok_and(|group| contract::definition_name(group, &reference.kind) == name))
+        });
+    }
+
+    fn wake_users_of_template(&self, kind: &TemplateKind, template: Option<&ObjectKey>) {
+        self.wake_where(|class, reference| {
+            template.is_none_or(|key| key.namespace == class.namespace && key.name == reference.name)
+                && kind_of(reference).as_ref() == Some(kind)
+        });
+    }
+
+    /// Wakes the classes with a reference that fits.
+    fn wake_where(&self, fits: impl Fn(&ObjectKey, &TemplateRef) -> bool) {
+        let references = self.references.lock().unwrap_or_else(PoisonError::into_inner);
+        let woken = references.iter().filter(|(class, all)| all.iter().any(|reference| fits(class, reference)));
+        woken.for_each(|(class, _)| self.wake(class));
+    }
+}
+
+fn references_of(class: &RawClass) -> Vec<TemplateRef> {
+    let references = class.hub.iter().flat_map(|hub| references(&hub.spec));
+    references.cloned().collect()
+}
+
+fn kind_of(reference: &TemplateRef) -> Option<TemplateKind> {
+    let (group, version) = group_version(reference).ok()?;
+    Some(TemplateKind { group: group.to_owned(), version: version.to_owned(), kind: reference.kind.clone() })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! How soon an object has its next turn.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::hub::ObjectKey;
+
+/// No wait is longer.
+const LONGEST: Duration = Duration::from_secs(1000);
+/// So many writes in a row are nothing unusual: one is answered by a run that finds nothing to write.
+const WRITES: u32 = 5;
+
+/// What has to be remembered of objects that fail or that are written again and again.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    objects: Mutex<HashMap<ObjectKey, Past>>,
+}
+
+#[derive(Debug, Default)]
+struct Past {
+    failures: u32,
+    reason: String,
+    /// Writes since the last run that had nothing to write.
+    writes: u32,
+    written: Option<Instant>,
+    /// The version that the last write has made an old one.
+    replaced: Option<String>,
+}
+
+/// An object is written again and again, so somebody else keeps changing it back.
+#[derive(Debug, thiserror::Error)]
+#[error("something else keeps changing the status; the next write waits")]
+pub(super) struct Held {
+    pub wait: Duration,
+}
+
+impl Pace {
+    /// When to try again after a failure (RS-09), and whether its reason is new.
+    pub(super) fn failed(&self, key: &ObjectKey, reason: &str) -> (Duration, bool) {
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let past = objects.entry(key.clone()).or_default();
+        past.failures = past.failures.saturating_add(1);
+        let is_new = past.reason != reason;
+        past.reason = reason.to_owned();
+        let step = Duration::from_millis(5).saturating_mul(2_u32.saturating_pow(past.failures));
+        (step.saturating_add(Duration::from_secs(1)).min(LONGEST), is_new)
+    }
+
+    /// A run had nothing to complain of.
+    pub(super) fn succeeded(&self, key: &ObjectKey) {
+        self.change(key, |past| (past.failures, past.reason) = (0, String::new()));
+    }
+
+    /// A run had nothing to write.
+    pub(super) fn rested(&self, key: &ObjectKey) {
+        self.change(key, |past| past.writes = 0);
+    }
+
+    /// The object is gone.
+    pub(super) fn forget(&self, key: &ObjectKey) {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
+    /// Counts a write, unless there were many in a row just now.
+    pub(super) fn before_write(&self, key: &ObjectKey) -> Result<(), Held> {
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let past = objects.entry(key.clone()).or_default();
+        if let Some(beyond) = past.writes.checked_sub(WRITES) {
+            let pause = Duration::from_secs(1).saturating_mul(2_u32.saturating_pow(beyond)).min(LONGEST);
+            let wait = pause.saturating_sub(past.written.map_or(pause, |written| written.elapsed()));
+            if !wait.is_zero() {
+                return Err(Held { wait });
+            }
+        }
+        past.writes = past.writes.saturating_add(1);
+        past.written = Some(Instant::now());
+        Ok(())
+    }
+
+    /// A write has taken the place of this version.
+    pub(super) fn wrote(&self, key: &ObjectKey, replaced: &str) {
+        self.change(key, |past| past.replaced = Some(replaced.to_owned()));
+    }
+
+    /// Whether this version is older than our own last write, so that a newer one is on its way (RS-11).
+    pub(super) fn is_stale(&self, key: &ObjectKey, version: &str) -> bool {
+        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        objects.get(key).is_some_and(|past| past.replaced.as_deref() == Some(version))
+    }
+
+    fn change(&self, key: &ObjectKey, change: impl FnOnce(&mut Past)) {
+        if let Some(past) = self.objects.lock().unwrap_or_else(PoisonError::into_inner).get_mut(key) {
+            change(past);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_wait_longer_and_longer_until_one_run_succeeds() {
+        // RS-09
+        let (pace, key) = (Pace::default(), ObjectKey::new("ns", "c"));
+        assert_eq!(pace.failed(&key, "a"), (Duration::from_millis(1010), true));
+        assert_eq!(pace.failed(&key, "a"), (Duration::from_millis(1020), false));
+        assert_eq!(pace.failed(&key, "b"), (Duration::from_millis(1040), true));
+        for _ in 0..40 {
+            pace.failed(&key, "b");
+        }
+        assert_eq!(pace.failed(&key, "b"), (LONGEST, false));
+        assert_eq!(pace.failed(&ObjectKey::new("ns", "d"), "a"), (Duration::from_millis(1010), true));
+        pace.succeeded(&key);
+        assert_eq!(pace.failed(&key, "b"), (Duration::from_millis(1010), true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_that_write_against_each_other_become_slower() {
+        let (pace, key) = (Pace::default(), ObjectKey::new("ns", "c"));
+        for _ in 0..WRITES {
+            assert!(pace.before_write(&key).is_ok());
+        }
+        for wait in [1, 2, 4] {
+            let held = pace.before_write(&key).unwrap_err();
+            assert_eq!(held.wait, Duration::from_secs(wait));
+            tokio::time::advance(held.wait).await;
+            assert!(pace.before_write(&key).is_ok());
+        }
+        pace.rested(&key);
+        assert!(pace.before_write(&key).is_ok());
+        assert!(pace.before_write(&ObjectKey::new("ns", "d")).is_ok());
+    }
+}

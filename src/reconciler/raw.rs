@@ -1,0 +1,89 @@
+//! ClusterClasses as the API server has them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use kube::api::ObjectMeta;
+use kube::core::NamespaceResourceScope;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::hub::{ClusterClass, GROUP, Kind, Metadata, ObjectKey};
+use crate::json::Plain;
+use crate::wire::{Decode, Version};
+
+/// A ClusterClass: everything that was written, to the letter, and what it means.
+#[derive(Clone, Debug)]
+pub(super) struct RawClass {
+    metadata: ObjectMeta,
+    /// The object in v1beta2, without managed fields.
+    pub value: Value,
+    /// The object as the program reads it, or why it cannot.
+    pub hub: Result<Arc<ClusterClass>, String>,
+}
+
+impl RawClass {
+    /// Namespace and name.
+    pub(super) fn key(&self) -> ObjectKey {
+        let part = |part: &Option<String>| part.clone().unwrap_or_default();
+        ObjectKey::new(part(&self.metadata.namespace), part(&self.metadata.name))
+    }
+
+    /// The metadata as the program reads it.
+    pub(super) fn labels(&self) -> Metadata {
+        let metadata = self.value.get("metadata").map(Metadata::deserialize);
+        metadata.and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// The resourceVersion.
+    pub(super) fn version(&self) -> &str {
+        self.metadata.resource_version.as_deref().unwrap_or_default()
+    }
+
+    /// The metadata as the API server has it.
+    pub(super) fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+}
+
+impl<'de> Deserialize<'de> for RawClass {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Plain(mut value) = Deserialize::deserialize(deserializer)?;
+        let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
+        let metadata = metadata.ok_or_else(|| D::Error::custom("the object has no metadata"))?;
+        metadata.remove("managedFields");
+        let metadata = ObjectMeta::deserialize(&*metadata).map_err(D::Error::custom)?;
+        let hub = ClusterClass::decode(Version::V1Beta2, &value.to_string()).map(Arc::new);
+        Ok(RawClass { metadata, value, hub })
+    }
+}
+
+impl kube::Resource for RawClass {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        Kind::ClusterClass.name().into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        GROUP.into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        Version::V1Beta2.name().into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        Kind::ClusterClass.plural().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
