@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::builder::{BoolishValueParser, PossibleValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::leading;
 use crate::admission::{Dependents, Enforce, FeatureGates};
 use crate::telemetry::log::Format;
 
@@ -140,6 +141,8 @@ pub struct Serve {
     #[arg(long, value_name = "FILTER", default_value = "info", env = "TOPOLOGIST_LOG")]
     pub log: String,
     #[command(flatten)]
+    pub leading: leading::Flags,
+    #[command(flatten)]
     pub rules: Rules,
 }
 
@@ -261,6 +264,14 @@ fn duration(text: &str) -> Result<Duration, String> {
         "s" => Ok(Duration::from_secs(number)),
         "m" => Ok(Duration::from_secs(number.saturating_mul(60))),
         _ => Err("expected one of the units ms, s and m".to_owned()),
+    }
+}
+
+/// The time of a lease, long enough for renewals to be in time.
+pub(super) fn lease_duration(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        time if time < Duration::from_secs(2) => Err("must be at least 2s".to_owned()),
+        time => Ok(time),
     }
 }
 

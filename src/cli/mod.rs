@@ -9,6 +9,7 @@ mod crds;
 mod default;
 mod files;
 mod hints;
+pub mod leading;
 mod offline;
 mod serve;
 mod substitution;

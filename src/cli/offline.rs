@@ -21,6 +21,7 @@ use crate::crd::{self, WireVersion};
 use crate::field::{FieldError, Findings, Path};
 use crate::hub::{Cluster, ClusterClass, Kind, ObjectKey};
 use crate::json;
+use crate::topology::class_status;
 use crate::variables;
 use crate::wire::{Decode, Version};
 use crate::world::Facts;
@@ -96,13 +97,16 @@ fn facts(objects: impl Iterator<Item = Stored>) -> Facts {
     for Stored { kind, version, text } in objects {
         match kind {
             Kind::Cluster => clusters.extend(Cluster::decode(version, &text)),
-            Kind::ClusterClass => classes.extend(ClusterClass::decode(version, &text).map(settled)),
+            Kind::ClusterClass => {
+                classes.extend(ClusterClass::decode(version, &class_status::of_file(&text)).map(settled));
+            }
         }
     }
     Facts::of(clusters, classes)
 }
 
 /// A class with the variables that its controller will give it: a file may hold a status from before its spec was edited.
+/// Only those that discover variables are not settled already ([`class_status::of_file`]).
 fn settled(mut class: ClusterClass) -> ClusterClass {
     if class.is_reconciled() {
         class.status.variables = variables::expected_status(&class.spec, &class.status.variables).into();

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use futures::future::OptionFuture;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinHandle, JoinSet};
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::args::Serve;
+use super::leading::{self, Leading};
 use super::{certs, files};
 use crate::admission::Settings;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind};
@@ -25,6 +27,7 @@ use crate::kubernetes::watch;
 use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::{self, Health};
+use crate::topology::class_status;
 use crate::webhook::callers::CallerSource;
 use crate::webhook::handler::{self, Handler};
 use crate::webhook::server::{self, Server};
@@ -62,6 +65,7 @@ struct Running {
     tasks: JoinSet<&'static str>,
     webhook: JoinHandle<()>,
     health: Arc<Health>,
+    leading: Option<Leading>,
     stop: CancellationToken,
     grace: Duration,
 }
@@ -70,6 +74,7 @@ impl Running {
     async fn start(options: &Serve) -> Result<Running> {
         let metrics = Arc::new(Metrics::default());
         let mut tasks = JoinSet::new();
+        options.leading.check(options.embedded)?;
         let source = Source::of(options).await?;
         let cache = Arc::new(Cache::new(source.facts().within(options.scope()?)));
         let (identity, authority) = identity(options, &metrics, &mut tasks)?;
@@ -92,6 +97,10 @@ impl Running {
             let watches = watch::keep_current(client.clone(), cache.clone(), metrics.clone());
             supervise(&mut tasks, "watches", watches);
         }
+        let leading = match &source {
+            Source::Cluster { client, .. } => leading::start(options, client, &metrics, &mut tasks).await?,
+            Source::Files(_) => None,
+        };
         let handler = Handler::new(Gatherer::new(cache), options.settings(), handler::Limits::default(), metrics);
         let stop = CancellationToken::new();
         let webhook = tokio::spawn(webhook.serve(handler::router(Arc::new(handler)), stop.clone()));
@@ -99,7 +108,7 @@ impl Running {
         info!(webhook = %webhook_address, %admin, "Serving");
         announce(&source, webhook_address, authority.as_deref());
         let grace = options.shutdown_grace.unwrap_or(Duration::from_secs(if options.embedded { 0 } else { 5 }));
-        Ok(Running { tasks, webhook, health, stop, grace })
+        Ok(Running { tasks, webhook, health, leading, stop, grace })
     }
 
     async fn until_stopped(mut self, mut signals: Signals) -> Result<ExitCode> {
@@ -113,11 +122,13 @@ impl Running {
         }
         info!(grace = ?self.grace, "Stopping; a second signal aborts");
         self.health.set_serving(false);
-        let stopped = async {
+        let server_stopped = async {
             tokio::time::sleep(self.grace).await;
             self.stop.cancel();
             self.webhook.await
         };
+        let stopped =
+            async { tokio::join!(server_stopped, OptionFuture::from(self.leading.as_ref().map(Leading::stop))).0 };
         tokio::select! {
             ended = stopped => {
                 ended.context("the server did not stop in good order")?;
@@ -134,7 +145,7 @@ impl Running {
 
 impl Serve {
     /// What is looked after (DEC-37).
-    fn scope(&self) -> Result<Scope> {
+    pub(super) fn scope(&self) -> Result<Scope> {
         Scope::new(&self.namespaces, self.watch_filter.clone()).map_err(|reason| anyhow!("--namespace: {reason}"))
     }
 
@@ -158,7 +169,11 @@ async fn bind(
 }
 
 /// Runs a task that must not end before the process does.
-fn supervise(tasks: &mut JoinSet<&'static str>, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+pub(super) fn supervise(
+    tasks: &mut JoinSet<&'static str>,
+    name: &'static str,
+    task: impl Future<Output = ()> + Send + 'static,
+) {
     tasks.spawn(async move {
         task.await;
         name
@@ -226,9 +241,9 @@ fn load(paths: &[std::path::PathBuf]) -> Result<Facts> {
             Kind::Cluster => clusters
                 .push(Cluster::decode(version, &manifest.text()).map_err(anyhow::Error::msg).with_context(place)?),
             Kind::ClusterClass => {
-                classes.push(
-                    ClusterClass::decode(version, &manifest.text()).map_err(anyhow::Error::msg).with_context(place)?,
-                );
+                let text = manifest.text();
+                let class = ClusterClass::decode(version, &class_status::of_file(&text));
+                classes.push(class.map_err(anyhow::Error::msg).with_context(place)?);
             }
         }
     }

@@ -6,6 +6,7 @@ mod admission;
 #[path = "../support/balancer.rs"]
 mod balancer;
 mod client_certificates;
+mod controller;
 mod installation;
 #[path = "../support/kubernetes.rs"]
 mod kubernetes;

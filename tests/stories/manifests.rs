@@ -19,7 +19,7 @@ use crate::kustomize::{OVERLAYS, find, manifests, overlay, render_own, stream};
 use crate::process::command;
 
 /// Variables of flags that the manifests set and the program is about to get.
-const AWAITED_FLAGS: [&str; 3] = ["TOPOLOGIST_CONTROLLERS", "TOPOLOGIST_MANAGE_CERTIFICATES", "TOPOLOGIST_TAKE_OVER"];
+const AWAITED_FLAGS: [&str; 1] = ["TOPOLOGIST_MANAGE_CERTIFICATES"];
 
 fn strings(value: &Value) -> Vec<&str> {
     value.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect()

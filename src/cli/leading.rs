@@ -1,0 +1,311 @@
+//! What only one process of an installation does: leader election and the controllers.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use clap::builder::BoolishValueParser;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::args::{Serve, lease_duration};
+use super::serve::supervise;
+use crate::reconciler::controller::ClassController;
+use crate::reconciler::incumbent::{self, Incumbent};
+use crate::reconciler::lease::{Candidacy, Election, Leadership};
+use crate::telemetry::metrics::Metrics;
+
+/// Flags of `serve` about controllers.
+#[derive(Debug, Args)]
+pub struct Flags {
+    /// Controllers to run: none, all, or names with commas between them (clusterclass). Default: all in a pod, else
+    /// none.
+    #[arg(long, value_name = "LIST", env = "TOPOLOGIST_CONTROLLERS")]
+    pub controllers: Option<Controllers>,
+    /// Run controllers although Cluster API's own core controllers hold their lease.
+    ///
+    /// Only for a Cluster API that runs with the feature gate ClusterTopology=false; two controllers of the same
+    /// objects fight.
+    #[arg(long, env = "TOPOLOGIST_TAKE_OVER", value_parser = BoolishValueParser::new())]
+    pub take_over: bool,
+    /// The Lease whose holder runs the controllers.
+    #[arg(long, value_name = "NAME", default_value = "topologist", env = "TOPOLOGIST_LEASE_NAME")]
+    pub lease_name: String,
+    /// Where that Lease is. Default: the namespace of the pod, or topologist-system outside a pod.
+    #[arg(long, value_name = "NAMESPACE", env = "TOPOLOGIST_LEASE_NAMESPACE")]
+    pub lease_namespace: Option<String>,
+    /// How long the lease lasts after a renewal, which is how long a follower waits for a leader that fell silent.
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = lease_duration, env = "TOPOLOGIST_LEASE_DURATION")]
+    pub lease_duration: Duration,
+}
+
+/// A choice of controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Controllers {
+    /// The status of ClusterClasses, and who owns their templates.
+    pub classes: bool,
+}
+
+/// The namespace of an installation.
+const NAMESPACE: &str = "topologist-system";
+/// How long a clean stop may take to give the lease back.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+
+impl Controllers {
+    const ALL: Controllers = Controllers { classes: true };
+    const NONE: Controllers = Controllers { classes: false };
+}
+
+impl FromStr for Controllers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "all" => return Ok(Controllers::ALL),
+            "none" => return Ok(Controllers::NONE),
+            _ => {}
+        }
+        let mut chosen = Controllers::NONE;
+        for name in text.split(',').map(str::trim) {
+            match name {
+                "clusterclass" => chosen.classes = true,
+                _ => return Err(format!("there is no controller {name:?}; say none, all, or clusterclass")),
+            }
+        }
+        Ok(chosen)
+    }
+}
+
+impl Flags {
+    /// Refuses controllers where there is no API server.
+    pub(super) fn check(&self, embedded: bool) -> Result<()> {
+        match self.controllers {
+            Some(chosen) if embedded && chosen != Controllers::NONE => {
+                bail!("--controllers needs an API server, and --embedded has none")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The controllers to run.
+    fn chosen(&self, is_in_pod: bool) -> Controllers {
+        self.controllers.unwrap_or(if is_in_pod { Controllers::ALL } else { Controllers::NONE })
+    }
+
+    /// The namespace of the Lease and of whatever else belongs to the installation.
+    fn namespace(&self, client: &kube::Client, is_in_pod: bool) -> String {
+        let own = || if is_in_pod { client.default_namespace() } else { NAMESPACE }.to_owned();
+        self.lease_namespace.clone().unwrap_or_else(own)
+    }
+}
+
+/// A part in the leader election.
+#[derive(Debug)]
+pub(super) struct Leading {
+    pub leadership: Leadership,
+    stop: CancellationToken,
+    stopped: CancellationToken,
+}
+
+impl Leading {
+    /// Takes part from now on.
+    fn start(
+        options: &Serve,
+        client: &kube::Client,
+        metrics: &Arc<Metrics>,
+        tasks: &mut JoinSet<&'static str>,
+    ) -> Leading {
+        let flags = &options.leading;
+        let namespace = flags.namespace(client, options.is_in_pod());
+        let candidacy = Candidacy::new(namespace, &*flags.lease_name, flags.lease_duration);
+        let (election, leadership) = Election::new(client.clone(), candidacy, metrics.clone());
+        let leading = Leading { leadership, stop: CancellationToken::new(), stopped: CancellationToken::new() };
+        let (stop, stopped) = (leading.stop.clone(), leading.stopped.clone());
+        supervise(tasks, "leader election", async move {
+            election.run(stop).await;
+            stopped.cancel();
+        });
+        leading
+    }
+
+    /// Ends the work of the leader, and gives the lease back.
+    pub(super) async fn stop(&self) {
+        self.stop.cancel();
+        if tokio::time::timeout(STOP_LIMIT, self.stopped.cancelled()).await.is_err() {
+            warn!("Leader election did not end in time");
+        }
+    }
+}
+
+impl Serve {
+    /// Whether the pod's own API server is followed; nothing else is inferred (`Source::of`).
+    fn is_in_pod(&self) -> bool {
+        self.kubeconfig.is_none()
+    }
+}
+
+/// Starts the chosen controllers; `None` when there are none.
+///
+/// # Errors
+/// When Cluster API's own controllers are at work. In a pod that is no error: the webhook has to go on whatever
+/// becomes of the controllers, which wait until the others are gone.
+pub(super) async fn start(
+    options: &Serve,
+    client: &kube::Client,
+    metrics: &Arc<Metrics>,
+    tasks: &mut JoinSet<&'static str>,
+) -> Result<Option<Leading>> {
+    let gates = options.rules.feature_gates;
+    let chosen = options.leading.chosen(options.is_in_pod());
+    if chosen == Controllers::NONE || !gates.cluster_topology {
+        info!("No controllers run here");
+        return Ok(None);
+    }
+    let mut incumbent = watch_incumbent(&options.leading, client, metrics, tasks);
+    if !options.is_in_pod() {
+        refuse_beside(&mut incumbent).await?;
+    }
+    let leading = Leading::start(options, client, metrics, tasks);
+    if chosen.classes {
+        let (leadership, metrics) = (leading.leadership.clone(), metrics.clone());
+        let (scope, discovery) = (options.scope()?, gates.runtime_sdk);
+        let controller = ClassController::new(client.clone(), leadership.clone(), metrics, scope, discovery);
+        supervise(tasks, "the ClusterClass controller", reconcile(controller, leadership, incumbent));
+    }
+    Ok(Some(leading))
+}
+
+/// What is known of Cluster API's own controllers; with --take-over they do not matter.
+fn watch_incumbent(
+    flags: &Flags,
+    client: &kube::Client,
+    metrics: &Arc<Metrics>,
+    tasks: &mut JoinSet<&'static str>,
+) -> watch::Receiver<Incumbent> {
+    if flags.take_over {
+        return watch::channel(Incumbent::Absent).1;
+    }
+    let (incumbent, follow) = incumbent::follow(client.clone(), metrics.clone());
+    supervise(tasks, "the watch of Cluster API's lease", follow);
+    incumbent
+}
+
+/// Fails when Cluster API's own controllers are at work, or when that cannot be told.
+async fn refuse_beside(incumbent: &mut watch::Receiver<Incumbent>) -> Result<()> {
+    let known = incumbent.wait_for(|incumbent| *incumbent != Incumbent::Unknown).await?.clone();
+    match known {
+        Incumbent::Present { lease, holder } => bail!(
+            "Cluster API's own controllers are at work: {holder} holds the lease {lease}; run beside them with \
+             --controllers=none, or with --take-over once they run with the feature gate ClusterTopology=false"
+        ),
+        Incumbent::Untold(reason) => {
+            bail!("cannot tell whether Cluster API's own controllers are at work (--take-over does not ask): {reason}")
+        }
+        Incumbent::Unknown | Incumbent::Absent => Ok(()),
+    }
+}
+
+/// Runs a controller whenever this process leads and nobody else is at work.
+async fn reconcile(controller: ClassController, leadership: Leadership, incumbent: watch::Receiver<Incumbent>) {
+    let controller = &controller;
+    leadership
+        .while_leading(|| {
+            let incumbent = incumbent.clone();
+            async move { run_alone(controller, incumbent).await }
+        })
+        .await;
+}
+
+async fn run_alone(controller: &ClassController, mut incumbent: watch::Receiver<Incumbent>) {
+    loop {
+        wait_until_alone(&mut incumbent).await;
+        info!("Controllers start");
+        tokio::select! {
+            () = controller.run() => return,
+            () = until_present(&mut incumbent) => {}
+        }
+    }
+}
+
+/// Waits until nobody else is at work; says so when somebody is.
+async fn wait_until_alone(incumbent: &mut watch::Receiver<Incumbent>) {
+    loop {
+        let known = incumbent.borrow_and_update().clone();
+        match known {
+            Incumbent::Absent => return,
+            Incumbent::Present { lease, holder } => {
+                warn!(lease, holder, "Controllers wait: those of Cluster API are at work (see --take-over)");
+            }
+            Incumbent::Unknown | Incumbent::Untold(_) => {}
+        }
+        if incumbent.changed().await.is_err() {
+            // With --take-over nothing changes any more.
+            return;
+        }
+    }
+}
+
+async fn until_present(incumbent: &mut watch::Receiver<Incumbent>) {
+    if incumbent.wait_for(|incumbent| matches!(incumbent, Incumbent::Present { .. })).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_are_chosen_by_name() {
+        for (text, want) in [
+            ("none", Some(Controllers::NONE)),
+            ("all", Some(Controllers::ALL)),
+            ("clusterclass", Some(Controllers::ALL)),
+            (" clusterclass , clusterclass", Some(Controllers::ALL)),
+            ("", None),
+            ("clusterclass,", None),
+            ("all,clusterclass", None),
+            ("cluster", None),
+        ] {
+            assert_eq!(text.parse::<Controllers>().ok(), want, "{text:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn controllers_in_a_pod_wait_until_those_of_cluster_api_are_gone() {
+        let present = Incumbent::Present { lease: "a/b".into(), holder: "pod".into() };
+        let (sender, mut receiver) = watch::channel(present.clone());
+        let mut waiting = std::pin::pin!(wait_until_alone(&mut receiver));
+        for unclear in [present.clone(), Incumbent::Unknown, Incumbent::Untold("forbidden".into())] {
+            sender.send_replace(unclear);
+            let turn = std::future::poll_fn(|context| std::task::Poll::Ready(waiting.as_mut().poll(context)));
+            assert!(turn.await.is_pending());
+        }
+        sender.send_replace(Incumbent::Absent);
+        waiting.await;
+        // What cannot be told stops nobody who is at work; somebody else does.
+        sender.send_replace(Incumbent::Untold("no answer".into()));
+        let mut watched = sender.subscribe();
+        let mut until = std::pin::pin!(until_present(&mut watched));
+        let turn = std::future::poll_fn(|context| std::task::Poll::Ready(until.as_mut().poll(context)));
+        assert!(turn.await.is_pending());
+        sender.send_replace(present);
+        until.await;
+    }
+
+    #[tokio::test]
+    async fn controllers_start_beside_nobody_and_only_there() {
+        for (known, starts) in [
+            (Incumbent::Absent, true),
+            (Incumbent::Present { lease: "a/b".into(), holder: "pod".into() }, false),
+            (Incumbent::Untold("forbidden".into()), false),
+        ] {
+            let (_sender, mut receiver) = watch::channel(known.clone());
+            assert_eq!(refuse_beside(&mut receiver).await.is_ok(), starts, "{known:?}");
+        }
+    }
+}
