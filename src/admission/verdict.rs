@@ -189,6 +189,7 @@ impl Verdict {
             name: &self.name,
             group: GROUP,
             kind: self.kind.name(),
+            retry_after_seconds: None,
             causes: errors.iter().map(cause).collect(),
         }
     }

@@ -201,6 +201,8 @@ impl Source {
         let server = config.cluster_url.to_string();
         // Longer than a watch lasts: a connection that has gone dead is noticed, and made anew.
         config.read_timeout = Some(Duration::from_secs(320));
+        // Whoever asks tries again by itself; a write that the client repeats on its own could come too late to be ours.
+        config.default_retry = false;
         let client = kube::Client::try_from(config).context("cannot make a client for the API server")?;
         Ok(Source::Cluster { client, server })
     }
@@ -248,7 +250,9 @@ fn load(paths: &[std::path::PathBuf]) -> Result<Facts> {
         }
     }
     info!(clusters = clusters.len(), classes = classes.len(), "Loaded objects");
-    Ok(Facts::of(clusters, classes))
+    let facts = Facts::of(clusters, classes);
+    facts.compile_all();
+    Ok(facts)
 }
 
 /// The certificate to serve with, and where the CA certificate is if one was made for the occasion.

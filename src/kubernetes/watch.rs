@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use super::list_watch::{Report, list_watch};
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Metadata, ObjectKey};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::{Decode, Version};
-use crate::world::{CLASSES, CLUSTERS, Facts, Found, Record, Scope};
+use crate::world::{CLASSES, CLUSTERS, Class, Facts, Record, Scope};
 
 /// The kinds that are watched, as facts and probes name them.
 pub const WATCHED: [&str; 2] = [CLASSES, CLUSTERS];
@@ -43,16 +44,17 @@ pub async fn keep_current(client: kube::Client, cache: Arc<Cache>, metrics: Arc<
 }
 
 /// A kind whose objects go into the facts.
-trait Watched: Decode + Send {
+trait Watched: Decode + Send + 'static {
     const KIND: Kind;
     const PLURAL: &'static str;
+    /// The object with everything done that a review should find done.
+    type Prepared: Send + Sync + 'static;
 
-    fn put(facts: &mut Facts, key: ObjectKey, record: Record<Self>);
+    fn prepare(self, facts: &Facts) -> Self::Prepared;
+    fn put(facts: &mut Facts, key: ObjectKey, record: Record<Self::Prepared>);
     fn remove(facts: &mut Facts, key: &ObjectKey);
     fn keys(facts: &Facts) -> Vec<ObjectKey>;
     fn count(facts: &Facts) -> usize;
-    /// Does the work that a review should find done.
-    fn prepare(facts: &Facts, key: &ObjectKey);
     /// What an object that does not decode still says of the class that it uses.
     fn class_of(object: &Value) -> Option<ObjectKey>;
 }
@@ -60,9 +62,14 @@ trait Watched: Decode + Send {
 impl Watched for ClusterClass {
     const KIND: Kind = Kind::ClusterClass;
     const PLURAL: &'static str = CLASSES;
+    type Prepared = Class;
 
-    fn put(facts: &mut Facts, key: ObjectKey, record: Record<Self>) {
-        facts.put_class(key, record);
+    fn prepare(self, facts: &Facts) -> Class {
+        facts.compile(self)
+    }
+
+    fn put(facts: &mut Facts, key: ObjectKey, record: Record<Class>) {
+        facts.put_compiled(key, record);
     }
 
     fn remove(facts: &mut Facts, key: &ObjectKey) {
@@ -77,12 +84,6 @@ impl Watched for ClusterClass {
         facts.class_keys().len()
     }
 
-    fn prepare(facts: &Facts, key: &ObjectKey) {
-        if let Found::Yes(class) = facts.class(key) {
-            class.variables();
-        }
-    }
-
     fn class_of(_: &Value) -> Option<ObjectKey> {
         None
     }
@@ -91,8 +92,13 @@ impl Watched for ClusterClass {
 impl Watched for Cluster {
     const KIND: Kind = Kind::Cluster;
     const PLURAL: &'static str = CLUSTERS;
+    type Prepared = Cluster;
 
-    fn put(facts: &mut Facts, key: ObjectKey, record: Record<Self>) {
+    fn prepare(self, _: &Facts) -> Cluster {
+        self
+    }
+
+    fn put(facts: &mut Facts, key: ObjectKey, record: Record<Cluster>) {
         facts.put_cluster(key, record);
     }
 
@@ -108,8 +114,6 @@ impl Watched for Cluster {
         facts.cluster_keys().len()
     }
 
-    fn prepare(_: &Facts, _: &ObjectKey) {}
-
     fn class_of(object: &Value) -> Option<ObjectKey> {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
         let name = text("/spec/topology/classRef/name")?;
@@ -119,11 +123,7 @@ impl Watched for Cluster {
 }
 
 /// Applies the events of one watch to the cache, for ever.
-fn follow<T: Watched + Clone + 'static>(
-    client: kube::Client,
-    cache: Arc<Cache>,
-    metrics: Arc<Metrics>,
-) -> impl Future<Output = ()> {
+fn follow<T: Watched>(client: kube::Client, cache: Arc<Cache>, metrics: Arc<Metrics>) -> impl Future<Output = ()> {
     let resource = ApiResource::from_gvk_with_plural(
         &GroupVersionKind::gvk(GROUP, Version::V1Beta2.name(), T::KIND.name()),
         T::KIND.plural(),
@@ -140,7 +140,7 @@ fn follow<T: Watched + Clone + 'static>(
             match report {
                 Ok(report) => {
                     if let Report::Event(event) = report {
-                        list.apply::<T>(event, &cache, &metrics);
+                        list.apply::<T>(event, &cache, &metrics).await;
                         let count = i64::try_from(T::count(&cache.facts())).unwrap_or(i64::MAX);
                         metrics.cache_objects.get_or_create(&kind).set(count);
                     }
@@ -163,7 +163,7 @@ struct Relist {
 }
 
 impl Relist {
-    fn apply<T: Watched>(&mut self, event: Event<DynamicObject>, cache: &Cache, metrics: &Metrics) {
+    async fn apply<T: Watched>(&mut self, event: Event<DynamicObject>, cache: &Arc<Cache>, metrics: &Metrics) {
         match event {
             Event::InitApply(object) if !is_looked_after(&object, cache.facts().scope()) => {}
             Event::Apply(object) if !is_looked_after(&object, cache.facts().scope()) => {
@@ -171,9 +171,7 @@ impl Relist {
             }
             Event::Init => self.seen.clear(),
             Event::InitApply(object) => {
-                let (key, record) = record::<T>(&object, metrics);
-                self.seen.insert(key.clone());
-                store::<T>(cache, key, record);
+                self.seen.insert(store::<T>(object, cache, metrics).await);
             }
             Event::InitDone => {
                 let seen = std::mem::take(&mut self.seen);
@@ -185,9 +183,8 @@ impl Relist {
                 info!(kind = T::KIND.name(), objects = seen.len(), "Listed objects");
             }
             Event::Apply(object) => {
-                let (key, record) = record::<T>(&object, metrics);
+                let key = store::<T>(object, cache, metrics).await;
                 debug!(kind = T::KIND.name(), object = %key, "Object changed");
-                store::<T>(cache, key, record);
             }
             Event::Delete(object) => {
                 let key = key_of(&object);
@@ -198,26 +195,34 @@ impl Relist {
     }
 }
 
-fn store<T: Watched>(cache: &Cache, key: ObjectKey, record: Record<T>) {
-    cache.update(|facts| {
-        T::put(facts, key.clone(), record);
-        T::prepare(facts, &key);
+/// Puts an object into the facts; the next event waits until that is done, so their order stays.
+async fn store<T: Watched>(object: DynamicObject, cache: &Arc<Cache>, metrics: &Metrics) -> ObjectKey {
+    let key = key_of(&object);
+    // Decoding and compiling can take long, so they are no business of the async threads.
+    let work = tokio::task::spawn_blocking({
+        let facts = cache.facts();
+        move || record::<T>(&object, &facts)
     });
+    // Only the end of the process can come in between.
+    let Ok(record) = work.await else { return key };
+    if let Record::Unreadable { reason, .. } = &record {
+        metrics.unreadable_objects.get_or_create(&metrics::Kind { kind: T::KIND.name() }).inc();
+        warn!(kind = T::KIND.name(), object = %key, error = &**reason, "Object does not decode");
+    }
+    cache.update(|facts| T::put(facts, key.clone(), record));
+    key
 }
 
-fn record<T: Watched>(object: &DynamicObject, metrics: &Metrics) -> (ObjectKey, Record<T>) {
-    let key = key_of(object);
+fn record<T: Watched>(object: &DynamicObject, facts: &Facts) -> Record<T::Prepared> {
     let text = serde_json::to_string(object).unwrap_or_default();
-    let record = match T::decode(Version::V1Beta2, &text) {
-        Ok(object) => Record::Readable(Arc::new(object)),
+    let prepared = AssertUnwindSafe(|| T::decode(Version::V1Beta2, &text).map(|object| object.prepare(facts)));
+    match catch_unwind(prepared).unwrap_or_else(|_| Err("reading it ended in a panic".to_owned())) {
+        Ok(prepared) => Record::readable(prepared),
         Err(reason) => {
-            metrics.unreadable_objects.get_or_create(&metrics::Kind { kind: T::KIND.name() }).inc();
-            warn!(kind = T::KIND.name(), object = %key, error = reason, "Object does not decode");
             let class = serde_json::from_str(&text).ok().and_then(|value| T::class_of(&value));
             Record::Unreadable { reason: reason.into(), class }
         }
-    };
-    (key, record)
+    }
 }
 
 /// Whether an object belongs into the cache (DEC-37); what cannot be read does.
@@ -236,32 +241,33 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::world::Found;
 
     fn object(name: &str, spec: Value) -> DynamicObject {
         serde_json::from_value(json!({"metadata": {"namespace": "ns", "name": name}, "spec": spec})).unwrap()
     }
 
-    #[test]
-    fn a_broken_object_is_kept_as_unreadable_and_spoils_no_other() {
-        let (cache, metrics) = (Cache::new(Facts::not_listed(&WATCHED)), Metrics::default());
+    #[tokio::test]
+    async fn a_broken_object_is_kept_as_unreadable_and_spoils_no_other() {
+        let (cache, metrics) = (Arc::new(Cache::new(Facts::not_listed(&WATCHED))), Metrics::default());
         let mut list = Relist::default();
-        list.apply::<ClusterClass>(Event::Init, &cache, &metrics);
-        list.apply::<ClusterClass>(Event::InitApply(object("good", json!({}))), &cache, &metrics);
-        list.apply::<ClusterClass>(Event::InitApply(object("broken", json!({"patches": 5}))), &cache, &metrics);
-        list.apply::<ClusterClass>(Event::InitDone, &cache, &metrics);
-        list.apply::<Cluster>(Event::InitDone, &cache, &metrics);
+        list.apply::<ClusterClass>(Event::Init, &cache, &metrics).await;
+        list.apply::<ClusterClass>(Event::InitApply(object("good", json!({}))), &cache, &metrics).await;
+        list.apply::<ClusterClass>(Event::InitApply(object("broken", json!({"patches": 5}))), &cache, &metrics).await;
+        list.apply::<ClusterClass>(Event::InitDone, &cache, &metrics).await;
+        list.apply::<Cluster>(Event::InitDone, &cache, &metrics).await;
         let facts = cache.facts();
         assert!(matches!(facts.class(&ObjectKey::new("ns", "good")), Found::Yes(_)));
         assert!(matches!(facts.class(&ObjectKey::new("ns", "broken")), Found::Unreadable(_)));
         assert_eq!(metrics.unreadable_objects.get_or_create(&metrics::Kind { kind: "ClusterClass" }).get(), 1);
         let user = json!({"paused": "no", "topology": {"classRef": {"name": "good"}}});
-        list.apply::<Cluster>(Event::Apply(object("user", user)), &cache, &metrics);
+        list.apply::<Cluster>(Event::Apply(object("user", user)), &cache, &metrics).await;
         let world = crate::world::World::new(cache.facts());
         assert!(world.clusters_of(&ObjectKey::new("ns", "good")).unwrap_err().contains("ns/user cannot be read"));
     }
 
-    #[test]
-    fn objects_of_others_are_not_kept() {
+    #[tokio::test]
+    async fn objects_of_others_are_not_kept() {
         // DEC-37
         let ours = || Scope::new(&["ns".to_owned()], Some("ours".to_owned())).unwrap();
         let labelled = |name: &str, label: &str| {
@@ -269,43 +275,79 @@ mod tests {
             object.metadata.labels = Some([("cluster.x-k8s.io/watch-filter".to_owned(), label.to_owned())].into());
             object
         };
-        let (cache, metrics) = (Cache::new(Facts::not_listed(&WATCHED).within(ours())), Metrics::default());
+        let (cache, metrics) = (Arc::new(Cache::new(Facts::not_listed(&WATCHED).within(ours()))), Metrics::default());
         let mut list = Relist::default();
         let mut elsewhere = labelled("elsewhere", "ours");
         elsewhere.metadata.namespace = Some("other".to_owned());
         for object in [labelled("a", "ours"), labelled("b", "theirs"), elsewhere, object("plain", json!({}))] {
-            list.apply::<ClusterClass>(Event::InitApply(object), &cache, &metrics);
+            list.apply::<ClusterClass>(Event::InitApply(object), &cache, &metrics).await;
         }
-        list.apply::<ClusterClass>(Event::InitDone, &cache, &metrics);
+        list.apply::<ClusterClass>(Event::InitDone, &cache, &metrics).await;
         let names = |cache: &Cache| cache.facts().class_keys().map(|key| key.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&cache), ["a"]);
-        list.apply::<ClusterClass>(Event::Apply(labelled("b", "ours")), &cache, &metrics);
-        list.apply::<ClusterClass>(Event::Apply(labelled("a", "theirs")), &cache, &metrics);
+        list.apply::<ClusterClass>(Event::Apply(labelled("b", "ours")), &cache, &metrics).await;
+        list.apply::<ClusterClass>(Event::Apply(labelled("a", "theirs")), &cache, &metrics).await;
         assert_eq!(names(&cache), ["b"], "labels change hands");
         let outside = cache.facts().class(&ObjectKey::new("other", "elsewhere"));
         assert!(matches!(outside, Found::Unreadable(reason) if reason.contains("outside of the namespaces")));
     }
 
-    #[test]
-    fn a_new_list_forgets_what_is_gone_and_only_at_its_end() {
-        let (cache, metrics) = (Cache::new(Facts::not_listed(&[CLASSES])), Metrics::default());
+    #[tokio::test]
+    async fn a_new_list_forgets_what_is_gone_and_only_at_its_end() {
+        let (cache, metrics) = (Arc::new(Cache::new(Facts::not_listed(&[CLASSES]))), Metrics::default());
         let key = |name: &str| ObjectKey::new("ns", name);
         let mut list = Relist::default();
         for name in ["a", "b"] {
-            list.apply::<ClusterClass>(Event::InitApply(object(name, json!({}))), &cache, &metrics);
+            list.apply::<ClusterClass>(Event::InitApply(object(name, json!({}))), &cache, &metrics).await;
         }
         assert!(!cache.facts().gaps().is_empty());
-        list.apply::<ClusterClass>(Event::InitDone, &cache, &metrics);
+        list.apply::<ClusterClass>(Event::InitDone, &cache, &metrics).await;
         assert!(cache.facts().gaps().is_empty());
-        list.apply::<ClusterClass>(Event::Init, &cache, &metrics);
-        list.apply::<ClusterClass>(Event::InitApply(object("b", json!({}))), &cache, &metrics);
+        list.apply::<ClusterClass>(Event::Init, &cache, &metrics).await;
+        list.apply::<ClusterClass>(Event::InitApply(object("b", json!({}))), &cache, &metrics).await;
         assert!(
             matches!(cache.facts().class(&key("a")), Found::Yes(_)),
             "the old list holds until the new one is complete"
         );
-        list.apply::<ClusterClass>(Event::InitDone, &cache, &metrics);
+        list.apply::<ClusterClass>(Event::InitDone, &cache, &metrics).await;
         assert_eq!(cache.facts().class(&key("a")), Found::Absent);
-        list.apply::<ClusterClass>(Event::Delete(object("b", json!({}))), &cache, &metrics);
+        list.apply::<ClusterClass>(Event::Delete(object("b", json!({}))), &cache, &metrics).await;
         assert_eq!(cache.facts().class(&key("b")), Found::Absent);
+    }
+
+    #[tokio::test]
+    async fn a_class_that_takes_long_to_compile_holds_nobody_up_and_keeps_its_turn() {
+        let (cache, metrics) = (Arc::new(Cache::new(Facts::not_listed(&[CLASSES]))), Metrics::default());
+        let variable = |index: usize| {
+            let schema = json!({"type": "string", "pattern": format!("{index}[\\pL\\pN]{{90}}")});
+            let definition = json!({"from": "inline", "required": false, "schema": {"openAPIV3Schema": schema}});
+            json!({"name": format!("v{index}"), "definitions": [definition]})
+        };
+        let hostile = |generation: u64, variables: Value| {
+            let object = json!({"metadata": {"namespace": "ns", "name": "c", "generation": generation}, "spec": {},
+                "status": {"observedGeneration": generation, "variables": variables,
+                    "conditions": [{"type": "VariablesReady", "status": "True"}]}});
+            Event::Apply(serde_json::from_value(object).unwrap())
+        };
+        let slow = hostile(1, (0..4).map(variable).collect());
+        let mut list = Relist::default();
+        let following = async {
+            list.apply::<ClusterClass>(slow, &cache, &metrics).await;
+            list.apply::<ClusterClass>(hostile(2, json!([])), &cache, &metrics).await;
+        };
+        let mut following = pin!(following);
+        let (started, mut longest) = (std::time::Instant::now(), std::time::Duration::ZERO);
+        loop {
+            // This test has one thread: while it compiles, nothing else moves.
+            let asked = std::time::Instant::now();
+            tokio::select! {
+                biased;
+                () = &mut following => break,
+                () = tokio::task::yield_now() => longest = longest.max(asked.elapsed()),
+            }
+        }
+        assert!(longest < started.elapsed() / 2, "{longest:?} of {:?}", started.elapsed());
+        let Found::Yes(class) = cache.facts().class(&ObjectKey::new("ns", "c")) else { panic!("the class is there") };
+        assert_eq!(class.variables().map(|variables| variables.names().count()), Some(0), "the later event counts");
     }
 }

@@ -57,6 +57,12 @@ pub struct Reason {
     pub reason: &'static str,
 }
 
+/// Where a review waits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Queue {
+    pub queue: &'static str,
+}
+
 /// Every metric of the process.
 #[derive(Debug)]
 pub struct Metrics {
@@ -82,6 +88,8 @@ pub struct Metrics {
     pub lease_errors: Counter,
     pub reconciles: Family<Reconcile, Counter>,
     pub reconcile_duration: Family<Controller, Histogram>,
+    pub waiting: Family<Queue, Gauge>,
+    pub shed_requests: Family<Reason, Counter>,
 }
 
 /// A gauge that is one higher for as long as this lives, however it ends.
@@ -128,6 +136,8 @@ impl Default for Metrics {
             reconciles: Family::default(),
             // From 100 µs to 52 s.
             reconcile_duration: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_1, 2.0, 20))),
+            waiting: Family::default(),
+            shed_requests: Family::default(),
         };
         metrics.register();
         metrics
@@ -185,6 +195,8 @@ impl Metrics {
             self.reconcile_duration.clone(),
         );
         registry.register("lease_errors", "Failures to read or renew the lease", self.lease_errors.clone());
+        registry.register("admission_requests_waiting", "Reviews that wait for their turn", self.waiting.clone());
+        registry.register("shed_requests", "Reviews answered with an overload", self.shed_requests.clone());
     }
 
     /// All metrics as text.

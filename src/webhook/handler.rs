@@ -4,6 +4,7 @@
 //! error; with one it is always an AdmissionReview, whatever is wrong inside.
 
 use std::collections::BTreeSet;
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +17,21 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
 use bytes::Bytes;
 use http_body_util::BodyExt;
+use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tower_http::catch_panic::CatchPanicLayer;
-use tracing::{Instrument, info, info_span};
+use tracing::{Instrument, Span, info, info_span};
+
+use super::queue::{Queue, Shed};
 
 use crate::admission::{END_POINTS, EndPoint, Enforce, Operation, Outcome, Question, Request, Settings, Verdict};
 use crate::hub::{GROUP, Kind, Metadata};
 use crate::json;
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::{self, Metrics, Raised};
-use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionReview};
+use crate::wire::Version;
+use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionReview, Status, StatusDetails};
 use crate::world::{Scope, World};
 
 /// Bounds of a request.
@@ -38,15 +43,37 @@ pub struct Limits {
     pub time: Duration,
     /// How many reviews may be in work at a time, waiting for a class included.
     pub in_flight: usize,
+    /// How many reviews may wait until they are taken into work.
+    pub queue: usize,
+    /// How many threads may do work that takes over a millisecond: reviews of ClusterClasses, and of large objects.
+    pub aside: usize,
+    /// How many reviews in work may wait for such a thread.
+    pub aside_queue: usize,
     /// How many bytes of bodies may be held at a time.
     pub held: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { body: 7 * 1024 * 1024, time: Duration::from_secs(10), in_flight: 512, held: 256 * 1024 * 1024 }
+        // One core stays with the reviews of Clusters.
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Limits {
+            body: 7 * 1024 * 1024,
+            time: Duration::from_secs(10),
+            in_flight: 512,
+            queue: 2048,
+            aside: cores.saturating_sub(1).max(1),
+            aside_queue: 256,
+            held: 256 * 1024 * 1024,
+        }
     }
 }
+
+/// Reviews of Clusters with larger bodies leave the async threads too; decoding them takes about a millisecond.
+const INLINE: usize = 512 * 1024;
+
+/// After how many seconds a write that was shed should be tried again; clients do so by themselves.
+const RETRY_AFTER: u32 = 1;
 
 /// How much earlier than its caller's timeout a request is answered.
 const HEAD_START: Duration = Duration::from_millis(500);
@@ -61,9 +88,10 @@ type Evaluate = fn(&Question, &World, &Settings) -> Verdict;
 #[derive(Debug)]
 pub struct Handler {
     gatherer: Gatherer,
-    settings: Settings,
+    settings: Arc<Settings>,
     limits: Limits,
-    places: Semaphore,
+    places: Queue,
+    aside: Queue,
     /// Bytes of bodies, in KiB.
     memory: Arc<Semaphore>,
     metrics: Arc<Metrics>,
@@ -73,9 +101,17 @@ pub struct Handler {
 impl Handler {
     /// A handler that asks `gatherer` for facts.
     pub fn new(gatherer: Gatherer, settings: Settings, limits: Limits, metrics: Arc<Metrics>) -> Self {
-        let places = Semaphore::new(limits.in_flight);
-        let memory = Arc::new(Semaphore::new(limits.held / KIB));
-        Handler { gatherer, settings, limits, places, memory, metrics, evaluate: Question::answer }
+        let waiting = |queue| metrics.waiting.get_or_create(&metrics::Queue { queue }).clone();
+        Handler {
+            gatherer,
+            settings: Arc::new(settings),
+            limits,
+            places: Queue::new(limits.in_flight, limits.queue, waiting("reviews")),
+            aside: Queue::new(limits.aside, limits.aside_queue, waiting("threads")),
+            memory: Arc::new(Semaphore::new(limits.held / KIB)),
+            metrics,
+            evaluate: Question::answer,
+        }
     }
 }
 
@@ -116,7 +152,7 @@ enum Refusal {
     TooSlow,
     #[error("the body could not be read: {0}")]
     Broken(String),
-    #[error("too many reviews are in work; try again")]
+    #[error("the bodies of other reviews take all memory that is set aside for them; try again")]
     TooMany,
     #[error("the body is not an AdmissionReview: {0}")]
     NotAReview(String),
@@ -163,7 +199,6 @@ impl Handler {
     async fn review(&self, end_point: EndPoint, body: Body, deadline: Instant) -> Result<Vec<u8>, Refusal> {
         // A place is for work; a body that is still on its way takes none.
         let body = self.read(body, deadline).await?;
-        let _place = self.places.try_acquire().map_err(|_| Refusal::TooMany)?;
         let started = Instant::now();
         let review: AdmissionReview<'_> =
             serde_json::from_slice(&body.bytes).map_err(|error| Refusal::NotAReview(error.to_string()))?;
@@ -174,10 +209,16 @@ impl Handler {
         let request = review.request.ok_or_else(|| Refusal::NotAReview("it has no request".to_owned()))?;
         let span = info_span!("review", uid = &*request.uid);
         async {
-            let _counted = Raised::new(&self.metrics.in_flight);
-            let verdict = self.judge(end_point, &request, deadline).await;
-            let answer = serde_json::to_vec(&verdict.response(&request.uid)?.into_review())?;
-            self.note(&verdict, end_point, &request);
+            let answer = match self.judge(end_point, &request, &body.bytes, deadline).await {
+                Ok(verdict) => {
+                    self.note(&verdict, end_point, &request);
+                    serde_json::to_vec(&verdict.response(&request.uid)?.into_review())?
+                }
+                Err(shed) => {
+                    self.note_shed(shed, end_point, &request);
+                    serde_json::to_vec(&overload(shed, self.settings.enforce, end_point, &request).into_review())?
+                }
+            };
             self.metrics.admission_duration.observe(started.elapsed().as_secs_f64());
             Ok(answer)
         }
@@ -221,40 +262,58 @@ impl Handler {
         Ok(Held { bytes, _permits: permits })
     }
 
-    async fn judge(&self, end_point: EndPoint, review: &AdmissionRequest<'_>, deadline: Instant) -> Verdict {
+    async fn judge(
+        &self,
+        end_point: EndPoint,
+        review: &AdmissionRequest<'_>,
+        body: &Bytes,
+        deadline: Instant,
+    ) -> Result<Verdict, Shed> {
         if !is_looked_after(review, self.gatherer.cache().facts().scope()) {
-            return Verdict::plain(end_point.kind, "", Outcome::Allowed);
+            return Ok(Verdict::plain(end_point.kind, "", Outcome::Allowed));
         }
-        let decoded = request(end_point, review).map_err(|reason| {
-            let name = review.name.as_deref().unwrap_or_default();
-            Box::new(Verdict::plain(end_point.kind, name, Outcome::Undecodable(reason)))
-        });
-        let question = decoded.and_then(|request| {
-            let name = request.name;
-            catch_unwind(|| Question::decode(&request))
-                .unwrap_or_else(|_| Err(Box::new(self.panicked(end_point.kind, name))))
-        });
-        let verdict = match question {
-            Ok(question) => self.settle(&question, deadline).await,
-            Err(verdict) => *verdict,
+        let _place = self.places.place(deadline).await?;
+        let _counted = Raised::new(&self.metrics.in_flight);
+        let name = review.name.as_deref().unwrap_or_default();
+        let verdict = match Asked::of(end_point, review, body) {
+            Err(reason) => Verdict::plain(end_point.kind, name, Outcome::Undecodable(reason)),
+            Ok(asked) => {
+                let pace = Pace::of(end_point.kind, body);
+                match self.work(pace, deadline, move || asked.question()).await? {
+                    Ok(Ok(question)) => self.settle(question, pace, deadline).await?,
+                    Ok(Err(verdict)) => *verdict,
+                    Err(Panicked) => self.panicked(end_point.kind, name),
+                }
+            }
         };
-        match self.settings.enforce {
+        Ok(match self.settings.enforce {
             Enforce::Deny => verdict,
             Enforce::Warn => verdict.softened(),
-        }
+        })
     }
 
     /// Puts the question, gathers what it needs, and puts it again until nothing is missing.
-    async fn settle(&self, question: &Question, deadline: Instant) -> Verdict {
+    async fn settle(&self, question: Question, pace: Pace, deadline: Instant) -> Result<Verdict, Shed> {
+        let question = Arc::new(question);
         let mut world = World::new(self.gatherer.cache().facts());
         let mut open = String::new();
         for _ in 0..ROUNDS {
-            let evaluate = AssertUnwindSafe(|| (self.evaluate)(question, &world, &self.settings));
-            // A panic becomes the verdict that nothing could be found out (ADM-009).
-            let Ok(verdict) = catch_unwind(evaluate) else { return self.panicked(question.kind(), question.name()) };
+            let (evaluate, asked, settings) = (self.evaluate, question.clone(), self.settings.clone());
+            let evaluate = move || {
+                let verdict = evaluate(&asked, &world, &settings);
+                (verdict, world)
+            };
+            let verdict = match self.work(pace, deadline, evaluate).await? {
+                Ok((verdict, seen)) => {
+                    world = seen;
+                    verdict
+                }
+                // A panic becomes the verdict that nothing could be found out (ADM-009).
+                Err(Panicked) => return Ok(self.panicked(question.kind(), question.name())),
+            };
             let needs = world.take_needs();
             if needs.is_empty() {
-                return verdict;
+                return Ok(verdict);
             }
             open = format!("{needs:?}");
             for need in needs {
@@ -263,7 +322,31 @@ impl Handler {
             }
         }
         let message = format!("the question did not come to an end: {open} is asked for again and again");
-        Verdict::plain(question.kind(), question.name(), Outcome::Unknown { rule: "ADM-009", message })
+        Ok(Verdict::plain(question.kind(), question.name(), Outcome::Unknown { rule: "ADM-009", message }))
+    }
+
+    /// Does work on this thread, or aside in its turn and not beyond the deadline.
+    async fn work<T: Send + 'static>(
+        &self,
+        pace: Pace,
+        deadline: Instant,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Result<T, Panicked>, Shed> {
+        let work = AssertUnwindSafe(work);
+        if pace == Pace::Inline {
+            return Ok(catch_unwind(work).map_err(|_| Panicked));
+        }
+        let turn = self.aside.place(deadline).await?;
+        let span = Span::current();
+        let work = tokio::task::spawn_blocking(move || {
+            // Work cannot be stopped: its turn lasts until it ends, even when nobody waits for it any more.
+            let _turn = turn;
+            span.in_scope(|| catch_unwind(work))
+        });
+        match timeout_at(deadline, work).await {
+            Ok(done) => Ok(done.unwrap_or_else(|error| Err(Box::new(error))).map_err(|_| Panicked)),
+            Err(_) => Err(Shed::Unfinished),
+        }
     }
 
     fn panicked(&self, kind: Kind, name: &str) -> Verdict {
@@ -303,6 +386,21 @@ impl Handler {
             "Answered admission request"
         );
     }
+
+    fn note_shed(&self, shed: Shed, end_point: EndPoint, review: &AdmissionRequest<'_>) {
+        let (kind, operation) = (end_point.kind.name(), operation_label(review));
+        let labels = metrics::Review { kind, operation, outcome: "shed" };
+        self.metrics.admission_requests.get_or_create(&labels).inc();
+        self.metrics.shed_requests.get_or_create(&metrics::Reason { reason: shed.label() }).inc();
+        info!(
+            kind = end_point.kind.name(),
+            namespace = review.namespace.as_deref(),
+            name = review.name.as_deref(),
+            operation = &*review.operation,
+            reason = shed.label(),
+            "Shed admission request"
+        );
+    }
 }
 
 /// How many times the limit of a body that is too large is still read, so that its sender gets to hear the answer.
@@ -332,27 +430,106 @@ fn is_looked_after(review: &AdmissionRequest<'_>, scope: &Scope) -> bool {
     objects.any(|object| json::decode::<Glance>(object.get()).map_or(true, |object| scope.has_labels(&object.metadata)))
 }
 
-/// What a review asks of an end point, whose version says nothing: group, version and kind stand in the review.
-fn request<'a>(end_point: EndPoint, review: &'a AdmissionRequest<'_>) -> Result<Request<'a>, String> {
-    let version = Request::version_of(end_point.kind, &review.kind)?;
-    if let Some(subresource) = review.sub_resource.as_deref().filter(|name| !name.is_empty()) {
-        return Err(format!(
-            "subresources of {}.{GROUP} are not reviewed, {subresource} included",
-            end_point.kind.name()
-        ));
+/// The work ended in a panic, which the log has.
+#[derive(Debug)]
+struct Panicked;
+
+/// Where the work on a review is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    /// On the async thread: it takes less than a millisecond.
+    Inline,
+    /// On a thread for such work: compiling what a ClusterClass holds can take seconds.
+    Aside,
+}
+
+impl Pace {
+    fn of(kind: Kind, body: &Bytes) -> Pace {
+        match kind {
+            Kind::Cluster if body.len() <= INLINE => Pace::Inline,
+            Kind::Cluster | Kind::ClusterClass => Pace::Aside,
+        }
     }
-    let operation = Operation::from_name(&review.operation)
-        .ok_or_else(|| format!("operation {} is not reviewed; CREATE, UPDATE and DELETE are", review.operation))?;
-    Ok(Request {
-        phase: end_point.phase,
-        kind: end_point.kind,
-        version,
-        operation,
+}
+
+/// What a review asks of an end point, whose version says nothing: group, version and kind stand in the review.
+struct Asked {
+    end_point: EndPoint,
+    version: Version,
+    operation: Operation,
+    name: String,
+    /// The objects, as parts of the body.
+    object: Option<Bytes>,
+    old_object: Option<Bytes>,
+}
+
+impl Asked {
+    fn of(end_point: EndPoint, review: &AdmissionRequest<'_>, body: &Bytes) -> Result<Self, String> {
+        let version = Request::version_of(end_point.kind, &review.kind)?;
+        if let Some(subresource) = review.sub_resource.as_deref().filter(|name| !name.is_empty()) {
+            return Err(format!(
+                "subresources of {}.{GROUP} are not reviewed, {subresource} included",
+                end_point.kind.name()
+            ));
+        }
+        let operation = Operation::from_name(&review.operation)
+            .ok_or_else(|| format!("operation {} is not reviewed; CREATE, UPDATE and DELETE are", review.operation))?;
+        let part = |object: Option<&RawValue>| {
+            let text = object.map(RawValue::get).filter(|text| *text != "null");
+            text.map(|text| body.slice_ref(text.as_bytes()))
+        };
+        Ok(Asked {
+            end_point,
+            version,
+            operation,
+            name: review.name.as_deref().unwrap_or_default().to_owned(),
+            object: part(review.object),
+            old_object: part(review.old_object),
+        })
+    }
+
+    fn question(&self) -> Result<Question, Box<Verdict>> {
+        let text = |part| str::from_utf8(part).expect("a part of a body that was read as text");
+        Question::decode(&Request {
+            phase: self.end_point.phase,
+            kind: self.end_point.kind,
+            version: self.version,
+            operation: self.operation,
+            name: &self.name,
+            object: self.object.as_deref().map(text),
+            old_object: self.old_object.as_deref().map(text),
+            old_version: self.version,
+        })
+    }
+}
+
+/// The answer to a review that is shed: the code and the hint let the client try again by itself. Where denials are only
+/// talked about, this one is too (DEC-38).
+fn overload<'a>(
+    shed: Shed,
+    enforce: Enforce,
+    end_point: EndPoint,
+    review: &'a AdmissionRequest<'_>,
+) -> AdmissionResponse<'a> {
+    let message = format!("topologist is overloaded: {shed}");
+    let unread = AdmissionResponse { uid: &review.uid, ..AdmissionResponse::default() };
+    if enforce == Enforce::Warn {
+        return AdmissionResponse { allowed: true, warnings: vec![format!("would be denied: {message}")], ..unread };
+    }
+    let (code, reason, retry_after_seconds) = match shed {
+        Shed::Full | Shed::Late => (429, "TooManyRequests", Some(RETRY_AFTER)),
+        // Trying again would take as long again.
+        Shed::Unfinished => (504, "Timeout", None),
+    };
+    let mut status = Status::failure(code, reason, message);
+    status.details = Some(StatusDetails {
         name: review.name.as_deref().unwrap_or_default(),
-        old_version: version,
-        object: review.object.map(serde_json::value::RawValue::get).filter(|text| *text != "null"),
-        old_object: review.old_object.map(serde_json::value::RawValue::get).filter(|text| *text != "null"),
-    })
+        group: GROUP,
+        kind: end_point.kind.name(),
+        retry_after_seconds,
+        causes: Vec::new(),
+    });
+    AdmissionResponse { status: Some(status), ..unread }
 }
 
 fn outcome_label(outcome: &Outcome) -> &'static str {
@@ -455,7 +632,7 @@ mod tests {
     async fn where_denials_are_only_talked_about_they_are_allowed_and_counted() {
         // DEC-38
         let handler = Handler {
-            settings: Settings { enforce: Enforce::Warn, ..Settings::default() },
+            settings: Arc::new(Settings { enforce: Enforce::Warn, ..Settings::default() }),
             ..handler(Limits::default())
         };
         let metrics = handler.metrics.clone();
@@ -571,14 +748,139 @@ mod tests {
         assert_eq!(code, StatusCode::BAD_REQUEST, "it fits, and is no review");
     }
 
+    /// A router whose reviews are all answered by `evaluate`.
+    fn evaluating(limits: Limits, evaluate: Evaluate) -> (Router, Arc<Metrics>) {
+        let metrics = Arc::new(Metrics::default());
+        let cache = Arc::new(Cache::new(Facts::of([], [])));
+        let mut handler = Handler::new(Gatherer::new(cache), Settings::default(), limits, metrics.clone());
+        handler.evaluate = evaluate;
+        (router(Arc::new(handler)), metrics)
+    }
+
+    /// Sends a review of that kind, and reads its answer and how long it took.
+    async fn ask(router: Router, kind: &str) -> (Value, Duration) {
+        let mut request = create(json!({"metadata": {"name": "c", "namespace": "ns"}}));
+        request["kind"]["kind"] = json!(kind);
+        let path = format!("/validate-cluster-x-k8s-io-v1beta2-{}?timeout=2s", kind.to_lowercase());
+        let request = HttpRequest::post(path).body(Body::from(review(request))).unwrap();
+        let started = Instant::now();
+        let response = router.oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (serde_json::from_slice::<Value>(&body).unwrap()["response"].clone(), started.elapsed())
+    }
+
+    fn allow(question: &Question, _: &World, _: &Settings) -> Verdict {
+        Verdict::plain(question.kind(), question.name(), Outcome::Allowed)
+    }
+
+    fn allow_after<const MILLISECONDS: u64>(question: &Question, world: &World, settings: &Settings) -> Verdict {
+        std::thread::sleep(Duration::from_millis(MILLISECONDS));
+        allow(question, world, settings)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_burst_of_more_reviews_than_places_waits_and_is_answered() {
+        let limits = Limits { in_flight: 3, aside: 2, ..Limits::default() };
+        let (router, metrics) = evaluating(limits, allow_after::<100>);
+        let burst = (0..12).map(|_| tokio::spawn(ask(router.clone(), "ClusterClass")));
+        let mut longest = Duration::ZERO;
+        for answer in burst.collect::<Vec<_>>() {
+            let (answer, time) = answer.await.unwrap();
+            assert_eq!(answer["allowed"], true, "{answer}");
+            longest = longest.max(time);
+        }
+        assert!(longest >= Duration::from_millis(500), "two at a time, {longest:?}");
+        assert!(metrics.render().contains("topologist_admission_requests_waiting{queue=\"reviews\"} 0\n"));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_beyond_the_queue_is_shed_at_once_and_under_its_uid() {
+        let limits = Limits { in_flight: 1, queue: 1, ..Limits::default() };
+        let (router, metrics) = evaluating(limits, allow_after::<400>);
+        let burst: Vec<_> = (0..5).map(|_| tokio::spawn(ask(router.clone(), "ClusterClass"))).collect();
+        let (mut allowed, mut shed) = (0, 0);
+        for answer in burst {
+            let (answer, time) = answer.await.unwrap();
+            assert_eq!(answer["uid"], "u");
+            if answer["allowed"] == true {
+                allowed += 1;
+                continue;
+            }
+            shed += 1;
+            assert!(time < Duration::from_millis(350), "{time:?}");
+            let status = &answer["status"];
+            assert_eq!((&status["code"], &status["reason"]), (&json!(429), &json!("TooManyRequests")));
+            assert_eq!(status["details"]["retryAfterSeconds"], 1, "so that clients try again by themselves");
+            assert!(status["message"].as_str().unwrap().contains("too many reviews are waiting"), "{status}");
+        }
+        assert_eq!((allowed, shed), (2, 3));
+        let text = metrics.render();
+        for line in [
+            "topologist_shed_requests_total{reason=\"queue_full\"} 3\n",
+            "topologist_admission_requests_total{kind=\"ClusterClass\",operation=\"CREATE\",outcome=\"shed\"} 3\n",
+        ] {
+            assert!(text.contains(line), "{line} is not in {text}");
+        }
+    }
+
     #[tokio::test]
-    async fn more_reviews_than_places_are_turned_away() {
-        let limits = Limits { in_flight: 0, ..Limits::default() };
-        let (code, text) = post(handler(limits), PATH, review(create(json!({})))).await;
-        assert_eq!(
-            (code, &*text),
-            (StatusCode::TOO_MANY_REQUESTS, "topologist: too many reviews are in work; try again\n")
-        );
+    async fn where_denials_are_only_talked_about_an_overload_is_too() {
+        // DEC-38
+        let limits = Limits { in_flight: 0, queue: 0, ..Limits::default() };
+        let settings = Settings { enforce: Enforce::Warn, ..Settings::default() };
+        let handler = Handler { settings: Arc::new(settings), ..handler(limits) };
+        let (answer, _) = ask(router(Arc::new(handler)), "Cluster").await;
+        let warning = "would be denied: topologist is overloaded: too many reviews are waiting; try again";
+        assert_eq!(answer, json!({"uid": "u", "allowed": true, "warnings": [warning]}));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_review_is_answered_before_its_caller_gives_up() {
+        // One review takes the only thread for longer than the two seconds that callers wait, less the head start.
+        let (router, metrics) = evaluating(Limits { aside: 1, ..Limits::default() }, allow_after::<3000>);
+        let both = [tokio::spawn(ask(router.clone(), "ClusterClass")), tokio::spawn(ask(router, "ClusterClass"))];
+        let mut codes = Vec::new();
+        for answer in both {
+            let (answer, time) = answer.await.unwrap();
+            assert!((1_500..1_950).contains(&time.as_millis()), "{time:?}");
+            codes.push((answer["status"]["code"].clone(), answer["status"]["details"]["retryAfterSeconds"].clone()));
+        }
+        codes.sort_by_key(|(code, _)| code.as_u64());
+        assert_eq!(codes, [(json!(429), json!(1)), (json!(504), Value::Null)]);
+        for reason in ["no_turn", "unfinished"] {
+            assert!(metrics.render().contains(&format!("topologist_shed_requests_total{{reason=\"{reason}\"}} 1\n")));
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn cluster_reviews_do_not_wait_for_class_reviews() {
+        fn slow_for_classes(question: &Question, world: &World, settings: &Settings) -> Verdict {
+            match question.kind() {
+                Kind::ClusterClass => allow_after::<100>(question, world, settings),
+                Kind::Cluster => allow(question, world, settings),
+            }
+        }
+        let (router, _) = evaluating(Limits { aside: 1, ..Limits::default() }, slow_for_classes);
+        let classes: Vec<_> = (0..5).map(|_| tokio::spawn(ask(router.clone(), "ClusterClass"))).collect();
+        let started = Instant::now();
+        let mut reviews = 0;
+        while !classes.iter().all(tokio::task::JoinHandle::is_finished) {
+            let (answer, _) = tokio::spawn(ask(router.clone(), "Cluster")).await.unwrap();
+            assert_eq!(answer["allowed"], true);
+            reviews += 1;
+        }
+        assert!(started.elapsed() >= Duration::from_millis(450));
+        assert!(reviews > 100, "only {reviews} Clusters were reviewed in {:?}", started.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_panic_aside_ends_one_request_too() {
+        // ADM-009
+        let (router, metrics) = evaluating(Limits::default(), |_, _, _| panic!("on purpose"));
+        let (answer, _) = ask(router, "ClusterClass").await;
+        assert_eq!(answer["status"]["code"], 500);
+        assert_eq!(metrics.panics.get(), 1);
     }
 
     #[test]

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! socket ─► server.rs (limits, TLS handshake, HTTP/1.1 and HTTP/2) ─► handler.rs ─► admission
-//!              ├─ tls.rs (certificates, swapped while serving)            └─ kubernetes::gather
-//!              └─ callers.rs (whose client certificates are accepted)
+//!              ├─ tls.rs (certificates, swapped while serving)            ├─ kubernetes::gather
+//!              └─ callers.rs (whose client certificates are accepted)   └─ queue.rs (whose turn it is)
 //! ```
 
 pub mod callers;
 pub mod handler;
+mod queue;
 pub mod server;
 pub mod tls;

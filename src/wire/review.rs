@@ -133,6 +133,9 @@ pub struct StatusDetails<'a> {
     pub name: &'a str,
     pub group: &'static str,
     pub kind: &'static str,
+    /// When the client may try again; kube-apiserver makes it the header `Retry-After`.
+    #[serde(rename = "retryAfterSeconds", skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<StatusCause>,
 }

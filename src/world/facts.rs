@@ -88,6 +88,29 @@ impl Facts {
         self.classes.insert_mut(key, record);
     }
 
+    /// The class with all compiled that reviews ask of it.
+    ///
+    /// Compiling can take seconds, so a watch does it before it takes its turn to change the facts.
+    pub fn compile(&self, class: ClusterClass) -> Class {
+        let class = Class::new(class, self.library.clone());
+        class.variables();
+        class
+    }
+
+    /// Compiles all classes, so that no review has to.
+    pub fn compile_all(&self) {
+        for record in self.classes.values() {
+            if let Record::Readable(class) = record {
+                class.variables();
+            }
+        }
+    }
+
+    /// Adds or replaces a ClusterClass that is compiled.
+    pub fn put_compiled(&mut self, key: ObjectKey, record: Record<Class>) {
+        self.classes.insert_mut(key, record);
+    }
+
     /// Forgets a ClusterClass.
     pub fn remove_class(&mut self, key: &ObjectKey) {
         self.classes.remove_mut(key);

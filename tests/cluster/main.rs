@@ -12,6 +12,7 @@ mod installation;
 mod kubernetes;
 #[path = "../support/kustomize.rs"]
 mod kustomize;
+mod overload;
 #[path = "../support/process.rs"]
 mod process;
 #[path = "../support/recorder.rs"]

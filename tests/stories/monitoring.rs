@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use topologist::telemetry::metrics::{Controller, Kind, Metrics, Outcome, Reason, Reconcile, Review, Rule};
+use topologist::telemetry::metrics::{Controller, Kind, Metrics, Outcome, Queue, Reason, Reconcile, Review, Rule};
 
 use crate::kustomize::render;
 
@@ -38,6 +38,8 @@ fn reported() -> BTreeMap<String, BTreeSet<String>> {
     drop(metrics.lease_transitions.get_or_create(&outcome));
     drop(metrics.reconciles.get_or_create(&Reconcile { controller: "clusterclass", outcome: "failed" }));
     drop(metrics.reconcile_duration.get_or_create(&Controller { controller: "clusterclass" }));
+    drop(metrics.waiting.get_or_create(&Queue { queue: "reviews" }));
+    drop(metrics.shed_requests.get_or_create(&reason));
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in metrics.render().lines() {
         if let Some(name) = line.strip_prefix("# TYPE ").and_then(|line| line.split(' ').next()) {

@@ -356,6 +356,53 @@ fn the_server_says_how_to_send_a_review() {
     assert!(text.contains("(ClusterClasses: 1, Clusters: 1)"), "{text}");
 }
 
+/// A review of a ClusterClass whose patterns take a tenth of a second each to compile.
+fn hostile_class(name: &str) -> String {
+    let variable = |index: usize| {
+        let schema = json!({"type": "string", "pattern": format!("{name}-{index}[\\pL\\pN]{{90}}")});
+        json!({"name": format!("v{index}"), "required": false, "schema": {"openAPIV3Schema": schema}})
+    };
+    let object = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"variables": (0..6).map(variable).collect::<Vec<_>>()}});
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": name, "operation": "CREATE", "name": name, "namespace": "default", "object": object,
+        "kind": {"group": "cluster.x-k8s.io", "version": "v1beta2", "kind": "ClusterClass"}}})
+    .to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cluster_reviews_stay_fast_while_hostile_classes_are_judged() {
+    let served = serve(&[]);
+    let mut connection = served.connect(Protocol::Http2).await;
+    connection.post(VALIDATE, review("review.json")).await.unwrap();
+    // More of them than there are async threads.
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let started = Instant::now();
+    let mut hostile = Vec::new();
+    for index in 0..2 * cores {
+        let mut connection = served.connect(Protocol::Http2).await;
+        hostile.push(tokio::spawn(async move {
+            let path = "/validate-cluster-x-k8s-io-v1beta2-clusterclass?timeout=30s";
+            let (_, body) = connection.post(path, hostile_class(&format!("hostile-{index}"))).await.unwrap();
+            assert_ne!(response(&body)["status"]["code"], 504, "{body}");
+        }));
+    }
+    let mut times = Vec::new();
+    while !hostile.iter().all(tokio::task::JoinHandle::is_finished) {
+        let asked = Instant::now();
+        let (code, body) = connection.post(VALIDATE, review("review.json")).await.unwrap();
+        assert_eq!((code.as_u16(), &response(&body)["allowed"]), (200, &json!(true)), "{body}");
+        times.push(asked.elapsed());
+    }
+    for task in hostile {
+        task.await.unwrap();
+    }
+    let (together, slowest) = (started.elapsed(), times.iter().max().unwrap());
+    assert!(together > Duration::from_secs(1), "the classes are not hostile: {together:?}");
+    assert!(*slowest < together / 5, "one of {} Cluster reviews took {slowest:?} of {together:?}", times.len());
+}
+
 /// An authority of client certificates, and a certificate of it with its key, in PEM form.
 struct Caller {
     authority: String,
