@@ -118,9 +118,13 @@ pub struct Serve {
     /// How long to go on accepting requests after the first stop signal. Default: 5s, or 0s with --embedded.
     #[arg(long, value_name = "TIME", value_parser = duration, env = "TOPOLOGIST_SHUTDOWN_GRACE")]
     pub shutdown_grace: Option<Duration>,
-    /// How long a client may take for its TLS handshake and for the headers of a request.
+    /// How long a client may take for its TLS handshake and for the head of a request.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration, env = "TOPOLOGIST_CLIENT_PATIENCE")]
     pub client_patience: Duration,
+    /// How long a connection may be idle. Clients should end theirs sooner (kube-apiserver: 90s): a request that is sent while
+    /// the server closes the connection is lost.
+    #[arg(long, value_name = "TIME", default_value = "150s", value_parser = positive_duration, env = "TOPOLOGIST_CLIENT_IDLE")]
+    pub client_idle: Duration,
     /// How long a connection is used before it is ended in good order; the most is twice as long.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = positive_duration, env = "TOPOLOGIST_CONNECTION_AGE")]
     pub connection_age: Duration,

@@ -66,6 +66,7 @@ struct Running {
     webhook: JoinHandle<()>,
     health: Arc<Health>,
     leading: Option<Leading>,
+    departure: CancellationToken,
     stop: CancellationToken,
     grace: Duration,
 }
@@ -82,11 +83,14 @@ impl Running {
         let address = |given: Option<SocketAddr>, port| given.unwrap_or(SocketAddr::new(IpAddr::V4(local), port));
         let limits = server::Limits {
             patience: options.client_patience,
+            idle: options.client_idle,
             age: options.connection_age,
             ..server::Limits::default()
         };
         let webhook =
             bind(address(options.webhook_addr, 9443), "--webhook-addr", Some(identity), limits, &metrics).await?;
+        let departure = CancellationToken::new();
+        let webhook = webhook.leaving_with(departure.clone());
         let few = server::Limits { connections: PROBE_CONNECTIONS, ..limits };
         let probes = bind(address(options.admin_addr, 8081), "--admin-addr", None, few, &metrics).await?;
         let (webhook_address, admin) = (webhook.local_address()?, probes.local_address()?);
@@ -108,7 +112,7 @@ impl Running {
         info!(webhook = %webhook_address, %admin, "Serving");
         announce(&source, webhook_address, authority.as_deref());
         let grace = options.shutdown_grace.unwrap_or(Duration::from_secs(if options.embedded { 0 } else { 5 }));
-        Ok(Running { tasks, webhook, health, leading, stop, grace })
+        Ok(Running { tasks, webhook, health, leading, departure, stop, grace })
     }
 
     async fn until_stopped(mut self, mut signals: Signals) -> Result<ExitCode> {
@@ -122,6 +126,7 @@ impl Running {
         }
         info!(grace = ?self.grace, "Stopping; a second signal aborts");
         self.health.set_serving(false);
+        self.departure.cancel();
         let server_stopped = async {
             tokio::time::sleep(self.grace).await;
             self.stop.cancel();

@@ -7,6 +7,7 @@
 //! ```
 
 pub mod callers;
+mod connection;
 pub mod handler;
 mod queue;
 pub mod server;

@@ -2,16 +2,16 @@
 //!
 //! One piece of code serves the webhook over TLS and the probes in plain text, so both have the same bounds.
 
-use std::future::Future;
+use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::{HeaderValue, header};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
+use super::connection::{Activity, Watched};
 use super::tls::Identity;
 use crate::telemetry::metrics::{Metrics, Raised, Reason};
 
@@ -33,8 +34,10 @@ use crate::telemetry::metrics::{Metrics, Raised, Reason};
 pub struct Limits {
     /// How many connections may be open; others wait in the backlog.
     pub connections: usize,
-    /// How long a handshake, the first request after it, and the headers of each request may take.
+    /// How long a handshake and the head of each request may take.
     pub patience: Duration,
+    /// How long a connection may be idle: longer than clients keep theirs (kube-apiserver 90 s), who then end it.
+    pub idle: Duration,
     /// How long a connection is used at least, and half of the most: then it is ended in good order, so that callers who
     /// keep connections spread over all replicas.
     pub age: Duration,
@@ -47,6 +50,7 @@ impl Default for Limits {
         Limits {
             connections: 2048,
             patience: Duration::from_secs(10),
+            idle: Duration::from_secs(150),
             age: Duration::from_mins(5),
             drain: Duration::from_secs(20),
         }
@@ -61,6 +65,7 @@ pub struct Server {
     identity: Option<Arc<Identity>>,
     limits: Limits,
     metrics: Arc<Metrics>,
+    leaving: CancellationToken,
 }
 
 impl Server {
@@ -75,7 +80,13 @@ impl Server {
         metrics: Arc<Metrics>,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
-        Ok(Server { listener, identity, limits, metrics })
+        Ok(Server { listener, identity, limits, metrics, leaving: CancellationToken::new() })
+    }
+
+    /// Once `leaving` is cancelled, answers of HTTP/1.1 end their connections, so that few are left at the end.
+    #[must_use]
+    pub fn leaving_with(self, leaving: CancellationToken) -> Self {
+        Server { leaving, ..self }
     }
 
     /// The address that was bound, with its port.
@@ -90,7 +101,8 @@ impl Server {
     pub async fn serve(self, router: Router, stop: CancellationToken) {
         let (open, abort) = (TaskTracker::new(), CancellationToken::new());
         let places = Arc::new(Semaphore::new(self.limits.connections));
-        let shared = Arc::new(Shared { router, limits: self.limits, metrics: self.metrics, stop: stop.clone() });
+        let (limits, metrics, leaving) = (self.limits, self.metrics, self.leaving);
+        let shared = Arc::new(Shared { router, limits, metrics, leaving, stop: stop.clone() });
         loop {
             let accepted = async {
                 let place = places.clone().acquire_owned().await;
@@ -122,7 +134,7 @@ impl Server {
         drop(self.listener);
         open.close();
         let count = open.len();
-        if tokio::time::timeout(self.limits.drain, open.wait()).await.is_ok() {
+        if tokio::time::timeout(limits.drain, open.wait()).await.is_ok() {
             info!(connections = count, "Drained connections");
         } else {
             warn!(connections = open.len(), "Closing connections that did not finish in time");
@@ -137,6 +149,7 @@ struct Shared {
     router: Router,
     limits: Limits,
     metrics: Arc<Metrics>,
+    leaving: CancellationToken,
     stop: CancellationToken,
 }
 
@@ -169,22 +182,27 @@ impl Shared {
         self.metrics.handshake_failures.get_or_create(&Reason { reason }).inc();
     }
 
-    /// Answers requests until the peer leaves or the server stops. A peer whose first request does not come is left.
+    /// Answers requests until the peer leaves or the server stops. A peer whose next request does not come is left.
     async fn speak(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, is_http2: bool) {
-        let has_asked = Arc::new(AtomicBool::new(false));
+        let activity = Activity::new();
         let router = TowerToHyperService::new(self.router.clone());
-        let service = service_fn({
-            let has_asked = has_asked.clone();
-            move |request| {
-                has_asked.store(true, Ordering::Relaxed);
-                router.call(request)
+        let service = service_fn(|request| {
+            let (answering, activity, answer) = (activity.answering(), activity.clone(), router.call(request));
+            async move {
+                let mut answer = answer.await?;
+                if activity.is_leaving() && !is_http2 {
+                    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
+                drop(answering);
+                Ok::<_, Infallible>(answer)
             }
         });
-        let protocol = protocol(self.limits, is_http2);
-        let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), service));
-        let mut silence = pin!(self.silence(&has_asked));
+        let protocol = protocol(is_http2);
+        let io = TokioIo::new(Watched::new(stream, activity.clone()));
+        let mut connection = pin!(protocol.serve_connection(io, service));
+        let mut overdue = pin!(activity.overdue(is_http2, self.limits.idle, self.limits.patience));
         let mut age = pin!(tokio::time::sleep(scattered(self.limits.age)));
-        let mut stopping = false;
+        let (mut is_old, mut stopping) = (false, false);
         loop {
             tokio::select! {
                 outcome = connection.as_mut() => {
@@ -193,27 +211,33 @@ impl Shared {
                     }
                     return;
                 }
-                () = silence.as_mut() => {
+                () = overdue.as_mut() => {
                     debug!("No request came");
                     return;
                 }
-                () = async { tokio::select! { () = self.stop.cancelled() => {}, () = age.as_mut() => {} } }, if !stopping => {
+                () = self.stop.cancelled(), if !stopping => {
                     stopping = true;
                     connection.as_mut().graceful_shutdown();
+                }
+                () = old(age.as_mut(), &self.leaving, is_http2), if !is_old => {
+                    is_old = true;
+                    if is_http2 {
+                        connection.as_mut().graceful_shutdown();
+                    } else {
+                        activity.leave();
+                    }
                 }
             }
         }
     }
+}
 
-    /// Ends when the first request has not come in time.
-    fn silence<'a>(&self, has_asked: &'a AtomicBool) -> impl Future<Output = ()> + use<'a> {
-        let patience = self.limits.patience;
-        async move {
-            tokio::time::sleep(patience).await;
-            if has_asked.load(Ordering::Relaxed) {
-                std::future::pending::<()>().await;
-            }
-        }
+/// Ends when a connection should make room for another: it has its age, or its server is about to go.
+async fn old(age: impl Future<Output = ()>, leaving: &CancellationToken, is_http2: bool) {
+    tokio::select! {
+        () = age => {}
+        // Whoever speaks HTTP/2 would come back at once; it hears of the end when it has come.
+        () = leaving.cancelled(), if !is_http2 => {}
     }
 }
 
@@ -224,14 +248,15 @@ fn scattered(age: Duration) -> Duration {
     age + age * part / 1000
 }
 
-fn protocol(limits: Limits, is_http2: bool) -> auto::Builder<TokioExecutor> {
+fn protocol(is_http2: bool) -> auto::Builder<TokioExecutor> {
     let mut protocol = auto::Builder::new(TokioExecutor::new());
-    protocol.http1().timer(TokioTimer::new()).header_read_timeout(limits.patience).max_buf_size(64 * 1024);
+    // Its timeout of heads would run while a connection is idle as well.
+    protocol.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(64 * 1024);
     protocol
         .http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(Some(Duration::from_secs(30)))
-        .keep_alive_timeout(limits.patience)
+        .keep_alive_timeout(Duration::from_secs(10))
         .max_concurrent_streams(250)
         .max_header_list_size(64 * 1024);
     if is_http2 { protocol.http2_only() } else { protocol.http1_only() }

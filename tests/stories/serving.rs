@@ -159,7 +159,7 @@ fn plain_http_on_the_tls_port_is_told_so() {
 
 #[test]
 fn slow_clients_are_closed_and_disturb_nobody() {
-    let served = serve(&["--client-patience", "2s"]);
+    let served = serve(&["--client-patience", "2s", "--client-idle", "3s"]);
     let mut silent: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(&served.topologist.webhook).unwrap()).collect();
     let mut half = TcpStream::connect(&served.topologist.webhook).unwrap();
     half.write_all(&[0x16, 0x03]).unwrap();
@@ -207,6 +207,18 @@ async fn connections_are_ended_in_good_order_once_they_are_old() {
             "{protocol:?}: the connection has ended"
         );
     }
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_ended_by_its_next_answer_and_not_by_surprise() {
+    // kube-apiserver calls Services by HTTP/1.1: a request on a connection that is just being closed would be lost.
+    let served = serve(&["--client-patience", "500ms", "--connection-age", "100ms"]);
+    let mut connection = served.connect(Protocol::Http1).await;
+    connection.post(VALIDATE, review("review.json")).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (code, _) = connection.post(VALIDATE, review("review.json")).await.unwrap();
+    assert_eq!(code.as_u16(), 200, "longer idle than a head may take, and older than connections get");
+    assert!(connection.post(VALIDATE, review("review.json")).await.is_err(), "and this was the last answer");
 }
 
 #[tokio::test]
