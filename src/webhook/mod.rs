@@ -6,9 +6,12 @@
 //!              └─ callers.rs (whose client certificates are accepted)   └─ queue.rs (whose turn it is)
 //! ```
 
+pub mod authority;
+pub mod bundles;
 pub mod callers;
 mod connection;
 pub mod handler;
 mod queue;
+pub mod rotation;
 pub mod server;
 pub mod tls;

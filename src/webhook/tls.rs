@@ -11,10 +11,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
-};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -24,6 +20,7 @@ use rustls::sign::CertifiedKey;
 use tracing::{error, info};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use super::authority::{Authority, Validity, bundle};
 use super::callers::{CallerSource, Callers};
 use crate::telemetry::metrics::{self, Metrics};
 
@@ -48,6 +45,10 @@ pub enum TlsError {
     NotYetValid { path: PathBuf, begins: String },
     #[error("TLS cannot be set up: {0}")]
     Rustls(#[from] rustls::Error),
+    #[error("no authority of the Secret vouches for the certificate in {0} under the names of the service")]
+    Untrusted(PathBuf),
+    #[error("the certificate authority cannot be used: {0}")]
+    UnusableAuthority(&'static str),
     #[error("a certificate could not be made: {0}")]
     Make(#[from] rcgen::Error),
 }
@@ -237,13 +238,13 @@ impl ResolvesServerCert for Shown {
 }
 
 /// A pair that passed all checks.
-struct Usable {
+pub(super) struct Usable {
     key: CertifiedKey,
     expires: i64,
 }
 
 impl Usable {
-    fn check(pair: &Pair, files: &Files, now: SystemTime) -> Result<Self, TlsError> {
+    pub(super) fn check(pair: &Pair, files: &Files, now: SystemTime) -> Result<Self, TlsError> {
         let path = &files.certificate;
         let malformed = |reason: String| TlsError::Malformed { path: path.clone(), reason };
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&pair.certificate)
@@ -288,31 +289,17 @@ impl Issued {
     /// # Errors
     /// When a name cannot stand in a certificate.
     pub fn make(names: &[String], days: u32) -> Result<Self, TlsError> {
-        let validity = |params: &mut CertificateParams| {
-            let now = SystemTime::now();
-            params.not_before = (now - Duration::from_mins(5)).into();
-            params.not_after = (now + Duration::from_secs(u64::from(days) * 86_400)).into();
-        };
-        let mut authority = CertificateParams::default();
-        authority.distinguished_name.push(DnType::CommonName, "topologist development CA");
-        authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        validity(&mut authority);
-        let issuer = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
-
-        let mut leaf = CertificateParams::new(names.to_vec())?;
-        leaf.distinguished_name.push(DnType::CommonName, "topologist");
-        leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        leaf.use_authority_key_identifier_extension = true;
-        validity(&mut leaf);
-        let key = KeyPair::generate()?;
-        let certificate = leaf.signed_by(&key, &issuer)?;
+        let now = SystemTime::now();
+        let ends = now + Duration::from_secs(u64::from(days) * 86_400);
+        let validity = Validity { begins: now - Duration::from_mins(5), ends };
+        let authority = Authority::make("topologist development CA", validity)?;
+        let Pair { certificate, key } = authority.issue(names, validity)?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Ok(Issued {
-            authority: issuer.pem(),
-            authority_key: issuer.key().serialize_pem(),
-            certificate: certificate.pem(),
-            key: key.serialize_pem(),
+            authority: bundle([authority.certificate()]),
+            authority_key: authority.key(),
+            certificate: text(certificate),
+            key: text(key),
         })
     }
 
