@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::builder::{BoolishValueParser, PossibleValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::leading;
+use super::{certificates, leading};
 use crate::admission::{Dependents, Enforce, FeatureGates};
 use crate::telemetry::log::Format;
 
@@ -145,6 +145,8 @@ pub struct Serve {
     #[arg(long, value_name = "FILTER", default_value = "info", env = "TOPOLOGIST_LOG")]
     pub log: String,
     #[command(flatten)]
+    pub certificates: certificates::Flags,
+    #[command(flatten)]
     pub leading: leading::Flags,
     #[command(flatten)]
     pub rules: Rules,
@@ -258,7 +260,7 @@ impl ValueEnum for Enforce {
     }
 }
 
-/// Reads `5s`, `500ms`, `2m`.
+/// Reads `5s`, `500ms`, `2m`, `12h`, `90d`.
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 =
@@ -267,7 +269,9 @@ fn duration(text: &str) -> Result<Duration, String> {
         "ms" => Ok(Duration::from_millis(number)),
         "s" => Ok(Duration::from_secs(number)),
         "m" => Ok(Duration::from_secs(number.saturating_mul(60))),
-        _ => Err("expected one of the units ms, s and m".to_owned()),
+        "h" => Ok(Duration::from_secs(number.saturating_mul(3600))),
+        "d" => Ok(Duration::from_secs(number.saturating_mul(86_400))),
+        _ => Err("expected one of the units ms, s, m, h and d".to_owned()),
     }
 }
 
@@ -282,6 +286,15 @@ pub(super) fn lease_duration(text: &str) -> Result<Duration, String> {
 fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("must be longer than nothing".to_owned()),
+        time => Ok(time),
+    }
+}
+
+/// The life of a certificate: there has to be time to replace it, and X.509 knows no year 10000.
+pub(super) fn life(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        time if time < Duration::from_secs(5) => Err("must be at least 5s".to_owned()),
+        time if time > Duration::from_hours(24 * 36_500) => Err("must be at most 36500d".to_owned()),
         time => Ok(time),
     }
 }
@@ -305,7 +318,9 @@ mod tests {
             ("2m", Ok(120_000)),
             ("5", Err(())),
             ("s", Err(())),
-            ("5h", Err(())),
+            ("5h", Ok(18_000_000)),
+            ("2d", Ok(172_800_000)),
+            ("5w", Err(())),
         ] {
             assert_eq!(duration(text).map_err(drop), want.map(Duration::from_millis), "{text}");
         }

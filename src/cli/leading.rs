@@ -32,7 +32,7 @@ pub struct Flags {
     /// objects fight.
     #[arg(long, env = "TOPOLOGIST_TAKE_OVER", value_parser = BoolishValueParser::new())]
     pub take_over: bool,
-    /// The Lease whose holder runs the controllers.
+    /// The Lease whose holder runs the controllers and manages certificates.
     #[arg(long, value_name = "NAME", default_value = "topologist", env = "TOPOLOGIST_LEASE_NAME")]
     pub lease_name: String,
     /// Where that Lease is. Default: the namespace of the pod, or topologist-system outside a pod.
@@ -107,6 +107,8 @@ impl Flags {
 #[derive(Debug)]
 pub(super) struct Leading {
     pub leadership: Leadership,
+    /// Where the Lease is, and whatever else belongs to the installation.
+    pub namespace: String,
     stop: CancellationToken,
     stopped: CancellationToken,
 }
@@ -121,9 +123,10 @@ impl Leading {
     ) -> Leading {
         let flags = &options.leading;
         let namespace = flags.namespace(client, options.is_in_pod());
-        let candidacy = Candidacy::new(namespace, &*flags.lease_name, flags.lease_duration);
+        let candidacy = Candidacy::new(&*namespace, &*flags.lease_name, flags.lease_duration);
         let (election, leadership) = Election::new(client.clone(), candidacy, metrics.clone());
-        let leading = Leading { leadership, stop: CancellationToken::new(), stopped: CancellationToken::new() };
+        let (stop, stopped) = (CancellationToken::new(), CancellationToken::new());
+        let leading = Leading { leadership, namespace, stop, stopped };
         let (stop, stopped) = (leading.stop.clone(), leading.stopped.clone());
         supervise(tasks, "leader election", async move {
             election.run(stop).await;
@@ -148,7 +151,7 @@ impl Serve {
     }
 }
 
-/// Starts the chosen controllers; `None` when there are none.
+/// Starts the chosen controllers; `None` when there is nothing to lead.
 ///
 /// # Errors
 /// When Cluster API's own controllers are at work. In a pod that is no error: the webhook has to go on whatever
@@ -163,7 +166,8 @@ pub(super) async fn start(
     let chosen = options.leading.chosen(options.is_in_pod());
     if chosen == Controllers::NONE || !gates.cluster_topology {
         info!("No controllers run here");
-        return Ok(None);
+        let manages = options.certificates.manage_certificates;
+        return Ok(manages.then(|| Leading::start(options, client, metrics, tasks)));
     }
     let mut incumbent = watch_incumbent(&options.leading, client, metrics, tasks);
     if !options.is_in_pod() {

@@ -3,6 +3,7 @@
 //! Exit codes: 0 for a clean result, 1 when something was denied, 2 for wrong usage or unreadable input.
 
 pub mod args;
+mod certificates;
 mod certs;
 mod completions;
 mod crds;

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use super::args::Serve;
 use super::leading::{self, Leading};
-use super::{certs, files};
+use super::{certificates, certs, files};
 use crate::admission::Settings;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind};
 use crate::kubernetes::cache::Cache;
@@ -76,6 +76,7 @@ impl Running {
         let metrics = Arc::new(Metrics::default());
         let mut tasks = JoinSet::new();
         options.leading.check(options.embedded)?;
+        options.certificates.check()?;
         let source = Source::of(options).await?;
         let cache = Arc::new(Cache::new(source.facts().within(options.scope()?)));
         let (identity, authority) = identity(options, &metrics, &mut tasks)?;
@@ -87,24 +88,31 @@ impl Running {
             age: options.connection_age,
             ..server::Limits::default()
         };
-        let webhook =
-            bind(address(options.webhook_addr, 9443), "--webhook-addr", Some(identity), limits, &metrics).await?;
+        let shown = Some(identity.clone());
+        let webhook = bind(address(options.webhook_addr, 9443), "--webhook-addr", shown, limits, &metrics).await?;
         let departure = CancellationToken::new();
         let webhook = webhook.leaving_with(departure.clone());
         let few = server::Limits { connections: PROBE_CONNECTIONS, ..limits };
         let probes = bind(address(options.admin_addr, 8081), "--admin-addr", None, few, &metrics).await?;
         let (webhook_address, admin) = (webhook.local_address()?, probes.local_address()?);
 
-        let health = Arc::new(Health::new(cache.clone(), metrics.clone()));
+        let leading = match &source {
+            Source::Cluster { client, .. } => leading::start(options, client, &metrics, &mut tasks).await?,
+            Source::Files(_) => None,
+        };
+        let mut health = Health::new(cache.clone(), metrics.clone());
+        if let (Source::Cluster { client, .. }, Some(leading)) = (&source, &leading)
+            && options.certificates.manage_certificates
+        {
+            let managed = certificates::start(&options.certificates, client, leading, identity, &metrics, &mut tasks);
+            health = health.requiring(Box::new(move || managed.ready()));
+        }
+        let health = Arc::new(health);
         supervise(&mut tasks, "probes", probes.serve(probes::router(health.clone()), CancellationToken::new()));
         if let Source::Cluster { client, .. } = &source {
             let watches = watch::keep_current(client.clone(), cache.clone(), metrics.clone());
             supervise(&mut tasks, "watches", watches);
         }
-        let leading = match &source {
-            Source::Cluster { client, .. } => leading::start(options, client, &metrics, &mut tasks).await?,
-            Source::Files(_) => None,
-        };
         let handler = Handler::new(Gatherer::new(cache), options.settings(), handler::Limits::default(), metrics);
         let stop = CancellationToken::new();
         let webhook = tokio::spawn(webhook.serve(handler::router(Arc::new(handler)), stop.clone()));
@@ -268,8 +276,11 @@ fn identity(
 ) -> Result<(Arc<Identity>, Option<String>)> {
     let identity = asking(options, metrics, tasks)?;
     let Some((certificate, key)) = options.tls_cert.clone().zip(options.tls_key.clone()) else {
+        if options.certificates.manage_certificates {
+            return Ok((identity, None));
+        }
         if !options.embedded {
-            bail!("give --tls-cert and --tls-key; `topologist certs` makes a pair for development");
+            bail!("give --manage-certificates, or --tls-cert and --tls-key; `topologist certs` makes such a pair");
         }
         let authority = make_certificate(&options.state_dir, &identity)?;
         return Ok((identity, Some(authority)));

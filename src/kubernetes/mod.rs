@@ -8,7 +8,7 @@
 
 use std::error::Error;
 
-pub(crate) use list_watch::{Selection, events};
+pub(crate) use list_watch::{Fault, Selection, events};
 
 pub mod cache;
 pub mod contract;

@@ -57,6 +57,12 @@ pub struct Reason {
     pub reason: &'static str,
 }
 
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Action {
+    pub action: &'static str,
+}
+
 /// Where a review waits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Queue {
@@ -90,6 +96,7 @@ pub struct Metrics {
     pub reconcile_duration: Family<Controller, Histogram>,
     pub waiting: Family<Queue, Gauge>,
     pub shed_requests: Family<Reason, Counter>,
+    pub certificate_actions: Family<Action, Counter>,
 }
 
 /// A gauge that is one higher for as long as this lives, however it ends.
@@ -138,6 +145,7 @@ impl Default for Metrics {
             reconcile_duration: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_1, 2.0, 20))),
             waiting: Family::default(),
             shed_requests: Family::default(),
+            certificate_actions: Family::default(),
         };
         metrics.register();
         metrics
@@ -196,6 +204,11 @@ impl Metrics {
         );
         registry.register("lease_errors", "Failures to read or renew the lease", self.lease_errors.clone());
         registry.register("admission_requests_waiting", "Reviews that wait for their turn", self.waiting.clone());
+        registry.register(
+            "certificate_actions",
+            "Writes of the leader that manages certificates",
+            self.certificate_actions.clone(),
+        );
         registry.register("shed_requests", "Reviews answered with an overload", self.shed_requests.clone());
     }
 

@@ -1,5 +1,6 @@
 //! `/healthz`, `/readyz` and `/metrics`, on plain HTTP and a port of their own.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,18 +18,34 @@ use crate::kubernetes::watch;
 /// How long the API server may be silent before verdicts should come from another replica.
 const SILENCE: Duration = Duration::from_mins(5);
 
+/// Something besides the caches that has to be there; says what is missing.
+pub type Condition = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+
 /// What the probes look at.
-#[derive(Debug)]
 pub struct Health {
     cache: Arc<Cache>,
     metrics: Arc<Metrics>,
     serving: AtomicBool,
+    conditions: Vec<Condition>,
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Health").field("serving", &self.serving).finish_non_exhaustive()
+    }
 }
 
 impl Health {
     /// Not ready yet: the sockets are not bound.
     pub fn new(cache: Arc<Cache>, metrics: Arc<Metrics>) -> Self {
-        Health { cache, metrics, serving: AtomicBool::new(false) }
+        Health { cache, metrics, serving: AtomicBool::new(false), conditions: Vec::new() }
+    }
+
+    /// Ready only while `condition` holds, too.
+    #[must_use]
+    pub fn requiring(mut self, condition: Condition) -> Self {
+        self.conditions.push(condition);
+        self
     }
 
     /// The sockets are bound, or the process is about to stop.
@@ -53,7 +70,8 @@ impl Health {
             let reason = self.cache.trouble(kind).map(|reason| format!(": {reason}")).unwrap_or_default();
             format!("{kind} are out of date: nothing heard from the API server for {}s{reason}", age.as_secs())
         });
-        let missing: Vec<String> = missing.chain(silent).collect();
+        let unmet = self.conditions.iter().filter_map(|condition| condition().err());
+        let missing: Vec<String> = missing.chain(silent).chain(unmet).collect();
         if missing.is_empty() { Ok(()) } else { Err(missing.join("\n")) }
     }
 

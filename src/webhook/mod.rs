@@ -13,5 +13,6 @@ mod connection;
 pub mod handler;
 mod queue;
 pub mod rotation;
+pub mod self_managed;
 pub mod server;
 pub mod tls;

@@ -12,10 +12,12 @@ mod installation;
 mod kubernetes;
 #[path = "../support/kustomize.rs"]
 mod kustomize;
+mod load;
 mod overload;
 #[path = "../support/process.rs"]
 mod process;
 #[path = "../support/recorder.rs"]
 mod recorder;
 mod replicas;
+mod self_managed;
 mod variables;

@@ -3,22 +3,19 @@
 //! ```text
 //!  workers ──dry runs──► kube-apiserver ──► Balancer ──► replicas of the binary
 //! ```
-//!
-//! Workers take turns with a Cluster that is fine and one that is not, so a guard that lets things pass shows as well.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
+use kube::api::{Api, DynamicObject};
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::task::JoinHandle;
 
 use crate::balancer::Balancer;
 use crate::kubernetes::Kubernetes;
 use crate::kustomize::{overlay, permissions, stream, webhooks_at};
+use crate::load::{CLASS, Load, ask, clusters, dry, good, until};
 use crate::process::{SOON, Topologist, make_certificates};
 
 /// Replicas behind a balancer, and an API server that asks them.
@@ -68,9 +65,7 @@ impl Fleet {
     }
 
     fn clusters(&self) -> Api<DynamicObject> {
-        let gvk = GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "Cluster");
-        let resource = ApiResource::from_gvk_with_plural(&gvk, "clusters");
-        Api::namespaced_with(self.kubernetes.client(), "default", &resource)
+        clusters(&self.kubernetes)
     }
 
     /// Gives the API server this bundle, and returns when it goes by it for defaults and for rules.
@@ -138,113 +133,8 @@ fn reloads(replica: &Topologist) -> u64 {
     format!("{count}").parse().unwrap()
 }
 
-async fn until(fact: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + SOON;
-    while !holds() {
-        assert!(Instant::now() < deadline, "it does not come to hold that {fact}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
 fn authority(folder: &Path) -> String {
     std::fs::read_to_string(folder.join("ca.crt")).unwrap()
-}
-
-const CLASS: &str = r"
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: ClusterClass
-metadata: {name: base, namespace: default}
-spec:
-  infrastructure:
-    templateRef: {apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: DevClusterTemplate, name: t}
-  controlPlane:
-    templateRef: {apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlaneTemplate, name: t}
-";
-
-fn dry() -> PostParams {
-    PostParams { dry_run: true, ..PostParams::default() }
-}
-
-fn good(name: &str) -> DynamicObject {
-    cluster(name, "v1.33.0")
-}
-
-fn bad(name: &str) -> DynamicObject {
-    cluster(name, "v1.33")
-}
-
-fn cluster(name: &str, version: &str) -> DynamicObject {
-    let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": name},
-        "spec": {"topology": {"classRef": {"name": "base"}, "version": version}}});
-    serde_json::from_value(cluster).unwrap()
-}
-
-/// A request that did not get the answer that it should have got.
-#[derive(Debug)]
-struct Lost {
-    started: Instant,
-    is_good: bool,
-    /// `None` when a Cluster was let through that should not have been.
-    status: Option<(u16, String)>,
-}
-
-/// Workers that ask all the time.
-struct Load {
-    stop: Arc<AtomicBool>,
-    answered: Arc<AtomicUsize>,
-    workers: Vec<JoinHandle<Vec<Lost>>>,
-}
-
-const WORKERS: usize = 8;
-
-impl Load {
-    fn start(fleet: &Fleet) -> Self {
-        let (stop, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
-        let workers = (0..WORKERS).map(|worker| {
-            let (clusters, stop, answered) = (fleet.clusters(), stop.clone(), answered.clone());
-            tokio::spawn(async move {
-                let (name, mut lost) = (format!("worker-{worker}"), Vec::new());
-                while !stop.load(Ordering::Relaxed) {
-                    for is_good in [true, false] {
-                        lost.extend(ask(&clusters, &name, is_good).await);
-                        answered.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-                lost
-            })
-        });
-        let workers = workers.collect();
-        Load { stop, answered, workers }
-    }
-
-    /// Returns when so many requests that were not under way before have been answered.
-    async fn more(&self, count: usize) {
-        let answered = || self.answered.load(Ordering::Relaxed);
-        let enough = answered() + WORKERS + count;
-        until("requests are answered", || answered() >= enough).await;
-    }
-
-    async fn stop(self) -> Vec<Lost> {
-        self.stop.store(true, Ordering::Relaxed);
-        let mut lost = Vec::new();
-        for worker in self.workers {
-            lost.extend(worker.await.unwrap());
-        }
-        lost
-    }
-}
-
-async fn ask(clusters: &Api<DynamicObject>, name: &str, is_good: bool) -> Option<Lost> {
-    let started = Instant::now();
-    let object = if is_good { good(name) } else { bad(name) };
-    let status = match clusters.create(&dry(), &object).await {
-        Ok(_) if is_good => return None,
-        Ok(_) => None,
-        Err(kube::Error::Api(status)) if !is_good && status.code == 422 => return None,
-        Err(kube::Error::Api(status)) => Some((status.code, status.message.clone())),
-        Err(error) => Some((0, error.to_string())),
-    };
-    Some(Lost { started, is_good, status })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -254,7 +144,7 @@ async fn no_request_is_lost_when_the_certificate_and_its_authority_change() {
     let next = tempfile::tempdir().unwrap();
     make_certificates(next.path());
     let (old, new) = (authority(fleet.folder.path()), authority(next.path()));
-    let load = Load::start(&fleet);
+    let load = Load::start(|| fleet.clusters());
     fleet.connections_to_all().await;
 
     fleet.trust(&format!("{old}{new}")).await;
@@ -279,7 +169,7 @@ async fn no_request_is_lost_when_the_certificate_and_its_authority_change() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_request_is_lost_when_replicas_are_replaced_one_by_one() {
     let mut fleet = Fleet::start(&[]).await;
-    let load = Load::start(&fleet);
+    let load = Load::start(|| fleet.clusters());
     load.more(50).await;
     let mut connections = 0;
     for _ in 0..2 {
@@ -299,7 +189,7 @@ async fn no_request_is_lost_when_replicas_are_replaced_one_by_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_replica_that_dies_costs_the_requests_of_a_moment_and_lets_none_pass() {
     let mut fleet = Fleet::start(&[]).await;
-    let load = Load::start(&fleet);
+    let load = Load::start(|| fleet.clusters());
     load.more(50).await;
     let in_use = |replica: &Topologist| fleet.balancer.connections(&replica.webhook) > 0;
     let victim = fleet.replicas.iter().position(in_use).unwrap();

@@ -18,9 +18,6 @@ use topologist::yaml;
 use crate::kustomize::{OVERLAYS, find, manifests, overlay, render_own, stream};
 use crate::process::command;
 
-/// Variables of flags that the manifests set and the program is about to get.
-const AWAITED_FLAGS: [&str; 1] = ["TOPOLOGIST_MANAGE_CERTIFICATES"];
-
 fn strings(value: &Value) -> Vec<&str> {
     value.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect()
 }
@@ -193,11 +190,9 @@ fn variables_of_the_deployment_are_flags_of_the_program() {
     let arguments = Arguments::command();
     let serve = arguments.find_subcommand("serve").unwrap();
     let known: BTreeSet<_> = serve.get_arguments().filter_map(|flag| flag.get_env()?.to_str()).collect();
-    let arrived: Vec<_> = AWAITED_FLAGS.iter().filter(|name| known.contains(**name)).collect();
-    assert!(arrived.is_empty(), "the program has {arrived:?}: take them off AWAITED_FLAGS");
     for name in OVERLAYS {
         for variable in variables(&overlay(name)).keys() {
-            assert!(known.contains(&**variable) || AWAITED_FLAGS.contains(&&**variable), "{name}: {variable}");
+            assert!(known.contains(&**variable), "{name}: {variable}");
         }
     }
 }
@@ -312,10 +307,12 @@ const READS: [&str; 2] = ["cluster.x-k8s.io/clusterclasses: list watch", "cluste
 /// Elects a leader.
 const LEADS: [&str; 2] = ["coordination.k8s.io/leases: create", "coordination.k8s.io/leases[topologist]: get update"];
 /// Manages its certificates: in its namespace, and everywhere.
-const CERTIFIES: [&str; 2] = ["/secrets: create", "/secrets[topologist-certificates]: get update"];
-const BUNDLES: [&str; 2] = [
-    "admissionregistration.k8s.io/mutatingwebhookconfigurations[topologist]: get patch",
-    "admissionregistration.k8s.io/validatingwebhookconfigurations[topologist]: get patch",
+const CERTIFIES: [&str; 2] = ["/secrets: create", "/secrets[topologist-certificates]: list watch update"];
+const BUNDLES: [&str; 3] = [
+    "admissionregistration.k8s.io/mutatingwebhookconfigurations[topologist]: list watch patch",
+    "admissionregistration.k8s.io/validatingwebhookconfigurations[topologist]: list watch patch",
+    "apiextensions.k8s.io/customresourcedefinitions[clusterclasses.cluster.x-k8s.io,clusters.cluster.x-k8s.io]: \
+     list watch patch",
 ];
 /// Reconciles.
 const RECONCILES: [&str; 6] = [

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use topologist::telemetry::metrics::{Controller, Kind, Metrics, Outcome, Queue, Reason, Reconcile, Review, Rule};
+use topologist::telemetry::metrics::{
+    Action, Controller, Kind, Metrics, Outcome, Queue, Reason, Reconcile, Review, Rule,
+};
 
 use crate::kustomize::render;
 
@@ -40,6 +42,7 @@ fn reported() -> BTreeMap<String, BTreeSet<String>> {
     drop(metrics.reconcile_duration.get_or_create(&Controller { controller: "clusterclass" }));
     drop(metrics.waiting.get_or_create(&Queue { queue: "reviews" }));
     drop(metrics.shed_requests.get_or_create(&reason));
+    drop(metrics.certificate_actions.get_or_create(&Action { action: "publish" }));
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in metrics.render().lines() {
         if let Some(name) = line.strip_prefix("# TYPE ").and_then(|line| line.split(' ').next()) {
