@@ -175,12 +175,18 @@ impl Relist {
             }
             Event::InitDone => {
                 let seen = std::mem::take(&mut self.seen);
+                let is_first = cache.facts().gaps().contains(&T::PLURAL);
                 cache.update(|facts| {
                     let gone = T::keys(facts).into_iter().filter(|key| !seen.contains(key));
                     gone.collect::<Vec<_>>().iter().for_each(|key| T::remove(facts, key));
                     facts.listed(T::PLURAL);
                 });
-                info!(kind = T::KIND.name(), objects = seen.len(), "Listed objects");
+                // A kind without events is listed again every few minutes, which is no news.
+                if is_first {
+                    info!(kind = T::KIND.name(), objects = seen.len(), "Listed objects");
+                } else {
+                    debug!(kind = T::KIND.name(), objects = seen.len(), "Listed objects again");
+                }
             }
             Event::Apply(object) => {
                 let key = store::<T>(object, cache, metrics).await;
