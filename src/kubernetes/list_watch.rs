@@ -20,7 +20,7 @@ use kube::core::Status;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::Event;
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::words;
 
@@ -37,6 +37,9 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// A watch that ends sooner and without a word is a fault, or it would be started in a circle without a pause.
 const BRIEF: Duration = Duration::from_secs(1);
+
+/// How often the API server may ask for patience (429) before that is a fault. It does so when a definition is new.
+const PATIENCE: usize = 5;
 
 /// Objects in one page of a list.
 const PAGE: u32 = 500;
@@ -81,6 +84,17 @@ impl Fault {
             _ => false,
         }
     }
+
+    /// How long the API server wants to be left alone, if that is all.
+    fn is_busy(&self) -> Option<Duration> {
+        match self {
+            Fault::List(kube::Error::Api(status)) | Fault::Watch(kube::Error::Api(status)) if status.code == 429 => {
+                let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+                Some(Duration::from_secs(u64::from(seconds).clamp(1, 5)))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Every object and then every change of it, with growing pauses after faults; never ends.
@@ -110,7 +124,7 @@ fn reports<K>(api: Api<K>, selection: Selection) -> impl Stream<Item = Result<Re
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let start = ListWatch { api, selection, state: State::Unlisted, heard: Instant::now() };
+    let start = ListWatch { api, selection, state: State::Unlisted, heard: Instant::now(), patience: PATIENCE };
     let reports = stream::unfold(start, |mut this| async move {
         let outcome = this.next().await;
         Some((outcome, this))
@@ -123,6 +137,8 @@ struct ListWatch<K> {
     selection: Selection,
     state: State<K>,
     heard: Instant,
+    /// How often the API server may still say that it is busy.
+    patience: usize,
 }
 
 type Events<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
@@ -160,9 +176,19 @@ where
         loop {
             // A step that fails leaves the state from which to try again.
             let state = std::mem::replace(&mut self.state, State::Unlisted);
-            if let Some(report) = self.step(state).await? {
-                self.heard = Instant::now();
-                return Ok(report);
+            match self.step(state).await {
+                Ok(None) => {}
+                Ok(Some(report)) => {
+                    (self.heard, self.patience) = (Instant::now(), PATIENCE);
+                    return Ok(report);
+                }
+                Err(fault) => match fault.is_busy() {
+                    Some(pause) if self.patience > 0 => {
+                        self.patience -= 1;
+                        sleep(pause).await;
+                    }
+                    _ => return Err(fault),
+                },
             }
         }
     }
@@ -439,6 +465,27 @@ mod tests {
         assert!(texts[3].contains("scripted InternalError"), "{texts:?}");
         assert!(texts[4].contains("the watch failed"), "{texts:?}");
         assert_eq!(texts[5], "Apply(a)");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_asks_for_patience_gets_some() {
+        let script = Script::default();
+        let busy = || Answer::error(429, "TooManyRequests");
+        script
+            .get(PATH, &["limit=500"], busy())
+            .get(PATH, &["limit=500"], list(&[], "7", ""))
+            .get(PATH, &["resourceVersion=7"], busy())
+            .get(PATH, &["resourceVersion=7"], Answer::OpenWatch(vec![after(1, bookmark("8"))]));
+        follow!(script, reports, started);
+        let want = [(1, "Init"), (1, "InitDone"), (3, "bookmark")];
+        assert_eq!(next(&mut reports, want.len(), started).await, lines(&want));
+        let script = Script::default();
+        for _ in 0..=PATIENCE {
+            script.get(PATH, &["limit=500"], busy());
+        }
+        follow!(script, reports, started);
+        let told = next(&mut reports, 1, started).await;
+        assert!(told[0].1.contains("scripted TooManyRequests"), "{told:?}");
     }
 
     #[tokio::test(start_paused = true)]
