@@ -3,6 +3,12 @@
 //! Semantic Versioning 2.0.0 as Cluster API compares it (VER-001 to VER-006, `docs/rules.md`). The numbers and identifiers are
 //! held by the `semver` crate; what it leaves open (tolerant input, an order of build metadata) is here.
 
+mod constraint;
+mod loose;
+
+pub use constraint::{Constraint, ConstraintError};
+pub use loose::{LooseVersion, LooseVersionError};
+
 use std::cmp::Ordering;
 use std::fmt;
 

@@ -1,0 +1,285 @@
+//! Version constraints in the language of Masterminds/semver 3.4: `>= 1.28, < 1.31 || ~1.32`, `1.2 - 1.4`, `^1`, `1.x`.
+//!
+//! ```text
+//!  text ──hyphen ranges rewritten──► split at || ──► terms, separated by blanks or commas: all must hold
+//! ```
+//!
+//! A prerelease satisfies nothing but alternatives in which some term names a prerelease itself.
+
+use std::cmp::Ordering;
+
+use super::loose::{LooseVersion, Pieces, prerelease_order};
+
+/// A parsed constraint: alternatives of terms that must hold together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Constraint(Vec<Vec<Term>>);
+
+/// Why a text is not a constraint, in Masterminds' words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConstraintError {
+    #[error("improper constraint: {0}")]
+    Improper(String),
+    #[error("constraint parser error")]
+    Version,
+    #[error("constraint of {0} bytes is longer than {MAX_LENGTH}")]
+    TooLong(usize),
+}
+
+/// The longest constraint that is read, in bytes: looking for hyphen ranges takes quadratic time.
+pub const MAX_LENGTH: usize = 1024;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Term {
+    operator: Operator,
+    version: LooseVersion,
+    /// Which part is the first that is left open: `1.x` and `1` leave the minor open.
+    open: Option<Part>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Major,
+    Minor,
+    Patch,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    Equal,
+    NotEqual,
+    Greater,
+    Less,
+    AtLeast,
+    AtMost,
+    Tilde,
+    Caret,
+}
+
+/// Longer spellings first.
+const OPERATORS: [(&str, Operator); 11] = [
+    ("!=", Operator::NotEqual),
+    (">=", Operator::AtLeast),
+    ("=>", Operator::AtLeast),
+    ("<=", Operator::AtMost),
+    ("=<", Operator::AtMost),
+    ("~>", Operator::Tilde),
+    ("=", Operator::Equal),
+    (">", Operator::Greater),
+    ("<", Operator::Less),
+    ("~", Operator::Tilde),
+    ("^", Operator::Caret),
+];
+
+impl Constraint {
+    /// Reads a constraint.
+    pub fn parse(text: &str) -> Result<Self, ConstraintError> {
+        if text.len() > MAX_LENGTH {
+            return Err(ConstraintError::TooLong(text.len()));
+        }
+        with_ranges_as_bounds(text).split("||").map(alternative).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Whether one of the alternatives holds for `version`.
+    pub fn matches(&self, version: &LooseVersion) -> bool {
+        self.0.iter().any(|terms| {
+            let takes_prereleases = terms.iter().any(|term| !term.version.prerelease.is_empty());
+            (version.prerelease.is_empty() || takes_prereleases) && terms.iter().all(|term| term.holds(version))
+        })
+    }
+}
+
+/// RE2's `\s`.
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\r' | '\u{c}')
+}
+
+fn without_blanks(text: &str) -> &str {
+    text.trim_start_matches(is_blank)
+}
+
+/// Numbers of constraints may be wildcards, and Masterminds' character class holds `|` as well.
+fn in_number(c: char) -> bool {
+    c.is_ascii_digit() || matches!(c, '|' | 'x' | 'X' | '*')
+}
+
+/// Writes `1.2 - 1.4` as `>= 1.2, <= 1.4 `.
+fn with_ranges_as_bounds(text: &str) -> String {
+    let mut written = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        if let Some((low, high, after)) = range_at_start(rest) {
+            written.push_str(&format!(">= {low}, <= {high} "));
+            rest = after;
+        } else {
+            // Nothing that follows within these blanks can start a range that does not start here.
+            let skipped = if is_blank(first) { rest.len() - without_blanks(rest).len() } else { first.len_utf8() };
+            written.push_str(&rest[..skipped]);
+            rest = &rest[skipped..];
+        }
+    }
+    written
+}
+
+fn range_at_start(text: &str) -> Option<(&str, &str, &str)> {
+    let start = without_blanks(text);
+    let low = Pieces::at_start(start, in_number)?.whole;
+    let rest = &start[low.len()..];
+    let hyphen = without_blanks(rest);
+    let behind = hyphen.strip_prefix('-')?;
+    let end = without_blanks(behind);
+    if hyphen.len() == rest.len() || end.len() == behind.len() {
+        return None;
+    }
+    let high = Pieces::at_start(end, in_number)?.whole;
+    Some((low, high, without_blanks(&end[high.len()..])))
+}
+
+fn alternative(text: &str) -> Result<Vec<Term>, ConstraintError> {
+    let improper = || ConstraintError::Improper(text.to_owned());
+    let mut found: Vec<(Operator, Pieces<'_>)> = Vec::new();
+    let mut rest = without_blanks(text);
+    loop {
+        let spelled = OPERATORS.iter().find(|(spelling, _)| rest.starts_with(spelling));
+        let (spelling, operator) = spelled.copied().unwrap_or(("", Operator::Equal));
+        let version = without_blanks(&rest[spelling.len()..]);
+        let pieces = Pieces::at_start(version, in_number).ok_or_else(improper)?;
+        let behind = &version[pieces.whole.len()..];
+        found.push((operator, pieces));
+        let next = without_blanks(behind);
+        if next.is_empty() {
+            return found.into_iter().map(|(operator, pieces)| Term::new(operator, &pieces)).collect();
+        }
+        rest = match next.strip_prefix(',') {
+            Some(after) => without_blanks(after),
+            None if next.len() < behind.len() => next,
+            None => return Err(improper()),
+        };
+    }
+}
+
+impl Term {
+    fn new(operator: Operator, pieces: &Pieces<'_>) -> Result<Self, ConstraintError> {
+        let given = |index: usize| pieces.numbers[index].filter(|number| !matches!(*number, "x" | "X" | "*"));
+        let prerelease = pieces.prerelease.map(|id| format!("-{id}")).unwrap_or_default();
+        let (open, text) = match (given(0), given(1), given(2)) {
+            (None, _, _) => (Some(Part::Major), format!("0.0.0{prerelease}")),
+            (Some(major), None, _) => (Some(Part::Minor), format!("{major}.0.0{prerelease}")),
+            (Some(major), Some(minor), None) => (Some(Part::Patch), format!("{major}.{minor}.0{prerelease}")),
+            _ => (None, pieces.whole.to_owned()),
+        };
+        let version = LooseVersion::parse(&text).map_err(|_| ConstraintError::Version)?;
+        Ok(Self { operator, version, open })
+    }
+
+    fn holds(&self, version: &LooseVersion) -> bool {
+        let order = version.precedence(&self.version);
+        match self.operator {
+            Operator::Equal if self.open.is_some() => self.same_beginning(version),
+            Operator::Equal => order == Ordering::Equal,
+            Operator::NotEqual => self.differs(version),
+            Operator::Greater => self.stands_below(version),
+            Operator::Less => order == Ordering::Less,
+            Operator::AtLeast => order != Ordering::Less,
+            Operator::AtMost => self.stands_not_below(version),
+            Operator::Tilde => self.same_beginning(version),
+            Operator::Caret => self.compatible(version),
+        }
+    }
+
+    /// `~1.2.3`: not lower, and the same major and minor as far as given.
+    fn same_beginning(&self, version: &LooseVersion) -> bool {
+        let ours = &self.version;
+        let takes_all = (ours.major, ours.minor, ours.patch) == (0, 0, 0)
+            && !matches!(self.open, Some(Part::Minor | Part::Patch));
+        version.precedence(ours) != Ordering::Less
+            && (takes_all
+                || version.major == ours.major && (self.open == Some(Part::Minor) || version.minor == ours.minor))
+    }
+
+    fn differs(&self, version: &LooseVersion) -> bool {
+        let ours = &self.version;
+        let different = version.precedence(ours) != Ordering::Equal;
+        match self.open {
+            None => different,
+            _ if version.major != ours.major => true,
+            Some(Part::Minor) => false,
+            _ if version.minor != ours.minor => true,
+            Some(Part::Patch) => prerelease_order(&version.prerelease, &ours.prerelease) != Ordering::Equal,
+            Some(Part::Major) => different,
+        }
+    }
+
+    /// `>1.2` means from 1.3 on.
+    fn stands_below(&self, version: &LooseVersion) -> bool {
+        let ours = &self.version;
+        match self.open {
+            None => version.precedence(ours) == Ordering::Greater,
+            _ if version.major != ours.major => version.major > ours.major,
+            Some(Part::Minor) => false,
+            Some(Part::Patch) => version.minor > ours.minor,
+            Some(Part::Major) => version.precedence(ours) == Ordering::Greater,
+        }
+    }
+
+    /// `<=1.2` means up to the last 1.2.
+    fn stands_not_below(&self, version: &LooseVersion) -> bool {
+        let ours = &self.version;
+        match self.open {
+            None => version.precedence(ours) != Ordering::Greater,
+            Some(Part::Minor) => version.major <= ours.major,
+            Some(_) => (version.major, version.minor) <= (ours.major, ours.minor),
+        }
+    }
+
+    /// `^1.2.3`: not lower, and the first part that is not zero stays.
+    fn compatible(&self, version: &LooseVersion) -> bool {
+        let ours = &self.version;
+        if version.precedence(ours) == Ordering::Less || version.major != ours.major {
+            return false;
+        }
+        if ours.major > 0 || self.open == Some(Part::Minor) {
+            return true;
+        }
+        version.minor == ours.minor
+            && (ours.minor > 0 || self.open == Some(Part::Patch) || version.patch == ours.patch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One line per constraint and version: whether it matches, or the error (Masterminds/semver 3.4.0).
+    const VECTORS: &str = include_str!("../../fixtures/version/constraints.jsonl");
+
+    fn answer(constraint: &str, version: &str) -> Result<bool, String> {
+        let constraint = Constraint::parse(constraint).map_err(|error| error.to_string())?;
+        let version = LooseVersion::parse(version).map_err(|error| error.to_string())?;
+        Ok(constraint.matches(&version))
+    }
+
+    #[test]
+    fn constraints_answer_as_masterminds_does() {
+        let mut wrong = Vec::new();
+        for line in VECTORS.lines() {
+            let vector: serde_json::Value = serde_json::from_str(line).unwrap();
+            let (constraint, version) = (vector["constraint"].as_str().unwrap(), vector["version"].as_str().unwrap());
+            let want = match vector["error"].as_str() {
+                Some(error) => Err(error.to_owned()),
+                None => Ok(vector["matches"].as_bool().unwrap()),
+            };
+            let got = answer(constraint, version);
+            if got != want {
+                wrong.push(format!("{constraint} | {version}: {got:?}, want {want:?}"));
+            }
+        }
+        assert!(VECTORS.lines().count() > 4000);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn long_constraints_are_refused_unread() {
+        assert_eq!(answer(&" ".repeat(MAX_LENGTH + 1), "1"), Err("constraint of 1025 bytes is longer than 1024".into()));
+        assert_eq!(answer(&"1,".repeat(MAX_LENGTH / 2), "1").map_err(|error| error.len()), Err(MAX_LENGTH + 21));
+    }
+}
