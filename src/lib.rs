@@ -15,6 +15,7 @@
 // Leaves.
 pub mod field;
 pub mod goregex;
+pub mod gotemplate;
 pub mod json;
 pub mod schema;
 pub mod version;

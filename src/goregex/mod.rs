@@ -65,10 +65,15 @@ pub struct Regex {
 impl Regex {
     /// Parses as Go does and compiles.
     pub fn new(pattern: &str) -> Result<Self, RegexError> {
+        Self::within(pattern, MAX_COMPILED)
+    }
+
+    /// As [`Regex::new`], for patterns that compile to at most so many bytes: time to compile grows with them.
+    pub fn within(pattern: &str, compiled: usize) -> Result<Self, RegexError> {
         at_most(MAX_LENGTH, pattern.len(), "bytes")?;
         let translation = parse::translate(pattern)?;
         at_most(MAX_UNICODE_CLASSES, translation.pattern.matches(r"\p{").count(), "Unicode classes")?;
-        let inner = compile(pattern, &translation)?;
+        let inner = compile(pattern, &translation, compiled)?;
         Ok(Self { pattern: pattern.into(), names: translation.names.into(), inner })
     }
 
@@ -99,8 +104,8 @@ fn at_most(limit: usize, count: usize, unit: &'static str) -> Result<(), RegexEr
     if count > limit { Err(RegexError::TooLong { count, unit, limit }) } else { Ok(()) }
 }
 
-fn compile(pattern: &str, translation: &Translation) -> Result<regex::Regex, RegexError> {
-    let build = || build(&translation.pattern).map_err(|error| refusal(pattern, error));
+fn compile(pattern: &str, translation: &Translation, limit: usize) -> Result<regex::Regex, RegexError> {
+    let build = || build(&translation.pattern, limit).map_err(|error| refusal(pattern, error));
     if translation.height <= MAX_HEIGHT_IN_PLACE {
         return build();
     }
@@ -112,8 +117,8 @@ fn compile(pattern: &str, translation: &Translation) -> Result<regex::Regex, Reg
 }
 
 /// Nesting needs no limit here: what is left of it after groups that do not capture is bounded by the parser.
-fn build(pattern: &str) -> Result<regex::Regex, regex::Error> {
-    RegexBuilder::new(pattern).size_limit(MAX_COMPILED).dfa_size_limit(SEARCH_CACHE).nest_limit(u32::MAX).build()
+fn build(pattern: &str, limit: usize) -> Result<regex::Regex, regex::Error> {
+    RegexBuilder::new(pattern).size_limit(limit).dfa_size_limit(SEARCH_CACHE).nest_limit(u32::MAX).build()
 }
 
 fn refusal(pattern: &str, error: regex::Error) -> RegexError {

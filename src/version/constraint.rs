@@ -26,7 +26,7 @@ pub enum ConstraintError {
 }
 
 /// The longest constraint that is read, in bytes: looking for hyphen ranges takes quadratic time.
-pub const MAX_LENGTH: usize = 1024;
+pub(super) const MAX_LENGTH: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Term {
@@ -189,8 +189,8 @@ impl Term {
     /// `~1.2.3`: not lower, and the same major and minor as far as given.
     fn same_beginning(&self, version: &LooseVersion) -> bool {
         let ours = &self.version;
-        let takes_all = (ours.major, ours.minor, ours.patch) == (0, 0, 0)
-            && !matches!(self.open, Some(Part::Minor | Part::Patch));
+        let takes_all =
+            (ours.major, ours.minor, ours.patch) == (0, 0, 0) && !matches!(self.open, Some(Part::Minor | Part::Patch));
         version.precedence(ours) != Ordering::Less
             && (takes_all
                 || version.major == ours.major && (self.open == Some(Part::Minor) || version.minor == ours.minor))
@@ -240,8 +240,7 @@ impl Term {
         if ours.major > 0 || self.open == Some(Part::Minor) {
             return true;
         }
-        version.minor == ours.minor
-            && (ours.minor > 0 || self.open == Some(Part::Patch) || version.patch == ours.patch)
+        version.minor == ours.minor && (ours.minor > 0 || self.open == Some(Part::Patch) || version.patch == ours.patch)
     }
 }
 
@@ -279,7 +278,10 @@ mod tests {
 
     #[test]
     fn long_constraints_are_refused_unread() {
-        assert_eq!(answer(&" ".repeat(MAX_LENGTH + 1), "1"), Err("constraint of 1025 bytes is longer than 1024".into()));
+        assert_eq!(
+            answer(&" ".repeat(MAX_LENGTH + 1), "1"),
+            Err("constraint of 1025 bytes is longer than 1024".into())
+        );
         assert_eq!(answer(&"1,".repeat(MAX_LENGTH / 2), "1").map_err(|error| error.len()), Err(MAX_LENGTH + 21));
     }
 }

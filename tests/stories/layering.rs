@@ -3,14 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LEAVES: [&str; 6] = ["field", "goregex", "json", "schema", "version", "yaml"];
+const LEAVES: [&str; 7] = ["field", "goregex", "gotemplate", "json", "schema", "version", "yaml"];
 const CORE: [&str; 7] = ["admission", "crd", "hub", "topology", "variables", "wire", "world"];
 const EDGES: [&str; 5] = ["cli", "kubernetes", "reconciler", "telemetry", "webhook"];
 
 /// What a core or leaf module may use besides itself: its own row and what stands in the rows that it names.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("field", &[]),
     ("goregex", &[]),
+    ("gotemplate", &["version", "goregex", "yaml", "json"]),
     ("json", &[]),
     ("version", &[]),
     ("yaml", &["json"]),

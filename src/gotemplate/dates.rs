@@ -1,0 +1,397 @@
+//! Times as far as templates have them: parsed by a Go layout, shifted, printed (Go's `time`).
+
+use std::fmt;
+
+/// A point in time with the offset it was written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Time {
+    /// Since 1970, UTC.
+    pub(super) seconds: i64,
+    pub(super) nanoseconds: u32,
+    /// Seconds east of UTC.
+    pub(super) offset: i32,
+}
+
+/// Go's zero time: January 1 of the year 1, UTC.
+pub(super) const ZERO: Time = Time { seconds: -62_135_596_800, nanoseconds: 0, offset: 0 };
+
+const DAY: i64 = 86_400;
+
+/// Days since 1970 of a date of the Gregorian calendar.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let shifted = if month <= 2 { year - 1 } else { year };
+    let era = shifted.div_euclid(400);
+    let of_era = shifted.rem_euclid(400);
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+/// Year, month and day of days since 1970.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + i64::from(month <= 2), month, day)
+}
+
+impl Time {
+    fn local(&self) -> i64 {
+        self.seconds.saturating_add(i64::from(self.offset))
+    }
+
+    /// Year, month and day.
+    pub(super) fn date(&self) -> (i64, i64, i64) {
+        civil(self.local().div_euclid(DAY))
+    }
+
+    /// Hour, minute and second.
+    fn clock(&self) -> (i64, i64, i64) {
+        let second = self.local().rem_euclid(DAY);
+        (second / 3600, second / 60 % 60, second % 60)
+    }
+
+    /// The time so many nanoseconds later.
+    pub(super) fn plus(self, nanoseconds: i64) -> Self {
+        let sum = i64::from(self.nanoseconds) + nanoseconds % 1_000_000_000;
+        let seconds = self.seconds.saturating_add(nanoseconds / 1_000_000_000);
+        let seconds = seconds.saturating_add(sum.div_euclid(1_000_000_000));
+        let nanoseconds = u32::try_from(sum.rem_euclid(1_000_000_000)).unwrap_or(0);
+        Self { seconds, nanoseconds, ..self }
+    }
+
+    fn fraction(&self) -> String {
+        match self.nanoseconds {
+            0 => String::new(),
+            nanoseconds => format!(".{nanoseconds:09}").trim_end_matches('0').to_owned(),
+        }
+    }
+
+    fn zone(&self, colon: &str) -> String {
+        let sign = if self.offset < 0 { '-' } else { '+' };
+        let minutes = self.offset.abs() / 60;
+        format!("{sign}{:02}{colon}{:02}", minutes / 60, minutes % 60)
+    }
+
+    /// As JSON has it.
+    pub(super) fn rfc3339(&self) -> String {
+        let ((year, month, day), (hour, minute, second)) = (self.date(), self.clock());
+        let zone = if self.offset == 0 { "Z".to_owned() } else { self.zone(":") };
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{}{zone}", self.fraction())
+    }
+
+    /// Reads `text` by a Go layout; without a zone it is UTC.
+    pub(super) fn parse(layout: &str, text: &str) -> Result<Self, String> {
+        Reader::new(layout, text).read()
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((year, month, day), (hour, minute, second)) = (self.date(), self.clock());
+        let (fraction, zone) = (self.fraction(), self.zone(""));
+        let name = if self.offset == 0 { "UTC" } else { &zone };
+        write!(f, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}{fraction} {zone} {name}")
+    }
+}
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+
+/// What a layout can ask for, longer spellings first.
+const ELEMENTS: [&str; 31] = [
+    "January",
+    "Monday",
+    "2006",
+    "-07:00:00",
+    "Z07:00",
+    "-07:00",
+    "-0700",
+    "Z0700",
+    "Jan",
+    "Mon",
+    "MST",
+    "002",
+    "__2",
+    "_2",
+    "01",
+    "02",
+    "03",
+    "04",
+    "05",
+    "06",
+    "15",
+    "PM",
+    "pm",
+    "-07",
+    "Z07",
+    "1",
+    "2",
+    "3",
+    "4",
+    "5",
+    "00",
+];
+
+struct Reader<'t> {
+    layout: &'t str,
+    text: &'t str,
+    whole: (&'t str, &'t str),
+    year: i64,
+    month: i64,
+    day: i64,
+    hour: i64,
+    minute: i64,
+    second: i64,
+    nanoseconds: u32,
+    afternoon: Option<bool>,
+    offset: i32,
+}
+
+impl<'t> Reader<'t> {
+    fn new(layout: &'t str, text: &'t str) -> Self {
+        Self {
+            layout,
+            text,
+            whole: (layout, text),
+            year: 0,
+            month: 1,
+            day: 1,
+            hour: 0,
+            minute: 0,
+            second: 0,
+            nanoseconds: 0,
+            afternoon: None,
+            offset: 0,
+        }
+    }
+
+    fn read(mut self) -> Result<Time, String> {
+        while !self.layout.is_empty() {
+            let found = ELEMENTS.iter().find(|element| self.layout.starts_with(**element));
+            match found {
+                Some(element) => {
+                    self.layout = &self.layout[element.len()..];
+                    self.element(element).ok_or_else(|| self.refusal(element))?;
+                }
+                None => self.literal()?,
+            }
+        }
+        match self.text.is_empty() {
+            true => self.finish(),
+            false => Err(format!("{}: extra text: {}", self.opening(), super::characters::quote(self.text))),
+        }
+    }
+
+    fn opening(&self) -> String {
+        format!("parsing time {}", super::characters::quote(self.whole.1))
+    }
+
+    fn refusal(&self, element: &str) -> String {
+        let quote = super::characters::quote;
+        let (layout, text) = (quote(self.whole.0), quote(self.text));
+        format!("{} as {layout}: cannot parse {text} as {}", self.opening(), quote(element))
+    }
+
+    /// A character that stands for itself; `.000` and `.999` are fractions of a second.
+    fn literal(&mut self) -> Result<(), String> {
+        let digits = self.layout.trim_start_matches(['.', ',']).len();
+        if digits + 1 == self.layout.len() {
+            let rest = self.layout[1..].trim_start_matches(['0', '9']);
+            if rest.len() + 1 < self.layout.len() && !rest.starts_with(|c: char| c.is_ascii_digit()) {
+                self.layout = rest;
+                self.fraction();
+                return Ok(());
+            }
+        }
+        let Some(c) = self.layout.chars().next() else { return Ok(()) };
+        match self.text.strip_prefix(c) {
+            Some(rest) => {
+                (self.layout, self.text) = (&self.layout[c.len_utf8()..], rest);
+                Ok(())
+            }
+            None => Err(self.refusal(&c.to_string())),
+        }
+    }
+
+    fn fraction(&mut self) {
+        let Some(rest) = self.text.strip_prefix(['.', ',']) else { return };
+        let length = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let digits = &rest[..length.min(9)];
+        if !digits.is_empty() {
+            self.nanoseconds = format!("{digits:0<9}").parse().unwrap_or(0);
+            self.text = &rest[length..];
+        }
+    }
+
+    /// A number of `least` to `most` digits.
+    fn number(&mut self, least: usize, most: usize) -> Option<i64> {
+        let length = self.text.bytes().take(most).take_while(u8::is_ascii_digit).count();
+        let (digits, rest) = self.text.split_at(length);
+        self.text = rest;
+        (length >= least).then(|| digits.parse().ok()).flatten()
+    }
+
+    fn name(&mut self, names: &[&str], length: Option<usize>) -> Option<i64> {
+        let index = names.iter().position(|name| {
+            let name = length.map_or(*name, |length| &name[..length]);
+            self.text.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
+        })?;
+        self.text = &self.text[length.unwrap_or_else(|| names[index].len())..];
+        i64::try_from(index + 1).ok()
+    }
+
+    fn element(&mut self, element: &str) -> Option<()> {
+        match element {
+            "2006" => self.year = self.number(4, 4)?,
+            "06" => {
+                let year = self.number(2, 2)?;
+                self.year = if year >= 69 { 1900 + year } else { 2000 + year };
+            }
+            "January" => self.month = self.name(&MONTHS, None)?,
+            "Jan" => self.month = self.name(&MONTHS, Some(3))?,
+            "01" => self.month = self.number(2, 2)?,
+            "1" => self.month = self.number(1, 2)?,
+            "Monday" => drop(self.name(&WEEKDAYS, None)?),
+            "Mon" => drop(self.name(&WEEKDAYS, Some(3))?),
+            "02" => self.day = self.number(2, 2)?,
+            "_2" | "2" => {
+                self.text = self.text.strip_prefix(' ').filter(|_| element == "_2").unwrap_or(self.text);
+                self.day = self.number(1, 2)?;
+            }
+            "15" => self.hour = self.number(2, 2)?,
+            "03" => self.hour = self.number(2, 2).filter(|hour| *hour <= 12)?,
+            "3" => self.hour = self.number(1, 2).filter(|hour| *hour <= 12)?,
+            "04" => self.minute = self.number(2, 2)?,
+            "4" => self.minute = self.number(1, 2)?,
+            "05" | "5" => {
+                self.second = if element == "05" { self.number(2, 2)? } else { self.number(1, 2)? };
+                if !self.layout.starts_with(['.', ',']) {
+                    self.fraction();
+                }
+            }
+            "PM" | "pm" => {
+                let marks = if element == "PM" { ["AM", "PM"] } else { ["am", "pm"] };
+                let mark = marks.iter().position(|mark| self.text.starts_with(mark))?;
+                self.afternoon = Some(mark == 1);
+                self.text = &self.text[2..];
+            }
+            "MST" => self.text = self.text.strip_prefix("UTC").or_else(|| self.text.strip_prefix("GMT"))?,
+            "Z07:00" | "Z0700" | "Z07" if self.text.starts_with('Z') => self.text = &self.text[1..],
+            "Z07:00" | "-07:00" => self.zone(true, true)?,
+            "Z0700" | "-0700" => self.zone(false, true)?,
+            "Z07" | "-07" => self.zone(false, false)?,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn zone(&mut self, colon: bool, minutes: bool) -> Option<()> {
+        let sign = if self.text.starts_with('-') { -1 } else { 1 };
+        self.text = self.text.strip_prefix(['+', '-'])?;
+        let hours = self.number(2, 2).filter(|hours| *hours <= 24)?;
+        if colon {
+            self.text = self.text.strip_prefix(':')?;
+        }
+        let minutes = if minutes { self.number(2, 2).filter(|minutes| *minutes < 60)? } else { 0 };
+        self.offset = i32::try_from(sign * (hours * 3600 + minutes * 60)).ok()?;
+        Some(())
+    }
+
+    fn finish(mut self) -> Result<Time, String> {
+        match self.afternoon {
+            Some(true) if self.hour < 12 => self.hour += 12,
+            Some(false) if self.hour == 12 => self.hour = 0,
+            _ => {}
+        }
+        let start = days(self.year, self.month.clamp(1, 12), 1);
+        let next = if self.month == 12 { days(self.year + 1, 1, 1) } else { days(self.year, self.month + 1, 1) };
+        let ranges = [
+            ("month", (1..=12).contains(&self.month)),
+            ("day", self.day >= 1 && self.day <= next - start),
+            ("hour", self.hour < 24),
+            ("minute", self.minute < 60),
+            ("second", self.second < 60),
+        ];
+        if let Some((name, _)) = ranges.iter().find(|(_, good)| !good) {
+            return Err(format!("{}: {name} out of range", self.opening()));
+        }
+        let second = self.hour * 3600 + self.minute * 60 + self.second;
+        let seconds = (start + self.day - 1) * DAY + second - i64::from(self.offset);
+        Ok(Time { seconds, nanoseconds: self.nanoseconds, offset: self.offset })
+    }
+}
+
+const UNITS: [(&str, i64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("μs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// Go's `time.ParseDuration`, in nanoseconds.
+pub(super) fn duration(text: &str) -> Option<i64> {
+    let (negative, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if rest == "0" {
+        return Some(0);
+    }
+    let mut sum = 0i128;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let length = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (number, after) = rest.split_at(length);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if whole.len() + fraction.len() == 0 || fraction.contains('.') {
+            return None;
+        }
+        let length = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (name, next) = after.split_at(length);
+        let (_, unit) = UNITS.iter().find(|(unit, _)| *unit == name)?;
+        let unit = i128::from(*unit);
+        let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+        let fraction = &fraction[..fraction.len().min(18)];
+        let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+        let scale = 10i128.pow(u32::try_from(fraction.len()).ok()?);
+        sum = sum.checked_add(whole.checked_mul(unit)?)?.checked_add(part * unit / scale)?;
+        rest = next;
+    }
+    i64::try_from(if negative { -sum } else { sum }).ok()
+}
+
+/// Go's `Duration.String` of whole seconds.
+pub(super) fn written(seconds: i64) -> String {
+    let sign = if seconds < 0 { "-" } else { "" };
+    let seconds = seconds.unsigned_abs();
+    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{sign}{rest}s"),
+        (0, minutes) => format!("{sign}{minutes}m{rest}s"),
+        (hours, minutes) => format!("{sign}{hours}h{minutes}m{rest}s"),
+    }
+}

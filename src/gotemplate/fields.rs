@@ -1,0 +1,161 @@
+//! What a template refers to, as far as its text tells (DEC-5).
+
+use std::collections::BTreeSet;
+
+use super::Template;
+use super::tree::{Code, Command, Instruction, Operand, Pipeline, Term};
+
+/// A chain of names from the data's root, as `.builtin.cluster.name` or `index . "a-b" "c"`.
+pub type Path = Vec<String>;
+
+/// Where dot or a value stands below the root; none when only rendering can tell.
+type Known = Option<Path>;
+
+/// All paths, sorted and without duplicates.
+pub(super) fn of(template: &Template) -> Vec<Path> {
+    let mut walk = Walk { found: BTreeSet::new(), calls: vec![], seen: BTreeSet::new() };
+    walk.code(&template.parsed.code, Some(Path::new()));
+    while let Some((name, dot)) = walk.calls.pop() {
+        if walk.seen.len() < MAX_CALLS && walk.seen.insert((name.clone(), dot.clone())) {
+            if let Some(code) = template.parsed.definitions.get(&name) {
+                walk.code(code, dot);
+            }
+        }
+    }
+    walk.found.into_iter().collect()
+}
+
+/// How many combinations of a template and its argument are followed.
+const MAX_CALLS: usize = 1000;
+
+struct Walk {
+    found: BTreeSet<Path>,
+    calls: Vec<(String, Known)>,
+    seen: BTreeSet<(String, Known)>,
+}
+
+/// The two values that names start from.
+#[derive(Clone)]
+struct Roots {
+    dot: Known,
+    dollar: Known,
+}
+
+/// An open scope: dot outside, and where the else part starts.
+struct Scope {
+    outer: Known,
+    otherwise: usize,
+}
+
+impl Walk {
+    fn code(&mut self, code: &Code, dot: Known) {
+        let mut roots = Roots { dot: dot.clone(), dollar: dot };
+        let mut scopes: Vec<Scope> = Vec::new();
+        for (at, instruction) in code.0.iter().enumerate() {
+            if let Some(scope) = scopes.last().filter(|scope| scope.otherwise == at) {
+                roots.dot = scope.outer.clone();
+            }
+            match instruction {
+                Instruction::Print(pipeline) => {
+                    self.pipeline(pipeline, &roots);
+                }
+                Instruction::If { condition, otherwise } => {
+                    self.pipeline(condition, &roots);
+                    scopes.push(Scope { outer: roots.dot.clone(), otherwise: *otherwise });
+                }
+                Instruction::With { value, otherwise } => {
+                    let inner = self.pipeline(value, &roots);
+                    scopes.push(Scope { outer: std::mem::replace(&mut roots.dot, inner), otherwise: *otherwise });
+                }
+                Instruction::Range { over, otherwise, .. } => {
+                    self.pipeline(over, &roots);
+                    scopes.push(Scope { outer: roots.dot.take(), otherwise: *otherwise });
+                }
+                Instruction::Close => {
+                    if let Some(scope) = scopes.pop() {
+                        roots.dot = scope.outer;
+                    }
+                }
+                Instruction::Call(call) => {
+                    let argument = call.argument.as_ref().and_then(|argument| self.pipeline(argument, &roots));
+                    self.calls.push((call.name.clone(), argument));
+                }
+                Instruction::Text(_)
+                | Instruction::Next { .. }
+                | Instruction::Jump(_)
+                | Instruction::Break
+                | Instruction::Continue => {}
+            }
+        }
+    }
+
+    fn pipeline(&mut self, pipeline: &Pipeline, roots: &Roots) -> Known {
+        let mut value = None;
+        for command in &pipeline.commands {
+            value = self.command(command, roots);
+        }
+        if pipeline.commands.len() == 1 { value } else { None }
+    }
+
+    fn command(&mut self, command: &Command, roots: &Roots) -> Known {
+        if let Term::Function(function) = &command.first.term {
+            return match function.name {
+                "index" | "get" => self.looked_up(&command.arguments, roots),
+                _ => {
+                    command.arguments.iter().for_each(|operand| {
+                        self.operand(operand, roots);
+                    });
+                    None
+                }
+            };
+        }
+        command.arguments.iter().for_each(|operand| {
+            self.operand(operand, roots);
+        });
+        self.operand(&command.first, roots)
+    }
+
+    /// `index .a "b" "c"`, as long as the keys are texts.
+    fn looked_up(&mut self, arguments: &[Operand], roots: &Roots) -> Known {
+        let (first, keys) = arguments.split_first()?;
+        let mut path = self.operand(first, roots);
+        for key in keys {
+            match (&mut path, &key.term) {
+                (Some(path), Term::Text { text, .. }) => path.push(text.clone()),
+                _ => {
+                    self.operand(key, roots);
+                    path = None;
+                }
+            }
+        }
+        self.record(path)
+    }
+
+    fn operand(&mut self, operand: &Operand, roots: &Roots) -> Known {
+        let path = match &operand.term {
+            Term::Dot => return roots.dot.clone(),
+            Term::Field(names) => below(&roots.dot, names),
+            Term::Variable(name, names) if name == "$" => below(&roots.dollar, names),
+            Term::Chain(inner, names) => below(&self.operand(inner, roots), names),
+            Term::Pipeline(pipeline) => return self.pipeline(pipeline, roots),
+            Term::Variable(..)
+            | Term::Function(_)
+            | Term::Bool(_)
+            | Term::Number(_)
+            | Term::Text { .. }
+            | Term::Nil => None,
+        };
+        self.record(path)
+    }
+
+    fn record(&mut self, path: Known) -> Known {
+        if let Some(path) = path.as_ref().filter(|path| !path.is_empty()) {
+            self.found.insert(path.clone());
+        }
+        path
+    }
+}
+
+fn below(root: &Known, names: &[String]) -> Known {
+    root.as_ref().map(|root| root.iter().chain(names).cloned().collect())
+}

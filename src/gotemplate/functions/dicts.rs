@@ -1,0 +1,201 @@
+//! Maps. They are shared and mutable, as in Go; wherever Go leaves an order open, it is that of the keys (DEC-12).
+
+use std::rc::Rc;
+
+use super::super::context::Context;
+use super::super::error::Failure;
+use super::super::print::MAX_DEPTH;
+use super::super::value::{Map, Value};
+use super::Parameter::{self, Any, Text};
+use super::comparison::to_text;
+use super::{Arguments, Function};
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function::variadic("dict", &[], Any, dict),
+    Function::new("get", &[Parameter::Map, Text], |context, arguments| {
+        let found = arguments.map(0).and_then(|map| context.heap.get(map, arguments.text(1)));
+        Ok(found.unwrap_or_else(|| "".into()))
+    }),
+    Function::new("set", &[Parameter::Map, Text, Any], |context, arguments| {
+        let map = arguments.map(0).ok_or_else(|| Failure::new("assignment to entry in nil map"))?;
+        context.set(map, arguments.text(1), arguments.any(2).clone())?;
+        Ok(Value::Map(map))
+    }),
+    Function::new("unset", &[Parameter::Map, Text], |context, arguments| {
+        let Some(map) = arguments.map(0) else { return context.map(Vec::new()).map(Value::Map) };
+        context.work(context.heap.map_len(map).saturating_mul(64))?;
+        context.heap.remove(map, arguments.text(1));
+        Ok(Value::Map(map))
+    }),
+    Function::new("hasKey", &[Parameter::Map, Text], |context, arguments| {
+        let found = arguments.map(0).and_then(|map| context.heap.get(map, arguments.text(1)));
+        Ok(found.is_some().into())
+    }),
+    Function::variadic("pluck", &[Text], Parameter::Map, |context, arguments| {
+        let maps = arguments.from(1).iter().filter_map(as_map);
+        let found = maps.filter_map(|map| context.heap.get(map, arguments.text(0))).collect();
+        context.any_list(found)
+    }),
+    Function::variadic("keys", &[], Parameter::Map, |context, arguments| {
+        let maps: Vec<Map<'_>> = arguments.from(0).iter().filter_map(as_map).collect();
+        let keys: Vec<String> =
+            maps.into_iter().flat_map(|map| context.heap.keys(map)).map(|key| key.to_string()).collect();
+        context.text_list(keys)
+    }),
+    Function::new("values", &[Parameter::Map], |context, arguments| {
+        let members = members(context, arguments.map(0))?;
+        context.any_list(members.into_iter().map(|(_, value)| value).collect())
+    }),
+    Function::variadic("pick", &[Parameter::Map], Text, |context, arguments| {
+        chosen(context, arguments, |key, names| names.contains(&key))
+    }),
+    Function::variadic("omit", &[Parameter::Map], Text, |context, arguments| {
+        chosen(context, arguments, |key, names| !names.contains(&key))
+    }),
+    Function::variadic("merge", &[Parameter::Map], Parameter::Map, |context, arguments| {
+        merged(context, arguments, false)
+    }),
+    Function::variadic("mustMerge", &[Parameter::Map], Parameter::Map, |context, arguments| {
+        merged(context, arguments, false)
+    }),
+    Function::variadic("mergeOverwrite", &[Parameter::Map], Parameter::Map, |context, arguments| {
+        merged(context, arguments, true)
+    }),
+    Function::variadic("mustMergeOverwrite", &[Parameter::Map], Parameter::Map, |context, arguments| {
+        merged(context, arguments, true)
+    }),
+    Function::new("deepCopy", &[Any], deep_copy),
+    Function::new("mustDeepCopy", &[Any], deep_copy),
+    Function::variadic("dig", &[], Any, dig),
+];
+
+fn as_map<'a>(value: &Value<'a>) -> Option<Map<'a>> {
+    match value {
+        Value::Map(map) => Some(*map),
+        _ => None,
+    }
+}
+
+/// The members of a map, which is work to copy; none of a nil map.
+fn members<'a>(context: &mut Context<'a>, map: Option<Map<'a>>) -> Result<Vec<(Rc<str>, Value<'a>)>, Failure> {
+    let Some(map) = map else { return Ok(Vec::new()) };
+    context.work(context.heap.map_len(map).saturating_mul(64))?;
+    Ok(context.heap.members(map))
+}
+
+fn dict<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
+    let mut members = Vec::new();
+    for pair in arguments.from(0).chunks(2) {
+        let key = to_text(context, pair.first().unwrap_or(&Value::Nil))?;
+        members.push((Rc::from(key), pair.get(1).cloned().unwrap_or_else(|| "".into())));
+    }
+    context.map(members).map(Value::Map)
+}
+
+fn chosen<'a>(
+    context: &mut Context<'a>,
+    arguments: &Arguments<'_, 'a>,
+    keep: fn(&str, &[&str]) -> bool,
+) -> Result<Value<'a>, Failure> {
+    let names: Vec<&str> = (1..arguments.0.len()).map(|index| arguments.text(index)).collect();
+    let mut members = members(context, arguments.map(0))?;
+    context.work(members.len().saturating_mul(names.len()))?;
+    members.retain(|(key, _)| keep(key, &names));
+    context.map(members).map(Value::Map)
+}
+
+fn merged<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>, overwrite: bool) -> Result<Value<'a>, Failure> {
+    let target = match arguments.map(0) {
+        Some(target) => target,
+        None => context.map(Vec::new())?,
+    };
+    for source in arguments.from(1).iter().filter_map(as_map) {
+        merge(context, target, source, overwrite, 0)?;
+    }
+    Ok(Value::Map(target))
+}
+
+/// Adds what `target` lacks, or replaces with what is not empty; maps in both are merged.
+fn merge<'a>(
+    context: &mut Context<'a>,
+    target: Map<'a>,
+    source: Map<'a>,
+    overwrite: bool,
+    depth: usize,
+) -> Result<(), Failure> {
+    if depth > MAX_DEPTH {
+        return Err(Failure::Limit { what: "levels of a value to merge", limit: MAX_DEPTH });
+    }
+    for (key, value) in members(context, Some(source))? {
+        context.step()?;
+        let present = context.heap.get(target, &key);
+        let is_missing = present.as_ref().is_none_or(|present| !context.heap.truth(present));
+        if let (Some(Value::Map(ours)), Value::Map(theirs), false) = (&present, &value, is_missing) {
+            merge(context, *ours, *theirs, overwrite, depth + 1)?;
+        } else if is_missing || overwrite {
+            context.set(target, &key, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn deep_copy<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
+    match arguments.any(0) {
+        Value::Missing | Value::Nil => Err(Failure::new("reflect: call of reflect.Value.Type on zero Value")),
+        value => copy(context, value, 0),
+    }
+}
+
+fn copy<'a>(context: &mut Context<'a>, value: &Value<'a>, depth: usize) -> Result<Value<'a>, Failure> {
+    context.step()?;
+    if depth > MAX_DEPTH {
+        return Err(Failure::Limit { what: "levels of a value to copy", limit: MAX_DEPTH });
+    }
+    match value {
+        Value::List(list) => {
+            let elements = context.heap.elements(*list);
+            let mut items = context.heap.items(*list);
+            for item in &mut items {
+                *item = copy(context, item, depth + 1)?;
+            }
+            context.list(elements, items)
+        }
+        Value::Map(map) => {
+            let of_text = context.heap.holds_text(*map);
+            let mut members = members(context, Some(*map))?;
+            for (_, member) in &mut members {
+                *member = copy(context, member, depth + 1)?;
+            }
+            Ok(Value::Map(if of_text { context.heap.map_of_text(members) } else { context.map(members)? }))
+        }
+        other => Ok(other.clone()),
+    }
+}
+
+/// `dig "a" "b" default map`
+fn dig<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
+    let conversion = |context: &Context<'a>, value: &Value<'a>, wanted: &str| {
+        let given = match value {
+            Value::Missing | Value::Nil => "nil",
+            other => context.heap.type_name(other),
+        };
+        Failure::new(format!("interface conversion: interface {{}} is {given}, not {wanted}"))
+    };
+    let [keys @ .., default, map] = arguments.0 else {
+        return Err(Failure::new("dig needs at least three arguments"));
+    };
+    if keys.is_empty() {
+        return Err(Failure::new("dig needs at least three arguments"));
+    }
+    let mut value = map.clone();
+    for key in keys {
+        let Value::Text(key) = key else { return Err(conversion(context, key, "string")) };
+        let map = as_map(&value).filter(|map| !context.heap.holds_text(*map));
+        let Some(map) = map else { return Err(conversion(context, &value, "map[string]interface {}")) };
+        match context.heap.get(map, key) {
+            Some(member) => value = member,
+            None => return Ok(default.clone()),
+        }
+    }
+    Ok(value)
+}

@@ -1,0 +1,207 @@
+//! The functions that templates know: Go's own, and sprig's hermetic ones (TPL-010, TPL-011, DEC-31).
+//!
+//! One file per subject, each with a table of its functions: name, parameter types as Go declares them, and body.
+//! Arguments have been checked against the types before the body runs, as `text/template` does.
+
+mod arithmetic;
+mod builtin;
+mod comparison;
+mod dates;
+mod defaults;
+mod dicts;
+mod encoding;
+mod escaping;
+mod impossible;
+mod json;
+mod lists;
+mod paths;
+mod regex;
+mod strings;
+mod types;
+mod urls;
+mod versions;
+mod words;
+
+use super::Functions;
+use super::context::Context;
+use super::error::Failure;
+use super::value::{Map, Text, Value};
+
+/// The type of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parameter {
+    /// `interface{}`
+    Any,
+    /// `reflect.Value`: tells a missing key from null.
+    Raw,
+    Text,
+    Int,
+    Float,
+    Bool,
+    /// `map[string]interface{}`
+    Map,
+    /// `time.Time`
+    Time,
+}
+
+impl Parameter {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Parameter::Any => "interface {}",
+            Parameter::Raw => "reflect.Value",
+            Parameter::Text => "string",
+            Parameter::Int => "int",
+            Parameter::Float => "float64",
+            Parameter::Bool => "bool",
+            Parameter::Map => "map[string]interface {}",
+            Parameter::Time => "time.Time",
+        }
+    }
+
+    /// The argument as the parameter takes it, if it does.
+    pub(super) fn accept<'a>(self, value: Value<'a>, context: &Context<'a>) -> Result<Value<'a>, Failure> {
+        let fits = match (self, &value) {
+            (Parameter::Any, _) => return Ok(value.into_interface()),
+            (Parameter::Raw, _) | (Parameter::Map, Value::Missing) => true,
+            (_, Value::Missing) => return Err(Failure::new(format!("invalid value; expected {}", self.name()))),
+            (Parameter::Map, Value::Map(map)) => !context.heap.holds_text(*map),
+            (Parameter::Text, Value::Text(_))
+            | (Parameter::Int, Value::Int(_))
+            | (Parameter::Float, Value::Float(_))
+            | (Parameter::Bool, Value::Bool(_))
+            | (Parameter::Time, Value::Time(_)) => true,
+            _ => false,
+        };
+        if fits {
+            return Ok(value);
+        }
+        let given = if matches!(value, Value::Nil) { "interface {}" } else { context.heap.type_name(&value) };
+        Err(Failure::new(format!("wrong type for value; expected {}; got {given}", self.name())))
+    }
+}
+
+type Body = for<'a> fn(&mut Context<'a>, &Arguments<'_, 'a>) -> Result<Value<'a>, Failure>;
+
+/// What calling a function does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Action {
+    Call(Body),
+    /// `and`: the first false argument, later ones not evaluated.
+    And,
+    /// `or`: the first true argument, later ones not evaluated.
+    Or,
+}
+
+/// A function that templates can call.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) name: &'static str,
+    pub(super) parameters: &'static [Parameter],
+    /// The type of any further arguments.
+    pub(super) further: Option<Parameter>,
+    pub(super) action: Action,
+}
+
+impl Function {
+    const fn new(name: &'static str, parameters: &'static [Parameter], body: Body) -> Self {
+        Self { name, parameters, further: None, action: Action::Call(body) }
+    }
+
+    const fn variadic(name: &'static str, parameters: &'static [Parameter], further: Parameter, body: Body) -> Self {
+        Self { name, parameters, further: Some(further), action: Action::Call(body) }
+    }
+
+    /// The type of the argument at `index`.
+    pub(super) fn parameter(&self, index: usize) -> Parameter {
+        self.parameters.get(index).copied().or(self.further).unwrap_or(Parameter::Any)
+    }
+}
+
+/// Checked arguments.
+pub(super) struct Arguments<'v, 'a>(pub(super) &'v [Value<'a>]);
+
+impl<'v, 'a> Arguments<'v, 'a> {
+    fn any(&self, index: usize) -> &'v Value<'a> {
+        self.0.get(index).unwrap_or(&Value::Missing)
+    }
+
+    fn from(&self, index: usize) -> &'v [Value<'a>] {
+        self.0.get(index..).unwrap_or_default()
+    }
+
+    fn text(&self, index: usize) -> &'v str {
+        match self.any(index) {
+            Value::Text(text) => text,
+            _ => "",
+        }
+    }
+
+    fn shared(&self, index: usize) -> Value<'a> {
+        match self.any(index) {
+            Value::Text(text) => Value::Text(text.clone()),
+            _ => Value::Text(Text::Borrowed("")),
+        }
+    }
+
+    fn int(&self, index: usize) -> i64 {
+        match self.any(index) {
+            Value::Int(number) => *number,
+            _ => 0,
+        }
+    }
+
+    fn bool(&self, index: usize) -> bool {
+        matches!(self.any(index), Value::Bool(true))
+    }
+
+    /// None for Go's nil map.
+    fn map(&self, index: usize) -> Option<Map<'a>> {
+        match self.any(index) {
+            Value::Map(map) => Some(*map),
+            _ => None,
+        }
+    }
+}
+
+/// Sprig's tables; its `slice` replaces Go's.
+const SPRIG: [&[Function]; 15] = [
+    arithmetic::FUNCTIONS,
+    dates::FUNCTIONS,
+    defaults::FUNCTIONS,
+    dicts::FUNCTIONS,
+    encoding::FUNCTIONS,
+    impossible::FUNCTIONS,
+    json::FUNCTIONS,
+    lists::FUNCTIONS,
+    paths::FUNCTIONS,
+    regex::FUNCTIONS,
+    strings::FUNCTIONS,
+    types::FUNCTIONS,
+    urls::FUNCTIONS,
+    versions::FUNCTIONS,
+    words::FUNCTIONS,
+];
+
+const BUILTIN: [&[Function]; 3] = [builtin::FUNCTIONS, comparison::FUNCTIONS, escaping::FUNCTIONS];
+
+/// The function of that name.
+pub(super) fn find(functions: Functions, name: &str) -> Option<&'static Function> {
+    let tables = |tables: &'static [&'static [Function]]| tables.iter().copied().flatten();
+    let sprig: &'static [&'static [Function]] = match functions {
+        Functions::Builtin => &[],
+        Functions::Sprig => &SPRIG,
+    };
+    tables(sprig).chain(tables(&BUILTIN)).find(|function| function.name == name)
+}
+
+/// The names of a set of functions, sorted.
+pub(super) fn names(functions: Functions) -> Vec<&'static str> {
+    let sprig: &'static [&'static [Function]] = match functions {
+        Functions::Builtin => &[],
+        Functions::Sprig => &SPRIG,
+    };
+    let mut names: Vec<_> = sprig.iter().chain(&BUILTIN).copied().flatten().map(|function| function.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}

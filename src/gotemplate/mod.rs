@@ -1,0 +1,96 @@
+//! Go's `text/template` with sprig's hermetic functions: parsed once, rendered often, within bounds.
+//!
+//! ```text
+//!  text ──lexer──► tokens ──parse──► Template: flat code with jumps (tree)
+//!                                        │ render
+//!  JSON data ──► values (borrowed) ──► machine (exec, eval) ──► functions ──► output
+//! ```
+//!
+//! Names of functions and variables are checked when parsing. Rendering is deterministic: functions that are not
+//! (DEC-12) fail, and where Go leaves an order open, it is sorted. Nothing recurses on the nesting of control structures
+//! or on templates that call each other; parentheses and printed values nest up to a fixed depth. Time and memory are
+//! bounded by [`Limits`].
+//!
+//! Known differences from Go 1.26 and sprig 3.3.0, besides those bounds:
+//!
+//! * Strings are UTF-8: a character that `trunc`, `substr` or `slice` cuts in two becomes U+FFFD.
+//! * `printf` does not know `%x`, `%X`, `%b` of floats and `%p`.
+//! * `sortAlpha` never changes the list that it is given; `keys` and `values` are sorted.
+//! * `merge` knows no types: a list and a text under one key do not make it fail.
+//!
+//! Nothing here knows Cluster API. May use `version`, `goregex` and `json`.
+
+mod characters;
+mod context;
+mod dates;
+mod error;
+mod eval;
+mod exec;
+mod fields;
+mod floats;
+mod functions;
+mod lexer;
+mod methods;
+mod number;
+mod parse;
+mod print;
+mod tree;
+mod value;
+
+pub use context::Limits;
+pub use error::{Failure, ParseError, RenderError};
+pub use fields::Path;
+
+use serde_json::Value;
+
+/// Which functions a template may call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Functions {
+    /// Go's own (TPL-010).
+    Builtin,
+    /// Go's own and sprig's hermetic ones (TPL-011, DEC-31).
+    Sprig,
+}
+
+impl Functions {
+    /// The names, sorted.
+    pub fn names(self) -> Vec<&'static str> {
+        functions::names(self)
+    }
+}
+
+/// A parsed template.
+#[derive(Debug)]
+pub struct Template {
+    name: String,
+    text: String,
+    parsed: parse::Parsed,
+    strict: bool,
+}
+
+impl Template {
+    /// Parses `text`; `name` stands in error messages.
+    pub fn parse(name: &str, text: &str, functions: Functions) -> Result<Self, ParseError> {
+        let parsed = parse::parse(name, text, functions)?;
+        Ok(Self { name: name.to_owned(), text: text.to_owned(), parsed, strict: false })
+    }
+
+    /// The template for which a missing map key is an error, as in names (NAM-001).
+    #[must_use]
+    pub fn with_missing_keys_as_errors(self) -> Self {
+        Self { strict: true, ..self }
+    }
+
+    /// Renders with `data` as dot (TV-06: numbers are floats).
+    pub fn render(&self, data: &Value, limits: Limits) -> Result<String, RenderError> {
+        exec::Machine::new(self, data.into(), limits).run()
+    }
+
+    /// What the template refers to in its data, as paths from the root, sorted; only what its text tells (DEC-5).
+    pub fn fields(&self) -> Vec<Path> {
+        fields::of(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

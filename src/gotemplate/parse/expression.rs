@@ -1,0 +1,188 @@
+//! Pipelines, commands and operands (TPL-005 to TPL-007).
+
+use super::super::characters::{quote, unquote};
+use super::super::functions;
+use super::super::lexer::{Keyword, Kind, Token};
+use super::super::number::Number;
+use super::super::tree::{Command, Operand, Pipeline, Term};
+use super::{Fault, MAX_PARENTHESES, Parser, Result};
+
+impl<'t> Parser<'t> {
+    /// A pipeline up to `end`, which is read.
+    pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Result<Pipeline> {
+        let position = self.peek_position();
+        let mut pipeline = Pipeline { position, variables: Vec::new(), assigns: false, commands: Vec::new() };
+        self.declarations(&mut pipeline, context)?;
+        loop {
+            let token = self.next_but_space();
+            if token.kind == end {
+                self.check(&pipeline, context)?;
+                return Ok(pipeline);
+            }
+            if !starts_operand(token.kind) {
+                return self.unexpected(&token, context);
+            }
+            self.push_back(token);
+            let command = self.command()?;
+            pipeline.commands.push(command);
+        }
+    }
+
+    /// `$x :=`, `$x =`, and in a range `$i, $x :=`.
+    fn declarations(&mut self, pipeline: &mut Pipeline, context: &str) -> Result<()> {
+        while self.peek_but_space() == Kind::Variable {
+            let variable = self.next_but_space();
+            let behind = self.next();
+            let next = if behind.kind == Kind::Space { self.next_but_space() } else { behind.clone() };
+            match next.kind {
+                Kind::Assign | Kind::Declare => {
+                    pipeline.assigns = next.kind == Kind::Assign;
+                    self.declare(pipeline, &variable);
+                    return Ok(());
+                }
+                Kind::Other if next.text == "," => {
+                    self.declare(pipeline, &variable);
+                    if context != "range" || pipeline.variables.len() > 1 {
+                        return self.fault(format!("too many declarations in {context}"));
+                    }
+                    let follows = self.peek_but_space();
+                    if !matches!(follows, Kind::Variable | Kind::RightDelimiter | Kind::RightParenthesis) {
+                        return self.fault("range can only initialize variables");
+                    }
+                }
+                _ => {
+                    self.push_back(next);
+                    if behind.kind == Kind::Space {
+                        self.push_back(behind);
+                    }
+                    self.push_back(variable);
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn declare(&mut self, pipeline: &mut Pipeline, variable: &Token<'_>) {
+        pipeline.variables.push(variable.text.to_string());
+        self.body().variables.push(variable.text.to_string());
+    }
+
+    fn check(&self, pipeline: &Pipeline, context: &str) -> Result<()> {
+        if pipeline.commands.is_empty() {
+            return self.fault(format!("missing value for {context}"));
+        }
+        let is_constant =
+            |term: &Term| matches!(term, Term::Bool(_) | Term::Dot | Term::Nil | Term::Number(_) | Term::Text { .. });
+        match pipeline.commands.iter().skip(1).position(|command| is_constant(&command.first.term)) {
+            Some(index) => self.fault(format!("non executable command in pipeline stage {}", index + 2)),
+            None => Ok(()),
+        }
+    }
+
+    fn command(&mut self) -> Result<Command> {
+        let position = self.peek_position();
+        let mut operands = Vec::new();
+        loop {
+            operands.extend(self.operand()?);
+            let token = self.next();
+            match token.kind {
+                Kind::Space => {}
+                Kind::RightDelimiter | Kind::RightParenthesis => {
+                    self.push_back(token);
+                    break;
+                }
+                Kind::Pipe => break,
+                _ => return self.unexpected(&token, "operand"),
+            }
+        }
+        let mut operands = operands.into_iter();
+        match operands.next() {
+            Some(first) => Ok(Command { position, first, arguments: operands.collect() }),
+            None => self.fault("empty command"),
+        }
+    }
+
+    fn operand(&mut self) -> Result<Option<Operand>> {
+        let Some(mut operand) = self.term()? else { return Ok(None) };
+        if self.peek().kind != Kind::Field {
+            return Ok(Some(operand));
+        }
+        let position = self.peek().position;
+        let mut fields = Vec::new();
+        while self.peek().kind == Kind::Field {
+            fields.push(self.next().text.trim_start_matches('.').to_owned());
+        }
+        match &mut operand.term {
+            Term::Field(names) | Term::Variable(_, names) => {
+                names.extend(fields);
+                operand.position = position;
+            }
+            Term::Bool(_) | Term::Text { .. } | Term::Number(_) | Term::Nil | Term::Dot => {
+                return self.fault(format!("unexpected . after term {}", quote(&operand.to_string())));
+            }
+            Term::Function(_) | Term::Pipeline(_) | Term::Chain(..) => {
+                operand = Operand { position, term: Term::Chain(Box::new(operand), fields) };
+            }
+        }
+        Ok(Some(operand))
+    }
+
+    fn term(&mut self) -> Result<Option<Operand>> {
+        let token = self.next_but_space();
+        let text = &*token.text;
+        let term = match token.kind {
+            Kind::Identifier => match functions::find(self.functions, text) {
+                Some(function) => Term::Function(function),
+                None => return self.fault(format!("function {} not defined", quote(text))),
+            },
+            Kind::Dot => Term::Dot,
+            Kind::Keyword(Keyword::Nil) => Term::Nil,
+            Kind::Variable if self.body().variables.iter().any(|known| known == text) => {
+                Term::Variable(text.to_owned(), Vec::new())
+            }
+            Kind::Variable => return self.fault(format!("undefined variable {}", quote(text))),
+            Kind::Field => Term::Field(vec![text.trim_start_matches('.').to_owned()]),
+            Kind::Bool => Term::Bool(text == "true"),
+            Kind::Character => Term::Number(Number::character(text).map_err(|error| Fault::at(token.position, error))?),
+            Kind::Number => Term::Number(Number::parse(text).map_err(|error| Fault::at(token.position, error))?),
+            Kind::Quoted => match unquote(text) {
+                Some(unquoted) => Term::Text { quoted: text.to_owned(), text: unquoted },
+                None => return self.fault("invalid syntax"),
+            },
+            Kind::LeftParenthesis => return self.parenthesised().map(Some),
+            _ => {
+                self.push_back(token);
+                return Ok(None);
+            }
+        };
+        Ok(Some(Operand { position: token.position, term }))
+    }
+
+    fn parenthesised(&mut self) -> Result<Operand> {
+        if self.parentheses >= MAX_PARENTHESES {
+            return self
+                .fault(format!("max expression depth exceeded: parentheses nest deeper than {MAX_PARENTHESES}"));
+        }
+        self.parentheses += 1;
+        let pipeline = self.pipeline("parenthesized pipeline", Kind::RightParenthesis)?;
+        self.parentheses -= 1;
+        Ok(Operand { position: pipeline.position, term: Term::Pipeline(Box::new(pipeline)) })
+    }
+}
+
+fn starts_operand(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Bool
+            | Kind::Character
+            | Kind::Dot
+            | Kind::Field
+            | Kind::Identifier
+            | Kind::Number
+            | Kind::Keyword(Keyword::Nil)
+            | Kind::Quoted
+            | Kind::Variable
+            | Kind::LeftParenthesis
+    )
+}

@@ -1,0 +1,444 @@
+//! Templates parsed as Go's `text/template/parse` does (TPL-001 to TPL-008), without recursion on control structures.
+//!
+//! ```text
+//!  Bodies:  one open body per {{define}} or {{block}}, the file's own at the bottom
+//!    Body:  code so far, declared variables, open blocks (if, with, range), innermost last
+//! ```
+
+mod expression;
+
+use std::collections::BTreeMap;
+
+use super::Functions;
+use super::characters::unquote;
+use super::error::{ParseError, line_and_column};
+use super::lexer::{Keyword, Kind, Lexer, Token};
+use super::tree::{Call, Code, Instruction, Pipeline};
+
+/// How deep control structures may be nested; each `else if` nests one level.
+pub(super) const MAX_BLOCKS: usize = 1000;
+
+/// How deep parentheses may be nested: parsing and rendering recurse on them.
+pub(super) const MAX_PARENTHESES: usize = 100;
+
+/// The longest template that is read, in bytes.
+pub(super) const MAX_LENGTH: usize = 1 << 20;
+
+/// A text's own code, and the templates defined in it.
+#[derive(Debug)]
+pub(super) struct Parsed {
+    pub(super) code: Code,
+    pub(super) definitions: BTreeMap<String, Code>,
+}
+
+/// Parses `text`.
+pub(super) fn parse(name: &str, text: &str, functions: Functions) -> Result<Parsed, ParseError> {
+    let mut parser = Parser {
+        lexer: Lexer::new(text),
+        pushed_back: Vec::new(),
+        last: 0,
+        functions,
+        parentheses: 0,
+        bodies: vec![Body::new(Owner::File)],
+        definitions: BTreeMap::new(),
+    };
+    let parsed = match text.len() {
+        ..=MAX_LENGTH => parser.file(),
+        length => Err(Fault::at(0, format!("template of {length} bytes is longer than {MAX_LENGTH}"))),
+    };
+    parsed.map_err(|Fault { position, message }| {
+        let (line, column) = line_and_column(text, position);
+        ParseError { name: name.to_owned(), line, column, message }
+    })?;
+    let code = parser.bodies.pop().map(|body| body.code).unwrap_or_default();
+    Ok(Parsed { code: Code(code), definitions: parser.definitions })
+}
+
+/// What is wrong, and where.
+pub(super) struct Fault {
+    position: usize,
+    message: String,
+}
+
+impl Fault {
+    fn at(position: usize, message: impl Into<String>) -> Self {
+        Self { position, message: message.into() }
+    }
+}
+
+type Result<T, E = Fault> = std::result::Result<T, E>;
+
+struct Parser<'t> {
+    lexer: Lexer<'t>,
+    /// Tokens to read again, next one last.
+    pushed_back: Vec<Token<'t>>,
+    /// Where the token read last starts.
+    last: usize,
+    functions: Functions,
+    parentheses: usize,
+    /// Never empty.
+    bodies: Vec<Body>,
+    definitions: BTreeMap<String, Code>,
+}
+
+/// Whose body is being read.
+enum Owner {
+    File,
+    Define(String),
+    /// A block is called where it stands.
+    Block(String, Box<Call>),
+}
+
+struct Body {
+    owner: Owner,
+    code: Vec<Instruction>,
+    variables: Vec<String>,
+    blocks: Vec<Block>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Structure {
+    If,
+    With,
+    Range,
+}
+
+/// An open `if`, `with` or `range`.
+struct Block {
+    structure: Structure,
+    /// Where its instruction stands.
+    start: usize,
+    /// The jump over the else part, once that began.
+    jump: Option<usize>,
+    /// How many variables there were before.
+    variables: usize,
+    /// Opened by `else if` or `else with`: closes together with the block around it.
+    implied: bool,
+}
+
+impl Body {
+    fn new(owner: Owner) -> Self {
+        Self { owner, code: Vec::new(), variables: vec!["$".to_owned()], blocks: Vec::new() }
+    }
+
+    /// Whether rendering it does nothing at all; such definitions may be repeated.
+    fn is_empty(&self) -> bool {
+        let is_blank = |instruction: &Instruction| match instruction {
+            Instruction::Text(text) => text.trim().is_empty(),
+            _ => false,
+        };
+        self.code.iter().all(is_blank)
+    }
+
+    fn in_range(&self) -> bool {
+        self.blocks.iter().any(|block| block.structure == Structure::Range && block.jump.is_none())
+    }
+}
+
+impl<'t> Parser<'t> {
+    fn next(&mut self) -> Token<'t> {
+        let token = self.pushed_back.pop().unwrap_or_else(|| self.lexer.next());
+        self.last = token.position;
+        token
+    }
+
+    fn next_but_space(&mut self) -> Token<'t> {
+        loop {
+            let token = self.next();
+            if token.kind != Kind::Space {
+                return token;
+            }
+        }
+    }
+
+    fn push_back(&mut self, token: Token<'t>) {
+        self.pushed_back.push(token);
+    }
+
+    fn peek(&mut self) -> &Token<'t> {
+        let token = self.next();
+        self.pushed_back.push(token);
+        self.pushed_back.last().expect("pushed just now")
+    }
+
+    fn peek_but_space(&mut self) -> Kind {
+        let token = self.next_but_space();
+        let kind = token.kind;
+        self.push_back(token);
+        kind
+    }
+
+    fn fault<T>(&self, message: impl Into<String>) -> Result<T> {
+        Err(Fault::at(self.last, message))
+    }
+
+    fn unexpected<T>(&self, token: &Token<'_>, context: &str) -> Result<T> {
+        let message = match token.kind {
+            Kind::Error => token.text.to_string(),
+            _ => format!("unexpected {} in {context}", token.described()),
+        };
+        Err(Fault::at(token.position, message))
+    }
+
+    fn expect(&mut self, kind: Kind, context: &str) -> Result<()> {
+        let token = self.next_but_space();
+        if token.kind == kind { Ok(()) } else { self.unexpected(&token, context) }
+    }
+
+    fn body(&mut self) -> &mut Body {
+        self.bodies.last_mut().expect("the file's body stays to the end")
+    }
+
+    fn emit(&mut self, instruction: Instruction) {
+        self.body().code.push(instruction);
+    }
+
+    fn here(&mut self) -> usize {
+        self.body().code.len()
+    }
+
+    fn file(&mut self) -> Result<()> {
+        loop {
+            let token = self.next_but_space();
+            match token.kind {
+                Kind::Text => self.emit(Instruction::Text(token.text.into_owned())),
+                Kind::LeftDelimiter => self.action()?,
+                Kind::End if self.bodies.len() > 1 || !self.body().blocks.is_empty() => {
+                    return self.fault("unexpected EOF");
+                }
+                Kind::End => return Ok(()),
+                _ => return self.unexpected(&token, "input"),
+            }
+        }
+    }
+
+    fn action(&mut self) -> Result<()> {
+        let token = self.next_but_space();
+        let at_top = self.bodies.len() == 1 && self.body().blocks.is_empty();
+        match token.kind {
+            Kind::Keyword(Keyword::Block) => self.block(),
+            Kind::Keyword(Keyword::Break) => self.leave_round(Instruction::Break, "{{break}}"),
+            Kind::Keyword(Keyword::Continue) => self.leave_round(Instruction::Continue, "{{continue}}"),
+            Kind::Keyword(Keyword::Define) if at_top => self.define(),
+            Kind::Keyword(Keyword::Else) => self.otherwise(),
+            Kind::Keyword(Keyword::End) => self.end(),
+            Kind::Keyword(Keyword::If) => self.open(Structure::If, false),
+            Kind::Keyword(Keyword::Range) => self.open(Structure::Range, false),
+            Kind::Keyword(Keyword::Template) => self.call(),
+            Kind::Keyword(Keyword::With) => self.open(Structure::With, false),
+            _ => {
+                self.push_back(token);
+                let pipeline = self.pipeline("command", Kind::RightDelimiter)?;
+                self.emit(Instruction::Print(pipeline));
+                Ok(())
+            }
+        }
+    }
+
+    fn leave_round(&mut self, instruction: Instruction, name: &str) -> Result<()> {
+        self.expect(Kind::RightDelimiter, name)?;
+        if !self.body().in_range() {
+            return self.fault(format!("{name} outside {{{{range}}}}"));
+        }
+        self.emit(instruction);
+        Ok(())
+    }
+
+    fn open(&mut self, structure: Structure, implied: bool) -> Result<()> {
+        if self.bodies.iter().map(|body| body.blocks.len() + 1).sum::<usize>() > MAX_BLOCKS {
+            return self.fault(format!("control structures nest deeper than {MAX_BLOCKS}"));
+        }
+        let (start, variables) = (self.here(), self.body().variables.len());
+        let (context, otherwise) = match structure {
+            Structure::If => ("if", 0),
+            Structure::With => ("with", 0),
+            Structure::Range => ("range", 0),
+        };
+        let pipeline = self.pipeline(context, Kind::RightDelimiter)?;
+        self.emit(match structure {
+            Structure::If => Instruction::If { condition: pipeline, otherwise },
+            Structure::With => Instruction::With { value: pipeline, otherwise },
+            Structure::Range => Instruction::Range { over: pipeline, otherwise, next: 0, close: 0 },
+        });
+        self.body().blocks.push(Block { structure, start, jump: None, variables, implied });
+        Ok(())
+    }
+
+    fn otherwise(&mut self) -> Result<()> {
+        let position = self.last;
+        let follows = self.peek_but_space();
+        let is_chained = matches!(follows, Kind::Keyword(Keyword::If | Keyword::With));
+        if !is_chained {
+            self.expect(Kind::RightDelimiter, "else")?;
+        }
+        self.last = position;
+        let Some(mut block) = self.body().blocks.pop() else {
+            return self.fault(format!("unexpected {{{{else}}}}{}", self.context()));
+        };
+        if block.jump.is_some() {
+            return self.fault("expected end; found {{else}}");
+        }
+        let next = self.here();
+        if block.structure == Structure::Range {
+            self.emit(Instruction::Next { body: block.start + 1 });
+        }
+        block.jump = Some(self.here());
+        self.emit(Instruction::Jump(0));
+        let otherwise = self.here();
+        self.patch(block.start, otherwise, next, 0);
+        let structure = block.structure;
+        self.body().blocks.push(block);
+        match (structure, follows) {
+            (Structure::If, Kind::Keyword(Keyword::If)) | (Structure::With, Kind::Keyword(Keyword::With)) => {
+                self.next_but_space();
+                self.open(structure, true)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the file goes on wrongly: nothing, or the definition it happens in.
+    fn context(&self) -> &'static str {
+        match self.bodies.last().map(|body| &body.owner) {
+            Some(Owner::Define(_)) => " in define clause",
+            Some(Owner::Block(..)) => " in block clause",
+            Some(Owner::File) | None => "",
+        }
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let position = self.last;
+        self.expect(Kind::RightDelimiter, "end")?;
+        loop {
+            let Some(block) = self.body().blocks.pop() else {
+                self.last = position;
+                return self.end_of_body();
+            };
+            self.close(&block);
+            if !block.implied {
+                return Ok(());
+            }
+        }
+    }
+
+    fn close(&mut self, block: &Block) {
+        let next = self.here();
+        if block.jump.is_none() && block.structure == Structure::Range {
+            self.emit(Instruction::Next { body: block.start + 1 });
+        }
+        let close = self.here();
+        self.emit(Instruction::Close);
+        match block.jump {
+            Some(jump) => {
+                self.patch(jump, close, 0, 0);
+                self.patch(block.start, 0, 0, close);
+            }
+            None => self.patch(block.start, close, next, close),
+        }
+        self.body().variables.truncate(block.variables);
+    }
+
+    /// Fills in targets of the instruction at `at`; zero is none.
+    fn patch(&mut self, at: usize, target: usize, next_round: usize, end: usize) {
+        let fill = |place: &mut usize, value: usize| {
+            if value > 0 {
+                *place = value;
+            }
+        };
+        match self.body().code.get_mut(at) {
+            Some(Instruction::If { otherwise, .. } | Instruction::With { otherwise, .. }) => {
+                if *otherwise == 0 {
+                    fill(otherwise, target);
+                }
+            }
+            Some(Instruction::Range { otherwise, next, close, .. }) => {
+                if *otherwise == 0 {
+                    fill(otherwise, target);
+                }
+                fill(next, next_round);
+                fill(close, end);
+            }
+            Some(Instruction::Jump(place)) => fill(place, target),
+            _ => {}
+        }
+    }
+
+    fn template_name(&mut self, context: &str) -> Result<String> {
+        let token = self.next_but_space();
+        match token.kind {
+            Kind::Quoted => unquote(&token.text).map_or_else(|| self.fault("invalid syntax"), Ok),
+            _ => self.unexpected(&token, context),
+        }
+    }
+
+    fn call(&mut self) -> Result<()> {
+        let context = "template clause";
+        let position = self.peek_position();
+        let name = self.template_name(context)?;
+        let token = self.next_but_space();
+        let mut argument = None;
+        if token.kind != Kind::RightDelimiter {
+            self.push_back(token);
+            argument = Some(self.pipeline(context, Kind::RightDelimiter)?);
+        }
+        self.emit(Instruction::Call(Call { position, name, argument }));
+        Ok(())
+    }
+
+    fn peek_position(&mut self) -> usize {
+        let token = self.next_but_space();
+        let position = token.position;
+        self.push_back(token);
+        position
+    }
+
+    fn define(&mut self) -> Result<()> {
+        let context = "define clause";
+        let name = self.template_name(context)?;
+        self.expect(Kind::RightDelimiter, context)?;
+        self.bodies.push(Body::new(Owner::Define(name)));
+        Ok(())
+    }
+
+    fn block(&mut self) -> Result<()> {
+        let context = "block clause";
+        if self.bodies.len() > MAX_BLOCKS {
+            return self.fault(format!("control structures nest deeper than {MAX_BLOCKS}"));
+        }
+        let position = self.peek_position();
+        let name = self.template_name(context)?;
+        let argument: Option<Pipeline> = Some(self.pipeline(context, Kind::RightDelimiter)?);
+        let call = Call { position, name: name.clone(), argument };
+        self.bodies.push(Body::new(Owner::Block(name, Box::new(call))));
+        Ok(())
+    }
+
+    fn end_of_body(&mut self) -> Result<()> {
+        if self.bodies.len() == 1 {
+            return self.fault("unexpected {{end}}");
+        }
+        let body = self.bodies.pop().expect("there are two");
+        let is_empty = body.is_empty();
+        let (name, call) = match body.owner {
+            Owner::Block(name, call) => (name, Some(*call)),
+            Owner::Define(name) => (name, None),
+            Owner::File => return self.fault("unexpected {{end}}"),
+        };
+        let code = Code(body.code);
+        let is_defined = self.definitions.get(&name).is_some_and(|code| !is_blank(code));
+        if is_defined && !is_empty {
+            return self.fault(format!("template: multiple definition of template {name:?}"));
+        }
+        if !is_defined {
+            self.definitions.insert(name, code);
+        }
+        if let Some(call) = call {
+            self.emit(Instruction::Call(call));
+        }
+        Ok(())
+    }
+}
+
+fn is_blank(code: &Code) -> bool {
+    code.0.iter().all(|instruction| matches!(instruction, Instruction::Text(text) if text.trim().is_empty()))
+}

@@ -1,0 +1,358 @@
+//! Against answers recorded from Go, and inputs that mean harm.
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Recorded as `fixtures/gotemplate/README.md` tells: first line the data, then a template and what came of it.
+const LANGUAGE: &str = include_str!("../../fixtures/gotemplate/lang.jsonl");
+const SPRIG: &str = include_str!("../../fixtures/gotemplate/sprig.jsonl");
+const NAMES: &str = include_str!("../../fixtures/gotemplate/names.jsonl");
+
+/// What became of a template.
+#[derive(Debug, PartialEq)]
+enum Outcome {
+    Parse(String),
+    Render(String),
+    Output(String),
+}
+
+fn outcome(template: &str, data: &Value, functions: Functions) -> Outcome {
+    let template = match Template::parse("tpl", template, functions) {
+        Ok(template) => template,
+        Err(error) => return Outcome::Parse(error.message),
+    };
+    let template = if functions == Functions::Builtin { template.with_missing_keys_as_errors() } else { template };
+    match template.render(data, Limits::default()) {
+        Ok(output) => Outcome::Output(output),
+        Err(error) => Outcome::Render(error.to_string()),
+    }
+}
+
+fn recorded(vector: &Value) -> Outcome {
+    let text = |field: &str| vector[field].as_str().map(str::to_owned);
+    match (text("parse"), text("exec"), text("output")) {
+        // Go names the line only.
+        (Some(error), _, _) => Outcome::Parse(error.splitn(4, ':').nth(3).unwrap().trim_start().to_owned()),
+        (_, Some(error), _) => Outcome::Render(error),
+        (_, _, output) => Outcome::Output(output.unwrap()),
+    }
+}
+
+/// Templates for which we answer otherwise on purpose, and why.
+const DIFFERENT: &[(&str, &str)] = &[
+    ("{{ template \"tpl\" }}", "our limit for templates that call each other is lower"),
+    ("{{ call .s }}", "the message does not name the operand"),
+    ("{{ printf \"%x\" .ln }}", "no hexadecimal floats"),
+    ("{{ shuffle \"\" }}", "not deterministic (DEC-12)"),
+    ("{{ (semver \"v1.2.3\").IncMajor.Original }}", "Go finds methods of pointers on pointers only"),
+];
+
+fn check(vectors: &str, functions: Functions) {
+    let mut lines = vectors.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let data = lines.next().unwrap()["data"].clone();
+    let mut wrong = Vec::new();
+    for vector in lines {
+        let template = vector["template"].as_str().unwrap();
+        let (got, want) = (outcome(template, &data, functions), recorded(&vector));
+        let is_different = DIFFERENT.iter().any(|(known, _)| *known == template);
+        if (got == want) == is_different {
+            wrong.push(format!("{template:?}\n   got {got:?}\n  want {want:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn the_language_is_that_of_go() {
+    check(LANGUAGE, Functions::Sprig);
+}
+
+#[test]
+fn functions_are_those_of_sprig() {
+    check(SPRIG, Functions::Sprig);
+}
+
+#[test]
+fn names_have_no_functions_and_no_missing_keys() {
+    // NAM-001, TPL-020
+    check(NAMES, Functions::Builtin);
+}
+
+/// Sprig's hermetic set (TPL-011), with `push` and `mustPush` (DEC-31).
+#[test]
+fn sprig_has_194_names_and_none_that_reads_the_environment() {
+    let (all, builtin) = (Functions::Sprig.names(), Functions::Builtin.names());
+    assert_eq!(builtin.len(), 19, "TPL-010: {builtin:?}");
+    // Sprig's slice takes the place of Go's.
+    let sprig = all.iter().filter(|name| !builtin.contains(name) || **name == "slice").count();
+    assert_eq!(sprig, 194);
+    for name in ["now", "date", "dateModify", "env", "uuidv4", "randAlphaNum", "toYaml", "include", "lookup", "tpl"] {
+        assert!(!all.contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn what_is_not_deterministic_parses_and_fails_by_its_name() {
+    // DEC-12
+    for name in [
+        "ago",
+        "bcrypt",
+        "buildCustomCert",
+        "decryptAES",
+        "derivePassword",
+        "encryptAES",
+        "genCA",
+        "genCAWithKey",
+        "genPrivateKey",
+        "genSelfSignedCert",
+        "genSelfSignedCertWithKey",
+        "genSignedCert",
+        "genSignedCertWithKey",
+        "htpasswd",
+        "randInt",
+        "shuffle",
+    ] {
+        let error = outcome(&format!("{{{{ {name} 1 2 }}}}"), &json!({}), Functions::Sprig);
+        let want = format!("error calling {name}: {name} is not deterministic and cannot be rendered");
+        assert!(matches!(&error, Outcome::Render(error) if error.ends_with(&want)), "{error:?}");
+    }
+}
+
+#[test]
+fn errors_tell_line_and_column() {
+    let parse = |text: &str| Template::parse("patch", text, Functions::Sprig).unwrap_err().to_string();
+    assert_eq!(parse("a\n  {{ nosuch 1 }}"), "template: patch:2:5: function \"nosuch\" not defined");
+    assert_eq!(parse("{{ $x }}"), "template: patch:1:3: undefined variable \"$x\"");
+    assert_eq!(parse("x {{ .a"), "template: patch:1:7: unclosed action");
+    let template = Template::parse("patch", "a\n{{ .s.x }}", Functions::Sprig).unwrap();
+    let error = template.render(&json!({"s": "t"}), Limits::default()).unwrap_err();
+    assert_eq!((error.line, error.column, error.piece.as_str()), (2, 5, ".s.x"));
+}
+
+#[test]
+fn what_a_template_refers_to_is_told() {
+    // DEC-5
+    let paths = |text: &str| -> Vec<String> {
+        let template = Template::parse("t", text, Functions::Sprig).unwrap();
+        template.fields().iter().map(|path| path.join("/")).collect()
+    };
+    for (text, want) in [
+        ("{{ .a }}{{ .b.c }}{{ .a }}", vec!["a", "b/c"]),
+        ("{{ if .a }}{{ $.b }}{{ else if .c }}{{ end }}", vec!["a", "b", "c"]),
+        ("{{ with .a }}{{ .b }}{{ $.c }}{{ else }}{{ .d }}{{ end }}{{ .e }}", vec!["a", "a/b", "c", "d", "e"]),
+        ("{{ range .a }}{{ .b }}{{ else }}{{ .c }}{{ end }}{{ .d }}", vec!["a", "c", "d"]),
+        ("{{ index . \"a-b\" \"c\" }}{{ index .d 0 }}{{ get .e \"f\" }}", vec!["a-b/c", "d", "e", "e/f"]),
+        ("{{ (.a).b | printf \"%s%s\" .c }}{{ (index .d \"e\").f }}", vec!["a", "a/b", "c", "d", "d/e", "d/e/f"]),
+        ("{{ define \"x\" }}{{ .y }}{{ $.z }}{{ end }}{{ template \"x\" .a }}", vec!["a", "a/y", "a/z"]),
+        ("{{ define \"x\" }}{{ template \"x\" .y }}{{ end }}{{ template \"x\" 1 }}", vec![]),
+        ("{{ block \"x\" . }}{{ .y }}{{ end }}{{ $v := .q }}{{ $v.w }}", vec!["q", "y"]),
+        ("text", vec![]),
+    ] {
+        assert_eq!(paths(text), want, "{text}");
+    }
+}
+
+#[test]
+fn rendering_leaves_the_data_alone_and_is_repeatable() {
+    let template =
+        Template::parse("t", "{{ $_ := set .m \"z\" 1 }}{{ .m }}{{ keys .m }}{{ values .m }}", Functions::Sprig)
+            .unwrap();
+    let data = json!({"m": {"b": 1, "a": "x"}});
+    let before = data.clone();
+    for _ in 0..3 {
+        assert_eq!(template.render(&data, Limits::default()).unwrap(), "map[a:x b:1 z:1][a b z][x 1 1]");
+    }
+    assert_eq!(data, before);
+}
+
+/// Runs on a stack half as large as that of a worker thread, and tells how long it took.
+fn on_a_small_stack(text: String) -> (Outcome, Duration) {
+    let run = move || {
+        let start = Instant::now();
+        let outcome = outcome(&text, &json!({"s": "x".repeat(1000)}), Functions::Sprig);
+        (outcome, start.elapsed())
+    };
+    std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap().join().unwrap()
+}
+
+#[test]
+fn inputs_that_mean_harm_end_in_errors_soon() {
+    let nested = |open: &str, count: usize, close: &str| format!("{}{}", open.repeat(count), close.repeat(count));
+    let mut wrong = Vec::new();
+    let loops = "{{ range until 100 }}".repeat(4) + "x" + &"{{ end }}".repeat(4);
+    for (text, want) in [
+        (format!("{{{{ {} }}}}", nested("(", 50_000, ")")), "max expression depth exceeded"),
+        (format!("{{{{ {}1{} }}}}", "(print ".repeat(101), ")".repeat(101)), "max expression depth exceeded"),
+        (format!("{{{{ if 1 }}}}{}{{{{ end }}}}", "{{ else if 1 }}".repeat(20_000)), "nest deeper than 1000"),
+        (nested("{{ if 1 }}", 20_000, "{{ end }}"), "nest deeper than 1000"),
+        (nested("{{ block `a` 1 }}", 20_000, "{{ end }}"), "nest deeper than 1000"),
+        ("x".repeat(2 << 20), "is longer than 1048576"),
+        ("{{ define `a` }}{{ template `a` }}{{ end }}{{ template `a` }}".into(), "exceeded maximum template depth"),
+        ("{{ define `a` }}{{ template `a` }}{{ template `a` }}{{ end }}{{ template `a` }}".into(), "maximum template"),
+        ("{{ $x := .s }}{{ range until 100 }}{{ $x = print $x $x }}{{ end }}".into(), "exceed the limit"),
+        ("{{ $x := .s }}{{ range until 100 }}{{ $x = cat $x $x }}{{ end }}".into(), "exceed the limit"),
+        ("{{ $x := list 1 }}{{ range until 100 }}{{ $x = concat $x $x }}{{ end }}".into(), "exceed the limit"),
+        ("{{ $x := list 1 }}{{ range until 1000 }}{{ $x = list $x $x }}{{ end }}{{ $x }}".into(), "exceed the limit"),
+        ("{{ $x := 1 }}{{ range until 500 }}{{ $x = list $x }}{{ end }}{{ $x }}".into(), "exceed the limit"),
+        ("{{ $x := 1 }}{{ range until 500 }}{{ $x = dict `a` $x }}{{ end }}{{ toJson $x }}".into(), "exceed the limit"),
+        ("{{ $x := 1 }}{{ range until 60 }}{{ $x = list $x $x }}{{ end }}{{ deepEqual $x $x }}".into(), "exceed"),
+        ("{{ $x := 1 }}{{ range until 60 }}{{ $x = list $x $x }}{{ end }}{{ deepCopy $x }}".into(), "exceed"),
+        ("{{ set . `self` . }}".into(), "levels of a value to print exceed the limit of 200"),
+        ("{{ $_ := set . `self` . }}{{ toJson . }}".into(), ""),
+        ("{{ $_ := set . `self` . }}{{ deepCopy . }}".into(), "exceed the limit"),
+        ("{{ $_ := set . `self` . }}{{ merge . (dict `self` .) }}".into(), "exceed the limit"),
+        (loops, "steps exceed the limit"),
+        ("{{ range 1000000000000 }}{{ end }}".into(), "steps exceed the limit"),
+        ("{{ printf `%999999999d` 1 }}".into(), "width and precision exceed the limit"),
+        ("{{ printf `%.999999999f` 1.0 }}".into(), "width and precision exceed the limit"),
+        ("{{ printf `%*d` 1000000 1 }}".into(), "width and precision exceed the limit"),
+        (format!("{{{{ printf `{}` }}}}", "%60000[1]d".repeat(500)).replace("` }}", "` 1 }}"), "exceed the limit"),
+        ("{{ repeat 1000000000 `x` }}".into(), "bytes of work exceed the limit"),
+        ("{{ repeat 9223372036854775807 .s }}".into(), "bytes of work exceed the limit"),
+        ("{{ indent 1000000000 `x` }}".into(), "exceed the limit"),
+        ("{{ nindent 10000 (repeat 5000 `\n`) }}".into(), "exceed the limit"),
+        ("{{ replace `` .s (repeat 100000 `x`) }}".into(), "exceed the limit"),
+        ("{{ join .s (until 20000) }}".into(), "exceed the limit"),
+        ("{{ untilStep 0 9223372036854775807 1 }}".into(), "numbers in a row exceed the limit"),
+        ("{{ until 9223372036854775807 }}".into(), "numbers in a row exceed the limit"),
+        ("{{ seq 1 9223372036854775807 }}".into(), "numbers in a row exceed the limit"),
+        ("{{ $x := repeat 1000000 `x ` }}{{ range until 100 }}{{ $_ := nospace $x }}{{ end }}".into(), "exceed"),
+        ("{{ $x := repeat 1000000 `x ` }}{{ range until 100 }}{{ $_ := sha512sum $x }}{{ end }}".into(), "exceed"),
+        ("{{ wrapWith 1 .s (repeat 100000 `x`) }}".into(), "exceed the limit"),
+        ("{{ regexMatch `((a{1,100}){1,10}){1,10}` `a` }}".into(), ""),
+        ("{{ mustRegexMatch `(\\pL{1,50}){1,19}` `a` }}".into(), "compiles to more than"),
+        ("{{ range $i := until 10000 }}{{ $_ := regexMatch (print `x` $i) `a` }}{{ end }}".into(), "exceed the limit"),
+        ("{{ regexReplaceAll `` (repeat 1000000 `x`) .s }}".into(), "exceed the limit"),
+        ("{{ regexSplit `` (repeat 1000000 `x`) -1 }}".into(), "exceed the limit"),
+        ("{{ splitList `` (repeat 1000000 `x`) }}".into(), "exceed the limit"),
+        ("{{ uniq (until 40000) }}".into(), "steps exceed the limit"),
+        ("{{ semverCompare (repeat 1000 `1 - `) `1` }}".into(), "longer than"),
+        ("{{ range until 2000 }}{{ $.s }}{{ end }}".into(), "bytes of output exceed the limit"),
+        (format!("{{{{ {} }}}}", "$x := 1 | ".repeat(10_000)), ""),
+        (format!("{{{{ 1{} }}}}", " | print".repeat(100_000)), ""),
+        (format!("{{{{ .a{} }}}}", ".a".repeat(400_000)), ""),
+    ] {
+        let shown: String = text.chars().take(80).collect();
+        let (outcome, took) = on_a_small_stack(text);
+        match outcome {
+            Outcome::Parse(error) | Outcome::Render(error) if error.contains(want) => {}
+            Outcome::Output(_) if want.is_empty() => {}
+            other => wrong.push(format!("{shown}: {}", format!("{other:?}").chars().take(300).collect::<String>())),
+        }
+        // 100 ms in a release build on an idle machine.
+        if took > Duration::from_secs(3) {
+            wrong.push(format!("{shown} took {took:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_people_may_nest_is_accepted() {
+    let chain = format!("{{{{ if 0 }}}}a{}{{{{ else }}}}last{{{{ end }}}}", "{{ else if 0 }}b".repeat(300));
+    let nested = format!("{}x{}", "{{ if 1 }}".repeat(150), "{{ end }}".repeat(150));
+    let parentheses = format!("{{{{ {}1{} }}}}", "(print ".repeat(99), ")".repeat(99));
+    for (text, want) in [(chain, "last"), (nested, "x"), (parentheses, "1")] {
+        assert_eq!(on_a_small_stack(text).0, Outcome::Output(want.into()));
+    }
+}
+
+/// Pieces that templates are made of, good and bad.
+const PIECES: [&str; 60] = [
+    "{{",
+    "}}",
+    "{{-",
+    "-}}",
+    " ",
+    "\n",
+    ".",
+    ".a",
+    ".b.c",
+    "$",
+    "$x",
+    ":=",
+    "=",
+    "|",
+    "(",
+    ")",
+    ",",
+    "\"",
+    "`",
+    "'a'",
+    "if ",
+    "else ",
+    "end",
+    "range ",
+    "with ",
+    "define ",
+    "block ",
+    "template ",
+    "break",
+    "continue",
+    "nil",
+    "true",
+    "0",
+    "1",
+    "-1",
+    "1.5",
+    "0x",
+    "1i",
+    "print ",
+    "printf ",
+    "index ",
+    "len ",
+    "slice ",
+    "eq ",
+    "lt ",
+    "and ",
+    "or ",
+    "quote ",
+    "list ",
+    "dict ",
+    "set ",
+    "merge ",
+    "regexReplaceAll ",
+    "semver ",
+    "substr ",
+    "trunc ",
+    "é",
+    "%*d",
+    "/*",
+    "*/",
+];
+
+proptest! {
+    #[test]
+    fn no_input_panics(pieces in proptest::collection::vec(0..PIECES.len(), 0..60)) {
+        let text: String = pieces.into_iter().map(|index| PIECES[index]).collect();
+        let data = json!({"a": [1, "x", null], "b": {"c": {"d": 1.5}}, "s": "é"});
+        outcome(&text, &data, Functions::Sprig);
+        outcome(&format!("{{{{ {text} }}}}"), &data, Functions::Builtin);
+    }
+
+    #[test]
+    fn no_function_panics(
+        name in proptest::sample::select(Functions::Sprig.names()),
+        arguments in proptest::collection::vec(
+            proptest::sample::select(vec![
+                "nil", ".n", ".zz", "0", "1", "-1", "3", "9223372036854775807", "-9223372036854775808", "1.5", "1e300",
+                "\"\"", "\"é\"", "\"a b\"", "\"(\"", "\"%5.3q%[9]d%*v\"", "\"$1${x\"", "true", "false", ".l", ".m", ".",
+                "(list)", "(dict)", "(until 3)", "(split \",\" \"a,b\")", "(semver \"1.2.3\")", "(splitList \"\" \"é,\")",
+                "(toDate \"2006\" \"2020\")", "(rest (list))", "1i", "(chunk 1 .l)", "\"2006-01-02T15:04\"", "\"1h\"",
+            ]),
+            0..5,
+        ),
+    ) {
+        let data = json!({"n": null, "l": [1, "é", null, [2]], "m": {"a": {"b": 1}, "é": "x"}});
+        outcome(&format!("{{{{ {name} {} }}}}", arguments.join(" ")), &data, Functions::Sprig);
+    }
+
+    #[test]
+    fn any_text_parses_or_not(text in "\\PC*") {
+        outcome(&text, &json!({}), Functions::Sprig);
+    }
+}
