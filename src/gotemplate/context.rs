@@ -31,7 +31,7 @@ const ELEMENT: usize = 64;
 const MAX_REGEX: usize = 256 << 10;
 
 /// What compiling a regular expression counts, on top of 100 for each byte of the pattern.
-const REGEX_WORK: usize = 16 << 10;
+const REGEX_WORK: usize = 128 << 10;
 
 /// Values, compiled patterns and the budget of one rendering.
 #[derive(Debug)]

@@ -18,15 +18,15 @@ pub struct ParseError {
 /// Why a template does not render, and at which piece of it; line and column as in [`ParseError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenderError {
-    pub name: String,
+    pub name: Box<str>,
     pub line: usize,
     pub column: usize,
     /// The template that was executing: that of the file, or one defined in it.
-    pub executing: String,
+    pub executing: Box<str>,
     /// The failing piece, written as Go writes it.
-    pub piece: String,
+    pub piece: Box<str>,
     /// The function that failed, when it was one.
-    pub call: Option<String>,
+    pub call: Option<&'static str>,
     pub failure: Failure,
 }
 

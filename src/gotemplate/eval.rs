@@ -5,6 +5,7 @@ use super::error::Failure;
 use super::exec::{Dot, Machine, Piece};
 use super::functions::{Action, Arguments, Function, Parameter};
 use super::methods;
+use super::number::Number;
 use super::tree::{Command, Operand, Pipeline, Term};
 use super::value::{Text, Value};
 
@@ -40,32 +41,20 @@ impl<'a> Machine<'a> {
                 self.call_function(function, Piece::Command(command), arguments, passed)
             }
             Term::Pipeline(pipeline) => {
-                self.takes_no_arguments(first, arguments, passed.as_ref())?;
+                takes_no_arguments(first, arguments, passed.as_ref())?;
                 self.pipeline(pipeline).map(concrete)
             }
             Term::Nil => {
                 self.piece = Some(Piece::Operand(first));
-                self.takes_no_arguments(first, arguments, passed.as_ref())?;
+                takes_no_arguments(first, arguments, passed.as_ref())?;
                 Err(Failure::new("nil is not a command"))
             }
             _ => {
                 self.piece = Some(Piece::Operand(first));
-                self.takes_no_arguments(first, arguments, passed.as_ref())?;
+                takes_no_arguments(first, arguments, passed.as_ref())?;
                 self.operand(first)
             }
         }
-    }
-
-    fn takes_no_arguments(
-        &self,
-        first: &Operand,
-        arguments: &[Operand],
-        passed: Option<&Value<'a>>,
-    ) -> Result<(), Failure> {
-        if arguments.is_empty() && passed.is_none() {
-            return Ok(());
-        }
-        Err(Failure::new(format!("can't give argument to non-function {first}")))
     }
 
     /// An operand on its own, as an `interface {}`.
@@ -74,25 +63,13 @@ impl<'a> Machine<'a> {
         self.piece = Some(Piece::Operand(operand));
         match &operand.term {
             Term::Bool(value) => Ok(concrete(Value::Bool(*value))),
-            Term::Number(_) => self.number(operand).map(concrete),
+            Term::Number(number) => ideal(number).map(concrete),
             Term::Text { text, .. } => Ok(concrete(Value::Text(Text::Borrowed(text)))),
             Term::Nil => Ok(concrete(Value::Nil)),
             Term::Dot => Ok(self.dot.clone()),
             Term::Field(_) | Term::Variable(..) | Term::Chain(..) => self.fields(operand, &[], None),
             Term::Function(function) => self.call_function(function, Piece::Operand(operand), &[], None),
             Term::Pipeline(pipeline) => self.pipeline(pipeline).map(concrete),
-        }
-    }
-
-    fn number(&mut self, operand: &Operand) -> Result<Value<'a>, Failure> {
-        let Term::Number(number) = &operand.term else { return Ok(Value::Missing) };
-        if let Some((real, imaginary)) = number.complex {
-            return Ok(Value::Complex(real, imaginary));
-        }
-        match (number.float, number.integer) {
-            (Some(float), _) if number.is_written_as_float() => Ok(Value::Float(float)),
-            (_, Some(integer)) => Ok(Value::Int(integer)),
-            _ => Err(Failure::new(format!("{} overflows int", number.text))),
         }
     }
 
@@ -116,7 +93,7 @@ impl<'a> Machine<'a> {
             _ => return Ok(concrete(Value::Missing)),
         };
         let Some((last, path)) = names.split_last() else {
-            self.takes_no_arguments(operand, arguments, passed.as_ref())?;
+            takes_no_arguments(operand, arguments, passed.as_ref())?;
             return Ok(receiver);
         };
         for name in path {
@@ -242,7 +219,7 @@ impl<'a> Machine<'a> {
         });
         if result.is_err() {
             self.piece = Some(piece);
-            self.failed_call = Some(function.name.to_owned());
+            self.failed_call = Some(function.name);
         }
         result
     }
@@ -263,6 +240,25 @@ impl<'a> Machine<'a> {
             }
         }
     }
+}
+
+/// A number constant in the type that it has on its own.
+fn ideal<'a>(number: &Number) -> Result<Value<'a>, Failure> {
+    if let Some((real, imaginary)) = number.complex {
+        return Ok(Value::Complex(real, imaginary));
+    }
+    match (number.float, number.integer) {
+        (Some(float), _) if number.is_written_as_float() => Ok(Value::Float(float)),
+        (_, Some(integer)) => Ok(Value::Int(integer)),
+        _ => Err(Failure::new(format!("{} overflows int", number.text))),
+    }
+}
+
+fn takes_no_arguments(first: &Operand, arguments: &[Operand], passed: Option<&Value<'_>>) -> Result<(), Failure> {
+    if arguments.is_empty() && passed.is_none() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("can't give argument to non-function {first}")))
 }
 
 fn concrete(value: Value<'_>) -> Dot<'_> {
@@ -295,7 +291,7 @@ fn check_count(function: &Function, written: usize, given: usize) -> Result<(), 
     }
 }
 
-fn constant<'a>(operand: &'a Operand, parameter: Parameter) -> Result<Value<'a>, Failure> {
+fn constant(operand: &Operand, parameter: Parameter) -> Result<Value<'_>, Failure> {
     let expected = match (&operand.term, parameter) {
         (Term::Bool(value), Parameter::Bool) => return Ok(Value::Bool(*value)),
         (Term::Text { text, .. }, Parameter::Text) => return Ok(Value::Text(Text::Borrowed(text))),

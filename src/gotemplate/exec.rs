@@ -77,7 +77,7 @@ pub(super) struct Machine<'a> {
     pub(super) dot: Dot<'a>,
     pub(super) piece: Option<Piece<'a>>,
     /// The function that failed.
-    pub(super) failed_call: Option<String>,
+    pub(super) failed_call: Option<&'static str>,
     variables: Vec<(&'a str, Value<'a>)>,
     frames: Vec<Frame<'a>>,
     code: &'a Code,
@@ -113,11 +113,11 @@ impl<'a> Machine<'a> {
                 let position = self.piece.map_or(0, |piece| piece.position());
                 let (line, column) = line_and_column(&self.template.text, position);
                 Err(RenderError {
-                    name: self.template.name.clone(),
+                    name: self.template.name.as_str().into(),
                     line,
                     column,
-                    executing: self.executing.to_owned(),
-                    piece: self.piece.map(|piece| shortened(&piece.to_string())).unwrap_or_default(),
+                    executing: self.executing.into(),
+                    piece: self.piece.map(|piece| shortened(&piece.to_string()).into()).unwrap_or_default(),
                     call: self.failed_call,
                     failure,
                 })

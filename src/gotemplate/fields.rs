@@ -16,10 +16,9 @@ pub(super) fn of(template: &Template) -> Vec<Path> {
     let mut walk = Walk { found: BTreeSet::new(), calls: vec![], seen: BTreeSet::new() };
     walk.code(&template.parsed.code, Some(Path::new()));
     while let Some((name, dot)) = walk.calls.pop() {
-        if walk.seen.len() < MAX_CALLS && walk.seen.insert((name.clone(), dot.clone())) {
-            if let Some(code) = template.parsed.definitions.get(&name) {
-                walk.code(code, dot);
-            }
+        let is_new = walk.seen.len() < MAX_CALLS && walk.seen.insert((name.clone(), dot.clone()));
+        if let Some(code) = template.parsed.definitions.get(&name).filter(|_| is_new) {
+            walk.code(code, dot);
         }
     }
     walk.found.into_iter().collect()
@@ -120,12 +119,11 @@ impl Walk {
         let (first, keys) = arguments.split_first()?;
         let mut path = self.operand(first, roots);
         for key in keys {
-            match (&mut path, &key.term) {
-                (Some(path), Term::Text { text, .. }) => path.push(text.clone()),
-                _ => {
-                    self.operand(key, roots);
-                    path = None;
-                }
+            if let (Some(path), Term::Text { text, .. }) = (&mut path, &key.term) {
+                path.push(text.clone());
+            } else {
+                self.operand(key, roots);
+                path = None;
             }
         }
         self.record(path)

@@ -34,18 +34,15 @@ impl Number {
             }
             return Ok(number);
         }
-        match integer(text) {
-            Some(value) => {
-                number.integer = i64::try_from(value).ok();
-                #[allow(clippy::cast_precision_loss, reason = "as Go converts it")]
-                let float = value as f64;
-                number.float = (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&value).then_some(float);
-            }
-            None => {
-                let value = float(text).filter(|value| value.is_finite());
-                number.integer = value.and_then(whole);
-                number.float = value;
-            }
+        if let Some(value) = integer(text) {
+            number.integer = i64::try_from(value).ok();
+            #[allow(clippy::cast_precision_loss, reason = "as Go converts it")]
+            let float = value as f64;
+            number.float = Some(float);
+        } else {
+            let value = float(text).filter(|value| value.is_finite());
+            number.integer = value.and_then(whole);
+            number.float = value;
         }
         match number.float {
             None => Err(format!("illegal number syntax: {text:?}")),

@@ -130,7 +130,7 @@ fn errors_tell_line_and_column() {
     assert_eq!(parse("x {{ .a"), "template: patch:1:7: unclosed action");
     let template = Template::parse("patch", "a\n{{ .s.x }}", Functions::Sprig).unwrap();
     let error = template.render(&json!({"s": "t"}), Limits::default()).unwrap_err();
-    assert_eq!((error.line, error.column, error.piece.as_str()), (2, 5, ".s.x"));
+    assert_eq!((error.line, error.column, &*error.piece), (2, 5, ".s.x"));
 }
 
 #[test]
@@ -258,6 +258,45 @@ fn what_people_may_nest_is_accepted() {
     let parentheses = format!("{{{{ {}1{} }}}}", "(print ".repeat(99), ")".repeat(99));
     for (text, want) in [(chain, "last"), (nested, "x"), (parentheses, "1")] {
         assert_eq!(on_a_small_stack(text).0, Outcome::Output(want.into()));
+    }
+}
+
+#[test]
+fn templates_of_providers_parse() {
+    // PAT-004, PAT-018
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let mut templates = Vec::new();
+    for pattern in ["providers", "quick-start"] {
+        collect(&folder.join(pattern), &mut templates);
+    }
+    assert!(templates.len() > 20, "{}", templates.len());
+    for text in templates {
+        assert!(Template::parse("patch", &text, Functions::Sprig).is_ok(), "{text}");
+    }
+}
+
+/// The templates in all YAML files of a folder.
+fn collect(folder: &std::path::Path, templates: &mut Vec<String>) {
+    for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            collect(&path, templates);
+        } else if path.extension().is_some_and(|extension| extension == "yaml") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            for document in crate::yaml::documents(&text) {
+                in_value(&document.unwrap().value, templates);
+            }
+        }
+    }
+}
+
+fn in_value(value: &Value, templates: &mut Vec<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| in_value(item, templates)),
+        Value::Object(members) => members.iter().for_each(|(key, member)| match member {
+            Value::String(text) if matches!(key.as_str(), "template" | "enabledIf") => templates.push(text.clone()),
+            member => in_value(member, templates),
+        }),
+        _ => {}
     }
 }
 

@@ -134,7 +134,7 @@ pub(super) fn int<'a>(value: usize) -> Value<'a> {
     Value::Int(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
-impl<'a> Value<'a> {
+impl Value<'_> {
     pub(super) fn is_nil_interface(&self) -> bool {
         matches!(self, Value::Nil | Value::Missing)
     }

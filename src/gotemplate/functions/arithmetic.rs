@@ -48,7 +48,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::variadic("minf", &[Any], Any, |_, arguments| Ok(extreme(arguments, |one, other| one < other))),
     Function::new("ceil", &[Any], |_, arguments| Ok(Value::Float(float(arguments.any(0)).ceil()))),
     Function::new("floor", &[Any], |_, arguments| Ok(Value::Float(float(arguments.any(0)).floor()))),
-    Function::variadic("round", &[Any, Int], Float, round),
+    Function::variadic("round", &[Any, Int], Float, |_, arguments| Ok(Value::Float(rounded(arguments)))),
     Function::new("add1f", &[Any], |_, arguments| {
         Ok(decimals(float(arguments.any(0)), &[Value::Float(1.0)], Operation::Add))
     }),
@@ -67,6 +67,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
 ];
 
+const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+
 /// As `cast.ToInt64` casts: what is no number is zero.
 pub(super) fn integer(value: &Value<'_>) -> i64 {
     match value {
@@ -75,9 +77,7 @@ pub(super) fn integer(value: &Value<'_>) -> i64 {
         Value::Uint64(number) => *number as i64,
         Value::Byte(number) => i64::from(*number),
         #[allow(clippy::cast_possible_truncation, reason = "checked")]
-        Value::Float(number) if (-9.223_372_036_854_775_8e18..9.223_372_036_854_775_8e18).contains(number) => {
-            *number as i64
-        }
+        Value::Float(number) if (-TWO_TO_63..TWO_TO_63).contains(number) => *number as i64,
         Value::Float(_) => i64::MIN,
         Value::Text(text) => parse_integer(without_zero_decimals(text)).unwrap_or(0),
         Value::Bool(truth) => i64::from(*truth),
@@ -141,15 +141,15 @@ fn extreme<'a>(arguments: &Arguments<'_, 'a>, beats: fn(f64, f64) -> bool) -> Va
     Value::Float(chosen.unwrap_or(0.0))
 }
 
-/// `start` up or down to before `stop`.
-fn steps(start: i64, stop: i64, step: i64, most: usize) -> Result<Vec<i64>, Failure> {
+/// `start` up or down to before `end`.
+fn steps(start: i64, end: i64, step: i64, most: usize) -> Result<Vec<i64>, Failure> {
     let mut made = Vec::new();
     let mut next = start;
-    let goes_up = stop >= start;
+    let goes_up = end >= start;
     if goes_up && step <= 0 || !goes_up && step >= 0 {
         return Ok(made);
     }
-    while if goes_up { next < stop } else { next > stop } {
+    while if goes_up { next < end } else { next > end } {
         if made.len() >= most {
             return Err(Failure::Limit { what: "numbers in a row", limit: most });
         }
@@ -163,8 +163,8 @@ fn steps(start: i64, stop: i64, step: i64, most: usize) -> Result<Vec<i64>, Fail
 /// The longest list of numbers.
 const MOST_NUMBERS: usize = 50_000;
 
-fn numbers<'a>(context: &mut Context<'a>, start: i64, stop: i64, step: i64) -> Result<Value<'a>, Failure> {
-    let numbers = steps(start, stop, step, MOST_NUMBERS)?;
+fn numbers<'a>(context: &mut Context<'a>, start: i64, end: i64, step: i64) -> Result<Value<'a>, Failure> {
+    let numbers = steps(start, end, step, MOST_NUMBERS)?;
     context.list(Elements::Int, numbers.into_iter().map(Value::Int).collect())
 }
 
@@ -183,7 +183,7 @@ fn sequence<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Res
     context.text(numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(" "))
 }
 
-fn round<'a>(_: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
+fn rounded(arguments: &Arguments<'_, '_>) -> f64 {
     let on = match arguments.any(2) {
         Value::Float(on) => *on,
         _ => 0.5,
@@ -192,7 +192,7 @@ fn round<'a>(_: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value
     let power = 10f64.powi(places);
     let digits = power * float(arguments.any(0));
     let rounded = if digits.fract() >= on { digits.ceil() } else { digits.floor() };
-    Ok(Value::Float(rounded / power))
+    rounded / power
 }
 
 #[derive(Clone, Copy)]

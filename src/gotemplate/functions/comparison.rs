@@ -80,7 +80,7 @@ fn equal<'a>(context: &mut Context<'a>, left: &Value<'a>, right: &Value<'a>) -> 
     }
     match (left, right) {
         (Value::Bool(left), Value::Bool(right)) => Ok(left == right),
-        (Value::Float(left), Value::Float(right)) => Ok(left == right),
+        (Value::Float(left), Value::Float(right)) => Ok(left.partial_cmp(right) == Some(Ordering::Equal)),
         (Value::Complex(a, b), Value::Complex(c, d)) => Ok((a, b) == (c, d)),
         _ if basic(left) == Basic::Other && basic(right) == Basic::Other => equal_composites(context, left, right),
         _ if left.is_nil_interface() || right.is_nil_interface() => Ok(false),

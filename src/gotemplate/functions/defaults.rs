@@ -3,8 +3,8 @@
 use super::super::context::Context;
 use super::super::error::Failure;
 use super::super::value::Value;
+use super::Function;
 use super::Parameter::{Any, Bool, Text};
-use super::{Arguments, Function};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::variadic("default", &[Any], Any, |context, arguments| {
@@ -22,7 +22,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::variadic("any", &[], Any, |context, arguments| {
         Ok(arguments.from(0).iter().any(|value| !is_empty(context, value)).into())
     }),
-    Function::new("ternary", &[Any, Any, Bool], ternary),
+    Function::new("ternary", &[Any, Any, Bool], |_, arguments| {
+        Ok(arguments.any(usize::from(!arguments.bool(2))).clone())
+    }),
     Function::new("fail", &[Text], |_, arguments| Err(Failure::new(arguments.text(0)))),
     Function::new("hello", &[], |_, _| Ok("Hello!".into())),
 ];
@@ -30,8 +32,4 @@ pub(super) const FUNCTIONS: &[Function] = &[
 /// What sprig calls empty: zero values, and whatever has no elements.
 pub(super) fn is_empty<'a>(context: &Context<'a>, value: &Value<'a>) -> bool {
     !context.heap.truth(value)
-}
-
-fn ternary<'a>(_: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
-    Ok(arguments.any(if arguments.bool(2) { 0 } else { 1 }).clone())
 }

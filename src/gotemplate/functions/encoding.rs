@@ -88,7 +88,7 @@ fn base32(bytes: &[u8]) -> String {
 /// The bytes, or where the text is wrong.
 fn from_base32(text: &str) -> Result<Vec<u8>, usize> {
     let digits = text.trim_end_matches('=');
-    let padded = text.len() % 8 == 0 && text.len() - digits.len() < 8;
+    let padded = text.len().is_multiple_of(8) && text.len() - digits.len() < 8;
     if !padded || matches!(digits.len() % 8, 1 | 3 | 6) {
         return Err(digits.bytes().position(|byte| !BASE32.contains(&byte)).unwrap_or(digits.len() / 8 * 8));
     }

@@ -36,7 +36,7 @@ impl Style {
 }
 
 /// Functions without `must` swallow what Go cannot write; limits stay errors.
-fn lenient<'a>(result: Result<Value<'a>, Failure>) -> Result<Value<'a>, Failure> {
+fn lenient(result: Result<Value<'_>, Failure>) -> Result<Value<'_>, Failure> {
     match result {
         Err(Failure::Template(_)) => Ok("".into()),
         result => result,

@@ -62,10 +62,13 @@ impl Parameter {
     pub(super) fn accept<'a>(self, value: Value<'a>, context: &Context<'a>) -> Result<Value<'a>, Failure> {
         let fits = match (self, &value) {
             (Parameter::Any, _) => return Ok(value.into_interface()),
-            (Parameter::Raw, _) | (Parameter::Map, Value::Missing) => true,
-            (_, Value::Missing) => return Err(Failure::new(format!("invalid value; expected {}", self.name()))),
+            (_, Value::Missing) if !matches!(self, Parameter::Raw | Parameter::Map) => {
+                return Err(Failure::new(format!("invalid value; expected {}", self.name())));
+            }
             (Parameter::Map, Value::Map(map)) => !context.heap.holds_text(*map),
-            (Parameter::Text, Value::Text(_))
+            (Parameter::Raw, _)
+            | (Parameter::Map, Value::Missing)
+            | (Parameter::Text, Value::Text(_))
             | (Parameter::Int, Value::Int(_))
             | (Parameter::Float, Value::Float(_))
             | (Parameter::Bool, Value::Bool(_))

@@ -46,6 +46,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
 ];
 
+/// What searching a byte counts, on top of the length of the pattern.
+const SEARCH_WORK: usize = 64;
+
 /// Whether a wrong pattern is reported as `regexp.MustCompile` does, which quotes it.
 type Wording = bool;
 const ON_PANIC: Wording = true;
@@ -54,7 +57,7 @@ const PLAIN: Wording = false;
 /// The pattern among the arguments, compiled; searching the text counts as work.
 fn compiled<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>, text: usize) -> Result<Regex, Failure> {
     let regex = context.regex(arguments.text(0))?.map_err(|error| Failure::new(error.to_string()))?;
-    context.work(arguments.text(text).len().saturating_mul(8))?;
+    context.work(arguments.text(text).len().saturating_mul(SEARCH_WORK + arguments.text(0).len()))?;
     Ok(regex)
 }
 
@@ -88,7 +91,8 @@ fn matches<'t>(
             break;
         }
         if !repeats {
-            context.work(size_of::<regex::Match<'_>>())?;
+            // Every search may look at all that follows.
+            context.work(size_of::<regex::Match<'_>>() + (text.len() - next.start()) / SEARCH_WORK)?;
             found.push(next);
         }
     }
@@ -163,7 +167,8 @@ fn replace<'a>(
         written.push_str(&text[last.unwrap_or(0)..whole.start()]);
         let before = written.len();
         expansion(&regex, &captures, replacement, &mut written);
-        context.work(written.len() - before + replacement.len() + 16)?;
+        let rest = text.len() - whole.start();
+        context.work(written.len() - before + replacement.len() + 16 + rest / SEARCH_WORK)?;
         last = Some(whole.end());
     }
     written.push_str(&text[last.unwrap_or(0)..]);
@@ -210,6 +215,6 @@ fn group<'t>(regex: &Regex, captures: &regex::Captures<'t>, name: &str) -> &'t s
         let group = name.parse().ok().and_then(|index| captures.get(index));
         return group.map_or("", |group| group.as_str());
     }
-    let named = regex.group_names().enumerate().filter(|(_, known)| *known == Some(name));
-    named.filter_map(|(index, _)| captures.get(index + 1)).next().map_or("", |group| group.as_str())
+    let mut named = regex.group_names().enumerate().filter(|(_, known)| *known == Some(name));
+    named.find_map(|(index, _)| captures.get(index + 1)).map_or("", |group| group.as_str())
 }

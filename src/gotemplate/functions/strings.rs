@@ -45,9 +45,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
         let text = indented(context, arguments)?;
         context.text(format!("\n{text}"))
     }),
-    Function::new("plural", &[Text, Text, Int], |_, arguments| {
-        Ok(arguments.shared(if arguments.int(2) == 1 { 0 } else { 1 }))
-    }),
+    Function::new(
+        "plural",
+        &[Text, Text, Int],
+        |_, arguments| Ok(arguments.shared(usize::from(arguments.int(2) != 1))),
+    ),
     Function::new("substr", &[Int, Int, Text], substring),
     Function::new("trunc", &[Int, Text], truncate),
     Function::variadic("quote", &[], Any, |context, arguments| {

@@ -190,8 +190,11 @@ fn next_word(text: &str) -> (Word, &str, &str) {
     (word, &text[..end], &text[end..])
 }
 
+/// The end of the characters from a position on for which something holds.
+type Run<'r> = &'r dyn Fn(usize, &dyn Fn(char) -> bool) -> usize;
+
 /// Capitals, without the last one where small letters follow it; or one capital and its small letters.
-fn upper_end(text: &str, size: usize, run: &dyn Fn(usize, &dyn Fn(char) -> bool) -> usize) -> usize {
+fn upper_end(text: &str, size: usize, run: Run<'_>) -> usize {
     match text[size..].chars().next() {
         Some(second) if is_upper(second) => {
             let end = run(0, &is_upper);

@@ -7,7 +7,7 @@ use super::super::number::Number;
 use super::super::tree::{Command, Operand, Pipeline, Term};
 use super::{Fault, MAX_PARENTHESES, Parser, Result};
 
-impl<'t> Parser<'t> {
+impl Parser<'_> {
     /// A pipeline up to `end`, which is read.
     pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Result<Pipeline> {
         let position = self.peek_position();
@@ -20,7 +20,7 @@ impl<'t> Parser<'t> {
                 return Ok(pipeline);
             }
             if !starts_operand(token.kind) {
-                return self.unexpected(&token, context);
+                return Self::unexpected(&token, context);
             }
             self.push_back(token);
             let command = self.command()?;
@@ -93,7 +93,7 @@ impl<'t> Parser<'t> {
                     break;
                 }
                 Kind::Pipe => break,
-                _ => return self.unexpected(&token, "operand"),
+                _ => return Self::unexpected(&token, "operand"),
             }
         }
         let mut operands = operands.into_iter();

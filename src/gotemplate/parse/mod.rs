@@ -172,7 +172,7 @@ impl<'t> Parser<'t> {
         Err(Fault::at(self.last, message))
     }
 
-    fn unexpected<T>(&self, token: &Token<'_>, context: &str) -> Result<T> {
+    fn unexpected<T>(token: &Token<'_>, context: &str) -> Result<T> {
         let message = match token.kind {
             Kind::Error => token.text.to_string(),
             _ => format!("unexpected {} in {context}", token.described()),
@@ -182,7 +182,7 @@ impl<'t> Parser<'t> {
 
     fn expect(&mut self, kind: Kind, context: &str) -> Result<()> {
         let token = self.next_but_space();
-        if token.kind == kind { Ok(()) } else { self.unexpected(&token, context) }
+        if token.kind == kind { Ok(()) } else { Self::unexpected(&token, context) }
     }
 
     fn body(&mut self) -> &mut Body {
@@ -207,7 +207,7 @@ impl<'t> Parser<'t> {
                     return self.fault("unexpected EOF");
                 }
                 Kind::End => return Ok(()),
-                _ => return self.unexpected(&token, "input"),
+                _ => return Self::unexpected(&token, "input"),
             }
         }
     }
@@ -345,16 +345,13 @@ impl<'t> Parser<'t> {
                 *place = value;
             }
         };
+        let fill_once = |place: &mut usize, value: usize| fill(place, if *place == 0 { value } else { 0 });
         match self.body().code.get_mut(at) {
             Some(Instruction::If { otherwise, .. } | Instruction::With { otherwise, .. }) => {
-                if *otherwise == 0 {
-                    fill(otherwise, target);
-                }
+                fill_once(otherwise, target);
             }
             Some(Instruction::Range { otherwise, next, close, .. }) => {
-                if *otherwise == 0 {
-                    fill(otherwise, target);
-                }
+                fill_once(otherwise, target);
                 fill(next, next_round);
                 fill(close, end);
             }
@@ -367,7 +364,7 @@ impl<'t> Parser<'t> {
         let token = self.next_but_space();
         match token.kind {
             Kind::Quoted => unquote(&token.text).map_or_else(|| self.fault("invalid syntax"), Ok),
-            _ => self.unexpected(&token, context),
+            _ => Self::unexpected(&token, context),
         }
     }
 
