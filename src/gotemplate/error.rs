@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::characters::quote;
+use crate::yaml::YamlError;
 
 /// Why a text is not a template, and where; line counts from 1, column in bytes from 0, as in Go.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +43,16 @@ pub enum Failure {
     /// The function gives something else each time, or makes keys (DEC-12).
     #[error("{0} is not deterministic and cannot be rendered")]
     NotDeterministic(&'static str),
+}
+
+/// Why a template gives no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    /// The position is one in the output.
+    #[error("template: {name}: output is not YAML: {source}")]
+    Yaml { name: String, source: YamlError },
 }
 
 impl Failure {

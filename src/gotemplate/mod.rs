@@ -18,7 +18,7 @@
 //! * `sortAlpha` never changes the list that it is given; `keys` and `values` are sorted.
 //! * `merge` knows no types: a list and a text under one key do not make it fail.
 //!
-//! Nothing here knows Cluster API. May use `version`, `goregex` and `json`.
+//! Nothing here knows Cluster API. May use `version`, `goregex`, `yaml` and `json`.
 
 mod characters;
 mod context;
@@ -38,7 +38,7 @@ mod tree;
 mod value;
 
 pub use context::Limits;
-pub use error::{Failure, ParseError, RenderError};
+pub use error::{Failure, ParseError, RenderError, ValueError};
 pub use fields::Path;
 
 use serde_json::Value;
@@ -84,6 +84,12 @@ impl Template {
     /// Renders with `data` as dot (TV-06: numbers are floats).
     pub fn render(&self, data: &Value, limits: Limits) -> Result<String, RenderError> {
         exec::Machine::new(self, data.into(), limits).run()
+    }
+
+    /// Renders, and reads the output as YAML (TV-10): its first document, null when there is none.
+    pub fn render_value(&self, data: &Value, limits: Limits) -> Result<Value, ValueError> {
+        let output = self.render(data, limits)?;
+        crate::yaml::value(&output).map_err(|source| ValueError::Yaml { name: self.name.clone(), source })
     }
 
     /// What the template refers to in its data, as paths from the root, sorted; only what its text tells (DEC-5).

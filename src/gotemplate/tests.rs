@@ -187,10 +187,10 @@ fn inputs_that_mean_harm_end_in_errors_soon() {
     for (text, want) in [
         (format!("{{{{ {} }}}}", nested("(", 50_000, ")")), "max expression depth exceeded"),
         (format!("{{{{ {}1{} }}}}", "(print ".repeat(101), ")".repeat(101)), "max expression depth exceeded"),
-        (format!("{{{{ if 1 }}}}{}{{{{ end }}}}", "{{ else if 1 }}".repeat(20_000)), "nest deeper than 1000"),
-        (nested("{{ if 1 }}", 20_000, "{{ end }}"), "nest deeper than 1000"),
-        (nested("{{ block `a` 1 }}", 20_000, "{{ end }}"), "nest deeper than 1000"),
-        ("x".repeat(2 << 20), "is longer than 1048576"),
+        (format!("{{{{ if 1 }}}}{}{{{{ end }}}}", "{{else if 1}}".repeat(20_000)), "nest deeper than 1000"),
+        (nested("{{if 1}}", 15_000, "{{end}}"), "nest deeper than 1000"),
+        (nested("{{block `a` 1}}", 10_000, "{{end}}"), "nest deeper than 1000"),
+        ("x".repeat(2 << 20), "is longer than 262144"),
         ("{{ define `a` }}{{ template `a` }}{{ end }}{{ template `a` }}".into(), "exceeded maximum template depth"),
         ("{{ define `a` }}{{ template `a` }}{{ template `a` }}{{ end }}{{ template `a` }}".into(), "maximum template"),
         ("{{ $x := .s }}{{ range until 100 }}{{ $x = print $x $x }}{{ end }}".into(), "exceed the limit"),
@@ -233,8 +233,10 @@ fn inputs_that_mean_harm_end_in_errors_soon() {
         ("{{ semverCompare (repeat 1000 `1 - `) `1` }}".into(), "longer than"),
         ("{{ range until 2000 }}{{ $.s }}{{ end }}".into(), "bytes of output exceed the limit"),
         (format!("{{{{ {} }}}}", "$x := 1 | ".repeat(10_000)), ""),
-        (format!("{{{{ 1{} }}}}", " | print".repeat(100_000)), ""),
-        (format!("{{{{ .a{} }}}}", ".a".repeat(400_000)), ""),
+        (format!("{{{{ 1{} }}}}", " | print".repeat(30_000)), ""),
+        ("{{1}}".repeat(50_000), ""),
+        (format!("{{{{ print{} }}}}", " 1".repeat(130_000)), ""),
+        (format!("{{{{ .a{} }}}}", ".a".repeat(130_000)), ""),
     ] {
         let shown: String = text.chars().take(80).collect();
         let (outcome, took) = on_a_small_stack(text);
@@ -249,6 +251,49 @@ fn inputs_that_mean_harm_end_in_errors_soon() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    if std::env::var_os(ALONE).is_some() {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+        println!("{peak}");
+    }
+}
+
+/// Set for the process in which nothing but the harmful inputs run.
+const ALONE: &str = "TOPOLOGIST_TEST_ALONE";
+
+/// 64 MB, and what the test program takes itself.
+#[test]
+fn inputs_that_mean_harm_take_little_memory() {
+    let run = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--nocapture", "gotemplate::tests::inputs_that_mean_harm_end_in_errors_soon"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&run.stdout).into_owned();
+    let peak = printed.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_else(|| panic!("{printed}"));
+    let kilobytes: usize = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(kilobytes < 80_000, "{kilobytes} kB");
+}
+
+#[test]
+fn output_is_read_as_yaml() {
+    // TV-10, TV-12, PE-16
+    let read = |text: &str| {
+        let template = Template::parse("t", text, Functions::Sprig).unwrap();
+        template.render_value(&json!({"n": 1e6, "s": "a: b"}), Limits::default()).map_err(|error| error.to_string())
+    };
+    for (text, want) in [
+        ("{{ .n }}", json!(1_000_000)),
+        ("x-{{ .n }}", json!("x-1e+06")),
+        ("{{ .missing }}", json!("<no value>")),
+        ("{{ if false }}x{{ end }}", json!(null)),
+        ("{{ eq 1 1 }}", json!(true)),
+        ("a: [{{ .n }}, {{ .s | quote }}]", json!({"a": [1_000_000, "a: b"]})),
+    ] {
+        assert_eq!(read(text), Ok(want), "{text}");
+    }
+    assert!(read("{{ .s.x }}").unwrap_err().starts_with("template: t:1:5:"));
+    assert!(read("@").unwrap_err().starts_with("template: t: output is not YAML: 1:1:"));
 }
 
 #[test]

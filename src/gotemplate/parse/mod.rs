@@ -21,8 +21,9 @@ pub(super) const MAX_BLOCKS: usize = 1000;
 /// How deep parentheses may be nested: parsing and rendering recurse on them.
 pub(super) const MAX_PARENTHESES: usize = 100;
 
-/// The longest template that is read, in bytes.
-pub(super) const MAX_LENGTH: usize = 1 << 20;
+/// The longest template that is read, in bytes. Parsed, one may take a hundred times its length; the API allows 10240
+/// characters.
+pub(super) const MAX_LENGTH: usize = 256 << 10;
 
 /// A text's own code, and the templates defined in it.
 #[derive(Debug)]
