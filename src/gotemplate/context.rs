@@ -50,7 +50,12 @@ impl<'a> Context<'a> {
 
     /// Counts a step.
     pub(super) fn step(&mut self) -> Result<(), Failure> {
-        self.steps += 1;
+        self.steps(1)
+    }
+
+    /// Counts steps.
+    pub(super) fn steps(&mut self, count: usize) -> Result<(), Failure> {
+        self.steps = self.steps.saturating_add(count);
         match self.steps > self.limits.steps {
             true => Err(Failure::Limit { what: "steps", limit: self.limits.steps }),
             false => Ok(()),

@@ -57,7 +57,7 @@ pub enum ValueError {
 
 impl Failure {
     pub(super) fn new(message: impl Into<String>) -> Self {
-        Failure::Template(message.into())
+        Failure::Template(shortened(message.into(), MAX_MESSAGE))
     }
 }
 
@@ -72,6 +72,19 @@ impl fmt::Display for RenderError {
         }
         write!(f, "{}", self.failure)
     }
+}
+
+/// Messages quote what they are about; beyond so many bytes they are cut.
+pub(super) const MAX_MESSAGE: usize = 2 << 10;
+
+/// The text, cut and with an ellipsis where it is longer.
+pub(super) fn shortened(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
 }
 
 /// Line from 1 and column in bytes from 0 of a position in `text`.

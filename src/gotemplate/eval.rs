@@ -110,6 +110,7 @@ impl<'a> Machine<'a> {
         arguments: &'a [Operand],
         passed: Passed<'a>,
     ) -> Result<Dot<'a>, Failure> {
+        self.context.step()?;
         let has_arguments = !arguments.is_empty() || passed.is_some();
         let type_name = match receiver.as_interface {
             true => "interface {}",

@@ -10,7 +10,7 @@
 
 use super::Template;
 use super::context::{Context, Limits};
-use super::error::{Failure, RenderError, line_and_column};
+use super::error::{Failure, RenderError, line_and_column, shortened};
 use super::print::{MAX_DEPTH, Output, display};
 use super::tree::{Call, Code, Command, Instruction, Operand, Pipeline};
 use super::value::{List, Map, Text, Value, int};
@@ -117,7 +117,7 @@ impl<'a> Machine<'a> {
                     line,
                     column,
                     executing: self.executing.into(),
-                    piece: self.piece.map(|piece| shortened(&piece.to_string()).into()).unwrap_or_default(),
+                    piece: self.piece.map(|piece| shortened(piece.to_string(), SHOWN).into()).unwrap_or_default(),
                     call: self.failed_call,
                     failure,
                 })
@@ -376,18 +376,23 @@ impl<'a> Machine<'a> {
 
     /// Gives a variable another value.
     pub(super) fn assign(&mut self, name: &str, value: Value<'a>) -> Result<(), Failure> {
-        match self.variables.iter_mut().rev().find(|(known, _)| *known == name) {
-            Some(variable) => {
-                variable.1 = value;
-                Ok(())
-            }
-            None => Err(undefined(name)),
+        let index = self.position(name)?;
+        if let Some(variable) = self.variables.get_mut(index) {
+            variable.1 = value;
         }
+        Ok(())
     }
 
-    pub(super) fn variable(&self, name: &str) -> Result<Value<'a>, Failure> {
-        let found = self.variables.iter().rev().find(|(known, _)| *known == name);
-        found.map(|(_, value)| value.clone()).ok_or_else(|| undefined(name))
+    pub(super) fn variable(&mut self, name: &str) -> Result<Value<'a>, Failure> {
+        let index = self.position(name)?;
+        Ok(self.variables.get(index).map_or(Value::Missing, |(_, value)| value.clone()))
+    }
+
+    /// Where the variable declared last by that name stands. Looking far back counts.
+    fn position(&mut self, name: &str) -> Result<usize, Failure> {
+        let found = self.variables.iter().rposition(|(known, _)| *known == name).ok_or_else(|| undefined(name))?;
+        self.context.steps((self.variables.len() - found) / 16)?;
+        Ok(found)
     }
 }
 
@@ -410,12 +415,5 @@ fn number<'a>(count: &Value<'a>, index: i64) -> Option<Value<'a>> {
     }
 }
 
-/// Error messages show this much of the failing piece, in characters.
+/// Error messages show this much of the failing piece, in bytes.
 const SHOWN: usize = 200;
-
-fn shortened(piece: &str) -> String {
-    match piece.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}...", &piece[..end]),
-        None => piece.to_owned(),
-    }
-}

@@ -13,7 +13,7 @@ type Known = Option<Path>;
 
 /// All paths, sorted and without duplicates.
 pub(super) fn of(template: &Template) -> Vec<Path> {
-    let mut walk = Walk { found: BTreeSet::new(), calls: vec![], seen: BTreeSet::new() };
+    let mut walk = Walk { found: BTreeSet::new(), calls: vec![], seen: BTreeSet::new(), steps: 0 };
     walk.code(&template.parsed.code, Some(Path::new()));
     while let Some((name, dot)) = walk.calls.pop() {
         let is_new = walk.seen.len() < MAX_CALLS && walk.seen.insert((name.clone(), dot.clone()));
@@ -24,6 +24,12 @@ pub(super) fn of(template: &Template) -> Vec<Path> {
     walk.found.into_iter().collect()
 }
 
+/// Longer paths are not followed further.
+const MAX_PATH: usize = 16;
+
+/// After so many instructions the rest is left out.
+const MAX_STEPS: usize = 50_000;
+
 /// How many combinations of a template and its argument are followed.
 const MAX_CALLS: usize = 1000;
 
@@ -31,6 +37,7 @@ struct Walk {
     found: BTreeSet<Path>,
     calls: Vec<(String, Known)>,
     seen: BTreeSet<(String, Known)>,
+    steps: usize,
 }
 
 /// The two values that names start from.
@@ -51,6 +58,10 @@ impl Walk {
         let mut roots = Roots { dot: dot.clone(), dollar: dot };
         let mut scopes: Vec<Scope> = Vec::new();
         for (at, instruction) in code.0.iter().enumerate() {
+            self.steps += 1;
+            if self.steps > MAX_STEPS {
+                return;
+            }
             if let Some(scope) = scopes.last().filter(|scope| scope.otherwise == at) {
                 roots.dot = scope.outer.clone();
             }
@@ -120,7 +131,9 @@ impl Walk {
         let mut path = self.operand(first, roots);
         for key in keys {
             if let (Some(path), Term::Text { text, .. }) = (&mut path, &key.term) {
-                path.push(text.clone());
+                if path.len() < MAX_PATH {
+                    path.push(text.clone());
+                }
             } else {
                 self.operand(key, roots);
                 path = None;
@@ -155,5 +168,6 @@ impl Walk {
 }
 
 fn below(root: &Known, names: &[String]) -> Known {
-    root.as_ref().map(|root| root.iter().chain(names).cloned().collect())
+    let root = root.as_ref().filter(|root| root.len() < MAX_PATH)?;
+    Some(root.iter().chain(names).take(MAX_PATH).cloned().collect())
 }

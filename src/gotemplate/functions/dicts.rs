@@ -37,9 +37,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
         context.any_list(found)
     }),
     Function::variadic("keys", &[], Parameter::Map, |context, arguments| {
-        let maps: Vec<Map<'_>> = arguments.from(0).iter().filter_map(as_map).collect();
-        let keys: Vec<String> =
-            maps.into_iter().flat_map(|map| context.heap.keys(map)).map(|key| key.to_string()).collect();
+        let mut keys = Vec::new();
+        for map in arguments.from(0).iter().filter_map(as_map) {
+            context.work(context.heap.map_len(map).saturating_mul(64))?;
+            keys.extend(context.heap.keys(map).iter().map(|key| key.to_string()));
+        }
         context.text_list(keys)
     }),
     Function::new("values", &[Parameter::Map], |context, arguments| {
@@ -87,6 +89,7 @@ fn dict<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<
     let mut members = Vec::new();
     for pair in arguments.from(0).chunks(2) {
         let key = to_text(context, pair.first().unwrap_or(&Value::Nil))?;
+        context.work(key.len())?;
         members.push((Rc::from(key), pair.get(1).cloned().unwrap_or_else(|| "".into())));
     }
     context.map(members).map(Value::Map)

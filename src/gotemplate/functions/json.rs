@@ -144,7 +144,7 @@ impl<'a> Writer<'_, 'a> {
 
 fn read<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
     let text = arguments.text(0);
-    context.work(text.len().saturating_mul(8))?;
+    context.work(text.len().saturating_mul(16))?;
     let json = crate::json::value(text).map_err(|error| Failure::new(error.to_string()))?;
     owned(context, &json)
 }

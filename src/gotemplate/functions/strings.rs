@@ -73,7 +73,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::variadic("cat", &[], Any, |context, arguments| {
         let mut words = Vec::new();
         for value in arguments.from(0).iter().filter(|value| !value.is_nil_interface()) {
-            words.push(sprint(&context.heap, std::slice::from_ref(value), context.left())?);
+            let word = sprint(&context.heap, std::slice::from_ref(value), context.left())?;
+            context.work(word.len())?;
+            words.push(word);
         }
         context.text(words.join(" "))
     }),

@@ -18,7 +18,9 @@ fn parsed(text: &str) -> Result<LooseVersion, Failure> {
     LooseVersion::parse(text).map_err(|error| Failure::new(error.to_string()))
 }
 
-fn compare<'a>(_: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
+fn compare<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
+    // Reading one takes quadratic time.
+    context.work(arguments.text(0).len().saturating_pow(2) / 16)?;
     let constraint = Constraint::parse(arguments.text(0)).map_err(|error| Failure::new(error.to_string()))?;
     Ok(constraint.matches(&parsed(arguments.text(1))?).into())
 }

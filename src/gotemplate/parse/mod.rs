@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use super::Functions;
 use super::characters::unquote;
-use super::error::{ParseError, line_and_column};
+use super::error::{MAX_MESSAGE, ParseError, line_and_column, shortened};
 use super::lexer::{Keyword, Kind, Lexer, Token};
 use super::tree::{Call, Code, Instruction, Pipeline};
 
@@ -22,8 +22,8 @@ pub(super) const MAX_BLOCKS: usize = 1000;
 pub(super) const MAX_PARENTHESES: usize = 100;
 
 /// The longest template that is read, in bytes. Parsed, one may take a hundred times its length; the API allows 10240
-/// characters.
-pub(super) const MAX_LENGTH: usize = 256 << 10;
+/// characters, which are 40 KiB at most.
+pub(super) const MAX_LENGTH: usize = 64 << 10;
 
 /// A text's own code, and the templates defined in it.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(super) fn parse(name: &str, text: &str, functions: Functions) -> Result<Pars
     };
     parsed.map_err(|Fault { position, message }| {
         let (line, column) = line_and_column(text, position);
-        ParseError { name: name.to_owned(), line, column, message }
+        ParseError { name: name.to_owned(), line, column, message: shortened(message, MAX_MESSAGE) }
     })?;
     let code = parser.bodies.pop().map(|body| body.code).unwrap_or_default();
     Ok(Parsed { code: Code(code), definitions: parser.definitions })
