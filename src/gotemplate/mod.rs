@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Names of functions and variables are checked when parsing. Rendering is deterministic: functions that are not
-//! (DEC-12) fail, and where Go leaves an order open, it is sorted. Nothing recurses on the nesting of control structures
-//! or on templates that call each other; parentheses and printed values nest up to a fixed depth. Time and memory are
-//! bounded by [`Limits`].
+//! (DEC-12) fail, and where Go leaves an order open, it is sorted. Nothing recurses on the nesting of control
+//! structures or on templates that call each other; parentheses and printed values nest up to a fixed depth. Time and
+//! memory are bounded by [`Limits`].
 //!
 //! Known differences from Go 1.26 and sprig 3.3.0, besides those bounds:
 //!
