@@ -13,6 +13,7 @@ mod cluster_class;
 pub mod compatibility;
 pub mod contract;
 mod metadata;
+mod name_template;
 pub mod naming;
 mod plural;
 
@@ -20,6 +21,7 @@ pub use blocks::*;
 pub use cluster::*;
 pub use cluster_class::*;
 pub use metadata::{Metadata, ObjectKey, annotation};
+pub use name_template::{Named, name_from};
 
 /// The API group of Cluster and ClusterClass.
 pub const GROUP: &str = "cluster.x-k8s.io";

@@ -16,13 +16,13 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("version", &[]),
     ("yaml", &["json"]),
     ("schema", &["field", "goregex", "json"]),
-    ("hub", &["field", "json", "version", "schema"]),
+    ("hub", &["field", "json", "version", "schema", "gotemplate"]),
     ("wire", &["hub", "yaml", "json", "field"]),
     ("crd", &["hub", "wire", "schema", "field"]),
     ("variables", &["hub", "schema", "json", "field"]),
     ("world", &["hub", "variables"]),
     ("topology", &["wire", "variables", "hub", "json"]),
-    ("admission", &["wire", "world", "variables", "hub", "version", "field", "json", "schema"]),
+    ("admission", &["wire", "world", "variables", "hub", "version", "field", "json", "schema", "gotemplate"]),
 ];
 
 /// What the core must not name.

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::definitions::{schemas_are_not_nullable, variable_definitions_are_usable};
+use super::names::naming_templates_make_names;
 use super::patches::patches_are_usable;
-use super::{definitions, dependents, patches, shared};
+use super::{definitions, dependents, names, patches, shared};
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path, RuleId};
@@ -42,6 +43,7 @@ const RULES: &[ClassRule] = rules![
     "CC-V-030" => control_plane_health_check_is_usable,
     "CC-V-031" => control_plane_health_check_has_machines,
     "CC-V-032" => machine_deployment_health_checks_are_usable,
+    "CC-V-040" => naming_templates_make_names,
     "CC-V-050" => taints_may_be_set,
     "CC-V-060" => variable_definitions_are_usable,
     "DEC-23" => schemas_are_not_nullable,
@@ -61,6 +63,7 @@ pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
     [single(GATE, "classes_are_switched_on")]
         .into_iter()
         .chain(listed(Kind::ClusterClass, RULES))
+        .chain(names::listed_rules())
         .chain(definitions::listed_rules())
         .chain(patches::listed_rules())
         .chain(dependents::listed_rules())
@@ -274,6 +277,6 @@ pub(super) fn machine_deployment(class: &str) -> Path {
     Path::of("spec.workers.machineDeployments").key(class)
 }
 
-fn machine_pool(class: &str) -> Path {
+pub(super) fn machine_pool(class: &str) -> Path {
     Path::of("spec.workers.machinePools").key(class)
 }

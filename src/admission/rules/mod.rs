@@ -6,6 +6,7 @@
 //!   ├─ version.rs    version changes
 //!   └─ rebase.rs     class changes
 //! class.rs     a ClusterClass by itself
+//!   ├─ names.rs        its naming templates
 //!   ├─ definitions.rs  its variables
 //!   ├─ patches.rs      its patches
 //!   ├─ dependents.rs   a class against the Clusters that use it
@@ -18,6 +19,7 @@ pub(super) mod class;
 pub(super) mod cluster;
 mod definitions;
 mod dependents;
+mod names;
 mod patches;
 mod rebase;
 mod shared;

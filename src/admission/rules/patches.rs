@@ -1,12 +1,13 @@
 //! The patches of a ClusterClass (PAT).
 //!
-//! Templates are parsed elsewhere; nothing here says whether a path exists in the templates that a patch selects.
+//! Nothing here says whether a path exists in the templates that a patch selects, or what a Go template renders.
 
 use std::collections::BTreeSet;
 
 use super::class::Change;
 use crate::admission::Listed;
-use crate::field::{ErrorKind, Findings, Path};
+use crate::field::{ErrorKind, Findings, Path, RuleId};
+use crate::gotemplate::{Functions, Template};
 use crate::hub::naming::{decimal_integer, label_key_faults};
 use crate::hub::{
     ClassNames, ClusterClassSpec, JsonPatch, JsonPatchValue, Kind, Patch, PatchDefinition, PatchSelector, TemplateRef,
@@ -18,6 +19,7 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
         ("PAT-001", "patch_has_a_name"),
         ("PAT-002", "patch_is_not_called_inline"),
         ("PAT-003", "patch_names_are_unique"),
+        ("PAT-004", "condition_parses"),
         ("PAT-005", "patch_does_something"),
         ("PAT-006", "patch_is_inline_or_external"),
         ("PAT-007", "external_patches_are_switched_on"),
@@ -29,6 +31,8 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
         ("PAT-014", "operation_has_one_value"),
         ("PAT-016", "value_has_a_source"),
         ("PAT-017", "value_has_one_source"),
+        ("PAT-018", "template_parses"),
+        ("DEC-5", "templates_name_what_is_defined"),
         ("PAT-019", "builtin_variable_is_known"),
         ("PAT-021", "variable_is_defined"),
         ("DEC-27", "paths_say_what_they_mean"),
@@ -49,6 +53,9 @@ pub(super) fn patches_are_usable(change: &Change<'_>, found: &mut Findings) {
     for (i, entry) in spec.patches.iter().enumerate() {
         let path = Path::of("spec.patches").index(i);
         name_is_usable(entry, &mut names, &path.child("name"), found);
+        if !entry.enabled_if.is_empty() {
+            template_is_usable("PAT-004", &entry.enabled_if, spec, &path.child("enabledIf"), found);
+        }
         kind_of_patch_is_clear(entry, change, &path, found);
         for (j, definition) in entry.definitions.iter().enumerate() {
             definition_is_usable(definition, spec, &path.child("definitions").index(j), found);
@@ -195,6 +202,9 @@ fn source_is_usable(source: &JsonPatchValue, spec: &ClusterClassSpec, path: &Pat
             found.invalid(path.clone(), &*source.variable, "set variable or template, not both");
         }
     });
+    if has_template {
+        template_is_usable("PAT-018", &source.template, spec, &path.child("template"), found);
+    }
     if !has_variable {
         return;
     }
@@ -217,6 +227,30 @@ fn source_is_usable(source: &JsonPatchValue, spec: &ClusterClassSpec, path: &Pat
                 known => format!("the ClusterClass defines no such variable; it defines {}", known.join(", ")),
             };
             found.invalid(path.clone(), variable, detail);
+        }
+    });
+}
+
+/// A template parses (PAT-004, PAT-018), and the variables that it refers to are defined (DEC-5).
+fn template_is_usable(rule: RuleId, template: &str, spec: &ClusterClassSpec, path: &Path, found: &mut Findings) {
+    let parsed = match Template::parse("template", template, Functions::Sprig) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            found.run(rule, |found| found.invalid(path.clone(), template, error.to_string()));
+            return;
+        }
+    };
+    // An extension may define anything.
+    if spec.discovering_patches().next().is_some() {
+        return;
+    }
+    found.run("DEC-5", |found| {
+        let names: BTreeSet<String> = parsed.fields().into_iter().filter_map(|path| path.into_iter().next()).collect();
+        let is_defined = |name: &str| name == "builtin" || spec.variables.iter().any(|defined| defined.name == name);
+        for name in names.iter().filter(|name| !is_defined(name)) {
+            found.warn(format!(
+                "{path}: the template refers to .{name}, which the ClusterClass does not define; it renders as <no value>"
+            ));
         }
     });
 }

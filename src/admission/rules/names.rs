@@ -1,0 +1,52 @@
+//! Naming templates of a ClusterClass (NAM).
+
+use super::class::{Change, machine_deployment, machine_pool};
+use crate::admission::Listed;
+use crate::field::{Findings, Path};
+use crate::hub::naming::subdomain_faults;
+use crate::hub::{Kind, Named, name_from};
+
+/// What stands for the parts of a name that are not known yet.
+const CLUSTER: &str = "cluster";
+const RANDOM: &str = "bcdfg";
+
+/// The rules of this file in the order in which they run.
+pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
+    [("NAM-001", "naming_template_can_be_rendered"), ("NAM-002", "naming_template_makes_names")]
+        .into_iter()
+        .map(|(id, name)| Listed { id, name, kind: Some(Kind::ClusterClass) })
+}
+
+/// Naming templates make names (CC-V-040).
+pub(super) fn naming_templates_make_names(change: &Change<'_>, found: &mut Findings) {
+    let spec = &change.new.spec;
+    makes_names(&spec.infrastructure.naming.template, Named::Cluster, &Path::of("spec.infrastructure"), found);
+    makes_names(&spec.control_plane.naming.template, Named::Cluster, &Path::of("spec.controlPlane"), found);
+    for class in &spec.workers.machine_deployments {
+        let named = Named::MachineDeployment("mdtopology");
+        makes_names(&class.naming.template, named, &machine_deployment(&class.class), found);
+    }
+    for class in &spec.workers.machine_pools {
+        makes_names(&class.naming.template, Named::MachinePool("mptopology"), &machine_pool(&class.class), found);
+    }
+}
+
+/// A template is rendered with an example (NAM-001), and what comes out may be a name (NAM-002).
+fn makes_names(template: &str, named: Named<'_>, owner: &Path, found: &mut Findings) {
+    if template.is_empty() {
+        return;
+    }
+    let path = owner.child("naming.template");
+    match name_from(template, CLUSTER, RANDOM, named) {
+        Err(reason) => {
+            found.run("NAM-001", |found| found.invalid(path, template, reason));
+        }
+        Ok(name) => {
+            found.run("NAM-002", |found| {
+                for fault in subdomain_faults(&name) {
+                    found.invalid(path.clone(), template, format!("gives a name such as {name:?}, which {fault}"));
+                }
+            });
+        }
+    }
+}
