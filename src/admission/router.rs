@@ -157,6 +157,7 @@ enum Subject {
     AlwaysAllowed,
     DefaultCluster {
         new: Box<Cluster>,
+        old: Option<Box<Cluster>>,
     },
     ValidateCluster {
         new: Box<Cluster>,
@@ -200,8 +201,8 @@ impl Question {
                 Ok(examined(request, new, |_| Subject::DefaultClass { namespace, references: references_of(request) }))
             }
             (Phase::Default, Kind::Cluster, _) => {
-                let (new, _old) = (new_object::<Cluster>(request)?, previous_object::<Cluster>(request)?);
-                Ok(examined(request, new, |new| Subject::DefaultCluster { new }))
+                let (new, old) = (new_object::<Cluster>(request)?, previous_object(request)?);
+                Ok(examined(request, new, |new| Subject::DefaultCluster { new, old }))
             }
             (Phase::Validate, Kind::Cluster, Operation::Delete) => {
                 Ok((old_object::<Cluster>(request)?.metadata.name, Subject::AlwaysAllowed))
@@ -256,7 +257,7 @@ impl Question {
     pub fn answer(&self, world: &World, settings: &Settings) -> Verdict {
         let mut verdict = match &self.subject {
             Subject::AlwaysAllowed => Verdict::plain(self.kind, "", Outcome::Allowed),
-            Subject::DefaultCluster { new } => defaults::cluster::default(new, world, settings),
+            Subject::DefaultCluster { new, old } => defaults::cluster::default(new, old.as_deref(), world, settings),
             Subject::ValidateCluster { new, old } => cluster::validate(new, old.as_deref(), world, settings),
             Subject::DefaultClass { namespace, references } => {
                 defaults::cluster_class::default(namespace, references, settings)

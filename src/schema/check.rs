@@ -1,10 +1,15 @@
-//! Whether a definition can be used (VAR-S). CEL rules are not looked at.
+//! Whether a definition can be used (VAR-S), its CEL rules included.
 //!
 //! The checks run in stages; a stage with errors ends the check: literals, structure, defaults, everything else (VAR-S-007).
 //! What passes them all compiles, so nothing is left to say afterwards (VAR-S-047).
 
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::cel::{Budget, Rules};
 use super::validate::Violation;
-use super::{Definition, Schema};
+use super::{Definition, Schema, rules};
 use crate::field::{ErrorKind, Findings, Path, RuleId, Shown};
 use crate::goregex::Regex;
 use crate::json::{self, RawJson};
@@ -21,11 +26,12 @@ pub fn check(definition: &Definition, path: &Path, found: &mut Findings) -> Opti
         return None;
     }
     let schema = Schema::compile(definition).ok()?;
-    defaults(&schema, path, found);
+    let root = Rules::compile(definition, true);
+    defaults(&schema, root.as_ref(), path, &mut Budget::new(), found);
     if found.error_count() > before {
         return None;
     }
-    everything_else(definition, &schema, path, found);
+    rules::rules_and_everything_else(definition, &schema, root.as_ref(), path, found);
     (found.error_count() == before).then_some(schema)
 }
 
@@ -134,27 +140,58 @@ fn junctor_keywords(node: &Definition, path: &Path, found: &mut Findings) {
     }
 }
 
-/// Defaults reached through `properties` and `items` are good values themselves (VAR-S-030, VAR-S-031).
-fn defaults(schema: &Schema, path: &Path, found: &mut Findings) {
+/// Defaults reached through `properties` and `items` are good values themselves (VAR-S-030 to VAR-S-032). `rules` are
+/// those of this node; all defaults share one budget.
+fn defaults(schema: &Schema, rules: Option<&Arc<Rules>>, path: &Path, budget: &mut Budget, found: &mut Findings) {
     if let Some(default) = &schema.default {
         let path = path.child("default");
+        let before = found.error_count();
         found.run("VAR-S-030", |found| {
             let unknown = schema.unknown_fields(default);
             if !unknown.is_empty() {
                 found.invalid(path.clone(), Shown::bounded(default), "has fields that the schema does not know");
             }
         });
-        report("VAR-S-031", schema.violations(default), &path, default, found);
+        let violations = schema.violations(default);
+        let is_valid = violations.is_empty();
+        report("VAR-S-031", violations, &path, default, found);
+        if is_valid && schema.has_rules && found.error_count() == before {
+            let violations = broken_by_default(schema, rules, default, budget);
+            report_at_place("VAR-S-032", violations, &path, default, found);
+        }
     }
     let properties = path.child("properties");
-    schema.properties.iter().for_each(|(name, child)| defaults(child, &properties.key(name), found));
+    for (name, child) in &schema.properties {
+        defaults(child, child.rules.as_ref(), &properties.key(name), budget, found);
+    }
     if let Some(child) = &schema.items {
-        defaults(child, &path.child("items"), found);
+        defaults(child, child.rules.as_ref(), &path.child("items"), budget, found);
     }
 }
 
-/// Types, examples and enums (VAR-S-040 to VAR-S-044), on junctor nodes too.
-fn everything_else(node: &Definition, schema: &Schema, path: &Path, found: &mut Findings) {
+/// Rules that a default breaks: as an unchanged value and, if that is fine, as a new one (VAR-S-032). Of the two
+/// evaluations the dearer one counts.
+fn broken_by_default(
+    schema: &Schema,
+    rules: Option<&Arc<Rules>>,
+    default: &Value,
+    budget: &mut Budget,
+) -> Vec<Violation> {
+    let given = budget.left();
+    let violations = schema.broken_rules(default, Some(default), rules, budget);
+    if !violations.is_empty() {
+        return violations;
+    }
+    let left = budget.left();
+    budget.set_left(given);
+    let violations = schema.broken_rules(default, None, rules, budget);
+    budget.set_left(left.min(budget.left()));
+    violations
+}
+
+/// The type, example and enum of a node (VAR-S-040 to VAR-S-044), be it a junctor node. Says whether what is below is to be
+/// looked at.
+pub(super) fn keywords(node: &Definition, schema: &Schema, path: &Path, found: &mut Findings) -> bool {
     let supported = super::node::Kind::NAMES.map(|(name, _)| name);
     if !node.r#type.is_empty() && !supported.contains(&&*node.r#type) {
         found.run("VAR-S-040", |found| {
@@ -166,7 +203,7 @@ fn everything_else(node: &Definition, schema: &Schema, path: &Path, found: &mut 
                 format!("supported values: {supported}"),
             );
         });
-        return;
+        return false;
     }
     if let Some(example) = &schema.example {
         report("VAR-S-041", schema.violations(example), &path.child("example"), example, found);
@@ -181,24 +218,32 @@ fn everything_else(node: &Definition, schema: &Schema, path: &Path, found: &mut 
             found.forbidden(path.clone(), "additionalProperties and properties exclude each other");
         }
     });
-    let below = [
-        schema.additional_properties.iter().map(|child| &**child).collect::<Vec<_>>(),
-        schema.properties.values().collect(),
-        schema.items.iter().map(|child| &**child).collect(),
-        schema.not.iter().map(|child| &**child).collect(),
-        schema.all_of.iter().collect(),
-        schema.one_of.iter().collect(),
-        schema.any_of.iter().collect(),
-    ];
-    let (core, junctors) = node.children(path);
-    let nodes = core.into_iter().chain(junctors);
-    for ((path, child), schema) in nodes.zip(below.into_iter().flatten()) {
-        everything_else(child, schema, &path, found);
-    }
+    true
+}
+
+/// Reports rules that a literal of a schema breaks, with the value at each place unless that is an object or a list.
+pub(super) fn report_at_place(
+    rule: RuleId,
+    violations: Vec<Violation>,
+    path: &Path,
+    value: &Value,
+    found: &mut Findings,
+) {
+    found.run(rule, |found| {
+        for violation in violations {
+            let shown = match value.pointer(&violation.pointer) {
+                None | Some(Value::Object(_) | Value::Array(_)) => Shown::from(""),
+                Some(scalar) => Shown::bounded(scalar),
+            };
+            found.run(violation.rule, |found| {
+                found.error(violation.kind, path.place(&violation.place), shown, violation.detail);
+            });
+        }
+    });
 }
 
 /// Reports what is wrong with a literal of a schema.
-fn report(rule: RuleId, violations: Vec<Violation>, path: &Path, value: &serde_json::Value, found: &mut Findings) {
+fn report(rule: RuleId, violations: Vec<Violation>, path: &Path, value: &Value, found: &mut Findings) {
     if violations.is_empty() {
         return;
     }

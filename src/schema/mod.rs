@@ -3,18 +3,21 @@
 //! ```text
 //! Definition (as written) ─► check.rs ─► Schema (compiled) ─► default.rs   fills what is missing
 //!                              └─ Findings                 ├► validate.rs  says what is wrong
-//!                                                          └► unknown.rs   names what nobody knows
+//!                                                          ├► unknown.rs   names what nobody knows
+//!                                                          └► cel/         runs rules on what is right so far
 //! ```
 //!
 //! The dialect is that of Kubernetes: no `$ref`, no `nullable`, RE2 patterns, `x-kubernetes-…` extensions. A *core* node is
 //! reached through `properties`, `additionalProperties` and `items` only; a *junctor* node stands below `allOf`, `anyOf`,
 //! `oneOf` or `not`. Nothing here knows Cluster API.
 
+mod cel;
 mod check;
 mod default;
 mod definition;
 mod format;
 mod node;
+mod rules;
 mod unknown;
 mod validate;
 

@@ -1,10 +1,12 @@
 //! A compiled schema.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::Definition;
+use super::cel::Rules;
 use super::format::Format;
 use crate::goregex::{Regex, RegexError};
 
@@ -36,6 +38,10 @@ pub struct Schema {
     pub(super) any_of: Vec<Schema>,
     pub(super) one_of: Vec<Schema>,
     pub(super) not: Option<Box<Schema>>,
+    /// Rules of this node.
+    pub(super) rules: Option<Arc<Rules>>,
+    /// Whether this node or a core node below it has rules.
+    pub(super) has_rules: bool,
 }
 
 impl Schema {
@@ -112,13 +118,18 @@ impl Schema {
         let properties = definition.properties.iter().flatten();
         let properties = properties.map(|(name, node)| Ok((name.clone(), Schema::compile(node)?)));
         let bound = |value: Option<i64>, exclusive| value.map(|value| Bound { value, exclusive });
+        let properties: BTreeMap<String, Schema> = properties.collect::<Result<_, Unusable>>()?;
+        let (additional_properties, items) = (one(&definition.additional_properties)?, one(&definition.items)?);
+        let rules = Rules::compile(definition, false);
+        let mut below = properties.values().chain(additional_properties.as_deref()).chain(items.as_deref());
+        let has_rules = rules.is_some() || below.any(|node| node.has_rules);
         Ok(Schema {
             kind: Kind::from_name(&definition.r#type),
             int_or_string: definition.int_or_string,
             preserve_unknown_fields: definition.preserve_unknown_fields,
-            properties: properties.collect::<Result<_, Unusable>>()?,
-            additional_properties: one(&definition.additional_properties)?,
-            items: one(&definition.items)?,
+            properties,
+            additional_properties,
+            items,
             required: definition.required.to_vec(),
             min_properties: definition.min_properties,
             max_properties: definition.max_properties,
@@ -138,6 +149,8 @@ impl Schema {
             any_of: each(&definition.any_of)?,
             one_of: each(&definition.one_of)?,
             not: one(&definition.not)?,
+            rules,
+            has_rules,
         })
     }
 

@@ -36,11 +36,13 @@ struct Entry<'a> {
 }
 
 /// Defaults and checks one list that stands at `path`, and says what changes. With any error the list stays as it is.
+/// Transition rules compare with `old`, the values of this list as they are stored (CL-D-008); without any they do not run.
 ///
 /// What is wrong for both is reported once (VAR-V-005). Admission and the computation of a rollout share this function
 /// (BP-04 to BP-06).
 pub fn settle(
     values: &[VariableValue],
+    old: &[VariableValue],
     path: &Path,
     variables: &Variables,
     mode: Mode,
@@ -76,13 +78,13 @@ pub fn settle(
         required_are_set(values, &changes, path, variables, found);
     }
     for entry in &entries {
-        check(&entry.written.name, &entry.value, entry.schema, path, found);
+        check(&entry.written.name, &entry.value, old, entry.schema, path, found);
     }
     for change in &changes {
         if let Change::Append { name, value } = change
             && let Some(schema) = variables.get(name).and_then(|variable| variable.schema.as_ref().ok())
         {
-            check(name, value, schema, path, found);
+            check(name, value, old, schema, path, found);
         }
     }
     if found.error_count() > before { Vec::new() } else { changes }
@@ -218,9 +220,14 @@ fn required_are_set(
 }
 
 /// A value fits its schema, and has no field that the schema does not know, none of which is pruned (VAR-V-020 to VAR-V-031).
-fn check(name: &str, value: &Value, schema: &Schema, path: &Path, found: &mut Findings) {
-    let violations = schema.violations(value);
+/// Only then are its CEL rules run (CEL-020 to CEL-026).
+fn check(name: &str, value: &Value, old: &[VariableValue], schema: &Schema, path: &Path, found: &mut Findings) {
+    let mut violations = schema.violations(value);
     let unknown = if violations.is_empty() { schema.unknown_fields(value) } else { Vec::new() };
+    if violations.is_empty() && unknown.is_empty() && schema.has_rules() {
+        let old = old.iter().find(|old| old.name == name).and_then(|old| written_value(old).ok());
+        violations = schema.rule_violations(value, old.as_ref());
+    }
     if violations.is_empty() && unknown.is_empty() {
         return;
     }

@@ -35,13 +35,23 @@ pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
         ("VAR-V-026", "int_or_string_is_one_of_both"),
         ("VAR-V-027", "value_satisfies_junctors"),
         ("VAR-V-030", "fields_are_known"),
+        ("CEL-022", "rules_hold"),
+        ("CEL-023", "messages_are_within_budget"),
+        ("CEL-024", "rules_compile"),
+        ("CEL-025", "rules_can_be_evaluated"),
+        ("CEL-026", "rules_are_within_budget"),
     ]
     .into_iter()
     .map(|(id, name)| Listed { id, name, kind: Some(Kind::Cluster) })
 }
 
 /// The mutating end point for Clusters on create and update. Feature gates are not consulted (CL-D-010).
-pub(in crate::admission) fn default(cluster: &Cluster, world: &World, settings: &Settings) -> Verdict {
+pub(in crate::admission) fn default(
+    cluster: &Cluster,
+    old: Option<&Cluster>,
+    world: &World,
+    settings: &Settings,
+) -> Verdict {
     let mut found = Findings::without(settings.silenced);
     let mut patch = Vec::new();
     // CL-D-001: without a defined topology there is nothing to do.
@@ -52,7 +62,12 @@ pub(in crate::admission) fn default(cluster: &Cluster, world: &World, settings: 
             match class_of(cluster, world) {
                 Ok(class) => {
                     if let Some(variables) = class.as_ref().and_then(|class| class.variables()) {
-                        patch.extend(settle_variables(topology, variables, &mut found));
+                        patch.extend(settle_variables(
+                            topology,
+                            old.and_then(Cluster::topology),
+                            variables,
+                            &mut found,
+                        ));
                     }
                 }
                 Err(message) => {
@@ -108,11 +123,21 @@ pub(in crate::admission) struct Values<'a> {
     pub mode: Mode,
 }
 
-/// Defaults and validates every list of values (CL-D-006, CL-D-007). Old values matter to transition rules alone (CL-D-008); the patch is in the order of the lists.
-fn settle_variables(topology: &Topology, variables: &Variables, found: &mut Findings) -> Vec<PatchOperation> {
+/// Defaults and validates every list of values (CL-D-006, CL-D-007); the patch is in the order of the lists.
+///
+/// Transition rules compare with the list of the old object at the same path, which names the topology of a worker: a list
+/// of one name belongs to a list of the same name (CL-D-008).
+fn settle_variables(
+    topology: &Topology,
+    old: Option<&Topology>,
+    variables: &Variables,
+    found: &mut Findings,
+) -> Vec<PatchOperation> {
     let mut patch = Vec::new();
+    let before: Vec<Values<'_>> = old.into_iter().flat_map(lists).collect();
     for list in lists(topology) {
-        let changes = variables::settle(list.values, &list.path, variables, list.mode, found);
+        let old = before.iter().find(|old| old.path == list.path).map_or(&[][..], |old| old.values);
+        let changes = variables::settle(list.values, old, &list.path, variables, list.mode, found);
         found.run("CL-D-006", |_| patch.extend(list.operations(changes)));
     }
     patch

@@ -139,7 +139,8 @@ fn judge(cluster: &Cluster, variables: &Variables) -> Vec<FieldError> {
             true => Cow::Borrowed(list.values),
             false => Cow::Owned(list.values.iter().filter(is_defined).cloned().collect()),
         };
-        variables::settle(&defined, &list.path, variables, list.mode, &mut found);
+        // Transition rules are not run: nothing changes a value here.
+        variables::settle(&defined, &[], &list.path, variables, list.mode, &mut found);
     }
     found.into_parts().0
 }
@@ -149,6 +150,7 @@ fn judge(cluster: &Cluster, variables: &Variables) -> Vec<FieldError> {
 fn identity(error: &FieldError) -> String {
     let detail = match error.rule {
         "VAR-V-002" | "VAR-V-003" | "VAR-V-030" => &*error.detail,
+        rule if rule.starts_with("CEL-") => &*error.detail,
         _ => "",
     };
     format!("{} {} {detail}", error.rule, error.path)

@@ -1,4 +1,4 @@
-//! The variable definitions of a ClusterClass (VAR-S).
+//! The variable definitions of a ClusterClass (VAR-S, CEL).
 
 use std::collections::BTreeSet;
 
@@ -26,10 +26,21 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
         ("VAR-S-024", "junctors_constrain_only"),
         ("VAR-S-030", "defaults_have_known_fields"),
         ("VAR-S-031", "defaults_are_valid"),
+        ("VAR-S-032", "defaults_keep_the_rules"),
         ("VAR-S-040", "types_are_known"),
         ("VAR-S-041", "examples_are_valid"),
         ("VAR-S-042", "enum_entries_are_valid"),
         ("VAR-S-043", "properties_are_named_or_free"),
+        ("CEL-001", "rule_and_message_are_lines"),
+        ("CEL-002", "message_expression_is_not_blank"),
+        ("CEL-003", "reason_is_known"),
+        ("CEL-004", "field_path_leads_to_a_property"),
+        ("CEL-005", "node_of_a_rule_has_a_type"),
+        ("CEL-009", "rules_can_be_compiled"),
+        ("CEL-010", "elements_have_no_transition_rules"),
+        ("CEL-011", "each_rule_has_a_bounded_cost"),
+        ("CEL-012", "all_rules_have_a_bounded_cost"),
+        ("CEL-013", "literals_keep_the_rules"),
     ]
     .into_iter()
     .map(|(id, name)| Listed { id, name, kind: Some(Kind::ClusterClass) })

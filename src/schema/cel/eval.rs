@@ -1,0 +1,432 @@
+//! Programs run on values, within budgets (CEL-025, CEL-026).
+//!
+//! The walk recurses no deeper than the program nests, which the parser limits.
+
+use std::rc::Rc;
+
+use super::check::{Node, Op, Repeat};
+use super::fault::Fault;
+use super::library::{self, Function};
+use super::meter::Meter;
+use super::parse::{Form, Literal, Selection};
+use super::value::{List, Map, Table, Text, Val, view};
+
+/// Runs a program; the stack holds `self` and `oldSelf`.
+pub(super) fn run<'v>(root: &'v Node, this: Val<'v>, old: Val<'v>, meter: &mut Meter) -> Result<Val<'v>, Fault> {
+    Machine { stack: vec![this, old], meter }.value(root)
+}
+
+/// Whether a function takes a literal.
+pub(super) fn converts(function: &'static Function, literal: &Literal) -> Result<(), String> {
+    let mut meter = Meter::new();
+    meter.begin();
+    match (function.run)(&mut meter, &[constant(literal)]) {
+        Ok(_) => Ok(()),
+        Err(Fault::Failed(text)) => Err(text.into_owned()),
+        Err(Fault::Spent) => Err("is too long".to_owned()),
+    }
+}
+
+fn constant(literal: &Literal) -> Val<'_> {
+    match literal {
+        Literal::Null => Val::Null,
+        Literal::Bool(value) => Val::Bool(*value),
+        Literal::Int(value) => Val::Int(*value),
+        Literal::Uint(value) => Val::Uint(*value),
+        Literal::Double(value) => Val::Double(*value),
+        Literal::Text(text) => Val::Text(Text::Written(text)),
+        Literal::Bytes(bytes) => Val::Bytes(bytes.as_slice().into()),
+    }
+}
+
+struct Machine<'v, 'm> {
+    stack: Vec<Val<'v>>,
+    meter: &'m mut Meter,
+}
+
+impl<'v> Machine<'v, '_> {
+    fn value(&mut self, node: &'v Node) -> Result<Val<'v>, Fault> {
+        self.meter.work(8)?;
+        match &node.op {
+            Op::Literal(literal) => Ok(constant(literal)),
+            Op::TypeName(name) => Ok(Val::Type(name)),
+            Op::Slot(slot) => {
+                self.meter.charge(1)?;
+                self.stack.get(*slot).cloned().ok_or_else(|| Fault::of("a variable has no value"))
+            }
+            Op::Select { of, field, how } => self.select(of, field, *how),
+            Op::And(sides) => self.logic(&sides.0, &sides.1, false),
+            Op::Or(sides) => self.logic(&sides.0, &sides.1, true),
+            Op::Choose(parts) => {
+                let branch = if self.truth(&parts.0)? { &parts.1 } else { &parts.2 };
+                self.value(branch)
+            }
+            Op::Index { of, optional } => self.index(&of.0, &of.1, *optional),
+            Op::Call { function, args } => self.call(function, args),
+            Op::Search { function, args, regex } => {
+                let (args, _) = self.args(args)?;
+                let result = library::text::search(function, regex, self.meter, args.as_slice())?;
+                self.meter.charge((function.price)(&extents(args.as_slice(), &result)))?;
+                Ok(result)
+            }
+            Op::List(items) => self.list(items),
+            Op::Map(entries) => self.map(entries),
+            Op::Loop(repeat) => self.repeat(repeat),
+            Op::Bind { of, body, flat } => self.bind(of, body, *flat),
+        }
+    }
+
+    fn truth(&mut self, node: &'v Node) -> Result<bool, Fault> {
+        match self.value(node)? {
+            Val::Bool(value) => Ok(value),
+            other => Err(Fault::of(format!("expected a bool, and found {}", other.type_name()))),
+        }
+    }
+
+    /// Both sides may decide alone, whatever becomes of the other.
+    fn logic(&mut self, left: &'v Node, right: &'v Node, decides: bool) -> Result<Val<'v>, Fault> {
+        let first = match self.truth(left) {
+            Ok(value) if value == decides => return Ok(Val::Bool(decides)),
+            Err(Fault::Spent) => return Err(Fault::Spent),
+            first => first,
+        };
+        match (first, self.truth(right)) {
+            (_, Ok(value)) if value == decides => Ok(Val::Bool(decides)),
+            (_, Err(Fault::Spent)) => Err(Fault::Spent),
+            (Err(fault), _) | (_, Err(fault)) => Err(fault),
+            _ => Ok(Val::Bool(!decides)),
+        }
+    }
+
+    fn select(&mut self, of: &'v Node, field: &'v str, how: Selection) -> Result<Val<'v>, Fault> {
+        let mut of = self.value(of)?;
+        if how != Selection::Test {
+            self.meter.charge(1)?;
+        }
+        if let Val::Optional(inner) = of {
+            let Some(inner) = inner else {
+                return Ok(if how == Selection::Test { Val::Bool(false) } else { Val::Optional(None) });
+            };
+            of = (*inner).clone();
+        }
+        let found = match &of {
+            Val::Object(members, structure) => match structure.fields.get(field) {
+                Some(field) => members.get(&field.name).map(|member| view(member, &field.decl)),
+                None => return Err(Fault::of(format!("no such field: {field}"))),
+            },
+            Val::Map(map) => map.get(&Val::Text(Text::Written(field))),
+            other => return Err(Fault::of(format!("{} has no fields", other.type_name()))),
+        };
+        match (how, found) {
+            (Selection::Test, found) => Ok(Val::Bool(found.is_some())),
+            (Selection::Plain, Some(found)) => found,
+            (Selection::Plain, None) => Err(Fault::of(format!("no such key: {field}"))),
+            (Selection::Optional, Some(found)) => Ok(Val::some(found?)),
+            (Selection::Optional, None) => Ok(Val::Optional(None)),
+        }
+    }
+
+    fn index(&mut self, of: &'v Node, key: &'v Node, optional: bool) -> Result<Val<'v>, Fault> {
+        let mut of = self.value(of)?;
+        let key = self.value(key)?;
+        self.meter.charge(1)?;
+        if let Val::Optional(inner) = of {
+            let Some(inner) = inner else { return Ok(Val::Optional(None)) };
+            of = (*inner).clone();
+        }
+        let found = match (&of, &key) {
+            (Val::List(list), key) => {
+                let at = position(key).ok_or_else(|| Fault::of("a list is indexed by whole numbers"))?;
+                usize::try_from(at).ok().and_then(|at| list.get(at))
+            }
+            (Val::Map(map), key) => map.get(key),
+            (Val::Object(members, structure), Val::Text(name)) => structure
+                .fields
+                .get(name.as_str())
+                .and_then(|field| members.get(&field.name).map(|member| view(member, &field.decl))),
+            (other, _) => return Err(Fault::of(format!("{} cannot be indexed", other.type_name()))),
+        };
+        match (optional, found) {
+            (true, Some(found)) => Ok(Val::some(found?)),
+            (true, None) => Ok(Val::Optional(None)),
+            (false, Some(found)) => found,
+            (false, None) => Err(missing(&of, &key)),
+        }
+    }
+
+    fn args(&mut self, args: &'v [Node]) -> Result<(Args<'v>, usize), Fault> {
+        let mut values = Args { values: [const { Val::Null }; 4], count: 0 };
+        for arg in args {
+            let value = self.value(arg)?;
+            match values.values.get_mut(values.count) {
+                Some(place) => *place = value,
+                None => return Err(Fault::of("too many arguments")),
+            }
+            values.count += 1;
+        }
+        let count = values.count;
+        Ok((values, count))
+    }
+
+    fn call(&mut self, function: &'static Function, args: &'v [Node]) -> Result<Val<'v>, Fault> {
+        let (args, _) = self.args(args)?;
+        self.meter.work(20)?;
+        let result = (function.run)(self.meter, args.as_slice())?;
+        self.meter.charge((function.price)(&extents(args.as_slice(), &result)))?;
+        Ok(result)
+    }
+
+    fn list(&mut self, items: &'v [(Node, bool)]) -> Result<Val<'v>, Fault> {
+        if !items.iter().all(|(item, _)| matches!(item.op, Op::Literal(_))) {
+            self.meter.charge(10)?;
+        }
+        self.meter.work(items.len() * 40)?;
+        let mut elements = Vec::with_capacity(items.len());
+        for (item, optional) in items {
+            match self.value(item)? {
+                Val::Optional(inner) if *optional => elements.extend(inner.map(|inner| (*inner).clone())),
+                element => elements.push(element),
+            }
+        }
+        Ok(Val::list(elements))
+    }
+
+    fn map(&mut self, entries: &'v [(Node, Node, bool)]) -> Result<Val<'v>, Fault> {
+        self.meter.charge(30)?;
+        let mut table = Table::default();
+        for (key, value, optional) in entries {
+            self.meter.work(200)?;
+            let (key, value) = (self.value(key)?, self.value(value)?);
+            match value {
+                Val::Optional(inner) if *optional => {
+                    if let Some(inner) = inner {
+                        table.insert(key, (*inner).clone())?;
+                    }
+                }
+                value => table.insert(key, value)?,
+            }
+        }
+        Ok(Val::Map(Map::Made(Rc::new(table))))
+    }
+
+    fn bind(&mut self, of: &'v Node, body: &'v Node, flat: bool) -> Result<Val<'v>, Fault> {
+        let inner = match self.value(of)? {
+            Val::Optional(Some(inner)) => (*inner).clone(),
+            Val::Optional(None) => return Ok(Val::Optional(None)),
+            other => return Err(Fault::of(format!("expected an optional, and found {}", other.type_name()))),
+        };
+        self.stack.push(inner);
+        let result = self.value(body);
+        self.stack.pop();
+        result.map(|value| if flat { value } else { Val::some(value) })
+    }
+
+    fn repeat(&mut self, repeat: &'v Repeat) -> Result<Val<'v>, Fault> {
+        let range = self.value(&repeat.range)?;
+        let mut gathered = Gathered::new(repeat.form);
+        if repeat.form != Form::ExistsOne {
+            self.meter.charge(1)?;
+        }
+        match range {
+            Val::List(list) => {
+                for at in 0..list.len() {
+                    let Some(value) = list.get(at) else { break };
+                    if !self.step(repeat, Val::size(at), value, false, &mut gathered)? {
+                        break;
+                    }
+                }
+            }
+            Val::Map(map) => {
+                self.meter.work(map.len().saturating_mul(100))?;
+                for (key, value) in map.entries() {
+                    if !self.step(repeat, key, value, true, &mut gathered)? {
+                        break;
+                    }
+                }
+            }
+            other => return Err(Fault::of(format!("{} has no elements to go through", other.type_name()))),
+        }
+        if repeat.form == Form::SortBy {
+            let Gathered { elements, keys, .. } = gathered;
+            return library::list::sorted_by(elements, keys, self.meter);
+        }
+        gathered.result()
+    }
+
+    /// One turn of a loop; says whether there may be another.
+    fn step(
+        &mut self,
+        repeat: &'v Repeat,
+        key: Val<'v>,
+        value: Result<Val<'v>, Fault>,
+        by_key: bool,
+        gathered: &mut Gathered<'v>,
+    ) -> Result<bool, Fault> {
+        let before = self.stack.len();
+        let element = match (repeat.keyed, by_key) {
+            (true, _) => {
+                self.stack.push(key.clone());
+                self.stack.push(value?);
+                key
+            }
+            (false, true) => {
+                self.stack.push(key.clone());
+                key
+            }
+            (false, false) => {
+                let value = value?;
+                self.stack.push(value.clone());
+                value
+            }
+        };
+        let goes_on = self.turn(repeat, element, gathered);
+        self.stack.truncate(before);
+        goes_on
+    }
+
+    fn turn(&mut self, repeat: &'v Repeat, element: Val<'v>, gathered: &mut Gathered<'v>) -> Result<bool, Fault> {
+        self.meter.work(30)?;
+        if let Some(filter) = &repeat.filter
+            && !self.truth(filter)?
+        {
+            return Ok(true);
+        }
+        let form = repeat.form;
+        match form {
+            Form::All | Form::Exists => {
+                self.meter.charge(if form == Form::All { 3 } else { 4 })?;
+                let decides = form == Form::Exists;
+                match self.truth(&repeat.body) {
+                    Ok(value) if value == decides => {
+                        gathered.decided = true;
+                        return Ok(false);
+                    }
+                    Ok(_) => {}
+                    Err(Fault::Spent) => return Err(Fault::Spent),
+                    Err(fault) => {
+                        gathered.fault.get_or_insert(fault);
+                    }
+                }
+            }
+            Form::ExistsOne => {
+                if self.truth(&repeat.body)? {
+                    self.meter.charge(2)?;
+                    gathered.count += 1;
+                }
+            }
+            Form::Filter => {
+                if self.truth(&repeat.body)? {
+                    self.meter.charge(13)?;
+                    self.meter.work(40)?;
+                    gathered.elements.push(element);
+                }
+            }
+            Form::Map | Form::TransformList => {
+                self.meter.charge(12)?;
+                self.meter.work(40)?;
+                let made = self.value(&repeat.body)?;
+                gathered.elements.push(made);
+            }
+            Form::SortBy => {
+                self.meter.charge(12)?;
+                self.meter.work(100)?;
+                let key = self.value(&repeat.body)?;
+                gathered.keys.push(key);
+                gathered.elements.push(element);
+            }
+            Form::TransformMap => {
+                self.meter.charge(3)?;
+                self.meter.work(200)?;
+                let made = self.value(&repeat.body)?;
+                gathered.table.insert(element, made)?;
+            }
+            Form::TransformMapEntry => {
+                self.meter.charge(2)?;
+                let Val::Map(made) = self.value(&repeat.body)? else {
+                    return Err(Fault::of("transformMapEntry() makes maps"));
+                };
+                self.meter.work(made.len().saturating_mul(200))?;
+                for (key, value) in made.entries() {
+                    gathered.table.insert(key, value?)?;
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The arguments of a call; no function has more than four.
+struct Args<'v> {
+    values: [Val<'v>; 4],
+    count: usize,
+}
+
+impl<'v> Args<'v> {
+    fn as_slice(&self) -> &[Val<'v>] {
+        self.values.get(..self.count).unwrap_or_default()
+    }
+}
+
+/// The sizes that a price asks for: of arguments by position, and of the result.
+fn extents<'a>(args: &'a [Val<'_>], result: &'a Val<'_>) -> impl Fn(usize) -> u64 + 'a {
+    move |at| match at {
+        library::RESULT => result.extent(),
+        at => args.get(at).map_or(0, Val::extent),
+    }
+}
+
+fn position(key: &Val<'_>) -> Option<i64> {
+    match key {
+        Val::Int(at) => Some(*at),
+        Val::Uint(at) => i64::try_from(*at).ok(),
+        #[allow(clippy::cast_possible_truncation, reason = "it is whole and small")]
+        Val::Double(at) if at.fract() == 0.0 && at.abs() < 1e15 => Some(*at as i64),
+        _ => None,
+    }
+}
+
+fn missing(of: &Val<'_>, key: &Val<'_>) -> Fault {
+    match (of, key) {
+        (Val::List(_), key) => Fault::of(format!("index out of bounds: {}", position(key).unwrap_or_default())),
+        (_, Val::Text(key)) => Fault::of(format!("no such key: {}", key.as_str().chars().take(64).collect::<String>())),
+        _ => Fault::of("no such key"),
+    }
+}
+
+/// What a loop has so far.
+struct Gathered<'v> {
+    form: Form,
+    decided: bool,
+    fault: Option<Fault>,
+    count: u64,
+    elements: Vec<Val<'v>>,
+    keys: Vec<Val<'v>>,
+    table: Table<'v>,
+}
+
+impl<'v> Gathered<'v> {
+    fn new(form: Form) -> Self {
+        Gathered {
+            form,
+            decided: false,
+            fault: None,
+            count: 0,
+            elements: Vec::new(),
+            keys: Vec::new(),
+            table: Table::default(),
+        }
+    }
+
+    fn result(self) -> Result<Val<'v>, Fault> {
+        match (self.form, self.fault) {
+            (Form::All | Form::Exists, Some(fault)) if !self.decided => Err(fault),
+            (Form::All, _) => Ok(Val::Bool(!self.decided)),
+            (Form::Exists, _) => Ok(Val::Bool(self.decided)),
+            (Form::ExistsOne, _) => Ok(Val::Bool(self.count == 1)),
+            (Form::TransformMap | Form::TransformMapEntry, _) => Ok(Val::Map(Map::Made(Rc::new(self.table)))),
+            (Form::Filter | Form::Map | Form::TransformList | Form::SortBy, _) => {
+                Ok(Val::List(List::Made(Rc::new(self.elements))))
+            }
+        }
+    }
+}

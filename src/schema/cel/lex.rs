@@ -1,0 +1,327 @@
+//! Tokens of an expression.
+
+use std::fmt;
+
+use super::fault::Mistake;
+use super::parse::Literal;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Token {
+    Literal(Literal),
+    /// A number too large for a positive integer: `9223372036854775808`, which only a minus in front makes good.
+    SmallestInt,
+    Name(String),
+    /// A field in backquotes.
+    Quoted(String),
+    Sign(&'static str),
+    End,
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Token::Literal(_) | Token::SmallestInt => f.write_str("a literal"),
+            Token::Name(name) | Token::Quoted(name) => write!(f, "{name:?}"),
+            Token::Sign(sign) => write!(f, "{sign:?}"),
+            Token::End => f.write_str("the end"),
+        }
+    }
+}
+
+/// The tokens of a text, read one by one.
+#[derive(Debug)]
+pub(super) struct Tokens {
+    tokens: Vec<(usize, Token)>,
+    next: usize,
+}
+
+const SIGNS: [&str; 26] = [
+    "&&", "||", "==", "!=", "<=", ">=", "(", ")", "[", "]", "{", "}", ".", ",", "?", ":", "+", "-", "*", "/", "%", "!",
+    "<", ">", "=", "|",
+];
+
+impl Tokens {
+    pub(super) fn of(text: &str) -> Result<Tokens, Mistake> {
+        let mut scanner = Scanner { text, at: 0 };
+        let mut tokens = Vec::new();
+        loop {
+            scanner.skip_blanks();
+            let at = scanner.at;
+            let token = scanner.token()?;
+            let is_end = token == Token::End;
+            tokens.push((at, token));
+            if is_end {
+                return Ok(Tokens { tokens, next: 0 });
+            }
+        }
+    }
+
+    pub(super) fn peek(&self) -> &Token {
+        self.tokens.get(self.next).map_or(&Token::End, |(_, token)| token)
+    }
+
+    /// Where the next token begins.
+    pub(super) fn at(&self) -> usize {
+        self.tokens.get(self.next).or(self.tokens.last()).map_or(0, |(at, _)| *at)
+    }
+
+    pub(super) fn next(&mut self) {
+        self.next += 1;
+    }
+
+    /// Takes a number, if one is next, with a minus in front.
+    pub(super) fn negative_number(&mut self) -> Option<Literal> {
+        let literal = match self.peek() {
+            Token::Literal(Literal::Int(value)) => Literal::Int(-*value),
+            Token::Literal(Literal::Double(value)) => Literal::Double(-*value),
+            Token::SmallestInt => Literal::Int(i64::MIN),
+            _ => return None,
+        };
+        self.next();
+        Some(literal)
+    }
+}
+
+fn mistake<T>(at: usize, text: impl Into<String>) -> Result<T, Mistake> {
+    Err(Mistake::new(at, text))
+}
+
+struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Scanner<'a> {
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn bump(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += c.len_utf8();
+        Some(c)
+    }
+
+    fn skip_blanks(&mut self) {
+        loop {
+            match self.peek() {
+                Some(' ' | '\t' | '\n' | '\r' | '\x0c') => {
+                    self.bump();
+                }
+                Some('/') if self.rest().starts_with("//") => {
+                    self.at += self.rest().find('\n').unwrap_or(self.rest().len());
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn token(&mut self) -> Result<Token, Mistake> {
+        let Some(first) = self.peek() else { return Ok(Token::End) };
+        let second = self.rest().chars().nth(1);
+        if first.is_ascii_digit() || (first == '.' && second.is_some_and(|c| c.is_ascii_digit())) {
+            return self.number();
+        }
+        if let Some(prefix) = self.text_prefix() {
+            return self.quoted(prefix);
+        }
+        if first == '_' || first.is_ascii_alphabetic() {
+            let length = self.rest().find(|c: char| c != '_' && !c.is_ascii_alphanumeric());
+            let name = self.rest().get(..length.unwrap_or(self.rest().len())).unwrap_or_default();
+            self.at += name.len();
+            return Ok(Token::Name(name.to_owned()));
+        }
+        if first == '`' {
+            let from = self.at;
+            self.bump();
+            let Some(length) = self.rest().find('`') else { return mistake(from, "a quoted name does not end") };
+            let name = self.rest().get(..length).unwrap_or_default().to_owned();
+            self.at += length + 1;
+            return Ok(Token::Quoted(name));
+        }
+        match SIGNS.into_iter().find(|sign| self.rest().starts_with(sign)) {
+            Some("=" | "|") | None => mistake(self.at, format!("{first:?} is not part of the language")),
+            Some(sign) => {
+                self.at += sign.len();
+                Ok(Token::Sign(sign))
+            }
+        }
+    }
+
+    fn digits(&mut self, fits: fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let digits = rest.get(..rest.find(|c| !fits(c)).unwrap_or(rest.len())).unwrap_or_default();
+        self.at += digits.len();
+        digits
+    }
+
+    fn number(&mut self) -> Result<Token, Mistake> {
+        let from = self.at;
+        if self.rest().starts_with("0x") || self.rest().starts_with("0X") {
+            self.at += 2;
+            let digits = self.digits(|c| c.is_ascii_hexdigit());
+            return self.integer(from, digits, 16);
+        }
+        let whole = self.digits(|c| c.is_ascii_digit());
+        let mut is_double = false;
+        let mut ahead = self.rest().chars();
+        if ahead.next() == Some('.') && ahead.next().is_some_and(|c| c.is_ascii_digit()) {
+            is_double = true;
+            self.bump();
+            self.digits(|c| c.is_ascii_digit());
+        }
+        let exponent = self.rest().strip_prefix(['e', 'E']).map(|rest| rest.trim_start_matches(['+', '-']));
+        if exponent.is_some_and(|digits| digits.starts_with(|c: char| c.is_ascii_digit())) {
+            is_double = true;
+            self.bump();
+            if matches!(self.peek(), Some('+' | '-')) {
+                self.bump();
+            }
+            self.digits(|c| c.is_ascii_digit());
+        }
+        if !is_double {
+            return self.integer(from, whole, 10);
+        }
+        match self.text.get(from..self.at).unwrap_or_default().parse::<f64>() {
+            Ok(value) if value.is_finite() => Ok(Token::Literal(Literal::Double(value))),
+            _ => mistake(from, "is no number"),
+        }
+    }
+
+    fn integer(&mut self, from: usize, digits: &str, radix: u32) -> Result<Token, Mistake> {
+        let value = u64::from_str_radix(digits, radix);
+        if matches!(self.peek(), Some('u' | 'U')) {
+            self.bump();
+            return match value {
+                Ok(value) => Ok(Token::Literal(Literal::Uint(value))),
+                Err(_) => mistake(from, "is no unsigned integer of 64 bits"),
+            };
+        }
+        match value.map(|value| (i64::try_from(value), value)) {
+            Ok((Ok(value), _)) => Ok(Token::Literal(Literal::Int(value))),
+            Ok((Err(_), value)) if value == i64::MIN.unsigned_abs() => Ok(Token::SmallestInt),
+            _ => mistake(from, "is no integer of 64 bits"),
+        }
+    }
+
+    /// The letters before a quote, if text begins here.
+    fn text_prefix(&self) -> Option<&'a str> {
+        let at = self.rest().char_indices().take(3).find(|(_, c)| matches!(c, '"' | '\''))?.0;
+        let prefix = self.rest().get(..at)?;
+        let known = ["", "r", "R", "b", "B", "rb", "rB", "Rb", "RB", "br", "bR", "Br", "BR"];
+        known.contains(&prefix).then_some(prefix)
+    }
+
+    fn quoted(&mut self, prefix: &str) -> Result<Token, Mistake> {
+        let from = self.at;
+        let (is_raw, is_bytes) = (prefix.contains(['r', 'R']), prefix.contains(['b', 'B']));
+        self.at += prefix.len();
+        let quote = if self.rest().starts_with('"') { "\"" } else { "'" };
+        let triple = quote.repeat(3);
+        let end = if self.rest().starts_with(&*triple) { &*triple } else { quote };
+        self.at += end.len();
+        let mut bytes = Vec::new();
+        loop {
+            if self.rest().starts_with(end) {
+                self.at += end.len();
+                break;
+            }
+            let at = self.at;
+            match self.bump() {
+                None => return mistake(from, "a text does not end"),
+                Some('\n' | '\r') if end.len() == 1 => return mistake(from, "a text does not end on its line"),
+                Some('\\') if !is_raw => self.escape(at, is_bytes, &mut bytes)?,
+                Some(c) => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        if is_bytes {
+            return Ok(Token::Literal(Literal::Bytes(bytes)));
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(Token::Literal(Literal::Text(text))),
+            Err(_) => mistake(from, "is no UTF-8"),
+        }
+    }
+
+    fn escape(&mut self, at: usize, is_bytes: bool, bytes: &mut Vec<u8>) -> Result<(), Mistake> {
+        let Some(letter) = self.bump() else { return mistake(at, "an escape does not end") };
+        let simple = match letter {
+            'a' => 7,
+            'b' => 8,
+            'f' => 12,
+            'n' => b'\n',
+            'r' => b'\r',
+            't' => b'\t',
+            'v' => 11,
+            '\\' | '\'' | '"' | '?' | '`' => u8::try_from(letter).unwrap_or(b'?'),
+            'x' | 'X' | 'u' | 'U' | '0'..='3' => return self.coded(at, letter, is_bytes, bytes),
+            _ => return mistake(at, format!("the escape \\{letter} is not known")),
+        };
+        bytes.push(simple);
+        Ok(())
+    }
+
+    fn coded(&mut self, at: usize, letter: char, is_bytes: bool, bytes: &mut Vec<u8>) -> Result<(), Mistake> {
+        let (count, radix) = match letter {
+            'u' => (4, 16),
+            'U' => (8, 16),
+            'x' | 'X' => (2, 16),
+            _ => (3, 8),
+        };
+        if radix == 8 {
+            self.at -= 1;
+        }
+        let digits = self.rest().get(..count).filter(|digits| digits.chars().all(|c| c.is_digit(radix)));
+        let Some(code) = digits.and_then(|digits| u32::from_str_radix(digits, radix).ok()) else {
+            return mistake(at, format!("an escape needs {count} digits"));
+        };
+        self.at += count;
+        if is_bytes && count <= 3 {
+            bytes.push(u8::try_from(code).unwrap_or(u8::MAX));
+            return Ok(());
+        }
+        if is_bytes {
+            return mistake(at, "bytes have no Unicode escapes");
+        }
+        match char::from_u32(code) {
+            Some(c) => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            None => return mistake(at, "is no character"),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn literal(text: &str) -> Option<Literal> {
+        match Tokens::of(text).ok()?.peek() {
+            Token::Literal(literal) => Some(literal.clone()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn literals_are_read_as_written() {
+        for (text, want) in [
+            ("0x1F", Literal::Int(31)),
+            ("12u", Literal::Uint(12)),
+            ("1.5e3", Literal::Double(1500.0)),
+            (".5", Literal::Double(0.5)),
+            (r#""a\n\x41\u00e9\101""#, Literal::Text("a\nAéA".to_owned())),
+            (r"r'a\n'", Literal::Text(r"a\n".to_owned())),
+            ("'''a'b\n'''", Literal::Text("a'b\n".to_owned())),
+            (r"b'\xffé'", Literal::Bytes(vec![0xff, 0xc3, 0xa9])),
+        ] {
+            assert_eq!(literal(text), Some(want), "{text}");
+        }
+        for text in ["'a", "'a\nb'", r"'\q'", r"'\ud800'", "18446744073709551616u", "@", "=", "a | b", "#"] {
+            assert!(Tokens::of(text).is_err(), "{text}");
+        }
+    }
+}

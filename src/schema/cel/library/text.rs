@@ -1,0 +1,454 @@
+//! Texts. Positions count characters.
+
+use super::core::double;
+use super::{Function, RESULT, Sizes, function, method, one, tenths, unfit};
+use crate::goregex::Regex;
+use crate::schema::cel::fault::Fault;
+use crate::schema::cel::meter::Meter;
+use crate::schema::cel::value::{Text, Val};
+
+type Made<'v> = Result<Val<'v>, Fault>;
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    method(
+        "startsWith",
+        &["string string->bool"],
+        |size| tenths(1, size(1)),
+        |meter, args| compare(meter, args, |text, other| text.starts_with(other)),
+    ),
+    method(
+        "endsWith",
+        &["string string->bool"],
+        |size| tenths(1, size(1)),
+        |meter, args| compare(meter, args, |text, other| text.ends_with(other)),
+    ),
+    method(
+        "contains",
+        &["string string->bool"],
+        |size| tenths(1, size(0)).saturating_mul(tenths(1, size(1))),
+        |meter, args| compare(meter, args, |text, other| text.contains(other)),
+    ),
+    function("matches", &["string string->bool"], searching, |meter, args| dynamic("matches", meter, args)),
+    method("matches", &["string string->bool"], searching, |meter, args| dynamic("matches", meter, args)),
+    method("find", &["string string->string"], searching, |meter, args| dynamic("find", meter, args)),
+    method("findAll", &["string string->list(string)", "string string int->list(string)"], searching, |meter, args| {
+        dynamic("findAll", meter, args)
+    }),
+    method("charAt", &["string int->string"], one, |meter, args| match args {
+        [Val::Text(text), Val::Int(at)] => {
+            meter.work(text.as_str().len() / 8)?;
+            let text = text.as_str();
+            let found = usize::try_from(*at).ok().and_then(|at| text.chars().nth(at));
+            match found {
+                Some(c) => Ok(Val::made(c.to_string())),
+                None if usize::try_from(*at).is_ok_and(|at| at == text.chars().count()) => Ok(Val::made("")),
+                None => Err(Fault::of(format!("index out of range: {at}"))),
+            }
+        }
+        _ => Err(unfit(args)),
+    })
+    .growing(|_| 4),
+    method("indexOf", &["string string->int", "string string int->int"], scan, |meter, args| {
+        index_of(meter, args, false)
+    }),
+    method("lastIndexOf", &["string string->int", "string string int->int"], scan, |meter, args| {
+        index_of(meter, args, true)
+    }),
+    method("lowerAscii", &["string->string"], scan, |meter, args| remade(meter, args, str::to_ascii_lowercase)),
+    method("upperAscii", &["string->string"], scan, |meter, args| remade(meter, args, str::to_ascii_uppercase)),
+    method("trim", &["string->string"], scan, |meter, args| remade(meter, args, |text| text.trim().to_owned())),
+    method("replace", &["string string string->string", "string string string int->string"], twice, replace)
+        .growing(|size| size(0).max(size(0).saturating_mul(size(2)))),
+    method("split", &["string string->list(string)", "string string int->list(string)"], twice, split),
+    method("substring", &["string int->string", "string int int->string"], scan, substring),
+    method("join", &["list(string)->string", "list(string) string->string"], |size| tenths(1, size(RESULT)), join)
+        .growing(|size| size(0).saturating_mul(size(1).saturating_add(1))),
+    method("format", &["string list(dyn)->string"], scan, format).growing(|_| 0),
+    function("strings.quote", &["string->string"], scan, |meter, args| {
+        remade(meter, args, |text| {
+            let mut quoted = String::with_capacity(text.len() + 2);
+            quoted.push('"');
+            for c in text.chars() {
+                match c {
+                    '\x07' => quoted.push_str("\\a"),
+                    '\x08' => quoted.push_str("\\b"),
+                    '\x0c' => quoted.push_str("\\f"),
+                    '\n' => quoted.push_str("\\n"),
+                    '\r' => quoted.push_str("\\r"),
+                    '\t' => quoted.push_str("\\t"),
+                    '\x0b' => quoted.push_str("\\v"),
+                    '\\' => quoted.push_str("\\\\"),
+                    '"' => quoted.push_str("\\\""),
+                    c => quoted.push(c),
+                }
+            }
+            quoted.push('"');
+            quoted
+        })
+    }),
+];
+
+fn scan(size: Sizes<'_>) -> u64 {
+    tenths(1, size(0))
+}
+
+fn twice(size: Sizes<'_>) -> u64 {
+    tenths(2, size(0))
+}
+
+fn searching(size: Sizes<'_>) -> u64 {
+    tenths(1, size(0).saturating_add(1)).saturating_mul(size(1).div_ceil(4))
+}
+
+fn compare<'v>(meter: &mut Meter, args: &[Val<'v>], fits: fn(&str, &str) -> bool) -> Made<'v> {
+    match args {
+        [Val::Text(text), Val::Text(other)] => {
+            meter.work((text.as_str().len() + other.as_str().len()) / 4)?;
+            Ok(Val::Bool(fits(text.as_str(), other.as_str())))
+        }
+        _ => Err(unfit(args)),
+    }
+}
+
+fn remade<'v>(meter: &mut Meter, args: &[Val<'v>], make: fn(&str) -> String) -> Made<'v> {
+    match args {
+        [Val::Text(text)] => {
+            meter.work(text.as_str().len().saturating_mul(2))?;
+            Ok(Val::made(make(text.as_str())))
+        }
+        _ => Err(unfit(args)),
+    }
+}
+
+fn dynamic<'v>(name: &'static str, meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+    match args {
+        [Val::Text(_), Val::Text(pattern), ..] => {
+            let regex = meter.regex(pattern.as_str())?;
+            searched(name, &regex, meter, args)
+        }
+        _ => Err(unfit(args)),
+    }
+}
+
+/// A search with an expression that is compiled already.
+pub(in crate::schema::cel) fn search<'v>(
+    function: &Function,
+    regex: &Regex,
+    meter: &mut Meter,
+    args: &[Val<'v>],
+) -> Made<'v> {
+    searched(function.name, regex, meter, args)
+}
+
+fn searched<'v>(name: &str, regex: &Regex, meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+    let Some(Val::Text(text)) = args.first() else { return Err(unfit(args)) };
+    let (text, length) = (text.as_str(), text.as_str().len());
+    meter.work(100 + length.saturating_mul(2 + regex.as_str().len() / 8))?;
+    match (name, args.get(2)) {
+        ("matches", None) => Ok(Val::Bool(regex.is_match(text))),
+        ("find", None) => Ok(Val::made(regex.inner().find(text).map_or("", |found| found.as_str()))),
+        ("findAll", limit) => {
+            let limit = match limit {
+                Some(Val::Int(limit)) => usize::try_from(*limit).unwrap_or(usize::MAX),
+                Some(_) => return Err(unfit(args)),
+                None => usize::MAX,
+            };
+            let mut found = Vec::new();
+            for part in regex.inner().find_iter(text).take(limit) {
+                meter.work(80)?;
+                found.push(Val::made(part.as_str()));
+            }
+            Ok(Val::list(found))
+        }
+        _ => Err(unfit(args)),
+    }
+}
+
+/// Where the character at a position begins, in bytes; the end counts as a position.
+fn offset(text: &str, at: usize) -> Option<usize> {
+    if text.is_ascii() {
+        return (at <= text.len()).then_some(at);
+    }
+    text.char_indices().map(|(offset, _)| offset).chain([text.len()]).nth(at)
+}
+
+fn index_of<'v>(meter: &mut Meter, args: &[Val<'v>], last: bool) -> Made<'v> {
+    let [Val::Text(text), Val::Text(wanted), rest @ ..] = args else { return Err(unfit(args)) };
+    let (text, wanted) = (text.as_str(), wanted.as_str());
+    meter.work(text.len() + wanted.len())?;
+    let from = match rest {
+        [] => None,
+        [Val::Int(at)] => {
+            let offset = usize::try_from(*at).ok().and_then(|at| offset(text, at));
+            Some(offset.ok_or_else(|| Fault::of(format!("index out of range: {at}")))?)
+        }
+        _ => return Err(unfit(args)),
+    };
+    let found = match (last, from) {
+        (false, from) => {
+            let from = from.unwrap_or(0);
+            text.get(from..).and_then(|rest| rest.find(wanted)).map(|at| at + from)
+        }
+        (true, None) => text.rfind(wanted),
+        (true, Some(from)) => {
+            // A match may begin at the position or before it.
+            let end = from.saturating_add(wanted.len()).min(text.len());
+            let end = (end..=text.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
+            text.get(..end).and_then(|head| head.rfind(wanted)).filter(|at| *at <= from)
+        }
+    };
+    let position = found.and_then(|at| text.get(..at)).map(|head| head.chars().count());
+    Ok(position.map_or(Val::Int(-1), Val::size))
+}
+
+fn replace<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+    let [Val::Text(text), Val::Text(old), Val::Text(new), rest @ ..] = args else { return Err(unfit(args)) };
+    let limit = match rest {
+        [] => usize::MAX,
+        [Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
+        _ => return Err(unfit(args)),
+    };
+    let (text, old, new) = (text.as_str(), old.as_str(), new.as_str());
+    meter.work(text.len().saturating_mul(2))?;
+    let found = text.matches(old).count().min(limit);
+    meter.work(found.saturating_mul(new.len() + 4))?;
+    Ok(Val::made(text.replacen(old, new, limit)))
+}
+
+fn split<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+    let [Val::Text(text), Val::Text(by), rest @ ..] = args else { return Err(unfit(args)) };
+    let limit = match rest {
+        [] => usize::MAX,
+        [Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
+        _ => return Err(unfit(args)),
+    };
+    if limit == 0 {
+        return Ok(Val::list(Vec::new()));
+    }
+    meter.work(text.as_str().len())?;
+    // Pieces of text that is there anyway need no memory of their own.
+    let mut pieces = Vec::new();
+    let mut keep = |piece: Val<'v>| {
+        meter.work(80)?;
+        pieces.push(piece);
+        Ok::<_, Fault>(())
+    };
+    let by = by.as_str();
+    match text {
+        Text::Written(text) => {
+            for piece in parts(text, by, limit) {
+                keep(Val::Text(Text::Written(piece)))?;
+            }
+        }
+        Text::Made(text) => {
+            for piece in parts(text, by, limit) {
+                keep(Val::made(piece))?;
+            }
+        }
+    }
+    Ok(Val::list(pieces))
+}
+
+/// The parts of a text; an empty separator gives its characters.
+fn parts<'a: 'b, 'b>(text: &'a str, by: &'b str, limit: usize) -> Box<dyn Iterator<Item = &'a str> + 'b> {
+    if !by.is_empty() {
+        return Box::new(text.splitn(limit, by));
+    }
+    let cut = text.char_indices().map(|(at, _)| at).nth(limit - 1).unwrap_or(text.len());
+    let cut = if limit == usize::MAX { text.len() } else { cut };
+    let (head, tail) = text.split_at(cut);
+    let characters = head.char_indices().map(move |(at, c)| head.get(at..at + c.len_utf8()).unwrap_or_default());
+    Box::new(characters.chain((!tail.is_empty()).then_some(tail)))
+}
+
+fn substring<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+    let [Val::Text(text), Val::Int(from), rest @ ..] = args else { return Err(unfit(args)) };
+    let written = text.as_str();
+    meter.work(written.len())?;
+    let place = |at: i64| {
+        let found = usize::try_from(at).ok().and_then(|at| offset(written, at));
+        found.ok_or_else(|| Fault::of(format!("index out of range: {at}")))
+    };
+    let from = place(*from)?;
+    let to = match rest {
+        [] => written.len(),
+        [Val::Int(to)] => place(*to)?,
+        _ => return Err(unfit(args)),
+    };
+    if to < from {
+        return Err(Fault::of("invalid substring range"));
+    }
+    Ok(match text {
+        Text::Written(text) => Val::Text(Text::Written(text.get(from..to).unwrap_or_default())),
+        Text::Made(text) => Val::made(text.get(from..to).unwrap_or_default()),
+    })
+}
+
+fn join<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+    let [Val::List(list), rest @ ..] = args else { return Err(unfit(args)) };
+    let by = match rest {
+        [] => "",
+        [Val::Text(by)] => by.as_str(),
+        _ => return Err(unfit(args)),
+    };
+    let mut joined = String::new();
+    for (at, piece) in list.iter().enumerate() {
+        let Val::Text(piece) = piece? else { return Err(Fault::of("join() is for lists of texts")) };
+        meter.work(piece.as_str().len() + by.len())?;
+        if at > 0 {
+            joined.push_str(by);
+        }
+        joined.push_str(piece.as_str());
+    }
+    Ok(Val::made(joined))
+}
+
+/// The most digits after the point that `format` writes.
+const MAX_PRECISION: usize = 1000;
+
+fn format<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+    let [Val::Text(template), Val::List(list)] = args else { return Err(unfit(args)) };
+    let mut written = String::new();
+    let mut next = 0;
+    let mut rest = template.as_str();
+    meter.work(rest.len())?;
+    while let Some(at) = rest.find('%') {
+        written.push_str(rest.get(..at).unwrap_or_default());
+        rest = rest.get(at + 1..).unwrap_or_default();
+        if let Some(after) = rest.strip_prefix('%') {
+            written.push('%');
+            rest = after;
+            continue;
+        }
+        let mut precision = None;
+        if let Some(after) = rest.strip_prefix('.') {
+            let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+            let count = after.get(..digits).and_then(|digits| digits.parse::<usize>().ok());
+            precision = Some(count.filter(|count| *count <= MAX_PRECISION).ok_or_else(|| {
+                Fault::of("could not parse formatting clause: unable to find end of precision specifier")
+            })?);
+            rest = after.get(digits..).unwrap_or_default();
+        }
+        let Some(clause) = rest.chars().next() else { return Err(Fault::of("unexpected end of format string")) };
+        rest = rest.get(clause.len_utf8()..).unwrap_or_default();
+        let Some(value) = list.get(next) else { return Err(Fault::of(format!("index {next} out of range"))) };
+        next += 1;
+        let before = written.len();
+        clause_of(clause, precision, &value?, &mut written, meter)?;
+        meter.work((written.len() - before).saturating_add(20))?;
+    }
+    written.push_str(rest);
+    Ok(Val::made(written))
+}
+
+fn clause_of(
+    clause: char,
+    precision: Option<usize>,
+    value: &Val<'_>,
+    written: &mut String,
+    meter: &mut Meter,
+) -> Result<(), Fault> {
+    let unfit = || Fault::of(format!("error during formatting: %{clause} is not for {}", value.type_name()));
+    let digits = precision.unwrap_or(6);
+    let text = match (clause, value) {
+        ('s', value) => return show(value, written, meter),
+        ('d', Val::Int(value)) => value.to_string(),
+        ('d', Val::Uint(value)) => value.to_string(),
+        ('d' | 'f' | 'e', Val::Double(value)) if !value.is_finite() => double(*value),
+        ('f', Val::Double(value)) => format!("{value:.digits$}"),
+        #[allow(clippy::cast_precision_loss, reason = "written as a float")]
+        ('f', Val::Int(value)) => format!("{:.digits$}", *value as f64),
+        #[allow(clippy::cast_precision_loss, reason = "written as a float")]
+        ('f', Val::Uint(value)) => format!("{:.digits$}", *value as f64),
+        ('e', Val::Double(value)) => scientific(*value, digits),
+        #[allow(clippy::cast_precision_loss, reason = "written as a float")]
+        ('e', Val::Int(value)) => scientific(*value as f64, digits),
+        ('b', Val::Bool(value)) => u8::from(*value).to_string(),
+        ('b' | 'o' | 'x' | 'X', Val::Int(value)) => {
+            let sign = if *value < 0 { "-" } else { "" };
+            format!("{sign}{}", radix(clause, value.unsigned_abs()))
+        }
+        ('b' | 'o' | 'x' | 'X', Val::Uint(value)) => radix(clause, *value),
+        ('x' | 'X', Val::Text(text)) => hex(clause, text.as_str().as_bytes(), meter)?,
+        ('x' | 'X', Val::Bytes(bytes)) => hex(clause, bytes, meter)?,
+        _ => return Err(unfit()),
+    };
+    written.push_str(&text);
+    Ok(())
+}
+
+fn scientific(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+}
+
+fn radix(clause: char, value: u64) -> String {
+    match clause {
+        'b' => format!("{value:b}"),
+        'o' => format!("{value:o}"),
+        'x' => format!("{value:x}"),
+        _ => format!("{value:X}"),
+    }
+}
+
+fn hex(clause: char, bytes: &[u8], meter: &mut Meter) -> Result<String, Fault> {
+    meter.work(bytes.len().saturating_mul(10))?;
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(if clause == 'X' { digits.to_ascii_uppercase() } else { digits })
+}
+
+fn show(value: &Val<'_>, written: &mut String, meter: &mut Meter) -> Result<(), Fault> {
+    meter.work(20)?;
+    match value {
+        Val::Null => written.push_str("null"),
+        Val::Text(text) => {
+            meter.work(text.as_str().len())?;
+            written.push_str(text.as_str());
+        }
+        Val::Bool(value) => written.push_str(&value.to_string()),
+        Val::Int(value) => written.push_str(&value.to_string()),
+        Val::Uint(value) => written.push_str(&value.to_string()),
+        Val::Double(value) => written.push_str(&double(*value)),
+        Val::Bytes(bytes) => {
+            meter.work(bytes.len())?;
+            written.push_str(&String::from_utf8_lossy(bytes));
+        }
+        Val::Duration(nanos) => written.push_str(&super::time::seconds(*nanos)),
+        Val::Timestamp(at) => written.push_str(&at.to_string()),
+        Val::Type(name) => written.push_str(name),
+        Val::List(list) => {
+            written.push('[');
+            for (at, element) in list.iter().enumerate() {
+                if at > 0 {
+                    written.push_str(", ");
+                }
+                show(&element?, written, meter)?;
+            }
+            written.push(']');
+        }
+        Val::Map(map) => {
+            meter.work(map.len().saturating_mul(100))?;
+            let mut entries = Vec::new();
+            for (key, value) in map.entries() {
+                let (mut shown, value) = (String::new(), value?);
+                show(&key, &mut shown, meter)?;
+                entries.push((shown, value));
+            }
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            written.push('{');
+            for (at, (key, value)) in entries.iter().enumerate() {
+                if at > 0 {
+                    written.push_str(", ");
+                }
+                written.push_str(key);
+                written.push_str(": ");
+                show(value, written, meter)?;
+            }
+            written.push('}');
+        }
+        other => return Err(Fault::of(format!("error during formatting: %s is not for {}", other.type_name()))),
+    }
+    Ok(())
+}

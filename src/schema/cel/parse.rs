@@ -1,0 +1,548 @@
+//! Text of an expression to its syntax tree.
+//!
+//! The grammar is that of the CEL specification with optional selection (`a.?b`, `a[?b]`, `[?a]`, `{?k: v}`). Macros are
+//! told apart here. Nesting is limited, so that whoever walks a tree may recurse.
+
+use super::fault::Mistake;
+use super::lex::{Token, Tokens};
+
+/// The longest expression that is read, in characters.
+const MAX_LENGTH: usize = 100_000;
+
+/// How deep an expression may nest. Longer chains of `&&` and `||` are balanced.
+const MAX_DEPTH: u16 = 120;
+
+/// A piece of an expression.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Expr {
+    pub kind: Kind,
+    /// Where it begins, in bytes.
+    pub at: usize,
+    depth: u16,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Literal {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+/// How a member is selected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Selection {
+    Plain,
+    /// `has(a.b)`
+    Test,
+    /// `a.?b`
+    Optional,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    Literal(Literal),
+    Name(String),
+    Select {
+        of: Box<Expr>,
+        field: String,
+        how: Selection,
+    },
+    /// A function or an operator; the name of an operator is its sign.
+    Call {
+        name: String,
+        target: Option<Box<Expr>>,
+        args: Vec<Expr>,
+    },
+    /// Elements, and whether an empty optional leaves one out.
+    List(Vec<(Expr, bool)>),
+    Map(Vec<(Expr, Expr, bool)>),
+    Loop(Box<Loop>),
+    /// `optMap` and, flat, `optFlatMap`.
+    Bind {
+        of: Box<Expr>,
+        name: String,
+        body: Box<Expr>,
+        flat: bool,
+    },
+}
+
+/// What a loop makes of its steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    All,
+    Exists,
+    ExistsOne,
+    Map,
+    Filter,
+    TransformList,
+    TransformMap,
+    TransformMapEntry,
+    SortBy,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Loop {
+    pub form: Form,
+    pub range: Expr,
+    /// One name, or those of key (index) and value.
+    pub names: Vec<String>,
+    pub filter: Option<Expr>,
+    pub body: Expr,
+}
+
+/// Reads an expression.
+pub(super) fn parse(text: &str) -> Result<Expr, Mistake> {
+    if text.len() > MAX_LENGTH && text.chars().count() > MAX_LENGTH {
+        return Err(Mistake::new(0, format!("the expression is longer than {MAX_LENGTH} characters")));
+    }
+    let mut parser = Parser { tokens: Tokens::of(text)?, depth: 0 };
+    let expr = parser.expr()?;
+    match parser.tokens.peek() {
+        Token::End => Ok(expr),
+        other => Err(Mistake::new(parser.tokens.at(), format!("expected the end, and found {other}"))),
+    }
+}
+
+struct Parser {
+    tokens: Tokens,
+    depth: u16,
+}
+
+fn node(at: usize, kind: Kind) -> Result<Expr, Mistake> {
+    let below = match &kind {
+        Kind::Literal(_) | Kind::Name(_) => 0,
+        Kind::Select { of, .. } => of.depth,
+        Kind::Call { target, args, .. } => {
+            target.iter().map(|target| target.depth).chain(args.iter().map(|arg| arg.depth)).max().unwrap_or(0)
+        }
+        Kind::List(items) => items.iter().map(|(item, _)| item.depth).max().unwrap_or(0),
+        Kind::Map(entries) => entries.iter().map(|(key, value, _)| key.depth.max(value.depth)).max().unwrap_or(0),
+        Kind::Loop(parts) => {
+            let filter = parts.filter.as_ref().map_or(0, |filter| filter.depth);
+            parts.range.depth.max(parts.body.depth).max(filter)
+        }
+        Kind::Bind { of, body, .. } => of.depth.max(body.depth),
+    };
+    match below < MAX_DEPTH {
+        true => Ok(Expr { kind, at, depth: below + 1 }),
+        false => Err(Mistake::new(at, format!("the expression nests deeper than {MAX_DEPTH} levels"))),
+    }
+}
+
+fn call(at: usize, name: &str, args: Vec<Expr>) -> Result<Expr, Mistake> {
+    node(at, Kind::Call { name: name.to_owned(), target: None, args })
+}
+
+impl Parser {
+    fn mistake<T>(&self, text: impl Into<String>) -> Result<T, Mistake> {
+        Err(Mistake::new(self.tokens.at(), text))
+    }
+
+    fn takes(&mut self, sign: &str) -> bool {
+        let found = matches!(self.tokens.peek(), Token::Sign(found) if *found == sign);
+        if found {
+            self.tokens.next();
+        }
+        found
+    }
+
+    fn expects(&mut self, sign: &str) -> Result<(), Mistake> {
+        if self.takes(sign) {
+            return Ok(());
+        }
+        let found = self.tokens.peek().to_string();
+        self.mistake(format!("expected {sign:?}, and found {found}"))
+    }
+
+    fn expr(&mut self) -> Result<Expr, Mistake> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return self.mistake(format!("the expression nests deeper than {MAX_DEPTH} levels"));
+        }
+        let condition = self.operators(0)?;
+        let result = if self.takes("?") {
+            let at = condition.at;
+            let yes = self.operators(0)?;
+            self.expects(":")?;
+            let no = self.expr()?;
+            call(at, "?:", vec![condition, yes, no])
+        } else {
+            Ok(condition)
+        };
+        self.depth -= 1;
+        result
+    }
+
+    /// Binary operators that bind at least as tight as `level`.
+    fn operators(&mut self, level: usize) -> Result<Expr, Mistake> {
+        let mut left = self.unary()?;
+        while let Some((name, binds)) = self.operator().filter(|(_, binds)| *binds >= level) {
+            let at = self.tokens.at();
+            self.tokens.next();
+            if binds < 2 {
+                // Operands of `&&` and `||` go into a balanced tree: chains of them are long.
+                let mut operands = vec![left, self.operators(binds + 1)?];
+                while self.takes(name) {
+                    operands.push(self.operators(binds + 1)?);
+                }
+                left = Self::balanced(at, name, operands)?;
+            } else {
+                let right = self.operators(binds + 1)?;
+                left = call(at, name, vec![left, right])?;
+            }
+        }
+        Ok(left)
+    }
+
+    fn balanced(at: usize, name: &str, mut operands: Vec<Expr>) -> Result<Expr, Mistake> {
+        while operands.len() > 1 {
+            let mut paired = Vec::with_capacity(operands.len().div_ceil(2));
+            let mut rest = operands.into_iter();
+            while let Some(left) = rest.next() {
+                paired.push(match rest.next() {
+                    Some(right) => call(at, name, vec![left, right])?,
+                    None => left,
+                });
+            }
+            operands = paired;
+        }
+        operands.pop().ok_or_else(|| Mistake::new(at, "an operator without operands"))
+    }
+
+    fn operator(&self) -> Option<(&'static str, usize)> {
+        let sign = match self.tokens.peek() {
+            Token::Sign(sign) => *sign,
+            Token::Name(name) if name == "in" => return Some(("in", 2)),
+            _ => return None,
+        };
+        let binds = match sign {
+            "||" => 0,
+            "&&" => 1,
+            "==" | "!=" | "<" | "<=" | ">" | ">=" => 2,
+            "+" | "-" => 3,
+            "*" | "/" | "%" => 4,
+            _ => return None,
+        };
+        Some((sign, binds))
+    }
+
+    fn unary(&mut self) -> Result<Expr, Mistake> {
+        let at = self.tokens.at();
+        for (sign, name) in [("!", "!_"), ("-", "-_")] {
+            let mut count = 0_usize;
+            while matches!(self.tokens.peek(), Token::Sign(found) if *found == sign) {
+                self.tokens.next();
+                count += 1;
+            }
+            if count == 0 {
+                continue;
+            }
+            // A minus right before a number belongs to it, so that the smallest integer can be written.
+            if sign == "-"
+                && count == 1
+                && let Some(literal) = self.tokens.negative_number()
+            {
+                let literal = node(at, Kind::Literal(literal))?;
+                return self.members(literal);
+            }
+            let operand = self.member()?;
+            // Pairs cancel each other out.
+            return if count % 2 == 1 { call(at, name, vec![operand]) } else { Ok(operand) };
+        }
+        self.member()
+    }
+
+    fn member(&mut self) -> Result<Expr, Mistake> {
+        let primary = self.primary()?;
+        self.members(primary)
+    }
+
+    fn members(&mut self, mut of: Expr) -> Result<Expr, Mistake> {
+        loop {
+            let at = self.tokens.at();
+            if self.takes(".") {
+                let optional = self.takes("?");
+                let name = self.selector()?;
+                if !optional && self.takes("(") {
+                    let args = self.arguments(")")?;
+                    of = Self::method(at, of, name, args)?;
+                } else {
+                    let how = if optional { Selection::Optional } else { Selection::Plain };
+                    of = node(at, Kind::Select { of: Box::new(of), field: name, how })?;
+                }
+            } else if self.takes("[") {
+                let name = if self.takes("?") { "[?]" } else { "[]" };
+                let key = self.expr()?;
+                self.expects("]")?;
+                of = call(at, name, vec![of, key])?;
+            } else if matches!(self.tokens.peek(), Token::Sign("{")) && is_qualified(&of) {
+                return self.mistake("structures of a named type cannot be made");
+            } else {
+                return Ok(of);
+            }
+        }
+    }
+
+    fn selector(&mut self) -> Result<String, Mistake> {
+        match self.tokens.peek().clone() {
+            Token::Name(name) => {
+                if name == "in" || name == "true" || name == "false" || name == "null" {
+                    return self.mistake(format!("{name:?} cannot be selected"));
+                }
+                self.tokens.next();
+                Ok(name)
+            }
+            Token::Quoted(name) => {
+                self.tokens.next();
+                Ok(name)
+            }
+            other => self.mistake(format!("expected a name, and found {other}")),
+        }
+    }
+
+    fn arguments(&mut self, end: &str) -> Result<Vec<Expr>, Mistake> {
+        let mut args = Vec::new();
+        if self.takes(end) {
+            return Ok(args);
+        }
+        loop {
+            args.push(self.expr()?);
+            if self.takes(end) {
+                return Ok(args);
+            }
+            self.expects(",")?;
+        }
+    }
+
+    fn primary(&mut self) -> Result<Expr, Mistake> {
+        let at = self.tokens.at();
+        match self.tokens.peek().clone() {
+            Token::Literal(literal) => {
+                self.tokens.next();
+                node(at, Kind::Literal(literal))
+            }
+            Token::Name(name) => {
+                self.tokens.next();
+                self.named(at, name)
+            }
+            Token::Sign("(") => {
+                self.tokens.next();
+                let inner = self.expr()?;
+                self.expects(")")?;
+                Ok(inner)
+            }
+            Token::Sign("[") => {
+                self.tokens.next();
+                self.list(at)
+            }
+            Token::Sign("{") => {
+                self.tokens.next();
+                self.map(at)
+            }
+            Token::Sign(".") => {
+                // A leading dot names from the root; there is no container here.
+                self.tokens.next();
+                let name = self.selector()?;
+                self.named(at, name)
+            }
+            other => self.mistake(format!("expected an expression, and found {other}")),
+        }
+    }
+
+    fn named(&mut self, at: usize, name: String) -> Result<Expr, Mistake> {
+        match &*name {
+            "true" | "false" => return node(at, Kind::Literal(Literal::Bool(name == "true"))),
+            "null" => return node(at, Kind::Literal(Literal::Null)),
+            word if is_reserved(word) => {
+                return Err(Mistake::new(at, format!("{word:?} is a reserved word")));
+            }
+            _ => {}
+        }
+        if !self.takes("(") {
+            return node(at, Kind::Name(name));
+        }
+        let args = self.arguments(")")?;
+        if name != "has" {
+            return call(at, &name, args);
+        }
+        match <[Expr; 1]>::try_from(args) {
+            Ok([Expr { kind: Kind::Select { of, field, how: Selection::Plain }, .. }]) => {
+                node(at, Kind::Select { of, field, how: Selection::Test })
+            }
+            _ => Err(Mistake::new(at, "has() takes one selection of a field, such as has(self.name)")),
+        }
+    }
+
+    fn list(&mut self, at: usize) -> Result<Expr, Mistake> {
+        let mut items = Vec::new();
+        while !self.takes("]") {
+            let optional = self.takes("?");
+            items.push((self.expr()?, optional));
+            if !self.takes(",") {
+                self.expects("]")?;
+                break;
+            }
+        }
+        node(at, Kind::List(items))
+    }
+
+    fn map(&mut self, at: usize) -> Result<Expr, Mistake> {
+        let mut entries = Vec::new();
+        while !self.takes("}") {
+            let optional = self.takes("?");
+            let key = self.expr()?;
+            self.expects(":")?;
+            entries.push((key, self.expr()?, optional));
+            if !self.takes(",") {
+                self.expects("}")?;
+                break;
+            }
+        }
+        node(at, Kind::Map(entries))
+    }
+
+    /// A method call, or one of the macros that look like one.
+    fn method(at: usize, of: Expr, name: String, mut args: Vec<Expr>) -> Result<Expr, Mistake> {
+        let form = match (&*name, args.len()) {
+            ("all", 2 | 3) => Form::All,
+            ("exists", 2 | 3) => Form::Exists,
+            ("exists_one" | "existsOne", 2 | 3) => Form::ExistsOne,
+            ("map", 2 | 3) => Form::Map,
+            ("filter", 2) => Form::Filter,
+            ("transformList", 3 | 4) => Form::TransformList,
+            ("transformMap", 3 | 4) => Form::TransformMap,
+            ("transformMapEntry", 3 | 4) => Form::TransformMapEntry,
+            ("sortBy", 2) => Form::SortBy,
+            ("optMap" | "optFlatMap", 2) => {
+                let body = args.pop().map(Box::new);
+                let variable = args.pop().and_then(plain_name);
+                let (Some(body), Some(variable)) = (body, variable) else {
+                    return Err(Mistake::new(at, format!("the first argument of {name}() is the name of a variable")));
+                };
+                let flat = name == "optFlatMap";
+                return node(at, Kind::Bind { of: Box::new(of), name: variable, body, flat });
+            }
+            _ => return node(at, Kind::Call { name, target: Some(Box::new(of)), args }),
+        };
+        let (names, filters) = match (form, args.len()) {
+            (Form::Map, 3) => (1, 1),
+            (Form::Map | Form::Filter | Form::SortBy, _) | (Form::All | Form::Exists | Form::ExistsOne, 2) => (1, 0),
+            (_, 4) => (2, 1),
+            _ => (2, 0),
+        };
+        let rest = args.split_off(names);
+        let names: Option<Vec<String>> = args.into_iter().map(plain_name).collect();
+        let Some(names) = names else {
+            return Err(Mistake::new(at, format!("{name}() begins with names of variables")));
+        };
+        if let [first, second] = names.as_slice()
+            && first == second
+        {
+            return Err(Mistake::new(at, format!("{name}() needs two different names")));
+        }
+        let mut rest = rest.into_iter();
+        let filter = if filters == 1 { rest.next() } else { None };
+        let Some(body) = rest.next() else { return Err(Mistake::new(at, format!("{name}() lacks an argument"))) };
+        node(at, Kind::Loop(Box::new(Loop { form, range: of, names, filter, body })))
+    }
+}
+
+fn plain_name(expr: Expr) -> Option<String> {
+    match expr.kind {
+        Kind::Name(name) => Some(name),
+        _ => None,
+    }
+}
+
+fn is_qualified(expr: &Expr) -> bool {
+    match &expr.kind {
+        Kind::Name(_) => true,
+        Kind::Select { of, how: Selection::Plain, .. } => is_qualified(of),
+        _ => false,
+    }
+}
+
+/// Words that are no names, besides `true`, `false`, `null` and `in`.
+pub(super) const RESERVED: [&str; 17] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+fn is_reserved(word: &str) -> bool {
+    word == "in" || RESERVED.contains(&word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_bind_as_in_c() {
+        for (text, same) in [
+            ("1 + 2 * 3 == 7 && true || false", "(((1 + (2 * 3)) == 7) && true) || false"),
+            ("a ? b : c ? d : e", "a ? b : (c ? d : e)"),
+            ("!a.b[0]", "!((a.b)[0])"),
+            ("a - b - c", "(a - b) - c"),
+            ("- -a", "a"),
+            ("a in b == c", "(a in b) == c"),
+        ] {
+            assert_eq!(shape(&parse(text).unwrap()), shape(&parse(same).unwrap()), "{text}");
+        }
+        assert_ne!(shape(&parse("a - (b - c)").unwrap()), shape(&parse("a - b - c").unwrap()));
+    }
+
+    /// The tree without positions.
+    fn shape(expr: &Expr) -> String {
+        let text = format!("{expr:?}");
+        text.split(", at: ").map(|part| part.trim_start_matches(|c: char| c.is_ascii_digit())).collect()
+    }
+
+    #[test]
+    fn mistakes_say_where_and_what() {
+        for (text, at, words) in [
+            ("", 0, "found the end"),
+            ("self.", 5, "expected a name"),
+            ("self == ", 8, "expected an expression"),
+            ("self x", 5, "expected the end, and found \"x\""),
+            ("has(self)", 0, "has() takes"),
+            ("for", 0, "reserved"),
+            ("[1, 2", 5, "expected \"]\""),
+            ("a.map(1, 2)", 1, "names of variables"),
+            ("Foo{a: 1}", 3, "cannot be made"),
+        ] {
+            let mistake = parse(text).unwrap_err();
+            assert!(mistake.text.contains(words) && mistake.at == at, "{text}: {mistake:?}");
+        }
+    }
+
+    #[test]
+    fn hostile_nesting_is_refused_and_long_chains_are_not() {
+        for deep in ["(".repeat(50_000), "[".repeat(50_000), "a?".repeat(50_000), format!("a{}", ".b".repeat(49_000))] {
+            assert!(parse(&deep).is_err());
+        }
+        assert!(parse(&"!".repeat(99_000)).is_err());
+        assert!(parse(&format!("{}a", "-".repeat(99_000))).is_ok());
+        assert!(parse(&format!("1{}", "+1".repeat(2000))).is_err());
+        assert!(parse(&vec!["a"; 20_000].join("&&")).is_ok());
+        assert!(parse(&"a".repeat(MAX_LENGTH + 1)).is_err());
+    }
+}

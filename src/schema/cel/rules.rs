@@ -1,0 +1,380 @@
+//! The rules of a schema node: compiled once, run on values (CEL-020 to CEL-026).
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::check::{Checked, Wanted, compile};
+use super::cost;
+use super::eval::run;
+use super::fault::Fault;
+use super::field_path;
+use super::meter::Meter;
+use super::types::Decl;
+use super::value::{Val, view};
+use crate::field::ErrorKind;
+use crate::schema::{Definition, Schema, ValidationRule, Violation};
+
+/// The longest message that an expression may give, in bytes.
+const MAX_MESSAGE: usize = 5120;
+
+/// How many violations of one value are kept.
+const KEPT: usize = 1000;
+
+/// The rules of a node.
+#[derive(Debug)]
+pub(in crate::schema) struct Rules {
+    /// None when the node has no type (CEL-007).
+    decl: Option<Decl>,
+    pub(in crate::schema) rules: Vec<Rule>,
+    /// Whether any rule is a transition rule.
+    uses_old: bool,
+}
+
+/// A rule.
+#[derive(Debug)]
+pub(in crate::schema) struct Rule {
+    source: ValidationRule,
+    kind: ErrorKind,
+    /// The field path as errors have it, with what stands in front of it.
+    field_path: String,
+    program: Result<Program, String>,
+    message: Option<Result<Program, String>>,
+}
+
+#[derive(Debug)]
+struct Program {
+    checked: Checked,
+    cost: u64,
+}
+
+impl Rules {
+    /// Compiles the rules of a node, if it has any; as a Kubernetes object has them at its root where asked (CEL-008).
+    pub(in crate::schema) fn compile(node: &Definition, with_pseudo_fields: bool) -> Option<Arc<Rules>> {
+        if node.validations.is_empty() {
+            return None;
+        }
+        let decl = if with_pseudo_fields { Decl::with_pseudo_fields(node) } else { Decl::of(node) };
+        let rules: Vec<Rule> = node.validations.iter().map(|rule| Rule::compile(rule, node, decl.as_ref())).collect();
+        let uses_old = rules.iter().any(Rule::uses_old);
+        Some(Arc::new(Rules { decl, rules, uses_old }))
+    }
+
+    /// Whether expressions can speak of the node.
+    pub(in crate::schema) fn has_type(&self) -> bool {
+        self.decl.is_some()
+    }
+
+    /// The smallest serialised size of a value, in bytes.
+    pub(in crate::schema) fn min_size(&self) -> u64 {
+        self.decl.as_ref().map_or(1, |decl| decl.min_size)
+    }
+}
+
+impl Rule {
+    fn compile(rule: &ValidationRule, node: &Definition, decl: Option<&Decl>) -> Rule {
+        let compiled = |text: &str, wanted| {
+            let decl = decl.ok_or("the node has no type that expressions know")?;
+            let checked = compile(text, decl, wanted).map_err(|mistake| mistake.shown(text))?;
+            let cost = cost::estimate(&checked.root, decl);
+            Ok(Program { checked, cost })
+        };
+        let program = compiled(&rule.rule, Wanted::Bool);
+        let message = (program.is_ok() && !rule.message_expression.trim().is_empty())
+            .then(|| compiled(&rule.message_expression, Wanted::Text));
+        let kind = match rule.reason.as_deref() {
+            Some("FieldValueForbidden") => ErrorKind::Forbidden,
+            Some("FieldValueRequired") => ErrorKind::Required,
+            Some("FieldValueDuplicate") => ErrorKind::Duplicate,
+            _ => ErrorKind::Invalid,
+        };
+        let field_path = field_path::normalised(&rule.field_path, node).map(|path| format!(".{path}"));
+        Rule {
+            source: rule.clone(),
+            kind,
+            field_path: field_path.filter(|_| !rule.field_path.is_empty()).unwrap_or_default(),
+            program,
+            message,
+        }
+    }
+
+    /// What keeps the rule from running (CEL-009).
+    pub(in crate::schema) fn mistake(&self) -> Option<&str> {
+        self.program.as_ref().err().map(String::as_str)
+    }
+
+    /// What keeps its message expression from running (CEL-009).
+    pub(in crate::schema) fn message_mistake(&self) -> Option<&str> {
+        self.message.as_ref()?.as_ref().err().map(String::as_str)
+    }
+
+    /// Whether it is a transition rule (CEL-021).
+    pub(in crate::schema) fn uses_old(&self) -> bool {
+        self.program.as_ref().is_ok_and(|program| program.checked.uses_old)
+    }
+
+    /// What one evaluation costs at most.
+    pub(in crate::schema) fn cost(&self) -> u64 {
+        self.program.as_ref().map_or(0, |program| program.cost)
+    }
+
+    /// What one evaluation of its message expression costs at most.
+    pub(in crate::schema) fn message_cost(&self) -> u64 {
+        self.message.as_ref().and_then(|message| message.as_ref().ok()).map_or(0, |program| program.cost)
+    }
+
+    /// The message without a message expression.
+    fn plain_message(&self) -> String {
+        match self.source.message.trim() {
+            "" => format!("failed rule: {}", self.source.rule.trim()),
+            message => message.to_owned(),
+        }
+    }
+}
+
+/// The budget of one checked value, or of all defaults of a variable (CEL-026).
+#[derive(Debug)]
+pub(in crate::schema) struct Budget(Meter);
+
+impl Budget {
+    pub(in crate::schema) fn new() -> Budget {
+        Budget(Meter::new())
+    }
+
+    /// What is left, in cost units.
+    pub(in crate::schema) fn left(&self) -> u64 {
+        self.0.total()
+    }
+
+    /// Sets what is left, in cost units.
+    pub(in crate::schema) fn set_left(&mut self, units: u64) {
+        self.0.set_total(units);
+    }
+}
+
+impl Schema {
+    /// Whether this node or a core node below it has rules.
+    pub fn has_rules(&self) -> bool {
+        self.has_rules
+    }
+
+    /// Rules that do not hold for `value` (CEL-020 to CEL-026); `old` is what stood in its place, if anything did.
+    ///
+    /// The value must be valid against the schema. A place is `.key` for a property, `[key]` for an additional property,
+    /// `[0]` for an element. Costs nothing for a schema without rules; otherwise it ends within a fixed budget, whatever
+    /// the rules and the value are.
+    pub fn rule_violations(&self, value: &Value, old: Option<&Value>) -> Vec<Violation> {
+        match self.has_rules {
+            true => self.broken_rules(value, old, self.rules.as_ref(), &mut Budget::new()),
+            false => Vec::new(),
+        }
+    }
+
+    /// The same with other rules at the root, and within what is left of a budget.
+    pub(in crate::schema) fn broken_rules(
+        &self,
+        value: &Value,
+        old: Option<&Value>,
+        root: Option<&Arc<Rules>>,
+        budget: &mut Budget,
+    ) -> Vec<Violation> {
+        let mut judge = Judge { meter: &mut budget.0, violations: Vec::new() };
+        // Whether the budget lasted is seen in the violations.
+        let _ = judge.node(self, root.map(|rules| &**rules), value, old, &mut Place::default());
+        judge.violations
+    }
+}
+
+/// A budget is used up.
+struct Exhausted;
+
+/// Where a rule is evaluated.
+#[derive(Default)]
+struct Place {
+    place: String,
+    pointer: String,
+}
+
+impl Place {
+    fn within<R>(&mut self, step: &str, key: &str, act: impl FnOnce(&mut Self) -> R) -> R {
+        let (place, pointer) = (self.place.len(), self.pointer.len());
+        self.place.push_str(step);
+        self.pointer.push('/');
+        self.pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+        let result = act(self);
+        self.place.truncate(place);
+        self.pointer.truncate(pointer);
+        result
+    }
+}
+
+struct Judge<'m> {
+    meter: &'m mut Meter,
+    violations: Vec<Violation>,
+}
+
+impl Judge<'_> {
+    /// The rules of a node, then those of its elements, additional properties and properties (CEL-020).
+    fn node(
+        &mut self,
+        schema: &Schema,
+        rules: Option<&Rules>,
+        value: &Value,
+        old: Option<&Value>,
+        place: &mut Place,
+    ) -> Result<(), Exhausted> {
+        if value.is_null() {
+            return Ok(());
+        }
+        let old = old.filter(|old| !old.is_null());
+        if let Some(rules) = rules {
+            self.rules(rules, value, old, place)?;
+        }
+        match value {
+            Value::Array(elements) => {
+                let Some(node) = schema.items.as_deref().filter(|node| node.has_rules) else { return Ok(()) };
+                for (i, element) in elements.iter().enumerate() {
+                    place.within(&format!("[{i}]"), &i.to_string(), |place| {
+                        self.node(node, node.rules.as_deref(), element, None, place)
+                    })?;
+                }
+            }
+            Value::Object(members) => {
+                let before = |name: &str| old.and_then(|old| old.as_object()?.get(name));
+                if let Some(node) = schema.additional_properties.as_deref().filter(|node| node.has_rules) {
+                    let free = members.iter().filter(|(name, _)| !schema.properties.contains_key(*name));
+                    for (name, member) in free {
+                        place.within(&format!("[{name}]"), name, |place| {
+                            self.node(node, node.rules.as_deref(), member, before(name), place)
+                        })?;
+                    }
+                }
+                for (name, node) in schema.properties.iter().filter(|(_, node)| node.has_rules) {
+                    let Some(member) = members.get(name) else { continue };
+                    place.within(&format!(".{name}"), name, |place| {
+                        self.node(node, node.rules.as_deref(), member, before(name), place)
+                    })?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn rules(&mut self, rules: &Rules, value: &Value, old: Option<&Value>, place: &Place) -> Result<(), Exhausted> {
+        for rule in &rules.rules {
+            let program = match (&rule.program, &rules.decl) {
+                (Ok(program), Some(decl)) => (program, decl),
+                (Err(mistake), _) => {
+                    let detail = format!("the rule cannot be compiled: {mistake}");
+                    self.report("CEL-024", ErrorKind::Invalid, place, "", detail);
+                    continue;
+                }
+                (Ok(_), None) => continue,
+            };
+            let (program, decl) = program;
+            if program.checked.uses_old && old.is_none() {
+                continue;
+            }
+            if self.meter.is_spent() {
+                return self.exhausted("CEL-026", rule, place, "");
+            }
+            match self.evaluate(program, decl, value, old) {
+                Ok(Val::Bool(true)) => {}
+                Ok(_) => self.broken(rule, rules, decl, value, old, place)?,
+                Err(Fault::Spent) => return self.exhausted("CEL-026", rule, place, ""),
+                Err(Fault::Failed(text)) => {
+                    let detail = format!("{text}, while evaluating the rule {}", rule.source.rule.trim());
+                    self.report("CEL-025", ErrorKind::Invalid, place, "", detail);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn evaluate<'v>(
+        &mut self,
+        program: &'v Program,
+        decl: &'v Decl,
+        value: &'v Value,
+        old: Option<&'v Value>,
+    ) -> Result<Val<'v>, Fault> {
+        let this = view(value, decl)?;
+        let before = if program.checked.uses_old { old } else { None };
+        let before = before.map_or(Ok(Val::Null), |old| view(old, decl))?;
+        self.meter.begin();
+        let result = run(&program.checked.root, this, before, self.meter);
+        self.meter.end();
+        result
+    }
+
+    /// A rule that is false (CEL-022, CEL-023).
+    fn broken(
+        &mut self,
+        rule: &Rule,
+        rules: &Rules,
+        decl: &Decl,
+        value: &Value,
+        old: Option<&Value>,
+        place: &Place,
+    ) -> Result<(), Exhausted> {
+        let mut message = None;
+        if let Some(Ok(program)) = &rule.message {
+            // An old value is known here only if some rule of the node asks for it.
+            let old = old.filter(|_| rules.uses_old);
+            if program.checked.uses_old && old.is_none() {
+                message = None;
+            } else {
+                match self.evaluate(program, decl, value, old) {
+                    Ok(Val::Text(text)) => message = usable(text.as_str()),
+                    Err(Fault::Spent) => {
+                        let detail = "the message expression exceeds its budget";
+                        self.report("CEL-023", ErrorKind::Invalid, place, &rule.field_path, detail.to_owned());
+                        return Err(Exhausted);
+                    }
+                    Ok(_) | Err(Fault::Failed(_)) => {}
+                }
+            }
+        }
+        let detail = match rule.kind {
+            ErrorKind::Duplicate => String::new(),
+            _ => message.unwrap_or_else(|| rule.plain_message()),
+        };
+        self.report("CEL-022", rule.kind, place, &rule.field_path, detail);
+        Ok(())
+    }
+
+    fn exhausted(
+        &mut self,
+        id: crate::field::RuleId,
+        rule: &Rule,
+        place: &Place,
+        field_path: &str,
+    ) -> Result<(), Exhausted> {
+        let detail = format!(
+            "the rule {} exceeds the budget of an evaluation, and no further rule is evaluated; limit the sizes of lists, maps and \
+             texts, or make the rule simpler",
+            rule.source.rule.trim()
+        );
+        self.report(id, ErrorKind::Invalid, place, field_path, detail);
+        Err(Exhausted)
+    }
+
+    fn report(&mut self, rule: crate::field::RuleId, kind: ErrorKind, place: &Place, field_path: &str, detail: String) {
+        if self.violations.len() < KEPT {
+            self.violations.push(Violation {
+                rule,
+                kind,
+                place: format!("{}{field_path}", place.place),
+                pointer: place.pointer.clone(),
+                detail,
+            });
+        }
+    }
+}
+
+/// A message that can be shown.
+fn usable(text: &str) -> Option<String> {
+    let text = text.trim();
+    (!text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n')).then(|| text.to_owned())
+}

@@ -1,0 +1,274 @@
+//! CEL rules of a definition (CEL-001 to CEL-013), together with the keywords that are checked in the same stage.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::cel::{Budget, MAX_REQUEST, PER_RULE, PER_VARIABLE, Rules, field_path};
+use super::check::{keywords, report_at_place};
+use super::{Definition, Schema, ValidationRule};
+use crate::field::{ErrorKind, Findings, Path, Shown};
+
+/// The longest message, in bytes.
+const MAX_MESSAGE: usize = 2048;
+
+/// Contributions to a sum that is too large are named from this size on, and at most so many.
+const LARGE: u64 = 1_000_000;
+const NAMED: usize = 4;
+
+/// Why a rule fails.
+const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
+
+/// The last stage of the check of a definition; `root` are the rules of its root (VAR-S-040 to VAR-S-047, CEL-001 to CEL-013).
+pub(super) fn rules_and_everything_else(
+    definition: &Definition,
+    schema: &Schema,
+    root: Option<&Arc<Rules>>,
+    path: &Path,
+    found: &mut Findings,
+) {
+    let mut walk = Walk { contributions: Vec::new(), total: 0 };
+    let place = Place { cardinality: Some(1), items: None };
+    walk.node(definition, schema, root, path, &place, found);
+    found.run("CEL-012", |found| walk.total_is_bounded(path, found));
+}
+
+/// Where a node stands.
+#[derive(Clone)]
+struct Place {
+    /// How many values there can be at most; none without a bound.
+    cardinality: Option<u64>,
+    /// The path of the outermost `items` that is the node or is above it.
+    items: Option<Path>,
+}
+
+impl Place {
+    fn below(&self, most: Option<i64>) -> Place {
+        let most = most.map(|most| u64::try_from(most).unwrap_or(0));
+        let cardinality = self.cardinality.zip(most).map(|(above, most)| above.saturating_mul(most));
+        Place { cardinality, items: self.items.clone() }
+    }
+
+    /// How often rules of a node are run at most (CEL-011).
+    fn times(&self, rules: &Rules) -> u64 {
+        self.cardinality.unwrap_or(MAX_REQUEST / (rules.min_size() + 1))
+    }
+}
+
+struct Walk {
+    contributions: Vec<(u64, Path)>,
+    total: u64,
+}
+
+impl Walk {
+    /// Checks a node and everything below it. Says whether rules of the nodes above can be compiled (CEL-005).
+    fn node(
+        &mut self,
+        node: &Definition,
+        schema: &Schema,
+        rules: Option<&Arc<Rules>>,
+        path: &Path,
+        place: &Place,
+        found: &mut Findings,
+    ) -> bool {
+        let (before, mut is_sound) = (found.error_count(), true);
+        if !keywords(node, schema, path, found) {
+            return false;
+        }
+        is_sound &= found.error_count() == before;
+        let (core, junctors) = node.children(path);
+        let below = [
+            schema.additional_properties.iter().map(|child| &**child).collect::<Vec<_>>(),
+            schema.properties.values().collect(),
+            schema.items.iter().map(|child| &**child).collect(),
+            schema.not.iter().map(|child| &**child).collect(),
+            schema.all_of.iter().collect(),
+            schema.one_of.iter().collect(),
+            schema.any_of.iter().collect(),
+        ];
+        let children = core.into_iter().chain(junctors).zip(below.into_iter().flatten());
+        for ((child_path, child), schema) in children {
+            let is = |only: Option<&Definition>| only.is_some_and(|only| std::ptr::eq(only, child));
+            let place = if is(node.items.as_deref()) {
+                let below = place.below(node.max_items);
+                Place { items: below.items.or_else(|| Some(child_path.clone())), ..below }
+            } else if is(node.additional_properties.as_deref()) {
+                place.below(node.max_properties)
+            } else {
+                place.clone()
+            };
+            is_sound &= self.node(child, schema, schema.rules.as_ref(), &child_path, &place, found);
+        }
+        let at = path.child("x-kubernetes-validations");
+        let before_texts = found.error_count();
+        for (i, rule) in node.validations.iter().enumerate() {
+            text_is_good(rule, node, &at.index(i), found);
+        }
+        is_sound &= found.error_count() == before_texts;
+        if let Some(rules) = rules.filter(|_| is_sound) {
+            self.compiled(node, rules, &at, place, found);
+            if found.error_count() == before {
+                found.run("CEL-013", |found| literals_keep_the_rules(schema, path, found));
+            }
+        }
+        is_sound
+    }
+
+    /// Rules that can be read (CEL-005, CEL-009 to CEL-011).
+    fn compiled(&mut self, node: &Definition, rules: &Arc<Rules>, at: &Path, place: &Place, found: &mut Findings) {
+        if !rules.has_type() {
+            found.run("CEL-005", |found| {
+                found
+                    .internal(at.clone(), "rules cannot be set on a node whose type, or that of its elements, is open");
+            });
+            return;
+        }
+        for (i, (written, rule)) in node.validations.iter().zip(&rules.rules).enumerate() {
+            let at = at.index(i);
+            if let Some(mistake) = rule.mistake() {
+                found.run("CEL-009", |found| {
+                    found.invalid(at.child("rule"), shown(written), format!("compilation failed: {mistake}"));
+                });
+                continue;
+            }
+            if let Some(mistake) = rule.message_mistake() {
+                found.run("CEL-009", |found| {
+                    let detail = format!("compilation failed: {mistake}");
+                    found.invalid(at.child("messageExpression"), shown(written), detail);
+                });
+            }
+            if let Some(items) = place.items.as_ref().filter(|_| rule.uses_old()) {
+                found.run("CEL-010", |found| {
+                    let detail = format!("oldSelf cannot be used, because elements below {items} have no old value");
+                    found.invalid(at.child("rule"), &*written.rule, detail);
+                });
+            }
+            found.run("CEL-011", |found| {
+                let total = rule.cost().saturating_mul(place.times(rules));
+                self.cost_is_bounded(total, at.child("rule"), "rule", found);
+                self.cost_is_bounded(rule.message_cost(), at.child("messageExpression"), "messageExpression", found);
+            });
+        }
+    }
+
+    fn cost_is_bounded(&mut self, cost: u64, path: Path, what: &str, found: &mut Findings) {
+        if cost > PER_RULE {
+            let detail = format!(
+                "the estimated cost of the {what} exceeds the budget by {}; limit maxItems, maxProperties and maxLength of what it \
+                 looks at",
+                excess(cost, PER_RULE)
+            );
+            found.forbidden(path.clone(), detail);
+        }
+        self.total = self.total.saturating_add(cost);
+        if cost >= LARGE {
+            self.contributions.push((cost, path));
+        }
+    }
+
+    /// All rules of a variable together are not too dear (CEL-012).
+    fn total_is_bounded(&mut self, path: &Path, found: &mut Findings) {
+        if self.total <= PER_VARIABLE {
+            return;
+        }
+        let times = excess(self.total, PER_VARIABLE);
+        self.contributions.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+        for (cost, path) in self.contributions.iter().take(NAMED) {
+            let detail = format!(
+                "contributes {}% of the estimated cost of all rules of the variable, which exceeds the budget by {times}",
+                u128::from(*cost) * 100 / u128::from(self.total)
+            );
+            found.forbidden(path.clone(), detail);
+        }
+        let detail = format!("the estimated cost of all rules of the variable exceeds the budget by {times}");
+        found.forbidden(path.clone(), detail);
+    }
+}
+
+/// Text of rule and message, reason and field path (CEL-001 to CEL-004).
+fn text_is_good(rule: &ValidationRule, node: &Definition, at: &Path, found: &mut Findings) {
+    found.run("CEL-001", |found| rule_and_message_are_lines(rule, at, found));
+    found.run("CEL-002", |found| {
+        if !rule.message_expression.is_empty() && rule.message_expression.trim().is_empty() {
+            found.required(at.child("messageExpression"), "must not be blank if it is set");
+        }
+    });
+    found.run("CEL-003", |found| {
+        let reason = rule.reason.as_deref().unwrap_or_default();
+        if !reason.is_empty() && !REASONS.contains(&reason) {
+            let supported = REASONS.map(|reason| format!("{reason:?}")).join(", ");
+            let detail = format!("supported values: {supported}");
+            found.error(ErrorKind::NotSupported, at.child("reason"), reason, detail);
+        }
+    });
+    found.run("CEL-004", |found| field_path_is_good(rule, node, at, found));
+}
+
+/// CEL-001; only the first violation is reported.
+fn rule_and_message_are_lines(rule: &ValidationRule, at: &Path, found: &mut Findings) {
+    let breaks = |text: &str| text.trim().contains(['\n', '\r']);
+    let message = &*rule.message;
+    if rule.rule.trim().is_empty() {
+        found.required(at.child("rule"), "say what has to hold");
+    } else if !message.is_empty() && message.trim().is_empty() {
+        found.invalid(at.child("message"), message, "must not be blank if it is set");
+    } else if message.len() > MAX_MESSAGE {
+        let beginning = format!("{}...", &message[..message.floor_char_boundary(10)]);
+        found.invalid(at.child("message"), beginning, format!("may not be longer than {MAX_MESSAGE} bytes"));
+    } else if breaks(message) {
+        found.invalid(at.child("message"), message, "must not contain line breaks");
+    } else if breaks(&rule.rule) && message.is_empty() {
+        found.required(at.child("message"), "a rule of several lines needs a message");
+    }
+}
+
+/// CEL-004
+fn field_path_is_good(rule: &ValidationRule, node: &Definition, at: &Path, found: &mut Findings) {
+    let text = &*rule.field_path;
+    if text.is_empty() {
+        return;
+    }
+    if text.trim().is_empty() {
+        found.invalid(at.child("fieldPath"), text, "must not be blank if it is set");
+    }
+    if text.contains(['\n', '\r']) {
+        found.invalid(at.child("fieldPath"), text, "must not contain line breaks");
+    }
+    if let Err(problem) = field_path::read(text, node) {
+        found.invalid(at.child("fieldPath"), text, format!("the path {problem}"));
+    }
+}
+
+/// Examples and enum entries keep the rules, as new values (CEL-013).
+fn literals_keep_the_rules(schema: &Schema, path: &Path, found: &mut Findings) {
+    let entries = schema.values.iter().enumerate().map(|(i, entry)| (path.child("enum").index(i), entry));
+    for (path, literal) in schema.example.iter().map(|example| (path.child("example"), example)).chain(entries) {
+        let violations = schema.broken_rules(literal, None, schema.rules.as_ref(), &mut Budget::new());
+        report_at_place("CEL-013", violations, &path, literal, found);
+    }
+}
+
+/// The rule as an object.
+fn shown(rule: &ValidationRule) -> Shown {
+    let mut object = json!({"rule": &*rule.rule});
+    for (key, text) in [
+        ("message", &*rule.message),
+        ("messageExpression", &*rule.message_expression),
+        ("reason", rule.reason.as_deref().unwrap_or_default()),
+        ("fieldPath", &*rule.field_path),
+    ] {
+        if !text.is_empty() {
+            object[key] = text.into();
+        }
+    }
+    Shown::bounded(&object)
+}
+
+/// By how much a cost is too high, in words.
+fn excess(cost: u64, limit: u64) -> String {
+    match cost / limit {
+        times if times >= 100 => "a factor of more than 100".to_owned(),
+        0 | 1 => "a factor of less than 2".to_owned(),
+        times => format!("a factor of about {times}"),
+    }
+}
