@@ -392,6 +392,9 @@ impl Checker {
             return mistake(at, format!("no overload of {name} fits ({})", given.join(", ")));
         };
         Self::literals(at, name, function, &args)?;
+        if function.name == "format" {
+            self.format(at, &args)?;
+        }
         if library::SEARCHES.contains(&function.name)
             && let Some(Node { op: Op::Literal(Literal::Text(pattern)), .. }) = args.get(1)
         {
@@ -402,6 +405,30 @@ impl Checker {
     }
 
     /// Literals that are converted are converted when the expression is compiled.
+    /// What a literal template writes is there, and of a type that it can write.
+    fn format(&self, at: usize, args: &[Node]) -> Result<(), Mistake> {
+        let [Node { op: Op::Literal(Literal::Text(template)), .. }, Node { op: Op::List(items), .. }] = args else {
+            return Ok(());
+        };
+        for (i, clause) in library::text::clauses(template).into_iter().enumerate() {
+            let Some((item, _)) = items.get(i) else { return mistake(at, format!("index {i} out of range")) };
+            let ty = self.resolved(&item.ty);
+            let is_number = matches!(ty, Type::Int | Type::Uint);
+            let fits = match clause {
+                'd' => is_number,
+                'f' | 'e' => is_number || matches!(ty, Type::Double),
+                'b' => is_number || matches!(ty, Type::Bool),
+                'o' => is_number,
+                'x' | 'X' => is_number || matches!(ty, Type::Text | Type::Bytes),
+                _ => true,
+            };
+            if !fits && !matches!(ty, Type::Dyn | Type::Open(_)) {
+                return mistake(at, format!("%{clause} cannot write {ty}"));
+            }
+        }
+        Ok(())
+    }
+
     fn literals(at: usize, name: &str, function: &'static Function, args: &[Node]) -> Result<(), Mistake> {
         if let [Node { op: Op::Literal(literal), .. }] = args
             && ["int", "uint", "double", "bool", "string", "bytes", "duration", "timestamp"].contains(&function.name)
@@ -452,7 +479,10 @@ impl Checker {
         for (key, value, optional) in entries {
             let (key_node, value_node) = (self.check(key)?, self.check(value)?);
             let key_type = self.resolved(&key_node.ty);
-            if !matches!(key_type, Type::Bool | Type::Int | Type::Uint | Type::Text | Type::Dyn | Type::Open(_)) {
+            if !matches!(
+                key_type,
+                Type::Double | Type::Bool | Type::Int | Type::Uint | Type::Text | Type::Dyn | Type::Open(_)
+            ) {
                 return mistake(key.at, format!("{key_type} cannot be a key"));
             }
             keys = Some(self.join(key.at, keys, key_type)?);

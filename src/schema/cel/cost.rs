@@ -108,11 +108,11 @@ impl<'a> Estimator<'a> {
         result
     }
 
-    fn call(&mut self, function: &'static Function, args: &[Node]) -> Estimate<'a> {
-        let args: Vec<Estimate<'a>> = args.iter().map(|arg| self.node(arg)).collect();
+    fn call(&mut self, function: &'static Function, nodes: &[Node]) -> Estimate<'a> {
+        let args: Vec<Estimate<'a>> = nodes.iter().map(|arg| self.node(arg)).collect();
         let cost = args.iter().fold(0_u64, |cost, arg| cost.saturating_add(arg.cost));
         let given = |at: usize| args.get(at).map_or(0, |arg| arg.size);
-        let result = (function.grows)(&given);
+        let result = bounded_by_literals(function.name, nodes).unwrap_or_else(|| (function.grows)(&given));
         let sizes = |at: usize| if at == library::RESULT { result } else { given(at) };
         Estimate::made(cost.saturating_add((function.price)(&sizes)), result)
     }
@@ -152,6 +152,19 @@ impl<'a> Estimator<'a> {
             _ => range.size,
         };
         Estimate::made(cost, size)
+    }
+}
+
+/// The size of a result that literals decide.
+fn bounded_by_literals(name: &str, args: &[Node]) -> Option<u64> {
+    let number = |at: usize| match args.get(at).map(|arg| &arg.op) {
+        Some(Op::Literal(Literal::Int(number))) => Some(u64::try_from(*number).unwrap_or(0)),
+        _ => None,
+    };
+    match name {
+        "lists.range" => number(0),
+        "slice" => Some(number(2)?.saturating_sub(number(1)?)),
+        _ => None,
     }
 }
 

@@ -46,7 +46,7 @@ struct Machine<'v, 'm> {
 
 impl<'v> Machine<'v, '_> {
     fn value(&mut self, node: &'v Node) -> Result<Val<'v>, Fault> {
-        self.meter.work(8)?;
+        self.meter.work(16)?;
         match &node.op {
             Op::Literal(literal) => Ok(constant(literal)),
             Op::TypeName(name) => Ok(Val::Type(name)),
@@ -200,10 +200,10 @@ impl<'v> Machine<'v, '_> {
             match value {
                 Val::Optional(inner) if *optional => {
                     if let Some(inner) = inner {
-                        table.insert(key, (*inner).clone())?;
+                        table.set(key, (*inner).clone())?;
                     }
                 }
-                value => table.insert(key, value)?,
+                value => table.set(key, value)?,
             }
         }
         Ok(Val::Map(Map::Made(Rc::new(table))))
@@ -285,7 +285,7 @@ impl<'v> Machine<'v, '_> {
     }
 
     fn turn(&mut self, repeat: &'v Repeat, element: Val<'v>, gathered: &mut Gathered<'v>) -> Result<bool, Fault> {
-        self.meter.work(30)?;
+        self.meter.work(40)?;
         if let Some(filter) = &repeat.filter
             && !self.truth(filter)?
         {

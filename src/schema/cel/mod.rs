@@ -32,4 +32,6 @@ pub(super) use rules::{Budget, Rules};
 pub(super) use types::MAX_REQUEST;
 
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod tests;

@@ -104,6 +104,8 @@ pub(super) struct Table<'v> {
 enum Key {
     Bool(bool),
     Number(i128),
+    /// A fraction, by its bits.
+    Fraction(u64),
     Text(String),
 }
 
@@ -114,12 +116,26 @@ fn key_of(value: &Val<'_>) -> Option<Key> {
         Val::Uint(value) => Some(Key::Number(i128::from(*value))),
         #[allow(clippy::cast_possible_truncation, reason = "within 2^63 a whole number is kept")]
         Val::Double(value) if value.fract() == 0.0 && value.abs() < 9.2e18 => Some(Key::Number(*value as i128)),
+        Val::Double(value) => Some(Key::Fraction(value.to_bits())),
         Val::Text(text) => Some(Key::Text(text.as_str().to_owned())),
         _ => None,
     }
 }
 
 impl<'v> Table<'v> {
+    /// Sets an entry; of equal keys the last one counts.
+    pub(super) fn set(&mut self, key: Val<'v>, value: Val<'v>) -> Result<(), Fault> {
+        let Some(place) = key_of(&key) else { return Err(Fault::of("unsupported type of a key")) };
+        match self.index.get(&place).and_then(|at| self.entries.get_mut(*at)) {
+            Some(entry) => entry.1 = value,
+            None => {
+                self.index.insert(place, self.entries.len());
+                self.entries.push((key, value));
+            }
+        }
+        Ok(())
+    }
+
     /// Adds an entry; a key can be there only once.
     pub(super) fn insert(&mut self, key: Val<'v>, value: Val<'v>) -> Result<(), Fault> {
         let Some(place) = key_of(&key) else { return Err(Fault::of("unsupported type of a key")) };
@@ -322,7 +338,7 @@ pub(super) fn order(a: &Val<'_>, b: &Val<'_>, meter: &mut Meter) -> Result<Order
 
 /// Whether two values are equal; values of different types are not, except numbers.
 pub(super) fn equal(a: &Val<'_>, b: &Val<'_>, meter: &mut Meter) -> Result<bool, Fault> {
-    meter.work(4)?;
+    meter.work(40)?;
     Ok(match (a, b) {
         (Val::Null, Val::Null) => true,
         (Val::Bool(a), Val::Bool(b)) => a == b,

@@ -21,21 +21,25 @@ const ORDERED: &[&str] = &[
     "double int->bool",
     "double uint->bool",
     "double double->bool",
-    "string string->bool",
-    "bytes bytes->bool",
     "timestamp timestamp->bool",
     "duration duration->bool",
 ];
+
+const TEXTS: &[&str] = &["string string->bool", "bytes bytes->bool"];
 
 const SIZES: &[&str] = &["string->int", "bytes->int", "list(A)->int", "map(A,B)->int"];
 
 pub(super) const FUNCTIONS: &[Function] = &[
     function("==", &["A A->bool"], comparison, |meter, args| Ok(Val::Bool(equality(meter, args)?))),
     function("!=", &["A A->bool"], comparison, |meter, args| Ok(Val::Bool(!equality(meter, args)?))),
-    function("<", ORDERED, comparison, |meter, args| ordered(meter, args, Ordering::is_lt)),
-    function("<=", ORDERED, comparison, |meter, args| ordered(meter, args, Ordering::is_le)),
-    function(">", ORDERED, comparison, |meter, args| ordered(meter, args, Ordering::is_gt)),
-    function(">=", ORDERED, comparison, |meter, args| ordered(meter, args, Ordering::is_ge)),
+    function("<", ORDERED, one, |meter, args| ordered(meter, args, Ordering::is_lt)),
+    function("<", TEXTS, comparison, |meter, args| ordered(meter, args, Ordering::is_lt)),
+    function("<=", ORDERED, one, |meter, args| ordered(meter, args, Ordering::is_le)),
+    function("<=", TEXTS, comparison, |meter, args| ordered(meter, args, Ordering::is_le)),
+    function(">", ORDERED, one, |meter, args| ordered(meter, args, Ordering::is_gt)),
+    function(">", TEXTS, comparison, |meter, args| ordered(meter, args, Ordering::is_gt)),
+    function(">=", ORDERED, one, |meter, args| ordered(meter, args, Ordering::is_ge)),
+    function(">=", TEXTS, comparison, |meter, args| ordered(meter, args, Ordering::is_ge)),
     function("in", &["A list(A)->bool"], |size| size(1), contains),
     function("in", &["A map(A,B)->bool"], one, contains),
     function("!_", &["bool->bool"], one, |_, args| match args {
@@ -59,7 +63,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
         ],
         one,
         add,
-    ),
+    )
+    .growing(|_| 1),
     function("+", &["string string->string", "bytes bytes->bytes"], |size| tenths(1, both(size)), add).growing(both),
     function("+", &["list(A) list(A)->list(A)"], one, add).growing(both),
     function(
@@ -314,7 +319,7 @@ pub(super) fn double(value: f64) -> String {
     let scientific = format!("{value:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    if value == 0.0 || (-4..21).contains(&exponent) {
+    if value == 0.0 || (-4..6).contains(&exponent) {
         return format!("{value}");
     }
     let sign = if exponent < 0 { '-' } else { '+' };

@@ -8,7 +8,12 @@ use crate::schema::cel::value::Val;
 
 /// An amount in billionths; what is finer is rounded up, away from zero.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::schema::cel) struct Quantity(i128);
+pub(in crate::schema::cel) struct Quantity {
+    billionths: i128,
+    /// Whether the number is kept as an integer. Kubernetes keeps fractions of binary units otherwise, and then does not
+    /// take them for integers, whatever they amount to.
+    is_simple: bool,
+}
 
 const UNIT: i128 = 1_000_000_000;
 
@@ -31,15 +36,17 @@ impl Quantity {
         let digits = format!("{whole}{fraction}");
         let digits = digits.trim_start_matches('0');
         let magnitude = scaled(digits, base, exponent, fraction.len())?;
-        Some(Quantity(sign * magnitude.min(MOST)))
+        let is_simple = (base == 10 || fraction.is_empty()) && digits.len() <= 18;
+        Some(Quantity { billionths: sign * magnitude.min(MOST), is_simple })
     }
 
     pub(in crate::schema::cel) fn cmp(&self, other: &Quantity) -> Ordering {
-        self.0.cmp(&other.0)
+        self.billionths.cmp(&other.billionths)
     }
 
     fn integer(self) -> Option<i64> {
-        (self.0 % UNIT == 0).then(|| i64::try_from(self.0 / UNIT).ok()).flatten()
+        let is_whole = self.is_simple && self.billionths % UNIT == 0;
+        is_whole.then(|| i64::try_from(self.billionths / UNIT).ok()).flatten()
     }
 }
 
@@ -127,8 +134,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
             _ => Err(unfit(args)),
         },
     ),
-    method("sign", &["quantity->int"], one, |_, args| match args {
-        [Val::Quantity(value)] => Ok(Val::Int(i64::try_from(value.0.signum()).unwrap_or_default())),
+    function("sign", &["quantity->int"], one, |_, args| match args {
+        [Val::Quantity(value)] => Ok(Val::Int(i64::try_from(value.billionths.signum()).unwrap_or_default())),
         _ => Err(unfit(args)),
     }),
     method("isInteger", &["quantity->bool"], one, |_, args| match args {
@@ -143,16 +150,16 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
     method("asApproximateFloat", &["quantity->double"], one, |_, args| match args {
         #[allow(clippy::cast_precision_loss, reason = "it is approximate")]
-        [Val::Quantity(value)] => Ok(Val::Double(value.0 as f64 / UNIT as f64)),
+        [Val::Quantity(value)] => Ok(Val::Double(value.billionths as f64 / UNIT as f64)),
         _ => Err(unfit(args)),
     }),
     method("add", &["quantity quantity->quantity", "quantity int->quantity"], one, |_, args| {
         let (a, b) = operands(args)?;
-        Ok(Val::Quantity(Quantity((a.0 + b.0).clamp(-MOST, MOST))))
+        Ok(Val::Quantity(sum(a, b.billionths, b)))
     }),
     method("sub", &["quantity quantity->quantity", "quantity int->quantity"], one, |_, args| {
         let (a, b) = operands(args)?;
-        Ok(Val::Quantity(Quantity((a.0 - b.0).clamp(-MOST, MOST))))
+        Ok(Val::Quantity(sum(a, -b.billionths, b)))
     }),
     method("compareTo", &["quantity quantity->int", "semver semver->int"], one, |_, args| {
         compare(args).map(|order| {
@@ -175,10 +182,15 @@ fn read(text: &str) -> Result<Quantity, Fault> {
     Quantity::read(text).ok_or_else(|| Fault::of("quantity parse error: quantities must match a number with a suffix"))
 }
 
+fn sum(a: Quantity, billionths: i128, b: Quantity) -> Quantity {
+    let billionths = (a.billionths + billionths).clamp(-MOST, MOST);
+    Quantity { billionths, is_simple: a.is_simple && b.is_simple }
+}
+
 fn operands(args: &[Val<'_>]) -> Result<(Quantity, Quantity), Fault> {
     match args {
         [Val::Quantity(a), Val::Quantity(b)] => Ok((*a, *b)),
-        [Val::Quantity(a), Val::Int(b)] => Ok((*a, Quantity(i128::from(*b) * UNIT))),
+        [Val::Quantity(a), Val::Int(b)] => Ok((*a, Quantity { billionths: i128::from(*b) * UNIT, is_simple: true })),
         _ => Err(unfit(args)),
     }
 }
@@ -197,7 +209,7 @@ mod tests {
 
     #[test]
     fn quantities_are_read_as_kubernetes_reads_them() {
-        let amount = |text: &str| Quantity::read(text).map(|quantity| quantity.0);
+        let amount = |text: &str| Quantity::read(text).map(|quantity| quantity.billionths);
         for (text, want) in [
             ("1", UNIT),
             ("-1.5", -UNIT * 3 / 2),

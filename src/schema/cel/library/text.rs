@@ -28,7 +28,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         |size| tenths(1, size(0)).saturating_mul(tenths(1, size(1))),
         |meter, args| compare(meter, args, |text, other| text.contains(other)),
     ),
-    function("matches", &["string string->bool"], searching, |meter, args| dynamic("matches", meter, args)),
+    function("matches", &["string string->bool"], one, |meter, args| dynamic("matches", meter, args)),
     method("matches", &["string string->bool"], searching, |meter, args| dynamic("matches", meter, args)),
     method("find", &["string string->string"], searching, |meter, args| dynamic("find", meter, args)),
     method("findAll", &["string string->list(string)", "string string int->list(string)"], searching, |meter, args| {
@@ -64,29 +64,29 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("join", &["list(string)->string", "list(string) string->string"], |size| tenths(1, size(RESULT)), join)
         .growing(|size| size(0).saturating_mul(size(1).saturating_add(1))),
     method("format", &["string list(dyn)->string"], scan, format).growing(|_| 0),
-    function("strings.quote", &["string->string"], scan, |meter, args| {
-        remade(meter, args, |text| {
-            let mut quoted = String::with_capacity(text.len() + 2);
-            quoted.push('"');
-            for c in text.chars() {
-                match c {
-                    '\x07' => quoted.push_str("\\a"),
-                    '\x08' => quoted.push_str("\\b"),
-                    '\x0c' => quoted.push_str("\\f"),
-                    '\n' => quoted.push_str("\\n"),
-                    '\r' => quoted.push_str("\\r"),
-                    '\t' => quoted.push_str("\\t"),
-                    '\x0b' => quoted.push_str("\\v"),
-                    '\\' => quoted.push_str("\\\\"),
-                    '"' => quoted.push_str("\\\""),
-                    c => quoted.push(c),
-                }
-            }
-            quoted.push('"');
-            quoted
-        })
-    }),
+    function("strings.quote", &["string->string"], scan, |meter, args| remade(meter, args, quoted)),
 ];
+
+fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '\x07' => quoted.push_str("\\a"),
+            '\x08' => quoted.push_str("\\b"),
+            '\x0c' => quoted.push_str("\\f"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\x0b' => quoted.push_str("\\v"),
+            '\\' => quoted.push_str("\\\\"),
+            '"' => quoted.push_str("\\\""),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
 
 fn scan(size: Sizes<'_>) -> u64 {
     tenths(1, size(0))
@@ -179,8 +179,11 @@ fn index_of<'v>(meter: &mut Meter, args: &[Val<'v>], last: bool) -> Made<'v> {
     let from = match rest {
         [] => None,
         [Val::Int(at)] => {
-            let offset = usize::try_from(*at).ok().and_then(|at| offset(text, at));
-            Some(offset.ok_or_else(|| Fault::of(format!("index out of range: {at}")))?)
+            let Ok(place) = usize::try_from(*at) else { return Err(Fault::of(format!("index out of range: {at}"))) };
+            match offset(text, place).filter(|offset| !last || *offset < text.len()) {
+                Some(offset) => Some(offset),
+                None => return Ok(Val::Int(-1)),
+            }
         }
         _ => return Err(unfit(args)),
     };
@@ -341,6 +344,19 @@ fn format<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     Ok(Val::made(written))
 }
 
+/// The clauses of a template, in order.
+pub(in crate::schema::cel) fn clauses(template: &str) -> Vec<char> {
+    let mut clauses = Vec::new();
+    let mut rest = template.chars();
+    while let Some(c) = rest.next() {
+        if c == '%' {
+            let clause = rest.find(|c| *c != '.' && !c.is_ascii_digit());
+            clauses.extend(clause.filter(|clause| *clause != '%'));
+        }
+    }
+    clauses
+}
+
 fn clause_of(
     clause: char,
     precision: Option<usize>,
@@ -351,7 +367,7 @@ fn clause_of(
     let unfit = || Fault::of(format!("error during formatting: %{clause} is not for {}", value.type_name()));
     let digits = precision.unwrap_or(6);
     let text = match (clause, value) {
-        ('s', value) => return show(value, written, meter),
+        ('s', value) => return show(value, false, written, meter),
         ('d', Val::Int(value)) => value.to_string(),
         ('d', Val::Uint(value)) => value.to_string(),
         ('d' | 'f' | 'e', Val::Double(value)) if !value.is_finite() => double(*value),
@@ -381,7 +397,13 @@ fn scientific(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+    let sign = if exponent < 0 { "\u{207b}" } else { "" };
+    let raised = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+    let exponent: String = format!("{:02}", exponent.abs())
+        .bytes()
+        .filter_map(|digit| raised.get(usize::from(digit.wrapping_sub(b'0'))))
+        .collect();
+    format!("{digits}\u{d7}10{sign}{exponent}")
 }
 
 fn radix(clause: char, value: u64) -> String {
@@ -399,13 +421,17 @@ fn hex(clause: char, bytes: &[u8], meter: &mut Meter) -> Result<String, Fault> {
     Ok(if clause == 'X' { digits.to_ascii_uppercase() } else { digits })
 }
 
-fn show(value: &Val<'_>, written: &mut String, meter: &mut Meter) -> Result<(), Fault> {
+/// A value as `%s` writes it; texts inside of lists and maps are quoted.
+fn show(value: &Val<'_>, inside: bool, written: &mut String, meter: &mut Meter) -> Result<(), Fault> {
     meter.work(20)?;
     match value {
         Val::Null => written.push_str("null"),
         Val::Text(text) => {
             meter.work(text.as_str().len())?;
-            written.push_str(text.as_str());
+            match inside {
+                true => written.push_str(&quoted(text.as_str())),
+                false => written.push_str(text.as_str()),
+            }
         }
         Val::Bool(value) => written.push_str(&value.to_string()),
         Val::Int(value) => written.push_str(&value.to_string()),
@@ -424,7 +450,7 @@ fn show(value: &Val<'_>, written: &mut String, meter: &mut Meter) -> Result<(), 
                 if at > 0 {
                     written.push_str(", ");
                 }
-                show(&element?, written, meter)?;
+                show(&element?, true, written, meter)?;
             }
             written.push(']');
         }
@@ -433,7 +459,7 @@ fn show(value: &Val<'_>, written: &mut String, meter: &mut Meter) -> Result<(), 
             let mut entries = Vec::new();
             for (key, value) in map.entries() {
                 let (mut shown, value) = (String::new(), value?);
-                show(&key, &mut shown, meter)?;
+                show(&key, true, &mut shown, meter)?;
                 entries.push((shown, value));
             }
             entries.sort_by(|a, b| a.0.cmp(&b.0));
@@ -443,8 +469,8 @@ fn show(value: &Val<'_>, written: &mut String, meter: &mut Meter) -> Result<(), 
                     written.push_str(", ");
                 }
                 written.push_str(key);
-                written.push_str(": ");
-                show(value, written, meter)?;
+                written.push(':');
+                show(value, true, written, meter)?;
             }
             written.push('}');
         }

@@ -136,7 +136,7 @@ pub(super) const FUNCTIONS: &[Function] =
             _ => part(args, |at| at.seconds.rem_euclid(60)),
         }),
         method("getMilliseconds", PART_OF_BOTH, one, |_, args| match args {
-            [Val::Duration(nanos)] => Ok(Val::Int(nanos / 1_000_000 % 1000)),
+            [Val::Duration(nanos)] => Ok(Val::Int(nanos / 1_000_000)),
             _ => part(args, |at| i64::from(at.nanos / 1_000_000)),
         }),
     ];
