@@ -415,10 +415,9 @@ impl Checker {
             let ty = self.resolved(&item.ty);
             let is_number = matches!(ty, Type::Int | Type::Uint);
             let fits = match clause {
-                'd' => is_number,
+                'd' | 'o' => is_number,
                 'f' | 'e' => is_number || matches!(ty, Type::Double),
                 'b' => is_number || matches!(ty, Type::Bool),
-                'o' => is_number,
                 'x' | 'X' => is_number || matches!(ty, Type::Text | Type::Bytes),
                 _ => true,
             };

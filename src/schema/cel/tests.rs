@@ -91,3 +91,71 @@ fn estimates_are_no_higher_than_those_of_kubernetes_and_refuse_what_has_no_bound
     }
     assert!(differences.is_empty(), "\n{differences}");
 }
+
+#[test]
+fn a_transition_rule_compares_by_key_and_only_with_what_was_there() {
+    // CEL-021
+    let schema: Definition = serde_json::from_value(json!({"type": "object",
+        "properties": {"a": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]},
+            "l": {"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]},
+            "m": {"type": "object", "additionalProperties":
+                {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]}}}}))
+    .unwrap();
+    let schema = Schema::compile(&schema).unwrap();
+    let new = json!({"a": 1, "l": [1], "m": {"x": 1, "y": 1}});
+    for (old, want) in [
+        (None, &[][..]),
+        (Some(json!(null)), &[][..]),
+        (Some(json!({})), &[][..]),
+        (Some(json!("text")), &[][..]),
+        (Some(new.clone()), &[][..]),
+        (Some(json!({"a": 2, "l": [2], "m": {"x": 2, "z": 2}})), &["[x]", ".a", ".l"][..]),
+    ] {
+        let violations = schema.rule_violations(&new, old.as_ref());
+        let places: Vec<&str> = violations.iter().map(|violation| violation.place.trim_start_matches(".m")).collect();
+        let mut sorted = places.clone();
+        sorted.sort_unstable();
+        let mut want = want.to_vec();
+        want.sort_unstable();
+        assert_eq!(sorted, want, "{old:?}");
+    }
+}
+
+#[test]
+fn numbers_durations_and_bytes_are_what_the_schema_says() {
+    // CEL-007, CEL-027
+    for (node, rule, value) in [
+        (json!({"type": "integer"}), "type(self) == int", json!(3.0)),
+        (json!({"type": "number"}), "type(self) == double && self == 3.0", json!(3)),
+        (json!({"x-kubernetes-int-or-string": true}), "type(self) == int", json!(3)),
+        (json!({"x-kubernetes-int-or-string": true}), "type(self) == string", json!("3")),
+        (json!({"type": "string", "format": "byte"}), "self == b'ab'", json!("YWI=")),
+        (json!({"type": "string", "format": "duration"}), "self == duration('36h')", json!("1 day 12 hours")),
+        (json!({"type": "string", "format": "date"}), "self == timestamp('2024-02-29T00:00:00Z')", json!("2024-02-29")),
+        (json!({"type": "string", "format": "datetime"}), "type(self) == string", json!("2024-02-29T00:00:00Z")),
+        (
+            json!({"type": "object", "properties": {"a": {"type": "string"}}, "x-kubernetes-preserve-unknown-fields": true}),
+            "self == self && !has(self.a)",
+            json!({"b": {"c": 1}}),
+        ),
+    ] {
+        assert_eq!(with_rule(&node, rule).rule_violations(&value, None), [], "{rule}");
+    }
+}
+
+#[test]
+fn a_budget_is_for_one_value() {
+    // CEL-026
+    let rule = "self.all(a, self.all(b, a <= b || a > b))";
+    let numbers: Vec<u32> = (0..300).collect();
+    let many = vec![json!({"rule": rule}); 30];
+    let schema: Definition = serde_json::from_value(json!({"type": "array", "items": {"type": "integer"},
+        "x-kubernetes-validations": many}))
+    .unwrap();
+    let schema = Schema::compile(&schema).unwrap();
+    for _ in 0..2 {
+        let violations = schema.rule_violations(&json!(numbers), None);
+        assert!(matches!(violations.as_slice(), [only] if only.rule == "CEL-026"), "{violations:?}");
+    }
+    assert_eq!(schema.rule_violations(&json!([1, 2]), None), []);
+}

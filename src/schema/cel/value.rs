@@ -126,12 +126,11 @@ impl<'v> Table<'v> {
     /// Sets an entry; of equal keys the last one counts.
     pub(super) fn set(&mut self, key: Val<'v>, value: Val<'v>) -> Result<(), Fault> {
         let Some(place) = key_of(&key) else { return Err(Fault::of("unsupported type of a key")) };
-        match self.index.get(&place).and_then(|at| self.entries.get_mut(*at)) {
-            Some(entry) => entry.1 = value,
-            None => {
-                self.index.insert(place, self.entries.len());
-                self.entries.push((key, value));
-            }
+        if let Some(entry) = self.index.get(&place).and_then(|at| self.entries.get_mut(*at)) {
+            entry.1 = value;
+        } else {
+            self.index.insert(place, self.entries.len());
+            self.entries.push((key, value));
         }
         Ok(())
     }
