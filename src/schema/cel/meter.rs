@@ -93,3 +93,6 @@ impl Meter {
         Ok(regex)
     }
 }
+
+#[cfg(test)]
+mod tests;

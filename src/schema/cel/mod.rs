@@ -32,6 +32,4 @@ pub(super) use rules::{Budget, Rules};
 pub(super) use types::MAX_REQUEST;
 
 #[cfg(test)]
-mod hostile;
-#[cfg(test)]
 mod tests;

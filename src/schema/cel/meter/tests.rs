@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::check::{Wanted, compile};
-use super::types::Decl;
+use crate::schema::cel::check::{Wanted, compile};
+use crate::schema::cel::types::Decl;
 use crate::schema::{Definition, Schema};
 
 fn schema(mut schema: Value, rule: &str) -> Schema {
