@@ -17,7 +17,7 @@ use super::args::Input as Flags;
 use super::files::{self, Input, Loaded};
 use super::{hints, substitution};
 use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
-use crate::crd::{self, WireVersion};
+use crate::crd;
 use crate::field::{FieldError, Findings, Path};
 use crate::hub::{Cluster, ClusterClass, Kind, ObjectKey};
 use crate::json;
@@ -279,7 +279,7 @@ impl Review {
 
 /// Checks the API schema; returns fields that nobody knows, each with what becomes of it (DEC-32).
 fn dropped(kind: Kind, version: Version, object: &Value, found: &mut Findings) -> Vec<(String, String)> {
-    let wire = WireVersion::of(version);
+    let wire = version.shape();
     let explain = |field: String| {
         let mut said = "which the API server drops".to_owned();
         if let Some(instead) = crd::instead(wire, &field) {

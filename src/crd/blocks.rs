@@ -1,10 +1,10 @@
 //! What occurs in several places: the regular expressions and the building blocks of both kinds.
 //!
 //! Where a table says that v1beta1 is "unconstrained" or has `items ..n` instead of `items 1..n`, the lower bound is
-//! [`WireVersion::least`].
+//! [`Shape::least`].
 
-use super::WireVersion::{self, V1Beta1, V1Beta2};
 use super::schema::{Schema, any_json, boolean, date_time, int_or_string, int32, int64, list, map_of, object, string};
+use crate::wire::Shape::{self, V1Beta1, V1Beta2};
 
 pub(super) const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 pub(super) const LABEL: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
@@ -39,7 +39,7 @@ pub(super) enum Part {
 }
 
 /// F-META
-pub(super) fn metadata(v: WireVersion) -> Schema {
+pub(super) fn metadata(v: Shape) -> Schema {
     object().props(v.least()..).optional("labels", map_of(string())).optional("annotations", map_of(string()))
 }
 
@@ -54,7 +54,7 @@ pub(super) fn taints() -> Schema {
 }
 
 /// F-GATE
-pub(super) fn gates(v: WireVersion) -> Schema {
+pub(super) fn gates(v: Shape) -> Schema {
     let gate = object()
         .required("conditionType", string().len(1..=316).matches(CONDITION_TYPE))
         .optional("polarity", string().one_of(&["Positive", "Negative"]));
@@ -62,7 +62,7 @@ pub(super) fn gates(v: WireVersion) -> Schema {
 }
 
 /// F-DEL: the field `deletion`; in v1beta1 the timeouts alone (the order is part of the strategy).
-pub(super) fn deletion(v: WireVersion, part: Part) -> Schema {
+pub(super) fn deletion(v: Shape, part: Part) -> Schema {
     let timeouts = object()
         .optional(v.pick("nodeDrainTimeoutSeconds", "nodeDrainTimeout"), timeout(v))
         .optional(v.pick("nodeVolumeDetachTimeoutSeconds", "nodeVolumeDetachTimeout"), timeout(v))
@@ -81,12 +81,12 @@ fn deletion_order() -> Schema {
 }
 
 /// Seconds, in v1beta1 a duration.
-fn timeout(v: WireVersion) -> Schema {
+fn timeout(v: Shape) -> Schema {
     v.pick(int32().value(0..), string())
 }
 
 /// The strategy of a machine deployment; in v1beta1 with the deletion order and the remediation limit.
-pub(super) fn strategy(v: WireVersion) -> Schema {
+pub(super) fn strategy(v: Shape) -> Schema {
     let rolling_update = object()
         .props(v.least()..)
         .optional("maxSurge", int_or_string())
@@ -100,7 +100,7 @@ pub(super) fn strategy(v: WireVersion) -> Schema {
 }
 
 /// F-HC; `enabled` is left to the Cluster.
-pub(super) fn health_check(v: WireVersion, part: Part) -> Schema {
+pub(super) fn health_check(v: Shape, part: Part) -> Schema {
     match v {
         V1Beta2 => object()
             .props(1..)
@@ -110,7 +110,7 @@ pub(super) fn health_check(v: WireVersion, part: Part) -> Schema {
     }
 }
 
-fn checks(v: WireVersion) -> Schema {
+fn checks(v: Shape) -> Schema {
     let node_conditions = list(unhealthy_node_condition(v)).items(v.least()..=100).in_v1beta2(v, Schema::atomic);
     object()
         .optional(v.pick("nodeStartupTimeoutSeconds", "nodeStartupTimeout"), timeout(v))
@@ -118,14 +118,14 @@ fn checks(v: WireVersion) -> Schema {
         .optional("unhealthyMachineConditions", list(unhealthy_machine_condition(v)).items(1..=100).atomic())
 }
 
-fn unhealthy_node_condition(v: WireVersion) -> Schema {
+fn unhealthy_node_condition(v: Shape) -> Schema {
     object()
         .required("type", string().len(1..))
         .required("status", string().len(1..))
         .required(v.pick("timeoutSeconds", "timeout"), timeout(v))
 }
 
-fn unhealthy_machine_condition(v: WireVersion) -> Schema {
+fn unhealthy_machine_condition(v: Shape) -> Schema {
     let kind = string().len(1..=316).matches(CONDITION_TYPE).rule(NOT_OWN_CONDITION, NOT_OWN_CONDITION_MESSAGE);
     object()
         .required("type", kind)
@@ -133,7 +133,7 @@ fn unhealthy_machine_condition(v: WireVersion) -> Schema {
         .required(v.pick("timeoutSeconds", "timeout"), timeout(v))
 }
 
-fn remediation(v: WireVersion, part: Part) -> Schema {
+fn remediation(v: Shape, part: Part) -> Schema {
     let trigger = object()
         .optional(v.pick("unhealthyLessThanOrEqualTo", "maxUnhealthy"), int_or_string())
         .optional(v.pick("unhealthyInRange", "unhealthyRange"), string().len(1..=32).matches(RANGE));
@@ -151,7 +151,7 @@ fn max_in_flight() -> Schema {
 }
 
 /// F-TREF
-fn template_reference(v: WireVersion) -> Schema {
+fn template_reference(v: Shape) -> Schema {
     match v {
         V1Beta2 => object()
             .required("apiVersion", string().len(1..=317).matches(API_VERSION))
@@ -162,12 +162,12 @@ fn template_reference(v: WireVersion) -> Schema {
 }
 
 /// An object with nothing but a required template reference.
-pub(super) fn template(v: WireVersion) -> Schema {
+pub(super) fn template(v: Shape) -> Schema {
     object().required(v.pick("templateRef", "ref"), template_reference(v))
 }
 
 /// F-CREF
-pub(super) fn contract_reference(v: WireVersion) -> Schema {
+pub(super) fn contract_reference(v: Shape) -> Schema {
     match v {
         V1Beta2 => object()
             .required("apiGroup", string().len(1..=253).matches(SUBDOMAIN))
@@ -190,7 +190,7 @@ fn object_reference() -> Schema {
 }
 
 /// F-VAR
-pub(super) fn variable_values(v: WireVersion) -> Schema {
+pub(super) fn variable_values(v: Shape) -> Schema {
     let value = object()
         .required("name", string().len(1..=256))
         .required("value", any_json())
@@ -215,7 +215,7 @@ fn version() -> Schema {
 /// The conditions of both generations with `current` beside the new and `legacy` beside the old ones.
 ///
 /// v1beta2 keeps the legacy fields under `deprecated.v1beta1`, v1beta1 the current ones under `v1beta2`.
-pub(super) fn generations(v: WireVersion, current: Schema, legacy: Schema) -> Schema {
+pub(super) fn generations(v: Shape, current: Schema, legacy: Schema) -> Schema {
     let current = current.optional("conditions", list(condition()).items(..=32).map_by(&["type"]));
     let legacy = legacy.optional("conditions", list(legacy_condition()));
     match v {
@@ -247,7 +247,7 @@ fn legacy_condition() -> Schema {
 }
 
 /// F-SCHEMA: the root of a variable's schema. Nested schemas are any JSON here.
-pub(super) fn variable_schema(v: WireVersion) -> Schema {
+pub(super) fn variable_schema(v: Shape) -> Schema {
     let required = list(string().len(1..=256)).items(v.least()..=1000).in_v1beta2(v, Schema::atomic);
     object()
         .props(v.least()..)
@@ -295,11 +295,11 @@ fn validation_rule() -> Schema {
 }
 
 /// How long a machine has to be ready to count as available.
-pub(super) fn min_ready_seconds(v: WireVersion) -> Schema {
+pub(super) fn min_ready_seconds(v: Shape) -> Schema {
     int32().in_v1beta2(v, |it| it.value(0..))
 }
 
 /// The generation that the status describes.
-pub(super) fn observed_generation(v: WireVersion) -> Schema {
+pub(super) fn observed_generation(v: Shape) -> Schema {
     int64().in_v1beta2(v, |it| it.value(1..))
 }

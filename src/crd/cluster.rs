@@ -1,15 +1,15 @@
 //! Section "Cluster" of the API documentation, row by row.
 
-use super::WireVersion::{self, V1Beta1, V1Beta2};
 use super::blocks::{
     LABEL, Part, SUBDOMAIN, contract_reference, deletion, gates, generations, health_check, metadata,
     min_ready_seconds, observed_generation, strategy, taints, upgrade_plan, variable_values, versions,
 };
 use super::schema::{Schema, boolean, date_time, int32, list, map_of, object, string};
+use crate::wire::Shape::{self, V1Beta1, V1Beta2};
 
 const PHASES: &[&str] = &["Pending", "Provisioning", "Provisioned", "Deleting", "Failed", "Unknown"];
 
-pub(super) fn spec(v: WireVersion) -> Schema {
+pub(super) fn spec(v: Shape) -> Schema {
     object()
         .props(v.least()..)
         .optional("availabilityGates", gates(v))
@@ -21,7 +21,7 @@ pub(super) fn spec(v: WireVersion) -> Schema {
         .optional("topology", topology(v))
 }
 
-fn cluster_network(v: WireVersion) -> Schema {
+fn cluster_network(v: Shape) -> Schema {
     object()
         .props(v.least()..)
         .optional("apiServerPort", port(v))
@@ -30,20 +30,20 @@ fn cluster_network(v: WireVersion) -> Schema {
         .optional("services", network_ranges(v))
 }
 
-fn network_ranges(v: WireVersion) -> Schema {
+fn network_ranges(v: Shape) -> Schema {
     let blocks = list(string().len(1..=43)).items(v.least()..=100).in_v1beta2(v, Schema::atomic);
     object().required("cidrBlocks", blocks)
 }
 
-fn control_plane_endpoint(v: WireVersion) -> Schema {
+fn control_plane_endpoint(v: Shape) -> Schema {
     object().props(v.least()..).optional("host", string().len(v.least()..=512)).optional("port", port(v))
 }
 
-fn port(v: WireVersion) -> Schema {
+fn port(v: Shape) -> Schema {
     int32().in_v1beta2(v, |it| it.value(1..=65535))
 }
 
-fn topology(v: WireVersion) -> Schema {
+fn topology(v: Shape) -> Schema {
     object()
         .with(class_reference(v))
         .optional("controlPlane", control_plane(v))
@@ -53,7 +53,7 @@ fn topology(v: WireVersion) -> Schema {
         .in_v1beta1(v, |it| it.optional("rolloutAfter", date_time()))
 }
 
-fn class_reference(v: WireVersion) -> Schema {
+fn class_reference(v: Shape) -> Schema {
     let name = string().len(1..=253);
     let namespace = string().len(1..=63).matches(LABEL);
     match v {
@@ -65,7 +65,7 @@ fn class_reference(v: WireVersion) -> Schema {
     }
 }
 
-fn control_plane(v: WireVersion) -> Schema {
+fn control_plane(v: Shape) -> Schema {
     object()
         .props(v.least()..)
         .with(deletion(v, Part::ControlPlane))
@@ -78,14 +78,14 @@ fn control_plane(v: WireVersion) -> Schema {
         .optional("variables", overrides(v))
 }
 
-fn workers(v: WireVersion) -> Schema {
+fn workers(v: Shape) -> Schema {
     object()
         .props(v.least()..)
         .optional("machineDeployments", list(machine_deployment(v)).items(v.least()..=2000).map_by(&["name"]))
         .optional("machinePools", list(machine_pool(v)).items(v.least()..=2000).map_by(&["name"]))
 }
 
-fn machine_deployment(v: WireVersion) -> Schema {
+fn machine_deployment(v: Shape) -> Schema {
     worker(v, Part::MachineDeployment)
         .optional("failureDomain", string().len(1..=256))
         .with(switched_health_check(v, Part::MachineDeployment))
@@ -94,13 +94,13 @@ fn machine_deployment(v: WireVersion) -> Schema {
         .in_v1beta1(v, |it| it.optional("strategy", strategy(v)))
 }
 
-fn machine_pool(v: WireVersion) -> Schema {
+fn machine_pool(v: Shape) -> Schema {
     let domains = list(string().len(1..=256)).items(v.least()..=100).in_v1beta2(v, Schema::atomic);
     worker(v, Part::MachinePool).optional("failureDomains", domains)
 }
 
 /// What machine deployments and machine pools have in common.
-fn worker(v: WireVersion, part: Part) -> Schema {
+fn worker(v: Shape, part: Part) -> Schema {
     object()
         .required("class", string().len(1..=256))
         .with(deletion(v, part))
@@ -113,7 +113,7 @@ fn worker(v: WireVersion, part: Part) -> Schema {
 }
 
 /// A health check that a topology can switch on or off.
-fn switched_health_check(v: WireVersion, part: Part) -> Schema {
+fn switched_health_check(v: Shape, part: Part) -> Schema {
     let check = health_check(v, part).optional(v.pick("enabled", "enable"), boolean());
     object().optional(v.pick("healthCheck", "machineHealthCheck"), check)
 }
@@ -122,11 +122,11 @@ fn rollout() -> Schema {
     object().props(1..).optional("after", date_time())
 }
 
-fn overrides(v: WireVersion) -> Schema {
+fn overrides(v: Shape) -> Schema {
     object().props(v.least()..).optional("overrides", variable_values(v))
 }
 
-pub(super) fn status(v: WireVersion) -> Schema {
+pub(super) fn status(v: Shape) -> Schema {
     let current = object().optional("controlPlane", replica_counts()).optional("workers", replica_counts());
     let legacy = object().optional("failureMessage", string().len(1..=10240)).optional("failureReason", string());
     object()
@@ -149,7 +149,7 @@ fn replica_counts() -> Schema {
         .optional("versions", versions())
 }
 
-fn failure_domains(v: WireVersion) -> Schema {
+fn failure_domains(v: Shape) -> Schema {
     let domain = object().optional("attributes", map_of(string())).optional("controlPlane", boolean());
     match v {
         V1Beta2 => list(domain.required("name", string().len(1..=256))).items(1..=100).map_by(&["name"]),
@@ -157,7 +157,7 @@ fn failure_domains(v: WireVersion) -> Schema {
     }
 }
 
-fn initialization(v: WireVersion) -> Schema {
+fn initialization(v: Shape) -> Schema {
     let done = object()
         .optional(v.pick("controlPlaneInitialized", "controlPlaneReady"), boolean())
         .optional(v.pick("infrastructureProvisioned", "infrastructureReady"), boolean());

@@ -1,13 +1,13 @@
 //! Section "ClusterClass" of the API documentation, row by row.
 
-use super::WireVersion::{self, V1Beta1, V1Beta2};
 use super::blocks::{
     API_VERSION, KIND, Part, deletion, gates, generations, health_check, metadata, min_ready_seconds,
     observed_generation, strategy, taints, template, variable_schema,
 };
 use super::schema::{Schema, any_json, boolean, list, map_of, object, string};
+use crate::wire::Shape::{self, V1Beta1, V1Beta2};
 
-pub(super) fn spec(v: WireVersion) -> Schema {
+pub(super) fn spec(v: Shape) -> Schema {
     object()
         .optional("availabilityGates", gates(v))
         .required_in_v1beta2(v, "controlPlane", control_plane(v))
@@ -20,11 +20,11 @@ pub(super) fn spec(v: WireVersion) -> Schema {
         .optional("workers", workers(v))
 }
 
-fn infrastructure(v: WireVersion) -> Schema {
+fn infrastructure(v: Shape) -> Schema {
     template(v).in_v1beta2(v, |it| it.optional("naming", naming(v)))
 }
 
-fn control_plane(v: WireVersion) -> Schema {
+fn control_plane(v: Shape) -> Schema {
     template(v)
         .with(deletion(v, Part::ControlPlane))
         .optional(v.pick("healthCheck", "machineHealthCheck"), health_check(v, Part::ControlPlane))
@@ -35,18 +35,18 @@ fn control_plane(v: WireVersion) -> Schema {
         .optional("taints", taints())
 }
 
-fn naming(v: WireVersion) -> Schema {
+fn naming(v: Shape) -> Schema {
     object().props(v.least()..).optional("template", string().len(1..=1024))
 }
 
-fn workers(v: WireVersion) -> Schema {
+fn workers(v: Shape) -> Schema {
     object()
         .props(v.least()..)
         .optional("machineDeployments", list(machine_deployment(v)).items(v.least()..=100).map_by(&["class"]))
         .optional("machinePools", list(machine_pool(v)).items(v.least()..=100).map_by(&["class"]))
 }
 
-fn machine_deployment(v: WireVersion) -> Schema {
+fn machine_deployment(v: Shape) -> Schema {
     let worker = worker(v, Part::MachineDeployment)
         .optional("failureDomain", string().len(1..=256))
         .optional(v.pick("healthCheck", "machineHealthCheck"), health_check(v, Part::MachineDeployment))
@@ -57,13 +57,13 @@ fn machine_deployment(v: WireVersion) -> Schema {
     }
 }
 
-fn machine_pool(v: WireVersion) -> Schema {
+fn machine_pool(v: Shape) -> Schema {
     let domains = list(string().len(1..=256)).items(..=100).in_v1beta2(v, Schema::atomic);
     worker(v, Part::MachinePool).optional("failureDomains", domains)
 }
 
 /// What machine deployments and machine pools have in common.
-fn worker(v: WireVersion, part: Part) -> Schema {
+fn worker(v: Shape, part: Part) -> Schema {
     object()
         .with(worker_template(v))
         .required("class", string().len(1..=256))
@@ -74,7 +74,7 @@ fn worker(v: WireVersion, part: Part) -> Schema {
 }
 
 /// The templates of a worker, which v1beta1 puts one level deeper.
-fn worker_template(v: WireVersion) -> Schema {
+fn worker_template(v: Shape) -> Schema {
     let templates = object()
         .required("bootstrap", template(v))
         .required("infrastructure", template(v))
@@ -85,7 +85,7 @@ fn worker_template(v: WireVersion) -> Schema {
     }
 }
 
-fn patch(v: WireVersion) -> Schema {
+fn patch(v: Shape) -> Schema {
     object()
         .optional("definitions", list(patch_definition(v)).items(..=100).in_v1beta2(v, Schema::atomic))
         .optional("description", string().len(1..=1024))
@@ -94,7 +94,7 @@ fn patch(v: WireVersion) -> Schema {
         .required("name", string().len(1..=256))
 }
 
-fn patch_definition(v: WireVersion) -> Schema {
+fn patch_definition(v: Shape) -> Schema {
     object()
         .required("jsonPatches", list(json_patch()).items(v.least()..=100).in_v1beta2(v, Schema::atomic))
         .required("selector", patch_selector(v))
@@ -109,13 +109,13 @@ fn json_patch() -> Schema {
         .optional("valueFrom", value_from)
 }
 
-fn patch_selector(v: WireVersion) -> Schema {
+fn patch_selector(v: Shape) -> Schema {
     let api_version = v.pick(string().len(1..=317).matches(API_VERSION), string().len(1..=512));
     let kind = v.pick(string().len(1..=63).matches(KIND), string().len(1..=256));
     object().required("apiVersion", api_version).required("kind", kind).required("matchResources", matched_resources(v))
 }
 
-fn matched_resources(v: WireVersion) -> Schema {
+fn matched_resources(v: Shape) -> Schema {
     object()
         .props(v.least()..)
         .optional("controlPlane", boolean())
@@ -124,12 +124,12 @@ fn matched_resources(v: WireVersion) -> Schema {
         .optional("machinePoolClass", class_names(v))
 }
 
-fn class_names(v: WireVersion) -> Schema {
+fn class_names(v: Shape) -> Schema {
     let names = list(string().len(1..=256)).items(..=100).in_v1beta2(v, Schema::atomic);
     object().optional("names", names)
 }
 
-fn external_patch(v: WireVersion) -> Schema {
+fn external_patch(v: Shape) -> Schema {
     object()
         .optional("discoverVariablesExtension", extension())
         .optional(v.pick("generatePatchesExtension", "generateExtension"), extension())
@@ -147,19 +147,19 @@ fn extension() -> Schema {
     string().len(1..=512)
 }
 
-fn variable(v: WireVersion) -> Schema {
+fn variable(v: Shape) -> Schema {
     variable_definition(v).required("name", string().len(1..=256))
 }
 
 /// What a variable of the class and a definition in its status have in common.
-fn variable_definition(v: WireVersion) -> Schema {
+fn variable_definition(v: Shape) -> Schema {
     object()
         .optional(v.pick("deprecatedV1Beta1Metadata", "metadata"), metadata(v))
         .required("required", boolean())
         .required("schema", object().required("openAPIV3Schema", variable_schema(v)))
 }
 
-pub(super) fn status(v: WireVersion) -> Schema {
+pub(super) fn status(v: Shape) -> Schema {
     object()
         .props(v.least()..)
         .with(generations(v, object(), object()))
@@ -167,7 +167,7 @@ pub(super) fn status(v: WireVersion) -> Schema {
         .optional("variables", list(status_variable(v)).items(..=1000).in_v1beta2(v, Schema::atomic))
 }
 
-fn status_variable(v: WireVersion) -> Schema {
+fn status_variable(v: Shape) -> Schema {
     let definition = variable_definition(v).required("from", string().len(1..=256));
     object()
         .required("definitions", list(definition).items(v.least()..=100).in_v1beta2(v, Schema::atomic))

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use super::blocks::{NOT_OWN_CONDITION, NOT_OWN_CONDITION_MESSAGE, OWN_CONDITIONS};
-use super::{WireVersion, schema};
+use super::{Shape, schema};
 use crate::field::{ErrorKind, Findings, Path, RuleId, Shown};
 use crate::hub::Kind;
 use crate::hub::naming::{label_key_faults, label_value_faults, subdomain_faults};
@@ -29,7 +29,7 @@ struct Layer {
 }
 
 impl Layer {
-    fn new(kind: Kind, version: WireVersion) -> Self {
+    fn new(kind: Kind, version: Shape) -> Self {
         let mut raw = schema(kind, version);
         // Neither is the schema's business: one has rules of its own, the other is not stored.
         raw["properties"]["metadata"] = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -40,16 +40,16 @@ impl Layer {
         Layer { raw, compiled }
     }
 
-    fn of(kind: Kind, version: WireVersion) -> &'static Layer {
-        static CLUSTER1: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::Cluster, WireVersion::V1Beta1));
-        static CLUSTER2: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::Cluster, WireVersion::V1Beta2));
-        static CLASS1: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::ClusterClass, WireVersion::V1Beta1));
-        static CLASS2: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::ClusterClass, WireVersion::V1Beta2));
+    fn of(kind: Kind, version: Shape) -> &'static Layer {
+        static CLUSTER1: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::Cluster, Shape::V1Beta1));
+        static CLUSTER2: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::Cluster, Shape::V1Beta2));
+        static CLASS1: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::ClusterClass, Shape::V1Beta1));
+        static CLASS2: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::ClusterClass, Shape::V1Beta2));
         match (kind, version) {
-            (Kind::Cluster, WireVersion::V1Beta1) => &CLUSTER1,
-            (Kind::Cluster, WireVersion::V1Beta2) => &CLUSTER2,
-            (Kind::ClusterClass, WireVersion::V1Beta1) => &CLASS1,
-            (Kind::ClusterClass, WireVersion::V1Beta2) => &CLASS2,
+            (Kind::Cluster, Shape::V1Beta1) => &CLUSTER1,
+            (Kind::Cluster, Shape::V1Beta2) => &CLUSTER2,
+            (Kind::ClusterClass, Shape::V1Beta1) => &CLASS1,
+            (Kind::ClusterClass, Shape::V1Beta2) => &CLASS2,
         }
     }
 }
@@ -75,7 +75,7 @@ fn say_places(schema: &mut Value) {
 }
 
 /// Reports what the API server would not store, and returns the paths of fields that it would drop.
-pub fn check(kind: Kind, version: WireVersion, object: &Value, found: &mut Findings) -> Vec<String> {
+pub fn check(kind: Kind, version: Shape, object: &Value, found: &mut Findings) -> Vec<String> {
     let layer = Layer::of(kind, version);
     let mut object = object.clone();
     if let Some(members) = object.as_object_mut() {
@@ -208,7 +208,7 @@ fn keys_are_unique(schema: &Value, elements: &[Value], path: &Path, found: &mut 
 mod tests {
     use super::*;
 
-    fn errors(kind: Kind, version: WireVersion, object: &Value) -> Vec<(String, String)> {
+    fn errors(kind: Kind, version: Shape, object: &Value) -> Vec<(String, String)> {
         let mut found = Findings::default();
         check(kind, version, object, &mut found);
         let (errors, _) = found.into_parts();
@@ -276,7 +276,7 @@ mod tests {
             ),
         ] {
             let want: Vec<_> = want.into_iter().map(|(kind, path)| (kind.to_owned(), path.to_owned())).collect();
-            assert_eq!(errors(Kind::Cluster, WireVersion::V1Beta2, &object), want, "{object}");
+            assert_eq!(errors(Kind::Cluster, Shape::V1Beta2, &object), want, "{object}");
         }
     }
 
@@ -285,7 +285,7 @@ mod tests {
         // DEC-32
         let object = json!({"metadata": {"name": "c"}, "spec": {"topology": {"class": "", "version": "v1", "workers": {"machineDeployments": []}}}});
         let want = [("FieldValueInvalid".to_owned(), "spec.topology.class".to_owned())];
-        assert_eq!(errors(Kind::Cluster, WireVersion::V1Beta1, &object), want);
+        assert_eq!(errors(Kind::Cluster, Shape::V1Beta1, &object), want);
     }
 
     #[test]
@@ -295,7 +295,7 @@ mod tests {
         object["metadata"] =
             json!({"name": "Upper", "labels": {"a b": "c d", "n": 5}, "annotations": {"x y": "z"}, "foo": 1});
         let mut found = Findings::default();
-        let unknown = check(Kind::Cluster, WireVersion::V1Beta2, &object, &mut found);
+        let unknown = check(Kind::Cluster, Shape::V1Beta2, &object, &mut found);
         assert_eq!(unknown, ["spec.topology.controlPlane.replica"]);
         let paths: Vec<_> = found.into_parts().0.iter().map(|error| error.path.to_string()).collect();
         let want =
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(paths, want);
         let nameless = json!({"metadata": {}, "spec": {"paused": true}});
         let want = [("FieldValueRequired".to_owned(), "metadata.name".to_owned())];
-        assert_eq!(errors(Kind::Cluster, WireVersion::V1Beta1, &nameless), want);
+        assert_eq!(errors(Kind::Cluster, Shape::V1Beta1, &nameless), want);
     }
 
     #[test]

@@ -25,30 +25,13 @@ use Column::{Always, Wide};
 use schema::{object, string};
 
 use crate::hub::{GROUP, Kind};
-use crate::wire::Version;
+use crate::wire::Shape;
 
-/// A version of the API as clients send it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WireVersion {
-    /// Deprecated, and looser.
-    V1Beta1,
-    /// The storage version.
-    V1Beta2,
-}
-
-impl WireVersion {
-    /// The version whose schema objects of `version` have; v1alpha4 has the shape of v1beta1.
-    pub fn of(version: Version) -> Self {
-        match version {
-            Version::V1Alpha4 | Version::V1Beta1 => WireVersion::V1Beta1,
-            Version::V1Beta2 => WireVersion::V1Beta2,
-        }
-    }
-
+impl Shape {
     fn pick<T>(self, v1beta2: T, v1beta1: T) -> T {
         match self {
-            WireVersion::V1Beta2 => v1beta2,
-            WireVersion::V1Beta1 => v1beta1,
+            Shape::V1Beta2 => v1beta2,
+            Shape::V1Beta1 => v1beta1,
         }
     }
 
@@ -59,7 +42,7 @@ impl WireVersion {
 }
 
 /// The `openAPIV3Schema` of one kind in one version.
-pub fn schema(kind: Kind, version: WireVersion) -> Value {
+pub fn schema(kind: Kind, version: Shape) -> Value {
     let (spec, status) = match kind {
         Kind::Cluster => (cluster::spec(version), cluster::status(version)),
         Kind::ClusterClass => (cluster_class::spec(version), cluster_class::status(version)),
@@ -95,7 +78,7 @@ pub fn definition(kind: Kind) -> Value {
                 "name": "v1beta2",
                 "served": true,
                 "storage": true,
-                "schema": {"openAPIV3Schema": schema(kind, WireVersion::V1Beta2)},
+                "schema": {"openAPIV3Schema": schema(kind, Shape::V1Beta2)},
                 "subresources": {"status": {}},
                 "additionalPrinterColumns": columns(kind),
             }],
@@ -165,11 +148,11 @@ const CLUSTER_CLASS_COLUMNS: &[Column] =
 
 #[cfg(test)]
 mod tests {
-    use super::WireVersion::{V1Beta1, V1Beta2};
+    use super::Shape::{V1Beta1, V1Beta2};
     use super::*;
     use crate::hub::Kind::{Cluster, ClusterClass};
 
-    const ALL: [(Kind, WireVersion); 4] =
+    const ALL: [(Kind, Shape); 4] =
         [(Cluster, V1Beta2), (Cluster, V1Beta1), (ClusterClass, V1Beta2), (ClusterClass, V1Beta1)];
 
     const MD: &str = "spec.topology.workers.machineDeployments[]";
@@ -212,7 +195,7 @@ mod tests {
         }
     }
 
-    fn pins(kind: Kind, version: WireVersion, rows: Vec<(String, &str, Value)>) {
+    fn pins(kind: Kind, version: Shape, rows: Vec<(String, &str, Value)>) {
         let schema = schema(kind, version);
         for (path, keyword, want) in rows {
             let node = at(&schema, &path).unwrap_or_else(|| panic!("{kind:?} {version:?} has no {path}"));

@@ -1,13 +1,13 @@
 //! Fields that have another name in another version of the API, or had one in its proposals.
 
-use super::WireVersion::{self, V1Beta1, V1Beta2};
+use crate::wire::Shape::{self, V1Beta1, V1Beta2};
 
 /// The versions that lack a field, the end of its path without positions, and what they have in its place.
-type Row = (&'static [WireVersion], &'static str, &'static str);
+type Row = (&'static [Shape], &'static str, &'static str);
 
-const BOTH: &[WireVersion] = &[V1Beta1, V1Beta2];
-const OLD: &[WireVersion] = &[V1Beta1];
-const NEW: &[WireVersion] = &[V1Beta2];
+const BOTH: &[Shape] = &[V1Beta1, V1Beta2];
+const OLD: &[Shape] = &[V1Beta1];
+const NEW: &[Shape] = &[V1Beta2];
 
 /// The first row that fits counts.
 const ROWS: &[Row] = &[
@@ -67,7 +67,7 @@ const ROWS: &[Row] = &[
 ];
 
 /// What a version has in the place of a field that it does not know; `field` is a path such as `spec.workers.a[0].b`.
-pub fn instead(version: WireVersion, field: &str) -> Option<&'static str> {
+pub fn instead(version: Shape, field: &str) -> Option<&'static str> {
     let field: String = field.split('[').map(|part| part.split_once(']').map_or(part, |(_, rest)| rest)).collect();
     let is_end = |end: &str| field.strip_suffix(end).is_some_and(|start| start.is_empty() || start.ends_with('.'));
     ROWS.iter().find(|(versions, end, _)| versions.contains(&version) && is_end(end)).map(|(_, _, instead)| *instead)
@@ -84,7 +84,7 @@ mod tests {
     use crate::hub::Kind;
 
     /// The paths of all fields of the specs of a version, without positions.
-    fn fields(version: WireVersion) -> BTreeSet<String> {
+    fn fields(version: Shape) -> BTreeSet<String> {
         fn walk(node: &Value, path: &str, fields: &mut BTreeSet<String>) {
             for (name, field) in node["properties"].as_object().into_iter().flatten() {
                 let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };

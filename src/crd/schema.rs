@@ -12,7 +12,7 @@ use std::ops::{Bound, RangeBounds};
 
 use serde_json::{Map, Value, json};
 
-use super::WireVersion;
+use crate::wire::Shape;
 
 /// One node: its keywords, and the fields it has when it is an object.
 pub(super) struct Schema {
@@ -129,18 +129,18 @@ impl Schema {
     }
 
     /// A field that v1beta1 does not insist on.
-    pub(super) fn required_in_v1beta2(self, version: WireVersion, name: &'static str, schema: Schema) -> Self {
-        self.field(name, version == WireVersion::V1Beta2, schema)
+    pub(super) fn required_in_v1beta2(self, version: Shape, name: &'static str, schema: Schema) -> Self {
+        self.field(name, version == Shape::V1Beta2, schema)
     }
 
     /// What only v1beta2 has, constraints or fields.
-    pub(super) fn in_v1beta2(self, version: WireVersion, add: impl FnOnce(Self) -> Self) -> Self {
-        if version == WireVersion::V1Beta2 { add(self) } else { self }
+    pub(super) fn in_v1beta2(self, version: Shape, add: impl FnOnce(Self) -> Self) -> Self {
+        if version == Shape::V1Beta2 { add(self) } else { self }
     }
 
     /// What only v1beta1 has.
-    pub(super) fn in_v1beta1(self, version: WireVersion, add: impl FnOnce(Self) -> Self) -> Self {
-        if version == WireVersion::V1Beta1 { add(self) } else { self }
+    pub(super) fn in_v1beta1(self, version: Shape, add: impl FnOnce(Self) -> Self) -> Self {
+        if version == Shape::V1Beta1 { add(self) } else { self }
     }
 
     /// The fields of another object, next to the own ones.

@@ -63,6 +63,8 @@ pub mod annotation {
     pub const PENDING_HOOKS: &str = "runtime.cluster.x-k8s.io/pending-hooks";
     /// On a ClusterClass: a change may break Clusters that use it; warnings say which (DEC-1).
     pub const ALLOW_BREAKING_CLUSTERS: &str = "unsafe.topologist.dev/allow-breaking-clusters";
+    /// On an object of v1beta1: what only its v1beta2 form has (CONV-013).
+    pub const CONVERSION_DATA: &str = "cluster.x-k8s.io/conversion-data";
     /// In the metadata of a machine deployment: the autoscaler's lower bound.
     pub const AUTOSCALER_MIN_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size";
     /// In the metadata of a machine deployment: the autoscaler's upper bound.

@@ -1,4 +1,4 @@
-//! Durations as Go writes them: `1h15m30.918s`, as whole seconds.
+//! Durations as Go writes them, `1h15m30.918s`, and whole seconds.
 
 /// Nanoseconds of each unit, longest names first where one is a prefix of another.
 const UNITS: [(&str, i128); 8] = [
@@ -17,6 +17,18 @@ const UNITS: [(&str, i128); 8] = [
 pub(super) fn whole_seconds(text: &str) -> Option<i32> {
     let seconds = nanoseconds(text)? / 1_000_000_000;
     i32::try_from(seconds.clamp(i32::MIN.into(), i32::MAX.into())).ok()
+}
+
+/// The duration of this many seconds: `1h15m30s`, `5m0s`, `0s` (CONV-004).
+pub(super) fn of_seconds(seconds: i32) -> String {
+    let sign = if seconds < 0 { "-" } else { "" };
+    let all = seconds.unsigned_abs();
+    let (hours, minutes, seconds) = (all / 3600, all / 60 % 60, all % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{sign}{seconds}s"),
+        (0, _) => format!("{sign}{minutes}m{seconds}s"),
+        _ => format!("{sign}{hours}h{minutes}m{seconds}s"),
+    }
 }
 
 fn nanoseconds(text: &str) -> Option<i128> {
@@ -71,7 +83,25 @@ fn digits(text: &str) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::whole_seconds;
+    use super::{of_seconds, whole_seconds};
+
+    #[test]
+    fn seconds_become_durations_that_read_the_same() {
+        // CONV-004
+        for (seconds, want) in [
+            (0, "0s"),
+            (59, "59s"),
+            (300, "5m0s"),
+            (3600, "1h0m0s"),
+            (4530, "1h15m30s"),
+            (-90, "-1m30s"),
+            (i32::MAX, "596523h14m7s"),
+            (i32::MIN, "-596523h14m8s"),
+        ] {
+            assert_eq!(of_seconds(seconds), want);
+            assert_eq!(whole_seconds(want), Some(seconds), "{want}");
+        }
+    }
 
     #[test]
     fn durations_become_whole_seconds() {

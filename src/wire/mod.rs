@@ -5,20 +5,21 @@
 //! v1beta1 text ─► edits (up) ─► hub        v1alpha4 has the shape of v1beta1 for our kinds
 //! ```
 //!
-//! Also the AdmissionReview envelope ([`review`]) and files of manifests ([`manifest`]).
+//! Also the conversion between versions, which shares these edits ([`conversion`]), the envelopes of reviews
+//! ([`review`], [`conversion_review`]) and files of manifests ([`manifest`]).
 
+pub mod conversion;
+pub mod conversion_review;
 mod duration;
 pub mod manifest;
 mod references;
 pub mod review;
-mod v1beta1;
 
 use std::fmt;
 
 pub use references::{Reference, references};
-use serde_json::Value;
 
-use crate::hub::{Cluster, ClusterClass, GROUP};
+use crate::hub::{Cluster, ClusterClass, GROUP, Kind};
 use crate::json::{self, Plain};
 
 /// A version of the group `cluster.x-k8s.io` in which objects arrive.
@@ -27,6 +28,15 @@ pub enum Version {
     /// In files and on the v1beta1 end points; the shape is that of v1beta1.
     V1Alpha4,
     V1Beta1,
+    V1Beta2,
+}
+
+/// What objects look like; v1alpha4 looks like v1beta1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Deprecated, and looser.
+    V1Beta1,
+    /// That of the hub and of storage.
     V1Beta2,
 }
 
@@ -40,6 +50,14 @@ impl Version {
             Version::V1Alpha4 => "v1alpha4",
             Version::V1Beta1 => "v1beta1",
             Version::V1Beta2 => "v1beta2",
+        }
+    }
+
+    /// What objects of this version look like.
+    pub const fn shape(self) -> Shape {
+        match self {
+            Version::V1Alpha4 | Version::V1Beta1 => Shape::V1Beta1,
+            Version::V1Beta2 => Shape::V1Beta2,
         }
     }
 
@@ -72,33 +90,29 @@ pub trait Decode: Sized {
 
 impl Decode for Cluster {
     fn decode(version: Version, text: &str) -> Result<Self, String> {
-        decode(version, text, v1beta1::cluster_to_hub)
+        decode(version, text, Kind::Cluster)
     }
 }
 
 impl Decode for ClusterClass {
     fn decode(version: Version, text: &str) -> Result<Self, String> {
-        decode(version, text, v1beta1::cluster_class_to_hub)
+        decode(version, text, Kind::ClusterClass)
     }
 }
 
-fn decode<T: serde::de::DeserializeOwned>(
-    version: Version,
-    text: &str,
-    to_hub: fn(&mut Value) -> Result<(), v1beta1::ConversionError>,
-) -> Result<T, String> {
-    if version == Version::V1Beta2 {
+fn decode<T: serde::de::DeserializeOwned>(version: Version, text: &str, kind: Kind) -> Result<T, String> {
+    if version.shape() == Shape::V1Beta2 {
         return json::decode(text);
     }
     let Plain(mut value) = json::decode(text)?;
-    to_hub(&mut value).map_err(|error| error.to_string())?;
+    conversion::to_hub(kind, &mut value).map_err(|error| error.to_string())?;
     json::decode(&value.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::{Map, json};
+    use serde_json::{Map, Value, json};
 
     use super::*;
 
@@ -178,6 +192,24 @@ mod tests {
             for version in Version::ALL {
                 let _ = Cluster::decode(version, &text);
                 let _ = ClusterClass::decode(version, &text);
+            }
+        }
+
+        #[test]
+        fn no_object_makes_a_conversion_panic(spec in object(), status in object(), metadata in object()) {
+            for (from, to) in [(Version::V1Beta1, Version::V1Beta2), (Version::V1Beta2, Version::V1Beta1)] {
+                for kind in Kind::ALL {
+                    let api_version = format!("{GROUP}/{from}");
+                    let mut object =
+                        json!({"apiVersion": api_version, "metadata": metadata, "spec": spec, "status": status});
+                    let versions = conversion::versions_needed(kind, &object, to)
+                        .into_iter()
+                        .map(|needed| (needed, Ok("v1".to_owned())))
+                        .collect();
+                    if conversion::convert(kind, &mut object, to, &versions).is_ok() {
+                        let _ = conversion::convert(kind, &mut object, from, &versions);
+                    }
+                }
             }
         }
 

@@ -9,8 +9,9 @@ use kube::api::{
 };
 use kube::core::response::Status;
 use serde_json::{Value, json};
-use topologist::crd::{self, WireVersion};
+use topologist::crd;
 use topologist::hub::Kind;
+use topologist::wire::Shape;
 
 use crate::kubernetes::Kubernetes;
 use crate::kustomize::{OVERLAYS, find, overlay, permissions, render, stream, webhooks_at};
@@ -235,7 +236,7 @@ async fn applying_again_leaves_the_bundle_alone() {
 /// The definition of a kind as Cluster API has it: both versions are served.
 fn in_both_versions(kind: Kind) -> Value {
     let mut definition = crd::definition(kind);
-    let schema = crd::schema(kind, WireVersion::V1Beta1);
+    let schema = crd::schema(kind, Shape::V1Beta1);
     let old = json!({"name": "v1beta1", "served": true, "storage": false, "schema": {"openAPIV3Schema": schema}});
     definition["spec"]["versions"].as_array_mut().unwrap().push(old);
     definition

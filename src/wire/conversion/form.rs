@@ -1,0 +1,234 @@
+//! How one value is rewritten.
+
+use serde_json::{Value, json};
+
+use super::table::Form;
+use super::{ConversionError, Members, Versions};
+use crate::wire::duration;
+
+type Rewritten = Result<Option<Value>, ConversionError>;
+
+/// Members of a v1beta1 reference that v1beta2 has no place for.
+const PLACE_OF_A_REFERENCE: [&str; 4] = ["namespace", "uid", "resourceVersion", "fieldPath"];
+
+/// The value of v1beta1 in v1beta2; `path` is where it stood.
+pub(super) fn up(form: Form, value: Option<Value>, path: &dyn Fn() -> String) -> Rewritten {
+    let Some(value) = value else { return Ok((form == Form::Explicit).then_some(Value::Bool(false))) };
+    match form {
+        Form::Same | Form::Explicit => Ok(Some(value)),
+        Form::Text | Form::NonZero | Form::Object => Ok(unless_empty(value)),
+        Form::Seconds => seconds(value, path).map(Some),
+        Form::Conditions => conditions_up(value, path).map(Some),
+        Form::Template { .. } => reference_up(value, path, |_| Ok(())),
+        Form::Contract => reference_up(value, path, |reference| api_group(reference, path)),
+        Form::Domains => Ok(Some(domains_up(value))),
+    }
+}
+
+/// From v1beta2 to v1beta1.
+pub(super) struct Down<'a> {
+    /// The namespace of the object, which is that of all references.
+    pub(super) namespace: Option<&'a str>,
+    pub(super) versions: &'a Versions,
+}
+
+impl Down<'_> {
+    /// The value in v1beta1; `path` is where it stood.
+    pub(super) fn value(&self, form: Form, value: Option<Value>, path: &dyn Fn() -> String) -> Rewritten {
+        let Some(value) = value else {
+            return Ok(match form {
+                Form::Explicit => Some(json!(false)),
+                Form::Template { always: true } => Some(self.placed(Members::new())),
+                _ => None,
+            });
+        };
+        match form {
+            Form::Same | Form::Explicit => Ok(Some(value)),
+            Form::Text | Form::NonZero | Form::Object => Ok(unless_empty(value)),
+            Form::Seconds => duration_of(&value, path).map(Some),
+            Form::Conditions => conditions_down(value, path).map(Some),
+            Form::Template { always } => Ok(self.template(value, always)),
+            Form::Contract => self.contract(value, path),
+            Form::Domains => Ok(Some(domains_down(value))),
+        }
+    }
+
+    /// CONV-006
+    fn template(&self, value: Value, always: bool) -> Option<Value> {
+        match value {
+            Value::Object(reference) if always || is_defined(&reference, "apiVersion") => Some(self.placed(reference)),
+            Value::Object(_) => None,
+            wrong => Some(wrong),
+        }
+    }
+
+    /// CONV-005
+    fn contract(&self, value: Value, path: &dyn Fn() -> String) -> Rewritten {
+        let Value::Object(mut reference) = value else { return Ok(Some(value)) };
+        if !is_defined(&reference, "apiGroup") {
+            return Ok(None);
+        }
+        let group = reference.remove("apiGroup").unwrap_or_default();
+        match group.as_str() {
+            Some("") => drop(reference.insert("apiVersion".to_owned(), json!(""))),
+            Some(group) => {
+                let version = self.version(group, text(&reference, "kind"), path)?;
+                reference.insert("apiVersion".to_owned(), json!(format!("{group}/{version}")));
+            }
+            None => {}
+        }
+        Ok(Some(self.placed(reference)))
+    }
+
+    fn version(&self, group: &str, kind: &str, path: &dyn Fn() -> String) -> Result<&str, ConversionError> {
+        let unknown = |reason: &str| ConversionError::UnknownVersion {
+            path: path(),
+            kind: format!("{kind}.{group}"),
+            reason: reason.to_owned(),
+        };
+        match self.versions.get(&(group.to_owned(), kind.to_owned())) {
+            Some(Ok(version)) => Ok(version),
+            Some(Err(reason)) => Err(unknown(reason)),
+            None => Err(unknown("nobody has looked for it")),
+        }
+    }
+
+    fn placed(&self, mut reference: Members) -> Value {
+        if let Some(namespace) = self.namespace {
+            reference.insert("namespace".to_owned(), json!(namespace));
+        }
+        Value::Object(reference)
+    }
+}
+
+fn unless_empty(value: Value) -> Option<Value> {
+    let is_empty = match &value {
+        Value::String(text) => text.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        _ => false,
+    };
+    (!is_empty).then_some(value)
+}
+
+fn seconds(value: Value, path: &dyn Fn() -> String) -> Result<Value, ConversionError> {
+    let text = match value {
+        Value::String(text) => text,
+        wrong => return Err(ConversionError::Duration { path: path(), text: wrong.to_string() }),
+    };
+    match duration::whole_seconds(&text) {
+        Some(seconds) => Ok(seconds.into()),
+        None => Err(ConversionError::Duration { path: path(), text }),
+    }
+}
+
+fn duration_of(value: &Value, path: &dyn Fn() -> String) -> Result<Value, ConversionError> {
+    let seconds = value.as_i64().and_then(|seconds| i32::try_from(seconds).ok());
+    match seconds {
+        Some(seconds) => Ok(duration::of_seconds(seconds).into()),
+        None => Err(ConversionError::Seconds { path: path(), text: value.to_string() }),
+    }
+}
+
+/// CONV-004: a timeout is never absent.
+fn conditions_up(value: Value, path: &dyn Fn() -> String) -> Result<Value, ConversionError> {
+    each_condition(value, "timeout", "timeoutSeconds", |i, timeout| match timeout {
+        Some(timeout) => seconds(timeout, &|| format!("{}[{i}].timeout", path())),
+        None => Ok(json!(0)),
+    })
+}
+
+fn conditions_down(value: Value, path: &dyn Fn() -> String) -> Result<Value, ConversionError> {
+    each_condition(value, "timeoutSeconds", "timeout", |i, timeout| {
+        duration_of(&timeout.unwrap_or(json!(0)), &|| format!("{}[{i}].timeoutSeconds", path()))
+    })
+}
+
+fn each_condition(
+    mut list: Value,
+    from: &str,
+    to: &str,
+    rewrite: impl Fn(usize, Option<Value>) -> Result<Value, ConversionError>,
+) -> Result<Value, ConversionError> {
+    for (i, condition) in list.as_array_mut().into_iter().flatten().enumerate() {
+        let Some(condition) = condition.as_object_mut() else { continue };
+        let timeout = rewrite(i, condition.remove(from).filter(|timeout| !timeout.is_null()))?;
+        condition.insert(to.to_owned(), timeout);
+    }
+    Ok(list)
+}
+
+/// A reference without its place, if anything is left that defines it (CONV-005, CONV-006).
+fn reference_up(
+    value: Value,
+    path: &dyn Fn() -> String,
+    rewrite: impl Fn(&mut Members) -> Result<(), ConversionError>,
+) -> Rewritten {
+    let Value::Object(mut reference) = value else { return Ok(Some(value)) };
+    for name in PLACE_OF_A_REFERENCE {
+        match reference.remove(name) {
+            None | Some(Value::Null | Value::String(_)) => {}
+            Some(_) => return Err(ConversionError::NoText { path: format!("{}.{name}", path()) }),
+        }
+    }
+    let is_defined = is_defined(&reference, "apiVersion");
+    rewrite(&mut reference)?;
+    Ok(is_defined.then_some(Value::Object(reference)))
+}
+
+/// The group of an `apiVersion` in its place.
+fn api_group(reference: &mut Members, path: &dyn Fn() -> String) -> Result<(), ConversionError> {
+    // v1beta1 does not know it.
+    reference.remove("apiGroup");
+    let group = match reference.remove("apiVersion") {
+        Some(Value::String(text)) if text.matches('/').count() > 1 => {
+            return Err(ConversionError::ApiVersion { path: path(), text });
+        }
+        Some(Value::String(text)) => text.split_once('/').map_or("", |(group, _)| group).into(),
+        Some(Value::Null) | None => return Ok(()),
+        Some(wrong) => wrong,
+    };
+    reference.insert("apiGroup".to_owned(), group);
+    Ok(())
+}
+
+fn is_defined(reference: &Members, group: &str) -> bool {
+    let is_something = |value: &Value| !value.is_null() && value.as_str() != Some("");
+    [group, "kind", "name"].iter().any(|name| reference.get(*name).is_some_and(is_something))
+}
+
+fn text<'a>(members: &'a Members, name: &str) -> &'a str {
+    members.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A list in the order of the names; `controlPlane` is always written (CONV-003, CONV-016).
+fn domains_up(value: Value) -> Value {
+    let Value::Object(domains) = value else { return value };
+    // The map is sorted by name.
+    let list = domains.into_iter().map(|(name, domain)| {
+        let mut domain = match domain {
+            Value::Object(domain) => domain,
+            Value::Null => Members::new(),
+            wrong => return wrong,
+        };
+        domain.insert("name".to_owned(), name.into());
+        let flag = domain.entry("controlPlane").or_insert(Value::Null);
+        if flag.is_null() {
+            *flag = json!(false);
+        }
+        Value::Object(domain)
+    });
+    list.collect()
+}
+
+fn domains_down(value: Value) -> Value {
+    let Value::Array(domains) = value else { return value };
+    let mut map = Members::new();
+    for domain in domains {
+        let Value::Object(mut domain) = domain else { continue };
+        if let Some(Value::String(name)) = domain.remove("name") {
+            map.insert(name, Value::Object(domain));
+        }
+    }
+    Value::Object(map)
+}

@@ -1,0 +1,97 @@
+//! The annotation in which a v1beta1 object carries its v1beta2 form (CONV-013).
+
+use serde_json::{Value, json};
+
+use super::{Members, Versions, moves};
+use crate::hub::{Kind, annotation};
+use crate::json;
+
+/// What the API server allows all keys and values of annotations to have in bytes.
+const ROOM: usize = 256 * 1024;
+
+/// Writes the annotation: the whole object without its metadata if there is room, else only what the way up looks for.
+///
+/// The API server refuses a converted object with more annotations than it would store, so that without this choice no
+/// large object could be read in v1beta1 at all.
+pub(super) fn keep(object: &mut Value, mut original: Value) {
+    if let Some(members) = original.as_object_mut() {
+        members.remove("metadata");
+    }
+    let Some(annotations) = annotations(object) else { return };
+    annotations.remove(annotation::CONVERSION_DATA);
+    let taken: usize = annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
+    let room = ROOM.saturating_sub(taken + annotation::CONVERSION_DATA.len());
+    let whole = original.to_string();
+    let kept = if whole.len() <= room { Some(whole) } else { falses(&original).map(|falses| falses.to_string()) };
+    if let Some(text) = kept.filter(|text| text.len() <= room) {
+        annotations.insert(annotation::CONVERSION_DATA.to_owned(), json!(text));
+    }
+}
+
+/// The annotations of an object, made where there are none; `None` where something else is in their place.
+fn annotations(object: &mut Value) -> Option<&mut Members> {
+    let mut at = object.as_object_mut()?;
+    for name in ["metadata", "annotations"] {
+        let member = at.entry(name).or_insert(Value::Null);
+        if member.is_null() {
+            *member = json!({});
+        }
+        at = member.as_object_mut()?;
+    }
+    Some(at)
+}
+
+/// Takes the annotation away; what is no object is of no use.
+pub(super) fn take(object: &mut Value) -> Option<Value> {
+    let metadata = object.get_mut("metadata")?.as_object_mut()?;
+    let annotations = metadata.get_mut("annotations")?.as_object_mut()?;
+    let text = annotations.remove(annotation::CONVERSION_DATA)?;
+    if annotations.is_empty() {
+        metadata.remove("annotations");
+    }
+    json::value(text.as_str()?).ok().filter(Value::is_object)
+}
+
+/// The v1beta2 form of an object that nobody has changed since it came down: then all of it is known.
+///
+/// `object` has no annotation any more.
+pub(super) fn unchanged(kind: Kind, object: &Value, preserved: &Value) -> Option<Value> {
+    let mut original = preserved.clone();
+    original["metadata"] = object["metadata"].clone();
+    let mut down = original.clone();
+    moves::down(kind, &mut down, &versions(object)).ok()?;
+    original["apiVersion"] = object["apiVersion"].clone();
+    down["apiVersion"] = object["apiVersion"].clone();
+    (down == *object).then_some(original)
+}
+
+/// The versions that the references of a v1beta1 object have.
+fn versions(object: &Value) -> Versions {
+    let mut all = Versions::new();
+    for reference in ["controlPlaneRef", "infrastructureRef"].iter().filter_map(|name| object["spec"].get(*name)) {
+        let text = |name: &str| reference[name].as_str().unwrap_or_default();
+        if let Some((group, version)) = text("apiVersion").split_once('/') {
+            all.insert((group.to_owned(), text("kind").to_owned()), Ok(version.to_owned()));
+        }
+    }
+    all
+}
+
+/// Every false with the way to it; entries of lists without one are null, so that the others keep their places.
+fn falses(value: &Value) -> Option<Value> {
+    match value {
+        Value::Bool(false) => Some(json!(false)),
+        Value::Object(members) => {
+            let found: Members =
+                members.iter().filter_map(|(name, member)| Some((name.clone(), falses(member)?))).collect();
+            let names = ["name", "from"].iter().filter_map(|key| Some(((*key).to_owned(), members.get(*key)?.clone())));
+            (!found.is_empty()).then(|| names.chain(found).collect::<Members>().into())
+        }
+        Value::Array(entries) => {
+            let found: Vec<_> = entries.iter().map(falses).collect();
+            let is_any = found.iter().any(Option::is_some);
+            is_any.then(|| found.into_iter().map(Option::unwrap_or_default).collect())
+        }
+        _ => None,
+    }
+}
