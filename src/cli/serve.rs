@@ -23,12 +23,14 @@ use crate::admission::Settings;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind};
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::gather::Gatherer;
+use crate::kubernetes::versions::{ApiVersions, Labels};
 use crate::kubernetes::watch;
 use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::{self, Health};
 use crate::topology::class_status;
 use crate::webhook::callers::CallerSource;
+use crate::webhook::conversion::{self, Converter};
 use crate::webhook::handler::{self, Handler};
 use crate::webhook::server::{self, Server};
 use crate::webhook::tls::{Files, Identity, Issued, Pair};
@@ -98,7 +100,7 @@ impl Running {
 
         let leading = match &source {
             Source::Cluster { client, .. } => leading::start(options, client, &metrics, &mut tasks).await?,
-            Source::Files(_) => None,
+            Source::Files { .. } => None,
         };
         let mut health = Health::new(cache.clone(), metrics.clone());
         if let (Source::Cluster { client, .. }, Some(leading)) = (&source, &leading)
@@ -113,9 +115,11 @@ impl Running {
             let watches = watch::keep_current(client.clone(), cache.clone(), metrics.clone());
             supervise(&mut tasks, "watches", watches);
         }
+        let converter = Converter::new(source.versions(), conversion::Limits::default(), metrics.clone());
         let handler = Handler::new(Gatherer::new(cache), options.settings(), handler::Limits::default(), metrics);
+        let router = handler::router(Arc::new(handler)).merge(conversion::router(Arc::new(converter)));
         let stop = CancellationToken::new();
-        let webhook = tokio::spawn(webhook.serve(handler::router(Arc::new(handler)), stop.clone()));
+        let webhook = tokio::spawn(webhook.serve(router, stop.clone()));
         health.set_serving(true);
         info!(webhook = %webhook_address, %admin, "Serving");
         announce(&source, webhook_address, authority.as_deref());
@@ -195,14 +199,15 @@ pub(super) fn supervise(
 
 /// Where facts come from.
 enum Source {
-    Files(Facts),
+    Files { facts: Facts, definitions: Labels },
     Cluster { client: kube::Client, server: String },
 }
 
 impl Source {
     async fn of(options: &Serve) -> Result<Source> {
         if options.embedded {
-            return Ok(Source::Files(load(&options.load)?));
+            let (facts, definitions) = load(&options.load)?;
+            return Ok(Source::Files { facts, definitions });
         }
         let mut config = match &options.kubeconfig {
             Some(path) => from_kubeconfig(path).await?,
@@ -222,8 +227,15 @@ impl Source {
 
     fn facts(&self) -> Facts {
         match self {
-            Source::Files(facts) => facts.clone(),
+            Source::Files { facts, .. } => facts.clone(),
             Source::Cluster { .. } => Facts::not_listed(&watch::WATCHED),
+        }
+    }
+
+    fn versions(&self) -> ApiVersions {
+        match self {
+            Source::Files { definitions, .. } => ApiVersions::of_files(definitions.clone()),
+            Source::Cluster { client, .. } => ApiVersions::of_cluster(client.clone()),
         }
     }
 }
@@ -238,15 +250,21 @@ async fn from_kubeconfig(path: &Path) -> Result<kube::Config> {
     Ok(config)
 }
 
-/// The objects of files as facts.
-fn load(paths: &[std::path::PathBuf]) -> Result<Facts> {
+/// The objects of files as facts, and the labels of their definitions.
+fn load(paths: &[std::path::PathBuf]) -> Result<(Facts, Labels)> {
     let input = files::read(paths, false)?;
     if let Some(unreadable) = input.unreadable.first() {
         bail!("{unreadable}");
     }
-    let (mut clusters, mut classes) = (Vec::new(), Vec::new());
+    let (mut clusters, mut classes, mut definitions) = (Vec::new(), Vec::new(), Labels::new());
     for loaded in &input.objects {
         let manifest = &loaded.manifest;
+        if manifest.kind == "CustomResourceDefinition" {
+            let labels = manifest.value.pointer("/metadata/labels").and_then(|labels| labels.as_object());
+            let labels = labels.into_iter().flatten();
+            let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+            definitions.insert(manifest.key.name.clone(), labels.collect());
+        }
         let Some(kind) = manifest.admitted_kind() else { continue };
         let place = || format!("{}:{}: {} {}", loaded.file, manifest.line, manifest.kind, manifest.key);
         let Some(version) = manifest.version() else {
@@ -262,10 +280,10 @@ fn load(paths: &[std::path::PathBuf]) -> Result<Facts> {
             }
         }
     }
-    info!(clusters = clusters.len(), classes = classes.len(), "Loaded objects");
+    info!(clusters = clusters.len(), classes = classes.len(), definitions = definitions.len(), "Loaded objects");
     let facts = Facts::of(clusters, classes);
     facts.compile_all();
-    Ok(facts)
+    Ok((facts, definitions))
 }
 
 /// The certificate to serve with, and where the CA certificate is if one was made for the occasion.
@@ -323,7 +341,7 @@ fn announce(source: &Source, webhook: SocketAddr, authority: Option<&str>) {
         Source::Cluster { server, .. } => {
             format!("topologist answers reviews at https://{webhook} and follows {server}\n")
         }
-        Source::Files(facts) => {
+        Source::Files { facts, .. } => {
             let (classes, clusters) = (facts.class_keys().len(), facts.cluster_keys().len());
             format!(
                 "topologist answers reviews at https://{webhook} (ClusterClasses: {classes}, Clusters: {clusters})\n"

@@ -4,6 +4,7 @@
 //! list_watch.rs ─► watch.rs ─► cache.rs (Facts, swapped whole) ─► World
 //!       │                         └─ changes ─► gather.rs (Needs answered, with patience)
 //!       └───────► metadata.rs ─► contract.rs (definitions), templates.rs: what the leader looks at besides
+//! versions.rs (API versions of referenced kinds, asked for one by one) ─► conversion
 //! ```
 
 use std::error::Error;
@@ -18,6 +19,7 @@ pub mod metadata;
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod templates;
+pub mod versions;
 pub mod watch;
 
 /// An error of the client in the words of the API server, or with everything that lies behind it.

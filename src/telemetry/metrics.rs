@@ -20,6 +20,13 @@ pub struct Review {
     pub outcome: &'static str,
 }
 
+/// Labels of a converted object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Conversion {
+    pub kind: &'static str,
+    pub outcome: &'static str,
+}
+
 /// The rule that rejected something.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Rule {
@@ -78,6 +85,8 @@ pub struct Metrics {
     pub would_be_denials: Family<Review, Counter>,
     pub admission_duration: Histogram,
     pub rule_rejections: Family<Rule, Counter>,
+    pub conversions: Family<Conversion, Counter>,
+    pub conversion_duration: Histogram,
     pub refused_requests: Family<Reason, Counter>,
     pub panics: Counter,
     pub cache_objects: Family<Kind, Gauge>,
@@ -126,6 +135,8 @@ impl Default for Metrics {
             // From 20 µs to 10 s.
             admission_duration: Histogram::new(exponential_buckets(0.000_02, 2.0, 20)),
             rule_rejections: Family::default(),
+            conversions: Family::default(),
+            conversion_duration: Histogram::new(exponential_buckets(0.000_02, 2.0, 20)),
             refused_requests: Family::default(),
             panics: Counter::default(),
             cache_objects: Family::default(),
@@ -168,6 +179,13 @@ impl Metrics {
             self.admission_duration.clone(),
         );
         registry.register("rule_rejections", "Errors found, by rule", self.rule_rejections.clone());
+        registry.register("conversions", "Objects converted to another version", self.conversions.clone());
+        registry.register_with_unit(
+            "conversion_duration",
+            "Time from the last byte of a conversion review to its answer",
+            Unit::Seconds,
+            self.conversion_duration.clone(),
+        );
         registry.register("refused_requests", "Requests turned away unread", self.refused_requests.clone());
         registry.register("panics", "Requests that ended in a panic", self.panics.clone());
         registry.register("cache_objects", "Objects in the caches", self.cache_objects.clone());

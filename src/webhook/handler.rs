@@ -133,10 +133,10 @@ pub fn router(handler: Arc<Handler>) -> Router {
     }))
 }
 
-const PANICKED: &str = "the request could not be handled; the log of topologist says why";
+pub(super) const PANICKED: &str = "the request could not be handled; the log of topologist says why";
 
 async fn unknown_path(method: Method, uri: http::Uri) -> Response {
-    let paths: Vec<&str> = END_POINTS.iter().map(|end_point| end_point.path).collect();
+    let paths: Vec<&str> = END_POINTS.iter().map(|end_point| end_point.path).chain([super::conversion::PATH]).collect();
     refusal(
         StatusCode::NOT_FOUND,
         &format!("nothing answers {method} {}; reviews go to POST {}", uri.path(), paths.join(", ")),
@@ -556,7 +556,7 @@ fn patience(query: Option<&str>, otherwise: Duration) -> Duration {
     timeout.unwrap_or(otherwise).saturating_sub(HEAD_START)
 }
 
-fn refusal(code: StatusCode, message: &str) -> Response {
+pub(super) fn refusal(code: StatusCode, message: &str) -> Response {
     let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
     let mut response = (code, headers, format!("topologist: {message}\n")).into_response();
     if code == StatusCode::TOO_MANY_REQUESTS {

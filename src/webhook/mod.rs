@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! socket ─► server.rs (limits, TLS handshake, HTTP/1.1 and HTTP/2) ─► handler.rs ─► admission
-//!              ├─ tls.rs (certificates, swapped while serving)            ├─ kubernetes::gather
-//!              └─ callers.rs (whose client certificates are accepted)   └─ queue.rs (whose turn it is)
+//!              ├─ tls.rs (certificates, swapped while serving)     │     ├─ kubernetes::gather
+//!              └─ callers.rs (whose client certificates            │     └─ queue.rs (whose turn it is)
+//!                 are accepted)                                    └─► conversion.rs ─► wire
 //! ```
 
 pub mod authority;
 pub mod bundles;
 pub mod callers;
 mod connection;
+pub mod conversion;
 pub mod handler;
 mod queue;
 pub mod rotation;

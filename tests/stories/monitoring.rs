@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use topologist::telemetry::metrics::{
-    Action, Controller, Kind, Metrics, Outcome, Queue, Reason, Reconcile, Review, Rule,
+    Action, Controller, Conversion, Kind, Metrics, Outcome, Queue, Reason, Reconcile, Review, Rule,
 };
 
 use crate::kustomize::render;
@@ -29,6 +29,7 @@ fn reported() -> BTreeMap<String, BTreeSet<String>> {
         (Kind { kind: "Cluster" }, Outcome { outcome: "success" }, Reason { reason: "broken" });
     drop(metrics.admission_requests.get_or_create(&review));
     drop(metrics.would_be_denials.get_or_create(&review));
+    drop(metrics.conversions.get_or_create(&Conversion { kind: "Cluster", outcome: "success" }));
     drop(metrics.rule_rejections.get_or_create(&Rule { rule: "CL-V-001" }));
     drop(metrics.refused_requests.get_or_create(&reason));
     drop(metrics.handshake_failures.get_or_create(&reason));

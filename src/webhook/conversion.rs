@@ -1,0 +1,412 @@
+//! From a ConversionReview to its answer: objects of one version in the shape of another (CONV).
+//!
+//! It needs no cache and asks no rule, so it answers as soon as the port is open, whatever this installation looks after:
+//! the watches that fill the caches may themselves be waiting for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request as HttpRequest, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
+use tower_http::catch_panic::CatchPanicLayer;
+use tracing::{debug, info, warn};
+
+use super::handler::{PANICKED, refusal};
+use crate::hub::{GROUP, Kind};
+use crate::json;
+use crate::kubernetes::versions::ApiVersions;
+use crate::telemetry::metrics::{self, Metrics};
+use crate::wire::Version;
+use crate::wire::conversion;
+use crate::wire::conversion_review::{API_VERSION, ConversionAnswer, ConversionRequest, ConversionReview, KIND};
+
+/// Where objects are sent to be converted.
+pub const PATH: &str = "/convert";
+
+/// Bounds of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest body in bytes: a page of a list, 500 objects of 64 KiB.
+    pub body: usize,
+    /// How long a body may take to arrive.
+    pub time: Duration,
+    /// Larger bodies are worked on aside, not on the async threads.
+    pub inline: usize,
+    /// How many of those are worked on at a time.
+    pub aside: usize,
+    /// How many bytes of bodies may be held at a time.
+    pub held: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let (body, held) = (32 * 1024 * 1024, 128 * 1024 * 1024);
+        Limits { body, time: Duration::from_secs(10), inline: 64 * 1024, aside: cores, held }
+    }
+}
+
+/// How many failures a message names; it counts the others.
+const NAMED: usize = 5;
+
+const KIB: usize = 1024;
+
+/// What converts objects.
+#[derive(Debug)]
+pub struct Converter {
+    versions: ApiVersions,
+    limits: Limits,
+    turns: Semaphore,
+    /// Bytes of bodies, in KiB.
+    memory: Arc<Semaphore>,
+    metrics: Arc<Metrics>,
+}
+
+impl Converter {
+    /// A converter that looks up API versions of referenced kinds in `versions`.
+    pub fn new(versions: ApiVersions, limits: Limits, metrics: Arc<Metrics>) -> Self {
+        let (turns, memory) = (Semaphore::new(limits.aside), Arc::new(Semaphore::new(limits.held / KIB)));
+        Converter { versions, limits, turns, memory, metrics }
+    }
+}
+
+/// The end point as a router.
+pub fn router(converter: Arc<Converter>) -> Router {
+    let metrics = converter.metrics.clone();
+    let answer = async |State(converter): State<Arc<Converter>>, request: HttpRequest| converter.answer(request).await;
+    Router::new().route(PATH, post(answer)).with_state(converter).layer(CatchPanicLayer::custom(move |_| {
+        metrics.panics.inc();
+        refusal(StatusCode::INTERNAL_SERVER_ERROR, PANICKED)
+    }))
+}
+
+/// Why a request gets an HTTP error instead of a review.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error("the body is larger than {0} bytes")]
+    TooLarge(usize),
+    #[error("the body did not arrive in time")]
+    TooSlow,
+    #[error("the body could not be read: {0}")]
+    Broken(String),
+    #[error("the bodies of other conversions take all memory that is set aside for them; try again")]
+    TooMany,
+    #[error("the body is not a ConversionReview: {0}")]
+    NotAReview(String),
+    #[error("the answer could not be written: {0}")]
+    Unwritable(#[from] serde_json::Error),
+    #[error("{PANICKED}")]
+    Panicked,
+}
+
+impl Refusal {
+    fn parts(&self) -> (StatusCode, &'static str) {
+        match self {
+            Refusal::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+            Refusal::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too_slow"),
+            Refusal::Broken(_) => (StatusCode::BAD_REQUEST, "broken"),
+            Refusal::TooMany => (StatusCode::TOO_MANY_REQUESTS, "too_many"),
+            Refusal::NotAReview(_) => (StatusCode::BAD_REQUEST, "not_a_review"),
+            Refusal::Unwritable(_) => (StatusCode::INTERNAL_SERVER_ERROR, "unwritable"),
+            Refusal::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "panicked"),
+        }
+    }
+}
+
+impl Converter {
+    async fn answer(self: Arc<Self>, request: HttpRequest) -> Response {
+        let metrics = self.metrics.clone();
+        match self.review(request.into_body()).await {
+            Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
+            Err(refused) => {
+                let (code, reason) = refused.parts();
+                metrics.refused_requests.get_or_create(&metrics::Reason { reason }).inc();
+                info!(path = PATH, code = code.as_u16(), error = %refused, "Refused request");
+                refusal(code, &refused.to_string())
+            }
+        }
+    }
+
+    async fn review(self: Arc<Self>, body: Body) -> Result<Vec<u8>, Refusal> {
+        let (body, _held) = self.read(body).await?;
+        let started = Instant::now();
+        let answer = if body.len() <= self.limits.inline {
+            self.convert(&body).await
+        } else {
+            let _turn = self.turns.acquire().await.map_err(|_| Refusal::TooMany)?;
+            let (converter, runtime) = (self.clone(), Handle::current());
+            let work = tokio::task::spawn_blocking(move || runtime.block_on(converter.convert(&body)));
+            work.await.unwrap_or_else(|_| {
+                self.metrics.panics.inc();
+                Err(Refusal::Panicked)
+            })
+        };
+        self.metrics.conversion_duration.observe(started.elapsed().as_secs_f64());
+        answer
+    }
+
+    /// The whole of a body, and the room that it takes.
+    async fn read(&self, body: Body) -> Result<(Bytes, OwnedSemaphorePermit), Refusal> {
+        let limit = self.limits.body;
+        let mut body = Limited::new(body, limit);
+        let mut held = self.room(0)?;
+        let collect = async {
+            let mut all = Vec::new();
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
+                    true => Refusal::TooLarge(limit),
+                    false => Refusal::Broken(error.to_string()),
+                })?;
+                let Ok(data) = frame.into_data() else { continue };
+                held.merge(self.room(data.len())?);
+                all.extend_from_slice(&data);
+            }
+            Ok::<_, Refusal>(all)
+        };
+        let bytes = timeout(self.limits.time, collect).await.map_err(|_| Refusal::TooSlow)??;
+        Ok((bytes.into(), held))
+    }
+
+    fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
+        let kib = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX);
+        self.memory.clone().try_acquire_many_owned(kib).map_err(|_| Refusal::TooMany)
+    }
+
+    async fn convert(&self, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let review: ConversionReview<'_> =
+            serde_json::from_slice(body).map_err(|error| Refusal::NotAReview(error.to_string()))?;
+        if review.api_version != API_VERSION || review.kind != KIND {
+            let what = format!("it is {:?} in {:?}, and {API_VERSION} is understood", review.kind, review.api_version);
+            return Err(Refusal::NotAReview(what));
+        }
+        let request = review.request.ok_or_else(|| Refusal::NotAReview("it has no request".to_owned()))?;
+        let outcome = self.all(&request).await;
+        let (uid, objects, desired) = (&*request.uid, request.objects.len(), &*request.desired_api_version);
+        match &outcome {
+            Ok(_) => debug!(uid, objects, version = desired, "Converted objects"),
+            Err(error) => warn!(uid, objects, version = desired, error, "Could not convert objects"),
+        }
+        Ok(serde_json::to_vec(&ConversionAnswer::new(uid, outcome))?)
+    }
+
+    /// Every object of a request in the desired version, or what is wrong with which.
+    async fn all(&self, request: &ConversionRequest<'_>) -> Result<Vec<Box<RawValue>>, String> {
+        let desired = &*request.desired_api_version;
+        let to = Version::from_api_version(desired).ok_or_else(|| {
+            format!("nothing is converted to {desired:?}; versions of {GROUP} are v1beta1 and v1beta2")
+        })?;
+        let (mut converted, mut failures) = (Vec::with_capacity(request.objects.len()), Vec::new());
+        for (i, object) in request.objects.iter().enumerate() {
+            let (kind, outcome) = self.one(object.get(), to).await;
+            let labels = |outcome| metrics::Conversion { kind: kind.map_or("other", Kind::name), outcome };
+            let label = if outcome.is_ok() { "success" } else { "failure" };
+            self.metrics.conversions.get_or_create(&labels(label)).inc();
+            match outcome {
+                Ok(object) => converted.push(object),
+                Err(reason) => failures.push(format!("objects[{i}]: {reason}")),
+            }
+        }
+        let more = failures.len().saturating_sub(NAMED);
+        failures.truncate(NAMED);
+        match (failures.is_empty(), more) {
+            (true, _) => Ok(converted),
+            (false, 0) => Err(failures.join("; ")),
+            (false, more) => Err(format!("{}; and {more} more", failures.join("; "))),
+        }
+    }
+
+    async fn one(&self, text: &str, to: Version) -> (Option<Kind>, Result<Box<RawValue>, String>) {
+        let mut object = match json::value(text) {
+            Ok(object) => object,
+            Err(error) => return (None, Err(error.to_string())),
+        };
+        let what = describe(&object);
+        let Some(kind) = kind_of(&object) else {
+            return (None, Err(format!("{what}: only Cluster and ClusterClass of {GROUP} are converted")));
+        };
+        let versions = self.versions.find(conversion::versions_needed(kind, &object, to)).await;
+        let outcome = conversion::convert(kind, &mut object, to, &versions)
+            .map_err(|error| format!("{what} cannot be converted to {to}: {error}"))
+            .and_then(|()| serde_json::value::to_raw_value(&object).map_err(|error| format!("{what}: {error}")));
+        (Some(kind), outcome)
+    }
+}
+
+/// The kind of an object, if it is one of ours in a version that we know.
+fn kind_of(object: &Value) -> Option<Kind> {
+    Version::from_api_version(object["apiVersion"].as_str()?)?;
+    Kind::from_name(object["kind"].as_str()?)
+}
+
+/// `Cluster default/one (cluster.x-k8s.io/v1beta1)`
+fn describe(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &object["metadata"];
+    let (kind, version) = (text(&object["kind"]), text(&object["apiVersion"]));
+    format!("{kind} {}/{} ({version})", text(&metadata["namespace"]), text(&metadata["name"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::kubernetes::versions::Labels;
+
+    fn converter(limits: Limits) -> Arc<Converter> {
+        Arc::new(Converter::new(ApiVersions::of_files(Labels::new()), limits, Arc::new(Metrics::default())))
+    }
+
+    async fn post(converter: &Arc<Converter>, body: impl Into<Body>) -> (StatusCode, String) {
+        let request = HttpRequest::post(PATH).body(body.into()).unwrap();
+        let response = router(converter.clone()).oneshot(request).await.unwrap();
+        let code = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (code, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    fn review(desired: &str, objects: &[Value]) -> String {
+        let request = json!({"uid": "u", "desiredAPIVersion": desired, "objects": objects});
+        json!({"apiVersion": API_VERSION, "kind": KIND, "request": request}).to_string()
+    }
+
+    async fn response(converter: &Arc<Converter>, desired: &str, objects: &[Value]) -> Value {
+        let (code, body) = post(converter, review(desired, objects)).await;
+        assert_eq!(code, StatusCode::OK, "{body}");
+        let answer: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((&answer["apiVersion"], &answer["kind"]), (&json!(API_VERSION), &json!(KIND)));
+        assert_eq!(answer["response"]["uid"], "u");
+        answer["response"].clone()
+    }
+
+    const NEW: &str = "cluster.x-k8s.io/v1beta2";
+    const OLD: &str = "cluster.x-k8s.io/v1beta1";
+
+    fn cluster(name: &str, topology: Value) -> Value {
+        json!({"apiVersion": OLD, "kind": "Cluster", "metadata": {"name": name, "namespace": "ns"},
+            "spec": {"topology": topology}})
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn many_objects_are_answered_in_their_order_inline_and_aside() {
+        for inline in [0, Limits::default().inline] {
+            let converter = converter(Limits { inline, ..Limits::default() });
+            let objects: Vec<_> = (0..50).map(|i| cluster(&format!("c{i}"), json!({"class": "k"}))).collect();
+            let response = response(&converter, NEW, &objects).await;
+            assert_eq!(response["result"], json!({"status": "Success"}));
+            let got = response["convertedObjects"].as_array().unwrap();
+            assert_eq!(got.len(), 50);
+            for (i, object) in got.iter().enumerate() {
+                assert_eq!((&object["apiVersion"], &object["kind"]), (&json!(NEW), &json!("Cluster")));
+                assert_eq!(object["metadata"]["name"], format!("c{i}"));
+                assert_eq!(object["spec"], json!({"topology": {"classRef": {"name": "k"}}}));
+            }
+            let text = converter.metrics.render();
+            assert!(text.contains("topologist_conversions_total{kind=\"Cluster\",outcome=\"success\"} 50\n"), "{text}");
+            assert!(text.contains("topologist_conversion_duration_seconds_count 1\n"), "{text}");
+        }
+        assert_eq!(response(&converter(Limits::default()), NEW, &[]).await["convertedObjects"], json!([]));
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_converted_is_named_and_nothing_else_is_answered() {
+        let slow = |name: &str| cluster(name, json!({"controlPlane": {"nodeDrainTimeout": "soon"}}));
+        let fine = cluster("fine", json!({"class": "k"}));
+        let error = r#"spec.topology.controlPlane.nodeDrainTimeout: "soon" is not a duration such as 5m30s"#;
+        let failure = |i: usize, name: &str| {
+            format!(
+                "objects[{i}]: Cluster ns/{name} (cluster.x-k8s.io/v1beta1) cannot be converted to v1beta2: {error}"
+            )
+        };
+        let converter = converter(Limits::default());
+        for (desired, objects, message) in [
+            (NEW, vec![fine.clone(), slow("a")], failure(1, "a")),
+            (NEW, vec![slow("a"), fine.clone(), slow("b")], format!("{}; {}", failure(0, "a"), failure(2, "b"))),
+            (
+                NEW,
+                vec![json!({"apiVersion": OLD, "kind": "Machine", "metadata": {"name": "m"}})],
+                "objects[0]: Machine /m (cluster.x-k8s.io/v1beta1): only Cluster and ClusterClass of cluster.x-k8s.io are converted".into(),
+            ),
+            (
+                NEW,
+                vec![json!({"apiVersion": "v1", "kind": "Cluster"})],
+                "objects[0]: Cluster / (v1): only Cluster and ClusterClass of cluster.x-k8s.io are converted".into(),
+            ),
+            (NEW, vec![json!(5)], "objects[0]:  / (): only Cluster and ClusterClass of cluster.x-k8s.io are converted".into()),
+            (
+                "cluster.x-k8s.io/v2",
+                vec![fine],
+                r#"nothing is converted to "cluster.x-k8s.io/v2"; versions of cluster.x-k8s.io are v1beta1 and v1beta2"#.into(),
+            ),
+            (
+                OLD,
+                vec![json!({"apiVersion": NEW, "kind": "Cluster", "metadata": {"name": "r", "namespace": "ns"},
+                    "spec": {"controlPlaneRef": {"apiGroup": "example.com", "kind": "Third", "name": "t"}}})],
+                "objects[0]: Cluster ns/r (cluster.x-k8s.io/v1beta2) cannot be converted to v1beta1: spec.controlPlaneRef: \
+                 the API version of Third.example.com is not known: CustomResourceDefinition thirds.example.com is not \
+                 among the files".into(),
+            ),
+        ] {
+            let response = response(&converter, desired, &objects).await;
+            assert_eq!(response["result"], json!({"status": "Failure", "message": message}));
+            assert_eq!(response["convertedObjects"], json!([]));
+        }
+        let many: Vec<_> = (0..8).map(|i| slow(&format!("c{i}"))).collect();
+        let message = response(&converter, NEW, &many).await["result"]["message"].as_str().unwrap().to_owned();
+        assert!(
+            message.ends_with("; and 3 more") && message.contains("ns/c4") && !message.contains("ns/c5"),
+            "{message}"
+        );
+        let text = converter.metrics.render();
+        for line in ["kind=\"Cluster\",outcome=\"failure\"} 12\n", "kind=\"other\",outcome=\"failure\"} 3\n"] {
+            assert!(text.contains(&format!("topologist_conversions_total{{{line}")), "{line} is not in {text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_review_gets_an_http_error() {
+        let good = review(NEW, &[]);
+        for (body, code, words) in [
+            (String::new(), 400, "EOF"),
+            ("[]".into(), 400, "not a ConversionReview"),
+            ("{}".into(), 400, "apiextensions.k8s.io/v1 is understood"),
+            (good.replace("k8s.io/v1\"", "k8s.io/v1beta1\""), 400, "v1beta1"),
+            (good.replace("ConversionReview", "AdmissionReview"), 400, "AdmissionReview"),
+            (json!({"apiVersion": API_VERSION, "kind": KIND}).to_string(), 400, "it has no request"),
+            (
+                json!({"apiVersion": API_VERSION, "kind": KIND, "request": {"uid": "u"}}).to_string(),
+                400,
+                "missing field",
+            ),
+            ("x".repeat(2_000), 413, "larger than 1000 bytes"),
+        ] {
+            let converter = converter(Limits { body: 1000, ..Limits::default() });
+            let (got, text) = post(&converter, body).await;
+            assert_eq!(got.as_u16(), code, "{text}");
+            assert!(text.contains(words), "{text}");
+            assert!(converter.metrics.render().contains("topologist_refused_requests_total{"));
+        }
+        let converter = converter(Limits { held: 1024, ..Limits::default() });
+        let (code, _) = post(&converter, review(NEW, &[json!({"x": "y".repeat(1500)})])).await;
+        assert_eq!(code, StatusCode::TOO_MANY_REQUESTS);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_arrive_is_given_up() {
+        let (_sender, receiver) = futures::channel::mpsc::unbounded::<Result<Bytes, std::io::Error>>();
+        let (code, _) = post(&converter(Limits::default()), Body::from_stream(receiver)).await;
+        assert_eq!(code, StatusCode::REQUEST_TIMEOUT);
+    }
+}
