@@ -25,7 +25,7 @@ use Column::{Always, Wide};
 use schema::{object, string};
 
 use crate::hub::{GROUP, Kind};
-use crate::wire::Shape;
+use crate::wire::{Shape, conversion_review};
 
 impl Shape {
     fn pick<T>(self, v1beta2: T, v1beta1: T) -> T {
@@ -56,9 +56,15 @@ pub fn schema(kind: Kind, version: Shape) -> Value {
         .into()
 }
 
-/// The CustomResourceDefinition of one kind, which serves and stores v1beta2 only.
+/// The Service behind which objects are converted, by namespace and name.
+const CONVERSION_SERVICE: (&str, &str) = ("topologist-system", "topologist-conversion");
+
+/// The CustomResourceDefinition of one kind, which serves both versions and stores v1beta2.
+///
+/// Who converts is trusted by a `caBundle` that is not here: whoever manages the certificates writes it.
 pub fn definition(kind: Kind) -> Value {
     let plural = kind.plural();
+    let (namespace, service) = CONVERSION_SERVICE;
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -74,16 +80,36 @@ pub fn definition(kind: Kind) -> Value {
                 "categories": ["cluster-api"],
             },
             "scope": "Namespaced",
-            "versions": [{
-                "name": "v1beta2",
-                "served": true,
-                "storage": true,
-                "schema": {"openAPIV3Schema": schema(kind, Shape::V1Beta2)},
-                "subresources": {"status": {}},
-                "additionalPrinterColumns": columns(kind),
-            }],
+            "conversion": {
+                "strategy": "Webhook",
+                "webhook": {
+                    "conversionReviewVersions": ["v1"],
+                    "clientConfig": {
+                        "service": {"namespace": namespace, "name": service, "path": conversion_review::PATH},
+                    },
+                },
+            },
+            "versions": [version(kind, Shape::V1Beta2), version(kind, Shape::V1Beta1)],
         },
     })
+}
+
+/// One version of a definition.
+fn version(kind: Kind, shape: Shape) -> Value {
+    let mut version = json!({
+        "name": shape.pick("v1beta2", "v1beta1"),
+        "served": true,
+        "storage": shape == Shape::V1Beta2,
+        "schema": {"openAPIV3Schema": schema(kind, shape)},
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": columns(kind, shape),
+    });
+    if shape == Shape::V1Beta1 {
+        version["deprecated"] = json!(true);
+        version["deprecationWarning"] =
+            json!(format!("{GROUP}/v1beta1 {} is deprecated; use {GROUP}/v1beta2 {0}", kind.name()));
+    }
+    version
 }
 
 /// The definitions of all kinds, the Cluster first.
@@ -98,12 +124,12 @@ fn short_name(kind: Kind) -> &'static str {
     }
 }
 
-fn columns(kind: Kind) -> Vec<Value> {
+fn columns(kind: Kind, shape: Shape) -> Vec<Value> {
     let columns = match kind {
         Kind::Cluster => CLUSTER_COLUMNS,
         Kind::ClusterClass => CLUSTER_CLASS_COLUMNS,
     };
-    columns.iter().map(Column::render).collect()
+    columns.iter().map(|column| column.render(shape)).collect()
 }
 
 /// A column of `kubectl get`: title, type and path; a wide one needs `-o wide`.
@@ -113,12 +139,27 @@ enum Column {
 }
 
 impl Column {
-    fn render(&self) -> Value {
-        match self {
-            Column::Always(name, kind, path) => json!({"name": name, "type": kind, "jsonPath": path}),
-            Column::Wide(name, kind, path) => json!({"name": name, "type": kind, "jsonPath": path, "priority": 10}),
+    fn render(&self, shape: Shape) -> Value {
+        let (Column::Always(name, kind, path) | Column::Wide(name, kind, path)) = self;
+        let mut column =
+            json!({"name": name, "type": kind, "jsonPath": shape.pick((*path).to_owned(), in_v1beta1(path))});
+        if matches!(self, Column::Wide(..)) {
+            column["priority"] = json!(10);
         }
+        column
     }
+}
+
+/// Where v1beta1 keeps what v1beta2 has at a path (CONV-007, CONV-016).
+fn in_v1beta1(path: &str) -> String {
+    const MOVED: [(&str, &str); 4] = [
+        (".spec.topology.classRef.name", ".spec.topology.class"),
+        (".status.conditions", ".status.v1beta2.conditions"),
+        (".status.controlPlane.", ".status.v1beta2.controlPlane."),
+        (".status.workers.", ".status.v1beta2.workers."),
+    ];
+    let moved = MOVED.iter().find_map(|(new, old)| Some(format!("{old}{}", path.strip_prefix(new)?)));
+    moved.unwrap_or_else(|| path.to_owned())
 }
 
 const PAUSED: Column = Wide("Paused", "string", r#".status.conditions[?(@.type=="Paused")].status"#);
@@ -501,30 +542,46 @@ mod tests {
     }
 
     #[test]
-    fn definitions_serve_and_store_only_v1beta2() {
+    fn definitions_are_called_as_clients_expect() {
         let want = [("clusters.cluster.x-k8s.io", "cl"), ("clusterclasses.cluster.x-k8s.io", "cc")];
         assert_eq!(definitions().len(), want.len());
         for (definition, (name, short)) in definitions().iter().zip(want) {
             assert_eq!(definition["metadata"]["name"], name);
             assert_eq!(definition["spec"]["names"]["shortNames"], json!([short]), "{name}");
             assert_eq!(definition["spec"]["scope"], "Namespaced", "{name}");
-            let versions = definition["spec"]["versions"].as_array().cloned().unwrap_or_default();
-            assert_eq!(versions.len(), 1, "{name}");
-            assert_eq!(versions[0]["name"], "v1beta2", "{name}");
-            assert_eq!((&versions[0]["served"], &versions[0]["storage"]), (&json!(true), &json!(true)), "{name}");
-            assert_eq!(versions[0]["subresources"], json!({"status": {}}), "{name}");
+            for version in definition["spec"]["versions"].as_array().unwrap() {
+                assert_eq!(version["subresources"], json!({"status": {}}), "{name}");
+            }
         }
     }
 
     #[test]
     fn printer_columns_show_what_the_schema_has() {
-        for kind in [Cluster, ClusterClass] {
-            let schema = schema(kind, V1Beta2);
-            for column in columns(kind) {
+        // CONV-007, CONV-016
+        for (kind, shape) in ALL {
+            let schema = schema(kind, shape);
+            for column in columns(kind, shape) {
                 let path = column["jsonPath"].as_str().unwrap_or_default().trim_start_matches('.').to_owned();
                 let path = path.split("[?").next().unwrap_or_default();
-                assert!(path.starts_with("metadata.") || at(&schema, path).is_some(), "{kind:?} {column}");
+                assert!(path.starts_with("metadata.") || at(&schema, path).is_some(), "{kind:?} {shape:?} {column}");
             }
+        }
+    }
+
+    #[test]
+    fn both_versions_are_served_one_is_stored_and_the_other_is_on_its_way_out() {
+        for kind in Kind::ALL {
+            let definition = definition(kind);
+            let versions = definition["spec"]["versions"].as_array().unwrap();
+            let facts: Vec<_> = versions
+                .iter()
+                .map(|version| (&version["name"], &version["served"], &version["storage"], &version["deprecated"]))
+                .collect();
+            let (yes, no) = (&json!(true), &json!(false));
+            let want = [(&json!("v1beta2"), yes, yes, &Value::Null), (&json!("v1beta1"), yes, no, yes)];
+            assert_eq!(facts, want, "{kind:?}");
+            let warning = versions[1]["deprecationWarning"].as_str().unwrap();
+            assert!(warning.contains(kind.name()) && warning.len() <= 256, "{warning}");
         }
     }
 }

@@ -31,6 +31,7 @@ use crate::json;
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::{self, Metrics, Raised};
 use crate::wire::Version;
+use crate::wire::conversion_review;
 use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionReview, Status, StatusDetails};
 use crate::world::{Scope, World};
 
@@ -136,7 +137,7 @@ pub fn router(handler: Arc<Handler>) -> Router {
 pub(super) const PANICKED: &str = "the request could not be handled; the log of topologist says why";
 
 async fn unknown_path(method: Method, uri: http::Uri) -> Response {
-    let paths: Vec<&str> = END_POINTS.iter().map(|end_point| end_point.path).chain([super::conversion::PATH]).collect();
+    let paths: Vec<&str> = END_POINTS.iter().map(|end_point| end_point.path).chain([conversion_review::PATH]).collect();
     refusal(
         StatusCode::NOT_FOUND,
         &format!("nothing answers {method} {}; reviews go to POST {}", uri.path(), paths.join(", ")),

@@ -13,6 +13,9 @@ pub const API_VERSION: &str = "apiextensions.k8s.io/v1";
 /// The kind of the envelope.
 pub const KIND: &str = "ConversionReview";
 
+/// Where objects are sent to be converted.
+pub const PATH: &str = "/convert";
+
 /// A review as it arrives.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -11,7 +11,6 @@ use kube::core::response::Status;
 use serde_json::{Value, json};
 use topologist::crd;
 use topologist::hub::Kind;
-use topologist::wire::Shape;
 
 use crate::kubernetes::Kubernetes;
 use crate::kustomize::{OVERLAYS, find, overlay, permissions, render, stream, webhooks_at};
@@ -233,12 +232,10 @@ async fn applying_again_leaves_the_bundle_alone() {
     }
 }
 
-/// The definition of a kind as Cluster API has it: both versions are served.
-fn in_both_versions(kind: Kind) -> Value {
+/// The definition of a kind without anybody who converts: only the version of an object is changed.
+fn unconverted(kind: Kind) -> Value {
     let mut definition = crd::definition(kind);
-    let schema = crd::schema(kind, Shape::V1Beta1);
-    let old = json!({"name": "v1beta1", "served": true, "storage": false, "schema": {"openAPIV3Schema": schema}});
-    definition["spec"]["versions"].as_array_mut().unwrap().push(old);
+    definition["spec"]["conversion"] = json!({"strategy": "None"});
     definition
 }
 
@@ -281,7 +278,7 @@ async fn each_request_is_asked_about_once_per_end_point_and_classes_of_v1beta1_a
     // DEC-3
     let kubernetes = Kubernetes::start();
     let (client, recorder) = (kubernetes.client(), Recorder::start().await);
-    kubernetes.apply_yaml(&stream(&Kind::ALL.map(in_both_versions))).await;
+    kubernetes.apply_yaml(&stream(&Kind::ALL.map(unconverted))).await;
     let webhooks = webhooks_at(overlay("beside"), &recorder.address, recorder.authority.as_bytes());
     kubernetes.apply_yaml(&stream(&webhooks)).await;
     let create = async |kind, version: &str, value: &Value| {

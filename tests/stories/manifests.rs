@@ -13,6 +13,7 @@ use topologist::crd;
 use topologist::hub::{GROUP, Kind};
 use topologist::webhook::server::Limits;
 use topologist::wire::Version;
+use topologist::wire::conversion_review::PATH;
 use topologist::yaml;
 
 use crate::kustomize::{OVERLAYS, find, manifests, overlay, render_own, stream};
@@ -127,6 +128,24 @@ fn only_alone_brings_the_definitions_and_they_are_those_of_the_program() {
     let printed = command(&["crds"]).output().unwrap().stdout;
     let kept = fs::read(manifests().join("crds/cluster.x-k8s.io.yaml")).unwrap();
     assert!(kept == printed, "manifests/crds is out of date: run `make manifests`");
+}
+
+#[test]
+fn objects_are_converted_behind_the_service_that_answers_early() {
+    let objects = overlay("alone");
+    let definitions = objects.iter().filter(|object| object["kind"] == "CustomResourceDefinition");
+    for definition in definitions {
+        let conversion = &definition["spec"]["conversion"];
+        assert_eq!(conversion["strategy"], "Webhook");
+        let client = &conversion["webhook"]["clientConfig"];
+        assert!(client.get("caBundle").is_none(), "applying it again would undo the bundle");
+        let service = &client["service"];
+        assert_eq!((&service["namespace"], &service["path"]), (&"topologist-system".into(), &PATH.into()));
+        let service = find(&objects, "Service", service["name"].as_str().unwrap());
+        assert_eq!(service["spec"]["publishNotReadyAddresses"], true);
+        let versions: Vec<_> = list(&definition["spec"]["versions"]).iter().map(|version| &version["name"]).collect();
+        assert_eq!(versions, ["v1beta2", "v1beta1"]);
+    }
 }
 
 #[test]
@@ -314,6 +333,8 @@ const BUNDLES: [&str; 3] = [
     "apiextensions.k8s.io/customresourcedefinitions[clusterclasses.cluster.x-k8s.io,clusters.cluster.x-k8s.io]: \
      list watch patch",
 ];
+/// Converts to v1beta1.
+const CONVERTS: [&str; 1] = ["apiextensions.k8s.io/customresourcedefinitions: get"];
 /// Reconciles.
 const RECONCILES: [&str; 6] = [
     "apiextensions.k8s.io/customresourcedefinitions: list watch",
@@ -327,11 +348,13 @@ const RECONCILES: [&str; 6] = [
 #[test]
 fn permissions_are_what_each_way_needs_and_nothing_else() {
     let (everywhere, own) = ("*", "topologist-system");
-    let alone =
+    let take_over =
         vec![(everywhere, [&READS[..], &BUNDLES, &RECONCILES].concat()), (own, [&LEADS[..], &CERTIFIES].concat())];
+    let mut alone = take_over.clone();
+    alone[0].1.extend(CONVERTS);
     for (name, want) in [
-        ("alone", alone.clone()),
-        ("take-over", alone),
+        ("alone", alone),
+        ("take-over", take_over),
         ("beside", vec![(everywhere, [&READS[..], &BUNDLES].concat()), (own, [&LEADS[..], &CERTIFIES].concat())]),
         ("cert-manager", vec![(everywhere, READS.to_vec())]),
         (
@@ -377,6 +400,10 @@ images: [{name: topologist, newName: registry.example/topologist, newTag: v1.2.3
     assert_eq!(variables["TOPOLOGIST_CONTROLLERS"], "all");
     assert!(!variables.contains_key("TOPOLOGIST_MANAGE_CERTIFICATES"), "--tls-cert excludes it");
     assert!(permissions(&objects)["topologist-system"].iter().all(|grant| LEADS.contains(&&**grant)));
+    for definition in objects.iter().filter(|object| object["kind"] == "CustomResourceDefinition") {
+        let source = &definition["metadata"]["annotations"]["cert-manager.io/inject-ca-from"];
+        assert_eq!(source, "topologist-system/topologist");
+    }
 }
 
 #[test]
