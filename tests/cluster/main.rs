@@ -7,6 +7,7 @@ mod admission;
 mod balancer;
 mod client_certificates;
 mod controller;
+mod conversion;
 mod installation;
 #[path = "../support/kubernetes.rs"]
 mod kubernetes;

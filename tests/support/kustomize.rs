@@ -72,6 +72,18 @@ pub fn webhooks_at(objects: Vec<Value>, address: &str, authority: &[u8]) -> Vec<
     configurations
 }
 
+/// Those objects that are definitions, with an address instead of the Service that converts.
+pub fn definitions_at(objects: Vec<Value>, address: &str, authority: &[u8]) -> Vec<Value> {
+    let is_wanted = |object: &Value| object["kind"] == "CustomResourceDefinition";
+    let mut definitions: Vec<_> = objects.into_iter().filter(is_wanted).collect();
+    for definition in &mut definitions {
+        let client = &mut definition["spec"]["conversion"]["webhook"]["clientConfig"];
+        let path = client["service"]["path"].as_str().unwrap().to_owned();
+        *client = json!({"url": format!("https://{address}{path}"), "caBundle": STANDARD.encode(authority)});
+    }
+    definitions
+}
+
 /// The folder with the manifests.
 pub fn manifests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests")
