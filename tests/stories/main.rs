@@ -4,6 +4,7 @@
 
 mod admission_fixtures;
 mod commands;
+mod conversion_fixtures;
 #[path = "../support/kustomize.rs"]
 mod kustomize;
 mod layering;
