@@ -6,7 +6,9 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use topologist::hub::Kind;
@@ -374,7 +376,7 @@ async fn what_cannot_be_converted_is_told_to_the_client() {
     assert!(shared().topologist.metric("topologist_conversions_total{kind=\"Cluster\",outcome=\"failure\"}").is_some());
     // The v1beta1 caches of the API server would go on asking about them.
     for name in ["other", "absent"] {
-        objects.v1beta2(Kind::Cluster).delete(name, &kube::api::DeleteParams::default()).await.unwrap();
+        objects.v1beta2(Kind::Cluster).delete(name, &DeleteParams::default()).await.unwrap();
     }
 }
 
@@ -442,4 +444,45 @@ async fn objects_that_were_stored_in_v1beta1_are_listed_in_v1beta2() {
     let mut want = cluster("c0")["spec"].clone();
     want["infrastructureRef"]["namespace"] = json!(namespace);
     assert_eq!(old.data["spec"], want);
+}
+
+#[tokio::test]
+async fn while_nobody_converts_clients_of_v1beta2_go_on() {
+    let mut installation = Installation::start().await;
+    installation.kubernetes.apply_yaml(&stream(&installation.definitions())).await;
+    let namespace = installation.kubernetes.namespace("alone").await;
+    let old = installation.api(Kind::ClusterClass, "v1beta1", &namespace);
+    let new = installation.api(Kind::ClusterClass, "v1beta2", &namespace);
+    for name in ["mixed", "third"] {
+        let class = object(Kind::ClusterClass, "v1beta1", &class(name, None));
+        old.create(&PostParams::default(), &class).await.unwrap();
+    }
+    let mut pure = new.get("mixed").await.unwrap();
+    pure.metadata = serde_json::from_value(json!({"name": "pure"})).unwrap();
+    new.create(&PostParams::default(), &pure).await.unwrap();
+    installation.topologist.signal("INT");
+    installation.topologist.signal("INT");
+    installation.topologist.wait();
+
+    let error = old.get("pure").await.unwrap_err().to_string();
+    assert!(error.contains("conversion webhook for cluster.x-k8s.io/v1beta2, Kind=ClusterClass failed"), "{error}");
+    assert_eq!(new.list(&ListParams::default()).await.unwrap().items.len(), 3);
+    let merge = Patch::Merge(json!({"spec": {"kubernetesVersions": ["v1.33.0"]}}));
+    let merge = async |name: &str| new.patch(name, &PatchParams::default(), &merge).await.unwrap();
+    let part = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass",
+        "metadata": {"labels": {"a": "b"}}});
+    let apply = async |name: &str| new.patch(name, &PatchParams::apply("story"), &Patch::Apply(&part)).await;
+    merge("pure").await;
+    let applied = apply("pure").await.unwrap();
+    assert_eq!(applied.data["spec"]["kubernetesVersions"], json!(["v1.33.0"]));
+
+    // Who owns a field in v1beta1 can only be found out by conversion, as docs/operations.md has it.
+    let error = apply("third").await.unwrap_err().to_string();
+    assert!(error.contains("conversion webhook for cluster.x-k8s.io/v1beta2"), "{error}");
+    let merged = merge("mixed").await;
+    assert_eq!(merged.data["spec"]["kubernetesVersions"], json!(["v1.33.0"]));
+    assert_eq!(merged.metadata.managed_fields, None, "the API server forgets who owns what");
+    for name in ["mixed", "pure", "third"] {
+        new.delete(name, &DeleteParams::default()).await.unwrap();
+    }
 }
