@@ -118,6 +118,33 @@ async fn metrics_count_what_was_answered() {
 }
 
 #[tokio::test]
+async fn objects_are_converted_whatever_is_looked_after_and_enforced() {
+    let folder = tempfile::tempdir().unwrap();
+    let definition = folder.path().join("crd.yaml");
+    std::fs::write(
+        &definition,
+        "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.example.com, \
+         labels: {cluster.x-k8s.io/v1beta2: v1_v2}}}",
+    )
+    .unwrap();
+    let definition = definition.display().to_string();
+    let served = serve(&["--namespace", "another", "--enforce", "warn", "--load", &definition]);
+    let object = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+        "metadata": {"name": "c", "namespace": "ns"},
+        "spec": {"infrastructureRef": {"apiGroup": "example.com", "kind": "Thing", "name": "t"}}});
+    let request = json!({"uid": "u", "desiredAPIVersion": "cluster.x-k8s.io/v1beta1", "objects": [object]});
+    let review = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request});
+    for protocol in [Protocol::Http1, Protocol::Http2] {
+        let mut connection = served.connect(protocol).await;
+        let (code, body) = connection.post("/convert?timeout=30s", review.to_string()).await.unwrap();
+        let answer: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((code.as_u16(), &answer["response"]["result"]["status"]), (200, &json!("Success")), "{body}");
+        let want = json!({"apiVersion": "example.com/v2", "kind": "Thing", "name": "t", "namespace": "ns"});
+        assert_eq!(answer["response"]["convertedObjects"][0]["spec"]["infrastructureRef"], want);
+    }
+}
+
+#[tokio::test]
 async fn logs_carry_the_uid_of_the_request_and_dry_runs_are_marked() {
     let mut served = serve(&[]);
     let mut connection = served.connect(Protocol::Http2).await;
