@@ -42,7 +42,7 @@ fn kind_of(webhook: &Value) -> Kind {
 
 #[test]
 fn every_end_point_of_the_storage_version_is_called_and_the_raw_one_of_v1beta1() {
-    // ADM-001, DEC-3
+    // ADM-001, ADM-002, DEC-3
     let answered: BTreeSet<_> =
         END_POINTS.iter().map(|end_point| (end_point.phase, end_point.kind, end_point.path)).collect();
     let of_the_storage_version: BTreeSet<_> = END_POINTS

@@ -1,4 +1,4 @@
-//! Naming templates of a ClusterClass (NAM).
+//! Naming templates of a ClusterClass (NAM). What they leave out is their author's business (NAM-003).
 
 use super::class::{Change, machine_deployment, machine_pool};
 use crate::admission::Listed;
