@@ -118,6 +118,22 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}… ({} bytes)", &text[..end], text.len()))
 }
 
+/// Texts with commas between them, as many as are worth reading.
+pub fn enumerated<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
+    let mut all = String::new();
+    for (i, text) in texts.into_iter().enumerate() {
+        if all.len() > SHOWN_BYTES {
+            all.push_str(", …");
+            break;
+        }
+        if i > 0 {
+            all.push_str(", ");
+        }
+        all.push_str(&shortened(text.as_ref()));
+    }
+    all
+}
+
 /// One thing that is wrong with one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
@@ -343,6 +359,14 @@ mod tests {
         assert_eq!((found.error_count(), found.into_parts().0.len()), (20_000, 2000));
         let long = error(ErrorKind::Invalid, "é".repeat(600).into(), "no").to_string();
         assert!(long.ends_with("é… (1200 bytes)\": no") && long.len() < 1100, "{long}");
+    }
+
+    #[test]
+    fn an_enumeration_ends() {
+        assert_eq!((enumerated(["a", "", "b"]), enumerated([""; 0])), ("a, , b".to_owned(), String::new()));
+        let long = enumerated((0..100_000).map(|i| i.to_string()));
+        assert!(long.starts_with("0, 1, 2") && long.ends_with(", …") && long.len() < 1100, "{long}");
+        assert!(enumerated(["a".repeat(100_000), "b".repeat(100_000), "c".into()]).len() < 2200);
     }
 
     #[test]

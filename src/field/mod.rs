@@ -11,5 +11,5 @@
 mod error;
 mod path;
 
-pub use error::{ErrorKind, FieldError, Findings, RuleId, Shown, Warning, join, shortened};
+pub use error::{ErrorKind, FieldError, Findings, RuleId, Shown, Warning, enumerated, join, shortened};
 pub use path::Path;

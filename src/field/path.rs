@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use super::shortened;
+
 /// A path such as `spec.topology.workers.machineDeployments[md-0].class`.
 ///
 /// `child` appends `.name`, `index` and `key` append `[…]`. Which of the two brackets a rule uses is part of the rule.
@@ -22,29 +24,33 @@ impl Path {
     /// `self.name`.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() {
-            Path(Cow::Owned(name.to_owned()))
-        } else {
-            Path(Cow::Owned(format!("{}.{name}", self.0)))
+        match &*self.0 {
+            "" => Path::joined(&[name]),
+            parent => Path::joined(&[parent, ".", name]),
         }
     }
 
     /// `self[position]`, an entry of a list by its position.
     #[must_use]
     pub fn index(&self, position: usize) -> Self {
-        Path(Cow::Owned(format!("{}[{position}]", self.0)))
+        self.key(&position.to_string())
     }
 
-    /// `self[name]`, an entry of a list or map by its key.
+    /// `self[name]`, an entry of a list or map by its key; one that is no name but a flood is cut short.
     #[must_use]
     pub fn key(&self, name: &str) -> Self {
-        Path(Cow::Owned(format!("{}[{name}]", self.0)))
+        Path::joined(&[&self.0, "[", &shortened(name), "]"])
     }
 
     /// `self` followed by a place inside a value, such as `.key[0]`.
     #[must_use]
     pub fn place(&self, place: &str) -> Self {
-        Path(Cow::Owned(format!("{}{place}", self.0)))
+        Path::joined(&[&self.0, place])
+    }
+
+    /// Rules make paths before they know whether there will be an error, so it has to be cheap.
+    fn joined(parts: &[&str]) -> Self {
+        Path(Cow::Owned(parts.concat()))
     }
 
     /// The text of the path, empty for [`Path::ROOT`].

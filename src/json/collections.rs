@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
 use std::ops::Deref;
 
+use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -51,8 +53,34 @@ impl<'a, T> IntoIterator for &'a List<T> {
 impl<'de, T: Default + Deserialize<'de>> Deserialize<'de> for List<T> {
     /// A `null` among the elements is an element without content.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let items: Option<Vec<Option<T>>> = Option::deserialize(deserializer)?;
-        Ok(List(items.map(|items| items.into_iter().map(Option::unwrap_or_default).collect())))
+        Ok(List(Option::deserialize(deserializer)?.map(|Elements(items)| items)))
+    }
+}
+
+/// The elements of a list that is there.
+struct Elements<T>(Vec<T>);
+
+impl<'de, T: Default + Deserialize<'de>> Deserialize<'de> for Elements<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader<T>(PhantomData<T>);
+
+        impl<'de, T: Default + Deserialize<'de>> Visitor<'de> for Reader<T> {
+            type Value = Elements<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a sequence")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Elements<T>, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = elements.next_element::<Option<T>>()? {
+                    items.push(item.unwrap_or_default());
+                }
+                Ok(Elements(items))
+            }
+        }
+
+        deserializer.deserialize_seq(Reader(PhantomData))
     }
 }
 
@@ -72,8 +100,34 @@ impl Deref for StringMap {
 
 impl<'de> Deserialize<'de> for StringMap {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let entries: Option<BTreeMap<String, Option<String>>> = Option::deserialize(deserializer)?;
-        Ok(StringMap(entries.map(|map| map.into_iter().map(|(key, value)| (key, value.unwrap_or_default())).collect())))
+        Ok(StringMap(Option::deserialize(deserializer)?.map(|Entries(entries)| entries)))
+    }
+}
+
+/// The entries of a map that is there.
+struct Entries(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Entries;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Entries, A::Error> {
+                let mut entries = BTreeMap::new();
+                while let Some((key, value)) = members.next_entry::<String, Option<String>>()? {
+                    entries.insert(key, value.unwrap_or_default());
+                }
+                Ok(Entries(entries))
+            }
+        }
+
+        deserializer.deserialize_map(Reader)
     }
 }
 

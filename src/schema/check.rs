@@ -68,7 +68,9 @@ fn structure(node: &Definition, path: &Path, role: Role, found: &mut Findings) {
         }
     }
     found.run("VAR-S-023", |found| {
-        if let Err(error) = Regex::new(&node.pattern) {
+        if !node.pattern.is_empty()
+            && let Err(error) = Regex::new(&node.pattern)
+        {
             found.invalid(path.child("pattern"), &*node.pattern, error.to_string());
         }
     });
@@ -161,7 +163,7 @@ fn defaults(schema: &Schema, rules: Option<&Arc<Rules>>, path: &Path, budget: &m
         }
     }
     let properties = path.child("properties");
-    for (name, child) in &schema.properties {
+    for (name, child) in schema.properties.iter() {
         defaults(child, child.rules.as_ref(), &properties.key(name), budget, found);
     }
     if let Some(child) = &schema.items {

@@ -114,7 +114,7 @@ impl Format {
             Format::Uri => is_request_uri(text),
             Format::Email => is_email(text),
             Format::Hostname => is_hostname(text),
-            Format::Ipv4 => without_zeros(text).parse::<Ipv4Addr>().is_ok(),
+            Format::Ipv4 => is_ipv4(text),
             Format::Ipv6 => text.parse::<Ipv6Addr>().is_ok(),
             Format::Cidr => is_cidr(text),
             Format::Mac => is_mac(text),
@@ -161,12 +161,13 @@ pattern! {
 }
 
 /// Leading zeros in IPv4 octets are tolerated.
-fn without_zeros(text: &str) -> String {
-    let octet = |octet: &str| match octet.trim_start_matches('0') {
+fn is_ipv4(text: &str) -> bool {
+    let without_zeros = |octet: &str| match octet.trim_start_matches('0') {
         "" if !octet.is_empty() => "0".to_owned(),
         digits => digits.to_owned(),
     };
-    text.split('.').map(octet).collect::<Vec<_>>().join(".")
+    let plain = || text.split('.').map(without_zeros).collect::<Vec<_>>().join(".");
+    text.parse::<Ipv4Addr>().is_ok() || plain().parse::<Ipv4Addr>().is_ok()
 }
 
 fn is_cidr(text: &str) -> bool {
@@ -175,8 +176,7 @@ fn is_cidr(text: &str) -> bool {
         return false;
     }
     let Ok(length) = length.parse::<u32>() else { return false };
-    (length <= 32 && without_zeros(address).parse::<Ipv4Addr>().is_ok())
-        || (length <= 128 && address.parse::<Ipv6Addr>().is_ok())
+    (length <= 32 && is_ipv4(address)) || (length <= 128 && address.parse::<Ipv6Addr>().is_ok())
 }
 
 /// An address of 6, 8 or 20 bytes, in groups of two hex digits with `:` or `-`, or of four with `.`.
@@ -367,7 +367,10 @@ fn is_hostname(text: &str) -> bool {
 
 /// An absolute URI, or an absolute path, as in the first line of an HTTP request.
 pub(super) fn is_request_uri(text: &str) -> bool {
-    if text.is_empty() || text.chars().any(|c| c.is_ascii_control() || c == ' ') || !escapes_are_complete(text) {
+    if text.is_empty()
+        || text.bytes().any(|byte| byte.is_ascii_control() || byte == b' ')
+        || !escapes_are_complete(text)
+    {
         return false;
     }
     if text.starts_with('/') {

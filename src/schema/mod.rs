@@ -1,8 +1,9 @@
 //! OpenAPI v3 schemas of variables: checked when they are written, compiled once, applied to values often.
 //!
 //! ```text
-//! Definition (as written) ─► check.rs ─► Schema (compiled) ─► default.rs   fills what is missing
-//!                              └─ Findings                 ├► validate.rs  says what is wrong
+//! Definition (as written) ─► check.rs ─► Schema (compiled) ─► acquit.rs    sees at a glance that all is well, or else
+//!                              └─ Findings                 ├► default.rs   fills what is missing
+//!                                                          ├► validate.rs  says what is wrong
 //!                                                          ├► unknown.rs   names what nobody knows
 //!                                                          └► cel/         runs rules on what is right so far
 //! ```
@@ -11,6 +12,7 @@
 //! reached through `properties`, `additionalProperties` and `items` only; a *junctor* node stands below `allOf`, `anyOf`,
 //! `oneOf` or `not`. Nothing here knows Cluster API.
 
+mod acquit;
 mod cel;
 mod check;
 mod default;

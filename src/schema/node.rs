@@ -1,11 +1,11 @@
 //! A compiled schema.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::Definition;
+use super::acquit::Outline;
 use super::cel::Rules;
 use super::format::Format;
 use crate::goregex::{Regex, RegexError};
@@ -16,7 +16,7 @@ pub struct Schema {
     pub(super) kind: Option<Kind>,
     pub(super) int_or_string: bool,
     pub(super) preserve_unknown_fields: bool,
-    pub(super) properties: BTreeMap<String, Schema>,
+    pub(super) properties: Properties,
     pub(super) additional_properties: Option<Box<Schema>>,
     pub(super) items: Option<Box<Schema>>,
     pub(super) required: Vec<String>,
@@ -42,6 +42,57 @@ pub struct Schema {
     pub(super) rules: Option<Arc<Rules>>,
     /// Whether this node or a core node below it has rules.
     pub(super) has_rules: bool,
+    pub(super) outline: Outline,
+}
+
+/// The properties of a node, by name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Properties(Vec<(String, Schema)>);
+
+impl Properties {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn position(&self, name: &str) -> Option<usize> {
+        self.0.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()
+    }
+
+    /// The same, with a guess: API servers sort the members of objects.
+    pub(super) fn position_near(&self, guess: usize, name: &str) -> Option<usize> {
+        match self.0.get(guess) {
+            Some((known, _)) if known == name => Some(guess),
+            _ => self.position(name),
+        }
+    }
+
+    pub(super) fn at(&self, position: usize) -> Option<&Schema> {
+        self.0.get(position).map(|(_, node)| node)
+    }
+
+    pub(super) fn contains_key(&self, name: &str) -> bool {
+        self.position(name).is_some()
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Schema> {
+        self.at(self.position(name)?)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Schema)> {
+        self.0.iter().map(|(name, node)| (&**name, node))
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &Schema> {
+        self.0.iter().map(|(_, node)| node)
+    }
+}
+
+impl FromIterator<(String, Schema)> for Properties {
+    fn from_iter<I: IntoIterator<Item = (String, Schema)>>(properties: I) -> Self {
+        let mut properties: Vec<_> = properties.into_iter().collect();
+        properties.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Properties(properties)
+    }
 }
 
 impl Schema {
@@ -118,12 +169,16 @@ impl Schema {
         let properties = definition.properties.iter().flatten();
         let properties = properties.map(|(name, node)| Ok((name.clone(), Schema::compile(node)?)));
         let bound = |value: Option<i64>, exclusive| value.map(|value| Bound { value, exclusive });
-        let properties: BTreeMap<String, Schema> = properties.collect::<Result<_, Unusable>>()?;
+        let properties: Properties = properties.collect::<Result<_, Unusable>>()?;
         let (additional_properties, items) = (one(&definition.additional_properties)?, one(&definition.items)?);
         let rules = Rules::compile(definition, false);
-        let mut below = properties.values().chain(additional_properties.as_deref()).chain(items.as_deref());
-        let has_rules = rules.is_some() || below.any(|node| node.has_rules);
-        Ok(Schema {
+        let has_rules = rules.is_some()
+            || properties
+                .values()
+                .chain(additional_properties.as_deref())
+                .chain(items.as_deref())
+                .any(Schema::has_rules);
+        let mut schema = Schema {
             kind: Kind::from_name(&definition.r#type),
             int_or_string: definition.int_or_string,
             preserve_unknown_fields: definition.preserve_unknown_fields,
@@ -151,7 +206,10 @@ impl Schema {
             not: one(&definition.not)?,
             rules,
             has_rules,
-        })
+            outline: Outline::default(),
+        };
+        schema.outline = Outline::of(&schema);
+        Ok(schema)
     }
 
     /// The default of the root.

@@ -3,9 +3,13 @@
 use serde_json::Value;
 
 use super::Schema;
+use crate::field::shortened;
+
+/// How many unknown fields of one value are named; nobody reads more.
+const KEPT: usize = 100;
 
 impl Schema {
-    /// The places of unknown fields, as `a.b` and `a.list[0].c` relative to the value, sorted.
+    /// The places of unknown fields, as `a.b` and `a.list[0].c` relative to the value, sorted; the first hundred or so.
     pub fn unknown_fields(&self, value: &Value) -> Vec<String> {
         let mut places = Vec::new();
         self.collect(value, self.preserve_unknown_fields, &mut String::new(), &mut places);
@@ -19,10 +23,13 @@ impl Schema {
         match value {
             Value::Object(members) => {
                 for (name, member) in members {
+                    if places.len() >= KEPT {
+                        return;
+                    }
                     if length > 0 {
                         place.push('.');
                     }
-                    place.push_str(name);
+                    place.push_str(&shortened(name));
                     match self.properties.get(name).or(self.additional_properties.as_deref()) {
                         Some(node) => node.collect(member, node.preserve_unknown_fields, place, places),
                         None if preserve => {}

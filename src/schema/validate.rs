@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use super::Schema;
 use super::format::Format;
 use super::node::{Bound, Kind};
-use crate::field::{ErrorKind, RuleId, shortened};
+use crate::field::{ErrorKind, RuleId, enumerated, shortened};
 
 /// One thing that is wrong with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,13 @@ impl Schema {
         let mut report = Report::default();
         self.apply(value, &Place::Root, &mut report);
         report.violations
+    }
+
+    /// Whether nothing is wrong with the length, the pattern and the format of a text.
+    pub(super) fn fits_text(&self, text: &str) -> bool {
+        let mut report = Report::default();
+        self.check_string(text, &Place::Root, &mut report);
+        report.violations.is_empty()
     }
 
     fn apply(&self, value: &Value, place: &Place<'_>, report: &mut Report) {
@@ -84,8 +91,9 @@ impl Schema {
     }
 
     fn check_string(&self, text: &str, place: &Place<'_>, report: &mut Report) {
-        let length =
-            if self.max_length.is_some() || self.min_length.is_some() { signed(text.chars().count()) } else { 0 };
+        // A text has no more characters than bytes, so most need not be counted.
+        let may_be_too_long = self.max_length.is_some_and(|most| signed(text.len()) > most);
+        let length = if may_be_too_long || self.min_length.is_some() { signed(text.chars().count()) } else { 0 };
         let fits_pattern = |pattern: &crate::goregex::Regex| pattern.is_match(text);
         // Of these three only the first that is violated is reported.
         if let Some(most) = self.max_length.filter(|most| length > *most) {
@@ -205,12 +213,11 @@ impl Schema {
         }
         let fits = self.values.iter().any(|entry| equals_entry(value, entry));
         report.require(fits, "VAR-V-025", ErrorKind::NotSupported, place, || {
-            let supported: Vec<String> = self
+            let supported = self
                 .values
                 .iter()
-                .map(|entry| entry.as_str().map_or_else(|| entry.to_string(), |text| format!("{text:?}")))
-                .collect();
-            format!("supported values: {}", shortened(&supported.join(", ")))
+                .map(|entry| entry.as_str().map_or_else(|| entry.to_string(), |text| format!("{text:?}")));
+            format!("supported values: {}", enumerated(supported))
         });
     }
 
@@ -311,7 +318,8 @@ fn closest(attempts: Vec<Report>) -> Vec<Violation> {
     best.map(|best| best.violations).unwrap_or_default()
 }
 
-/// Where a check stands inside a value; written out only when something is wrong.
+/// Where a check stands inside a value; written out only when something is wrong. Names that are too long to be names are
+/// cut short: there may be many errors below one.
 enum Place<'a> {
     Root,
     Member(&'a Place<'a>, &'a str),
@@ -330,7 +338,7 @@ impl Place<'_> {
             Place::Root => {}
             Place::Member(parent, name) => {
                 parent.write(text);
-                let _ = write!(text, ".{name}");
+                let _ = write!(text, ".{}", shortened(name));
             }
             Place::Element(parent, i) => {
                 parent.write(text);
@@ -345,7 +353,7 @@ impl Place<'_> {
         match self {
             Place::Root => String::new(),
             Place::Member(parent, name) => {
-                format!("{}/{}", parent.pointer(), name.replace('~', "~0").replace('/', "~1"))
+                format!("{}/{}", parent.pointer(), shortened(name).replace('~', "~0").replace('/', "~1"))
             }
             Place::Element(parent, i) => format!("{}/{i}", parent.pointer()),
         }

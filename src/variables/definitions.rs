@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::hub::{ClusterClass, ClusterClassSpec, StatusVariable, StatusVariableDefinition, VariableDefinition};
 use crate::schema::{Definition, Schema};
@@ -74,9 +75,10 @@ pub fn current(class: &ClusterClass) -> Option<Cow<'_, [StatusVariable]>> {
 /// The variables of a class, compiled, by name, which is the order of its status.
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
-    defined: Vec<Variable>,
+    defined: Vec<Arc<Variable>>,
     /// Variables without a definition, or with definitions that conflict (VAR-D-002).
     unsettled: Vec<String>,
+    are_some_of_many: bool,
 }
 
 /// A variable; only the first of its definitions counts (VAR-S-052).
@@ -88,6 +90,13 @@ pub struct Variable {
     pub has_default: bool,
     /// The schema, or why it cannot be used.
     pub schema: Result<Schema, String>,
+}
+
+impl Variable {
+    /// Whether values have more to satisfy than the structure of the schema.
+    pub fn has_rules(&self) -> bool {
+        self.schema.as_ref().is_ok_and(Schema::has_rules)
+    }
 }
 
 impl Variables {
@@ -109,18 +118,30 @@ impl Variables {
     fn define(&mut self, name: &str, required: bool, definition: &Definition) {
         let schema = Schema::compile(definition).map_err(|error| error.to_string());
         let has_default = definition.default.as_ref().is_some_and(|default| default.get() != "null");
-        self.defined.push(Variable { name: name.to_owned(), required, has_default, schema });
+        self.defined.push(Arc::new(Variable { name: name.to_owned(), required, has_default, schema }));
+    }
+
+    /// Those variables that `is_wanted` by name: values of others are not looked at.
+    #[must_use]
+    pub fn only(&self, is_wanted: impl Fn(&str) -> bool) -> Variables {
+        let defined = self.defined.iter().filter(|variable| is_wanted(&variable.name)).cloned().collect();
+        Variables { defined, unsettled: self.unsettled.clone(), are_some_of_many: true }
+    }
+
+    /// Whether the class has variables besides these.
+    pub(super) fn are_some_of_many(&self) -> bool {
+        self.are_some_of_many
     }
 
     /// Every variable with a definition that counts, by name.
     pub fn iter(&self) -> impl Iterator<Item = &Variable> {
-        self.defined.iter()
+        self.defined.iter().map(|variable| &**variable)
     }
 
     /// The variable called `name`.
     pub fn get(&self, name: &str) -> Option<&Variable> {
         let at = self.defined.binary_search_by(|variable| variable.name.as_str().cmp(name)).ok()?;
-        self.defined.get(at)
+        self.defined.get(at).map(|variable| &**variable)
     }
 
     /// The names of all variables, for messages.

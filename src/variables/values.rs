@@ -1,11 +1,12 @@
 //! A list of variable values: defaults, then checks.
 
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::{Variable, Variables};
-use crate::field::{Findings, Path, shortened};
+use crate::field::{Findings, Path, enumerated, shortened};
 use crate::hub::VariableValue;
 use crate::json;
 use crate::schema::Schema;
@@ -28,9 +29,21 @@ pub enum Change {
     Append { name: String, value: Value },
 }
 
-/// A value with its definition.
+/// A value that needs a closer look, with its definition.
 struct Entry<'a> {
+    position: usize,
     written: &'a VariableValue,
+    schema: &'a Schema,
+    value: Value,
+    /// Whether a glance acquitted the value, so that only rules have to be run on it.
+    is_good: bool,
+    /// Whether defaults made the value what it is.
+    is_completed: bool,
+}
+
+/// A variable that is added, with its definition.
+struct Addition<'a> {
+    variable: &'a Variable,
     schema: &'a Schema,
     value: Value,
 }
@@ -49,62 +62,86 @@ pub fn settle(
     found: &mut Findings,
 ) -> Vec<Change> {
     let before = found.error_count();
-    if !names_are_unique(values, path, variables, found) || !definitions_are_settled(variables, path, found) {
+    let Some(given) = unique_names(values, path, variables, found) else { return Vec::new() };
+    if !definitions_are_settled(variables, path, found) {
         return Vec::new();
     }
-    let (mut changes, mut entries) = (Vec::new(), Vec::new());
-    for (position, written) in values.iter().enumerate() {
-        let Some(variable) = defined(written, variables, path, found) else { continue };
-        let (Some(schema), Some(mut value)) = (usable(variable, path, found), read(written, path, found)) else {
-            continue;
-        };
-        let was_null = schema.replace_null(&mut value);
-        if schema.fill(&mut value) || was_null {
-            changes.push(Change::Replace { position, value: value.clone() });
-        }
-        entries.push(Entry { written, schema, value });
-    }
-    if mode == Mode::Create {
-        changes.extend(missing_with_default(values, path, variables, found));
-    }
+    let mut entries = entries(values, path, variables, found);
+    let mut added = match mode {
+        Mode::Create => missing_with_default(&given, path, variables, found),
+        Mode::ExistingOnly => Vec::new(),
+    };
     // VAR-D-004: with an error the list is as it was written, and is checked like that.
     if found.error_count() > before {
-        changes.clear();
+        added.clear();
         for entry in &mut entries {
             entry.value = written_value(entry.written).unwrap_or_default();
         }
     }
     if mode == Mode::Create {
-        required_are_set(values, &changes, path, variables, found);
+        required_are_set(&given, &added, path, variables, found);
     }
-    for entry in &entries {
-        check(&entry.written.name, &entry.value, old, entry.schema, path, found);
+    for Entry { written, schema, value, is_good, .. } in &entries {
+        check(&written.name, value, *is_good, old, schema, path, found);
     }
-    for change in &changes {
-        if let Change::Append { name, value } = change
-            && let Some(schema) = variables.get(name).and_then(|variable| variable.schema.as_ref().ok())
-        {
-            check(name, value, old, schema, path, found);
-        }
+    for Addition { variable, schema, value } in &added {
+        check(&variable.name, value, false, old, schema, path, found);
     }
-    if found.error_count() > before { Vec::new() } else { changes }
+    if found.error_count() > before {
+        return Vec::new();
+    }
+    let completed = entries.into_iter().filter(|entry| entry.is_completed);
+    let replaced = completed.map(|entry| Change::Replace { position: entry.position, value: entry.value });
+    let appended =
+        added.into_iter().map(|added| Change::Append { name: added.variable.name.clone(), value: added.value });
+    replaced.chain(appended).collect()
 }
 
-/// No name occurs twice (VAR-V-001, VAR-D-001).
-fn names_are_unique(values: &[VariableValue], path: &Path, variables: &Variables, found: &mut Findings) -> bool {
-    let mut seen = BTreeSet::new();
-    let mut unique = true;
+/// The values that a glance does not acquit, and those that have rules, after their defaults.
+fn entries<'a>(
+    values: &'a [VariableValue],
+    path: &Path,
+    variables: &'a Variables,
+    found: &mut Findings,
+) -> Vec<Entry<'a>> {
+    let mut entries = Vec::new();
+    // Made once: there may be many values without a definition.
+    let known = LazyCell::new(|| enumerated(variables.names()));
+    for (position, written) in values.iter().enumerate() {
+        let Some(variable) = defined(written, variables, &known, path, found) else { continue };
+        let is_good = is_good_as_it_is(written, variable);
+        if is_good && !variable.has_rules() {
+            continue;
+        }
+        let (Some(schema), Some(mut value)) = (usable(variable, path, found), read(written, path, found)) else {
+            continue;
+        };
+        let is_completed = !is_good && schema.complete(&mut value);
+        entries.push(Entry { position, written, schema, value, is_good, is_completed });
+    }
+    entries
+}
+
+/// The names of a list; `None` when one occurs twice (VAR-V-001, VAR-D-001).
+fn unique_names<'a>(
+    values: &'a [VariableValue],
+    path: &Path,
+    variables: &Variables,
+    found: &mut Findings,
+) -> Option<BTreeSet<&'a str>> {
+    let mut names = BTreeSet::new();
+    let mut are_unique = true;
     for value in values {
-        if !seen.insert(&*value.name) {
+        if !names.insert(&*value.name) {
             found.run("VAR-V-001", |found| {
                 let schema = variables.get(&value.name).and_then(|variable| variable.schema.as_ref().ok());
                 let shown = schema.map_or_else(|| raw(value), |schema| shown(schema, || raw(value)));
                 found.invalid(path.key(&value.name), shown, "another value of this list has the same name");
-                unique = false;
+                are_unique = false;
             });
         }
     }
-    unique
+    are_unique.then_some(names)
 }
 
 /// Every variable of the class has one meaning, used or not (VAR-V-002, VAR-D-002).
@@ -112,35 +149,40 @@ fn definitions_are_settled(variables: &Variables, path: &Path, found: &mut Findi
     let unsettled = variables.unsettled();
     if !unsettled.is_empty() {
         found.run("VAR-V-002", |found| {
-            let detail =
-                format!("the ClusterClass has no definition, or conflicting ones, of {}", unsettled.join(", "));
+            let unsettled = enumerated(unsettled);
+            let detail = format!("the ClusterClass has no definition, or conflicting ones, of {unsettled}");
             found.error(crate::field::ErrorKind::TypeInvalid, path.clone(), "", detail);
         });
     }
     unsettled.is_empty()
 }
 
-/// A value has a definition (VAR-V-004, VAR-D-004).
+/// A value has a definition (VAR-V-004, VAR-D-004), unless the definitions at hand are not all there are.
 fn defined<'a>(
     value: &VariableValue,
     variables: &'a Variables,
+    known: &LazyCell<String, impl FnOnce() -> String>,
     path: &Path,
     found: &mut Findings,
 ) -> Option<&'a Variable> {
     let variable = variables.get(&value.name);
-    if variable.is_none() {
+    if variable.is_none() && !variables.are_some_of_many() {
         found.run("VAR-V-004", |found| {
-            let known: Vec<&str> = variables.names().collect();
-            let detail = match known.as_slice() {
-                [] => "the ClusterClass defines no variables".to_owned(),
-                known => {
-                    format!("the ClusterClass defines no such variable; it defines {}", shortened(&known.join(", ")))
-                }
+            let detail = match &***known {
+                "" => "the ClusterClass defines no variables".to_owned(),
+                known => format!("the ClusterClass defines no such variable; it defines {known}"),
             };
             found.invalid(path.key(&value.name), raw(value), detail);
         });
     }
     variable
+}
+
+/// Whether a glance shows that a value needs no default and fits its schema, rules aside: as it was written and completed it
+/// is the same.
+fn is_good_as_it_is(value: &VariableValue, variable: &Variable) -> bool {
+    let (Ok(schema), Some(raw)) = (&variable.schema, &value.value) else { return false };
+    schema.acquits(raw.get())
 }
 
 /// The schema of a variable can be used (VAR-V-010, VAR-D-008).
@@ -180,35 +222,32 @@ fn written_value(value: &VariableValue) -> Result<Value, serde_json::Error> {
 }
 
 /// Variables with a root default that the list lacks, in the order of the status (VAR-D-005).
-fn missing_with_default(
-    values: &[VariableValue],
+fn missing_with_default<'a>(
+    given: &BTreeSet<&str>,
     path: &Path,
-    variables: &Variables,
+    variables: &'a Variables,
     found: &mut Findings,
-) -> Vec<Change> {
-    let given: BTreeSet<&str> = values.iter().map(|value| &*value.name).collect();
+) -> Vec<Addition<'a>> {
     let missing = variables.iter().filter(|variable| variable.has_default && !given.contains(&*variable.name));
     let added = missing.filter_map(|variable| {
         let schema = usable(variable, path, found)?;
         let mut value = schema.default_value()?.clone();
-        schema.fill(&mut value);
-        Some(Change::Append { name: variable.name.clone(), value })
+        schema.complete(&mut value);
+        Some(Addition { variable, schema, value })
     });
     added.collect()
 }
 
 /// Required variables are there (VAR-V-003); what their value is does not matter here, and a default will do (VAR-S-033).
 fn required_are_set(
-    values: &[VariableValue],
-    changes: &[Change],
+    given: &BTreeSet<&str>,
+    added: &[Addition<'_>],
     path: &Path,
     variables: &Variables,
     found: &mut Findings,
 ) {
-    let is_set = |name: &str| {
-        values.iter().any(|value| value.name == name)
-            || changes.iter().any(|change| matches!(change, Change::Append { name: added, .. } if added == name))
-    };
+    let added: BTreeSet<&str> = added.iter().map(|added| &*added.variable.name).collect();
+    let is_set = |name: &str| given.contains(name) || added.contains(name);
     for variable in variables.iter().filter(|variable| variable.required && !is_set(&variable.name)) {
         found.run("VAR-V-003", |found| {
             // A default would have filled it in, had the list no other errors (VAR-D-004).
@@ -220,10 +259,18 @@ fn required_are_set(
 }
 
 /// A value fits its schema, and has no field that the schema does not know, none of which is pruned (VAR-V-020 to VAR-V-031).
-/// Only then are its CEL rules run (CEL-020 to CEL-026).
-fn check(name: &str, value: &Value, old: &[VariableValue], schema: &Schema, path: &Path, found: &mut Findings) {
-    let mut violations = schema.violations(value);
-    let unknown = if violations.is_empty() { schema.unknown_fields(value) } else { Vec::new() };
+/// Only then are its CEL rules run (CEL-020 to CEL-026). Of a value that is known to be good so far, only they are.
+fn check(
+    name: &str,
+    value: &Value,
+    is_good: bool,
+    old: &[VariableValue],
+    schema: &Schema,
+    path: &Path,
+    found: &mut Findings,
+) {
+    let mut violations = if is_good { Vec::new() } else { schema.violations(value) };
+    let unknown = if violations.is_empty() && !is_good { schema.unknown_fields(value) } else { Vec::new() };
     if violations.is_empty() && unknown.is_empty() && schema.has_rules() {
         let old = old.iter().find(|old| old.name == name).and_then(|old| written_value(old).ok());
         violations = schema.rule_violations(value, old.as_ref());
@@ -240,7 +287,7 @@ fn check(name: &str, value: &Value, old: &[VariableValue], schema: &Schema, path
     }
     if !unknown.is_empty() {
         found.run("VAR-V-030", |found| {
-            found.invalid(path, shown, format!("unknown fields: {}", shortened(&unknown.join(", "))));
+            found.invalid(path, shown, format!("unknown fields: {}", enumerated(unknown)));
         });
     }
 }

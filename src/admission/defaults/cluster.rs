@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{add, pointer};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path};
-use crate::hub::{Cluster, Kind, Topology, VariableValue};
+use crate::hub::{Cluster, Kind, Topology, VariableOverrides, VariableValue};
 use crate::variables::{self, Change, Mode, Variables};
 use crate::world::{Class, Found, World};
 
@@ -152,29 +152,43 @@ pub(in crate::admission) fn lists(topology: &Topology) -> impl Iterator<Item = V
         pointer: "/spec/topology/variables".to_owned(),
         mode: Mode::Create,
     };
-    let overrides = |values, owner: Path, pointer: String| Values {
-        values,
-        is_present: true,
-        path: owner.child("variables.overrides"),
-        pointer: format!("{pointer}/variables/overrides"),
-        mode: Mode::ExistingOnly,
-    };
     let control_plane = overrides(
-        &topology.control_plane.variables.overrides,
-        Path::of("spec.topology.controlPlane"),
-        "/spec/topology/controlPlane".to_owned(),
+        &topology.control_plane.variables,
+        || Path::of("spec.topology.controlPlane"),
+        || "/spec/topology/controlPlane".to_owned(),
     );
     let workers = &topology.workers;
-    let deployments = workers.machine_deployments.iter().enumerate().map(move |(i, worker)| {
-        let owner = Path::of("spec.topology.workers.machineDeployments").key(&worker.name);
-        overrides(&worker.variables.overrides, owner, format!("/spec/topology/workers/machineDeployments/{i}"))
+    let deployments = workers.machine_deployments.iter().enumerate().filter_map(|(i, worker)| {
+        overrides(
+            &worker.variables,
+            || Path::of("spec.topology.workers.machineDeployments").key(&worker.name),
+            || format!("/spec/topology/workers/machineDeployments/{i}"),
+        )
     });
-    let pools = workers.machine_pools.iter().enumerate().map(move |(i, worker)| {
-        let owner = Path::of("spec.topology.workers.machinePools").key(&worker.name);
-        overrides(&worker.variables.overrides, owner, format!("/spec/topology/workers/machinePools/{i}"))
+    let pools = workers.machine_pools.iter().enumerate().filter_map(|(i, worker)| {
+        overrides(
+            &worker.variables,
+            || Path::of("spec.topology.workers.machinePools").key(&worker.name),
+            || format!("/spec/topology/workers/machinePools/{i}"),
+        )
     });
-    let parts = [control_plane].into_iter().chain(deployments).chain(pools);
-    [whole].into_iter().chain(parts.filter(|list| !list.values.is_empty()))
+    [whole].into_iter().chain(control_plane).chain(deployments).chain(pools)
+}
+
+/// Overrides of a part that stands at `path` and `pointer`, if there are any.
+fn overrides(
+    variables: &VariableOverrides,
+    path: impl FnOnce() -> Path,
+    pointer: impl FnOnce() -> String,
+) -> Option<Values<'_>> {
+    let values = &variables.overrides;
+    (!values.is_empty()).then(|| Values {
+        values,
+        is_present: true,
+        path: path().child("variables.overrides"),
+        pointer: pointer() + "/variables/overrides",
+        mode: Mode::ExistingOnly,
+    })
 }
 
 impl Values<'_> {

@@ -4,7 +4,6 @@
 //! without transition rules. Only what the old class did not find wrong counts. What Clusters set is theirs: messages
 //! name Clusters, paths and rules, and no values.
 
-use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use super::shared;
 use crate::admission::Dependents;
 use crate::admission::defaults::cluster::lists;
 use crate::field::{ErrorKind, FieldError, Findings, Path, Shown};
-use crate::hub::{Cluster, ClusterClass, ExternalPatch, Patch, StatusVariable, VariableValue, annotation};
+use crate::hub::{Cluster, ClusterClass, ExternalPatch, Patch, StatusVariable, annotation};
 use crate::variables::{self, Variables};
 use crate::world::World;
 
@@ -23,6 +22,9 @@ const NAMED_CLUSTERS: usize = 5;
 
 /// How many breaking changes are warned about one by one.
 const WARNINGS: usize = 10;
+
+/// How many breaking changes deny one by one: as many as a message shows. A fleet can have thousands.
+const ERRORS: usize = 100;
 
 /// The Clusters of a class still fit when it changes (DEC-1).
 pub(super) fn clusters_still_fit(
@@ -36,36 +38,61 @@ pub(super) fn clusters_still_fit(
         return;
     }
     let Some(change_of_variables) = ChangeOfVariables::of(change, old) else { return };
-    let mut breakages = change_of_variables.breakages(clusters);
+    let breakages = change_of_variables.breakages(clusters);
     let may_break = change.new.metadata.annotations.contains_key(annotation::ALLOW_BREAKING_CLUSTERS);
     if dependents == Dependents::Warn || may_break {
-        warn(&breakages, found);
-        return;
-    }
-    if let Some(last) = breakages.last_mut() {
-        let way_out = annotation::ALLOW_BREAKING_CLUSTERS;
-        last.detail.push_str(&format!("; the annotation {way_out} on the ClusterClass turns this into a warning"));
-    }
-    for FieldError { kind, path, value, detail, .. } in breakages {
-        found.error(kind, path, value, detail);
+        breakages.warn(found);
+    } else {
+        breakages.deny(found);
     }
 }
 
-fn warn(breakages: &[FieldError], found: &mut Findings) {
-    for error in breakages.iter().take(WARNINGS) {
-        found.warn(format!("{}: {}", error.path, error.detail));
+/// What no longer fits.
+#[derive(Default)]
+struct Breakages {
+    /// The first of them.
+    shown: Vec<FieldError>,
+    count: usize,
+}
+
+impl Breakages {
+    fn push(&mut self, error: impl FnOnce() -> FieldError) {
+        self.count += 1;
+        if self.shown.len() < ERRORS {
+            self.shown.push(error());
+        }
     }
-    if let Some(more) = breakages.len().checked_sub(WARNINGS).filter(|more| *more > 0) {
-        found.warn(format!("and {more} more that no longer fit the ClusterClass"));
+
+    fn deny(mut self, found: &mut Findings) {
+        let more = self.count - self.shown.len();
+        if let Some(last) = self.shown.last_mut() {
+            if more > 0 {
+                last.detail.push_str(&format!("; and {more} more that no longer fit the ClusterClass"));
+            }
+            let way_out = annotation::ALLOW_BREAKING_CLUSTERS;
+            last.detail.push_str(&format!("; the annotation {way_out} on the ClusterClass turns this into a warning"));
+        }
+        for FieldError { kind, path, value, detail, .. } in self.shown {
+            found.error(kind, path, value, detail);
+        }
+    }
+
+    fn warn(self, found: &mut Findings) {
+        for error in self.shown.iter().take(WARNINGS) {
+            found.warn(format!("{}: {}", error.path, error.detail));
+        }
+        if let Some(more) = self.count.checked_sub(WARNINGS).filter(|more| *more > 0) {
+            found.warn(format!("and {more} more that no longer fit the ClusterClass"));
+        }
     }
 }
 
-/// The variables of a class before and after a change of its spec.
+/// The variables whose definitions are not the same before and after a change of a class.
 struct ChangeOfVariables<'a> {
     world: &'a World,
     before: Vec<StatusVariable>,
-    old: OnceCell<Arc<Variables>>,
-    new: Arc<Variables>,
+    old: OnceCell<Variables>,
+    new: Variables,
     /// Names that had a definition and lose it.
     removed: BTreeSet<String>,
 }
@@ -75,7 +102,9 @@ impl<'a> ChangeOfVariables<'a> {
     fn of(change: &Change<'a>, old: &ClusterClass) -> Option<Self> {
         let before = variables::current(old)?.into_owned();
         let expected = variables::expected_status(&change.new.spec, &old.status.variables);
-        if same_definitions(&before, &expected) {
+        let (defined, redefined) = (by_name(&before), by_name(&expected));
+        let differs = |name: &str| defined.get(name) != redefined.get(name);
+        if !defined.keys().chain(redefined.keys()).any(|name| differs(name)) {
             return None;
         }
         // What a patch discovers that has not been asked yet may define anything.
@@ -84,63 +113,69 @@ impl<'a> ChangeOfVariables<'a> {
         };
         let removed = match change.new.spec.discovering_patches().all(known) {
             true => {
-                before.iter().map(|variable| variable.name.clone()).filter(|name| !defines(&expected, name)).collect()
+                defined.keys().filter(|name| !redefined.contains_key(*name)).map(|name| (*name).to_owned()).collect()
             }
             false => BTreeSet::new(),
         };
-        let new = change.world.variables(&expected);
+        // A definition that stays as it was finds wrong what it found wrong before.
+        let new = change.world.variables(&expected).only(differs);
         Some(ChangeOfVariables { world: change.world, before, old: OnceCell::new(), new, removed })
     }
 
     /// Everything that the old class accepts and the new one refuses: removed variables, then Cluster by Cluster.
-    fn breakages(&self, clusters: &[Arc<Cluster>]) -> Vec<FieldError> {
-        let (mut still_set, mut others) = (BTreeMap::<&str, Vec<String>>::new(), Vec::new());
-        for cluster in clusters.iter().filter(|cluster| !cluster.metadata.is_being_deleted()) {
-            for name in self.removed_and_set(cluster) {
-                still_set.entry(name).or_default().push(cluster.metadata.key().to_string());
-            }
+    fn breakages(&self, clusters: &[Arc<Cluster>]) -> Breakages {
+        let mut breakages = Breakages::default();
+        let clusters = || clusters.iter().filter(|cluster| !cluster.metadata.is_being_deleted());
+        for (name, clusters) in self.removed_and_set(clusters()) {
+            breakages.push(|| removed(name, &clusters));
+        }
+        for cluster in clusters() {
             let errors = judge(cluster, &self.new);
             if !errors.is_empty() {
-                let old = self.old.get_or_init(|| self.world.variables(&self.before));
-                let excused: BTreeSet<String> = judge(cluster, old).iter().map(identity).collect();
-                let breakages = errors.into_iter().filter(|error| !excused.contains(&identity(error)));
-                others.extend(breakages.map(|error| of_cluster(error, cluster)));
+                let excused: BTreeSet<String> = judge(cluster, self.old()).iter().map(identity).collect();
+                let breaking = errors.into_iter().filter(|error| !excused.contains(&identity(error)));
+                breaking.for_each(|error| breakages.push(|| of_cluster(error, cluster)));
             }
         }
-        still_set.iter().map(|(name, clusters)| removed(name, clusters)).chain(others).collect()
+        breakages
     }
 
-    fn removed_and_set<'b>(&'b self, cluster: &'b Cluster) -> BTreeSet<&'b str> {
+    fn old(&self) -> &Variables {
+        let is_judged = |name: &str| self.new.get(name).is_some();
+        self.old.get_or_init(|| self.world.variables(&self.before).only(is_judged))
+    }
+
+    /// Removed variables that are set, with the Clusters that set them.
+    fn removed_and_set<'b>(&self, clusters: impl Iterator<Item = &'b Arc<Cluster>>) -> BTreeMap<&str, Vec<String>> {
+        let mut still_set = BTreeMap::<&str, Vec<String>>::new();
         if self.removed.is_empty() {
-            return BTreeSet::new();
+            return still_set;
         }
-        let values = lists(&cluster.spec.topology).flat_map(|list| list.values);
-        values.map(|value| &*value.name).filter(|name| self.removed.contains(*name)).collect()
+        for cluster in clusters {
+            let set: BTreeSet<&str> = lists(&cluster.spec.topology)
+                .flat_map(|list| list.values)
+                .filter_map(|value| self.removed.get(&value.name))
+                .map(|name| &**name)
+                .collect();
+            for name in set {
+                still_set.entry(name).or_default().push(cluster.metadata.key().to_string());
+            }
+        }
+        still_set
     }
 }
 
-/// Whether two lists define the same, in whatever order.
-fn same_definitions(before: &[StatusVariable], after: &[StatusVariable]) -> bool {
-    before.len() == after.len() && before.iter().all(|variable| after.contains(variable))
+fn by_name(status: &[StatusVariable]) -> BTreeMap<&str, &StatusVariable> {
+    status.iter().map(|variable| (&*variable.name, variable)).collect()
 }
 
-fn defines(status: &[StatusVariable], name: &str) -> bool {
-    status.iter().any(|variable| variable.name == name)
-}
-
-/// What is wrong with the values of a Cluster that have a definition, after their defaults.
+/// What is wrong with the values of a Cluster that have one of these definitions, after their defaults. Values of removed
+/// variables are spoken of by [`removed`].
 fn judge(cluster: &Cluster, variables: &Variables) -> Vec<FieldError> {
     let mut found = Findings::default();
-    let is_defined =
-        |value: &&VariableValue| variables.get(&value.name).is_some() || variables.unsettled().contains(&value.name);
     for list in lists(&cluster.spec.topology) {
-        // An undefined value would keep defaults from the whole list (VAR-D-004), and has been spoken of.
-        let defined: Cow<'_, [VariableValue]> = match list.values.iter().all(|value| is_defined(&value)) {
-            true => Cow::Borrowed(list.values),
-            false => Cow::Owned(list.values.iter().filter(is_defined).cloned().collect()),
-        };
         // Transition rules are not run: nothing changes a value here.
-        variables::settle(&defined, &[], &list.path, variables, list.mode, &mut found);
+        variables::settle(list.values, &[], &list.path, variables, list.mode, &mut found);
     }
     found.into_parts().0
 }

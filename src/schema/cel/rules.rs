@@ -242,7 +242,7 @@ impl Judge<'_> {
             Value::Object(members) => {
                 let before = |name: &str| old.and_then(|old| old.as_object()?.get(name));
                 if let Some(node) = schema.additional_properties.as_deref().filter(|node| node.has_rules) {
-                    let free = members.iter().filter(|(name, _)| !schema.properties.contains_key(*name));
+                    let free = members.iter().filter(|(name, _)| !schema.properties.contains_key(name));
                     for (name, member) in free {
                         place.within(&format!("[{name}]"), name, |place| {
                             self.node(node, node.rules.as_deref(), member, before(name), place)

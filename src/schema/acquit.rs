@@ -1,0 +1,245 @@
+//! A glance at the text of a value: whether it is good as it is.
+//!
+//! Most values are. A glance reads the text once along the schema and keeps nothing, which costs a fraction of what the
+//! value costs as a tree. It can only acquit: where it finds anything at all, and where it does not know, somebody looks
+//! closer, and all errors and defaults come from there (`validate.rs`, `default.rs`, `unknown.rs`). Texts are read by the
+//! reader of `json::value`, so what cannot be read there is not acquitted here.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Number, Value};
+
+use super::Schema;
+use super::node::Kind;
+use crate::json;
+
+impl Schema {
+    /// Whether the value in `text` can be read, lacks no default, violates nothing and has no unknown field; what CEL rules
+    /// say of it is another matter. Floats without a fraction count as integers (VAR-D-007). `false` says nothing.
+    pub fn acquits(&self, text: &str) -> bool {
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let glance = Glance { node: Some(self), keeps_unknown: self.preserve_unknown_fields };
+        glance.deserialize(&mut reader).is_ok() && reader.end().is_ok()
+    }
+}
+
+/// What a glance needs to know of a node, found out once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Outline {
+    /// Texts have a length, a pattern and a format at most.
+    texts: bool,
+    /// Arrays are good when their number of elements and each element is.
+    arrays: bool,
+    /// Objects are good when their number of members and each member is, and nothing is missing.
+    objects: bool,
+    /// The properties that may not be missing, by position: required ones, and those with a default.
+    needed: u64,
+}
+
+impl Outline {
+    pub(super) fn of(node: &Schema) -> Outline {
+        // Every keyword is named: a new one has to be thought about here.
+        let Schema {
+            kind,
+            int_or_string,
+            properties,
+            required,
+            unique_items,
+            values,
+            all_of,
+            any_of,
+            one_of,
+            not,
+            // Members and elements are looked at by themselves, whatever is null is looked at closer.
+            additional_properties: _,
+            preserve_unknown_fields: _,
+            items: _,
+            default: _,
+            // Counted by the glance.
+            min_properties: _,
+            max_properties: _,
+            min_items: _,
+            max_items: _,
+            // Judged by the functions that look closer.
+            min_length: _,
+            max_length: _,
+            pattern: _,
+            format: _,
+            minimum: _,
+            maximum: _,
+            // Run on the value itself, whoever acquitted it.
+            rules: _,
+            has_rules: _,
+            // Says nothing about values.
+            example: _,
+            outline: _,
+        } = node;
+        let has_junctors = !(all_of.is_empty() && any_of.is_empty() && one_of.is_empty() && not.is_none());
+        let is_plain = !int_or_string && values.is_empty() && !has_junctors;
+        let may_be = |wanted| is_plain && kind.is_none_or(|kind| kind == wanted);
+        let is_countable = properties.len() <= 64 && required.iter().all(|name| properties.position(name).is_some());
+        let is_needed = |(name, node): (&str, &Schema)| node.default.is_some() || required.iter().any(|r| r == name);
+        Outline {
+            texts: may_be(Kind::String),
+            arrays: may_be(Kind::Array) && !unique_items,
+            objects: may_be(Kind::Object) && is_countable,
+            needed: properties.iter().take(64).enumerate().filter(|(_, p)| is_needed(*p)).map(|(i, _)| 1 << i).sum(),
+        }
+    }
+}
+
+/// What is about to be read: a value that a node describes, or one that nobody looks at.
+#[derive(Clone, Copy)]
+struct Glance<'s> {
+    node: Option<&'s Schema>,
+    /// Whether unknown members are kept: by the node itself, or by an array around it.
+    keeps_unknown: bool,
+}
+
+impl<'s> Glance<'s> {
+    const UNSEEN: Glance<'static> = Glance { node: None, keeps_unknown: true };
+
+    /// At a member that `node` describes.
+    fn at(node: &'s Schema) -> Self {
+        Glance { node: Some(node), keeps_unknown: node.preserve_unknown_fields }
+    }
+
+    /// At an element of an array.
+    fn at_element(self) -> Glance<'s> {
+        match self.node.and_then(|node| node.items.as_deref()) {
+            Some(node) => {
+                Glance { node: Some(node), keeps_unknown: self.keeps_unknown || node.preserve_unknown_fields }
+            }
+            None => Glance::UNSEEN,
+        }
+    }
+
+    /// A value without parts is small, so the closer look itself is taken.
+    fn scalar<E: Error>(self, mut value: Value) -> Result<(), E> {
+        json::with_integers(&mut value);
+        good(self.node.is_none_or(|node| node.violations(&value).is_empty()))
+    }
+}
+
+/// Goes on, or ends the glance.
+fn good<E: Error>(is_good: bool) -> Result<(), E> {
+    if is_good { Ok(()) } else { Err(E::custom("look closer")) }
+}
+
+impl<'de> DeserializeSeed<'de> for Glance<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Glance<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    /// A null may be a hole, or no value at all.
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        good(self.node.is_none())
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.scalar(value.into())
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        self.scalar(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        self.scalar(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        self.scalar(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        match self.node {
+            Some(node) if node.outline.texts => good(node.fits_text(text)),
+            Some(_) => self.scalar(text.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
+        good(self.node.is_none_or(|node| node.outline.arrays))?;
+        let mut count = 0;
+        while elements.next_element_seed(self.at_element())?.is_some() {
+            count += 1;
+        }
+        good(self.node.is_none_or(|node| within(node.min_items, count, count, node.max_items)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let Some(node) = self.node else {
+            while members.next_key_seed(Name(|_: &str| ()))?.is_some() {
+                members.next_value_seed(Glance::UNSEEN)?;
+            }
+            return Ok(());
+        };
+        good(node.outline.objects)?;
+        // A name may come twice, and counts once.
+        let (mut count, mut seen, mut next) = (0, 0_u64, 0);
+        while let Some(position) =
+            members.next_key_seed(Name(|name: &str| node.properties.position_near(next, name)))?
+        {
+            count += 1;
+            if let Some(position) = position {
+                seen |= 1 << position;
+                next = position + 1;
+            }
+            let known = position.and_then(|position| node.properties.at(position));
+            match known.or(node.additional_properties.as_deref()) {
+                Some(node) => members.next_value_seed(Glance::at(node))?,
+                None if self.keeps_unknown => members.next_value_seed(Glance::UNSEEN)?,
+                None => good(false)?,
+            }
+        }
+        let at_least = i64::from(seen.count_ones()).max(count.min(1));
+        good(
+            seen & node.outline.needed == node.outline.needed
+                && within(node.min_properties, at_least, count, node.max_properties),
+        )
+    }
+}
+
+/// Whether a number that is at least `low` and at most `high` is within bounds.
+fn within(least: Option<i64>, low: i64, high: i64, most: Option<i64>) -> bool {
+    least.is_none_or(|least| low >= least) && most.is_none_or(|most| high <= most)
+}
+
+/// Reads the name of a member, and hands it to a function.
+struct Name<F>(F);
+
+impl<'de, R, F: FnOnce(&str) -> R> DeserializeSeed<'de> for Name<F> {
+    type Value = R;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<R, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<R, F: FnOnce(&str) -> R> Visitor<'_> for Name<F> {
+    type Value = R;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<R, E> {
+        Ok((self.0)(name))
+    }
+}
+
+#[cfg(test)]
+mod tests;
