@@ -11,7 +11,7 @@ use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Metadata};
 use crate::json;
 use crate::wire::review::GroupVersionKind;
 use crate::wire::{Decode, Reference, Version, references};
-use crate::world::{Facts, Need, World};
+use crate::world::{Answer, Facts, Need, World};
 
 /// What happens to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -246,8 +246,10 @@ impl Question {
                 return verdict;
             }
             for need in needs {
-                let Need::Class(key) = &need;
-                let answer = facts.class(key);
+                let answer = match &need {
+                    Need::Class(key) => Answer::Class(facts.class(key)),
+                    other => other.unanswered("the files do not say"),
+                };
                 world.pin(need, answer);
             }
         }

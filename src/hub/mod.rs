@@ -12,16 +12,20 @@ mod cluster;
 mod cluster_class;
 pub mod compatibility;
 pub mod contract;
+mod definition;
 mod metadata;
 mod name_template;
 pub mod naming;
+mod object;
 mod plural;
 
 pub use blocks::*;
 pub use cluster::*;
 pub use cluster_class::*;
+pub use definition::Definition;
 pub use metadata::{Metadata, ObjectKey, annotation};
 pub use name_template::{Named, name_from};
+pub use object::{Object, ObjectRef, WrongType, group_of, version_of};
 
 /// The API group of Cluster and ClusterClass.
 pub const GROUP: &str = "cluster.x-k8s.io";

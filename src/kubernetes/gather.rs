@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::cache::Cache;
 use crate::hub::ObjectKey;
-use crate::world::{Class, Found, Need, is_settled};
+use crate::world::{Answer, Class, Found, Need, is_settled};
 
 /// How long a review waits for a class that may be about to arrive (CL-V-050, DEC-2).
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -34,8 +34,14 @@ impl Gatherer {
     }
 
     /// The answer to a need, at `deadline` at the latest.
-    pub async fn gather(&self, need: &Need, deadline: Instant) -> Found<Arc<Class>> {
-        let Need::Class(key) = need;
+    pub async fn gather(&self, need: &Need, deadline: Instant) -> Answer {
+        match need {
+            Need::Class(key) => Answer::Class(self.settled_class(key, deadline).await),
+            other => other.unanswered("it is not among what the webhook reads"),
+        }
+    }
+
+    async fn settled_class(&self, key: &ObjectKey, deadline: Instant) -> Found<Arc<Class>> {
         let deadline = deadline.min(Instant::now() + PATIENCE);
         let mut changes = self.cache.changes();
         let Ok(_waiting) = self.waiters.try_acquire() else { return self.class(key) };
@@ -85,7 +91,7 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert!(!waiting.is_finished(), "another class is not the one that is waited for");
         gatherer.cache().update(|facts| facts.put_class(ObjectKey::new("ns", "late"), Record::readable(class("late"))));
-        assert!(matches!(waiting.await.unwrap(), Found::Yes(_)));
+        assert!(matches!(waiting.await.unwrap(), Answer::Class(Found::Yes(_))));
         assert_eq!(started.elapsed(), Duration::from_millis(800));
     }
 
@@ -96,7 +102,7 @@ mod tests {
         for (deadline, want) in [(10_000, 2_000), (300, 300), (0, 0)] {
             let started = Instant::now();
             let deadline = started + Duration::from_millis(deadline);
-            assert_eq!(gatherer.gather(&need("absent"), deadline).await, Found::Absent);
+            assert_eq!(gatherer.gather(&need("absent"), deadline).await, Answer::Class(Found::Absent));
             assert_eq!(started.elapsed(), Duration::from_millis(want));
         }
     }

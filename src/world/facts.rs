@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
 use super::Scope;
-use super::{Class, Found};
+use super::{Class, Found, Objects};
 use crate::hub::{Cluster, ClusterClass, ObjectKey};
 use crate::variables::Library;
 
@@ -24,6 +24,8 @@ pub struct Facts {
     clusters: RedBlackTreeMapSync<ObjectKey, Record<Cluster>>,
     users: RedBlackTreeMapSync<ObjectKey, RedBlackTreeSetSync<ObjectKey>>,
     gaps: Vec<&'static str>,
+    /// Objects of other kinds, where all that there are are known.
+    objects: Option<Objects>,
     library: Arc<Library>,
     scope: Arc<Scope>,
 }
@@ -62,6 +64,22 @@ impl Facts {
     #[must_use]
     pub fn within(self, scope: Scope) -> Self {
         Facts { scope: Arc::new(scope), ..self }
+    }
+
+    /// The same facts, and these objects of other kinds: there are no others.
+    #[must_use]
+    pub fn with_objects(self, objects: Objects) -> Self {
+        Facts { objects: Some(objects), ..self }
+    }
+
+    /// Objects of other kinds, where all that there are are known.
+    pub fn objects(&self) -> Option<&Objects> {
+        self.objects.as_ref()
+    }
+
+    /// Objects of other kinds, to change them.
+    pub fn objects_mut(&mut self) -> Option<&mut Objects> {
+        self.objects.as_mut()
     }
 
     /// What was asked for.
@@ -165,6 +183,15 @@ impl Facts {
                 "ClusterClass {key} is outside of the namespaces that topologist looks after"
             )),
             None if self.gaps.contains(&CLASSES) => Found::Unreadable(not_listed(CLASSES)),
+            None => Found::Absent,
+        }
+    }
+
+    /// The Cluster of that name.
+    pub fn cluster(&self, key: &ObjectKey) -> Found<Arc<Cluster>> {
+        match self.clusters.get(key) {
+            Some(record) => record.object(key).map_or_else(Found::Unreadable, Found::Yes),
+            None if self.gaps.contains(&CLUSTERS) => Found::Unreadable(not_listed(CLUSTERS)),
             None => Found::Absent,
         }
     }

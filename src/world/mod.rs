@@ -12,6 +12,8 @@
 
 mod class;
 mod facts;
+mod need;
+mod objects;
 mod scope;
 
 use std::cell::RefCell;
@@ -20,9 +22,11 @@ use std::sync::Arc;
 
 pub use class::Class;
 pub use facts::{CLASSES, CLUSTERS, Facts, Record};
+pub use need::{Answer, Need, Selection};
+pub use objects::Objects;
 pub use scope::Scope;
 
-use crate::hub::{Cluster, ClusterClass, ObjectKey, StatusVariable};
+use crate::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey, ObjectRef, StatusVariable};
 use crate::variables::Variables;
 
 /// The answer to a lookup.
@@ -37,19 +41,11 @@ pub enum Found<T> {
     NotAsked,
 }
 
-/// A fact that has to be gathered before a run can count.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Need {
-    /// A ClusterClass that is absent, or whose variables are still being discovered, and may be about to arrive
-    /// (CL-V-050). The gatherer decides how long to wait.
-    Class(ObjectKey),
-}
-
 /// What a run may look at.
 #[derive(Debug)]
 pub struct World {
     facts: Arc<Facts>,
-    pinned: BTreeMap<Need, Found<Arc<Class>>>,
+    pinned: BTreeMap<Need, Answer>,
     needs: RefCell<BTreeSet<Need>>,
 }
 
@@ -64,7 +60,10 @@ impl World {
         let now = self.class_at_once(key);
         match &now {
             Found::Yes(class) if is_settled(class) => now,
-            Found::Yes(_) | Found::Absent => self.pinned_or_needed(Need::Class(key.clone())),
+            Found::Yes(_) | Found::Absent => match self.pinned_or_needed(Need::Class(key.clone())) {
+                Some(Answer::Class(answer)) => answer,
+                _ => Found::NotAsked,
+            },
             Found::Unreadable(_) | Found::NotAsked => now,
         }
     }
@@ -82,13 +81,46 @@ impl World {
         self.facts.clusters_of(class)
     }
 
+    /// An object in one version of its kind.
+    pub fn object(&self, reference: &ObjectRef) -> Found<Arc<Object>> {
+        if let Some(objects) = self.facts.objects() {
+            return objects.object(reference);
+        }
+        match self.pinned_or_needed(Need::Object(reference.clone())) {
+            Some(Answer::Object(answer)) => answer,
+            _ => Found::NotAsked,
+        }
+    }
+
+    /// The objects of a selection, by name.
+    pub fn list(&self, selection: &Selection) -> Found<Vec<Arc<Object>>> {
+        if let Some(objects) = self.facts.objects() {
+            return Found::Yes(objects.list(selection));
+        }
+        match self.pinned_or_needed(Need::List(selection.clone())) {
+            Some(Answer::List(answer)) => answer,
+            _ => Found::NotAsked,
+        }
+    }
+
+    /// The CustomResourceDefinition of that name (CT-2.1).
+    pub fn definition(&self, name: &str) -> Found<Arc<Definition>> {
+        if let Some(objects) = self.facts.objects() {
+            return objects.definition(name);
+        }
+        match self.pinned_or_needed(Need::Definition(name.to_owned())) {
+            Some(Answer::Definition(answer)) => answer,
+            _ => Found::NotAsked,
+        }
+    }
+
     /// The variables that `definitions` make, which need not be those of a class that is stored (DEC-39).
     pub fn variables(&self, definitions: &[StatusVariable]) -> Arc<Variables> {
         self.facts.library().look_up(definitions)
     }
 
     /// Answers a need for the rest of this run.
-    pub fn pin(&mut self, need: Need, answer: Found<Arc<Class>>) {
+    pub fn pin(&mut self, need: Need, answer: Answer) {
         self.pinned.insert(need, answer);
     }
 
@@ -97,12 +129,13 @@ impl World {
         std::mem::take(self.needs.get_mut())
     }
 
-    fn pinned_or_needed(&self, need: Need) -> Found<Arc<Class>> {
-        if let Some(answer) = self.pinned.get(&need) {
-            return answer.clone();
+    /// The answer that is pinned; without one the need is recorded.
+    fn pinned_or_needed(&self, need: Need) -> Option<Answer> {
+        let pinned = self.pinned.get(&need).cloned();
+        if pinned.is_none() {
+            self.needs.borrow_mut().insert(need);
         }
-        self.needs.borrow_mut().insert(need);
-        Found::NotAsked
+        pinned
     }
 }
 
@@ -137,7 +170,7 @@ mod tests {
             assert_eq!(world.class(&key), Found::NotAsked);
             assert_eq!(world.take_needs(), BTreeSet::from([Need::Class(key.clone())]));
             let answer = world.class_at_once(&key);
-            world.pin(Need::Class(key.clone()), answer.clone());
+            world.pin(Need::Class(key.clone()), Answer::Class(answer.clone()));
             assert_eq!(world.class(&key), answer);
             assert!(world.take_needs().is_empty());
         }
@@ -148,7 +181,7 @@ mod tests {
         let key = ObjectKey::new("ns", "late");
         let mut world = World::new(Arc::new(Facts::of([], [])));
         assert_eq!(world.class(&key), Found::NotAsked);
-        world.pin(Need::Class(key.clone()), Found::Absent);
+        world.pin(Need::Class(key.clone()), Answer::Class(Found::Absent));
         assert_eq!(world.class(&key), Found::Absent);
     }
 }

@@ -1,0 +1,51 @@
+//! CustomResourceDefinitions, as far as topologies look at them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// What is known of a kind: the labels that name its contracts (CT-3.3) and the schemas of its versions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Definition {
+    pub labels: BTreeMap<String, String>,
+    /// `openAPIV3Schema` by version; empty where only metadata was read (CT-2.2).
+    pub schemas: BTreeMap<String, Arc<Value>>,
+}
+
+impl Definition {
+    /// Reads a CustomResourceDefinition; `None` for what is none.
+    pub fn of(object: &Value) -> Option<Self> {
+        if object.get("kind").and_then(Value::as_str) != Some("CustomResourceDefinition") {
+            return None;
+        }
+        let labels = object.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+        let labels = labels.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect();
+        let versions = object.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+        let schema = |version: &Value| {
+            let schema = version.pointer("/schema/openAPIV3Schema")?.clone();
+            Some((version.get("name")?.as_str()?.to_owned(), Arc::new(schema)))
+        };
+        Some(Definition { labels, schemas: versions.filter_map(schema).collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_definition_has_labels_and_schemas() {
+        let read = Definition::of(&json!({
+            "kind": "CustomResourceDefinition",
+            "metadata": {"labels": {"cluster.x-k8s.io/v1beta2": "v1"}},
+            "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"type": "object"}}}, {"name": "v2"}]},
+        }));
+        let read = read.unwrap();
+        assert_eq!(read.labels["cluster.x-k8s.io/v1beta2"], "v1");
+        assert_eq!(read.schemas.keys().collect::<Vec<_>>(), ["v1"]);
+        assert_eq!(Definition::of(&json!({"kind": "Cluster"})), None);
+    }
+}

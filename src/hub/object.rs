@@ -1,0 +1,327 @@
+//! Objects of kinds that have no type of their own: what providers define, and what topologies are made of.
+//!
+//! They are read by path, with the three outcomes of CT-5.1: a value, nothing, or a value of the wrong JSON type.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::{ContractRef, ObjectKey};
+
+/// An object of any kind, as JSON.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Object(Map<String, Value>);
+
+/// Names an object among all objects: a version of a kind, a namespace and a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectRef {
+    /// `group/version`, or `version` for the core group.
+    pub api_version: String,
+    pub kind: String,
+    pub key: ObjectKey,
+}
+
+impl ObjectRef {
+    /// A reference of these parts.
+    pub fn new(api_version: impl Into<String>, kind: impl Into<String>, key: ObjectKey) -> Self {
+        ObjectRef { api_version: api_version.into(), kind: kind.into(), key }
+    }
+
+    /// The API group; empty for the core group.
+    pub fn group(&self) -> &str {
+        group_of(&self.api_version)
+    }
+}
+
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.key)
+    }
+}
+
+/// A value that has another JSON type than its place asks for (CT-5.1).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{object}: {path} is {found} where {wanted} was expected")]
+pub struct WrongType {
+    pub object: String,
+    pub path: String,
+    pub wanted: &'static str,
+    pub found: &'static str,
+}
+
+/// The group of an `apiVersion`; empty for the core group.
+pub fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// The version of an `apiVersion`.
+pub fn version_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or(api_version, |(_, version)| version)
+}
+
+impl TryFrom<Value> for Object {
+    type Error = &'static str;
+
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        match value {
+            Value::Object(members) => Ok(Object(members)),
+            other => Err(type_of(&other)),
+        }
+    }
+}
+
+impl From<Object> for Value {
+    fn from(object: Object) -> Value {
+        Value::Object(object.0)
+    }
+}
+
+impl From<Map<String, Value>> for Object {
+    fn from(members: Map<String, Value>) -> Self {
+        Object(members)
+    }
+}
+
+impl Object {
+    /// The members of the object.
+    pub fn members(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    /// The members of the object, to change them.
+    pub fn members_mut(&mut self) -> &mut Map<String, Value> {
+        &mut self.0
+    }
+
+    /// `apiVersion`.
+    pub fn api_version(&self) -> &str {
+        self.word("apiVersion")
+    }
+
+    /// `kind`.
+    pub fn kind(&self) -> &str {
+        self.word("kind")
+    }
+
+    /// The group of the `apiVersion`.
+    pub fn group(&self) -> &str {
+        group_of(self.api_version())
+    }
+
+    /// `metadata.name`.
+    pub fn name(&self) -> &str {
+        self.word("metadata.name")
+    }
+
+    /// `metadata.namespace`.
+    pub fn namespace(&self) -> &str {
+        self.word("metadata.namespace")
+    }
+
+    /// `metadata.uid`.
+    pub fn uid(&self) -> &str {
+        self.word("metadata.uid")
+    }
+
+    /// Namespace and name.
+    pub fn key(&self) -> ObjectKey {
+        ObjectKey::new(self.namespace(), self.name())
+    }
+
+    /// Names the object among all.
+    pub fn reference(&self) -> ObjectRef {
+        ObjectRef::new(self.api_version(), self.kind(), self.key())
+    }
+
+    /// A reference to the object that leaves the version open (CT-4.7).
+    pub fn contract_ref(&self) -> ContractRef {
+        ContractRef { api_group: self.group().to_owned(), kind: self.kind().to_owned(), name: self.name().to_owned() }
+    }
+
+    /// Whether the object has a deletion timestamp.
+    pub fn is_being_deleted(&self) -> bool {
+        self.at("metadata.deletionTimestamp").is_some()
+    }
+
+    /// The value of a label.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        self.at("metadata.labels")?.get(name)?.as_str()
+    }
+
+    /// The value of an annotation.
+    pub fn annotation(&self, name: &str) -> Option<&str> {
+        self.at("metadata.annotations")?.get(name)?.as_str()
+    }
+
+    /// The text at a path, empty when it is missing or no text.
+    fn word(&self, path: &str) -> &str {
+        self.at(path).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The value at a dotted path of member names; a `null` is the same as nothing (CT-5.3).
+    pub fn at(&self, path: &str) -> Option<&Value> {
+        let mut names = path.split('.');
+        let mut here = self.0.get(names.next()?)?;
+        for name in names {
+            here = here.as_object()?.get(name)?;
+        }
+        (!here.is_null()).then_some(here)
+    }
+
+    /// The value at a dotted path; a member below something that is no object is of the wrong type (CT-5.1).
+    ///
+    /// # Errors
+    /// When something on the way is neither absent nor an object.
+    pub fn read(&self, path: &str) -> Result<Option<&Value>, WrongType> {
+        let mut names = path.split('.');
+        let Some(mut here) = names.next().and_then(|name| self.0.get(name)) else { return Ok(None) };
+        for name in names {
+            match here {
+                Value::Object(members) => match members.get(name) {
+                    Some(next) => here = next,
+                    None => return Ok(None),
+                },
+                Value::Null => return Ok(None),
+                other => return Err(self.wrong_type(path, "an object on the way", other)),
+            }
+        }
+        Ok((!here.is_null()).then_some(here))
+    }
+
+    /// The text at a dotted path.
+    ///
+    /// # Errors
+    /// When there is something else.
+    pub fn text(&self, path: &str) -> Result<Option<&str>, WrongType> {
+        self.read(path)?.map(|value| value.as_str().ok_or_else(|| self.wrong_type(path, "a string", value))).transpose()
+    }
+
+    /// The integer at a dotted path.
+    ///
+    /// # Errors
+    /// When there is something else.
+    pub fn integer(&self, path: &str) -> Result<Option<i64>, WrongType> {
+        let wrong = |value| self.wrong_type(path, "an integer", value);
+        self.read(path)?.map(|value| value.as_i64().ok_or_else(|| wrong(value))).transpose()
+    }
+
+    /// The list at a dotted path.
+    ///
+    /// # Errors
+    /// When there is something else.
+    pub fn list(&self, path: &str) -> Result<Option<&Vec<Value>>, WrongType> {
+        self.read(path)?.map(|value| value.as_array().ok_or_else(|| self.wrong_type(path, "a list", value))).transpose()
+    }
+
+    /// The map of texts at a dotted path, such as labels; empty when there is none.
+    ///
+    /// # Errors
+    /// When there is something else.
+    pub fn texts(&self, path: &str) -> Result<BTreeMap<String, String>, WrongType> {
+        let Some(value) = self.read(path)? else { return Ok(BTreeMap::new()) };
+        let Value::Object(members) = value else { return Err(self.wrong_type(path, "a map of strings", value)) };
+        let text = |(name, value): (&String, &Value)| match value {
+            Value::String(text) => Ok((name.clone(), text.clone())),
+            other => Err(self.wrong_type(&format!("{path}.{name}"), "a string", other)),
+        };
+        members.iter().map(text).collect()
+    }
+
+    /// Puts a value at a dotted path; objects on the way are made.
+    ///
+    /// # Errors
+    /// When something on the way is neither absent nor an object.
+    pub fn set(&mut self, path: &str, value: Value) -> Result<(), WrongType> {
+        let (parents, last) = path.rsplit_once('.').map_or((None, path), |(parents, last)| (Some(parents), last));
+        let object = format!("{} {}", self.kind(), self.name());
+        let mut here = &mut self.0;
+        for name in parents.into_iter().flat_map(|parents| parents.split('.')) {
+            let next = here.entry(name).or_insert(Value::Null);
+            if next.is_null() {
+                *next = Value::Object(Map::new());
+            }
+            here = match next {
+                Value::Object(members) => members,
+                other => {
+                    let (wanted, found) = ("an object on the way", type_of(other));
+                    return Err(WrongType { object, path: path.to_owned(), wanted, found });
+                }
+            };
+        }
+        here.insert(last.to_owned(), value);
+        Ok(())
+    }
+
+    /// Takes away what is at a dotted path.
+    pub fn remove(&mut self, path: &str) -> Option<Value> {
+        let (parents, last) = path.rsplit_once('.').map_or((None, path), |(parents, last)| (Some(parents), last));
+        let mut here = &mut self.0;
+        for name in parents.into_iter().flat_map(|parents| parents.split('.')) {
+            here = here.get_mut(name)?.as_object_mut()?;
+        }
+        here.remove(last)
+    }
+
+    fn wrong_type(&self, path: &str, wanted: &'static str, value: &Value) -> WrongType {
+        let object = format!("{} {}", self.kind(), self.key());
+        WrongType { object, path: path.to_owned(), wanted, found: type_of(value) }
+    }
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(value: Value) -> Object {
+        Object::try_from(value).unwrap()
+    }
+
+    #[test]
+    fn a_path_leads_to_a_value_to_nothing_or_to_the_wrong_type() {
+        // CT-5.1, CT-5.2, CT-5.3
+        let object = object(json!({"spec": {"version": "v1", "replicas": 3, "none": null, "list": [1]}}));
+        assert_eq!(object.text("spec.version"), Ok(Some("v1")));
+        assert_eq!(object.integer("spec.replicas"), Ok(Some(3)));
+        for nothing in ["spec.x", "x.y", "spec.none", "spec.none.x", "status"] {
+            assert_eq!(object.read(nothing), Ok(None), "{nothing}");
+        }
+        assert!(object.text("spec.replicas").is_err() && object.integer("spec.version").is_err());
+        assert!(object.read("spec.version.x").is_err() && object.texts("spec").is_err());
+        assert_eq!(object.list("spec.list").unwrap().map(Vec::len), Some(1));
+        assert_eq!(object.at("spec.version.x"), None);
+    }
+
+    #[test]
+    fn what_is_set_is_found_and_what_is_removed_is_gone() {
+        let mut object = object(json!({"spec": {"text": "a", "none": null}}));
+        object.set("spec.none.deep.down", json!(1)).unwrap();
+        object.set("kind", json!("Thing")).unwrap();
+        assert_eq!((object.kind(), object.at("spec.none.deep.down")), ("Thing", Some(&json!(1))));
+        let refused = object.set("spec.text.x", json!(1)).unwrap_err();
+        assert_eq!(refused.to_string(), "Thing : spec.text.x is a string where an object on the way was expected");
+        assert_eq!(object.remove("spec.none.deep"), Some(json!({"down": 1})));
+        assert_eq!((object.remove("spec.none.deep"), object.at("spec.none.deep")), (None, None));
+    }
+
+    #[test]
+    fn an_object_knows_its_names() {
+        let object = object(json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"namespace": "ns", "name": "n"}}));
+        assert_eq!(object.reference(), ObjectRef::new("g/v1", "K", ObjectKey::new("ns", "n")));
+        assert_eq!((object.group(), object.reference().group()), ("g", "g"));
+        assert_eq!((group_of("v1"), version_of("v1"), version_of("g/v2")), ("", "v1", "v2"));
+    }
+}

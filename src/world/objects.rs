@@ -1,0 +1,174 @@
+//! Objects of any kind, as files or caches hold them.
+
+use std::sync::Arc;
+
+use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
+
+use super::{Found, Selection};
+use crate::hub::{Definition, Object, ObjectKey, ObjectRef};
+
+/// Marks the objects that belong to a Cluster.
+const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
+
+/// Objects of any kind, all that there are.
+///
+/// The maps are persistent, as those of [`super::Facts`].
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    objects: RedBlackTreeMapSync<Id, Arc<Object>>,
+    /// The names of the objects of a Cluster, by kind.
+    of_clusters: RedBlackTreeMapSync<Group, RedBlackTreeSetSync<String>>,
+    definitions: RedBlackTreeMapSync<String, Arc<Definition>>,
+}
+
+/// Names an object, whatever its version.
+type Id = (String, String, ObjectKey);
+/// Group, kind, namespace and Cluster.
+type Group = (String, String, String, String);
+
+impl Objects {
+    /// Adds or replaces an object.
+    pub fn put(&mut self, object: Arc<Object>) {
+        let id = (object.group().to_owned(), object.kind().to_owned(), object.key());
+        self.take(&id);
+        if let Some(group) = group(&id, &object) {
+            let mut names = self.of_clusters.get(&group).cloned().unwrap_or_default();
+            names.insert_mut(id.2.name.clone());
+            self.of_clusters.insert_mut(group, names);
+        }
+        self.objects.insert_mut(id, object);
+    }
+
+    /// Forgets an object, whatever its version.
+    pub fn remove(&mut self, reference: &ObjectRef) {
+        self.take(&(reference.group().to_owned(), reference.kind.clone(), reference.key.clone()));
+    }
+
+    fn take(&mut self, id: &Id) {
+        let Some(old) = self.objects.get(id).cloned() else { return };
+        self.objects.remove_mut(id);
+        if let Some(group) = group(id, &old)
+            && let Some(names) = self.of_clusters.get(&group)
+        {
+            let left = names.remove(&id.2.name);
+            match left.is_empty() {
+                true => self.of_clusters.remove_mut(&group),
+                false => {
+                    self.of_clusters.insert_mut(group, left);
+                    true
+                }
+            };
+        }
+    }
+
+    /// Adds or replaces a definition.
+    pub fn put_definition(&mut self, name: String, definition: Arc<Definition>) {
+        self.definitions.insert_mut(name, definition);
+    }
+
+    /// The definition of that name.
+    pub fn definition(&self, name: &str) -> Found<Arc<Definition>> {
+        self.definitions.get(name).cloned().map_or(Found::Absent, Found::Yes)
+    }
+
+    /// An object. One that is there in another version is unreadable: nobody is here to convert it.
+    pub fn object(&self, reference: &ObjectRef) -> Found<Arc<Object>> {
+        let id = (reference.group().to_owned(), reference.kind.clone(), reference.key.clone());
+        match self.objects.get(&id) {
+            None => Found::Absent,
+            Some(object) if object.api_version() == reference.api_version => Found::Yes(object.clone()),
+            Some(object) => Found::Unreadable(format!(
+                "{reference} is known as {} and asked for as {}; a conversion needs an API server",
+                object.api_version(),
+                reference.api_version
+            )),
+        }
+    }
+
+    /// The objects of a selection by name, in the versions that they have.
+    pub fn list(&self, selection: &Selection) -> Vec<Arc<Object>> {
+        let group = crate::hub::group_of(&selection.api_version).to_owned();
+        let has = |object: &Object| selection.labels.iter().all(|(name, value)| object.label(name) == Some(value));
+        if let Some(cluster) = selection.labels.get(CLUSTER_NAME) {
+            let key = (group.clone(), selection.kind.clone(), selection.namespace.clone(), cluster.clone());
+            let names = self.of_clusters.get(&key).into_iter().flat_map(RedBlackTreeSetSync::iter);
+            let id = |name: &String| {
+                (group.clone(), selection.kind.clone(), ObjectKey::new(&selection.namespace, name.clone()))
+            };
+            return names.filter_map(|name| self.objects.get(&id(name))).filter(|one| has(one)).cloned().collect();
+        }
+        let first = (group.clone(), selection.kind.clone(), ObjectKey::new(&selection.namespace, ""));
+        let belongs = |id: &Id| id.0 == group && id.1 == selection.kind && id.2.namespace == selection.namespace;
+        let all = self.objects.range(first..).take_while(|(id, _)| belongs(id));
+        all.filter(|(_, object)| has(object)).map(|(_, object)| object.clone()).collect()
+    }
+
+    /// All objects, by group, kind, namespace and name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.objects.values()
+    }
+}
+
+fn group(id: &Id, object: &Object) -> Option<Group> {
+    let cluster = object.label(CLUSTER_NAME)?;
+    Some((id.0.clone(), id.1.clone(), id.2.namespace.clone(), cluster.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn machine(name: &str, cluster: &str, set: &str) -> Arc<Object> {
+        let labels = json!({CLUSTER_NAME: cluster, "set": set});
+        let metadata = json!({"namespace": "ns", "name": name, "labels": labels});
+        let object = json!({"apiVersion": "g/v1", "kind": "Machine", "metadata": metadata});
+        Arc::new(Object::try_from(object).unwrap())
+    }
+
+    fn names(objects: &Objects, labels: &[(&str, &str)]) -> Vec<String> {
+        let selection = Selection {
+            api_version: "g/v1".to_owned(),
+            kind: "Machine".to_owned(),
+            namespace: "ns".to_owned(),
+            labels: labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        };
+        objects.list(&selection).iter().map(|object| object.name().to_owned()).collect()
+    }
+
+    #[test]
+    fn lists_hold_what_carries_all_labels() {
+        let mut objects = Objects::default();
+        for (name, cluster, set) in [("b", "x", "1"), ("a", "x", "1"), ("c", "x", "2"), ("d", "y", "1")] {
+            objects.put(machine(name, cluster, set));
+        }
+        assert_eq!(names(&objects, &[]), ["a", "b", "c", "d"]);
+        assert_eq!(names(&objects, &[("set", "1")]), ["a", "b", "d"]);
+        assert_eq!(names(&objects, &[(CLUSTER_NAME, "x"), ("set", "1")]), ["a", "b"]);
+        objects.put(machine("a", "y", "1"));
+        assert_eq!(names(&objects, &[(CLUSTER_NAME, "x"), ("set", "1")]), ["b"]);
+        assert_eq!(names(&objects, &[(CLUSTER_NAME, "y")]), ["a", "d"]);
+        objects.remove(&machine("d", "y", "1").reference());
+        assert_eq!(names(&objects, &[(CLUSTER_NAME, "y")]), ["a"]);
+        assert_eq!(names(&objects, &[(CLUSTER_NAME, "z")]), [""; 0]);
+    }
+
+    #[test]
+    fn an_object_of_another_version_cannot_be_read() {
+        let mut objects = Objects::default();
+        objects.put(machine("a", "x", "1"));
+        let reference = |version: &str, name: &str| ObjectRef::new(version, "Machine", ObjectKey::new("ns", name));
+        assert!(matches!(objects.object(&reference("g/v1", "a")), Found::Yes(_)));
+        assert!(matches!(objects.object(&reference("g/v2", "a")), Found::Unreadable(_)));
+        assert_eq!(objects.object(&reference("g/v1", "b")), Found::Absent);
+        objects.put_definition(
+            "machines.g".to_owned(),
+            Arc::new(Definition { labels: BTreeMap::new(), ..Definition::default() }),
+        );
+        assert!(matches!(objects.definition("machines.g"), Found::Yes(_)));
+        assert_eq!(objects.definition("others.g"), Found::Absent);
+    }
+}
