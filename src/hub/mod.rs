@@ -23,7 +23,7 @@ pub use blocks::*;
 pub use cluster::*;
 pub use cluster_class::*;
 pub use definition::Definition;
-pub use metadata::{Metadata, ObjectKey, annotation};
+pub use metadata::{Metadata, ObjectKey, annotation, label};
 pub use name_template::{Named, name_from};
 pub use object::{Object, ObjectRef, WrongType, group_of, version_of};
 

@@ -19,6 +19,11 @@ impl<T> List<T> {
     pub fn is_present(&self) -> bool {
         self.0.is_some()
     }
+
+    /// The elements.
+    pub fn into_vec(self) -> Vec<T> {
+        self.0.unwrap_or_default()
+    }
 }
 
 impl<T> Default for List<T> {
@@ -98,6 +103,12 @@ impl Deref for StringMap {
     }
 }
 
+impl From<BTreeMap<String, String>> for StringMap {
+    fn from(entries: BTreeMap<String, String>) -> Self {
+        StringMap(Some(entries))
+    }
+}
+
 impl<'de> Deserialize<'de> for StringMap {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(StringMap(Option::deserialize(deserializer)?.map(|Entries(entries)| entries)))
@@ -139,6 +150,11 @@ impl RawJson {
     /// The text.
     pub fn get(&self) -> &str {
         self.0.get()
+    }
+
+    /// The text of a value.
+    pub fn of(value: &serde_json::Value) -> Self {
+        serde_json::value::to_raw_value(value).map_or_else(|_| RawJson::default(), RawJson)
     }
 }
 

@@ -5,5 +5,16 @@
 //!              └► class_status.rs: which variables ────────────────────────────────────────┴─► status
 //! ```
 
+pub mod blueprint;
 pub mod class_references;
 pub mod class_status;
+pub mod contract;
+pub mod current;
+pub mod desired;
+mod failure;
+pub mod field_path;
+pub mod names;
+pub mod origin;
+pub mod worker;
+
+pub use failure::Failure;

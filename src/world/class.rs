@@ -1,5 +1,6 @@
 //! A ClusterClass with what is computed from it once.
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -12,19 +13,31 @@ use crate::variables::{self, Library, Variables};
 pub struct Class {
     object: ClusterClass,
     variables: OnceLock<Option<Arc<Variables>>>,
+    compiled: OnceLock<Arc<dyn Any + Send + Sync>>,
     library: Arc<Library>,
 }
 
 impl Class {
     /// A class that shares what it compiles with all classes of equal content in `library` (DEC-39).
     pub(super) fn new(object: ClusterClass, library: Arc<Library>) -> Self {
-        Class { object, variables: OnceLock::new(), library }
+        Class { object, variables: OnceLock::new(), compiled: OnceLock::new(), library }
     }
 
     /// The variables that values are judged by; `None` while only an extension knows them.
     pub fn variables(&self) -> Option<&Arc<Variables>> {
         let compile = || Some(self.library.keep(&variables::current(&self.object)?));
         self.variables.get_or_init(compile).as_ref()
+    }
+
+    /// What the layer above computes from the class alone, once; there is one such thing, of one type.
+    pub fn compiled<T: Send + Sync + 'static>(&self, compile: impl FnOnce(&ClusterClass) -> T) -> Arc<T> {
+        let mut compile = Some(compile);
+        let mut make = || compile.take().map(|compile| Arc::new(compile(&self.object)));
+        let kept = self.compiled.get_or_init(|| make().expect("called once") as Arc<dyn Any + Send + Sync>);
+        match kept.clone().downcast() {
+            Ok(kept) => kept,
+            Err(_) => make().expect("nothing of another type was compiled by this call"),
+        }
     }
 }
 

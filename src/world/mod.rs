@@ -92,6 +92,16 @@ impl World {
         }
     }
 
+    /// The Cluster of that name.
+    pub fn cluster(&self, key: &ObjectKey) -> Found<Arc<Cluster>> {
+        self.facts.cluster(key)
+    }
+
+    /// Whether all that there is is known, as with files, and no API server can be asked for more.
+    pub fn is_offline(&self) -> bool {
+        self.facts.objects().is_some()
+    }
+
     /// The objects of a selection, by name.
     pub fn list(&self, selection: &Selection) -> Found<Vec<Arc<Object>>> {
         if let Some(objects) = self.facts.objects() {

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
 use super::{Found, Selection};
-use crate::hub::{Definition, Object, ObjectKey, ObjectRef};
-
-/// Marks the objects that belong to a Cluster.
-const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
+use crate::hub::label::CLUSTER_NAME;
+use crate::hub::{Definition, Object, ObjectKey, ObjectRef, group_of};
 
 /// Objects of any kind, all that there are.
 ///
@@ -87,7 +85,7 @@ impl Objects {
 
     /// The objects of a selection by name, in the versions that they have.
     pub fn list(&self, selection: &Selection) -> Vec<Arc<Object>> {
-        let group = crate::hub::group_of(&selection.api_version).to_owned();
+        let group = group_of(&selection.api_version).to_owned();
         let has = |object: &Object| selection.labels.iter().all(|(name, value)| object.label(name) == Some(value));
         if let Some(cluster) = selection.labels.get(CLUSTER_NAME) {
             let key = (group.clone(), selection.kind.clone(), selection.namespace.clone(), cluster.clone());
