@@ -15,6 +15,15 @@ mod failure;
 pub mod field_path;
 pub mod names;
 pub mod origin;
+pub mod upgrade;
 pub mod worker;
 
 pub use failure::Failure;
+
+/// Switches of a computation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Whether Runtime Extensions take part (feature gate `RuntimeSDK`): without it no hook is called or waited for
+    /// (HK-01), and a class with external patches cannot be used (PE-11).
+    pub runtime_sdk: bool,
+}
