@@ -52,6 +52,15 @@ pub enum Failure {
     /// CS-08.
     #[error("CustomResourceDefinition {definition} names no version for contract v1beta2 or v1beta1 in its labels")]
     NoVersion { definition: String },
+    /// RS-25, ROT-03.
+    #[error("{current} cannot become {desired}: group, kind, namespace and name of an object stay as they are")]
+    Incompatible { current: ObjectRef, desired: ObjectRef },
+    /// DEC-35.
+    #[error("{object} is replaced again and again: {path} differs each time; does a patch make it of a generated name?")]
+    Fighting { object: ObjectRef, path: String },
+    /// A rollout without an end.
+    #[error("the rollout of Cluster {cluster} has not come to an end after {rounds} plans")]
+    Endless { cluster: ObjectKey, rounds: usize },
     /// CT-5.1.
     #[error(transparent)]
     WrongType(#[from] WrongType),

@@ -1,0 +1,175 @@
+//! Which machines a step replaces (DEC-41).
+
+use serde_json::Value;
+
+use super::{Action, Certainty, Part, Plan, Step};
+use crate::hub::Object;
+use crate::topology::worker::WorkerKind;
+use crate::version::KubeVersion;
+
+/// Machines that are replaced because of one step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Roll {
+    pub part: Part,
+    pub kind: String,
+    pub name: String,
+    /// How many machines are replaced; `None` when the number of replicas is not set.
+    pub machines: Option<i64>,
+    /// How many at a time, at the most; `None` when nobody knows.
+    pub at_a_time: Option<i64>,
+    pub certainty: Certainty,
+    pub reason: String,
+}
+
+/// Control planes that are known to replace their machines when any other field of their spec changes.
+const KNOWN: [&str; 2] = ["KubeadmControlPlane", "RKE2ControlPlane"];
+
+/// What of a control plane's spec is handed down to its machines in place (DS-15 to DS-19).
+const IN_PLACE: [&str; 15] = [
+    "spec.replicas",
+    "spec.rollout",
+    "spec.rolloutAfter",
+    "spec.rolloutBefore",
+    "spec.rolloutStrategy",
+    "spec.remediation",
+    "spec.remediationStrategy",
+    "spec.machineTemplate.metadata",
+    "spec.machineTemplate.spec.readinessGates",
+    "spec.machineTemplate.spec.taints",
+    "spec.machineTemplate.spec.deletion",
+    "spec.machineTemplate.readinessGates",
+    "spec.machineTemplate.taints",
+    "spec.machineTemplate.nodeDrainTimeout",
+    "spec.machineTemplate.nodeVolumeDetachTimeout",
+];
+/// See [`IN_PLACE`].
+const ALSO_IN_PLACE: [&str; 2] = ["spec.machineTemplate.nodeDeletionTimeout", "spec.machineNamingStrategy"];
+
+/// What makes a machine deployment replace its machines (MA-21.1).
+const OF_MACHINES: [&str; 4] = [
+    "spec.template.spec.version",
+    "spec.template.spec.bootstrap",
+    "spec.template.spec.infrastructureRef",
+    "spec.template.spec.failureDomain",
+];
+
+/// The machines that the steps of a plan replace. `current` finds an object as it is before the plan.
+pub fn rolls(plan: &Plan, current: impl Fn(&Step) -> Option<std::sync::Arc<Object>>) -> Vec<Roll> {
+    let applied = plan.steps.iter().filter(|step| step.action == Action::Apply);
+    let roll = |step: &Step| {
+        let before = current(step)?;
+        match &step.part {
+            Part::ControlPlane => of_control_plane(step, &before),
+            Part::Worker(WorkerKind::MachineDeployment, _) => of_deployment(step, &before),
+            Part::Worker(WorkerKind::MachinePool, _) => of_pool(step, &before),
+            // A pool is rolled by what it refers to, too.
+            _ => None,
+        }
+    };
+    applied.filter_map(roll).filter(|roll| roll.machines != Some(0)).collect()
+}
+
+fn of_deployment(step: &Step, before: &Object) -> Option<Roll> {
+    let decisive: Vec<_> = decisive(step, |path| OF_MACHINES.iter().any(|one| is_at(path, one)));
+    let reason = reason(&decisive)?;
+    let machines = replaced(step, before);
+    let strategy = |field: &str| {
+        let path = format!("spec.rollout.strategy.{field}");
+        step.sent.as_ref().and_then(|sent| sent.at(&path).cloned())
+    };
+    let is_on_delete = strategy("type").as_ref().and_then(Value::as_str) == Some("OnDelete");
+    let at_a_time = machines.filter(|_| !is_on_delete).map(|machines| {
+        let surge = share(strategy("rollingUpdate.maxSurge").as_ref(), 1, machines, true);
+        let unavailable = share(strategy("rollingUpdate.maxUnavailable").as_ref(), 0, machines, false);
+        (surge + unavailable).clamp(1, machines.max(1))
+    });
+    Some(Roll { machines, at_a_time, ..roll(step, Certainty::Exact, reason) })
+}
+
+fn of_control_plane(step: &Step, before: &Object) -> Option<Roll> {
+    let stays = |path: &str| IN_PLACE.iter().chain(&ALSO_IN_PLACE).any(|one| is_at(path, one));
+    let decisive = decisive(step, |path| path.starts_with("spec.") && !stays(path));
+    let reason = reason(&decisive)?;
+    let is_sure = |path: &str| {
+        path == "spec.version"
+            || is_at(path, "spec.machineTemplate.infrastructureRef")
+            || is_at(path, "spec.machineTemplate.spec.infrastructureRef")
+    };
+    let is_known = KNOWN.contains(&&*step.object.kind);
+    let certainty = match is_known || decisive.iter().any(|change| is_sure(&change.path)) {
+        true => step.certainty.min(Certainty::Exact),
+        false => Certainty::Provider,
+    };
+    let machines = replaced(step, before);
+    Some(Roll { machines, at_a_time: is_known.then_some(1), ..roll(step, certainty, reason) })
+}
+
+fn of_pool(step: &Step, before: &Object) -> Option<Roll> {
+    let decisive = decisive(step, |path| OF_MACHINES.iter().any(|one| is_at(path, one)));
+    let reason = reason(&decisive)?;
+    Some(Roll { machines: replaced(step, before), ..roll(step, Certainty::Provider, reason) })
+}
+
+fn roll(step: &Step, certainty: Certainty, reason: String) -> Roll {
+    Roll {
+        part: step.part.clone(),
+        kind: step.object.kind.clone(),
+        name: step.object.key.name.clone(),
+        machines: None,
+        at_a_time: None,
+        certainty,
+        reason,
+    }
+}
+
+fn decisive(step: &Step, decides: impl Fn(&str) -> bool) -> Vec<&super::Change> {
+    step.changes.iter().filter(|change| decides(&change.path)).collect()
+}
+
+/// Whether a path is `above` or below it, or `above` is below the path, as when a whole changes of which it is a part.
+fn is_at(path: &str, above: &str) -> bool {
+    let is_below = |path: &str, above: &str| {
+        path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    is_below(path, above) || is_below(above, path)
+}
+
+/// Why machines are replaced: the version first, since it is what people look for.
+fn reason(decisive: &[&super::Change]) -> Option<String> {
+    let version = |change: &&&super::Change| change.path.ends_with("spec.version");
+    let first = decisive.iter().find(version).or(decisive.first())?;
+    let text = |value: &Option<Value>| value.as_ref().and_then(Value::as_str).map(str::to_owned);
+    if let (true, Some(from), Some(to)) = (version(&first), text(&first.from), text(&first.to)) {
+        let goes_back = KubeVersion::parse_tolerant(&from).ok() > KubeVersion::parse_tolerant(&to).ok();
+        return Some(format!("version {} {from} → {to}", if goes_back { "goes back" } else { "changes" }));
+    }
+    let rest = match decisive.len() {
+        1 => String::new(),
+        more => format!(" and {} more", more - 1),
+    };
+    let because = first.because.as_ref().map(|origin| format!(" ({origin})")).unwrap_or_default();
+    Some(format!("{} changes{because}{rest}", first.path))
+}
+
+/// How many machines there are to be replaced: those that were there, less those that go.
+fn replaced(step: &Step, before: &Object) -> Option<i64> {
+    let replicas = |object: &Object| object.at("spec.replicas").and_then(Value::as_i64);
+    let after = step.sent.as_ref().and_then(|sent| replicas(sent));
+    match (replicas(before), after) {
+        (Some(before), Some(after)) => Some(before.min(after)),
+        (before, after) => before.or(after),
+    }
+}
+
+/// A number, or a share of `all` as Kubernetes rounds it.
+fn share(value: Option<&Value>, default: i64, all: i64, rounds_up: bool) -> i64 {
+    let percent = |text: &str| text.strip_suffix('%')?.parse::<i64>().ok();
+    match value {
+        Some(Value::Number(number)) => number.as_i64().unwrap_or(default),
+        Some(Value::String(text)) => percent(text).map_or(default, |share| {
+            let whole = share.saturating_mul(all);
+            if rounds_up { (whole.saturating_add(99)) / 100 } else { whole / 100 }
+        }),
+        _ => default,
+    }
+}
