@@ -33,6 +33,7 @@ pub(super) struct Case {
     pub new: Input,
     pub old: Input,
     world: Input,
+    crds: Input,
 }
 
 impl Case {
@@ -42,12 +43,12 @@ impl Case {
     /// When a path cannot be read at all.
     pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], flags: &Flags) -> Result<Self> {
         let read = |paths: &[PathBuf]| files::read(paths, flags.env);
-        Ok(Case { new: read(paths)?, old: read(old)?, world: read(&flags.world)? })
+        Ok(Case { new: read(paths)?, old: read(old)?, world: read(&flags.world)?, crds: read(&flags.crds)? })
     }
 
     /// Everything that was read, with what could not be.
-    pub(super) fn inputs(&self) -> [&Input; 3] {
-        [&self.new, &self.old, &self.world]
+    pub(super) fn inputs(&self) -> [&Input; 4] {
+        [&self.new, &self.old, &self.world, &self.crds]
     }
 
     /// Clusters and ClusterClasses in the order of their files, deletions last, defaulted as the mutating end point does.

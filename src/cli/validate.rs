@@ -55,6 +55,18 @@ pub(super) fn complain(case: &Case) -> Result<Option<u8>> {
     Ok(None)
 }
 
+/// Why objects are denied, a line for each error.
+pub(super) fn denials(side: &super::rollout::Side, subjects: &[Subject<'_>]) -> Vec<String> {
+    let facts = Arc::new(side.case().facts(subjects));
+    let of = |subject: &Subject<'_>| {
+        let row = Row::new(subject, subject.judge(&facts, side.settings(), false));
+        let (file, line, kind, name) = (row.file, row.line, row.kind, &subject.loaded.manifest.key);
+        let say = |error: &Shown| format!("{file}:{line}: {kind} {name}: {}: {}", error.rule, error.rendered);
+        row.errors.iter().map(say).collect::<Vec<_>>()
+    };
+    subjects.iter().flat_map(of).collect()
+}
+
 impl Rules {
     /// The settings of the rules.
     pub fn settings(&self) -> Settings {

@@ -11,6 +11,8 @@ pub struct Definition {
     pub labels: BTreeMap<String, String>,
     /// `openAPIV3Schema` by version; empty where only metadata was read (CT-2.2).
     pub schemas: BTreeMap<String, Arc<Value>>,
+    /// How objects of a version are merged, by version.
+    pub structures: BTreeMap<String, ssa::Schema>,
 }
 
 impl Definition {

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::{ContractRef, ObjectKey};
 
 /// An object of any kind, as JSON.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Object(Map<String, Value>);
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object(Value);
 
 /// Names an object among all objects: a version of a kind, a namespace and a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,34 +64,43 @@ impl TryFrom<Value> for Object {
     type Error = &'static str;
 
     fn try_from(value: Value) -> Result<Self, Self::Error> {
-        match value {
-            Value::Object(members) => Ok(Object(members)),
-            other => Err(type_of(&other)),
-        }
+        if value.is_object() { Ok(Object(value)) } else { Err(type_of(&value)) }
     }
 }
 
 impl From<Object> for Value {
     fn from(object: Object) -> Value {
-        Value::Object(object.0)
+        object.0
     }
 }
 
 impl From<Map<String, Value>> for Object {
     fn from(members: Map<String, Value>) -> Self {
-        Object(members)
+        Object(Value::Object(members))
+    }
+}
+
+impl Default for Object {
+    fn default() -> Self {
+        Object(Value::Object(Map::new()))
+    }
+}
+
+impl AsRef<Value> for Object {
+    fn as_ref(&self) -> &Value {
+        &self.0
     }
 }
 
 impl Object {
     /// The members of the object.
     pub fn members(&self) -> &Map<String, Value> {
-        &self.0
+        self.0.as_object().expect("nothing but an object is ever put here")
     }
 
     /// The members of the object, to change them.
     pub fn members_mut(&mut self) -> &mut Map<String, Value> {
-        &mut self.0
+        self.0.as_object_mut().expect("nothing but an object is ever put here")
     }
 
     /// `apiVersion`.
@@ -162,7 +171,7 @@ impl Object {
     /// The value at a dotted path of member names; a `null` is the same as nothing (CT-5.3).
     pub fn at(&self, path: &str) -> Option<&Value> {
         let mut names = path.split('.');
-        let mut here = self.0.get(names.next()?)?;
+        let mut here = self.members().get(names.next()?)?;
         for name in names {
             here = here.as_object()?.get(name)?;
         }
@@ -175,7 +184,7 @@ impl Object {
     /// When something on the way is neither absent nor an object.
     pub fn read(&self, path: &str) -> Result<Option<&Value>, WrongType> {
         let mut names = path.split('.');
-        let Some(mut here) = names.next().and_then(|name| self.0.get(name)) else { return Ok(None) };
+        let Some(mut here) = names.next().and_then(|name| self.members().get(name)) else { return Ok(None) };
         for name in names {
             match here {
                 Value::Object(members) => match members.get(name) {
@@ -235,7 +244,7 @@ impl Object {
     pub fn set(&mut self, path: &str, value: Value) -> Result<(), WrongType> {
         let (parents, last) = path.rsplit_once('.').map_or((None, path), |(parents, last)| (Some(parents), last));
         let object = format!("{} {}", self.kind(), self.name());
-        let mut here = &mut self.0;
+        let mut here = self.members_mut();
         for name in parents.into_iter().flat_map(|parents| parents.split('.')) {
             let next = here.entry(name).or_insert(Value::Null);
             if next.is_null() {
@@ -256,7 +265,7 @@ impl Object {
     /// Takes away what is at a dotted path.
     pub fn remove(&mut self, path: &str) -> Option<Value> {
         let (parents, last) = path.rsplit_once('.').map_or((None, path), |(parents, last)| (Some(parents), last));
-        let mut here = &mut self.0;
+        let mut here = self.members_mut();
         for name in parents.into_iter().flat_map(|parents| parents.split('.')) {
             here = here.get_mut(name)?.as_object_mut()?;
         }

@@ -5,7 +5,7 @@ use super::current::Current;
 use super::desired::{self, Desired};
 use super::names::Names;
 use super::patches::{self, Trace};
-use super::plan::{Plan, Recollection};
+use super::contract::Contract;
 use super::upgrade::{Tracker, Upgrade};
 use super::{Failure, Options};
 use crate::hub::Cluster;
@@ -18,6 +18,8 @@ pub struct Computation {
     pub current: Current,
     pub desired: Desired,
     pub tracker: Tracker,
+    /// The contract of the desired control plane (DS-13).
+    pub contract: Contract,
     /// What the patches did and did not do.
     pub trace: Trace,
     /// What somebody should know, although nothing is wrong.
@@ -40,14 +42,6 @@ impl Computation {
         let (mut desired, contract) = (computed.desired, computed.contract);
         let trace = patches::apply(&blueprint, contract, &mut desired, world, options)?;
         let (warnings, assumes_contract) = (computed.warnings, computed.assumed);
-        Ok(Computation { blueprint, current, desired, tracker, trace, warnings, assumes_contract })
-    }
-
-    /// What is to be done, in the order in which it is done (RS-12).
-    ///
-    /// # Errors
-    /// Something that cannot become what it is to be.
-    pub fn plan(&mut self, recollection: &dyn Recollection, names: &mut dyn Names) -> Result<Plan, Failure> {
-        Plan::of(self, recollection, names)
+        Ok(Computation { blueprint, current, desired, tracker, contract, trace, warnings, assumes_contract })
     }
 }

@@ -12,6 +12,9 @@ pub enum Failure {
     /// Something exists, or may, and cannot be read.
     #[error("{0}")]
     Unreadable(String),
+    /// Somebody asks for a Cluster that is not there.
+    #[error("Cluster {0} was not found")]
+    NoCluster(ObjectKey),
     /// BP-01.
     #[error("ClusterClass {0} was not found")]
     NoClass(ObjectKey),

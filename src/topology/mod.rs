@@ -8,6 +8,7 @@
 pub mod blueprint;
 pub mod class_references;
 pub mod class_status;
+mod compute;
 pub mod contract;
 pub mod current;
 pub mod desired;
@@ -15,9 +16,12 @@ mod failure;
 pub mod field_path;
 pub mod names;
 pub mod origin;
+pub mod patches;
+pub mod plan;
 pub mod upgrade;
 pub mod worker;
 
+pub use compute::Computation;
 pub use failure::Failure;
 
 /// Switches of a computation.

@@ -65,6 +65,11 @@ impl Origins {
         let decides = |mark: &&Mark| is_below(path, &mark.path) || is_below(&mark.path, path);
         self.0.iter().rfind(decides).map(|mark| &mark.origin)
     }
+
+    /// Whether a secret went into the value at `path`, or into a part of it (DEC-34).
+    pub fn is_sensitive(&self, path: &str) -> bool {
+        self.of(path).any(|mark| matches!(&mark.origin, Origin::Patch(patch) if patch.is_sensitive))
+    }
 }
 
 /// Whether `path` is `above` or stands below it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Action, Applied, Part, Plan, Roll, Step, rolls};
-use crate::hub::{Cluster, Object, ObjectKey, ObjectRef, label};
+use crate::hub::{Cluster, Object, ObjectKey, label};
 use crate::json::StringMap;
 use crate::topology::names::Derived;
 use crate::topology::patches::Trace;
@@ -63,6 +63,50 @@ impl Fold {
     /// The facts, to change them as users would.
     pub fn facts_mut(&mut self) -> &mut Facts {
         &mut self.facts
+    }
+
+    /// Takes over what `other` made of a Cluster, as if it had been made here.
+    pub fn take_over(&mut self, other: &Fold) {
+        if let (Some(from), Some(into)) = (other.facts.objects(), self.facts.objects_mut()) {
+            for reference in other.applied.objects() {
+                if let Found::Yes(object) = from.object(&reference) {
+                    into.put(object);
+                }
+            }
+        }
+        self.applied = other.applied.clone();
+    }
+
+    /// What the topology of a Cluster is to be, as everything is now.
+    ///
+    /// # Errors
+    /// See [`Computation::of`].
+    pub fn compute(&self, cluster: &ObjectKey) -> Result<Computation, Failure> {
+        let world = World::new(Arc::new(self.facts.clone()));
+        match world.cluster(cluster) {
+            Found::Yes(found) => Computation::of(&found, &world, &mut Derived, &self.options),
+            Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
+            Found::Absent | Found::NotAsked => Err(Failure::NoCluster(cluster.clone())),
+        }
+    }
+
+    /// Rolls a Cluster out, unless it refers to its objects already: then they are as they are.
+    pub fn settle(&mut self, cluster: &ObjectKey) -> Outcome {
+        match self.facts.cluster(cluster) {
+            Found::Yes(found) if found.spec.infrastructure_ref.is_defined() => Outcome::default(),
+            _ => self.roll_out(cluster),
+        }
+    }
+
+    /// Everything that the topology of a Cluster made, by group, kind and name.
+    pub fn objects_of(&self, cluster: &ObjectKey) -> Vec<Arc<Object>> {
+        let Some(objects) = self.facts.objects() else { return Vec::new() };
+        let belongs = |object: &&Arc<Object>| {
+            object.namespace() == cluster.namespace
+                && object.label(label::CLUSTER_NAME) == Some(&cluster.name)
+                && object.label(label::OWNED).is_some()
+        };
+        objects.iter().filter(belongs).cloned().collect()
     }
 
     /// Plans and carries out, until nothing is left to be done.
@@ -220,13 +264,13 @@ fn provide(object: &mut Object, step: &Step) {
         _ => {}
     }
     if object.uid().is_empty() {
-        let _ = object.set("metadata.uid", json!(uid(&step.object)));
+        let _ = object.set("metadata.uid", json!(uid(step.object.group(), &step.object.kind, &step.object.key)));
     }
 }
 
 /// An identity that follows from the name.
-pub(crate) fn uid(object: &ObjectRef) -> String {
-    let text = format!("{}/{}/{}", object.group(), object.kind, object.key);
+pub fn uid(group: &str, kind: &str, key: &ObjectKey) -> String {
+    let text = format!("{group}/{kind}/{key}");
     let hash = |seed: u64| {
         text.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
     };

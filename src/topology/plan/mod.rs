@@ -19,13 +19,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use fold::{Fold, Outcome, Round};
+pub use fold::{Fold, Outcome, Round, uid};
 pub use rolls::{Roll, rolls};
 
 use super::origin::{Origin, Origins};
 use super::upgrade::Held;
 use super::worker::WorkerKind;
-use crate::hub::{Object, ObjectRef};
+use crate::hub::{Object, ObjectKey, ObjectRef};
 
 /// Ordered steps, and what is held back (RS-12).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -98,17 +98,25 @@ pub struct Change {
     pub to: Option<Value>,
     /// What gave the field its new value; `None` when nothing sets it any more.
     pub because: Option<Origin>,
+    /// Whether one of the values is made from a secret, so that neither is shown (DEC-34).
+    pub is_sensitive: bool,
 }
 
 /// What was applied the last time, by group, kind and key: without a server it is what tells a field that a topology does
 /// not ask for any more from one that others have set.
 #[derive(Clone, Debug, Default)]
-pub struct Applied(BTreeMap<(String, String, crate::hub::ObjectKey), (Arc<Object>, Arc<Origins>)>);
+pub struct Applied(BTreeMap<(String, String, ObjectKey), (Arc<Object>, Arc<Origins>)>);
 
 impl Applied {
     /// What was applied to an object the last time.
     pub fn get(&self, object: &ObjectRef) -> Option<&(Arc<Object>, Arc<Origins>)> {
         self.0.get(&id(object))
+    }
+
+    /// Every object that something was applied to.
+    fn objects(&self) -> impl Iterator<Item = ObjectRef> {
+        let reference = |sent: &Arc<Object>| sent.reference();
+        self.0.values().map(move |(sent, _)| reference(sent))
     }
 
     fn put(&mut self, object: &ObjectRef, sent: Arc<Object>, origins: Arc<Origins>) {
@@ -120,7 +128,7 @@ impl Applied {
     }
 }
 
-fn id(object: &ObjectRef) -> (String, String, crate::hub::ObjectKey) {
+fn id(object: &ObjectRef) -> (String, String, ObjectKey) {
     (object.group().to_owned(), object.kind.clone(), object.key.clone())
 }
 

@@ -158,7 +158,7 @@ impl Planner<'_> {
                 if from != to {
                     let text = |value: Option<&String>| value.map(|value| json!(value));
                     let path = format!("metadata.{field}[{name}]");
-                    changes.push(Change { path, from: text(from), to: text(to), because: Some(Origin::Topology) });
+                    changes.push(of_topology(path, text(from), text(to)));
                 }
             }
         }
@@ -169,8 +169,7 @@ impl Planner<'_> {
         for (path, from, to) in references {
             if from != to {
                 let from = from.is_defined().then(|| reference(from));
-                let to = Some(reference(to));
-                changes.push(Change { path: path.to_owned(), from, to, because: Some(Origin::Topology) });
+                changes.push(of_topology(path.to_owned(), from, Some(reference(to))));
             }
         }
         if changes.is_empty() {
@@ -330,6 +329,11 @@ impl Planner<'_> {
             certainty: Certainty::Exact,
         });
     }
+}
+
+/// A change that nobody but the engine asks for.
+fn of_topology(path: String, from: Option<Value>, to: Option<Value>) -> Change {
+    Change { path, from, to, because: Some(Origin::Topology), is_sensitive: false }
 }
 
 /// Name, group, kind and namespace of an object never change (RS-25).

@@ -1,0 +1,130 @@
+//! What `plan` says, for people.
+
+use serde_json::Value;
+
+use super::report::{ChangeReport, ClusterReport, Report, RollReport, StepReport};
+
+/// The longest value that is shown whole, in characters.
+const LONGEST: usize = 96;
+
+/// Lines for a terminal.
+pub(super) fn plain(report: &Report) -> String {
+    let mut text = String::new();
+    report.errors.iter().for_each(|error| text.push_str(&format!("denied: {error}\n")));
+    for cluster in report.clusters.iter().filter(|cluster| says_something(cluster)) {
+        text.push_str(&format!("{}\n", cluster.title));
+        for step in &cluster.steps {
+            text.push_str(&format!("  {:<6} {}\n", step.action, headline(step)));
+            step.changes.iter().for_each(|change| text.push_str(&format!("           {}\n", line(change))));
+        }
+        cluster.rolls.iter().for_each(|roll| text.push_str(&format!("  rolls  {}\n", rolled(roll))));
+        for held in &cluster.held {
+            text.push_str(&format!("  held   {} {}: {}\n", held.kind, held.name, held.reason));
+        }
+        cluster.warnings.iter().for_each(|warning| text.push_str(&format!("  warning: {warning}\n")));
+        cluster.errors.iter().for_each(|error| text.push_str(&format!("  error: {error}\n")));
+    }
+    report.incomplete.iter().for_each(|reason| text.push_str(&format!("not complete: {reason}\n")));
+    text.push_str(&format!("{}\n", summary(report)));
+    text
+}
+
+/// A comment for a merge request.
+pub(super) fn markdown(report: &Report) -> String {
+    let mut text = format!("**{}**\n", summary(report));
+    report.errors.iter().for_each(|error| text.push_str(&format!("\n> denied: {}\n", escaped(error))));
+    for cluster in report.clusters.iter().filter(|cluster| says_something(cluster)) {
+        text.push_str(&format!("\n### {}\n\n", escaped(&cluster.title)));
+        cluster.rolls.iter().for_each(|roll| text.push_str(&format!("- **rolls** {}\n", escaped(&rolled(roll)))));
+        for held in &cluster.held {
+            text.push_str(&format!("- **held** {} `{}`: {}\n", held.kind, held.name, escaped(&held.reason)));
+        }
+        cluster.warnings.iter().for_each(|warning| text.push_str(&format!("- warning: {}\n", escaped(warning))));
+        cluster.errors.iter().for_each(|error| text.push_str(&format!("- **error** {}\n", escaped(error))));
+        if cluster.steps.is_empty() {
+            continue;
+        }
+        text.push_str("\n| | object | field | from | to | because |\n|---|---|---|---|---|---|\n");
+        for step in &cluster.steps {
+            let object = format!("{} `{}`", step.kind, step.name);
+            if step.changes.is_empty() {
+                text.push_str(&format!("| {} | {object} | | | | {} |\n", step.action, escaped(&step.reason)));
+            }
+            for change in &step.changes {
+                let ChangeReport { path, from, to, because } = change;
+                let (from, to) = (cell(from), cell(to));
+                let because = escaped(because);
+                text.push_str(&format!("| {} | {object} | `{path}` | {from} | {to} | {because} |\n", step.action));
+            }
+        }
+    }
+    report.incomplete.iter().for_each(|reason| text.push_str(&format!("\nnot complete: {}\n", escaped(reason))));
+    text
+}
+
+fn says_something(cluster: &ClusterReport) -> bool {
+    let ClusterReport { steps, rolls, held, errors, warnings, .. } = cluster;
+    !(steps.is_empty() && rolls.is_empty() && held.is_empty() && errors.is_empty() && warnings.is_empty())
+}
+
+fn headline(step: &StepReport) -> String {
+    let replaces = step.replaces.as_ref().map(|old| format!(" in place of {old}")).unwrap_or_default();
+    let reason = if step.changes.is_empty() { format!(": {}", step.reason) } else { String::new() };
+    format!("{} {}{replaces}{reason}", step.kind, step.name)
+}
+
+fn line(change: &ChangeReport) -> String {
+    let ChangeReport { path, from, to, because } = change;
+    format!("{path}: {} → {}   ({because})", shown(from), shown(to))
+}
+
+fn rolled(roll: &RollReport) -> String {
+    let machines = match roll.machines {
+        Some(1) => "1 machine".to_owned(),
+        Some(machines) => format!("{machines} machines"),
+        None => "all machines, however many there are".to_owned(),
+    };
+    let pace = roll.at_a_time.map(|pace| format!(", {pace} at a time")).unwrap_or_default();
+    let certainty = match roll.certainty {
+        "provider" => ", if the provider decides so",
+        _ => "",
+    };
+    format!("{} {}: {machines}{pace}{certainty}, since {}", roll.kind, roll.name, roll.reason)
+}
+
+fn summary(report: &Report) -> String {
+    let changed = report.clusters.iter().filter(|cluster| !cluster.steps.is_empty()).count();
+    let unknown = report.clusters.iter().flat_map(|cluster| &cluster.rolls).filter(|roll| roll.machines.is_none()).count();
+    let more = if unknown == 0 { String::new() } else { format!(" and those of {unknown} sets without a number") };
+    let summary = &report.summary;
+    match changed {
+        0 => format!("{} Clusters, nothing changes", summary.clusters),
+        _ => format!(
+            "{changed} of {} Clusters change: {} machines{more} are replaced, {} objects are deleted",
+            summary.clusters, summary.rolled_machines, summary.deleted_objects
+        ),
+    }
+}
+
+/// A value on one line.
+fn shown(value: &Value) -> String {
+    let text = match value {
+        Value::Null => "nothing".to_owned(),
+        other => other.to_string(),
+    };
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        value => format!("`{}`", shown(value).replace('`', "'").replace('|', "\\|")),
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
+}
