@@ -217,6 +217,11 @@ impl ClusterClassSpec {
         self.workers.machine_deployments.iter().find(|class| class.class == name)
     }
 
+    /// The machine pool class called `name`.
+    pub fn machine_pool_class(&self, name: &str) -> Option<&MachinePoolClass> {
+        self.workers.machine_pools.iter().find(|class| class.class == name)
+    }
+
     /// Whether the infrastructure of control plane machines is set.
     pub fn has_control_plane_machines(&self) -> bool {
         self.control_plane.machine_infrastructure.template_ref.is_defined()

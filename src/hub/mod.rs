@@ -25,7 +25,7 @@ pub use cluster::*;
 pub use cluster_class::*;
 pub use definition::Definition;
 pub use metadata::{Metadata, ObjectKey, annotation, label};
-pub use name_template::{Named, name_from};
+pub use name_template::{Named, default_name, name_from, prefixed_name};
 pub use object::{Object, ObjectRef, WrongType, group_of, version_of};
 
 /// The API group of Cluster and ClusterClass.

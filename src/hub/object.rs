@@ -237,15 +237,33 @@ impl Object {
         members.iter().map(text).collect()
     }
 
+    /// The members of the object at a dotted path.
+    ///
+    /// # Errors
+    /// When there is something else.
+    pub fn members_at(&self, path: &str) -> Result<Option<&Map<String, Value>>, WrongType> {
+        self.read(path)?.map(|value| value.as_object().ok_or_else(|| self.wrong_type(path, "an object", value))).transpose()
+    }
+
     /// Puts a value at a dotted path; objects on the way are made.
     ///
     /// # Errors
     /// When something on the way is neither absent nor an object.
     pub fn set(&mut self, path: &str, value: Value) -> Result<(), WrongType> {
-        let (parents, last) = path.rsplit_once('.').map_or((None, path), |(parents, last)| (Some(parents), last));
+        let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
+        self.members_mut_at(parents)?.insert(last.to_owned(), value);
+        Ok(())
+    }
+
+    /// The members of the object at a dotted path, to change them; what is not there is made. The empty path is that of the
+    /// object itself.
+    ///
+    /// # Errors
+    /// When something at the path or on the way is neither absent nor an object.
+    pub fn members_mut_at(&mut self, path: &str) -> Result<&mut Map<String, Value>, WrongType> {
         let object = format!("{} {}", self.kind(), self.name());
         let mut here = self.members_mut();
-        for name in parents.into_iter().flat_map(|parents| parents.split('.')) {
+        for name in path.split('.').filter(|_| !path.is_empty()) {
             let next = here.entry(name).or_insert(Value::Null);
             if next.is_null() {
                 *next = Value::Object(Map::new());
@@ -253,13 +271,12 @@ impl Object {
             here = match next {
                 Value::Object(members) => members,
                 other => {
-                    let (wanted, found) = ("an object on the way", type_of(other));
+                    let (wanted, found) = ("an object", type_of(other));
                     return Err(WrongType { object, path: path.to_owned(), wanted, found });
                 }
             };
         }
-        here.insert(last.to_owned(), value);
-        Ok(())
+        Ok(here)
     }
 
     /// Takes away what is at a dotted path.
@@ -321,7 +338,7 @@ mod tests {
         object.set("kind", json!("Thing")).unwrap();
         assert_eq!((object.kind(), object.at("spec.none.deep.down")), ("Thing", Some(&json!(1))));
         let refused = object.set("spec.text.x", json!(1)).unwrap_err();
-        assert_eq!(refused.to_string(), "Thing : spec.text.x is a string where an object on the way was expected");
+        assert_eq!(refused.to_string(), "Thing : spec.text is a string where an object was expected");
         assert_eq!(object.remove("spec.none.deep"), Some(json!({"down": 1})));
         assert_eq!((object.remove("spec.none.deep"), object.at("spec.none.deep")), (None, None));
     }

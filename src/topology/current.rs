@@ -84,10 +84,6 @@ struct Reader<'a> {
     namespace: &'a str,
 }
 
-/// Where references of workers stand.
-const BOOTSTRAP: &str = "spec.template.spec.bootstrap.configRef";
-const INFRASTRUCTURE: &str = "spec.template.spec.infrastructureRef";
-
 impl Reader<'_> {
     /// The infrastructure cluster, once the Cluster refers to it (CS-02).
     fn infrastructure(&self) -> Result<Option<Arc<Object>>, Failure> {
@@ -168,8 +164,8 @@ impl Reader<'_> {
         let referenced = |path: &'static str, template: Option<&Arc<Object>>| {
             self.owned(&field_path::contract_ref(&object, path)?, template, mode).map(Some)
         };
-        let bootstrap = referenced(BOOTSTRAP, templates.map(|templates| &templates.bootstrap));
-        let infrastructure = referenced(INFRASTRUCTURE, templates.map(|templates| &templates.infrastructure));
+        let bootstrap = referenced(field_path::WORKER_BOOTSTRAP_REF, templates.map(|templates| &templates.bootstrap));
+        let infrastructure = referenced(field_path::WORKER_INFRASTRUCTURE_REF, templates.map(|templates| &templates.infrastructure));
         let (bootstrap, infrastructure) = (bootstrap?, infrastructure?);
         Ok((name, CurrentWorker { object, bootstrap, infrastructure, health_check: health_check? }))
     }

@@ -44,6 +44,9 @@ pub enum Failure {
     /// CS-10, DS-24.
     #[error("the class {class:?} of {kind} {topology_name:?} is not among the {kind} classes of the ClusterClass")]
     NoWorkerClass { kind: &'static str, topology_name: String, class: String },
+    /// NAM-01.
+    #[error("the naming template at {path} of the ClusterClass gives no name: {reason}")]
+    Naming { path: String, reason: String },
     /// CT-4.6.
     #[error("CustomResourceDefinition {definition} was not found")]
     NoDefinition { definition: String },

@@ -1,4 +1,5 @@
-//! Where the fields of a control plane stand, by the contract that it follows (DS-21), and references at a path.
+//! Where the fields of a control plane stand, by the contract that it follows (DS-21), where workers refer to what they are
+//! made from, and references at a path.
 
 use super::Failure;
 use super::contract::Contract;
@@ -56,6 +57,13 @@ pub const REPLICAS: &str = "spec.replicas";
 pub const VERSION: &str = "spec.version";
 /// When machines are replaced at the latest.
 pub const ROLLOUT_AFTER: &str = "spec.rollout.after";
+
+/// Of workers: the bootstrap template or object.
+pub const WORKER_BOOTSTRAP_REF: &str = "spec.template.spec.bootstrap.configRef";
+/// Of workers: the template of their machines, or the infrastructure machine pool.
+pub const WORKER_INFRASTRUCTURE_REF: &str = "spec.template.spec.infrastructureRef";
+/// Of workers: their Kubernetes version.
+pub const WORKER_VERSION: &str = "spec.template.spec.version";
 
 /// The reference at a path that leaves the version open; all its members must be there.
 pub(super) fn contract_ref(object: &Object, path: &'static str) -> Result<ContractRef, Failure> {

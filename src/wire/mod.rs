@@ -17,6 +17,7 @@ pub mod review;
 
 use std::fmt;
 
+pub use duration::of_seconds as duration_of_seconds;
 pub use references::{Reference, references};
 
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind};

@@ -21,7 +21,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("crd", &["hub", "wire", "schema", "field"]),
     ("variables", &["hub", "schema", "json", "field"]),
     ("world", &["hub", "variables"]),
-    ("topology", &["wire", "world", "variables", "hub", "version", "gotemplate", "ssa", "json", "field"]),
+    ("topology", &["wire", "world", "variables", "hub", "version", "gotemplate", "schema", "ssa", "json", "field"]),
     ("admission", &["wire", "world", "variables", "hub", "version", "field", "json", "schema", "gotemplate"]),
 ];
 

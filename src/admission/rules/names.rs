@@ -37,7 +37,7 @@ fn makes_names(template: &str, named: Named<'_>, owner: &Path, found: &mut Findi
         return;
     }
     let path = owner.child("naming.template");
-    match name_from(template, CLUSTER, RANDOM, named) {
+    match name_from(template, CLUSTER, named, || RANDOM.to_owned()) {
         Err(reason) => {
             found.run("NAM-001", |found| found.invalid(path, template, reason));
         }

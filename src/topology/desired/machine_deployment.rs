@@ -1,0 +1,63 @@
+//! What only machine deployments have, and what pools have elsewhere.
+
+use serde_json::json;
+
+use super::layers::{Layers, moment};
+use super::machine_pool::add_timeouts;
+use super::{Basis, DesiredObject};
+use crate::hub::{MachineDeploymentClass, MachineDeploymentTopology, Rollout, RolloutStrategy, label};
+use crate::topology::Failure;
+use crate::topology::origin::Origin;
+
+/// The fields of a machine deployment (DS-26, DS-28, DS-31).
+pub(super) fn add_fields(
+    worker: &mut DesiredObject,
+    topology: &MachineDeploymentTopology,
+    class: &MachineDeploymentClass,
+    layers: Layers<'_>,
+    basis: Basis<'_>,
+) -> Result<(), Failure> {
+    let selector = json!({
+        label::CLUSTER_NAME: basis.cluster_name(), label::OWNED: "", label::DEPLOYMENT_NAME: topology.name,
+    });
+    // With a selector admission adds none of its own (DS-30).
+    worker.set("spec.selector.matchLabels", selector, Origin::Topology)?;
+    layers.set_from_topology(worker, "spec.replicas", "replicas", &topology.replicas)?;
+    add_rollout(worker, &topology.rollout, &class.rollout, layers)?;
+    let (ours, theirs) = (&topology.deletion, &class.deletion);
+    layers.set(worker, "spec.deletion.order", "deletion.order", &ours.order, &theirs.order)?;
+    add_timeouts(worker, ours, theirs, layers)?;
+    let from = "healthCheck.remediation.maxInFlight";
+    let (ours, theirs) = (&topology.health_check.remediation, &class.health_check.remediation);
+    layers.set(worker, "spec.remediation.maxInFlight", from, &ours.max_in_flight, &theirs.max_in_flight)?;
+    let (ours, theirs) = (&topology.failure_domain, &class.failure_domain);
+    layers.set(worker, "spec.template.spec.failureDomain", "failureDomain", ours, theirs)?;
+    let (ours, theirs) = (&topology.min_ready_seconds, &class.min_ready_seconds);
+    layers.set(worker, "spec.template.spec.minReadySeconds", "minReadySeconds", ours, theirs)?;
+    let (ours, theirs) = (&topology.readiness_gates, &class.readiness_gates);
+    layers.set(worker, "spec.template.spec.readinessGates", "readinessGates", ours, theirs)?;
+    layers.set(worker, "spec.template.spec.taints", "taints", &topology.taints, &class.taints)
+}
+
+/// The rollout: that of the topology if it says anything at all, or else the strategy of the class (DS-27).
+fn add_rollout(
+    worker: &mut DesiredObject,
+    topology: &Rollout,
+    class: &Rollout,
+    layers: Layers<'_>,
+) -> Result<(), Failure> {
+    let nothing = RolloutStrategy::default();
+    let (ours, theirs) = if *topology == Rollout::default() {
+        (&nothing, &class.strategy)
+    } else {
+        (&topology.strategy, &nothing)
+    };
+    layers.set_from_topology(worker, "spec.rollout.after", "rollout.after", &moment(&topology.after))?;
+    layers.set(worker, "spec.rollout.strategy.type", "rollout.strategy.type", &ours.r#type, &theirs.r#type)?;
+    let (ours, theirs) = (&ours.rolling_update, &theirs.rolling_update);
+    let from = "rollout.strategy.rollingUpdate.maxSurge";
+    layers.set(worker, "spec.rollout.strategy.rollingUpdate.maxSurge", from, &ours.max_surge, &theirs.max_surge)?;
+    let (path, from) =
+        ("spec.rollout.strategy.rollingUpdate.maxUnavailable", "rollout.strategy.rollingUpdate.maxUnavailable");
+    layers.set(worker, path, from, &ours.max_unavailable, &theirs.max_unavailable)
+}
