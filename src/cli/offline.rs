@@ -51,6 +51,11 @@ impl Case {
         [&self.new, &self.old, &self.world, &self.crds]
     }
 
+    /// Objects of all other kinds as they are to be: what only the old files have is gone.
+    pub(super) fn objects(&self) -> Objects {
+        objects([&self.crds, &self.world, &self.new])
+    }
+
     /// Clusters and ClusterClasses in the order of their files, deletions last, defaulted as the mutating end point does.
     pub(super) fn subjects(&self, settings: &Settings) -> Vec<Subject<'_>> {
         let mut old: BTreeMap<(Kind, &ObjectKey), Stored> = BTreeMap::new();

@@ -6,12 +6,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::args::{Render, Written};
+use super::args::Render;
 use super::rollout::{self, Side};
 use super::validate::{complain, denials};
 use crate::hub::Object;
 use crate::topology::desired::{Desired, DesiredObject};
-use crate::topology::plan::Fold;
 
 /// Prints the objects of every Cluster, or of one.
 pub(super) fn run(options: &Render) -> Result<ExitCode> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 
 use super::args;
-use super::offline::{self, Case, Subject};
+use super::offline::{Case, Subject};
 use crate::admission::Settings;
 use crate::hub::{Cluster, ObjectKey, label};
 use crate::topology::Options;
@@ -51,8 +51,7 @@ impl Side {
 
     /// A world of the files alone, in which the objects have had their defaults.
     pub(super) fn fold(&self, subjects: &[Subject<'_>]) -> Fold {
-        let objects = offline::objects(self.case.inputs());
-        let mut facts = self.case.facts(subjects).with_objects(objects);
+        let mut facts = self.case.facts(subjects).with_objects(self.case.objects());
         identify(&mut facts);
         Fold::new(facts, Options { runtime_sdk: self.settings.gates.runtime_sdk })
     }

@@ -11,7 +11,7 @@ use crate::topology::origin::Origins;
 use crate::world::{Found, World};
 
 /// The field manager of everything that a topology applies (SSA-01).
-pub const MANAGER: &str = "capi-topology";
+pub(super) const MANAGER: &str = "capi-topology";
 
 /// What is left out of infrastructure clusters and control planes while it says that no endpoint is known yet (SSA-03).
 const HOST: &[&str] = &["spec", "controlPlaneEndpoint", "host"];
@@ -45,12 +45,12 @@ pub(super) struct Comparison<'a> {
 
 impl Difference {
     /// The difference of an object that is new.
-    pub fn none() -> Self {
+    pub(super) fn none() -> Self {
         Difference { changes: Vec::new(), is_in_spec: false, changes_owners: false, certainty: Certainty::Exact }
     }
 
     /// The difference of two kinds, which are not compared field by field (ROT-08).
-    pub fn of_kinds(current: &Object, sent: &Object, origins: &Origins) -> Self {
+    pub(super) fn of_kinds(current: &Object, sent: &Object, origins: &Origins) -> Self {
         let because = origins.decisive("spec").cloned();
         let (from, to) = (Some(current.kind().into()), Some(sent.kind().into()));
         let change = Change { path: "kind".to_owned(), from, to, because, is_sensitive: false };
@@ -58,7 +58,7 @@ impl Difference {
     }
 
     /// Whether there is nothing to do.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty() && !self.changes_owners
     }
 }
@@ -66,7 +66,7 @@ impl Difference {
 impl Comparison<'_> {
     /// What applying `sent` would change (SSA-10 to SSA-13, DEC-15): as long as no server was asked, a difference is one that
     /// a server may not see.
-    pub fn of(&self, current: &Object, sent: &Object, origins: &Origins) -> Result<Difference, Failure> {
+    pub(super) fn of(&self, current: &Object, sent: &Object, origins: &Origins) -> Result<Difference, Failure> {
         let before = self.applied.get(&current.reference());
         if before.is_some_and(|(before, _)| **before == *sent) && current.at("metadata.managedFields").is_none() {
             return Ok(Difference::none());

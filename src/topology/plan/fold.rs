@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Action, Applied, Part, Plan, Roll, Step, rolls};
-use crate::hub::{Cluster, Object, ObjectKey, label};
+use crate::hub::{Cluster, Object, ObjectKey, annotation, label};
 use crate::json::StringMap;
 use crate::topology::names::Derived;
 use crate::topology::patches::Trace;
@@ -151,7 +151,7 @@ impl Fold {
             Found::Unreadable(reason) => return Err(Failure::Unreadable(reason)),
             Found::Absent | Found::NotAsked => return Ok(Plan::default()),
         };
-        if let Some(held) = Held::whole(&found) {
+        if let Some(held) = held_as_a_whole(&found) {
             return Ok(Plan { held: vec![held], ..Plan::default() });
         }
         let mut computation = Computation::of(&found, &world, &mut Derived, &self.options)?;
@@ -246,6 +246,19 @@ fn rotates_for_ever(plan: &Plan, rotations: &mut BTreeMap<Part, usize>) -> Optio
         }
     }
     None
+}
+
+/// Why nothing at all is done for a Cluster (RS-05).
+fn held_as_a_whole(cluster: &Cluster) -> Option<Held> {
+    let reason = match () {
+        () if cluster.spec.paused == Some(true) => "spec.paused is true".to_owned(),
+        () if cluster.annotation(annotation::PAUSED).is_some() => {
+            format!("it has the annotation {}", annotation::PAUSED)
+        }
+        () if cluster.metadata.is_being_deleted() => "it is being deleted".to_owned(),
+        () => return None,
+    };
+    Some(Held { kind: "Cluster".to_owned(), name: cluster.metadata.name.clone(), reason })
 }
 
 /// What a provider writes once it is done.

@@ -5,7 +5,6 @@ use serde_json::Value;
 use super::{Action, Certainty, Part, Plan, Step};
 use crate::hub::Object;
 use crate::topology::worker::WorkerKind;
-use crate::version::KubeVersion;
 
 /// Machines that are replaced because of one step.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,8 +139,7 @@ fn reason(decisive: &[&super::Change]) -> Option<String> {
     let first = decisive.iter().find(version).or(decisive.first())?;
     let text = |value: &Option<Value>| value.as_ref().and_then(Value::as_str).map(str::to_owned);
     if let (true, Some(from), Some(to)) = (version(&first), text(&first.from), text(&first.to)) {
-        let goes_back = KubeVersion::parse_tolerant(&from).ok() > KubeVersion::parse_tolerant(&to).ok();
-        return Some(format!("version {} {from} → {to}", if goes_back { "goes back" } else { "changes" }));
+        return Some(format!("its version goes from {from} to {to}"));
     }
     let rest = match decisive.len() {
         1 => String::new(),

@@ -114,3 +114,17 @@ impl<'a> Upgrade<'a> {
 pub(super) fn version_of_control_plane(object: &Object) -> Result<&str, Failure> {
     Ok(object.text(super::field_path::VERSION)?.unwrap_or_default())
 }
+
+/// A part that stays where it is, and why, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub kind: String,
+    pub name: String,
+    pub reason: String,
+}
+impl Tracker {
+    pub fn held(&self) -> Vec<Held> { Vec::new() }
+    pub fn is_control_plane_frozen(&self) -> bool { false }
+    pub fn is_worker_frozen(&self, _: WorkerKind, _: &str) -> bool { false }
+    pub fn is_pending_create(&self, _: WorkerKind, _: &str) -> bool { false }
+}
