@@ -11,6 +11,7 @@ use super::rollout::{self, Side};
 use super::validate::{complain, denials};
 use crate::hub::Object;
 use crate::topology::desired::{Desired, DesiredObject};
+use crate::topology::plan;
 
 /// Prints the objects of every Cluster, or of one.
 pub(super) fn run(options: &Render) -> Result<ExitCode> {
@@ -36,7 +37,9 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
                 for note in notes {
                     writeln!(io::stderr(), "topologist: Cluster {cluster}: {note}")?;
                 }
-                objects.extend(all(computation.desired).into_iter().map(Value::from));
+                for object in all(computation.desired) {
+                    objects.push(Value::from(plan::sent(object)?));
+                }
             }
             Err(failure) => {
                 has_failed = true;

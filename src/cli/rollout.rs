@@ -25,12 +25,7 @@ impl Side {
     ///
     /// # Errors
     /// When a path cannot be read at all.
-    pub(super) fn read(
-        paths: &[PathBuf],
-        old: &[PathBuf],
-        input: &args::Input,
-        rules: &args::Rules,
-    ) -> Result<Self> {
+    pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], input: &args::Input, rules: &args::Rules) -> Result<Self> {
         Ok(Side { case: Case::read(paths, old, input)?, settings: rules.settings() })
     }
 

@@ -1,11 +1,11 @@
 //! One computation: from a Cluster and the world to everything that is to be, and what is to be done about it.
 
 use super::blueprint::Blueprint;
+use super::contract::Contract;
 use super::current::Current;
 use super::desired::{self, Desired};
 use super::names::Names;
 use super::patches::{self, Trace};
-use super::contract::Contract;
 use super::upgrade::{Tracker, Upgrade};
 use super::{Failure, Options};
 use crate::hub::Cluster;

@@ -165,7 +165,8 @@ impl Reader<'_> {
             self.owned(&field_path::contract_ref(&object, path)?, template, mode).map(Some)
         };
         let bootstrap = referenced(field_path::WORKER_BOOTSTRAP_REF, templates.map(|templates| &templates.bootstrap));
-        let infrastructure = referenced(field_path::WORKER_INFRASTRUCTURE_REF, templates.map(|templates| &templates.infrastructure));
+        let infrastructure =
+            referenced(field_path::WORKER_INFRASTRUCTURE_REF, templates.map(|templates| &templates.infrastructure));
         let (bootstrap, infrastructure) = (bootstrap?, infrastructure?);
         Ok((name, CurrentWorker { object, bootstrap, infrastructure, health_check: health_check? }))
     }

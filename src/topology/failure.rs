@@ -62,7 +62,9 @@ pub enum Failure {
     #[error("{current} cannot become {desired}: group, kind, namespace and name of an object stay as they are")]
     Incompatible { current: ObjectRef, desired: ObjectRef },
     /// DEC-35.
-    #[error("{object} is replaced again and again: {path} differs each time; does a patch make it of a generated name?")]
+    #[error(
+        "{object} is replaced again and again: {path} differs each time; does a patch make it of a generated name?"
+    )]
     Fighting { object: ObjectRef, path: String },
     /// A rollout without an end.
     #[error("the rollout of Cluster {cluster} has not come to an end after {rounds} plans")]

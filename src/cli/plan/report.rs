@@ -128,7 +128,8 @@ impl ClusterReport {
         let mut errors: Vec<String> =
             settled.failure.iter().map(|failure| format!("before the change: {failure}")).collect();
         errors.extend(outcome.failure.iter().map(ToString::to_string));
-        let steps: Vec<&Step> = outcome.rounds.iter().flat_map(|round| &round.steps).filter(|step| shows(step)).collect();
+        let steps: Vec<&Step> =
+            outcome.rounds.iter().flat_map(|round| &round.steps).filter(|step| shows(step)).collect();
         let deleted = steps.iter().filter(|step| step.action == Action::Delete).count();
         let rolls = outcome.rounds.iter().flat_map(|round| &round.rolls).map(RollReport::of).collect();
         let held = |held: &crate::topology::upgrade::Held| HeldReport {

@@ -94,7 +94,8 @@ fn rolled(roll: &RollReport) -> String {
 
 fn summary(report: &Report) -> String {
     let changed = report.clusters.iter().filter(|cluster| !cluster.steps.is_empty()).count();
-    let unknown = report.clusters.iter().flat_map(|cluster| &cluster.rolls).filter(|roll| roll.machines.is_none()).count();
+    let unknown =
+        report.clusters.iter().flat_map(|cluster| &cluster.rolls).filter(|roll| roll.machines.is_none()).count();
     let more = if unknown == 0 { String::new() } else { format!(" and those of {unknown} sets without a number") };
     let summary = &report.summary;
     match changed {

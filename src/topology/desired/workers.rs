@@ -196,7 +196,8 @@ impl Plan<'_> {
         labels.extend(labels_of_all(basis));
         labels.push(Entry::of_engine(self.kind.label(), self.entry.name));
         let mut annotations = given.annotations();
-        let is_for_the_engine = |key: &str| [annotation::HOLD_UPGRADE_SEQUENCE, annotation::DEFER_UPGRADE].contains(&key);
+        let is_for_the_engine =
+            |key: &str| [annotation::HOLD_UPGRADE_SEQUENCE, annotation::DEFER_UPGRADE].contains(&key);
         annotations.retain(|entry| !is_for_the_engine(entry.key));
         for path in ["metadata.labels", "spec.template.metadata.labels"] {
             worker.overlay(path, &labels)?;

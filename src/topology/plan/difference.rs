@@ -71,7 +71,8 @@ impl Comparison<'_> {
         if before.is_some_and(|(before, _)| **before == *sent) && current.at("metadata.managedFields").is_none() {
             return Ok(Difference::none());
         }
-        let managers = ssa::ManagedFields::all_of(current.as_ref()).map_err(|error| Failure::Unreadable(error.to_string()))?;
+        let managers =
+            ssa::ManagedFields::all_of(current.as_ref()).map_err(|error| Failure::Unreadable(error.to_string()))?;
         let ownership = match before {
             _ if !managers.is_empty() => Ownership::Recorded(&managers),
             Some((before, _)) => Ownership::Assumed(Some((**before).as_ref())),
@@ -102,10 +103,14 @@ impl Comparison<'_> {
     }
 }
 
-/// What is sent of a desired object (SSA-02 to SSA-05).
-pub(super) fn sent(desired: Object, has_endpoint: bool) -> Result<Object, Failure> {
+/// What is sent of a desired object (SSA-02 to SSA-05). Of an endpoint that is not known yet, which infrastructure clusters
+/// and control planes have, nothing is sent (SSA-03).
+///
+/// # Errors
+/// When the endpoint has a value of the wrong type.
+pub fn sent(desired: Object) -> Result<Object, Failure> {
     let mut ignored: Vec<&[&str]> = Vec::new();
-    if has_endpoint {
+    if desired.read("spec.controlPlaneEndpoint")?.is_some() {
         if desired.text("spec.controlPlaneEndpoint.host")? == Some("") {
             ignored.push(HOST);
         }

@@ -284,9 +284,8 @@ fn provide(object: &mut Object, step: &Step) {
 /// An identity that follows from the name.
 pub fn uid(group: &str, kind: &str, key: &ObjectKey) -> String {
     let text = format!("{group}/{kind}/{key}");
-    let hash = |seed: u64| {
-        text.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
-    };
+    let hash =
+        |seed: u64| text.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
     let (a, b) = (hash(0xcbf2_9ce4_8422_2325), hash(0x9e37_79b9_7f4a_7c15));
     // Version 8 of RFC 9562: made of whatever the maker likes.
     format!(

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub use difference::sent;
 pub use fold::{Fold, Outcome, Round, uid};
 pub use rolls::{Roll, rolls};
 

@@ -1,8 +1,10 @@
 //! Which machines a step replaces (DEC-41).
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
-use super::{Action, Certainty, Part, Plan, Step};
+use super::{Action, Certainty, Change, Part, Plan, Step};
 use crate::hub::Object;
 use crate::topology::worker::WorkerKind;
 
@@ -53,25 +55,64 @@ const OF_MACHINES: [&str; 4] = [
 ];
 
 /// The machines that the steps of a plan replace. `current` finds an object as it is before the plan.
-pub fn rolls(plan: &Plan, current: impl Fn(&Step) -> Option<std::sync::Arc<Object>>) -> Vec<Roll> {
+pub fn rolls(plan: &Plan, current: impl Fn(&Step) -> Option<Arc<Object>>) -> Vec<Roll> {
     let applied = plan.steps.iter().filter(|step| step.action == Action::Apply);
     let roll = |step: &Step| {
         let before = current(step)?;
-        match &step.part {
+        let mut roll = match &step.part {
             Part::ControlPlane => of_control_plane(step, &before),
             Part::Worker(WorkerKind::MachineDeployment, _) => of_deployment(step, &before),
             Part::Worker(WorkerKind::MachinePool, _) => of_pool(step, &before),
-            // A pool is rolled by what it refers to, too.
             _ => None,
+        }?;
+        // A new name in a reference explains nothing; what gave the template a new name does.
+        if let Some(because) = rotation(plan, &step.part).filter(|_| !roll.reason.contains("version goes")) {
+            roll.reason = because;
         }
+        Some(roll)
     };
-    applied.filter_map(roll).filter(|roll| roll.machines != Some(0)).collect()
+    let mut rolls: Vec<Roll> = applied.filter_map(roll).collect();
+    for step in &plan.steps {
+        rolls.extend(of_pools_objects(step, plan, &current));
+    }
+    rolls.retain(|roll| roll.machines != Some(0));
+    rolls
+}
+
+/// Why a template of the machines of a part is rotated in this plan, if one is.
+fn rotation(plan: &Plan, part: &Part) -> Option<String> {
+    let is_of = |step: &&Step| match (&step.part, part) {
+        (Part::ControlPlaneMachines, Part::ControlPlane) => true,
+        (Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name), Part::Worker(of_kind, of)) => {
+            (kind, name) == (of_kind, of)
+        }
+        _ => false,
+    };
+    let rotated = plan.steps.iter().filter(|step| step.action == Action::Rotate);
+    rotated.filter(is_of).find_map(|step| {
+        let changes: Vec<_> = step.changes.iter().filter(|change| !change.path.starts_with("metadata")).collect();
+        Some(format!("{}: {}", step.object.kind, reason(&changes)?))
+    })
+}
+
+/// A machine pool whose objects change in place, which its provider may take for a reason to replace machines (DEC-41).
+fn of_pools_objects(step: &Step, plan: &Plan, current: &impl Fn(&Step) -> Option<Arc<Object>>) -> Option<Roll> {
+    let (Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name)) = &step.part else { return None };
+    let is_pool = *kind == WorkerKind::MachinePool && step.action == Action::Apply;
+    let changes: Vec<_> = step.changes.iter().filter(|change| is_at(&change.path, "spec")).collect();
+    let because = reason(&changes).filter(|_| is_pool)?;
+    let part = Part::Worker(*kind, name.clone());
+    let is_told = plan.steps.iter().any(|step| step.part == part && step.action == Action::Apply);
+    let pool = plan.steps.iter().find(|step| step.part == part).and_then(current);
+    let machines = pool.as_ref().and_then(|pool| pool.at("spec.replicas")?.as_i64());
+    (!is_told).then(|| Roll { part, machines, ..roll(step, Certainty::Provider, because) })
 }
 
 fn of_deployment(step: &Step, before: &Object) -> Option<Roll> {
     let decisive: Vec<_> = decisive(step, |path| OF_MACHINES.iter().any(|one| is_at(path, one)));
     let reason = reason(&decisive)?;
     let machines = replaced(step, before);
+    let certainty = certainty(step, &decisive);
     let strategy = |field: &str| {
         let path = format!("spec.rollout.strategy.{field}");
         step.sent.as_ref().and_then(|sent| sent.at(&path).cloned())
@@ -82,7 +123,7 @@ fn of_deployment(step: &Step, before: &Object) -> Option<Roll> {
         let unavailable = share(strategy("rollingUpdate.maxUnavailable").as_ref(), 0, machines, false);
         (surge + unavailable).clamp(1, machines.max(1))
     });
-    Some(Roll { machines, at_a_time, ..roll(step, Certainty::Exact, reason) })
+    Some(Roll { machines, at_a_time, ..roll(step, certainty, reason) })
 }
 
 fn of_control_plane(step: &Step, before: &Object) -> Option<Roll> {
@@ -96,7 +137,7 @@ fn of_control_plane(step: &Step, before: &Object) -> Option<Roll> {
     };
     let is_known = KNOWN.contains(&&*step.object.kind);
     let certainty = match is_known || decisive.iter().any(|change| is_sure(&change.path)) {
-        true => step.certainty.min(Certainty::Exact),
+        true => certainty(step, &decisive),
         false => Certainty::Provider,
     };
     let machines = replaced(step, before);
@@ -107,6 +148,12 @@ fn of_pool(step: &Step, before: &Object) -> Option<Roll> {
     let decisive = decisive(step, |path| OF_MACHINES.iter().any(|one| is_at(path, one)));
     let reason = reason(&decisive)?;
     Some(Roll { machines: replaced(step, before), ..roll(step, Certainty::Provider, reason) })
+}
+
+/// A version is what it is; of other values a server may see that they are the same (DEC-15).
+fn certainty(step: &Step, decisive: &[&Change]) -> Certainty {
+    let is_version = |change: &&Change| change.path.ends_with("spec.version");
+    if decisive.iter().any(is_version) { Certainty::Exact } else { step.certainty }
 }
 
 fn roll(step: &Step, certainty: Certainty, reason: String) -> Roll {
@@ -121,7 +168,7 @@ fn roll(step: &Step, certainty: Certainty, reason: String) -> Roll {
     }
 }
 
-fn decisive(step: &Step, decides: impl Fn(&str) -> bool) -> Vec<&super::Change> {
+fn decisive(step: &Step, decides: impl Fn(&str) -> bool) -> Vec<&Change> {
     step.changes.iter().filter(|change| decides(&change.path)).collect()
 }
 
@@ -134,8 +181,8 @@ fn is_at(path: &str, above: &str) -> bool {
 }
 
 /// Why machines are replaced: the version first, since it is what people look for.
-fn reason(decisive: &[&super::Change]) -> Option<String> {
-    let version = |change: &&&super::Change| change.path.ends_with("spec.version");
+fn reason(decisive: &[&Change]) -> Option<String> {
+    let version = |change: &&&Change| change.path.ends_with("spec.version");
     let first = decisive.iter().find(version).or(decisive.first())?;
     let text = |value: &Option<Value>| value.as_ref().and_then(Value::as_str).map(str::to_owned);
     if let (true, Some(from), Some(to)) = (version(&first), text(&first.from), text(&first.to)) {

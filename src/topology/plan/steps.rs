@@ -36,8 +36,10 @@ impl Plan {
         let Computation { blueprint, current, desired, tracker, contract, .. } = computation;
         let cluster = &blueprint.cluster;
         let comparison = Comparison { world, applied };
-        let mut planner = Planner { cluster, current: &current, tracker: &tracker, comparison, names, steps: Vec::new() };
-        let Desired { infrastructure, control_plane, cluster: desired_cluster, machine_deployments, machine_pools } = desired;
+        let mut planner =
+            Planner { cluster, current: &current, tracker: &tracker, comparison, names, steps: Vec::new() };
+        let Desired { infrastructure, control_plane, cluster: desired_cluster, machine_deployments, machine_pools } =
+            desired;
         planner.object(Part::Infrastructure, infrastructure, current.infrastructure.as_ref())?;
         planner.control_plane(control_plane, contract)?;
         planner.cluster(&desired_cluster);
@@ -59,9 +61,8 @@ struct Planner<'a> {
 impl Planner<'_> {
     /// An object that is changed in place for life (RS-24); it never changes its name or kind (RS-25).
     fn object(&mut self, part: Part, desired: DesiredObject, current: Option<&Arc<Object>>) -> Result<(), Failure> {
-        let has_endpoint = matches!(part, Part::Infrastructure | Part::ControlPlane);
         let DesiredObject { object, origins } = desired;
-        let mut sent = sent(object, has_endpoint)?;
+        let mut sent = sent(object)?;
         let Some(current) = current else {
             self.create(part, sent, origins);
             return Ok(());
@@ -84,7 +85,7 @@ impl Planner<'_> {
         current: Option<&Arc<Object>>,
     ) -> Result<Option<String>, Failure> {
         let DesiredObject { object, origins } = desired;
-        let mut sent = sent(object, false)?;
+        let mut sent = sent(object)?;
         let Some(current) = current else {
             self.create(part, sent, origins);
             return Ok(None);
@@ -232,7 +233,12 @@ impl Planner<'_> {
 
     /// The health check whatever happens; then, unless the worker is being deleted or an upgrade holds it, what it refers
     /// to and the worker itself (RS-30, RS-31, RS-34).
-    fn update_worker(&mut self, kind: WorkerKind, desired: DesiredWorker, current: &CurrentWorker) -> Result<(), Failure> {
+    fn update_worker(
+        &mut self,
+        kind: WorkerKind,
+        desired: DesiredWorker,
+        current: &CurrentWorker,
+    ) -> Result<(), Failure> {
         let name = desired.topology_name;
         let is_deployment = kind == WorkerKind::MachineDeployment;
         if is_deployment {

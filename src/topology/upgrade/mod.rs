@@ -123,8 +123,16 @@ pub struct Held {
     pub reason: String,
 }
 impl Tracker {
-    pub fn held(&self) -> Vec<Held> { Vec::new() }
-    pub fn is_control_plane_frozen(&self) -> bool { false }
-    pub fn is_worker_frozen(&self, _: WorkerKind, _: &str) -> bool { false }
-    pub fn is_pending_create(&self, _: WorkerKind, _: &str) -> bool { false }
+    pub fn held(&self) -> Vec<Held> {
+        Vec::new()
+    }
+    pub fn is_control_plane_frozen(&self) -> bool {
+        false
+    }
+    pub fn is_worker_frozen(&self, _: WorkerKind, _: &str) -> bool {
+        false
+    }
+    pub fn is_pending_create(&self, _: WorkerKind, _: &str) -> bool {
+        false
+    }
 }
