@@ -102,10 +102,7 @@ mod tests {
         // NAM-02
         for (template, named) in [
             ("{{ .cluster.name }}-{{ .random }}", Named::Cluster),
-            (
-                "{{ .cluster.name }}-{{ .machineDeployment.topologyName }}-{{ .random }}",
-                Named::MachineDeployment("md"),
-            ),
+            ("{{ .cluster.name }}-{{ .machineDeployment.topologyName }}-{{ .random }}", Named::MachineDeployment("md")),
             ("{{ .cluster.name }}-{{ .machinePool.topologyName }}-{{ .random }}", Named::MachinePool("mp")),
         ] {
             for cluster in ["c", &"c".repeat(70)] {

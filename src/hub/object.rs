@@ -233,7 +233,9 @@ impl Object {
     /// # Errors
     /// When there is something else.
     pub fn members_at(&self, path: &str) -> Result<Option<&Map<String, Value>>, WrongType> {
-        self.read(path)?.map(|value| value.as_object().ok_or_else(|| self.wrong_type(path, "an object", value))).transpose()
+        self.read(path)?
+            .map(|value| value.as_object().ok_or_else(|| self.wrong_type(path, "an object", value)))
+            .transpose()
     }
 
     /// Puts a value at a dotted path; objects on the way are made.

@@ -133,7 +133,7 @@ impl Reader<'_> {
             match self.worker(kind, object) {
                 Ok((name, worker)) => {
                     if let Some(first) = workers.get(&name) {
-                        let (first, second) = (first.object.key(), worker.object.key());
+                        let (first, second) = (first.object.name().to_owned(), worker.object.name().to_owned());
                         let kind = kind.name();
                         return Err(Failure::SameTopologyName { kind, first, second, topology_name: name });
                     }
@@ -165,7 +165,8 @@ impl Reader<'_> {
             self.owned(&field_path::contract_ref(&object, path)?, template, mode).map(Some)
         };
         let bootstrap = referenced(field_path::WORKER_BOOTSTRAP_REF, templates.map(|templates| &templates.bootstrap));
-        let infrastructure = referenced(field_path::WORKER_INFRASTRUCTURE_REF, templates.map(|templates| &templates.infrastructure));
+        let infrastructure =
+            referenced(field_path::WORKER_INFRASTRUCTURE_REF, templates.map(|templates| &templates.infrastructure));
         let (bootstrap, infrastructure) = (bootstrap?, infrastructure?);
         Ok((name, CurrentWorker { object, bootstrap, infrastructure, health_check: health_check? }))
     }

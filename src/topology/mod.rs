@@ -15,6 +15,8 @@ mod failure;
 pub mod field_path;
 pub mod names;
 pub mod origin;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod upgrade;
 pub mod worker;
 

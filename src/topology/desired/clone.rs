@@ -53,7 +53,8 @@ fn without_system_fields(members: &Map<String, Value>) -> Map<String, Value> {
     let kept = members.iter().filter(|(name, _)| *name != "status");
     let kept = kept.map(|(name, value)| match value {
         Value::Object(metadata) if name == "metadata" => {
-            let kept = metadata.iter().filter(|(name, _)| matches!(&***name, "labels" | "annotations" | "ownerReferences"));
+            let kept =
+                metadata.iter().filter(|(name, _)| matches!(&***name, "labels" | "annotations" | "ownerReferences"));
             (name.clone(), kept.map(|(name, value)| (name.clone(), value.clone())).collect())
         }
         _ => (name.clone(), value.clone()),

@@ -17,8 +17,7 @@ use crate::topology::{Failure, current};
 use crate::wire::duration_of_seconds;
 use crate::world::Found;
 
-const LAYERS: Layers<'static> =
-    Layers { topology_path: "spec.topology.controlPlane", class_path: "spec.controlPlane" };
+const LAYERS: Layers<'static> = Layers { topology_path: "spec.topology.controlPlane", class_path: "spec.controlPlane" };
 
 /// A control plane, and how its fields are laid out.
 pub(super) struct Made {
@@ -67,8 +66,7 @@ fn cloned(
     let naming = &basis.blueprint.class.spec.control_plane.naming;
     let generated = naming::templated(&naming.template, Named::Cluster, LAYERS.class_path, basis, names)?;
     let name = name_of(current).unwrap_or(generated);
-    let mut object =
-        clone::object(&basis.blueprint.control_plane, &name, clone::Extra { labels, annotations }, basis)?;
+    let mut object = clone::object(&basis.blueprint.control_plane, &name, clone::Extra { labels, annotations }, basis)?;
     object.keep_shim(current, basis)?;
     Ok(object)
 }

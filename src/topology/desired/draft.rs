@@ -26,12 +26,7 @@ impl DesiredObject {
     }
 
     /// Writes a value.
-    pub(super) fn set(
-        &mut self,
-        path: &'static str,
-        value: impl Into<Value>,
-        origin: Origin,
-    ) -> Result<(), Failure> {
+    pub(super) fn set(&mut self, path: &'static str, value: impl Into<Value>, origin: Origin) -> Result<(), Failure> {
         self.object.set(path, value.into())?;
         self.origins.mark(path, origin);
         Ok(())

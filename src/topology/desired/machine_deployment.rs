@@ -47,11 +47,8 @@ fn add_rollout(
     layers: Layers<'_>,
 ) -> Result<(), Failure> {
     let nothing = RolloutStrategy::default();
-    let (ours, theirs) = if *topology == Rollout::default() {
-        (&nothing, &class.strategy)
-    } else {
-        (&topology.strategy, &nothing)
-    };
+    let (ours, theirs) =
+        if *topology == Rollout::default() { (&nothing, &class.strategy) } else { (&topology.strategy, &nothing) };
     layers.set_from_topology(worker, "spec.rollout.after", "rollout.after", &moment(&topology.after))?;
     layers.set(worker, "spec.rollout.strategy.type", "rollout.strategy.type", &ours.r#type, &theirs.r#type)?;
     let (ours, theirs) = (&ours.rolling_update, &theirs.rolling_update);

@@ -176,11 +176,11 @@ impl Plan<'_> {
         current: Option<&CurrentWorker>,
         names: &mut dyn Names,
     ) -> Result<String, Failure> {
-        let named = match self.kind {
+        let part = match self.kind {
             WorkerKind::MachineDeployment => Named::MachineDeployment(self.entry.name),
             WorkerKind::MachinePool => Named::MachinePool(self.entry.name),
         };
-        let generated = naming::templated(self.naming, named, &self.class_path, basis, names)?;
+        let generated = naming::templated(self.naming, part, &self.class_path, basis, names)?;
         Ok(name_of(current.map(|worker| &worker.object)).unwrap_or(generated))
     }
 
@@ -196,7 +196,8 @@ impl Plan<'_> {
         labels.extend(labels_of_all(basis));
         labels.push(Entry::of_engine(self.kind.label(), self.entry.name));
         let mut annotations = given.annotations();
-        let is_for_the_engine = |key: &str| [annotation::HOLD_UPGRADE_SEQUENCE, annotation::DEFER_UPGRADE].contains(&key);
+        let is_for_the_engine =
+            |key: &str| [annotation::HOLD_UPGRADE_SEQUENCE, annotation::DEFER_UPGRADE].contains(&key);
         annotations.retain(|entry| !is_for_the_engine(entry.key));
         for path in ["metadata.labels", "spec.template.metadata.labels"] {
             worker.overlay(path, &labels)?;
