@@ -133,7 +133,7 @@ impl Reader<'_> {
             match self.worker(kind, object) {
                 Ok((name, worker)) => {
                     if let Some(first) = workers.get(&name) {
-                        let (first, second) = (first.object.key(), worker.object.key());
+                        let (first, second) = (first.object.name().to_owned(), worker.object.name().to_owned());
                         let kind = kind.name();
                         return Err(Failure::SameTopologyName { kind, first, second, topology_name: name });
                     }

@@ -40,7 +40,7 @@ pub enum Failure {
     NoTopologyName { object: ObjectRef, label: &'static str },
     /// CS-09, CS-12.
     #[error("{kind}s {first} and {second} both have the topology name {topology_name:?}")]
-    SameTopologyName { kind: &'static str, first: ObjectKey, second: ObjectKey, topology_name: String },
+    SameTopologyName { kind: &'static str, first: String, second: String, topology_name: String },
     /// CS-10, DS-24.
     #[error("the class {class:?} of {kind} {topology_name:?} is not among the {kind} classes of the ClusterClass")]
     NoWorkerClass { kind: &'static str, topology_name: String, class: String },

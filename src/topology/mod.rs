@@ -3,7 +3,12 @@
 //! ```text
 //! ClusterClass ─► class_references.rs: which templates, and are their versions the newest ─┐
 //!              └► class_status.rs: which variables ────────────────────────────────────────┴─► status
+//!
+//! Cluster ─► blueprint.rs (class, templates) ─► current.rs (what there is) ─► upgrade/ (versions) ─► desired/ (one function
+//!            for each object) ─► patches/ ─► plan/ (steps, the machines that they replace, folds)
 //! ```
+//!
+//! All of it is pure: what varies (facts, fresh names, switches) is an argument.
 
 pub mod blueprint;
 pub mod class_references;
@@ -18,6 +23,8 @@ pub mod names;
 pub mod origin;
 pub mod patches;
 pub mod plan;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod upgrade;
 pub mod worker;
 

@@ -51,7 +51,7 @@ fn files(folder: &Path) -> Vec<(String, String)> {
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         if entry.is_dir() {
             all.extend(files(&entry));
-        } else if entry.file_name().is_some_and(|name| name != "tests.rs") {
+        } else if entry.file_name().is_some_and(|name| name != "tests.rs" && name != "testing.rs") {
             all.push((entry.display().to_string(), fs::read_to_string(&entry).unwrap()));
         }
     }

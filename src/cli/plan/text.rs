@@ -98,13 +98,19 @@ fn summary(report: &Report) -> String {
         report.clusters.iter().flat_map(|cluster| &cluster.rolls).filter(|roll| roll.machines.is_none()).count();
     let more = if unknown == 0 { String::new() } else { format!(" and those of {unknown} sets without a number") };
     let summary = &report.summary;
-    match changed {
-        0 => format!("{} Clusters, nothing changes", summary.clusters),
+    let failed = report.clusters.iter().filter(|cluster| !cluster.errors.is_empty()).count();
+    let clusters = format!("{} Cluster{}", summary.clusters, if summary.clusters == 1 { "" } else { "s" });
+    let planned = match changed {
+        0 if failed == 0 => format!("{clusters}, nothing changes"),
+        0 => clusters,
         _ => format!(
-            "{changed} of {} Clusters change: {} machines{more} are replaced, {} objects are deleted",
-            summary.clusters, summary.rolled_machines, summary.deleted_objects
+            "{changed} of {clusters} changed: {} machines{more} replaced, {} objects deleted",
+            summary.rolled_machines, summary.deleted_objects
         ),
-    }
+    };
+    let failed = if failed == 0 { String::new() } else { format!("; {failed} cannot be planned") };
+    let denied = if report.errors.is_empty() { "" } else { "; the change is denied" };
+    planned + &failed + denied
 }
 
 /// A value on one line.

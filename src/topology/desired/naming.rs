@@ -10,13 +10,13 @@ use crate::topology::names::Names;
 /// It is computed for objects that exist as well, so that a template that gives no names shows at once (NAM-01).
 pub(super) fn templated(
     template: &str,
-    named: Named<'_>,
+    part: Named<'_>,
     path: &str,
     basis: Basis<'_>,
     names: &mut dyn Names,
 ) -> Result<String, Failure> {
     let cluster = basis.blueprint.cluster.metadata.key();
-    let mut slot = match named {
+    let mut slot = match part {
         Named::Cluster => path.to_owned(),
         Named::MachineDeployment(name) | Named::MachinePool(name) => format!("{path}/{name}"),
     };
@@ -27,9 +27,9 @@ pub(super) fn templated(
         end
     };
     if template.is_empty() {
-        return Ok(default_name(&cluster.name, named, end));
+        return Ok(default_name(&cluster.name, part, end));
     }
-    name_from(template, &cluster.name, named, end)
+    name_from(template, &cluster.name, part, end)
         .map_err(|reason| Failure::Naming { path: format!("{path}.naming.template"), reason })
 }
 

@@ -176,11 +176,11 @@ impl Plan<'_> {
         current: Option<&CurrentWorker>,
         names: &mut dyn Names,
     ) -> Result<String, Failure> {
-        let named = match self.kind {
+        let part = match self.kind {
             WorkerKind::MachineDeployment => Named::MachineDeployment(self.entry.name),
             WorkerKind::MachinePool => Named::MachinePool(self.entry.name),
         };
-        let generated = naming::templated(self.naming, named, &self.class_path, basis, names)?;
+        let generated = naming::templated(self.naming, part, &self.class_path, basis, names)?;
         Ok(name_of(current.map(|worker| &worker.object)).unwrap_or(generated))
     }
 
