@@ -1,6 +1,3 @@
-<<<<<<< HEAD
-
-=======
 //! Whole desired states; what belongs to one kind of object is tested there.
 
 use crate::hub::ObjectKey;
@@ -29,4 +26,3 @@ fn what_is_written_is_asked_for_again_under_the_same_names() {
         assert_eq!(before, after, "{case}");
     }
 }
->>>>>>> desired
