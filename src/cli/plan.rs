@@ -71,7 +71,7 @@ fn compare(cluster: &ObjectKey, before: &Fold, after: &Fold) -> ClusterReport {
     }
     let mut new = after.clone();
     if is_old {
-        rollout::carry_over(cluster, &old, &mut new);
+        new.take_over(cluster, &old);
     }
     let outcome = new.roll_out(cluster);
     ClusterReport::of(cluster, before, after, settled, outcome)

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use super::args;
 use super::offline::{Case, Subject};
 use crate::admission::Settings;
-use crate::hub::{Cluster, ObjectKey, label};
+use crate::hub::{Cluster, ObjectKey};
 use crate::topology::Options;
 use crate::topology::plan::{Fold, uid};
 use crate::world::{Facts, Found, Record};
@@ -84,24 +84,4 @@ pub(super) fn clusters(facts: &Facts, wanted: Option<&ObjectKey>) -> Result<Vec<
             bail!("there is no Cluster {wanted}; there is {}", names.join(", "))
         }
     }
-}
-
-/// Makes what `before` made of a Cluster its current state in `after`, where the Cluster may ask for something else.
-pub(super) fn carry_over(cluster: &ObjectKey, before: &Fold, after: &mut Fold) {
-    after.take_over(before);
-    let (Found::Yes(old), Found::Yes(new)) = (before.facts().cluster(cluster), after.facts().cluster(cluster)) else {
-        return;
-    };
-    let mut merged = Cluster::clone(&new);
-    merged.metadata.uid.clone_from(&old.metadata.uid);
-    merged.spec.infrastructure_ref.clone_from(&old.spec.infrastructure_ref);
-    merged.spec.control_plane_ref.clone_from(&old.spec.control_plane_ref);
-    let mut labels = (*merged.metadata.labels).clone();
-    for name in [label::CLUSTER_NAME, label::OWNED] {
-        if let Some(value) = old.metadata.labels.get(name) {
-            labels.insert(name.to_owned(), value.clone());
-        }
-    }
-    merged.metadata.labels = labels.into();
-    after.facts_mut().put_cluster(cluster.clone(), Record::readable(merged));
 }

@@ -6,7 +6,7 @@
 //!      └───────────────── applied() ◄─────────────────┘  as if it had been written, with the references of the Cluster
 //! ```
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
@@ -14,6 +14,7 @@ use super::blueprint::Blueprint;
 use super::current::Current;
 use super::desired::{self, Computed, Desired, DesiredObject};
 use super::names::{Derived, Names};
+use super::plan::Fold;
 use super::upgrade::Upgrade;
 use super::{Failure, Options};
 use crate::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey};
@@ -101,7 +102,8 @@ impl Scene {
     /// Class `ns/forge` with templates and Cluster `ns/blade`: a machine deployment `md` and a machine pool `mp`, nothing else
     /// set, nothing made yet.
     pub(crate) fn new() -> Self {
-        Scene::of(DOCUMENTS)
+        static SCENE: LazyLock<Scene> = LazyLock::new(|| Scene::of(DOCUMENTS));
+        SCENE.clone()
     }
 
     /// The same, without workers.
@@ -151,6 +153,15 @@ impl Scene {
         }))
     }
 
+    /// The same documents in another order.
+    pub(crate) fn shuffled(mut self, mut seed: u64) -> Self {
+        for last in (1..self.documents.len()).rev() {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            self.documents.swap(last, usize::try_from(seed >> 33).unwrap() % (last + 1));
+        }
+        self
+    }
+
     /// Takes the documents `Kind` or `Kind name` away.
     pub(crate) fn without(mut self, which: &str) -> Self {
         let before = self.documents.len();
@@ -169,6 +180,11 @@ impl Scene {
     /// The facts.
     pub(crate) fn world(&self) -> World {
         world_of(&self.documents)
+    }
+
+    /// A world in which plans come true.
+    pub(crate) fn fold(&self) -> Fold {
+        Fold::new(facts_of(&self.documents), Options { runtime_sdk: false })
     }
 
     /// The Cluster as it is written.
@@ -245,6 +261,10 @@ pub(crate) fn objects(desired: &Desired) -> Vec<&DesiredObject> {
 
 /// The world of these documents: Clusters and classes as they are stored, definitions, and other objects.
 pub(crate) fn world_of(documents: &[Value]) -> World {
+    World::new(Arc::new(facts_of(documents)))
+}
+
+fn facts_of(documents: &[Value]) -> Facts {
     let (mut clusters, mut classes, mut objects) = (Vec::new(), Vec::new(), Objects::default());
     for document in documents {
         let version = document["apiVersion"].as_str().and_then(Version::from_api_version);
@@ -260,7 +280,7 @@ pub(crate) fn world_of(documents: &[Value]) -> World {
             _ => objects.put(Arc::new(Object::try_from(document.clone()).unwrap())),
         }
     }
-    World::new(Arc::new(Facts::of(clusters, classes).with_objects(objects)))
+    Facts::of(clusters, classes).with_objects(objects)
 }
 
 fn key(document: &Value) -> (Value, ObjectKey) {

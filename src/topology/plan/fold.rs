@@ -65,16 +65,29 @@ impl Fold {
         &mut self.facts
     }
 
-    /// Takes over what `other` made of a Cluster, as if it had been made here.
-    pub fn take_over(&mut self, other: &Fold) {
-        if let (Some(from), Some(into)) = (other.facts.objects(), self.facts.objects_mut()) {
-            for reference in other.applied.objects() {
+    /// Takes over what a Cluster has come to in `before`, where it may ask for something else.
+    pub fn take_over(&mut self, cluster: &ObjectKey, before: &Fold) {
+        if let (Some(from), Some(into)) = (before.facts.objects(), self.facts.objects_mut()) {
+            for reference in before.applied.objects() {
                 if let Found::Yes(object) = from.object(&reference) {
                     into.put(object);
                 }
             }
         }
-        self.applied = other.applied.clone();
+        self.applied = before.applied.clone();
+        let (Found::Yes(old), Found::Yes(new)) = (before.facts.cluster(cluster), self.facts.cluster(cluster)) else {
+            return;
+        };
+        let mut merged = Cluster::clone(&new);
+        merged.metadata.uid.clone_from(&old.metadata.uid);
+        merged.spec.infrastructure_ref.clone_from(&old.spec.infrastructure_ref);
+        merged.spec.control_plane_ref.clone_from(&old.spec.control_plane_ref);
+        let mut labels = (*merged.metadata.labels).clone();
+        for name in [label::CLUSTER_NAME, label::OWNED] {
+            labels.extend(old.metadata.labels.get(name).map(|value| (name.to_owned(), value.clone())));
+        }
+        merged.metadata.labels = labels.into();
+        self.facts.put_cluster(cluster.clone(), Record::readable(merged));
     }
 
     /// What the topology of a Cluster is to be, as everything is now.

@@ -12,6 +12,8 @@ mod difference;
 mod fold;
 mod rolls;
 mod steps;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
