@@ -38,3 +38,46 @@ fn pending_hooks(upgrade: &Upgrade<'_>) -> Option<String> {
     let hooks: Vec<String> = upgrade.pending_hooks().into_iter().collect();
     (!hooks.is_empty()).then(|| hooks.join(","))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::super::DesiredCluster;
+    use crate::topology::testing::Scene;
+
+    #[test]
+    fn the_cluster_gets_labels_and_references() {
+        // DS-22
+        let scene = Scene::new()
+            .at("Cluster", "/metadata/labels", json!({"mine": "1", "topology.cluster.x-k8s.io/owned": "x"}))
+            .at("Cluster", "/metadata/annotations", json!({"note": "2"}));
+        let desired = scene.desired();
+        let text = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let want = DesiredCluster {
+            labels: BTreeMap::from([
+                text("mine", "1"),
+                text("cluster.x-k8s.io/cluster-name", "blade"),
+                text("topology.cluster.x-k8s.io/owned", ""),
+            ]),
+            annotations: BTreeMap::from([text("note", "2")]),
+            infrastructure_ref: desired.infrastructure.object.contract_ref(),
+            control_plane_ref: desired.control_plane.control_plane.object.contract_ref(),
+        };
+        assert_eq!(want.infrastructure_ref.api_group, "infrastructure.cluster.x-k8s.io");
+        assert_eq!(desired.cluster, want);
+    }
+
+    #[test]
+    fn a_step_that_is_over_is_no_longer_marked() {
+        // DS-23
+        let scene = Scene::new().applied().at(
+            "Cluster",
+            "/metadata/annotations",
+            json!({"topology.internal.cluster.x-k8s.io/upgrade-step": "v1.33.0"}),
+        );
+        assert_eq!(scene.desired().cluster.annotations, BTreeMap::new());
+    }
+}

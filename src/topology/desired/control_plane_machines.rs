@@ -13,3 +13,35 @@ pub(super) fn compute(basis: Basis<'_>, names: &mut dyn Names) -> Result<Option<
     });
     clone::template(template, &name, clone::Extra::default(), basis).map(Some)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::topology::Failure;
+    use crate::topology::testing::Scene;
+
+    #[test]
+    fn the_control_plane_has_a_template_of_its_machines_when_its_class_has_one() {
+        // DS-11, DS-14, DS-15
+        let machines = Scene::new().desired().control_plane.machines.unwrap().object;
+        assert_eq!(
+            (machines.kind(), machines.at("spec.template.spec.size")),
+            ("ForgeMachineTemplate", Some(&json!("large")))
+        );
+        assert_eq!(machines.label("topology.cluster.x-k8s.io/owned"), Some(""));
+        assert_eq!(machines.list("metadata.ownerReferences").unwrap().unwrap()[0]["kind"], "Cluster");
+        let without = Scene::new().at("ClusterClass", "/spec/controlPlane/machineInfrastructure", json!(null));
+        let without = without.desired().control_plane;
+        assert_eq!((without.machines, without.control_plane.object.at("spec.machineTemplate")), (None, None));
+    }
+
+    #[test]
+    fn a_control_plane_that_refers_to_no_machines_fails() {
+        // DS-11, DS-14
+        for scene in [Scene::new(), Scene::of_the_older_contract()] {
+            let scene = scene.applied().at("KubeadmControlPlane", "/spec/machineTemplate", json!(null));
+            assert!(matches!(scene.compute(), Err(Failure::NoReference { .. })));
+        }
+    }
+}

@@ -16,3 +16,33 @@ pub(super) fn compute(basis: Basis<'_>, names: &mut dyn Names) -> Result<Desired
     object.keep_shim(current, basis)?;
     Ok(object)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::topology::testing::Scene;
+
+    #[test]
+    fn infrastructure_cluster_and_control_plane_have_no_owner_but_the_shim() {
+        // DS-09, DS-10
+        let shim = json!({"apiVersion": "v1", "kind": "Secret", "name": "blade-shim", "uid": "s"});
+        let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "blade", "uid": "c"});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "name": "other-shim", "uid": "o"});
+        let namesake = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "blade-shim", "uid": "n"});
+        for (owners, want) in [
+            (json!(null), None),
+            (json!([]), None),
+            (json!([cluster, secret, namesake]), None),
+            (json!([cluster, shim]), Some(json!([shim]))),
+        ] {
+            let scene = Scene::new().applied();
+            let scene = scene.at("ForgeCluster", "/metadata/ownerReferences", owners.clone());
+            let desired = scene.at("KubeadmControlPlane", "/metadata/ownerReferences", owners.clone()).desired();
+            for object in [desired.infrastructure.object, desired.control_plane.control_plane.object] {
+                assert_eq!(object.at("metadata.ownerReferences"), want.as_ref(), "{}: {owners}", object.kind());
+            }
+        }
+        assert!(Scene::new().desired().infrastructure.object.at("metadata.ownerReferences").is_none());
+    }
+}

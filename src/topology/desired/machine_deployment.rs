@@ -58,3 +58,42 @@ fn add_rollout(
         ("spec.rollout.strategy.rollingUpdate.maxUnavailable", "rollout.strategy.rollingUpdate.maxUnavailable");
     layers.set(worker, path, from, &ours.max_unavailable, &theirs.max_unavailable)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::topology::testing::Scene;
+
+    fn rollout(topology: Value, class: Value) -> Option<Value> {
+        let scene = Scene::new().at("ClusterClass", "/spec/workers/machineDeployments/0/rollout", class).at(
+            "Cluster",
+            "/spec/topology/workers/machineDeployments/0/rollout",
+            topology,
+        );
+        scene.desired().machine_deployments[0].worker.object.at("spec.rollout").cloned()
+    }
+
+    #[test]
+    fn a_rollout_of_the_topology_replaces_that_of_the_class() {
+        // DS-27
+        let update =
+            |surge: Value| json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge}}});
+        let unavailable = json!({"strategy": {"rollingUpdate": {"maxUnavailable": "10%"}}});
+        let on_delete = json!({"strategy": {"type": "OnDelete"}});
+        let after = |text: &str| json!({"after": text});
+        for (topology, class, want) in [
+            (json!(null), json!(null), None),
+            (json!(null), update(json!(1)), Some(update(json!(1)))),
+            (json!({}), unavailable.clone(), Some(unavailable.clone())),
+            (on_delete.clone(), update(json!(1)), Some(on_delete)),
+            (update(json!("5%")), unavailable.clone(), Some(update(json!("5%")))),
+            (unavailable.clone(), update(json!(1)), Some(unavailable)),
+            (after("2030-01-01T01:00:00+01:00"), update(json!(1)), Some(after("2030-01-01T00:00:00Z"))),
+            // A class has no such time.
+            (json!(null), after("2030-01-01T00:00:00Z"), None),
+        ] {
+            assert_eq!(rollout(topology.clone(), class.clone()), want, "{topology} over {class}");
+        }
+    }
+}
