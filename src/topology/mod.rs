@@ -8,6 +8,7 @@
 pub mod blueprint;
 pub mod class_references;
 pub mod class_status;
+mod conditions;
 pub mod contract;
 pub mod current;
 pub mod desired;
