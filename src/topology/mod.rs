@@ -14,8 +14,10 @@ pub mod current;
 pub mod desired;
 mod failure;
 pub mod field_path;
+pub mod hooks;
 pub mod names;
 pub mod origin;
+pub mod status;
 pub mod upgrade;
 pub mod worker;
 
