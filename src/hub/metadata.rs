@@ -91,6 +91,8 @@ pub mod annotation {
     pub const UPGRADE_CONCURRENCY: &str = "topology.cluster.x-k8s.io/upgrade-concurrency";
     /// On a Cluster: hooks that the controller still has to call, comma-separated.
     pub const PENDING_HOOKS: &str = "runtime.cluster.x-k8s.io/pending-hooks";
+    /// On a Cluster that is being deleted: no hook holds the deletion (any more).
+    pub const OK_TO_DELETE: &str = "runtime.cluster.x-k8s.io/ok-to-delete";
     /// On a ClusterClass: a change may break Clusters that use it; warnings say which (DEC-1).
     pub const ALLOW_BREAKING_CLUSTERS: &str = "unsafe.topologist.dev/allow-breaking-clusters";
     /// On an object of v1beta1: what only its v1beta2 form has (CONV-013).

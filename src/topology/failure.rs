@@ -1,7 +1,9 @@
 //! Why nothing could be computed.
 
+use super::upgrade::PlanError;
 use crate::field::FieldError;
-use crate::hub::{ObjectKey, ObjectRef, WrongType};
+use crate::hub::control_plane::UnclearVersion;
+use crate::hub::{Hook, ObjectKey, ObjectRef, WrongType};
 
 /// Why a topology could not be computed; nothing is written then.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -69,6 +71,30 @@ pub enum Failure {
     /// A rollout without an end.
     #[error("the rollout of Cluster {cluster} has not come to an end after {rounds} plans")]
     Endless { cluster: ObjectKey, rounds: usize },
+    /// UP-03, UP-06, UP-07.
+    #[error(transparent)]
+    UnclearVersion(#[from] UnclearVersion),
+    /// UP-13 to UP-18.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// UP-15.
+    #[error("extension {extension} of the ClusterClass has not planned the upgrade: {reason}")]
+    PlanExtension { extension: String, reason: String },
+    /// UP-24, UP-32.
+    #[error("{kind} {name} is at {version}, and the upgrade plan has no step to {target} for it")]
+    NoStep { kind: String, name: String, version: String, target: String },
+    /// UP-21.
+    #[error("the selector of {object} cannot be expressed as labels, so that its machines cannot be told")]
+    Selector { object: ObjectRef },
+    /// UP-21.
+    #[error("{machine} has no version, so that it cannot be told whether it has that of {owner}")]
+    NoMachineVersion { machine: ObjectRef, owner: ObjectRef },
+    /// UP-22.
+    #[error("Node {node} of {pool} was not found in the workload cluster")]
+    NoNode { node: String, pool: ObjectRef },
+    /// HK-04, HK-07.
+    #[error("hook {hook} failed: {reason}")]
+    Hook { hook: Hook, reason: String },
     /// CT-5.1.
     #[error(transparent)]
     WrongType(#[from] WrongType),

@@ -14,15 +14,18 @@ pub mod blueprint;
 pub mod class_references;
 pub mod class_status;
 mod compute;
+mod conditions;
 pub mod contract;
 pub mod current;
 pub mod desired;
 mod failure;
 pub mod field_path;
+pub mod hooks;
 pub mod names;
 pub mod origin;
 pub mod patches;
 pub mod plan;
+pub mod status;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod upgrade;

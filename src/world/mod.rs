@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 pub use class::Class;
 pub use facts::{CLASSES, CLUSTERS, Facts, Record};
-pub use need::{Answer, Need, Nodes, Selection};
+pub use need::{Answer, HookAnswer, HookCall, Need, Nodes, PlanCall, Selection, UpgradePlan};
 pub use objects::Objects;
 pub use scope::Scope;
 
@@ -115,7 +115,7 @@ impl World {
 
     /// Whether all that there is is known, as with files, and no API server can be asked for more.
     pub fn is_offline(&self) -> bool {
-        self.facts.objects().is_some()
+        self.is_closed || self.facts.objects().is_some()
     }
 
     /// An object that a world of files holds, whatever its version.
@@ -165,6 +165,28 @@ impl World {
         }
         match self.pinned_or_needed(Need::Nodes { cluster: cluster.clone(), names: names.clone() }) {
             Some(Answer::Nodes(answer)) => answer,
+            _ => Found::NotAsked,
+        }
+    }
+
+    /// What the extensions of a lifecycle hook answer; absent when none is registered for it. Among files there are none.
+    pub fn hook(&self, call: HookCall) -> Found<HookAnswer> {
+        if self.is_offline() {
+            return Found::Absent;
+        }
+        match self.pinned_or_needed(Need::Hook(call)) {
+            Some(Answer::Hook(answer)) => answer,
+            _ => Found::NotAsked,
+        }
+    }
+
+    /// What an extension plans for an upgrade. Among files there is nobody to ask.
+    pub fn upgrade_plan(&self, call: PlanCall) -> Found<UpgradePlan> {
+        if self.is_offline() {
+            return Found::Unreadable("Runtime Extensions cannot be called without an API server".to_owned());
+        }
+        match self.pinned_or_needed(Need::GenerateUpgradePlan(call)) {
+            Some(Answer::GenerateUpgradePlan(answer)) => answer,
             _ => Found::NotAsked,
         }
     }

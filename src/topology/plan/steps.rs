@@ -45,7 +45,7 @@ impl Plan {
         planner.cluster(&desired_cluster);
         planner.workers(WorkerKind::MachineDeployment, machine_deployments)?;
         planner.workers(WorkerKind::MachinePool, machine_pools)?;
-        Ok(Plan { steps: planner.steps, held: tracker.held() })
+        Ok(Plan { steps: planner.steps, held: tracker.held(&cluster.metadata.name) })
     }
 }
 
