@@ -12,6 +12,7 @@ mod manifests;
 mod mistakes;
 mod monitoring;
 mod offline;
+mod plans;
 #[path = "../support/process.rs"]
 mod process;
 mod proposals;
