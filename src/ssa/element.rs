@@ -66,8 +66,7 @@ impl Element {
     /// The path with this step appended, as it is written for people: `spec.taints[key=x]`.
     pub(super) fn onto(&self, path: &Path) -> Path {
         match self {
-            Element::Field(name) if is_plain(name) => path.child(name),
-            Element::Field(name) => path.key(name),
+            Element::Field(name) => path.member(name),
             Element::Key(keys) => {
                 let keys: Vec<String> = keys.iter().map(|(name, value)| format!("{name}={}", bare(value))).collect();
                 path.key(&keys.join(","))
@@ -76,11 +75,6 @@ impl Element {
             Element::Index(position) => path.key(&position.to_string()),
         }
     }
-}
-
-/// Whether the name of a field needs no brackets in a path.
-fn is_plain(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
 fn bare(value: &Literal) -> String {

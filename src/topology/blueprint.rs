@@ -13,7 +13,7 @@ use crate::variables::{self, Change, Mode, Variables};
 use crate::world::{Class, Found, World};
 
 /// The immutable input of one computation (BP-08).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Blueprint {
     /// With the defaults of its variables (BP-03).
     pub cluster: Cluster,
@@ -193,3 +193,6 @@ fn template(reference: &TemplateRef, namespace: &str, world: &World) -> Result<A
         Found::NotAsked => Err(Failure::NotAsked),
     }
 }
+
+#[cfg(test)]
+mod tests;

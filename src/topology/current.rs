@@ -254,3 +254,6 @@ pub(super) fn machines_reference(control_plane: &Object, contract: Contract) -> 
         Contract::V1Beta1 => field_path::classic_ref(control_plane, field_path::INFRASTRUCTURE_REF.at(contract)),
     }
 }
+
+#[cfg(test)]
+mod tests;

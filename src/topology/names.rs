@@ -1,25 +1,17 @@
 //! The random ends of generated names.
 
 use crate::hub::ObjectKey;
+pub use crate::hub::prefixed_name as prefixed;
 
 /// What the random part of a name is drawn from (NAM-04).
 pub const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// How many characters it has.
 pub const LENGTH: usize = 5;
 
-/// How much of a prefix stays in front of it.
-const CUT: usize = 58;
-
 /// Gives new names their ends.
 pub trait Names {
     /// Five characters of [`ALPHABET`] for the object that is to fill `slot` of a Cluster.
     fn end(&mut self, cluster: &ObjectKey, slot: &str) -> String;
-}
-
-/// A name that begins with `prefix`, cut so that `end` fits into 63 characters behind it (NAM-06).
-pub fn prefixed(prefix: &str, end: &str) -> String {
-    let cut = prefix.floor_char_boundary(CUT);
-    format!("{}{end}", &prefix[..cut.min(prefix.len())])
 }
 
 /// Ends that follow from Cluster and slot, so that the same input gives the same names (DEC-41).
@@ -54,8 +46,6 @@ mod tests {
         assert_ne!(end("a", "x"), end("b", "x"));
         assert_ne!(end("a", "x"), end("a", "y"));
         assert_eq!(end("a", "x").len(), LENGTH);
-        assert_eq!(prefixed("c-", "xxxxx"), "c-xxxxx");
-        assert_eq!(prefixed(&"c".repeat(70), "xxxxx"), format!("{}xxxxx", "c".repeat(58)));
         assert!(end("a", "x").bytes().all(|byte| ALPHABET.contains(&byte)));
     }
 }

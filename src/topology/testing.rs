@@ -19,7 +19,7 @@ use super::upgrade::Upgrade;
 use super::{Failure, Options};
 use crate::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey};
 use crate::wire::{Decode, Version};
-use crate::world::{Facts, Objects, World};
+use crate::world::{Answer, Facts, Need, Objects, World};
 use crate::yaml;
 
 /// A class of every kind of part. Its providers follow the contract v1beta2.
@@ -187,6 +187,31 @@ impl Scene {
         Fold::new(facts_of(&self.documents), Options { runtime_sdk: false })
     }
 
+    /// The facts as an API server gives them: Clusters and classes at once, everything else when it is asked for. Returns
+    /// what `run` comes to and after how many rounds.
+    pub(crate) fn gathered<T>(&self, run: impl Fn(&World) -> T) -> (T, usize) {
+        let there = self.world();
+        let known = self.documents.iter().filter(|one| is(one, "Cluster") || is(one, "ClusterClass"));
+        let mut world = World::new(Arc::new(facts(&known.cloned().collect::<Vec<_>>()).0));
+        for round in 0..16 {
+            let result = run(&world);
+            let needs = world.take_needs();
+            if needs.is_empty() {
+                return (result, round);
+            }
+            for need in needs {
+                let answer = match &need {
+                    Need::Object(reference) => Answer::Object(there.object(reference)),
+                    Need::List(selection) => Answer::List(there.list(selection)),
+                    Need::Definition(name) => Answer::Definition(there.definition(name)),
+                    other => other.unanswered("nobody knows"),
+                };
+                world.pin(need, answer);
+            }
+        }
+        panic!("{:?} are still needed", world.take_needs());
+    }
+
     /// The Cluster as it is written.
     pub(crate) fn cluster(&self) -> Cluster {
         Cluster::decode(Version::V1Beta2, &self.document("Cluster").to_string()).unwrap()
@@ -264,7 +289,13 @@ pub(crate) fn world_of(documents: &[Value]) -> World {
     World::new(Arc::new(facts_of(documents)))
 }
 
+/// All that there is.
 fn facts_of(documents: &[Value]) -> Facts {
+    let (facts, objects) = facts(documents);
+    facts.with_objects(objects)
+}
+
+fn facts(documents: &[Value]) -> (Facts, Objects) {
     let (mut clusters, mut classes, mut objects) = (Vec::new(), Vec::new(), Objects::default());
     for document in documents {
         let version = document["apiVersion"].as_str().and_then(Version::from_api_version);
@@ -280,7 +311,7 @@ fn facts_of(documents: &[Value]) -> Facts {
             _ => objects.put(Arc::new(Object::try_from(document.clone()).unwrap())),
         }
     }
-    Facts::of(clusters, classes).with_objects(objects)
+    (Facts::of(clusters, classes), objects)
 }
 
 fn key(document: &Value) -> (Value, ObjectKey) {

@@ -457,7 +457,7 @@ mod tests {
     fn every_field_says_where_it_comes_from() {
         let scene = Scene::new()
             .at("ClusterClass", "/spec/controlPlane/taints", json!([{"key": "k", "effect": "NoSchedule"}]))
-            .at("ClusterClass", "/spec/controlPlane/metadata", json!({"labels": {"a": "1"}}))
+            .at("ClusterClass", "/spec/controlPlane/metadata", json!({"labels": {"a": "1", "x.y/a": "2"}}))
             .at(
                 "Cluster",
                 "/spec/topology/controlPlane",
@@ -474,6 +474,8 @@ mod tests {
             ),
             ("metadata.labels.a", "ClusterClass spec.controlPlane.metadata.labels.a"),
             ("spec.machineTemplate.metadata.labels.a", "ClusterClass spec.controlPlane.metadata.labels.a"),
+            ("metadata.labels[x.y/a]", "ClusterClass spec.controlPlane.metadata.labels[x.y/a]"),
+            ("metadata.labels[cluster.x-k8s.io/cluster-name]", "the topology itself"),
             ("metadata.name", "the topology itself"),
             ("spec.version", "the topology itself"),
         ] {

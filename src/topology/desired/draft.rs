@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::metadata::Entry;
 use super::{Basis, DesiredObject};
+use crate::field::Path;
 use crate::hub::{Cluster, ContractRef, Object, label};
 use crate::topology::Failure;
 use crate::topology::origin::{Origin, Origins};
@@ -40,7 +41,7 @@ impl DesiredObject {
         let members = self.object.members_mut_at(path)?;
         for Entry { key, value, origin } in entries {
             members.insert((*key).to_owned(), (*value).into());
-            self.origins.mark(format!("{path}.{key}"), origin.clone());
+            self.origins.mark(Path::of(path).member(key).into_text(), origin.clone());
         }
         Ok(())
     }

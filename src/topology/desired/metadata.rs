@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::field::Path;
 use crate::hub::TopologyMetadata;
 use crate::topology::origin::Origin;
 
@@ -48,13 +49,14 @@ impl<'a> Given<'a> {
         topology: &'a BTreeMap<String, String>,
         class: &'a BTreeMap<String, String>,
     ) -> Vec<Entry<'a>> {
+        let path = |part: &str, key: &str| Path::ROOT.child(part).child("metadata").child(what).member(key).into_text();
         let of_class = class.iter().filter(|(key, _)| !topology.contains_key(*key)).map(|(key, value)| {
-            let path = format!("{}.metadata.{what}.{key}", self.class_path);
-            Entry { key, value, origin: Origin::Class(path.into()) }
+            let origin = Origin::Class(path(self.class_path, key));
+            Entry { key, value, origin }
         });
         let of_topology = topology.iter().map(|(key, value)| {
-            let path = format!("{}.metadata.{what}.{key}", self.topology_path);
-            Entry { key, value, origin: Origin::Cluster(path.into()) }
+            let origin = Origin::Cluster(path(self.topology_path, key));
+            Entry { key, value, origin }
         });
         of_class.chain(of_topology).collect()
     }
