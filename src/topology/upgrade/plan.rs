@@ -309,3 +309,6 @@ fn is_above(one: &Written, other: &Written) -> bool {
 fn texts(plan: &[Written]) -> String {
     plan.iter().map(|one| one.text.as_str()).collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use super::{Tracker, Upgrade};
 use crate::hub::{Cluster, ClusterClass, Hook, Object, ObjectKey, annotation, label};
 use crate::topology::blueprint::Blueprint;
 use crate::topology::current::{Current, CurrentControlPlane, CurrentWorker};
-use crate::topology::hooks::Hooks;
+use crate::topology::hooks::{HookTracker, Hooks};
 use crate::topology::status::{Run, TopologyReconciled, topology_reconciled};
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Failure, Options};
@@ -182,17 +182,35 @@ impl Fleet {
             machine_pools: BTreeMap::new(),
         };
         let current = self.current();
+        let options = Options { runtime_sdk: self.has_hooks };
+        self.gather(facts, |world| compute(&blueprint, &current, world, options))
+    }
+
+    /// Asks hooks alone, for the Cluster as it is; answers with what became of the tracker.
+    pub(in crate::topology) fn ask<T>(
+        &mut self,
+        ask: impl Fn(&Hooks<'_>, &mut HookTracker) -> Result<T, Failure>,
+    ) -> Result<(T, HookTracker), Failure> {
+        let cluster: Cluster = serde_json::from_value(self.cluster.clone()).unwrap();
+        let options = Options { runtime_sdk: self.has_hooks };
+        self.gather(Facts::default(), |world| {
+            let mut tracker = HookTracker::of(&cluster);
+            let answer = ask(&Hooks::new(&cluster, world, &options), &mut tracker)?;
+            Ok((answer, tracker))
+        })
+    }
+
+    fn gather<T>(&mut self, facts: Facts, compute: impl Fn(&World) -> Result<T, Failure>) -> Result<T, Failure> {
         let facts = if self.is_offline { facts.with_objects(self.objects()) } else { facts };
         let mut world = World::new(Arc::new(facts));
-        let options = Options { runtime_sdk: self.has_hooks };
         // A hook ends its round, and there are 16 of those.
         for _ in 0..16 {
-            let round = compute(&blueprint, &current, &world, options);
+            let result = compute(&world);
             let needs = world.take_needs();
             if needs.is_empty() {
-                return round;
+                return result;
             }
-            assert!(round.is_err(), "{needs:?}");
+            assert!(result.is_err(), "{needs:?}");
             assert!(needs.iter().filter(|need| matches!(need, Need::Hook(_))).count() <= 1, "{needs:?}");
             for need in needs {
                 let answer = self.answer(&need);
@@ -245,6 +263,11 @@ impl Fleet {
         if let Some(object) = &mut self.control_plane {
             object["status"] = json!({"version": object["spec"]["version"]});
         }
+    }
+
+    /// Whether machines of the control plane do not have its version.
+    pub(in crate::topology) fn is_control_plane_rolling(&self) -> bool {
+        self.control_plane.as_ref().is_some_and(|object| object["status"]["version"] != object["spec"]["version"])
     }
 
     /// The machines of a worker have its version.

@@ -627,7 +627,7 @@ fn parsed(text: &str) -> KubeVersion {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     /// UP-16, UP-18, UP-20, UP-31: plans are valid, versions never fall, workers stay within their distance from the
     /// control plane and their budget, and the walk ends at the target, in whatever order machines get done.
@@ -649,7 +649,7 @@ proptest! {
         let mut done = done.into_iter().cycle();
         let mut is_done = false;
         // Eight minors, each with one step of the control plane and five workers, and as many rounds of waiting.
-        for _ in 0..600 {
+        for _ in 0..200 {
             let before = fleet.clone();
             let round = fleet.decide().unwrap();
             check_plans(&fleet, &round);
@@ -659,15 +659,15 @@ proptest! {
             if is_done {
                 break;
             }
-            match done.next().unwrap() {
-                0 => fleet.finish_control_plane(),
-                pick => {
-                    let rolling: Vec<String> = fleet.rolling().into_iter().map(str::to_owned).collect();
-                    match rolling.get(usize::from(pick) % rolling.len().max(1)) {
-                        Some(name) => fleet.finish(name),
-                        None => fleet.finish_control_plane(),
-                    }
-                }
+            // Somebody who is behind gets done; who, is chance.
+            let mut behind: Vec<Option<String>> = fleet.rolling().into_iter().map(|name| Some(name.to_owned())).collect();
+            if fleet.is_control_plane_rolling() {
+                behind.push(None);
+            }
+            match behind.get(usize::from(done.next().unwrap()) % behind.len().max(1)) {
+                Some(Some(name)) => fleet.finish(name),
+                Some(None) => fleet.finish_control_plane(),
+                None => {}
             }
         }
         prop_assert!(is_done);
