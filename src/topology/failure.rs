@@ -1,5 +1,6 @@
 //! Why nothing could be computed.
 
+use super::patches::{PatchError, told};
 use crate::field::FieldError;
 use crate::hub::{ObjectKey, ObjectRef, WrongType};
 
@@ -52,6 +53,9 @@ pub enum Failure {
     /// CS-08.
     #[error("CustomResourceDefinition {definition} names no version for contract v1beta2 or v1beta1 in its labels")]
     NoVersion { definition: String },
+    /// PE-11 to PE-29: all that is wrong with one patch.
+    #[error("{}", told(.0))]
+    Patches(Vec<PatchError>),
     /// CT-5.1.
     #[error(transparent)]
     WrongType(#[from] WrongType),

@@ -3,6 +3,8 @@
 //! ```text
 //! ClusterClass ─► class_references.rs: which templates, and are their versions the newest ─┐
 //!              └► class_status.rs: which variables ────────────────────────────────────────┴─► status
+//!
+//! Cluster, class, templates ─► desired/: objects ─► patches/: what the class has patches do to them
 //! ```
 
 pub mod blueprint;
@@ -15,6 +17,7 @@ mod failure;
 pub mod field_path;
 pub mod names;
 pub mod origin;
+pub mod patches;
 pub mod upgrade;
 pub mod worker;
 

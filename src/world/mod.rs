@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 pub use class::Class;
 pub use facts::{CLASSES, CLUSTERS, Facts, Record};
-pub use need::{Answer, Need, Selection};
+pub use need::{Answer, ExtensionAnswer, ExtensionCall, ItemPatch, Need, PatchHook, Selection};
 pub use objects::Objects;
 pub use scope::Scope;
 
@@ -120,6 +120,18 @@ impl World {
         }
         match self.pinned_or_needed(Need::Definition(name.to_owned())) {
             Some(Answer::Definition(answer)) => answer,
+            _ => Found::NotAsked,
+        }
+    }
+
+    /// What a Runtime Extension answers; absent when there is nobody who could ask it, as with files.
+    pub fn extension(&self, call: &ExtensionCall) -> Found<ExtensionAnswer> {
+        let need = Need::Extension(call.clone());
+        if self.is_offline() && !self.pinned.contains_key(&need) {
+            return Found::Absent;
+        }
+        match self.pinned_or_needed(need) {
+            Some(Answer::Extension(answer)) => answer,
             _ => Found::NotAsked,
         }
     }
