@@ -11,6 +11,7 @@ use super::rollout::{self, Side};
 use super::validate::{complain, denials};
 use crate::hub::Object;
 use crate::topology::desired::{Desired, DesiredObject};
+use crate::topology::patches::Trace;
 use crate::topology::plan;
 
 /// Prints the objects of every Cluster, or of one.
@@ -33,8 +34,7 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
     for cluster in rollout::clusters(fold.facts(), options.cluster.as_ref())? {
         match fold.compute(&cluster) {
             Ok(computation) => {
-                let notes = computation.warnings.iter().cloned().chain(computation.trace.notes());
-                for note in notes {
+                for note in notes(&computation.warnings, &computation.trace) {
                     writeln!(io::stderr(), "topologist: Cluster {cluster}: {note}")?;
                 }
                 for object in all(computation.desired) {
@@ -49,6 +49,13 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
     }
     super::print(&super::default::written(&objects, options.output)?)?;
     Ok(ExitCode::from(u8::from(has_failed)))
+}
+
+/// What somebody should know of a topology that can be computed.
+fn notes(warnings: &[String], trace: &Trace) -> Vec<String> {
+    let undefined = trace.undefined.iter().map(ToString::to_string);
+    let not_asked = trace.not_asked.iter().map(|call| format!("not complete: {call}"));
+    warnings.iter().cloned().chain(undefined).chain(not_asked).collect()
 }
 
 /// The objects in the order in which they are applied (RS-12).

@@ -158,6 +158,45 @@ fn what_a_template_refers_to_is_told() {
 }
 
 #[test]
+fn a_template_that_takes_its_data_as_a_whole_does_not_tell_what_it_refers_to() {
+    for (text, tells) in [
+        ("{{ .a }}{{ $.b.c }}{{ index . \"d\" }}{{ get $ \"e\" }}", true),
+        ("{{ with . }}{{ .a }}{{ end }}{{ if . }}{{ .b }}{{ end }}", true),
+        ("{{ define \"x\" }}{{ .a }}{{ end }}{{ template \"x\" . }}{{ block \"y\" . }}{{ .b }}{{ end }}", true),
+        ("{{ range .a }}{{ . }}{{ end }}{{ toJson .a }}{{ index .a .b }}", true),
+        ("text", true),
+        ("{{ . }}", false),
+        ("{{ $ }}", false),
+        ("{{ (.) }}", false),
+        ("{{ toJson . }}", false),
+        ("{{ . | toJson }}", false),
+        ("{{ $v := . }}{{ $v.a }}", false),
+        ("{{ range . }}{{ end }}", false),
+        ("{{ index . .a }}", false),
+        ("{{ index . }}", false),
+        ("{{ get . .a }}", false),
+        ("{{ index .a . }}", false),
+        ("{{ with . }}{{ toJson . }}{{ end }}", false),
+        ("{{ define \"x\" }}{{ toJson . }}{{ end }}{{ template \"x\" . }}", false),
+        ("{{ define \"x\" }}{{ toJson . }}{{ end }}{{ template \"x\" .a }}", true),
+    ] {
+        let template = Template::parse("t", text, Functions::Sprig).unwrap();
+        assert_eq!(template.all_fields().is_some(), tells, "{text}");
+        assert!(template.all_fields().is_none_or(|fields| fields == template.fields()), "{text}");
+    }
+}
+
+#[test]
+fn an_output_without_a_value_is_told() {
+    // DEC-5
+    for (text, shows) in [("{{ .a }}", false), ("{{ .b }}", true), ("x{{ .b.c }}", true), ("{{ not .b }}", false)] {
+        let template = Template::parse("t", text, Functions::Sprig).unwrap();
+        let rendered = template.evaluate(&json!({"a": 1}), Limits::default()).unwrap();
+        assert_eq!(rendered.shows_no_value, shows, "{text}");
+    }
+}
+
+#[test]
 fn a_template_is_shared_between_threads() {
     let template = Template::parse("t", "{{ .n | int | add1 }}", Functions::Sprig).unwrap();
     std::thread::scope(|scope| {

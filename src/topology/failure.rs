@@ -1,5 +1,6 @@
 //! Why nothing could be computed.
 
+use super::patches::{PatchError, told};
 use super::upgrade::PlanError;
 use crate::field::FieldError;
 use crate::hub::control_plane::UnclearVersion;
@@ -95,6 +96,9 @@ pub enum Failure {
     /// HK-04, HK-07.
     #[error("hook {hook} failed: {reason}")]
     Hook { hook: Hook, reason: String },
+    /// PE-11 to PE-29: all that is wrong with one patch.
+    #[error("{}", told(.0))]
+    Patches(Vec<PatchError>),
     /// CT-5.1.
     #[error(transparent)]
     WrongType(#[from] WrongType),

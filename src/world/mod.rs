@@ -22,7 +22,10 @@ use std::sync::Arc;
 
 pub use class::Class;
 pub use facts::{CLASSES, CLUSTERS, Facts, Record};
-pub use need::{Answer, HookAnswer, HookCall, Need, Nodes, PlanCall, Selection, UpgradePlan};
+pub use need::{
+    Answer, ExtensionAnswer, ExtensionCall, HookAnswer, HookCall, ItemPatch, Need, Nodes, PatchHook, PlanCall,
+    Selection, UpgradePlan,
+};
 pub use objects::Objects;
 pub use scope::Scope;
 
@@ -187,6 +190,18 @@ impl World {
         }
         match self.pinned_or_needed(Need::GenerateUpgradePlan(call)) {
             Some(Answer::GenerateUpgradePlan(answer)) => answer,
+            _ => Found::NotAsked,
+        }
+    }
+
+    /// What a Runtime Extension answers; absent when there is nobody who could ask it, as with files.
+    pub fn extension(&self, call: &ExtensionCall) -> Found<ExtensionAnswer> {
+        let need = Need::Extension(call.clone());
+        if self.is_offline() && !self.pinned.contains_key(&need) {
+            return Found::Absent;
+        }
+        match self.pinned_or_needed(need) {
+            Some(Answer::Extension(answer)) => answer,
             _ => Found::NotAsked,
         }
     }

@@ -137,7 +137,8 @@ impl ClusterReport {
             name: held.name.clone(),
             reason: held.reason.clone(),
         };
-        let of_trace = outcome.trace.unavailable().map(|reason| format!("Cluster {cluster}: {reason}"));
+        let of_trace = outcome.trace.not_asked.iter().map(|call| format!("Cluster {cluster}: {call}"));
+        let undefined = outcome.trace.undefined.iter().map(ToString::to_string);
         ClusterReport {
             namespace: cluster.namespace.clone(),
             name: cluster.name.clone(),
@@ -146,7 +147,7 @@ impl ClusterReport {
             rolls,
             held: outcome.held.iter().map(held).collect(),
             errors,
-            warnings: outcome.warnings,
+            warnings: outcome.warnings.into_iter().chain(undefined).collect(),
             title: title(cluster, before, after),
             deleted,
         }

@@ -1,0 +1,9 @@
+//! Facts about patches, by the rules that they follow.
+
+mod application;
+mod builtin;
+mod carried_over;
+mod extensions;
+mod provenance;
+mod selection;
+mod values;
