@@ -15,7 +15,12 @@ pub(super) fn plain(report: &Report) -> String {
         text.push_str(&format!("{}\n", cluster.title));
         for step in &cluster.steps {
             text.push_str(&format!("  {:<6} {}\n", step.action, headline(step)));
-            step.changes.iter().for_each(|change| text.push_str(&format!("           {}\n", line(change))));
+            for change in &step.changes {
+                let because = &change.because;
+                for Place { path, from, to } in places(change) {
+                    text.push_str(&format!("           {path}: {} → {}   ({because})\n", shown(from), shown(to)));
+                }
+            }
         }
         cluster.rolls.iter().for_each(|roll| text.push_str(&format!("  rolls  {}\n", rolled(roll))));
         for held in &cluster.held {
@@ -51,10 +56,11 @@ pub(super) fn markdown(report: &Report) -> String {
                 text.push_str(&format!("| {} | {object} | | | | {} |\n", step.action, escaped(&step.reason)));
             }
             for change in &step.changes {
-                let ChangeReport { path, from, to, because } = change;
-                let (from, to) = (cell(from), cell(to));
-                let because = escaped(because);
-                text.push_str(&format!("| {} | {object} | `{path}` | {from} | {to} | {because} |\n", step.action));
+                let because = escaped(&change.because);
+                for Place { path, from, to } in places(change) {
+                    let (from, to) = (cell(from), cell(to));
+                    text.push_str(&format!("| {} | {object} | `{path}` | {from} | {to} | {because} |\n", step.action));
+                }
             }
         }
     }
@@ -73,15 +79,59 @@ fn headline(step: &StepReport) -> String {
     format!("{} {}{replaces}{reason}", step.kind, step.name)
 }
 
-fn line(change: &ChangeReport) -> String {
-    let ChangeReport { path, from, to, because } = change;
-    format!("{path}: {} → {}   ({because})", shown(from), shown(to))
+/// A place in a changed value.
+struct Place<'a> {
+    path: String,
+    from: &'a Value,
+    to: &'a Value,
+}
+
+/// Where in a changed value the differences are: of a list of twenty files people want to see the one that differs.
+fn places(change: &ChangeReport) -> Vec<Place<'_>> {
+    let mut places = Vec::new();
+    add_places(&change.path, &change.from, &change.to, &mut places);
+    places
+}
+
+fn add_places<'a>(path: &str, from: &'a Value, to: &'a Value, places: &mut Vec<Place<'a>>) {
+    match (from, to) {
+        (Value::Object(before), Value::Object(after)) => {
+            let new = after.keys().filter(|name| !before.contains_key(*name));
+            for name in before.keys().chain(new) {
+                let (from, to) = (before.get(name).unwrap_or(&Value::Null), after.get(name).unwrap_or(&Value::Null));
+                if from != to {
+                    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+                    let path = if is_plain { format!("{path}.{name}") } else { format!("{path}[{name}]") };
+                    add_places(&path, from, to, places);
+                }
+            }
+        }
+        (Value::Array(before), Value::Array(after)) => add_places_of_lists(path, before, after, places),
+        _ => places.push(Place { path: path.to_owned(), from, to }),
+    }
+}
+
+/// What lies between the elements that both lists begin and end with.
+fn add_places_of_lists<'a>(path: &str, before: &'a [Value], after: &'a [Value], places: &mut Vec<Place<'a>>) {
+    let start = before.iter().zip(after).take_while(|(from, to)| from == to).count();
+    let (before, after) = (&before[start..], &after[start..]);
+    let end = before.iter().rev().zip(after.iter().rev()).take_while(|(from, to)| from == to).count();
+    let (before, after) = (&before[..before.len() - end], &after[..after.len() - end]);
+    let at = |i: usize| format!("{path}[{}]", start + i);
+    if before.len() == after.len() {
+        for (i, (from, to)) in before.iter().zip(after).enumerate().filter(|(_, (from, to))| from != to) {
+            add_places(&at(i), from, to, places);
+        }
+        return;
+    }
+    let gone = before.iter().enumerate().map(|(i, from)| Place { path: at(i), from, to: &Value::Null });
+    places.extend(gone);
+    places.extend(after.iter().enumerate().map(|(i, to)| Place { path: at(i), from: &Value::Null, to }));
 }
 
 fn rolled(roll: &RollReport) -> String {
     let machines = match roll.machines {
-        Some(1) => "1 machine".to_owned(),
-        Some(machines) => format!("{machines} machines"),
+        Some(machines) => counted(usize::try_from(machines).unwrap_or_default(), "machine"),
         None => "all machines, however many there are".to_owned(),
     };
     let pace = roll.at_a_time.map(|pace| format!(", {pace} at a time")).unwrap_or_default();
@@ -99,18 +149,23 @@ fn summary(report: &Report) -> String {
     let more = if unknown == 0 { String::new() } else { format!(" and those of {unknown} sets without a number") };
     let summary = &report.summary;
     let failed = report.clusters.iter().filter(|cluster| !cluster.errors.is_empty()).count();
-    let clusters = format!("{} Cluster{}", summary.clusters, if summary.clusters == 1 { "" } else { "s" });
+    let clusters = counted(summary.clusters, "Cluster");
     let planned = match changed {
         0 if failed == 0 => format!("{clusters}, nothing changes"),
         0 => clusters,
         _ => format!(
-            "{changed} of {clusters} changed: {} machines{more} replaced, {} objects deleted",
-            summary.rolled_machines, summary.deleted_objects
+            "{changed} of {clusters} changed: {}{more} replaced, {} deleted",
+            counted(usize::try_from(summary.rolled_machines).unwrap_or_default(), "machine"),
+            counted(summary.deleted_objects, "object")
         ),
     };
     let failed = if failed == 0 { String::new() } else { format!("; {failed} cannot be planned") };
     let denied = if report.errors.is_empty() { "" } else { "; the change is denied" };
     planned + &failed + denied
+}
+
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A value on one line.

@@ -50,7 +50,11 @@ pub(super) fn compute(
     }
     let warnings = add_replicas(&mut object, topology, basis)?;
     add_fields_of_machines(&mut object, topology, class, contract)?;
-    object.set(field_path::VERSION, upgrade.control_plane_version()?, Origin::Topology)?;
+    object.set(
+        field_path::VERSION,
+        upgrade.control_plane_version()?,
+        Origin::Cluster("spec.topology.version".into()),
+    )?;
     Ok(Made { control_plane: object, contract, assumed, warnings })
 }
 

@@ -220,7 +220,7 @@ fn add_common_fields(
     for path in ["spec.clusterName", "spec.template.spec.clusterName"] {
         worker.set(path, basis.cluster_name(), Origin::Topology)?;
     }
-    worker.set(field_path::WORKER_VERSION, version, Origin::Topology)?;
+    worker.set(field_path::WORKER_VERSION, version, Origin::Cluster("spec.topology.version".into()))?;
     worker.set(field_path::WORKER_BOOTSTRAP_REF, contract_ref(bootstrap), Origin::Topology)?;
     worker.set(field_path::WORKER_INFRASTRUCTURE_REF, contract_ref(infrastructure), Origin::Topology)
 }
