@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Action, Applied, Part, Plan, Roll, Step, rolls};
+use super::{Action, Applied, Part, Plan, Roll, Step};
 use crate::hub::{Cluster, Object, ObjectKey, annotation, label};
 use crate::json::StringMap;
 use crate::topology::names::Derived;
@@ -142,14 +142,8 @@ impl Fold {
                 outcome.failure = Some(fighting);
                 return outcome;
             }
-            let objects = self.facts.objects().cloned().unwrap_or_default();
-            let before = |step: &Step| match objects.object(&step.object) {
-                Found::Yes(object) => Some(object),
-                _ => None,
-            };
-            let rolls = rolls(&plan, before);
             plan.steps.iter().for_each(|step| self.apply(cluster, step));
-            outcome.rounds.push(Round { steps: plan.steps, rolls });
+            outcome.rounds.push(Round { steps: plan.steps, rolls: plan.rolls });
         }
         let cluster = cluster.clone();
         outcome.failure = Some(Failure::Endless { cluster, rounds: ROUNDS });

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 pub use difference::sent;
 pub use fold::{Fold, Outcome, Round, uid};
-pub use rolls::{Roll, rolls};
+pub use rolls::Roll;
 
 use super::origin::{Origin, Origins};
 use super::upgrade::Held;
@@ -34,6 +34,8 @@ use crate::hub::{Object, ObjectKey, ObjectRef};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     pub steps: Vec<Step>,
+    /// The machines that the steps replace.
+    pub rolls: Vec<Roll>,
     pub held: Vec<Held>,
 }
 

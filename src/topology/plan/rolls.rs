@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Action, Certainty, Change, Part, Plan, Step};
+use super::{Action, Certainty, Change, Part, Step};
 use crate::hub::Object;
+use crate::topology::current::Current;
 use crate::topology::worker::WorkerKind;
 
 /// Machines that are replaced because of one step.
@@ -54,11 +55,11 @@ const OF_MACHINES: [&str; 4] = [
     "spec.template.spec.failureDomain",
 ];
 
-/// The machines that the steps of a plan replace. `current` finds an object as it is before the plan.
-pub fn rolls(plan: &Plan, current: impl Fn(&Step) -> Option<Arc<Object>>) -> Vec<Roll> {
-    let applied = plan.steps.iter().filter(|step| step.action == Action::Apply);
+/// The machines that steps replace.
+pub(super) fn rolls(steps: &[Step], current: &Current) -> Vec<Roll> {
+    let applied = steps.iter().filter(|step| step.action == Action::Apply);
     let roll = |step: &Step| {
-        let before = current(step)?;
+        let before = object(&step.part, current)?;
         let mut roll = match &step.part {
             Part::ControlPlane => of_control_plane(step, &before),
             Part::Worker(WorkerKind::MachineDeployment, _) => of_deployment(step, &before),
@@ -66,21 +67,32 @@ pub fn rolls(plan: &Plan, current: impl Fn(&Step) -> Option<Arc<Object>>) -> Vec
             _ => None,
         }?;
         // A new name in a reference explains nothing; what gave the template a new name does.
-        if let Some(because) = rotation(plan, &step.part).filter(|_| !roll.reason.contains("version goes")) {
+        if let Some(because) = rotation(steps, &step.part).filter(|_| !roll.reason.contains("version goes")) {
             roll.reason = because;
         }
         Some(roll)
     };
     let mut rolls: Vec<Roll> = applied.filter_map(roll).collect();
-    for step in &plan.steps {
-        rolls.extend(of_pools_objects(step, plan, &current));
+    for step in steps {
+        let roll = of_pools_objects(step, steps, current);
+        // Bootstrap and infrastructure of a pool replace its machines together.
+        rolls.extend(roll.filter(|roll| rolls.iter().all(|other| other.part != roll.part)));
     }
     rolls.retain(|roll| roll.machines != Some(0));
     rolls
 }
 
+/// What a part is before the plan.
+fn object<'a>(part: &Part, current: &'a Current) -> Option<&'a Arc<Object>> {
+    match part {
+        Part::ControlPlane => current.control_plane.object.as_ref(),
+        Part::Worker(kind, name) => current.workers(*kind).get(name).map(|worker| &worker.object),
+        _ => None,
+    }
+}
+
 /// Why a template of the machines of a part is rotated in this plan, if one is.
-fn rotation(plan: &Plan, part: &Part) -> Option<String> {
+fn rotation(steps: &[Step], part: &Part) -> Option<String> {
     let is_of = |step: &&Step| match (&step.part, part) {
         (Part::ControlPlaneMachines, Part::ControlPlane) => true,
         (Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name), Part::Worker(of_kind, of)) => {
@@ -88,7 +100,7 @@ fn rotation(plan: &Plan, part: &Part) -> Option<String> {
         }
         _ => false,
     };
-    let rotated = plan.steps.iter().filter(|step| step.action == Action::Rotate);
+    let rotated = steps.iter().filter(|step| step.action == Action::Rotate);
     rotated.filter(is_of).find_map(|step| {
         let changes: Vec<_> = step.changes.iter().filter(|change| !change.path.starts_with("metadata")).collect();
         Some(format!("{}: {}", step.object.kind, reason(&changes)?))
@@ -96,20 +108,33 @@ fn rotation(plan: &Plan, part: &Part) -> Option<String> {
 }
 
 /// A machine pool whose objects change in place, which its provider may take for a reason to replace machines (DEC-41).
-fn of_pools_objects(step: &Step, plan: &Plan, current: &impl Fn(&Step) -> Option<Arc<Object>>) -> Option<Roll> {
+fn of_pools_objects(step: &Step, steps: &[Step], current: &Current) -> Option<Roll> {
     let (Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name)) = &step.part else { return None };
     let is_pool = *kind == WorkerKind::MachinePool && step.action == Action::Apply;
     let changes: Vec<_> = step.changes.iter().filter(|change| is_at(&change.path, "spec")).collect();
     let because = reason(&changes).filter(|_| is_pool)?;
     let part = Part::Worker(*kind, name.clone());
-    let is_told = plan.steps.iter().any(|step| step.part == part && step.action == Action::Apply);
-    let pool = plan.steps.iter().find(|step| step.part == part).and_then(current);
-    let machines = pool.as_ref().and_then(|pool| pool.at("spec.replicas")?.as_i64());
-    (!is_told).then(|| Roll { part, machines, ..roll(step, Certainty::Provider, because) })
+    let pool = object(&part, current)?;
+    if steps.iter().any(|step| step.part == part && !decisive_of_workers(step).is_empty()) {
+        return None;
+    }
+    Some(Roll {
+        machines: pool.at("spec.replicas").and_then(Value::as_i64),
+        kind: pool.kind().to_owned(),
+        name: pool.name().to_owned(),
+        part,
+        reason: format!("{}: {because}", step.object.kind),
+        ..roll(step, Certainty::Provider, String::new())
+    })
+}
+
+/// What makes workers replace their machines.
+fn decisive_of_workers(step: &Step) -> Vec<&Change> {
+    decisive(step, |path| OF_MACHINES.iter().any(|one| is_at(path, one)))
 }
 
 fn of_deployment(step: &Step, before: &Object) -> Option<Roll> {
-    let decisive: Vec<_> = decisive(step, |path| OF_MACHINES.iter().any(|one| is_at(path, one)));
+    let decisive = decisive_of_workers(step);
     let reason = reason(&decisive)?;
     let machines = replaced(step, before);
     let certainty = certainty(step, &decisive);
@@ -145,7 +170,7 @@ fn of_control_plane(step: &Step, before: &Object) -> Option<Roll> {
 }
 
 fn of_pool(step: &Step, before: &Object) -> Option<Roll> {
-    let decisive = decisive(step, |path| OF_MACHINES.iter().any(|one| is_at(path, one)));
+    let decisive = decisive_of_workers(step);
     let reason = reason(&decisive)?;
     Some(Roll { machines: replaced(step, before), ..roll(step, Certainty::Provider, reason) })
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::difference::{Comparison, Difference, sent};
+use super::rolls::rolls;
 use super::{Action, Applied, Certainty, Change, Part, Plan, Step};
 use crate::hub::{Cluster, ContractRef, Object, ObjectRef};
 use crate::topology::contract::Contract;
@@ -45,7 +46,8 @@ impl Plan {
         planner.cluster(&desired_cluster);
         planner.workers(WorkerKind::MachineDeployment, machine_deployments)?;
         planner.workers(WorkerKind::MachinePool, machine_pools)?;
-        Ok(Plan { steps: planner.steps, held: tracker.held(&cluster.metadata.name) })
+        let rolls = rolls(&planner.steps, &current);
+        Ok(Plan { steps: planner.steps, rolls, held: tracker.held(&cluster.metadata.name) })
     }
 }
 
