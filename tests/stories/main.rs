@@ -21,3 +21,4 @@ mod second_opinion;
 mod serving;
 #[path = "../support/tls_client.rs"]
 mod tls_client;
+mod topology_fixtures;

@@ -80,4 +80,28 @@ mod tests {
         );
         assert_eq!(scene.desired().cluster.annotations, BTreeMap::new());
     }
+
+    #[test]
+    fn a_cluster_on_its_way_is_marked_with_the_version_of_its_control_plane() {
+        // DS-23
+        let made = Scene::new().applied().at("Cluster", "/spec/topology/version", json!("v1.34.0"));
+        for (is_at, want) in [("v1.33.0", "v1.34.0"), ("v1.32.0", "v1.33.0")] {
+            // A control plane that is still on its way to its version takes no other one.
+            let desired = made.clone().at("KubeadmControlPlane", "/status", json!({"version": is_at})).desired();
+            let annotations =
+                BTreeMap::from([("topology.internal.cluster.x-k8s.io/upgrade-step".to_owned(), want.to_owned())]);
+            assert_eq!(desired.cluster.annotations, annotations, "at {is_at}");
+            let control_plane = desired.control_plane.control_plane.object;
+            assert_eq!(control_plane.at("spec.version"), Some(&json!(want)));
+        }
+    }
+
+    #[test]
+    fn hooks_that_are_pending_stay_so_while_no_hook_is_called() {
+        // HK-01, HK-02
+        let pending = "AfterClusterUpgrade,BeforeWorkersUpgrade";
+        let annotations = json!({"runtime.cluster.x-k8s.io/pending-hooks": pending});
+        let desired = Scene::new().applied().at("Cluster", "/metadata/annotations", annotations.clone()).desired();
+        assert_eq!(json!(desired.cluster.annotations), annotations);
+    }
 }

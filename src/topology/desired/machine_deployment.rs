@@ -23,7 +23,8 @@ pub(super) fn add_fields(
     // With a selector admission adds none of its own (DS-30).
     worker.set("spec.selector.matchLabels", selector, Origin::Topology)?;
     layers.set_from_topology(worker, "spec.replicas", "replicas", &topology.replicas)?;
-    add_rollout(worker, &topology.rollout, &class.rollout, layers)?;
+    let of_control_plane = &basis.blueprint.topology().control_plane.rollout;
+    add_rollout(worker, &topology.rollout, &class.rollout, of_control_plane, layers)?;
     let (ours, theirs) = (&topology.deletion, &class.deletion);
     layers.set(worker, "spec.deletion.order", "deletion.order", &ours.order, &theirs.order)?;
     add_timeouts(worker, ours, theirs, layers)?;
@@ -44,11 +45,15 @@ fn add_rollout(
     worker: &mut DesiredObject,
     topology: &Rollout,
     class: &Rollout,
+    of_control_plane: &Rollout,
     layers: Layers<'_>,
 ) -> Result<(), Failure> {
     let nothing = RolloutStrategy::default();
-    let (ours, theirs) =
-        if *topology == Rollout::default() { (&nothing, &class.strategy) } else { (&topology.strategy, &nothing) };
+    let (ours, theirs) = if *topology == Rollout::default() || is_time_of_all(topology, of_control_plane) {
+        (&nothing, &class.strategy)
+    } else {
+        (&topology.strategy, &nothing)
+    };
     layers.set_from_topology(worker, "spec.rollout.after", "rollout.after", &moment(&topology.after))?;
     layers.set(worker, "spec.rollout.strategy.type", "rollout.strategy.type", &ours.r#type, &theirs.r#type)?;
     let (ours, theirs) = (&ours.rolling_update, &theirs.rolling_update);
@@ -57,6 +62,12 @@ fn add_rollout(
     let (path, from) =
         ("spec.rollout.strategy.rollingUpdate.maxUnavailable", "rollout.strategy.rollingUpdate.maxUnavailable");
     layers.set(worker, path, from, &ours.max_unavailable, &theirs.max_unavailable)
+}
+
+/// Whether a rollout is nothing but the time that holds for the control plane as well: such is what `topology.rolloutAfter` of
+/// v1beta1 becomes, which leaves the strategy to the class (DEC-21).
+fn is_time_of_all(topology: &Rollout, of_control_plane: &Rollout) -> bool {
+    topology.strategy == RolloutStrategy::default() && topology.after == of_control_plane.after
 }
 
 #[cfg(test)]
@@ -95,5 +106,24 @@ mod tests {
         ] {
             assert_eq!(rollout(topology.clone(), class.clone()), want, "{topology} over {class}");
         }
+    }
+
+    #[test]
+    fn a_time_for_the_whole_topology_leaves_the_strategy_to_the_class() {
+        // DEC-21
+        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3}});
+        let time = "2030-01-01T00:00:00Z";
+        let rollout = |topology: Value| {
+            let scene = Scene::new()
+                .at("ClusterClass", "/spec/workers/machineDeployments/0/rollout", json!({"strategy": strategy}))
+                .at("Cluster", "/spec/topology/controlPlane", json!({"rollout": {"after": time}}))
+                .at("Cluster", "/spec/topology/workers/machineDeployments/0/rollout", topology);
+            scene.desired().machine_deployments[0].worker.object.at("spec.rollout").cloned().unwrap()
+        };
+        assert_eq!(rollout(json!({"after": time})), json!({"after": time, "strategy": strategy}));
+        let own = json!({"after": time, "strategy": {"type": "OnDelete"}});
+        assert_eq!(rollout(own.clone()), own);
+        let other = json!({"after": "2031-01-01T00:00:00Z"});
+        assert_eq!(rollout(other.clone()), other);
     }
 }
