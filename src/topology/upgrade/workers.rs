@@ -125,3 +125,6 @@ fn node_names(pool: &Object) -> Result<Vec<String>, Failure> {
     let name = |reference: &Value| reference.get("name")?.as_str().map(str::to_owned);
     Ok(references.filter_map(name).collect())
 }
+
+#[cfg(test)]
+mod tests;
