@@ -1,5 +1,6 @@
 //! Why nothing could be computed.
 
+use super::hooks::HookTracker;
 use super::patches::{PatchError, told};
 use super::upgrade::PlanError;
 use crate::field::FieldError;
@@ -63,7 +64,7 @@ pub enum Failure {
     NoVersion { definition: String },
     /// RS-25, ROT-03.
     #[error("{current} cannot become {desired}: group, kind, namespace and name of an object stay as they are")]
-    Incompatible { current: ObjectRef, desired: ObjectRef },
+    Incompatible { current: String, desired: String },
     /// DEC-35.
     #[error(
         "{object} is replaced again and again: {path} differs each time; does a patch make it of a generated name?"
@@ -89,7 +90,7 @@ pub enum Failure {
     Selector { object: ObjectRef },
     /// UP-21.
     #[error("{machine} has no version, so that it cannot be told whether it has that of {owner}")]
-    NoMachineVersion { machine: ObjectRef, owner: ObjectRef },
+    NoMachineVersion { machine: String, owner: String },
     /// UP-22.
     #[error("Node {node} of {pool} was not found in the workload cluster")]
     NoNode { node: String, pool: ObjectRef },
@@ -99,6 +100,9 @@ pub enum Failure {
     /// PE-11 to PE-29: all that is wrong with one patch.
     #[error("{}", told(.0))]
     Patches(Vec<PatchError>),
+    /// HK-11: nothing is wrong, and nothing may be created yet.
+    #[error("{}", .0.message("Cluster topology creation").unwrap_or_default())]
+    CreationWaits(Box<HookTracker>),
     /// CT-5.1.
     #[error(transparent)]
     WrongType(#[from] WrongType),

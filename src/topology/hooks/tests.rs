@@ -87,7 +87,7 @@ fn nothing_is_created_while_a_hook_asks_for_time() {
 fn a_cluster_that_was_created_is_told_when_its_control_plane_is_initialized() {
     // HK-12
     let hook = "AfterControlPlaneInitialized";
-    let ask = |fleet: &mut Fleet| fleet.ask(after_initialized).map(|(_, tracker)| tracker.annotation());
+    let ask = |fleet: &mut Fleet| fleet.ask(after_initialized).map(|((), tracker)| tracker.annotation());
     let mut fleet = new_cluster();
     assert_eq!((ask(&mut fleet).unwrap().as_deref(), fleet.calls.len()), (Some(hook), 0));
     let mut fleet = Fleet::at(V31, &[], &[]);
@@ -101,7 +101,7 @@ fn a_cluster_that_was_created_is_told_when_its_control_plane_is_initialized() {
     }
     // It blocks nothing, whatever it says; an error is one.
     fleet.extensions.insert(Hook::AfterControlPlaneInitialized, wait(9, ""));
-    let (_, tracker) = fleet.ask(after_initialized).unwrap();
+    let ((), tracker) = fleet.ask(after_initialized).unwrap();
     assert_eq!((tracker.annotation(), tracker.requeue_after_seconds()), (None, None));
     fleet.failing = Some(Hook::AfterControlPlaneInitialized);
     assert!(ask(&mut fleet).is_err());

@@ -94,7 +94,10 @@ impl Planner<'_> {
         };
         let is_of_another_kind = (current.group(), current.kind()) != (sent.group(), sent.kind());
         if is_of_another_kind && !matches!(part, Part::Bootstrap(..)) {
-            return Err(Failure::Incompatible { current: current.reference(), desired: sent.reference() });
+            return Err(Failure::Incompatible {
+                current: current.reference().to_string(),
+                desired: sent.reference().to_string(),
+            });
         }
         let difference = match is_of_another_kind {
             true => Difference::of_kinds(current, &sent, &origins),
@@ -349,7 +352,10 @@ fn keeps_its_identity(current: &Object, desired: &Object) -> Result<(), Failure>
     let identity = |object: &Object| (object.group().to_owned(), object.kind().to_owned(), object.key());
     match identity(current) == identity(desired) {
         true => Ok(()),
-        false => Err(Failure::Incompatible { current: current.reference(), desired: desired.reference() }),
+        false => Err(Failure::Incompatible {
+            current: current.reference().to_string(),
+            desired: desired.reference().to_string(),
+        }),
     }
 }
 

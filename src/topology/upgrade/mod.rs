@@ -52,7 +52,7 @@ impl<'a> Upgrade<'a> {
     ) -> Result<Self, Failure> {
         let cluster = &blueprint.cluster;
         // Facts of each are asked for before any of them gives up, so that one round gathers them.
-        let planned = planned(blueprint, current, world, options);
+        let planned = planned(blueprint, current, world, *options);
         let deployments = workers::upgrading_deployments(&current.machine_deployments, world);
         let pools = workers::upgrading_pools(&current.machine_pools, &cluster.metadata.key(), world);
         let (plan, minimum) = planned?;
@@ -353,7 +353,7 @@ fn planned(
     blueprint: &Blueprint,
     current: &Current,
     world: &World,
-    options: &Options,
+    options: Options,
 ) -> Result<(Plan, String), Failure> {
     let Some(object) = &current.control_plane.object else { return Ok((Plan::default(), String::new())) };
     let text = object.text(field_path::VERSION)?.unwrap_or_default();
@@ -391,25 +391,13 @@ fn ask_extension(
     way: &Way,
     cluster: &Cluster,
     world: &World,
-    options: &Options,
+    options: Options,
 ) -> Result<(Vec<Written>, Vec<Written>), Failure> {
     let failed = |reason: String| Failure::PlanExtension { extension: extension.to_owned(), reason };
     if !options.runtime_sdk {
         return Err(failed("the feature gate RuntimeSDK is off".to_owned()));
     }
-    let request = match world.is_offline() {
-        true => String::new(),
-        false => {
-            let workers = way.workers.as_ref().map(|workers| workers.text.as_str()).unwrap_or_default();
-            let members: [(&str, Value); 3] = [
-                ("fromControlPlaneKubernetesVersion", json!(way.control_plane.text)),
-                ("fromWorkersKubernetesVersion", json!(workers)),
-                ("toKubernetesVersion", json!(way.target.text)),
-            ];
-            let sent = hooks::cluster(cluster, &HookTracker::of(cluster), world)?;
-            hooks::request("GenerateUpgradePlanRequest", sent, members)
-        }
-    };
+    let request = if world.is_offline() { String::new() } else { plan_request(way, cluster, world)? };
     let call = PlanCall { extension: extension.to_owned(), cluster: cluster.metadata.key(), request };
     match world.upgrade_plan(call) {
         Found::Yes(plan) => {
@@ -419,6 +407,17 @@ fn ask_extension(
         Found::Unreadable(reason) => Err(failed(reason)),
         Found::NotAsked => Err(Failure::NotAsked),
     }
+}
+
+fn plan_request(way: &Way, cluster: &Cluster, world: &World) -> Result<String, Failure> {
+    let workers = way.workers.as_ref().map(|workers| workers.text.as_str()).unwrap_or_default();
+    let members: [(&str, Value); 3] = [
+        ("fromControlPlaneKubernetesVersion", json!(way.control_plane.text)),
+        ("fromWorkersKubernetesVersion", json!(workers)),
+        ("toKubernetesVersion", json!(way.target.text)),
+    ];
+    let sent = hooks::cluster(cluster, &HookTracker::of(cluster), world)?;
+    Ok(hooks::request("GenerateUpgradePlanRequest", sent, members))
 }
 
 /// Whether a control plane does not run any version yet (UP-06).

@@ -238,7 +238,7 @@ impl Fleet {
         for ((kind, name), version) in &round.workers {
             match self.workers.get_mut(&(*kind, name.clone())) {
                 Some(worker) if !tracker.is_worker_frozen(*kind, &object_name(name)) => {
-                    worker.version.clone_from(version)
+                    worker.version.clone_from(version);
                 }
                 None if !tracker.is_pending_create(*kind, name) => {
                     let machines = vec![version.clone(); 2];
@@ -396,5 +396,5 @@ fn compute(blueprint: &Blueprint, current: &Current, world: &World, options: Opt
     hooks.after_cluster_upgrade(&mut tracker)?;
     let run = Run { cluster: &blueprint.cluster, class: None, tracker: &tracker, error: None };
     let condition = topology_reconciled(&run);
-    Ok(Round { control_plane, workers, marks_a_step, condition, tracker })
+    Ok(Round { control_plane, workers, tracker, marks_a_step, condition })
 }

@@ -54,8 +54,10 @@ fn is_deployment_upgrading(deployment: &Object, world: &World) -> Result<bool, F
     let mut is_upgrading = false;
     for machine in machines {
         let has = machine.text("spec.version")?.filter(|version| !version.is_empty());
-        let has = has
-            .ok_or_else(|| Failure::NoMachineVersion { machine: machine.reference(), owner: deployment.reference() })?;
+        let has = has.ok_or_else(|| Failure::NoMachineVersion {
+            machine: machine.reference().to_string(),
+            owner: deployment.reference().to_string(),
+        })?;
         let runs = machine.text(KUBELET_VERSION)?.filter(|version| !version.is_empty());
         is_upgrading |= has != wanted || runs.is_some_and(|runs| runs != wanted);
     }
@@ -123,3 +125,6 @@ fn node_names(pool: &Object) -> Result<Vec<String>, Failure> {
     let name = |reference: &Value| reference.get("name")?.as_str().map(str::to_owned);
     Ok(references.filter_map(name).collect())
 }
+
+#[cfg(test)]
+mod tests;
