@@ -94,11 +94,17 @@ impl AsRef<Value> for Object {
 
 impl Object {
     /// The members of the object.
+    ///
+    /// # Panics
+    /// Never: nothing but an object is ever put here.
     pub fn members(&self) -> &Map<String, Value> {
         self.0.as_object().expect("nothing but an object is ever put here")
     }
 
     /// The members of the object, to change them.
+    ///
+    /// # Panics
+    /// Never: nothing but an object is ever put here.
     pub fn members_mut(&mut self) -> &mut Map<String, Value> {
         self.0.as_object_mut().expect("nothing but an object is ever put here")
     }

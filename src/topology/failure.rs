@@ -64,7 +64,7 @@ pub enum Failure {
     NoVersion { definition: String },
     /// RS-25, ROT-03.
     #[error("{current} cannot become {desired}: group, kind, namespace and name of an object stay as they are")]
-    Incompatible { current: String, desired: String },
+    Incompatible { current: Box<ObjectRef>, desired: Box<ObjectRef> },
     /// DEC-35.
     #[error(
         "{object} is replaced again and again: {path} differs each time; does a patch make it of a generated name?"
@@ -90,7 +90,7 @@ pub enum Failure {
     Selector { object: ObjectRef },
     /// UP-21.
     #[error("{machine} has no version, so that it cannot be told whether it has that of {owner}")]
-    NoMachineVersion { machine: String, owner: String },
+    NoMachineVersion { machine: Box<ObjectRef>, owner: Box<ObjectRef> },
     /// UP-22.
     #[error("Node {node} of {pool} was not found in the workload cluster")]
     NoNode { node: String, pool: ObjectRef },

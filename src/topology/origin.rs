@@ -68,7 +68,7 @@ impl Origins {
 
     /// Whether a secret went into the value at `path`, or into a part of it (DEC-34).
     pub fn is_sensitive(&self, path: &str) -> bool {
-        self.of(path).any(|mark| matches!(&mark.origin, Origin::Patch(patch) if patch.is_sensitive))
+        self.of(path).any(|mark| matches!(&mark.origin, Origin::Patch(made_by) if made_by.is_sensitive))
     }
 }
 

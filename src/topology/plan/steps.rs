@@ -95,8 +95,8 @@ impl Planner<'_> {
         let is_of_another_kind = (current.group(), current.kind()) != (sent.group(), sent.kind());
         if is_of_another_kind && !matches!(part, Part::Bootstrap(..)) {
             return Err(Failure::Incompatible {
-                current: current.reference().to_string(),
-                desired: sent.reference().to_string(),
+                current: current.reference().into(),
+                desired: sent.reference().into(),
             });
         }
         let difference = match is_of_another_kind {
@@ -163,8 +163,7 @@ impl Planner<'_> {
                 let (from, to) = (before.get(name), after.get(name));
                 if from != to {
                     let text = |value: Option<&String>| value.map(|value| json!(value));
-                    let path = format!("metadata.{field}[{name}]");
-                    changes.push(of_topology(path, text(from), text(to)));
+                    changes.push(of_topology(format!("metadata.{field}[{name}]"), text(from), text(to)));
                 }
             }
         }
@@ -352,10 +351,9 @@ fn keeps_its_identity(current: &Object, desired: &Object) -> Result<(), Failure>
     let identity = |object: &Object| (object.group().to_owned(), object.kind().to_owned(), object.key());
     match identity(current) == identity(desired) {
         true => Ok(()),
-        false => Err(Failure::Incompatible {
-            current: current.reference().to_string(),
-            desired: desired.reference().to_string(),
-        }),
+        false => {
+            Err(Failure::Incompatible { current: current.reference().into(), desired: desired.reference().into() })
+        }
     }
 }
 

@@ -55,8 +55,8 @@ fn is_deployment_upgrading(deployment: &Object, world: &World) -> Result<bool, F
     for machine in machines {
         let has = machine.text("spec.version")?.filter(|version| !version.is_empty());
         let has = has.ok_or_else(|| Failure::NoMachineVersion {
-            machine: machine.reference().to_string(),
-            owner: deployment.reference().to_string(),
+            machine: machine.reference().into(),
+            owner: deployment.reference().into(),
         })?;
         let runs = machine.text(KUBELET_VERSION)?.filter(|version| !version.is_empty());
         is_upgrading |= has != wanted || runs.is_some_and(|runs| runs != wanted);
