@@ -23,8 +23,8 @@ use std::sync::Arc;
 pub use class::Class;
 pub use facts::{CLASSES, CLUSTERS, Facts, Record};
 pub use need::{
-    Answer, ExtensionAnswer, ExtensionCall, HookAnswer, HookCall, ItemPatch, Need, Nodes, PatchHook, PlanCall,
-    Selection, UpgradePlan,
+    Answer, HookAnswer, HookCall, ItemPatch, Need, Nodes, PatchAnswer, PatchCall, PatchHook, PlanCall, Selection,
+    UpgradePlan,
 };
 pub use objects::Objects;
 pub use scope::Scope;
@@ -194,14 +194,14 @@ impl World {
         }
     }
 
-    /// What a Runtime Extension answers; absent when there is nobody who could ask it, as with files.
-    pub fn extension(&self, call: &ExtensionCall) -> Found<ExtensionAnswer> {
-        let need = Need::Extension(call.clone());
+    /// What the extension of a patch answers; absent where there is nobody to ask, as among files.
+    pub fn patch(&self, call: PatchCall) -> Found<PatchAnswer> {
+        let need = Need::Patch(call);
         if self.is_offline() && !self.pinned.contains_key(&need) {
             return Found::Absent;
         }
         match self.pinned_or_needed(need) {
-            Some(Answer::Extension(answer)) => answer,
+            Some(Answer::Patch(answer)) => answer,
             _ => Found::NotAsked,
         }
     }

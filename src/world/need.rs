@@ -25,69 +25,8 @@ pub enum Need {
     Hook(HookCall),
     /// What an extension plans for an upgrade (UP-15).
     GenerateUpgradePlan(PlanCall),
-    /// What a Runtime Extension says to the templates of a topology.
-    Extension(ExtensionCall),
-}
-
-/// A call of one handler of a Runtime Extension (HK-25).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ExtensionCall {
-    pub hook: PatchHook,
-    /// `<handler>.<extensionConfig>`.
-    pub handler: String,
-    /// The Cluster that the call is about; the handler has to be for its namespace.
-    pub cluster: ObjectKey,
-    /// The request as JSON. Whoever sends it completes it: equal requests make equal needs, so its items have no `uid`
-    /// yet, and its settings are only those that override the ExtensionConfig's.
-    pub request: String,
-}
-
-/// A hook that patches call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PatchHook {
-    GeneratePatches,
-    ValidateTopology,
-}
-
-impl PatchHook {
-    /// The name of the hook.
-    pub const fn name(self) -> &'static str {
-        match self {
-            PatchHook::GeneratePatches => "GeneratePatches",
-            PatchHook::ValidateTopology => "ValidateTopology",
-        }
-    }
-}
-
-/// What a Runtime Extension answered. An error that its failure policy ignores is an answer without patches, or the
-/// answer that all is in order (HK-25).
-#[derive(Clone, Debug, PartialEq)]
-pub enum ExtensionAnswer {
-    /// In the order in which they are to be applied.
-    Patches(Arc<[ItemPatch]>),
-    /// The topology is in order.
-    Valid,
-    /// The status `Failure`, with its message.
-    Failure(String),
-}
-
-/// A patch of one item of a request.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ItemPatch {
-    /// The position of the item in the request, whose `uid` the answer named.
-    pub item: usize,
-    /// `JSONPatch`, `JSONMergePatch`.
-    pub patch_type: String,
-    /// The patch as it was sent, decoded from base64.
-    pub patch: Vec<u8>,
-}
-
-/// A request holds values of variables, which are shown nowhere.
-impl fmt::Debug for ExtensionCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ExtensionCall { hook, handler, cluster, request } = self;
-        write!(f, "{} of {handler} for Cluster {cluster} ({} bytes)", hook.name(), request.len())
-    }
+    /// What an extension does to the templates of a topology, or says of them (PE-23, PE-29).
+    Patch(PatchCall),
 }
 
 /// A call of all extensions that are registered for a lifecycle hook.
@@ -125,6 +64,66 @@ pub struct UpgradePlan {
     pub workers: Vec<String>,
 }
 
+/// A call of the extension of a patch.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PatchCall {
+    pub hook: PatchHook,
+    /// The name that the extension is registered by.
+    pub extension: String,
+    pub cluster: ObjectKey,
+    /// The JSON body. Whoever sends it completes it: equal requests make equal needs, so its items have no `uid` yet, and
+    /// its settings are only those of the patch.
+    pub request: String,
+}
+
+/// A hook that patches call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PatchHook {
+    GeneratePatches,
+    ValidateTopology,
+}
+
+impl PatchHook {
+    /// The name of the hook.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PatchHook::GeneratePatches => "GeneratePatches",
+            PatchHook::ValidateTopology => "ValidateTopology",
+        }
+    }
+}
+
+/// What the extension of a patch answered. An error that its failure policy ignores is an answer without patches, or the
+/// answer that all is in order (HK-25).
+#[derive(Clone, Debug, PartialEq)]
+pub enum PatchAnswer {
+    /// In the order in which they are to be applied.
+    Patches(Arc<[ItemPatch]>),
+    /// The topology is in order.
+    Valid,
+    /// The status `Failure`, with its message.
+    Failure(String),
+}
+
+/// A patch of one item of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ItemPatch {
+    /// The position of the item in the request, whose `uid` the answer named.
+    pub item: usize,
+    /// `JSONPatch`, `JSONMergePatch`.
+    pub patch_type: String,
+    /// The patch as it was sent, decoded from base64.
+    pub patch: Vec<u8>,
+}
+
+/// A request holds values of variables, which are shown nowhere.
+impl fmt::Debug for PatchCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PatchCall { hook, extension, cluster, request } = self;
+        write!(f, "{} of {extension} for Cluster {cluster} ({} bytes)", hook.name(), request.len())
+    }
+}
+
 /// Nodes by name; those that do not exist are left out.
 pub type Nodes = BTreeMap<String, Arc<Object>>;
 
@@ -150,7 +149,8 @@ pub enum Answer {
     Hook(Found<HookAnswer>),
     /// Unreadable when the call failed.
     GenerateUpgradePlan(Found<UpgradePlan>),
-    Extension(Found<ExtensionAnswer>),
+    /// Unreadable when the call failed and that is not ignored.
+    Patch(Found<PatchAnswer>),
 }
 
 impl Need {
@@ -165,7 +165,7 @@ impl Need {
             Need::Nodes { .. } => Answer::Nodes(Found::Unreadable(reason)),
             Need::Hook(_) => Answer::Hook(Found::Unreadable(reason)),
             Need::GenerateUpgradePlan(_) => Answer::GenerateUpgradePlan(Found::Unreadable(reason)),
-            Need::Extension(_) => Answer::Extension(Found::Unreadable(reason)),
+            Need::Patch(_) => Answer::Patch(Found::Unreadable(reason)),
         }
     }
 }

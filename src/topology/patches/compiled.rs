@@ -13,6 +13,7 @@ use crate::hub::{
     ClassNames, ClusterClass, ExternalPatch, JsonPatch, Patch, PatchSelector, StatusVariable, TemplateRef,
 };
 use crate::json;
+use crate::schema::Schema;
 use crate::topology::origin::PatchOrigin;
 use crate::variables::{self, INLINE, VariablePath, Variables};
 
@@ -190,7 +191,7 @@ impl Compiler<'_> {
     /// Whether a variable may hold a password; one that nothing certain is known of may (DEC-34).
     fn is_secret(&self, name: &str) -> bool {
         match self.variables.and_then(|variables| variables.get(name)) {
-            Some(variable) => variable.schema.as_ref().map_or(true, |schema| schema.has_secrets()),
+            Some(variable) => variable.schema.as_ref().map_or(true, Schema::has_secrets),
             None => true,
         }
     }
@@ -267,7 +268,7 @@ impl Compiler<'_> {
         let is_builtin = |name: &str| name.split('.').next() == Some(BUILTIN);
         let is_sensitive = used.iter().any(|name| visible.secrets.contains(name));
         let shared = fields
-            .filter(|fields| fields.iter().all(is_shared))
+            .filter(|fields| fields.iter().all(|path| is_shared(path)))
             .map(|_| used.iter().filter(|name| !is_builtin(name)).cloned().collect());
         let number = self.expressions;
         self.expressions += 1;
@@ -284,7 +285,7 @@ fn named<'a>(mut path: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// Whether what is at a path is the same for all items, unless an override says otherwise.
-fn is_shared(path: &Vec<String>) -> bool {
+fn is_shared(path: &[String]) -> bool {
     path.first().is_none_or(|name| name != BUILTIN) || path.get(1).is_some_and(|part| part == "cluster")
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::document::{Change, Document, is_below};
 use super::items::Slot;
 use super::trace::{ItemName, Reason, Skipped};
+use crate::field::Path;
 use crate::hub::{Object, WrongType, annotation, label};
 use crate::topology::contract::Contract;
 use crate::topology::desired::DesiredObject;
@@ -77,28 +78,53 @@ pub(super) fn copy_back(
             Some(Change { path: format!("{to}{}", path.strip_prefix(from)?), origin })
         }));
     }
-    for (path, value) in &kept {
-        put(&mut desired.object, path, value.clone())?;
+    for kept in &kept {
+        kept.restore(&mut desired.object)?;
     }
     note(desired, changes, &kept, item, skipped);
     Ok(())
 }
 
-/// A value that patches do not change: its path, as names, and what it is.
-type Kept = (Vec<&'static str>, Value);
+/// A value that patches do not change.
+struct Kept {
+    /// The map that it is an entry of, for labels and annotations.
+    map: Option<&'static str>,
+    /// The name of the entry, or the dotted path of the field.
+    name: &'static str,
+    value: Value,
+}
+
+impl Kept {
+    fn path(&self) -> String {
+        let path = self.map.map_or(Path::of(self.name), |map| Path::of(map).member(self.name));
+        path.into_text().into_owned()
+    }
+
+    /// Puts the value back.
+    fn restore(&self, object: &mut Object) -> Result<(), WrongType> {
+        let Some(map) = self.map else { return object.set(self.name, self.value.clone()) };
+        object.texts(map)?;
+        let mut entries = match object.remove(map) {
+            Some(Value::Object(entries)) => entries,
+            _ => Map::new(),
+        };
+        entries.insert(self.name.to_owned(), self.value.clone());
+        object.set(map, Value::Object(entries))
+    }
+}
 
 /// What keeps its computed value (PE-24, PE-27).
 fn kept(slot: Slot, desired: &DesiredObject) -> Vec<Kept> {
     let object = &desired.object;
-    let labels = KEPT_LABELS.iter().filter_map(|name| Some((*name, object.label(name)?)));
-    let annotations = KEPT_ANNOTATIONS.iter().filter_map(|name| Some((*name, object.annotation(name)?)));
-    let labels = labels.map(|(name, value)| (vec!["metadata", "labels", name], value.into()));
-    let annotations = annotations.map(|(name, value)| (vec!["metadata", "annotations", name], value.into()));
+    let entry = |map: &'static str, name: &'static str, value: &str| Kept { map: Some(map), name, value: value.into() };
+    let labels = KEPT_LABELS.iter().filter_map(|name| Some(entry("metadata.labels", name, object.label(name)?)));
+    let annotations = KEPT_ANNOTATIONS.iter();
+    let annotations =
+        annotations.filter_map(|name| Some(entry("metadata.annotations", name, object.annotation(name)?)));
     let mut kept: Vec<Kept> = labels.chain(annotations).collect();
     if slot == Slot::ControlPlane {
-        let fields =
-            kept_by_control_plane().filter_map(|path| Some((path.split('.').collect(), object.at(path)?.clone())));
-        kept.extend(fields);
+        let field = |name| Some(Kept { map: None, name, value: object.at(name)?.clone() });
+        kept.extend(kept_by_control_plane().filter_map(field));
     }
     kept
 }
@@ -112,8 +138,8 @@ fn note(
     skipped: &mut Vec<Skipped>,
 ) {
     let mut restored: Vec<Mark> = Vec::new();
-    for (path, _) in kept {
-        let path = path.join(".");
+    for kept in kept {
+        let path = kept.path();
         let touching =
             || changes.iter().filter(|change| is_below(&change.path, &path) || is_below(&path, &change.path));
         if touching().next().is_none() {
@@ -147,27 +173,4 @@ fn take(document: &mut Value, path: &str) -> Option<Value> {
         here = here.get_mut(name)?;
     }
     (!here.is_null()).then(|| here.take())
-}
-
-/// Puts a value at a path of names, of which the last may have dots in it.
-fn put(object: &mut Object, path: &[&str], value: Value) -> Result<(), WrongType> {
-    let Some((last, parents)) = path.split_last() else { return Ok(()) };
-    let parent = parents.join(".");
-    if object.read(&parent)?.is_none() {
-        object.set(&parent, Value::Object(Map::new()))?;
-    }
-    // Reading through what is no object fails in `set`.
-    let shown = format!("{} {}", object.kind(), object.name());
-    let mut here = object.members_mut();
-    for name in parents {
-        here = match here.get_mut(*name) {
-            Some(Value::Object(members)) => members,
-            _ => {
-                let (wanted, found) = ("an object", "something else");
-                return Err(WrongType { object: shown, path: parent, wanted, found });
-            }
-        };
-    }
-    here.insert((*last).to_owned(), value);
-    Ok(())
 }

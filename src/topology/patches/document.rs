@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::compiled::Make;
 use super::pointer::{self, Location, Pointer};
+use crate::field::Path;
 use crate::json;
 use crate::topology::origin::PatchOrigin;
 
@@ -55,16 +56,19 @@ impl Document {
     /// Does something to a copy, and takes back from it the places that patches can change (PE-21).
     pub(super) fn within_places<E>(&mut self, act: impl FnOnce(&mut Document) -> Result<(), E>) -> Result<(), E> {
         let mut scratch = self.clone();
-        let before = scratch.marks.len();
         act(&mut scratch)?;
-        self.is_changed = scratch.is_changed;
+        let mut marks = Vec::new();
         for (path, place) in PLACES {
-            let value = scratch.value.pointer_mut(place).map(Value::take);
-            let Some(value) = value.filter(|value| !value.is_null()) else { continue };
-            put(&mut self.value, path, value);
-            let changes = scratch.marks.iter().skip(before).filter_map(|change| change.at_place(path));
-            self.marks.extend(changes);
+            let value = scratch.value.pointer_mut(place).map(Value::take).filter(|value| !value.is_null());
+            // Marks of the copy have followed what was moved.
+            let marked = if value.is_some() { &scratch.marks } else { &self.marks };
+            marks.extend(marked.iter().filter_map(|change| change.at_place(path)));
+            if let Some(value) = value {
+                put(&mut self.value, path, value);
+            }
         }
+        self.marks = marks;
+        self.is_changed = scratch.is_changed;
         Ok(())
     }
 
@@ -192,7 +196,7 @@ impl Sent {
         match self {
             Sent::Merge(patch) => {
                 let mut paths = Vec::new();
-                leaves(&patch, String::new(), &mut paths);
+                leaves(&patch, &Path::ROOT, &mut paths);
                 json_patch::merge(&mut document.value, &patch);
                 document.is_changed |= !paths.is_empty();
                 paths.into_iter().for_each(|path| document.mark(path, origin));
@@ -314,17 +318,13 @@ fn kind(value: &Value) -> &'static str {
 }
 
 /// The paths of a merge patch that set or take away something.
-fn leaves(merge: &Value, above: String, found: &mut Vec<String>) {
+fn leaves(merge: &Value, above: &Path, found: &mut Vec<String>) {
     match merge {
         Value::Object(members) if !members.is_empty() => {
-            for (name, value) in members {
-                let mut path = above.clone();
-                pointer::push_name(&mut path, name);
-                leaves(value, path, found);
-            }
+            members.iter().for_each(|(name, value)| leaves(value, &above.member(name), found));
         }
         // An empty object changes nothing but what was no object.
-        Value::Object(_) if above.is_empty() => {}
-        _ => found.push(above),
+        Value::Object(_) if *above == Path::ROOT => {}
+        _ => found.push(above.as_str().to_owned()),
     }
 }

@@ -15,7 +15,7 @@ use super::{ItemName, Run};
 use crate::hub::ExternalPatch;
 use crate::topology::Failure;
 use crate::topology::origin::PatchOrigin;
-use crate::world::{ExtensionAnswer, ExtensionCall, Found, ItemPatch, PatchHook};
+use crate::world::{Found, ItemPatch, PatchAnswer, PatchCall, PatchHook};
 
 /// The version of the hooks that patches call.
 const API_VERSION: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
@@ -46,7 +46,7 @@ struct RequestItem<'a> {
     variables: Vec<Variable<'a>>,
 }
 
-fn listed<'a>(variables: Vec<Named<'a>>) -> Vec<Variable<'a>> {
+fn listed(variables: Vec<Named<'_>>) -> Vec<Variable<'_>> {
     variables.into_iter().map(|(name, value)| Variable { name, value }).collect()
 }
 
@@ -58,35 +58,35 @@ impl Run<'_> {
         patch: &CompiledPatch,
         external: &ExternalPatch,
     ) -> Result<(), Failure> {
-        let handler = &external.generate_patches_extension;
+        let extension = &external.generate_patches_extension;
         let hook = PatchHook::GeneratePatches;
-        match self.ask(position, patch, hook, handler)? {
+        match self.ask(position, patch, hook, extension)? {
             None => {
                 self.skip(patch, None, None, Reason::NotAsked);
                 Ok(())
             }
-            Some(ExtensionAnswer::Patches(patches)) => self.apply_answer(position, patch, handler, &patches),
-            Some(ExtensionAnswer::Valid) => {
-                self.refused(position, patch, hook, handler, "answered something else than patches".to_owned())
+            Some(PatchAnswer::Patches(patches)) => self.apply_answer(position, patch, extension, &patches),
+            Some(PatchAnswer::Valid) => {
+                self.refused(position, patch, hook, extension, "answered something else than patches".to_owned())
             }
-            Some(ExtensionAnswer::Failure(message)) => {
-                self.refused(position, patch, hook, handler, format!("answered Failure: {message}"))
+            Some(PatchAnswer::Failure(message)) => {
+                self.refused(position, patch, hook, extension, format!("answered Failure: {message}"))
             }
         }
     }
 
     /// Asks the extension of a patch that validates whether the topology is in order (PE-29).
     pub(super) fn validate(&mut self, position: usize, patch: &CompiledPatch) -> Result<(), Failure> {
-        let handler = patch.external.as_ref().map(|external| &external.validate_topology_extension);
-        let Some(handler) = handler.filter(|handler| !handler.is_empty()) else { return Ok(()) };
+        let extension = patch.external.as_ref().map(|external| &external.validate_topology_extension);
+        let Some(extension) = extension.filter(|extension| !extension.is_empty()) else { return Ok(()) };
         let hook = PatchHook::ValidateTopology;
-        match self.ask(position, patch, hook, handler)? {
-            None | Some(ExtensionAnswer::Valid) => Ok(()),
-            Some(ExtensionAnswer::Patches(_)) => {
-                self.refused(position, patch, hook, handler, "answered patches where none were asked for".to_owned())
+        match self.ask(position, patch, hook, extension)? {
+            None | Some(PatchAnswer::Valid) => Ok(()),
+            Some(PatchAnswer::Patches(_)) => {
+                self.refused(position, patch, hook, extension, "answered patches where none were asked for".to_owned())
             }
-            Some(ExtensionAnswer::Failure(message)) => {
-                self.refused(position, patch, hook, handler, format!("answered Failure: {message}"))
+            Some(PatchAnswer::Failure(message)) => {
+                self.refused(position, patch, hook, extension, format!("answered Failure: {message}"))
             }
         }
     }
@@ -97,22 +97,22 @@ impl Run<'_> {
         position: usize,
         patch: &CompiledPatch,
         hook: PatchHook,
-        handler: &str,
-    ) -> Result<Option<ExtensionAnswer>, Failure> {
-        let call = ExtensionCall {
+        extension: &str,
+    ) -> Result<Option<PatchAnswer>, Failure> {
+        let call = PatchCall {
             hook,
-            handler: handler.to_owned(),
+            extension: extension.to_owned(),
             cluster: self.blueprint.cluster.metadata.key(),
             request: self.request(patch, hook),
         };
-        match self.world.extension(&call) {
+        match self.world.patch(call) {
             Found::Yes(answer) => Ok(Some(answer)),
             Found::Absent => {
-                let (patch, handler) = (patch.name.clone(), handler.to_owned());
-                self.trace.not_asked.push(NotAsked { patch, hook, handler });
+                let (patch, extension) = (patch.name.clone(), extension.to_owned());
+                self.trace.not_asked.push(NotAsked { patch, hook, extension });
                 Ok(None)
             }
-            Found::Unreadable(reason) => self.refused(position, patch, hook, handler, reason),
+            Found::Unreadable(reason) => self.refused(position, patch, hook, extension, reason),
             // One extension at a time: what the next one is asked depends on the answer.
             Found::NotAsked => Err(Failure::NotAsked),
         }
@@ -150,7 +150,7 @@ impl Run<'_> {
         &mut self,
         position: usize,
         patch: &CompiledPatch,
-        handler: &str,
+        extension: &str,
         patches: &[ItemPatch],
     ) -> Result<(), Failure> {
         // An extension sees all items, and with them the secrets that earlier patches put there.
@@ -158,7 +158,7 @@ impl Run<'_> {
         let had_secrets = changes.flat_map(|document| &document.marks).any(|change| change.origin.is_sensitive);
         let origin = PatchOrigin { is_sensitive: patch.origin.is_sensitive || had_secrets, ..patch.origin.clone() };
         for (at, sent) in patches.iter().enumerate() {
-            let place = |operation| Place::Answer { handler: handler.to_owned(), position: at, operation };
+            let place = |operation| Place::Answer { extension: extension.to_owned(), position: at, operation };
             let Some(item) = self.items.get_mut(sent.item) else {
                 let problem = format!("is for item {} of {}", sent.item, self.items.len());
                 return Err(self.failure(position, patch, place(None), None, problem));
@@ -179,10 +179,10 @@ impl Run<'_> {
         position: usize,
         patch: &CompiledPatch,
         hook: PatchHook,
-        handler: &str,
+        extension: &str,
         problem: String,
     ) -> Result<T, Failure> {
-        let place = Place::Extension { hook, handler: handler.to_owned() };
+        let place = Place::Extension { hook, extension: extension.to_owned() };
         Err(self.failure(position, patch, place, None, problem))
     }
 

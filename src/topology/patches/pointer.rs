@@ -7,6 +7,7 @@ use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation
 use serde_json::Value;
 
 use super::compiled::Make;
+use crate::field::Path;
 
 /// Deeper documents than any API server takes are not made: what walks over a document recurses on its depth.
 const MAX_DEPTH: usize = 256;
@@ -15,14 +16,14 @@ const MAX_DEPTH: usize = 256;
 #[derive(Clone, Debug)]
 pub(super) struct Pointer {
     buffer: PointerBuf,
-    /// The same as a path of names, unless a part of it may be a position in a list.
-    names: Option<String>,
+    /// The same as a path of members, unless a part of it may be a position in a list.
+    members: Option<String>,
 }
 
 /// Where a pointer leads in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Location {
-    /// A path of names and positions, `a.b[0]`.
+    /// As a path of an object, `a.b[0]`.
     pub path: String,
     /// The list that the last part is a position in, and the position.
     pub element: Option<(String, usize)>,
@@ -48,13 +49,9 @@ impl Pointer {
             return Err(format!("path has more than {MAX_DEPTH} parts"));
         }
         let is_plain = buffer.tokens().all(|token| !may_be_position(&token.decoded()));
-        let names = is_plain.then(|| {
-            buffer.tokens().fold(String::new(), |mut path, token| {
-                push_name(&mut path, &token.decoded());
-                path
-            })
-        });
-        Ok(Pointer { buffer, names })
+        let path = || buffer.tokens().fold(Path::ROOT, |path, token| path.member(&token.decoded()));
+        let members = is_plain.then(|| path().into_text().into_owned());
+        Ok(Pointer { buffer, members })
     }
 
     /// Whether the pointer leads to something below a member of the document.
@@ -89,10 +86,10 @@ impl Pointer {
 
     /// Where the pointer leads in a document, in which `-` is the place behind the last element.
     pub(super) fn locate(&self, document: &Value) -> Location {
-        if let Some(names) = &self.names {
-            return Location { path: names.clone(), element: None };
+        if let Some(members) = &self.members {
+            return Location { path: members.clone(), element: None };
         }
-        let (mut path, mut element) = (String::new(), None);
+        let (mut path, mut element) = (Path::ROOT, None);
         let mut here = Some(document);
         for token in self.buffer.tokens() {
             let name = token.decoded();
@@ -100,17 +97,17 @@ impl Pointer {
             here = match here {
                 Some(Value::Array(elements)) => {
                     let position = if name == "-" { elements.len() } else { name.parse().unwrap_or(usize::MAX) };
-                    element = Some((path.clone(), position));
-                    let _ = write!(path, "[{position}]");
+                    element = Some((path.as_str().to_owned(), position));
+                    path = path.index(position);
                     elements.get(position)
                 }
                 other => {
-                    push_name(&mut path, &name);
+                    path = path.member(&name);
                     other.and_then(|value| value.get(&*name))
                 }
             };
         }
-        Location { path, element }
+        Location { path: path.into_text().into_owned(), element }
     }
 
     /// Why the pointer leads nowhere in a document; `None` when it does, apart from its last part if that is new.
@@ -168,14 +165,6 @@ fn near<'a>(names: impl Iterator<Item = &'a String>, wanted: &str) -> String {
 
 fn may_be_position(name: &str) -> bool {
     name == "-" || (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-/// Appends the name of a member to a path of names.
-pub(super) fn push_name(path: &mut String, name: &str) {
-    if !path.is_empty() {
-        path.push('.');
-    }
-    path.push_str(name);
 }
 
 /// How deep a value is; 0 for one without parts.

@@ -12,7 +12,7 @@ use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, Des
 use crate::topology::origin::{Origin, Origins};
 use crate::topology::worker::WorkerKind;
 use crate::topology::{Failure, Options};
-use crate::world::{Answer, ExtensionAnswer, Facts, Found, Need, Objects, World};
+use crate::world::{Answer, Facts, Found, Need, Objects, PatchAnswer, World};
 
 /// A class, a Cluster of it, and how they are computed.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ pub(super) struct Case {
     pub has_extensions: bool,
     pub is_offline: bool,
     /// What extensions answer, in the order in which they are asked.
-    pub answers: Vec<Found<ExtensionAnswer>>,
+    pub answers: Vec<Found<PatchAnswer>>,
 }
 
 /// What came of it.
@@ -210,7 +210,7 @@ impl Case {
         self
     }
 
-    pub(super) fn answering(mut self, answers: impl IntoIterator<Item = Found<ExtensionAnswer>>) -> Self {
+    pub(super) fn answering(mut self, answers: impl IntoIterator<Item = Found<PatchAnswer>>) -> Self {
         self.answers.extend(answers);
         self
     }
@@ -266,10 +266,10 @@ impl Case {
                 return result.map(|trace| Outcome { before, desired, trace, requests });
             };
             assert_eq!((result, needs.len()), (Err(Failure::NotAsked), 1), "one extension at a time");
-            let Need::Extension(call) = need else { panic!("{need:?}") };
+            let Need::Patch(call) = need else { panic!("{need:?}") };
             requests.push(serde_json::from_str(&call.request).unwrap());
             let answer = answers.next().expect("an answer for each call").clone();
-            world.pin(need.clone(), Answer::Extension(answer));
+            world.pin(need.clone(), Answer::Patch(answer));
         }
     }
 
@@ -336,7 +336,7 @@ fn computed(template: &Object, name: &str, is_template: bool, topology_label: Op
     DesiredObject { object: Object::try_from(object).unwrap(), origins }
 }
 
-fn desired(blueprint: &Blueprint) -> Desired {
+pub(super) fn desired(blueprint: &Blueprint) -> Desired {
     let topology = blueprint.topology();
     let mut control_plane = computed(&blueprint.control_plane, "one-cp", false, None);
     control_plane.object.set("spec.version", json!(topology.version)).unwrap();

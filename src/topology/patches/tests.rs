@@ -4,6 +4,8 @@ mod application;
 mod builtin;
 mod carried_over;
 mod extensions;
+mod properties;
 mod provenance;
 mod selection;
 mod values;
+mod whole;

@@ -69,8 +69,8 @@ pub struct Undefined {
 pub struct NotAsked {
     pub patch: Arc<str>,
     pub hook: PatchHook,
-    /// `<handler>.<extensionConfig>`.
-    pub handler: String,
+    /// The name that the extension is registered by.
+    pub extension: String,
 }
 
 /// A template of the class on its way to become an object of the topology.
@@ -108,11 +108,11 @@ pub enum Place {
     /// A call of an extension.
     Extension {
         hook: PatchHook,
-        handler: String,
+        extension: String,
     },
     /// A patch that an extension answered, by its position in the answer, and an operation in it.
     Answer {
-        handler: String,
+        extension: String,
         position: usize,
         operation: Option<usize>,
     },
@@ -188,7 +188,7 @@ impl fmt::Display for Undefined {
 
 impl fmt::Display for NotAsked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "patch {:?}: {} of {} could not be asked", self.patch, self.hook.name(), self.handler)
+        write!(f, "patch {:?}: {} of {} could not be asked", self.patch, self.hook.name(), self.extension)
     }
 }
 
@@ -215,9 +215,9 @@ impl fmt::Display for PatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "patch {:?} ({}): ", self.patch, self.path())?;
         match &self.place {
-            Place::Extension { hook, handler } => write!(f, "{} of {handler}: ", hook.name())?,
-            Place::Answer { handler, position, operation } => {
-                write!(f, "items[{position}] of the answer of {handler}")?;
+            Place::Extension { hook, extension } => write!(f, "{} of {extension}: ", hook.name())?,
+            Place::Answer { extension, position, operation } => {
+                write!(f, "items[{position}] of the answer of {extension}")?;
                 match operation {
                     Some(operation) => write!(f, ", operation {operation}: ")?,
                     None => f.write_str(": ")?,

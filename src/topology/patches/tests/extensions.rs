@@ -6,7 +6,7 @@ use crate::hub::{annotation, label};
 use crate::topology::contract::Contract;
 use crate::topology::patches::testing::{Case, case, infrastructure, patch};
 use crate::topology::patches::{Reason, Trace};
-use crate::world::{ExtensionAnswer, Found, ItemPatch, PatchHook};
+use crate::world::{Found, ItemPatch, PatchAnswer, PatchHook};
 
 fn external(extension: Value) -> Value {
     json!({"name": "x", "external": extension})
@@ -17,17 +17,17 @@ fn generating() -> Value {
 }
 
 /// An answer of patches: item, type, patch.
-fn answer(patches: &[(usize, &str, &str)]) -> Found<ExtensionAnswer> {
+fn answer(patches: &[(usize, &str, &str)]) -> Found<PatchAnswer> {
     let patches = patches.iter().map(|(item, patch_type, patch)| ItemPatch {
         item: *item,
         patch_type: (*patch_type).to_owned(),
         patch: patch.as_bytes().to_vec(),
     });
-    Found::Yes(ExtensionAnswer::Patches(patches.collect()))
+    Found::Yes(PatchAnswer::Patches(patches.collect()))
 }
 
-fn valid() -> Found<ExtensionAnswer> {
-    Found::Yes(ExtensionAnswer::Valid)
+fn valid() -> Found<PatchAnswer> {
+    Found::Yes(PatchAnswer::Valid)
 }
 
 fn generated(patch_type: &str, patch: &str) -> Case {
@@ -272,7 +272,7 @@ fn an_answer_that_cannot_be_applied_says_where() {
         assert!(failure.contains(start) && failure.contains(want), "{patch}: {failure}");
         assert!(failure.ends_with("(for FooClusterTemplate cluster)"), "{failure}");
     }
-    let not_text = Found::Yes(ExtensionAnswer::Patches(
+    let not_text = Found::Yes(PatchAnswer::Patches(
         [ItemPatch { item: 0, patch_type: "JSONPatch".to_owned(), patch: vec![0xff] }].into(),
     ));
     let failure = case().patches(json!([generating()])).answering([not_text]).failure();
@@ -307,7 +307,7 @@ fn answers_are_applied_in_their_order_each_to_its_item() {
 fn an_extension_that_fails_ends_the_computation() {
     // PE-23, RH-12.7
     for (answer, want) in [
-        (Found::Yes(ExtensionAnswer::Failure("no quota".to_owned())), "answered Failure: no quota"),
+        (Found::Yes(PatchAnswer::Failure("no quota".to_owned())), "answered Failure: no quota"),
         (Found::Unreadable("connection refused".to_owned()), "connection refused"),
         (valid(), "answered something else than patches"),
     ] {
@@ -343,7 +343,7 @@ fn a_topology_is_validated_after_all_patches() {
     assert!(outcome.trace.skipped.iter().any(|skipped| skipped.reason == Reason::OnlyValidates), "PE-11, RH-14.6");
     assert_eq!(outcome.changed(), ["one-cluster"]);
 
-    let refusal = Found::Yes(ExtensionAnswer::Failure("too small".to_owned()));
+    let refusal = Found::Yes(PatchAnswer::Failure("too small".to_owned()));
     let failure = case.answering([refusal]).failure();
     assert!(
         failure.ends_with(
@@ -404,9 +404,14 @@ fn an_extension_that_nobody_can_ask_is_left_out_and_told() {
     let outcome = Case { is_offline: true, ..case().patches(json!([both, inline])) }.run().unwrap();
     assert_eq!(outcome.changed(), ["one-cluster"]);
     let Trace { not_asked, skipped, .. } = &outcome.trace;
-    let hooks: Vec<_> = not_asked.iter().map(|not_asked| (not_asked.hook, &*not_asked.handler)).collect();
+    let hooks: Vec<_> = not_asked.iter().map(|not_asked| (not_asked.hook, &*not_asked.extension)).collect();
     assert_eq!(hooks, [(PatchHook::GeneratePatches, "g.ext"), (PatchHook::ValidateTopology, "v.ext")]);
-    assert_eq!(not_asked[0].to_string(), "patch \"x\": GeneratePatches of g.ext could not be asked");
+    let told: Vec<String> = not_asked.iter().map(ToString::to_string).collect();
+    let want = [
+        "patch \"x\": GeneratePatches of g.ext could not be asked",
+        "patch \"x\": ValidateTopology of v.ext could not be asked",
+    ];
+    assert_eq!(told, want);
     assert!(!outcome.trace.is_complete());
     assert!(skipped.iter().any(|skipped| skipped.reason == Reason::NotAsked));
 }

@@ -7,7 +7,7 @@ use crate::topology::desired::DesiredObject;
 use crate::topology::origin::{Origin, PatchOrigin};
 use crate::topology::patches::Reason;
 use crate::topology::patches::testing::{case, control_plane, infrastructure, machines, patch};
-use crate::world::{ExtensionAnswer, Found, ItemPatch};
+use crate::world::{Found, ItemPatch, PatchAnswer};
 
 /// The patch that decided a field, in words; otherwise what else did.
 fn decided(object: &DesiredObject, path: &str) -> String {
@@ -43,7 +43,7 @@ fn every_operation_is_noted_where_its_field_ended_up() {
         ("spec.from", "patch \"p\" definitions[0].jsonPatches[3]"),
         ("spec.list[2]", "patch \"p\" definitions[0].jsonPatches[4]"),
         ("spec.list[1]", "FooClusterTemplate cluster"),
-        ("metadata.labels.example.com/x", "patch \"p\" definitions[0].jsonPatches[5]"),
+        ("metadata.labels[example.com/x]", "patch \"p\" definitions[0].jsonPatches[5]"),
         ("metadata.labels.of", "the topology itself"),
         ("spec.other", "FooClusterTemplate cluster"),
         ("spec.map", "FooClusterTemplate cluster"),
@@ -53,7 +53,7 @@ fn every_operation_is_noted_where_its_field_ended_up() {
     let outcome = case.patches(json!([patch(machines(), operations)])).run().unwrap();
     let object = &outcome.desired.machine_deployments[1].infrastructure;
     assert_eq!(decided(object, "spec.template.spec.a"), "patch \"p\" definitions[0].jsonPatches[0]");
-    let label = "spec.template.metadata.labels.example.com/x";
+    let label = "spec.template.metadata.labels[example.com/x]";
     assert_eq!(decided(object, label), "patch \"p\" definitions[0].jsonPatches[5]");
     assert_eq!(decided(&outcome.desired.infrastructure, "spec.a"), "FooClusterTemplate cluster");
 }
@@ -100,7 +100,7 @@ fn what_is_kept_keeps_its_origin() {
     let object = &outcome.desired.control_plane.control_plane;
     assert_eq!(object.object.at("spec.version"), Some(&json!("v1.33.0")));
     assert_eq!(object.origins.decisive("spec.version"), Some(&Origin::Topology));
-    let owned = format!("metadata.labels.{}", label::OWNED);
+    let owned = format!("metadata.labels[{}]", label::OWNED);
     assert_eq!(object.origins.decisive(&owned), Some(&Origin::Topology));
     assert_eq!((patched(object, "spec.mine").operation, patched(object, "metadata.labels.mine").operation), (0, 1));
 }
@@ -158,7 +158,7 @@ fn neither_errors_nor_traces_show_a_secret() {
 
 fn answered(patches: Value, patch_type: &str, patch: &str) -> crate::topology::patches::testing::Case {
     let patch = ItemPatch { item: 0, patch_type: patch_type.to_owned(), patch: patch.as_bytes().to_vec() };
-    case().patches(patches).answering([Found::Yes(ExtensionAnswer::Patches([patch].into()))])
+    case().patches(patches).answering([Found::Yes(PatchAnswer::Patches([patch].into()))])
 }
 
 #[test]
@@ -178,6 +178,21 @@ fn what_an_extension_did_is_noted_as_well() {
         assert_eq!(&*patched(object, path).patch, "x", "{path}");
     }
     assert_eq!(decided(object, "spec.map.y"), "FooClusterTemplate cluster");
+}
+
+#[test]
+fn what_an_extension_moves_keeps_its_origin() {
+    let append = json!({"op": "add", "path": "/spec/template/spec/list/-", "value": "c"});
+    let external = json!({"name": "x", "external": {"generatePatchesExtension": "g.ext"}});
+    let patches = json!([patch(infrastructure(), json!([append])), external]);
+    let operations = r#"[{"op":"add","path":"/spec/template/spec/list/0","value":"first"},
+        {"op":"add","path":"/metadata/name","value":"other"},{"op":"remove","path":"/spec/template/spec/list/1"}]"#;
+    let outcome = answered(patches, "JSONPatch", operations).run().unwrap();
+    let object = &outcome.desired.infrastructure;
+    assert_eq!(object.object.at("spec.list"), Some(&json!(["first", "b", "c"])));
+    assert_eq!((&*patched(object, "spec.list[0]").patch, &*patched(object, "spec.list[2]").patch), ("x", "p"));
+    assert_eq!(decided(object, "spec.list[1]"), "FooClusterTemplate cluster");
+    assert_eq!(decided(object, "metadata.name"), "FooClusterTemplate cluster");
 }
 
 #[test]
