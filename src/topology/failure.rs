@@ -69,7 +69,7 @@ pub enum Failure {
     #[error(
         "{object} is replaced again and again: {path} differs each time; does a patch make it of a generated name?"
     )]
-    Fighting { object: ObjectRef, path: String },
+    Fighting { object: Box<ObjectRef>, path: String },
     /// A rollout without an end.
     #[error("the rollout of Cluster {cluster} has not come to an end after {rounds} plans")]
     Endless { cluster: ObjectKey, rounds: usize },

@@ -31,13 +31,15 @@ impl Class {
 
     /// What the layer above computes from the class alone, once; there is one such thing, of one type.
     pub fn compiled<T: Send + Sync + 'static>(&self, compile: impl FnOnce(&ClusterClass) -> T) -> Arc<T> {
-        let mut compile = Some(compile);
-        let mut make = || compile.take().map(|compile| Arc::new(compile(&self.object)));
-        let kept = self.compiled.get_or_init(|| make().expect("called once") as Arc<dyn Any + Send + Sync>);
-        match kept.clone().downcast() {
-            Ok(kept) => kept,
-            Err(_) => make().expect("nothing of another type was compiled by this call"),
+        if let Some(kept) = self.compiled.get()
+            && let Ok(kept) = kept.clone().downcast()
+        {
+            return kept;
         }
+        let compiled = Arc::new(compile(&self.object));
+        // Whoever was faster has compiled the same.
+        let _ = self.compiled.set(compiled.clone());
+        compiled
     }
 }
 

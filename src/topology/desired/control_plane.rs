@@ -481,7 +481,7 @@ mod tests {
             ("metadata.labels[x.y/a]", "ClusterClass spec.controlPlane.metadata.labels[x.y/a]"),
             ("metadata.labels[cluster.x-k8s.io/cluster-name]", "the topology itself"),
             ("metadata.name", "the topology itself"),
-            ("spec.version", "the topology itself"),
+            ("spec.version", "Cluster spec.topology.version"),
         ] {
             assert_eq!(made.origins.decisive(path).unwrap().to_string(), want, "{path}");
         }

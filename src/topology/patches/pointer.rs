@@ -126,10 +126,7 @@ impl Pointer {
                     None => return Some(format!("{shown} has no {:?}{}", &*name, near(members.keys(), &name))),
                 },
                 Value::Array(elements) => match position(&token, elements.len(), is_new) {
-                    Ok(position) => match elements.get(position) {
-                        Some(next) => next,
-                        None => return None,
-                    },
+                    Ok(position) => elements.get(position)?,
                     Err(problem) => return Some(format!("{shown} is a list of {}, and {problem}", elements.len())),
                 },
                 other => {
@@ -146,9 +143,8 @@ impl Pointer {
 /// The position in a list that a part of a pointer means.
 fn position(token: &Token<'_>, length: usize, is_new: bool) -> Result<usize, String> {
     let name = token.decoded();
-    let index = match token.to_index() {
-        Ok(index) => index,
-        Err(_) => return Err(format!("{:?} is no position in it", &*name)),
+    let Ok(index) = token.to_index() else {
+        return Err(format!("{:?} is no position in it", &*name));
     };
     let position = if is_new { index.for_len_incl(length) } else { index.for_len(length) };
     position.map_err(|_| match &*name {

@@ -249,7 +249,7 @@ fn rotates_for_ever(plan: &Plan, rotations: &mut BTreeMap<Part, usize>) -> Optio
         *times += 1;
         if *times > ROTATIONS {
             let path = step.changes.first().map(|change| change.path.clone()).unwrap_or_default();
-            return Some(Failure::Fighting { object: step.object.clone(), path });
+            return Some(Failure::Fighting { object: step.object.clone().into(), path });
         }
     }
     None

@@ -110,11 +110,16 @@ pub struct Change {
 /// What was applied the last time, by group, kind and key: without a server it is what tells a field that a topology does
 /// not ask for any more from one that others have set.
 #[derive(Clone, Debug, Default)]
-pub struct Applied(BTreeMap<(String, String, ObjectKey), (Arc<Object>, Arc<Origins>)>);
+pub struct Applied(BTreeMap<Id, Sent>);
+
+/// Group, kind and key.
+type Id = (String, String, ObjectKey);
+/// What was sent, and where its fields came from.
+type Sent = (Arc<Object>, Arc<Origins>);
 
 impl Applied {
     /// What was applied to an object the last time.
-    pub fn get(&self, object: &ObjectRef) -> Option<&(Arc<Object>, Arc<Origins>)> {
+    fn get(&self, object: &ObjectRef) -> Option<&Sent> {
         self.0.get(&id(object))
     }
 
@@ -133,7 +138,7 @@ impl Applied {
     }
 }
 
-fn id(object: &ObjectRef) -> (String, String, ObjectKey) {
+fn id(object: &ObjectRef) -> Id {
     (object.group().to_owned(), object.kind.clone(), object.key.clone())
 }
 

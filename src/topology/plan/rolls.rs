@@ -61,9 +61,9 @@ pub(super) fn rolls(steps: &[Step], current: &Current) -> Vec<Roll> {
     let roll = |step: &Step| {
         let before = object(&step.part, current)?;
         let mut roll = match &step.part {
-            Part::ControlPlane => of_control_plane(step, &before),
-            Part::Worker(WorkerKind::MachineDeployment, _) => of_deployment(step, &before),
-            Part::Worker(WorkerKind::MachinePool, _) => of_pool(step, &before),
+            Part::ControlPlane => of_control_plane(step, before),
+            Part::Worker(WorkerKind::MachineDeployment, _) => of_deployment(step, before),
+            Part::Worker(WorkerKind::MachinePool, _) => of_pool(step, before),
             _ => None,
         }?;
         // A new name in a reference explains nothing; what gave the template a new name does.

@@ -99,12 +99,11 @@ impl Planner<'_> {
                 desired: sent.reference().into(),
             });
         }
-        let difference = match is_of_another_kind {
-            true => Difference::of_kinds(current, &sent, &origins),
-            false => {
-                keep_uid(&mut sent, current)?;
-                self.comparison.of(current, &sent, &origins)?
-            }
+        let difference = if is_of_another_kind {
+            Difference::of_kinds(current, &sent, &origins)
+        } else {
+            keep_uid(&mut sent, current)?;
+            self.comparison.of(current, &sent, &origins)?
         };
         if !difference.is_in_spec {
             if !difference.is_empty() {

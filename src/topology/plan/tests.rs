@@ -15,7 +15,7 @@ fn blade() -> ObjectKey {
 /// The steps of a rollout that has no more than one plan, as `action part`.
 fn steps(outcome: &Outcome) -> Vec<String> {
     assert_eq!(outcome.failure, None);
-    outcome.rounds.iter().flat_map(|round| &round.steps).map(|step| said(step)).collect()
+    outcome.rounds.iter().flat_map(|round| &round.steps).map(said).collect()
 }
 
 fn said(step: &Step) -> String {
