@@ -12,6 +12,7 @@ mod cluster;
 mod cluster_class;
 pub mod compatibility;
 pub mod contract;
+pub mod control_plane;
 mod definition;
 mod metadata;
 mod name_template;
