@@ -3,7 +3,8 @@
 //! ```text
 //! old ─┐                  new only: CREATE · both: UPDATE · old only: DELETE
 //! new ─┼─► Case ─► default (mutating end point) ─► judge (API schema, validating end point) ─► Review
-//! world┘      └──► facts: new, world, and classes that only old has, since whoever leaves them still looks at them
+//! world┘      └──► facts: new, world, and classes that only old has, since whoever leaves them still looks at them;
+//!                  objects of other kinds, wherever they are
 //! ```
 
 use std::collections::BTreeMap;
@@ -19,12 +20,12 @@ use super::{hints, substitution};
 use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use crate::crd;
 use crate::field::{FieldError, Findings, Path};
-use crate::hub::{Cluster, ClusterClass, Kind, ObjectKey};
+use crate::hub::{Cluster, ClusterClass, Definition, Kind, ObjectKey};
 use crate::json;
 use crate::topology::class_status;
 use crate::variables;
 use crate::wire::{Decode, Version};
-use crate::world::Facts;
+use crate::world::{Facts, Objects};
 
 /// What a command reads.
 #[derive(Debug)]
@@ -87,8 +88,23 @@ impl Case {
     pub(super) fn facts(&self, subjects: &[Subject<'_>]) -> Facts {
         let left = self.old.objects.iter().filter_map(Stored::of).filter(|object| object.kind == Kind::ClusterClass);
         let world = self.world.objects.iter().filter_map(Stored::of);
-        facts(left.chain(world).chain(subjects.iter().filter_map(|subject| subject.new.clone())))
+        let facts = facts(left.chain(world).chain(subjects.iter().filter_map(|subject| subject.new.clone())));
+        facts.with_objects(objects([&self.old, &self.world, &self.new]))
     }
+}
+
+/// The objects of all other kinds, and definitions by their names; a later one takes the place of an earlier one of the
+/// same name.
+pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a Input>) -> Objects {
+    let mut all = Objects::default();
+    for Loaded { manifest, .. } in inputs.into_iter().flat_map(|input| &input.objects) {
+        if let Some(definition) = Definition::of(&manifest.value) {
+            all.put_definition(manifest.key.name.clone(), Arc::new(definition));
+        } else if manifest.admitted_kind().is_none() {
+            manifest.object().into_iter().for_each(|object| all.put(Arc::new(object)));
+        }
+    }
+    all
 }
 
 /// Facts of these objects; a later one takes the place of an earlier one of the same name.

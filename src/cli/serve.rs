@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use super::args::Serve;
 use super::leading::{self, Leading};
-use super::{certificates, certs, files};
+use super::{certificates, certs, files, offline};
 use crate::admission::Settings;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind};
 use crate::kubernetes::cache::Cache;
@@ -281,7 +281,7 @@ fn load(paths: &[std::path::PathBuf]) -> Result<(Facts, Labels)> {
         }
     }
     info!(clusters = clusters.len(), classes = classes.len(), definitions = definitions.len(), "Loaded objects");
-    let facts = Facts::of(clusters, classes);
+    let facts = Facts::of(clusters, classes).with_objects(offline::objects([&input]));
     facts.compile_all();
     Ok((facts, definitions))
 }

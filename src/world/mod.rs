@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 pub use class::Class;
 pub use facts::{CLASSES, CLUSTERS, Facts, Record};
-pub use need::{Answer, Need, Selection};
+pub use need::{Answer, Need, Nodes, Selection};
 pub use objects::Objects;
 pub use scope::Scope;
 
@@ -45,6 +45,8 @@ pub enum Found<T> {
 #[derive(Debug)]
 pub struct World {
     facts: Arc<Facts>,
+    /// Whether there is nobody to ask besides the facts.
+    is_closed: bool,
     pinned: BTreeMap<Need, Answer>,
     needs: RefCell<BTreeSet<Need>>,
 }
@@ -52,7 +54,18 @@ pub struct World {
 impl World {
     /// A world of `facts` in which nothing has been asked yet.
     pub fn new(facts: Arc<Facts>) -> Self {
-        World { facts, pinned: BTreeMap::new(), needs: RefCell::default() }
+        World { facts, is_closed: false, pinned: BTreeMap::new(), needs: RefCell::default() }
+    }
+
+    /// A world of files: there is nobody to ask for objects that the facts lack, so those are absent. What is absent
+    /// here may exist in a cluster all the same (DEC-18).
+    pub fn closed(facts: Arc<Facts>) -> Self {
+        World { is_closed: true, ..World::new(facts) }
+    }
+
+    /// Whether this is a world of files.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// The class of that name once it is settled, or as it is when the gatherer's patience ended (CL-V-050).
@@ -86,16 +99,27 @@ impl World {
         if let Some(objects) = self.facts.objects() {
             return objects.object(reference);
         }
+        if self.is_closed {
+            return Found::Absent;
+        }
         match self.pinned_or_needed(Need::Object(reference.clone())) {
             Some(Answer::Object(answer)) => answer,
             _ => Found::NotAsked,
         }
     }
 
-    /// The objects of a selection, by name.
+    /// An object that a world of files holds, whatever its version.
+    pub fn held(&self, group: &str, kind: &str, key: &ObjectKey) -> Option<Arc<Object>> {
+        self.facts.objects()?.in_any_version(group, kind, key).cloned()
+    }
+
+    /// The objects of a selection, by name; absent when nothing serves their kind.
     pub fn list(&self, selection: &Selection) -> Found<Vec<Arc<Object>>> {
         if let Some(objects) = self.facts.objects() {
             return Found::Yes(objects.list(selection));
+        }
+        if self.is_closed {
+            return Found::Absent;
         }
         match self.pinned_or_needed(Need::List(selection.clone())) {
             Some(Answer::List(answer)) => answer,
@@ -108,8 +132,29 @@ impl World {
         if let Some(objects) = self.facts.objects() {
             return objects.definition(name);
         }
+        if self.is_closed {
+            return Found::Absent;
+        }
         match self.pinned_or_needed(Need::Definition(name.to_owned())) {
             Some(Answer::Definition(answer)) => answer,
+            _ => Found::NotAsked,
+        }
+    }
+
+    /// These Nodes of the workload cluster of a Cluster; those that do not exist are left out.
+    pub fn nodes(&self, cluster: &ObjectKey, names: &BTreeSet<String>) -> Found<Nodes> {
+        let known = self.facts.objects().map(|objects| objects.nodes(cluster));
+        if self.is_closed || known.is_some() {
+            return match known.unwrap_or_default() {
+                // Files that hold some Nodes of a cluster hold all that matter; without any nothing is known of it.
+                none if none.is_empty() && !names.is_empty() => {
+                    Found::Unreadable(format!("no Node of the workload cluster of {cluster} is known"))
+                }
+                nodes => Found::Yes(nodes.into_iter().filter(|(name, _)| names.contains(name)).collect()),
+            };
+        }
+        match self.pinned_or_needed(Need::Nodes { cluster: cluster.clone(), names: names.clone() }) {
+            Some(Answer::Nodes(answer)) => answer,
             _ => Found::NotAsked,
         }
     }

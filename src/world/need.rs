@@ -1,6 +1,6 @@
 //! What a run looks for, and the answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Class, Found};
@@ -18,7 +18,12 @@ pub enum Need {
     List(Selection),
     /// The CustomResourceDefinition of that name (CT-2.1).
     Definition(String),
+    /// These Nodes of the workload cluster of a Cluster; without names, whether it can be reached.
+    Nodes { cluster: ObjectKey, names: BTreeSet<String> },
 }
+
+/// Nodes by name; those that do not exist are left out.
+pub type Nodes = BTreeMap<String, Arc<Object>>;
 
 /// Objects of a kind in a namespace that carry all of these labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +42,7 @@ pub enum Answer {
     /// By name.
     List(Found<Vec<Arc<Object>>>),
     Definition(Found<Arc<Definition>>),
+    Nodes(Found<Nodes>),
 }
 
 impl Need {
@@ -48,6 +54,7 @@ impl Need {
             Need::Object(_) => Answer::Object(Found::Unreadable(reason)),
             Need::List(_) => Answer::List(Found::Unreadable(reason)),
             Need::Definition(_) => Answer::Definition(Found::Unreadable(reason)),
+            Need::Nodes { .. } => Answer::Nodes(Found::Unreadable(reason)),
         }
     }
 }
