@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use http::StatusCode;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ApiResource, DynamicObject, GetParams, GroupVersionKind, ListParams, Resource};
+use kube::api::{ApiResource, DynamicObject, GetParams, GroupVersionKind, ListParams, Resource};
 use kube::core::Request;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::words;
-use super::workload::Workloads;
+use super::workload::{WorkloadError, Workloads};
 use crate::hub::naming::subdomain_faults;
 use crate::hub::{Definition, Object, ObjectRef, contract, group_of, version_of};
 use crate::telemetry::metrics::{self, Metrics};
@@ -21,6 +21,10 @@ use crate::world::{Answer, Found, Need, Selection};
 
 /// How long the API server may take for one answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How often an API server is asked that says that it is busy, and how long to wait in between.
+const ATTEMPTS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(500);
+const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
 /// How many answers may be under way at a time.
 const READERS: usize = 64;
 /// How many objects come in one part of a list.
@@ -81,7 +85,7 @@ impl Live {
             Need::List(selection) => Answer::List(self.found("list", self.list(selection), deadline).await),
             Need::Nodes { cluster, names } => {
                 let nodes = self.workloads.nodes(cluster, names.iter(), deadline).await;
-                self.count("nodes", nodes.as_ref().map_or_else(|error| error.outcome(), |_| "found"));
+                self.count("nodes", nodes.as_ref().map_or_else(WorkloadError::outcome, |_| "found"));
                 Answer::Nodes(nodes.map_or_else(|error| Found::Unreadable(error.to_string()), Found::Yes))
             }
             Need::Class(_) => need.unanswered("classes are watched, and not asked for"),
@@ -150,18 +154,27 @@ impl Live {
         if !subdomain_faults(name).is_empty() {
             return Err(ReadError::Name(name.to_owned()));
         }
-        let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        let found = definitions.get_metadata_opt(name).await?;
-        let labels = |found: kube::core::PartialObjectMeta<_>| found.metadata.labels.unwrap_or_default();
-        Ok(found.map(|found| Definition { labels: labels(found), ..Definition::default() }))
+        let requests = Request::new(CustomResourceDefinition::url_path(&(), None));
+        let request = requests.get_metadata(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+        let Some(found) = self.client_answer(request).await? else { return Ok(None) };
+        let labels = object(found)?.texts("metadata.labels").map_err(|_| ReadError::NoObject)?;
+        Ok(Some(Definition { labels, ..Definition::default() }))
     }
 
-    /// What the API server answers; nothing when it says that there is no such thing.
+    /// What the API server answers; nothing when it says that there is no such thing. One that is busy is asked again:
+    /// it is so for a moment whenever a kind is new.
     async fn client_answer(&self, request: http::Request<Vec<u8>>) -> Result<Option<Value>, ReadError> {
-        match self.client.request(request).await {
-            Ok(value) => Ok(Some(value)),
-            Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => Ok(None),
-            Err(error) => Err(error.into()),
+        let mut left = ATTEMPTS;
+        loop {
+            left -= 1;
+            match self.client.request(request.clone()).await {
+                Ok(value) => return Ok(Some(value)),
+                Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => return Ok(None),
+                Err(kube::Error::Api(status)) if left > 0 && BUSY.map(|code| code.as_u16()).contains(&status.code) => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 }
@@ -261,6 +274,20 @@ mod tests {
         assert_eq!(script.left(), 0);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_is_busy_is_asked_again() {
+        let script = Script::default();
+        script.get(OBJECT, &[], Said::error(429, "TooManyRequests")).get(OBJECT, &[], Said::error(503, "Unavailable"));
+        script.get(OBJECT, &[], Said::error(404, "NotFound"));
+        assert_eq!(answer(&script, &object("cp")).await, Answer::Object(Found::Absent));
+        for _ in 0..ATTEMPTS {
+            script.get(OBJECT, &[], Said::error(429, "TooManyRequests"));
+        }
+        let started = Instant::now();
+        let busy = Answer::Object(Found::Unreadable("scripted TooManyRequests".to_owned()));
+        assert_eq!((answer(&script, &object("cp")).await, started.elapsed()), (busy, PAUSE * 4));
+    }
+
     #[tokio::test]
     async fn a_list_is_read_to_its_end_by_all_its_labels() {
         let item = |name: &str| json!({"kind": "Machine", "metadata": {"name": name}});
@@ -297,7 +324,7 @@ mod tests {
         script.get(OBJECT, &[], Said::error(404, "NotFound"));
         let live = live(&script);
         live.answer(&object("cp"), Instant::now() + Duration::from_secs(9)).await;
-        let line = "topologist_live_reads_total{what=\"object\",outcome=\"absent\"} 1\n";
-        assert!(live.metrics.render().contains(line), "{}", live.metrics.render());
+        let text = live.metrics.render();
+        assert!(text.contains("topologist_live_reads_total{what=\"object\",outcome=\"absent\"} 1\n"), "{text}");
     }
 }

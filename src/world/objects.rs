@@ -53,13 +53,11 @@ impl Objects {
             && let Some(names) = self.of_clusters.get(&group)
         {
             let left = names.remove(&id.2.name);
-            match left.is_empty() {
-                true => self.of_clusters.remove_mut(&group),
-                false => {
-                    self.of_clusters.insert_mut(group, left);
-                    true
-                }
-            };
+            if left.is_empty() {
+                self.of_clusters.remove_mut(&group);
+            } else {
+                self.of_clusters.insert_mut(group, left);
+            }
         }
     }
 

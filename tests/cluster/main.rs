@@ -21,4 +21,5 @@ mod process;
 mod recorder;
 mod replicas;
 mod self_managed;
+mod upgrades;
 mod variables;
