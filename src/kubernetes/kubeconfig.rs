@@ -146,11 +146,18 @@ fn credentials(user: &Map<String, Value>) -> Result<Value, KubeconfigError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
     use crate::webhook::tls::Issued;
 
     /// A kubeconfig that is used, to change it.
     fn good() -> Value {
+        static GOOD: LazyLock<Value> = LazyLock::new(make_good);
+        GOOD.clone()
+    }
+
+    fn make_good() -> Value {
         let issued = Issued::make(&["localhost".to_owned()], 1).unwrap();
         let user = json!({"client-certificate-data": STANDARD.encode(&issued.certificate), "client-key-data": STANDARD.encode(&issued.key)});
         let authority = STANDARD.encode(&issued.authority);
@@ -247,5 +254,16 @@ mod tests {
         }
         assert_eq!(read(b"\xff").unwrap_err(), KubeconfigError::NotText);
         assert_eq!(read(b"a: 1\nb: - s3cret\n").unwrap_err(), KubeconfigError::NotYaml(2));
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+        #[test]
+        fn nothing_makes_the_reader_fall_over(text in "\\PC*", field in "[a-z-]{1,30}", value in "\\PC*") {
+            let _ = read(text.as_bytes());
+            for pointer in ["", "/contexts/1/context", "/clusters/0/cluster", "/users/1/user"] {
+                let _ = read(with(pointer, &field, json!(value)).to_string().as_bytes());
+            }
+        }
     }
 }

@@ -11,7 +11,7 @@
 //! told of an answer is its status, and no word of it.
 
 use std::num::NonZero;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
@@ -33,8 +33,9 @@ use crate::world::Nodes;
 
 /// How long a workload cluster may take, all its Nodes together.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How many reviews may be waiting for workload clusters at a time.
+/// How many reviews may be waiting for workload clusters at a time, and for one of them: a tenant takes no more turns.
 const READERS: usize = 64;
+const READERS_OF_ONE: usize = 4;
 /// How many Nodes of a cluster are read at a time.
 const AT_A_TIME: usize = 8;
 /// The largest answer in bytes. A Node with all its images has some ten thousand.
@@ -107,6 +108,7 @@ struct Known {
     /// Of the Secret that the client was made of.
     resource_version: Option<String>,
     client: kube::Client,
+    turns: Arc<Semaphore>,
     breaker: Breaker,
 }
 
@@ -158,8 +160,9 @@ impl Workloads {
             return Err(WorkloadError::Name(name.clone()));
         }
         let read = async {
+            let (client, turns) = self.client(cluster).await?;
+            let _turn = turns.acquire().await.map_err(|_| WorkloadError::TimedOut)?;
             let _reader = self.readers.acquire().await.map_err(|_| WorkloadError::TimedOut)?;
-            let client = self.client(cluster).await?;
             self.ask(cluster, client, names, deadline).await
         };
         timeout_at(deadline, read).await.unwrap_or(Err(WorkloadError::TimedOut))
@@ -194,29 +197,34 @@ impl Workloads {
         known.get_mut(cluster).map(|known| change(&mut known.breaker))
     }
 
-    /// A client for the cluster, the former one if its Secret has not changed.
-    async fn client(&self, cluster: &ObjectKey) -> Result<kube::Client, WorkloadError> {
+    /// A client for the cluster and the turns at it, the former ones if its Secret has not changed.
+    async fn client(&self, cluster: &ObjectKey) -> Result<(kube::Client, Arc<Semaphore>), WorkloadError> {
         let key = ObjectKey::new(&cluster.namespace, format!("{}-kubeconfig", cluster.name));
         let secrets: Api<Secret> = Api::namespaced(self.management.clone(), &key.namespace);
-        let secret = match secrets.get_opt(&key.name).await {
-            Ok(Some(secret)) => secret,
-            Ok(None) => return Err(WorkloadError::NoSecret(key)),
-            Err(error) => return Err(WorkloadError::UnreadableSecret(key, words(&error))),
+        let secret = match timeout_at(Instant::now() + PATIENCE, secrets.get_opt(&key.name)).await {
+            Ok(Ok(Some(secret))) => secret,
+            Ok(Ok(None)) => return Err(WorkloadError::NoSecret(key)),
+            Ok(Err(error)) => return Err(WorkloadError::UnreadableSecret(key, words(&error))),
+            Err(_) => {
+                return Err(WorkloadError::UnreadableSecret(key, "the API server did not answer in time".to_owned()));
+            }
         };
         let resource_version = secret.metadata.resource_version;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.get(cluster).filter(|known| known.resource_version == resource_version) {
-            return Ok(known.client.clone());
+            return Ok((known.client.clone(), known.turns.clone()));
         }
         let value = secret.data.and_then(|mut data| data.remove("value"));
         let value = value.ok_or_else(|| WorkloadError::EmptySecret(key.clone()))?;
         let refused = |reason: String| WorkloadError::Refused(key.clone(), reason);
-        let config = kubeconfig::read(&value.0).map_err(|error| refused(error.to_string()))?;
+        let mut config = kubeconfig::read(&value.0).map_err(|error| refused(error.to_string()))?;
+        // A connection that nobody waits for any more ends too.
+        config.connect_timeout = Some(PATIENCE * 2);
         let client = kube::Client::try_from(config)
-            .map_err(|_| refused("its certificates or its key cannot be used".to_owned()))?;
-        let breaker = Breaker::default();
-        known.put(cluster.clone(), Known { resource_version, client: client.clone(), breaker });
-        Ok(client)
+            .map_err(|_| refused("its certificates, its key or its server name cannot be used".to_owned()))?;
+        let (turns, breaker) = (Arc::new(Semaphore::new(READERS_OF_ONE)), Breaker::default());
+        known.put(cluster.clone(), Known { resource_version, client: client.clone(), turns: turns.clone(), breaker });
+        Ok((client, turns))
     }
 }
 
@@ -265,7 +273,6 @@ async fn get(
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use axum::Router;
@@ -418,7 +425,7 @@ mod tests {
             (Said::error(403, "Forbidden"), "Secret ns/one-kubeconfig cannot be read: scripted Forbidden"),
             (empty, "Secret ns/one-kubeconfig has no data `value`"),
             (secret("1", &exec), "is not used: exec is not allowed: no programs are run"),
-            (secret("2", &garbled), "is not used: its certificates or its key cannot be used"),
+            (secret("2", &garbled), "is not used: its certificates, its key or its server name cannot be used"),
         ] {
             script.get(SECRET, &[], said);
             let error = ask(&workloads, &["n1"]).await.unwrap_err();
@@ -506,6 +513,16 @@ mod tests {
         assert!(put("1").await.0.unwrap_err().contains("is not asked again"), "and one failure is enough");
         assert_eq!(put("2").await, (timed_out, PATIENCE), "another kubeconfig may lead elsewhere");
         assert!(accepted.load(Ordering::SeqCst) > 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_management_cluster_that_is_silent_is_not_waited_for() {
+        let script = Script::default();
+        script.get(SECRET, &[], Said::Silence);
+        let started = Instant::now();
+        let error = ask(&Workloads::new(script.client()), &["n1"]).await.unwrap_err();
+        let want = "Secret ns/one-kubeconfig cannot be read: the API server did not answer in time";
+        assert_eq!((&*error, started.elapsed()), (want, PATIENCE));
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ use crate::hub::contract::{definition_name, newest_version};
 use crate::hub::control_plane::{UnclearVersion, is_upgrading, running_versions, version_at};
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ObjectRef, WrongType};
 use crate::version::KubeVersion;
-use crate::world::{Found, Selection, World};
+use crate::world::{Found, Nodes, Selection, World};
 
 const READY: RuleId = "UPG-008";
 const CONTROL_PLANE: RuleId = "UPG-009";
@@ -105,6 +105,7 @@ pub(super) fn validate(upgrade: &Upgrade<'_>, found: &mut Findings, not_checked:
     }
     let parts = [upgrade.control_plane(), upgrade.machine_deployments(), upgrade.machine_pools(not_checked)];
     let mut reasons: Vec<(RuleId, String)> = parts.into_iter().filter_map(reason).collect();
+    // Of a rule that is silenced nothing is reported, be it one reason of several.
     reasons.retain(|(rule, _)| found.run(rule, |_| ()).is_some());
     let (rule, detail) = match &*reasons {
         [] => return,
@@ -260,35 +261,34 @@ impl Upgrade<'_> {
         }
         let mut upgrading = Upgrading::of("MachinePool");
         let mut settled = Vec::new();
-        let mut names = BTreeSet::new();
         for pool in &pools {
             let version = version_at(pool, TEMPLATE_VERSION).map_err(|unclear| halt(POOL_VERSIONS, unclear))?;
-            if version != *self.from {
+            if version == *self.from {
+                settled.push((pool, nodes_of(pool).map_err(|reason| halt(NODES, reason))?));
+            } else {
                 upgrading.note(pool.name(), POOL_VERSIONS);
-                continue;
             }
-            let nodes = nodes_of(pool).map_err(|reason| halt(NODES, reason))?;
-            names.extend(nodes.iter().cloned());
-            settled.push((pool, nodes));
         }
-        let cluster = self.old.metadata.key();
-        let nodes = match self.world.nodes(&cluster, &names) {
-            Found::Unreadable(_) if self.world.is_closed() => {
-                not_checked.push(NODES);
-                return upgrading.into();
-            }
-            found => known(found, POOLS, format!("the workload cluster of {cluster}"))?.unwrap_or_default(),
+        let names = settled.iter().flat_map(|(_, names)| names).cloned().collect();
+        let Some(nodes) = self.nodes(&names)? else {
+            not_checked.push(NODES);
+            return upgrading.into();
         };
         for (pool, names) in settled {
-            for name in names {
-                let node = nodes.get(&name).ok_or_else(|| halt(NODES, format!("Node {name} does not exist")))?;
-                let kubelet = node.text(KUBELET_VERSION).map_err(|wrong| halt(NODES, wrong))?.unwrap_or_default();
-                if Some(kubelet) != pool.text(TEMPLATE_VERSION).ok().flatten() {
-                    upgrading.note(pool.name(), NODES);
-                }
+            if some_node_lags(pool, &names, &nodes)? {
+                upgrading.note(pool.name(), NODES);
             }
         }
         upgrading.into()
+    }
+
+    /// These Nodes of the workload cluster; nothing where the world is one of files that hold none of it (DEC-18).
+    fn nodes(&self, names: &BTreeSet<String>) -> Part<Option<Nodes>> {
+        let cluster = self.old.metadata.key();
+        match self.world.nodes(&cluster, names) {
+            Found::Unreadable(_) if self.world.is_closed() => Ok(None),
+            found => Ok(Some(known(found, POOLS, format!("the workload cluster of {cluster}"))?.unwrap_or_default())),
+        }
     }
 
     /// The objects of a kind that belong to the topology (UPG-012).
@@ -322,9 +322,7 @@ impl Upgrading {
     }
 
     fn note(&mut self, name: &str, rule: RuleId) {
-        if self.names.last().is_none_or(|last| last != name) {
-            self.names.push(name.to_owned());
-        }
+        self.names.push(name.to_owned());
         self.rule.get_or_insert(rule);
     }
 }
@@ -368,6 +366,18 @@ fn selector(object: &Object) -> Result<Option<BTreeMap<String, String>>, String>
         }
     }
     Ok(Some(labels))
+}
+
+/// Whether the kubelet of a Node of a machine pool has another version than the pool, as text (UPG-017).
+fn some_node_lags(pool: &Object, names: &[String], nodes: &Nodes) -> Part<bool> {
+    let wanted = pool.text(TEMPLATE_VERSION).map_err(|wrong| halt(POOL_VERSIONS, wrong))?;
+    let mut lags = false;
+    for name in names {
+        let node = nodes.get(name).ok_or_else(|| halt(NODES, format!("Node {name} does not exist")))?;
+        let kubelet = node.text(KUBELET_VERSION).map_err(|wrong| halt(NODES, wrong))?;
+        lags |= Some(kubelet.unwrap_or_default()) != wanted;
+    }
+    Ok(lags)
 }
 
 /// The names of the Nodes of a machine pool (UPG-017).
