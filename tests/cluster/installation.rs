@@ -135,6 +135,7 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
         ("any", "list machines.cluster.x-k8s.io", true),
         ("any", "watch machines.cluster.x-k8s.io", false),
         ("any", "get kubeadmcontrolplanes.controlplane.cluster.x-k8s.io one", true),
+        ("any", "get azuremanagedcontrolplanes.infrastructure.cluster.x-k8s.io one", true),
         ("", "get customresourcedefinitions.apiextensions.k8s.io one", true),
         ("any", "get secrets one-kubeconfig", true),
         ("any", "patch clusterclasses.cluster.x-k8s.io one", false),
@@ -157,6 +158,7 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
     let reconciler = [
         ("any", "patch clusterclasses.cluster.x-k8s.io/status one"),
         ("any", "patch dockermachinetemplates.infrastructure.cluster.x-k8s.io one"),
+        ("any", "get kubeadmconfigs.bootstrap.cluster.x-k8s.io one"),
         ("", "watch customresourcedefinitions.apiextensions.k8s.io"),
         ("capi-system", "watch leases.coordination.k8s.io controller-leader-election-capi"),
     ];

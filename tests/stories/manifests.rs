@@ -322,13 +322,14 @@ fn permissions(objects: &[Value]) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// Follows both kinds, and looks at what belongs to a Cluster whose version changes.
-const READS: [&str; 7] = [
+const READS: [&str; 8] = [
     "cluster.x-k8s.io/clusterclasses: list watch",
     "cluster.x-k8s.io/clusters: list watch",
     "cluster.x-k8s.io/machinedeployments: list",
     "cluster.x-k8s.io/machinepools: list",
     "cluster.x-k8s.io/machines: list",
     "controlplane.cluster.x-k8s.io/*: get",
+    "infrastructure.cluster.x-k8s.io/*: get",
     KUBECONFIGS,
 ];
 /// Reaches workload clusters (DEC-40).
