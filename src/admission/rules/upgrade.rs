@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::topology::version_path;
 use crate::admission::Listed;
-use crate::field::{Findings, RuleId, enumerated};
+use crate::field::{Findings, RuleId, enumerated, shortened};
 use crate::hub::contract::{definition_name, newest_version};
 use crate::hub::control_plane::{UnclearVersion, is_upgrading, running_versions, version_at};
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ObjectRef, WrongType};
@@ -126,7 +126,7 @@ fn reason(part: Part) -> Option<(RuleId, String)> {
 }
 
 fn halt(rule: RuleId, reason: impl ToString) -> Halt {
-    Halt::Because(rule, reason.to_string())
+    Halt::Because(rule, shortened(&reason.to_string()).into_owned())
 }
 
 /// What was found, or nothing where there is nothing; what cannot be read is a reason.
