@@ -30,8 +30,9 @@ pub enum Command {
     Serve(Box<Serve>),
     /// Judge Clusters and ClusterClasses in files as the API server and the webhook would.
     ///
-    /// The files are the world: a Cluster finds its class in them. Objects of other kinds are ignored. With --old an
-    /// object that is in both is an update, and one that is only in the old files a deletion.
+    /// The files are the world: a Cluster finds its class in them, and a change of its version is judged by its control
+    /// plane, MachineDeployments, Machines, MachinePools and Nodes, where they are there. With --old an object that is in
+    /// both is an update, and one that is only in the old files a deletion.
     /// Exit code: 0 everything allowed, 1 something denied, 2 wrong usage or unreadable input.
     Validate(Validate),
     /// Print the objects of files as the mutating webhook would leave them.

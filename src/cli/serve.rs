@@ -116,7 +116,8 @@ impl Running {
             supervise(&mut tasks, "watches", watches);
         }
         let converter = Converter::new(source.versions(), conversion::Limits::default(), metrics.clone());
-        let handler = Handler::new(Gatherer::new(cache), options.settings(), handler::Limits::default(), metrics);
+        let gatherer = source.gatherer(cache, &metrics);
+        let handler = Handler::new(gatherer, options.settings(), handler::Limits::default(), metrics);
         let router = handler::router(Arc::new(handler)).merge(conversion::router(Arc::new(converter)));
         let stop = CancellationToken::new();
         let webhook = tokio::spawn(webhook.serve(router, stop.clone()));
@@ -229,6 +230,13 @@ impl Source {
         match self {
             Source::Files { facts, .. } => facts.clone(),
             Source::Cluster { .. } => Facts::not_listed(&watch::WATCHED),
+        }
+    }
+
+    fn gatherer(&self, cache: Arc<Cache>, metrics: &Arc<Metrics>) -> Gatherer {
+        match self {
+            Source::Files { .. } => Gatherer::new(cache),
+            Source::Cluster { client, .. } => Gatherer::of_cluster(cache, client.clone(), metrics.clone()),
         }
     }
 

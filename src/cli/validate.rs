@@ -177,6 +177,10 @@ fn text(rows: &[Row<'_>]) -> String {
         text.push_str(&format!("{file}:{line}: {kind} {namespace}/{name}:{operation} {verdict}\n"));
         row.errors.iter().for_each(|error| text.push_str(&format!("  error {}: {}\n", error.rule, error.rendered)));
         row.warnings.iter().for_each(|warning| text.push_str(&format!("  warning: {warning}\n")));
+        if !row.not_checked.is_empty() {
+            let rules = row.not_checked.join(", ");
+            text.push_str(&format!("  not checked, because the files do not hold the running cluster: {rules}\n"));
+        }
     }
     let denied = rows.iter().filter(|row| !row.allowed).count();
     if !rows.is_empty() {

@@ -44,6 +44,18 @@ pub enum Found<T> {
     NotAsked,
 }
 
+impl<T> Found<T> {
+    /// The same answer about something made of what was found.
+    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Found<U> {
+        match self {
+            Found::Yes(found) => Found::Yes(make(found)),
+            Found::Absent => Found::Absent,
+            Found::Unreadable(reason) => Found::Unreadable(reason),
+            Found::NotAsked => Found::NotAsked,
+        }
+    }
+}
+
 /// What a run may look at.
 #[derive(Debug)]
 pub struct World {

@@ -22,4 +22,5 @@ mod recorder;
 mod replicas;
 mod self_managed;
 mod server_side_apply;
+mod upgrades;
 mod variables;

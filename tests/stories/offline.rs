@@ -64,6 +64,34 @@ const SIZE: &str = "[{name: size, required: false, schema: {openAPIV3Schema: {ty
 const CLUSTER: &str = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: one}\nspec:\n  topology:\n    classRef: {name: base}\n    version: 1.33.0\n";
 
 #[test]
+fn a_version_change_is_judged_by_the_running_cluster_that_the_files_hold() {
+    // DEC-18
+    let control_plane = |running: &str| {
+        let labels = "{cluster.x-k8s.io/cluster-name: one, topology.cluster.x-k8s.io/owned: \"\"}";
+        format!(
+            "apiVersion: v1\nkind: List\nitems:\n- apiVersion: controlplane.cluster.x-k8s.io/v1beta1\n  kind: KubeadmControlPlane\n  metadata: {{name: one-x, namespace: default, labels: {labels}}}\n  spec: {{version: v1.33.0}}\n  status: {{version: {running}}}\n"
+        )
+    };
+    let (old, higher) = (CLUSTER.replace("1.33.0", "v1.33.0"), CLUSTER.replace("1.33.0", "v1.34.0"));
+    let folder = Folder::new(&[
+        ("class.yaml", &class(SIZE)),
+        ("old.yaml", &old),
+        ("new.yaml", &higher),
+        ("upgrading.yaml", &control_plane("v1.32.0")),
+        ("ready.yaml", &control_plane("v1.33.0")),
+    ]);
+    let arguments = ["validate", "new.yaml", "--old", "old.yaml", "--world", "class.yaml"];
+    let (code, out, _) = folder.run(&arguments, &[]);
+    let not_checked = "not checked, because the files do not hold the running cluster: UPG-008, UPG-009, UPG-010, UPG-011, UPG-012, UPG-013, UPG-014, UPG-015, UPG-016, UPG-017\n";
+    assert!(code == 0 && out.contains(not_checked), "{out}");
+    let (code, out, _) = folder.run(&[&arguments[..], &["--world", "ready.yaml"]].concat(), &[]);
+    assert!(code == 0 && !out.contains("not checked"), "{out}");
+    let (code, out, _) = folder.run(&[&arguments[..], &["--world", "upgrading.yaml"]].concat(), &[]);
+    let error = "KubeadmControlPlane default/one-x is upgrading to v1.33.0: v1.32.0 runs in it";
+    assert!(code == 1 && out.contains("error UPG-011: spec.topology.version") && out.contains(error), "{out}");
+}
+
+#[test]
 fn what_is_in_the_old_files_too_is_an_update() {
     let lower = CLUSTER.replace("1.33.0", "v1.32.0");
     let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("old.yaml", CLUSTER), ("new.yaml", &lower)]);
