@@ -18,6 +18,7 @@ pub mod goregex;
 pub mod gotemplate;
 pub mod json;
 pub mod schema;
+pub mod ssa;
 pub mod version;
 pub mod yaml;
 

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LEAVES: [&str; 7] = ["field", "goregex", "gotemplate", "json", "schema", "version", "yaml"];
+const LEAVES: [&str; 8] = ["field", "goregex", "gotemplate", "json", "schema", "ssa", "version", "yaml"];
 const CORE: [&str; 7] = ["admission", "crd", "hub", "topology", "variables", "wire", "world"];
 const EDGES: [&str; 5] = ["cli", "kubernetes", "reconciler", "telemetry", "webhook"];
 
 /// What a core or leaf module may use besides itself: its own row and what stands in the rows that it names.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("field", &[]),
     ("goregex", &[]),
     ("gotemplate", &["version", "goregex", "yaml", "json"]),
@@ -16,6 +16,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("version", &[]),
     ("yaml", &["json"]),
     ("schema", &["field", "goregex", "json"]),
+    ("ssa", &["field", "json"]),
     ("hub", &["field", "json", "version", "schema", "gotemplate"]),
     ("wire", &["hub", "yaml", "json", "field"]),
     ("crd", &["hub", "wire", "schema", "field"]),

@@ -1,0 +1,44 @@
+//! Server-side apply as functions over JSON values: who owns which field, and what applying a configuration makes of it.
+//!
+//! ```text
+//!  CRD schema ─► Schema ──────────────┐
+//!                                     ▼
+//!  live object, its managers ─►  apply / update  ─► object, managers    or Conflicts
+//!                                     ▲
+//!  configuration ─► reduce ───────────┴─► difference: what applying it would change, without a server
+//! ```
+//!
+//! What a server does with a patch of type apply is done here in the same steps, so that a result is the server's own:
+//! the object is merged by the schema, what the manager applied before and does not any more is removed unless somebody
+//! else owns it, and every entry of `metadata.managedFields` loses what others have changed. Defaulting, pruning and
+//! validation against the schema's other keywords are not done here; whoever stores objects does them between the steps.
+//!
+//! The module knows the metadata of Kubernetes objects and nothing of Cluster API. It may use `field` and `json`.
+
+mod apply;
+mod compare;
+mod difference;
+mod element;
+mod literal;
+mod managers;
+mod merge;
+mod owned;
+mod reduce;
+mod remove;
+mod schema;
+mod set;
+mod validate;
+
+pub use apply::{Applied, Conflict, Conversion, Convert, Refused, Request, apply, update};
+pub use compare::Comparison;
+pub use difference::{Change, Comparing, Difference, Ownership, OwnershipChange, difference};
+pub use element::{Element, FieldPath};
+pub use literal::Literal;
+pub use managers::{ManagedFields, Operation, Unreadable, managers_of_update, same_but_for_times, with_managers};
+pub use owned::field_set;
+pub use reduce::{SENT, reduce};
+pub use schema::Schema;
+pub use set::FieldSet;
+
+#[cfg(test)]
+mod tests;
