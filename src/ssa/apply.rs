@@ -272,7 +272,7 @@ impl Writes<'_> {
     ) -> Result<Vec<ManagedFields>, Refused> {
         let mut managers = self.settled(before, managers)?;
         let comparison = self.conceded(before, after, &mut managers, true)?;
-        let written = comparison.modified.union(&comparison.added).difference(&NEVER_OWNED);
+        let written = comparison.modified.union(&comparison.added).without(self.0.reset).difference(&NEVER_OWNED);
         if !written.is_empty() {
             let mut own = self.entry(Operation::Update, written);
             own.time = Some(self.0.now.to_owned());
@@ -337,7 +337,8 @@ impl Writes<'_> {
         Ok(managers)
     }
 
-    /// Takes from the others what has changed; refuses to do so if they own it and `force` is not given.
+    /// Takes from the others what has changed, or refuses to if they own it and `force` is not given; returns all that has
+    /// changed, be it written by this end point or not.
     fn conceded(
         &self,
         before: &Value,
@@ -345,9 +346,10 @@ impl Writes<'_> {
         managers: &mut Vec<ManagedFields>,
         force: bool,
     ) -> Result<Comparison, Refused> {
-        let own = Comparison::of(before, after, self.0.schema).without(self.0.reset);
+        let all = Comparison::of(before, after, self.0.schema);
+        let own = all.without(self.0.reset);
         let (before, after) = (self.here(before.clone()), self.here(after.clone()));
-        let mut comparisons = BTreeMap::from([(self.0.api_version.to_owned(), Some(own.clone()))]);
+        let mut comparisons = BTreeMap::from([(self.0.api_version.to_owned(), Some(own))]);
         let (mut conflicts, mut conceded) = (Vec::new(), Vec::new());
         for entry in managers.iter() {
             let version = &entry.api_version;
@@ -368,7 +370,7 @@ impl Writes<'_> {
             return Err(Refused::Conflicts(conflicts));
         }
         *managers = conceded;
-        Ok(own)
+        Ok(all)
     }
 
     /// What differs in another version; none if there is no such version.

@@ -120,10 +120,11 @@ impl ManagedFields {
         key(self).cmp(&key(other)).then_with(|| rest(self).cmp(&rest(other)))
     }
 
-    /// The order in which a server names managers.
+    /// The order in which a server names managers; the object itself comes after its subresources.
     pub(super) fn order_of_names(&self, other: &Self) -> Ordering {
         let key = |entry: &Self| (entry.manager.clone(), entry.operation, entry.api_version.clone());
-        key(self).cmp(&key(other)).then_with(|| self.subresource.cmp(&other.subresource))
+        let rest = |entry: &Self| (entry.subresource.is_empty(), entry.subresource.clone());
+        key(self).cmp(&key(other)).then_with(|| rest(self).cmp(&rest(other)))
     }
 }
 

@@ -106,7 +106,7 @@ static METADATA: LazyLock<Type> = LazyLock::new(|| {
         "properties": {"apiVersion": text(), "fieldsType": text(), "fieldsV1": {"type": "object"}, "manager": text(),
             "operation": text(), "subresource": text(), "time": text()},
     });
-    Type::compiled(&json!({
+    let metadata = json!({
         "type": "object",
         "properties": {
             "annotations": texts(), "creationTimestamp": text(), "deletionGracePeriodSeconds": number(),
@@ -117,7 +117,8 @@ static METADATA: LazyLock<Type> = LazyLock::new(|| {
                 "x-kubernetes-list-map-keys": ["uid"], "items": owner},
             "name": text(), "namespace": text(), "resourceVersion": text(), "selfLink": text(), "uid": text(),
         },
-    }))
+    });
+    Type::compiled(&metadata, false)
 });
 
 impl Schema {
@@ -125,7 +126,8 @@ impl Schema {
     ///
     /// The schema is taken as the API server accepts it; what cannot be understood counts as a value of any type.
     pub fn of_definition(schema: &Value) -> Self {
-        Schema(Type::Known(Arc::new(Atom { map: Some(resource(schema)), ..Atom::default() })))
+        let loose = is_true(schema, "x-kubernetes-preserve-unknown-fields");
+        Schema(Type::Known(Arc::new(Atom { map: Some(resource(schema, loose)), ..Atom::default() })))
     }
 
     /// The type of an object of which only the metadata is known: other maps are merged, other lists are atomic.
@@ -176,47 +178,51 @@ impl Type {
             }
     }
 
-    fn compiled(schema: &Value) -> Self {
+    /// `loose` when unknown fields are preserved here, which then holds for everything below too.
+    fn compiled(schema: &Value, loose: bool) -> Self {
+        let loose = loose || is_true(schema, "x-kubernetes-preserve-unknown-fields");
         let embedded = is_true(schema, "x-kubernetes-embedded-resource");
-        let map = || Some(if embedded { resource(schema) } else { map(schema) });
+        let map = || Some(if embedded { resource(schema, loose) } else { map(schema, loose) });
         let atom = match schema.get("type").and_then(Value::as_str) {
             Some("object") => Atom { map: map(), ..Atom::default() },
-            Some("array") => Atom { list: Some(list(schema)), ..Atom::default() },
+            Some("array") => Atom { list: Some(list(schema, loose)), ..Atom::default() },
             Some("string") => Atom { scalar: Some(Scalar::Text), ..Atom::default() },
             Some("integer" | "number") => Atom { scalar: Some(Scalar::Number), ..Atom::default() },
             Some("boolean") => Atom { scalar: Some(Scalar::Boolean), ..Atom::default() },
-            _ => Atom { map: map(), scalar: Some(Scalar::Any), list: Some(list(schema)) },
+            _ => Atom { map: map(), scalar: Some(Scalar::Any), list: Some(list(schema, loose)) },
         };
         Type::Known(Arc::new(atom))
     }
 }
 
 /// A map that is an object of its own, or holds one: its type and metadata are known.
-fn resource(schema: &Value) -> MapType {
-    let mut map = map(schema);
+fn resource(schema: &Value, loose: bool) -> MapType {
+    let mut map = map(schema, loose);
+    if map.fields.is_empty() && !loose && schema.get("additionalProperties").is_none() {
+        map.others = None;
+    }
     for name in ["apiVersion", "kind"] {
-        map.fields.insert(name.to_owned(), Type::compiled(&json!({"type": "string"})));
+        map.fields.insert(name.to_owned(), Type::compiled(&json!({"type": "string"}), false));
     }
     map.fields.insert("metadata".to_owned(), METADATA.clone());
     map
 }
 
-fn map(schema: &Value) -> MapType {
+fn map(schema: &Value, loose: bool) -> MapType {
     let properties = schema.get("properties").and_then(Value::as_object);
-    let fields: BTreeMap<String, Type> =
-        properties.into_iter().flatten().map(|(name, schema)| (name.clone(), Type::compiled(schema))).collect();
+    let field = |(name, schema): (&String, _)| (name.clone(), Type::compiled(schema, loose));
+    let fields: BTreeMap<String, Type> = properties.into_iter().flatten().map(field).collect();
     let others = match schema.get("additionalProperties") {
-        Some(additional @ Value::Object(_)) => Some(Type::compiled(additional)),
+        Some(additional @ Value::Object(_)) => Some(Type::compiled(additional, loose)),
         Some(Value::Bool(false)) => None,
         Some(_) => Some(Type::Deduced),
-        None if fields.is_empty() || is_true(schema, "x-kubernetes-preserve-unknown-fields") => Some(Type::Deduced),
-        None => None,
+        None => (fields.is_empty() || loose).then_some(Type::Deduced),
     };
     MapType { fields, others, atomic: text(schema, "x-kubernetes-map-type") == Some("atomic") }
 }
 
-fn list(schema: &Value) -> ListType {
-    let items = schema.get("items").map_or(Type::Atomic, Type::compiled);
+fn list(schema: &Value, loose: bool) -> ListType {
+    let items = schema.get("items").map_or(Type::Atomic, |items| Type::compiled(items, loose));
     let merge = match text(schema, "x-kubernetes-list-type") {
         Some("set") => ListMerge::Set,
         Some("map") => ListMerge::Keyed(keys(schema)),

@@ -59,23 +59,23 @@ impl Check {
             (Shape::Map(of), Value::Object(members)) => self.map(members, of),
             (Shape::List(of), Value::Array(items)) => self.list(items, of),
             (Shape::Scalar(of), value) => self.scalar(value, of),
-            (Shape::Map(_), value) => self.error(format!("expected map, got {}", article(value))),
-            (Shape::List(_), value) => self.error(format!("expected list, got {}", article(value))),
+            (Shape::Map(_), value) => self.error(format!("expected map, got &{{{}}}", go_value(value))),
+            (Shape::List(_), value) => self.error(format!("expected list, got &{{{}}}", go_value(value))),
         }
     }
 
     fn scalar(&mut self, value: &Value, of: Scalar) {
-        let expected = match (of, value) {
+        let (expected, found) = match (of, value) {
             (Scalar::Any, Value::Bool(_) | Value::Number(_) | Value::String(_))
             | (Scalar::Text, Value::String(_))
             | (Scalar::Number, Value::Number(_))
             | (Scalar::Boolean, Value::Bool(_)) => return,
-            (Scalar::Any, _) => "any scalar",
-            (Scalar::Text, _) => "string",
-            (Scalar::Number, _) => "numeric (int or float)",
-            (Scalar::Boolean, _) => "boolean",
+            (Scalar::Number, _) => ("numeric (int or float)", go_type(value).to_owned()),
+            (Scalar::Any, _) => ("any scalar", format!("&{{{}}}", go_value(value))),
+            (Scalar::Text, _) => ("string", format!("&value.valueUnstructured{{Value:{}}}", go_syntax(value))),
+            (Scalar::Boolean, _) => ("boolean", format!("&{{{}}}", go_value(value))),
         };
-        self.error(format!("expected {expected}, got {}", article(value)));
+        self.error(format!("expected {expected}, got {found}"));
     }
 
     fn map(&mut self, members: &Map<String, Value>, of: &MapType) {
@@ -151,10 +151,46 @@ pub(super) fn entries(items: &[Value], of: &ListType) -> Option<Vec<Element>> {
     }
 }
 
-fn article(value: &Value) -> String {
+/// A value as the messages of a server show it.
+fn go_value(value: &Value) -> String {
     match value {
-        Value::Object(_) => "map".to_owned(),
-        Value::Array(_) => "list".to_owned(),
-        other => Literal(other.clone()).to_string(),
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_value).collect::<Vec<_>>().join(" ")),
+        Value::Object(members) => {
+            let members: Vec<String> =
+                members.iter().map(|(name, value)| format!("{name}:{}", go_value(value))).collect();
+            format!("map[{}]", members.join(" "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A value as Go source has it.
+fn go_syntax(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{text:?}"),
+        Value::Array(items) => {
+            format!("{}{{{}}}", go_type(value), items.iter().map(go_syntax).collect::<Vec<_>>().join(", "))
+        }
+        Value::Object(members) => {
+            let members: Vec<String> =
+                members.iter().map(|(name, value)| format!("{name:?}:{}", go_syntax(value))).collect();
+            format!("{}{{{}}}", go_type(value), members.join(", "))
+        }
+        other => go_value(other),
+    }
+}
+
+/// The type of a value as the messages of a server name it.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
     }
 }
