@@ -148,10 +148,23 @@ fn ownership_change(
 /// The values that differ, of those that are compared.
 fn changes(live: &Value, desired: &Value, comparing: &Comparing<'_>) -> Vec<Change> {
     let ignored = [comparing.ignored, comparing.uncompared].concat();
-    let (live, desired) = (reduce(live, SENT, &ignored), reduce(desired, SENT, &ignored));
+    let [live, desired] = [live, desired].map(|object| without_empty_metadata(reduce(object, SENT, &ignored)));
     let mut walk = Walk { changes: Vec::new(), in_spec: false };
     walk.value(&Path::ROOT, Some(&live), Some(&desired), &comparing.schema.0);
     walk.changes
+}
+
+/// The object as a server stores it: empty labels, annotations and owners are none.
+fn without_empty_metadata(mut object: Value) -> Value {
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        metadata.retain(|_, value| match value {
+            Value::Object(members) => !members.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            Value::Null => false,
+            _ => true,
+        });
+    }
+    object
 }
 
 struct Walk {
