@@ -353,8 +353,8 @@ impl Writes<'_> {
         Ok(managers)
     }
 
-    /// Takes from the others what has changed, or refuses to if they own it and `force` is not given; returns all that has
-    /// changed, be it written by this end point or not.
+    /// Takes from the others what has changed, or refuses to if they own it and `force` is not given; returns all that
+    /// has changed, be it written by this end point or not.
     fn conceded(
         &self,
         before: &Value,

@@ -33,7 +33,7 @@ pub enum Ownership<'a> {
     /// The entries of the live object; with those of others it is known what others hold on to.
     Recorded(&'a [ManagedFields]),
     /// There are none, since the object comes from a file: it is assumed that the manager owns what it sent before,
-    /// that nobody else owns any of it, and, when that is not known either, that what is not sent now was not sent before.
+    /// that nobody else owns any of it, and, when that is not known either, that what is not sent now never was.
     Assumed(Option<&'a Value>),
 }
 
@@ -86,9 +86,9 @@ impl Difference {
 
 /// What applying `desired`, with force, would change in `live` (SSA-10, SSA-11, SSA-12, SSA-13).
 ///
-/// `desired` is what would be sent, reduced by [`reduce`]. The answer may acquit: if nothing is [changed](Difference::changed), a
-/// server would change nothing either. A difference may be one that a server does not see, since it fills in defaults
-/// and its webhooks normalise values (DEC-15).
+/// `desired` is what would be sent, reduced by [`reduce`]. The answer may acquit: if nothing is
+/// [changed](Difference::changed), a server would change nothing either. A difference may be one that a server does not
+/// see, since it fills in defaults and its webhooks normalise values (DEC-15).
 pub fn difference(live: &Value, desired: &Value, comparing: &Comparing<'_>) -> Difference {
     let api_version = desired.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let uncompared: Vec<FieldPath> = comparing.uncompared.iter().map(|path| FieldPath::of(path)).collect();

@@ -14,7 +14,8 @@ fn schema() -> Schema {
     let texts = json!({"type": "object", "additionalProperties": text});
     let entry = json!({"type": "object", "properties": {"name": text, "value": text, "texts": texts}});
     let spec = json!({"type": "object", "properties": {"a": text, "b": text, "texts": texts,
-        "entries": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "items": entry},
+        "entries": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+            "items": entry},
         "set": {"type": "array", "x-kubernetes-list-type": "set", "items": text},
         "list": {"type": "array", "items": text}}});
     Schema::of_definition(&json!({"type": "object", "properties": {"spec": spec, "status": texts}}))
@@ -115,7 +116,8 @@ fn what_somebody_else_owns_conflicts_unless_it_is_the_same_or_forced() {
 /// SSA-01, LBL-04
 #[test]
 fn what_is_not_applied_any_more_goes_unless_somebody_owns_it() {
-    let mine = json!({"a": "1", "b": "1", "texts": {"k": "1", "l": "1"}, "set": ["x", "y"], "entries": [{"name": "p"}, {"name": "q"}]});
+    let mine = json!({"a": "1", "b": "1", "texts": {"k": "1", "l": "1"}, "set": ["x", "y"],
+        "entries": [{"name": "p"}, {"name": "q"}]});
     let stored = Stored::default().applied("me", &mine);
     let theirs = json!({"b": "1", "texts": {"l": "1"}, "set": ["y"], "entries": [{"name": "q", "value": "v"}]});
     let both = stored.applied("them", &theirs);
@@ -150,7 +152,8 @@ fn a_configuration_that_does_not_fit_is_refused() {
         (json!({"set": ["x", "x"]}), ".spec.set: duplicate entries for key [=\"x\"]"),
         (
             json!({"entries": [{}]}),
-            ".spec.entries: element 0: associative list with keys has an element that omits key field \"name\" (and doesn't have default value)",
+            ".spec.entries: element 0: associative list with keys has an element that omits key field \"name\" \
+             (and doesn't have default value)",
         ),
         (json!({"x": 1}), ".spec.x: field not declared in schema"),
         (json!({"a": {}}), ".spec.a: expected string, got &value.valueUnstructured{Value:map[string]interface {}{}}"),
@@ -261,8 +264,9 @@ fn metadata_is_merged_as_in_every_kind() {
 
 #[test]
 fn entries_are_read_and_written_as_the_server_has_them() {
-    let entry = json!({"manager": "m", "operation": "Apply", "apiVersion": "g/v1", "time": THEN, "fieldsType": "FieldsV1",
-        "subresource": "status", "fieldsV1": {"f:status": {".": {}, "f:k": {}, "i:0": {}, "v:1": {}, "k:{\"a\":true}": {".": {}, "f:a": {}}}}});
+    let status = json!({".": {}, "f:k": {}, "i:0": {}, "v:1": {}, "k:{\"a\":true}": {".": {}, "f:a": {}}});
+    let entry = json!({"manager": "m", "operation": "Apply", "apiVersion": "g/v1", "time": THEN,
+        "fieldsType": "FieldsV1", "subresource": "status", "fieldsV1": {"f:status": status}});
     let object = json!({"metadata": {"managedFields": [entry]}});
     let entries = ManagedFields::all_of(&object).unwrap();
     assert_eq!(with_managers(json!({}), &entries), object);
@@ -306,8 +310,8 @@ fn a_set_knows_its_members_and_what_is_below_them() {
     assert_eq!(set.difference(&spec), set.leaves());
 }
 
-/// Some of the texts, in any order; never none, since a list that is merged and empty is owned by nobody, so that it may
-/// come and go.
+/// Some of the texts, in any order; never none, since a list that is merged and empty is owned by nobody, so that it
+/// may come and go.
 fn some(texts: &'static [&'static str]) -> impl Strategy<Value = Vec<&'static str>> {
     proptest::sample::subsequence(texts, 1..=texts.len()).prop_shuffle()
 }
@@ -348,15 +352,9 @@ fn stored() -> impl Strategy<Value = Stored> {
 }
 
 fn set() -> impl Strategy<Value = FieldSet> {
-    (spec(), any::<bool>()).prop_map(|(spec, known)| {
-        field_set(
-            &spec,
-            &if known {
-                schema().0.atom().map.as_ref().map_or(Schema::deduced(), |map| Schema(map.fields["spec"].clone()))
-            } else {
-                Schema::deduced()
-            },
-        )
+    (spec(), any::<bool>()).prop_map(|(spec, is_known)| {
+        let schema = if is_known { schema() } else { Schema::deduced() };
+        field_set(&object(&spec), &schema)
     })
 }
 
@@ -426,7 +424,8 @@ proptest! {
         prop_assert_eq!(a.union(&b).difference(&b), a.difference(&b));
         prop_assert_eq!(a.difference(&a), FieldSet::default());
         prop_assert!(a.without(&b).difference(&a.difference(&b)).is_empty());
-        prop_assert_eq!(a.paths().len() + b.paths().len(), a.union(&b).paths().len() + a.intersection(&b).paths().len());
+        let size = |set: &FieldSet| set.paths().len();
+        prop_assert_eq!(size(&a) + size(&b), size(&a.union(&b)) + size(&a.intersection(&b)));
     }
 
     #[test]
@@ -443,7 +442,8 @@ proptest! {
     fn applying_takes_nothing_away_that_others_apply(stored in stored(), spec in spec()) {
         let (Some(before), Some(after)) = (&stored.object, stored.storable("ann", &spec)) else { return Ok(()) };
         let removed = Comparison::of(before, after.object.as_ref().unwrap(), &schema()).removed;
-        for entry in stored.managers.iter().filter(|entry| entry.manager != "ann" && entry.operation == Operation::Apply) {
+        let is_other = |entry: &&ManagedFields| entry.manager != "ann" && entry.operation == Operation::Apply;
+        for entry in stored.managers.iter().filter(is_other) {
             prop_assert!(removed.intersection(&entry.fields).is_empty(), "{} loses {}", entry.manager, removed);
         }
     }
@@ -479,7 +479,8 @@ proptest! {
     /// DEC-15, SSA-13
     #[test]
     fn a_difference_is_found_whenever_applying_changes_something(stored in stored(), spec in spec()) {
-        let (Some(live), Ok((after, changed))) = (&stored.object, stored.try_apply("ann", &spec, true, THEN)) else { return Ok(()) };
+        let applied = stored.try_apply("ann", &spec, true, THEN);
+        let (Some(live), Ok((after, changed))) = (&stored.object, applied) else { return Ok(()) };
         let schema = schema();
         let own = |managers: &[ManagedFields]| {
             let own = managers.iter().find(|entry| entry.manager == "ann" && entry.operation == Operation::Apply);
@@ -491,7 +492,8 @@ proptest! {
         let owns_the_same = own(&stored.managers).is_some() && own(&stored.managers) == own(&after.managers);
         prop_assert_eq!(found.changed(), changed || !owns_the_same, "{:?}", found);
         if stored.storable("ann", &spec).is_none() { return Ok(()) }
-        let again = difference(after.object.as_ref().unwrap(), &object(&spec), &Comparing { ownership: Ownership::Recorded(&after.managers), ..comparing });
+        let comparing = Comparing { ownership: Ownership::Recorded(&after.managers), ..comparing };
+        let again = difference(after.object.as_ref().unwrap(), &object(&spec), &comparing);
         prop_assert_eq!(again.changes, vec![]);
     }
 
@@ -500,7 +502,14 @@ proptest! {
         for schema in [Schema::of_definition(&schema), Schema::unknown(), Schema::deduced()] {
             let mut managers = ManagedFields::all_of(&live).unwrap_or_default();
             if let Ok(fields) = FieldSet::parse(&fields) {
-                managers.push(ManagedFields { manager: "m".into(), operation: Operation::Apply, api_version: String::new(), time: None, subresource: String::new(), fields });
+                managers.push(ManagedFields {
+                    manager: "m".into(),
+                    operation: Operation::Apply,
+                    api_version: String::new(),
+                    time: None,
+                    subresource: String::new(),
+                    fields,
+                });
             }
             let request = Request::new("m", "", NOW, &schema);
             let _ = apply(Some(&live), &managers, &config, &request, false);
@@ -508,7 +517,8 @@ proptest! {
             let _ = update(Some(&live), &config, &managers, &request);
             let reduced = reduce(&live, SENT, &[&["spec", "name"]]);
             for ownership in [Ownership::Recorded(&managers), Ownership::Assumed(Some(&reduced))] {
-                let _ = difference(&live, &config, &Comparing { manager: "m", schema: &schema, ownership, ignored: &[], uncompared: &[] });
+                let comparing = Comparing { manager: "m", schema: &schema, ownership, ignored: &[], uncompared: &[] };
+                let _ = difference(&live, &config, &comparing);
             }
         }
     }

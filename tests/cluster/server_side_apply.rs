@@ -1,7 +1,7 @@
 //! What a server makes of applies, patches and updates, and what [`topologist::ssa`] says that it makes of them.
 //!
-//! Sequences of writes by several managers are made up from a seed. Each write is computed from what the server has, then
-//! sent, and object, managed fields and conflicts are compared. Where they differ, `ssa` is wrong.
+//! Sequences of writes by several managers are made up from a seed. Each write is sent, and computed from what the
+//! server had; object, managed fields and conflicts are compared. Where they differ, `ssa` is wrong.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -29,7 +29,11 @@ fn schema(version: &str) -> Value {
     let number = json!({"type": "integer"});
     let texts = json!({"type": "object", "additionalProperties": text});
     let set = json!({"type": "array", "x-kubernetes-list-type": "set", "items": text});
-    let keyed = |keys: &[&str], item: Value| json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys, "items": item});
+    let keyed = |keys: &[&str], item: Value| {
+        let mut list = json!({"type": "array", "x-kubernetes-list-type": "map", "items": item});
+        list["x-kubernetes-list-map-keys"] = json!(keys);
+        list
+    };
     let inner = json!({"type": "object", "required": ["id"], "properties": {"id": number, "v": text}});
     let entry = json!({"type": "object", "required": ["name"], "properties": {"name": text, "value": text, "tags": set,
         "inner": keyed(&["id"], inner), "options": texts}});
