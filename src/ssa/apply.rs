@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
+use super::last_applied::{is_kubectl, refresh, remaining};
 use super::merge::merged;
 use super::remove::removed;
 use super::validate::{Repetitions, validate};
@@ -137,7 +138,8 @@ pub(super) static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
 /// Applies a configuration to an object, or creates the object when there is none (SSA-01).
 ///
 /// `managers` are the entries of the live object; when it has none, everything in it is owned by `before-first-apply`
-/// from now on. The result is what a server computes before it fills in defaults.
+/// from now on. The manager `kubectl` may take over what it applied without `--server-side`. The result is what a server
+/// computes before it fills in defaults.
 ///
 /// # Errors
 /// [`Refused::Conflicts`] when others own what the configuration would change, unless `force` takes it from them.
@@ -166,7 +168,19 @@ pub fn apply(
         }
         _ => managers.to_vec(),
     };
-    writes.apply(live.unwrap_or(&NO_OBJECT), managers, config, force)
+    let live = live.unwrap_or(&NO_OBJECT);
+    if !is_kubectl(request) {
+        return writes.apply(live, managers, config, force);
+    }
+    let mut applied = match writes.apply(live, managers.clone(), config, force) {
+        Err(Refused::Conflicts(conflicts)) => match remaining(live, conflicts, request) {
+            none if none.is_empty() => writes.apply(live, managers, config, true)?,
+            conflicts => return Err(Refused::Conflicts(conflicts)),
+        },
+        outcome => outcome?,
+    };
+    refresh(&mut applied, config);
+    Ok(applied)
 }
 
 /// The entries after an object has been written other than by apply: what changed belongs to the manager.

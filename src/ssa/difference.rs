@@ -109,7 +109,8 @@ pub fn difference(live: &Value, desired: &Value, comparing: &Comparing<'_>) -> D
         Ownership::Recorded(_) => ownership_change(&managers, &applied.managers, comparing, api_version, &uncompared),
         Ownership::Assumed(_) => None,
     };
-    Difference { changes: changes(live, &applied.object, comparing), ownership_changed }
+    let changes = if applied.changed { changes(live, &applied.object, comparing) } else { Vec::new() };
+    Difference { changes, ownership_changed }
 }
 
 /// The entry that the manager has if it is the only one that ever applied.

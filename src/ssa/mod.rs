@@ -24,6 +24,7 @@ mod apply;
 mod compare;
 mod difference;
 mod element;
+mod last_applied;
 mod literal;
 mod managers;
 mod merge;

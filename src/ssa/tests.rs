@@ -206,6 +206,24 @@ fn an_object_that_nobody_owned_belongs_to_what_was_before_the_first_apply() {
 }
 
 #[test]
+fn kubectl_may_take_over_what_it_applied_and_nothing_else() {
+    let name = "kubectl.kubernetes.io/last-applied-configuration";
+    let mut first = object(&json!({"a": "1", "b": "1"}));
+    first["metadata"]["annotations"] = json!({name: object(&json!({"a": "1", "b": "0"})).to_string()});
+    let schema = schema();
+    let request = |manager| Request::new(manager, VERSION, NOW, &schema);
+    let managers = update(None, &first, &[], &request("kubectl-client-side-apply")).unwrap();
+    let applied = |manager, spec| apply(Some(&first), &managers, &object(&spec), &request(manager), false);
+    let taken = applied("kubectl", json!({"a": "<2>"})).unwrap();
+    assert_eq!(taken.object["spec"], json!({"a": "<2>", "b": "1"}));
+    let annotation = taken.object["metadata"]["annotations"][name].as_str().unwrap();
+    let config = object(&json!({"a": "<2>"})).to_string().replace('<', "\\u003c").replace('>', "\\u003e");
+    assert_eq!(annotation, format!("{config}\n"));
+    assert!(matches!(applied("kubectl", json!({"b": "2"})), Err(Refused::Conflicts(all)) if all.len() == 1));
+    assert!(matches!(applied("other", json!({"a": "2"})), Err(Refused::Conflicts(all)) if all.len() == 1));
+}
+
+#[test]
 fn what_an_end_point_does_not_write_is_not_owned_by_it() {
     let schema = schema();
     let status = FieldSet::of([FieldPath::of(&["status"]).0.as_slice()]);
@@ -514,6 +532,7 @@ proptest! {
             let request = Request::new("m", "", NOW, &schema);
             let _ = apply(Some(&live), &managers, &config, &request, false);
             let _ = apply(Some(&live), &managers, &config, &request, true);
+            let _ = apply(Some(&live), &managers, &config, &Request { manager: "kubectl", ..request }, false);
             let _ = update(Some(&live), &config, &managers, &request);
             let reduced = reduce(&live, SENT, &[&["spec", "name"]]);
             for ownership in [Ownership::Recorded(&managers), Ownership::Assumed(Some(&reduced))] {

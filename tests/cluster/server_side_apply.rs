@@ -735,6 +735,41 @@ async fn ownership_that_was_forgotten_begins_anew() {
 }
 
 #[tokio::test]
+async fn kubectl_takes_over_what_it_applied_without_the_server() {
+    let things = Things::install("migrated").await;
+    let mut comparison = Comparison::default();
+    let applied = json!({"apiVersion": things.type_of("v1")["apiVersion"], "kind": things.type_of("v1")["kind"],
+        "metadata": {"annotations": {}}, "spec": {"text": "1", "number": 1, "texts": {"k": "<1>"}}});
+    for (name, annotation) in [
+        ("known", applied.to_string()),
+        ("unreadable", "{".to_owned()),
+        ("of-another-version", applied.to_string().replace("/v1", "/v2")),
+        ("empty", String::new()),
+    ] {
+        let mut created = applied.clone();
+        created["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = json!(annotation);
+        let create = Write { verb: Verb::Update, ..apply("kubectl-client-side-apply", created) };
+        let gently = |spec: Value| {
+            let body = json!({"metadata": {"annotations": {"x": "y"}}, "spec": spec});
+            Write { verb: Verb::Apply { force: false }, ..apply("kubectl", body) }
+        };
+        let mut live = None;
+        for write in [
+            create,
+            gently(json!({"text": "2", "texts": {"k": "2"}})),
+            patch("bob", json!({"spec": {"number": 2, "text": "3"}})),
+            gently(json!({"text": "4", "texts": {"k": "2"}})),
+            gently(json!({"number": 3})),
+            gently(json!({"texts": {"k": "2"}})),
+            gently(json!({"texts": {"k": "2"}})),
+        ] {
+            live = comparison.compare(&things, name, live, write).await;
+        }
+    }
+    comparison.finish();
+}
+
+#[tokio::test]
 async fn the_oldest_of_many_updates_are_merged() {
     let things = Things::install("many").await;
     let mut comparison = Comparison::default();
