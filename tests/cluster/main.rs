@@ -22,5 +22,8 @@ mod recorder;
 mod replicas;
 mod self_managed;
 mod server_side_apply;
+<<<<<<< HEAD
 mod upgrades;
+=======
+>>>>>>> ssa
 mod variables;

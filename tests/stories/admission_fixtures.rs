@@ -182,6 +182,7 @@ impl Fixture {
             Need::List(selection) => &*selection.kind,
             Need::Definition(_) => "CustomResourceDefinition",
             Need::Nodes { .. } => "Node",
+            other => panic!("{}: admission asks for {other:?}", self.name),
         };
         if let Some(reason) = self.want.unreadable.get(kind) {
             return need.unanswered(&**reason);
@@ -199,6 +200,7 @@ impl Fixture {
                 let nodes = objects.nodes(cluster).into_iter().filter(|(name, _)| names.contains(name));
                 Answer::Nodes(Found::Yes(nodes.collect()))
             }
+            other => panic!("{}: admission asks for {other:?}", self.name),
         }
     }
 
