@@ -65,3 +65,26 @@ impl Kind {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Definition, Schema};
+
+    /// A new field belongs here as well: what is seldom written is `Rare`, what several have in common is `Shared`.
+    #[test]
+    fn what_is_there_by_the_thousand_is_small() {
+        for (what, bytes, most) in [
+            ("a Cluster", size_of::<Cluster>(), 832),
+            ("a machine deployment of a Cluster", size_of::<MachineDeploymentTopology>(), 224),
+            ("a machine pool of a Cluster", size_of::<MachinePoolTopology>(), 184),
+            ("a value of a variable", size_of::<VariableValue>(), 40),
+            ("a variable of a class", size_of::<VariableDefinition>(), 80),
+            ("a variable of a status", size_of::<StatusVariableDefinition>(), 80),
+            ("a node of a schema as written", size_of::<Definition>(), 464),
+            ("a node of a compiled schema", size_of::<Schema>(), 464),
+        ] {
+            assert!(bytes <= most, "{what} takes {bytes} bytes");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Facts from a Kubernetes API server.
 //!
 //! ```text
-//! list_watch.rs ─► watch.rs ─► cache.rs (Facts, swapped whole) ─► World
+//! list_watch.rs ─► watch.rs ─► cache.rs (Facts, swapped whole) ─► World      written.rs: objects as they arrive
 //!       │                         └─ changes ─► gather.rs (Needs answered, with patience)
 //!       └───────► metadata.rs ─► contract.rs (definitions), templates.rs: what the leader looks at besides
 //!       gather.rs ─► live.rs (objects that nobody watches) ─► workload.rs ─► kubeconfig.rs (Nodes)
@@ -25,6 +25,7 @@ pub mod templates;
 pub mod versions;
 pub mod watch;
 mod workload;
+mod written;
 
 /// An error of the client in the words of the API server, or with everything that lies behind it.
 pub(crate) fn words(error: &kube::Error) -> String {

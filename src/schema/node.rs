@@ -47,7 +47,7 @@ pub struct Schema {
 
 /// The properties of a node, by name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Properties(Vec<(String, Schema)>);
+pub(super) struct Properties(Box<[(Box<str>, Schema)]>);
 
 impl Properties {
     pub(super) fn len(&self) -> usize {
@@ -55,13 +55,13 @@ impl Properties {
     }
 
     pub(super) fn position(&self, name: &str) -> Option<usize> {
-        self.0.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()
+        self.0.binary_search_by(|(known, _)| (**known).cmp(name)).ok()
     }
 
     /// The same, with a guess: API servers sort the members of objects.
     pub(super) fn position_near(&self, guess: usize, name: &str) -> Option<usize> {
         match self.0.get(guess) {
-            Some((known, _)) if known == name => Some(guess),
+            Some((known, _)) if **known == *name => Some(guess),
             _ => self.position(name),
         }
     }
@@ -87,11 +87,11 @@ impl Properties {
     }
 }
 
-impl FromIterator<(String, Schema)> for Properties {
-    fn from_iter<I: IntoIterator<Item = (String, Schema)>>(properties: I) -> Self {
+impl FromIterator<(Box<str>, Schema)> for Properties {
+    fn from_iter<I: IntoIterator<Item = (Box<str>, Schema)>>(properties: I) -> Self {
         let mut properties: Vec<_> = properties.into_iter().collect();
         properties.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Properties(properties)
+        Properties(crate::json::exact(properties))
     }
 }
 
@@ -166,8 +166,8 @@ impl Schema {
             Some(definition) => Schema::compile(definition).map(|schema| Some(Box::new(schema))),
             None => Ok(None),
         };
-        let properties = definition.properties.iter().flatten();
-        let properties = properties.map(|(name, node)| Ok((name.clone(), Schema::compile(node)?)));
+        let properties = definition.each_property();
+        let properties = properties.map(|(name, node)| Ok((name.into(), Schema::compile(node)?)));
         let bound = |value: Option<i64>, exclusive| value.map(|value| Bound { value, exclusive });
         let properties: Properties = properties.collect::<Result<_, Unusable>>()?;
         let (additional_properties, items) = (one(&definition.additional_properties)?, one(&definition.items)?);

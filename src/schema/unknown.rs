@@ -11,10 +11,32 @@ const KEPT: usize = 100;
 impl Schema {
     /// The places of unknown fields, as `a.b` and `a.list[0].c` relative to the value, sorted; the first hundred or so.
     pub fn unknown_fields(&self, value: &Value) -> Vec<String> {
+        // Names of places cost more than looking, and hardly any value needs them.
+        if self.knows_all(value, self.preserve_unknown_fields) {
+            return Vec::new();
+        }
         let mut places = Vec::new();
         self.collect(value, self.preserve_unknown_fields, &mut String::new(), &mut places);
         places.sort();
         places
+    }
+
+    /// Whether there is no unknown field.
+    fn knows_all(&self, value: &Value, preserve: bool) -> bool {
+        match value {
+            Value::Object(members) => members.iter().enumerate().all(|(guess, (name, member))| {
+                let known =
+                    self.properties.position_near(guess, name).and_then(|position| self.properties.at(position));
+                match known.or(self.additional_properties.as_deref()) {
+                    Some(node) => node.knows_all(member, node.preserve_unknown_fields),
+                    None => preserve,
+                }
+            }),
+            Value::Array(elements) => self.items.as_ref().is_none_or(|node| {
+                elements.iter().all(|element| node.knows_all(element, preserve || node.preserve_unknown_fields))
+            }),
+            _ => true,
+        }
     }
 
     /// `preserve` says whether this node keeps unknown fields: by itself, or as an element of an array that does.

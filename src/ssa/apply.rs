@@ -1,19 +1,13 @@
 //! Apply and update, in the steps in which a server does them.
 
-<<<<<<< HEAD
-=======
 use std::borrow::Cow;
->>>>>>> ssa
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-<<<<<<< HEAD
-=======
 use super::last_applied::{is_kubectl, refresh, remaining};
->>>>>>> ssa
 use super::merge::merged;
 use super::remove::removed;
 use super::validate::{Repetitions, validate};
@@ -144,12 +138,8 @@ pub(super) static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
 /// Applies a configuration to an object, or creates the object when there is none (SSA-01).
 ///
 /// `managers` are the entries of the live object; when it has none, everything in it is owned by `before-first-apply`
-<<<<<<< HEAD
-/// from now on. The result is what a server computes before it fills in defaults.
-=======
 /// from now on. The manager `kubectl` may take over what it applied without `--server-side`. The result is what a server
 /// computes before it fills in defaults.
->>>>>>> ssa
 ///
 /// # Errors
 /// [`Refused::Conflicts`] when others own what the configuration would change, unless `force` takes it from them.
@@ -178,9 +168,6 @@ pub fn apply(
         }
         _ => managers.to_vec(),
     };
-<<<<<<< HEAD
-    writes.apply(live.unwrap_or(&NO_OBJECT), managers, config, force)
-=======
     let live = live.unwrap_or(&NO_OBJECT);
     if !is_kubectl(request) {
         return writes.apply(live, managers, config, force);
@@ -194,7 +181,6 @@ pub fn apply(
     };
     refresh(&mut applied, config);
     Ok(applied)
->>>>>>> ssa
 }
 
 /// The entries after an object has been written other than by apply: what changed belongs to the manager.
@@ -231,16 +217,6 @@ fn identity(object: &Value) -> String {
 }
 
 /// An object in one of its versions.
-<<<<<<< HEAD
-#[derive(Clone)]
-struct Versioned {
-    object: Value,
-    version: String,
-    schema: Schema,
-}
-
-impl Versioned {
-=======
 struct Versioned<'a> {
     object: Cow<'a, Value>,
     version: Cow<'a, str>,
@@ -248,33 +224,22 @@ struct Versioned<'a> {
 }
 
 impl Versioned<'_> {
->>>>>>> ssa
     fn field_set(&self) -> FieldSet {
         field_set(&self.object, &self.schema).with_named_fields(&self.schema.0)
     }
 
-<<<<<<< HEAD
-    fn removed(&self, fields: &FieldSet) -> Self {
-        Versioned { object: removed(&self.object, fields, &self.schema.0), ..self.clone() }
-=======
     fn removed(&self, fields: &FieldSet) -> Versioned<'static> {
         Versioned {
             object: Cow::Owned(removed(&self.object, fields, &self.schema.0)),
             version: Cow::Owned(self.version.clone().into_owned()),
             schema: self.schema.clone(),
         }
->>>>>>> ssa
     }
 }
 
 /// An object in the version of an entry.
-<<<<<<< HEAD
-enum AtVersion {
-    Given(Versioned),
-=======
 enum AtVersion<'a> {
     Given(Versioned<'a>),
->>>>>>> ssa
     /// The version does not exist (any more).
     Gone,
     /// Nobody converts.
@@ -293,20 +258,6 @@ impl Writes<'_> {
         force: bool,
     ) -> Result<Applied, Refused> {
         let mut managers = self.settled(live, managers)?;
-<<<<<<< HEAD
-        let mut own = self.entry(Operation::Apply, field_set(config, self.0.schema).without(self.0.reset));
-        let last = managers.iter().position(|entry| entry.is_of_same_manager(&own)).map(|i| managers.swap_remove(i));
-        managers.push(own.clone());
-        let object = merged(Some(live), Some(config), &self.0.schema.0).unwrap_or_default();
-        let object = match &last {
-            Some(last) => self.pruned(object, &managers, last)?,
-            None => object,
-        };
-        managers.pop();
-        let comparison = self.conceded(live, &object, &mut managers, force)?;
-        let changed = !comparison.is_same();
-        own.fields = own.fields.difference(&NEVER_OWNED);
-=======
         let sent = field_set(config, self.0.schema).without(self.0.reset);
         let mut own = self.entry(Operation::Apply, sent.difference(&NEVER_OWNED));
         let last = managers.iter().position(|entry| entry.is_of_same_manager(&own)).map(|i| managers.swap_remove(i));
@@ -323,7 +274,6 @@ impl Writes<'_> {
         };
         let comparison = self.conceded(live, &object, &mut managers, force)?;
         let changed = !comparison.is_same();
->>>>>>> ssa
         own.time = match changed {
             true => Some(self.0.now.to_owned()),
             false => last.and_then(|last| last.time),
@@ -370,19 +320,6 @@ impl Writes<'_> {
         }
     }
 
-<<<<<<< HEAD
-    fn here(&self, object: Value) -> Versioned {
-        Versioned { object, version: self.0.api_version.to_owned(), schema: self.0.schema.clone() }
-    }
-
-    fn at(&self, from: &Versioned, version: &str) -> Result<AtVersion, Refused> {
-        if from.version == version {
-            return Ok(AtVersion::Given(from.clone()));
-        }
-        let Some(convert) = self.0.convert else { return Ok(AtVersion::Unknown) };
-        Ok(match convert(&from.object, version).map_err(Refused::Unconverted)? {
-            Some((object, schema)) => AtVersion::Given(Versioned { object, version: version.to_owned(), schema }),
-=======
     fn here<'v>(&'v self, object: Cow<'v, Value>) -> Versioned<'v> {
         Versioned { object, version: Cow::Borrowed(self.0.api_version), schema: self.0.schema.clone() }
     }
@@ -402,17 +339,12 @@ impl Writes<'_> {
                 version: Cow::Owned(version.to_owned()),
                 schema,
             }),
->>>>>>> ssa
             None => AtVersion::Gone,
         })
     }
 
     /// The object in another version, if it can be had.
-<<<<<<< HEAD
-    fn converted(&self, from: &Versioned, version: &str) -> Result<Option<Versioned>, Refused> {
-=======
     fn converted<'v>(&self, from: &'v Versioned<'_>, version: &str) -> Result<Option<Versioned<'v>>, Refused> {
->>>>>>> ssa
         match self.at(from, version)? {
             AtVersion::Given(object) => Ok(Some(object)),
             AtVersion::Gone | AtVersion::Unknown => Ok(None),
@@ -421,11 +353,7 @@ impl Writes<'_> {
 
     /// The entries as they are for today's schema.
     fn settled(&self, live: &Value, mut managers: Vec<ManagedFields>) -> Result<Vec<ManagedFields>, Refused> {
-<<<<<<< HEAD
-        let live = self.here(live.clone());
-=======
         let live = self.here(Cow::Borrowed(live));
->>>>>>> ssa
         let mut schemas: BTreeMap<String, Option<Schema>> = BTreeMap::new();
         for entry in &mut managers {
             if !schemas.contains_key(&entry.api_version) {
@@ -439,13 +367,8 @@ impl Writes<'_> {
         Ok(managers)
     }
 
-<<<<<<< HEAD
-    /// Takes from the others what has changed, or refuses to if they own it and `force` is not given; returns all that has
-    /// changed, be it written by this end point or not.
-=======
     /// Takes from the others what has changed, or refuses to if they own it and `force` is not given; returns all that
     /// has changed, be it written by this end point or not.
->>>>>>> ssa
     fn conceded(
         &self,
         before: &Value,
@@ -455,23 +378,6 @@ impl Writes<'_> {
     ) -> Result<Comparison, Refused> {
         let all = Comparison::of(before, after, self.0.schema);
         let own = all.without(self.0.reset);
-<<<<<<< HEAD
-        let (before, after) = (self.here(before.clone()), self.here(after.clone()));
-        let mut comparisons = BTreeMap::from([(self.0.api_version.to_owned(), Some(own))]);
-        let (mut conflicts, mut conceded) = (Vec::new(), Vec::new());
-        for entry in managers.iter() {
-            let version = &entry.api_version;
-            if !comparisons.contains_key(version) {
-                comparisons.insert(version.clone(), self.compared_at(&before, &after, version)?);
-            }
-            // An entry of a version that is gone goes too.
-            let Some(Some(comparison)) = comparisons.get(version) else { continue };
-            let taken = entry.fields.intersection(&comparison.modified.union(&comparison.added));
-            conflicts.extend(taken.paths().into_iter().map(|path| Conflict { owner: entry.clone(), path }));
-            let fields = entry.fields.difference(&taken).difference(&comparison.removed);
-            if !fields.is_empty() {
-                conceded.push(ManagedFields { fields, ..entry.clone() });
-=======
         let (before, after) = (self.here(Cow::Borrowed(before)), self.here(Cow::Borrowed(after)));
         let mut comparisons = BTreeMap::from([(self.0.api_version.to_owned(), Some(own))]);
         let (mut conflicts, mut conceded) = (Vec::new(), Vec::new());
@@ -489,7 +395,6 @@ impl Writes<'_> {
             }
             if !entry.fields.is_empty() {
                 conceded.push(entry);
->>>>>>> ssa
             }
         }
         if !force && !conflicts.is_empty() {
@@ -501,16 +406,12 @@ impl Writes<'_> {
     }
 
     /// What differs in another version; none if there is no such version.
-<<<<<<< HEAD
-    fn compared_at(&self, before: &Versioned, after: &Versioned, version: &str) -> Result<Option<Comparison>, Refused> {
-=======
     fn compared_at(
         &self,
         before: &Versioned<'_>,
         after: &Versioned<'_>,
         version: &str,
     ) -> Result<Option<Comparison>, Refused> {
->>>>>>> ssa
         Ok(match (self.at(before, version)?, self.at(after, version)?) {
             (AtVersion::Given(before), AtVersion::Given(after)) => {
                 Some(Comparison::of(&before.object, &after.object, &before.schema))
@@ -522,20 +423,6 @@ impl Writes<'_> {
 
     /// The object without what the manager applied before and does not any more, unless somebody owns it.
     fn pruned(&self, object: Value, managers: &[ManagedFields], last: &ManagedFields) -> Result<Value, Refused> {
-<<<<<<< HEAD
-        let object = self.here(object);
-        if last.fields.is_empty() {
-            return Ok(object.object);
-        }
-        let Some(merged) = self.converted(&object, &last.api_version)? else { return Ok(object.object) };
-        let applied = last.fields.with_named_fields(&merged.schema.0);
-        let pruned = self.with_owned(&merged, merged.removed(&applied), managers)?;
-        let Some(pruned) = self.converted(&pruned, &last.api_version)? else { return Ok(object.object) };
-        // Only what the manager itself applied may go, not what nobody owns and went along with it.
-        let gone = merged.field_set().difference(&pruned.field_set()).intersection(&applied);
-        let left = merged.removed(&gone);
-        Ok(self.converted(&left, self.0.api_version)?.map_or(object.object, |left| left.object))
-=======
         if last.fields.is_empty() {
             return Ok(object);
         }
@@ -551,24 +438,16 @@ impl Writes<'_> {
             Some(left) => Ok(left.object.into_owned()),
             None => Ok(object),
         }
->>>>>>> ssa
     }
 
     /// The pruned object with what is owned; the version in which it was pruned comes first, since what others lack
     /// may be needed to convert.
     fn with_owned(
         &self,
-<<<<<<< HEAD
-        merged: &Versioned,
-        mut pruned: Versioned,
-        managers: &[ManagedFields],
-    ) -> Result<Versioned, Refused> {
-=======
         merged: &Versioned<'_>,
         mut pruned: Versioned<'static>,
         managers: &[ManagedFields],
     ) -> Result<Versioned<'static>, Refused> {
->>>>>>> ssa
         let mut versions: Vec<&str> = managers.iter().map(|entry| entry.api_version.as_str()).collect();
         versions.sort_unstable_by_key(|version| (*version != merged.version, *version));
         versions.dedup();

@@ -33,11 +33,7 @@ pub enum Ownership<'a> {
     /// The entries of the live object; with those of others it is known what others hold on to.
     Recorded(&'a [ManagedFields]),
     /// There are none, since the object comes from a file: it is assumed that the manager owns what it sent before,
-<<<<<<< HEAD
-    /// that nobody else owns any of it, and, when that is not known either, that what is not sent now was not sent before.
-=======
     /// that nobody else owns any of it, and, when that is not known either, that what is not sent now never was.
->>>>>>> ssa
     Assumed(Option<&'a Value>),
 }
 
@@ -90,15 +86,9 @@ impl Difference {
 
 /// What applying `desired`, with force, would change in `live` (SSA-10, SSA-11, SSA-12, SSA-13).
 ///
-<<<<<<< HEAD
-/// `desired` is what would be sent, reduced by [`reduce`]. The answer may acquit: if nothing is [changed](Difference::changed), a
-/// server would change nothing either. A difference may be one that a server does not see, since it fills in defaults
-/// and its webhooks normalise values (DEC-15).
-=======
 /// `desired` is what would be sent, reduced by [`reduce`]. The answer may acquit: if nothing is
 /// [changed](Difference::changed), a server would change nothing either. A difference may be one that a server does not
 /// see, since it fills in defaults and its webhooks normalise values (DEC-15).
->>>>>>> ssa
 pub fn difference(live: &Value, desired: &Value, comparing: &Comparing<'_>) -> Difference {
     let api_version = desired.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let uncompared: Vec<FieldPath> = comparing.uncompared.iter().map(|path| FieldPath::of(path)).collect();
@@ -119,12 +109,8 @@ pub fn difference(live: &Value, desired: &Value, comparing: &Comparing<'_>) -> D
         Ownership::Recorded(_) => ownership_change(&managers, &applied.managers, comparing, api_version, &uncompared),
         Ownership::Assumed(_) => None,
     };
-<<<<<<< HEAD
-    Difference { changes: changes(live, &applied.object, comparing), ownership_changed }
-=======
     let changes = if applied.changed { changes(live, &applied.object, comparing) } else { Vec::new() };
     Difference { changes, ownership_changed }
->>>>>>> ssa
 }
 
 /// The entry that the manager has if it is the only one that ever applied.
@@ -163,18 +149,12 @@ fn ownership_change(
 /// The values that differ, of those that are compared.
 fn changes(live: &Value, desired: &Value, comparing: &Comparing<'_>) -> Vec<Change> {
     let ignored = [comparing.ignored, comparing.uncompared].concat();
-<<<<<<< HEAD
-    let (live, desired) = (reduce(live, SENT, &ignored), reduce(desired, SENT, &ignored));
-=======
     let [live, desired] = [live, desired].map(|object| without_empty_metadata(reduce(object, SENT, &ignored)));
->>>>>>> ssa
     let mut walk = Walk { changes: Vec::new(), in_spec: false };
     walk.value(&Path::ROOT, Some(&live), Some(&desired), &comparing.schema.0);
     walk.changes
 }
 
-<<<<<<< HEAD
-=======
 /// The object as a server stores it: empty labels, annotations and owners are none.
 fn without_empty_metadata(mut object: Value) -> Value {
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
@@ -188,7 +168,6 @@ fn without_empty_metadata(mut object: Value) -> Value {
     object
 }
 
->>>>>>> ssa
 struct Walk {
     changes: Vec<Change>,
     in_spec: bool,

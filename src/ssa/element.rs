@@ -66,12 +66,7 @@ impl Element {
     /// The path with this step appended, as it is written for people: `spec.taints[key=x]`.
     pub(super) fn onto(&self, path: &Path) -> Path {
         match self {
-<<<<<<< HEAD
             Element::Field(name) => path.member(name),
-=======
-            Element::Field(name) if is_plain(name) => path.child(name),
-            Element::Field(name) => path.key(name),
->>>>>>> ssa
             Element::Key(keys) => {
                 let keys: Vec<String> = keys.iter().map(|(name, value)| format!("{name}={}", bare(value))).collect();
                 path.key(&keys.join(","))
@@ -82,14 +77,6 @@ impl Element {
     }
 }
 
-<<<<<<< HEAD
-=======
-/// Whether the name of a field needs no brackets in a path.
-fn is_plain(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
-}
-
->>>>>>> ssa
 fn bare(value: &Literal) -> String {
     value.0.as_str().map_or_else(|| value.0.to_string(), str::to_owned)
 }

@@ -143,13 +143,8 @@ impl fmt::Display for ManagedFields {
 }
 
 /// The entries from which an update starts: those of the new object, or of the live one when the new has none or none
-<<<<<<< HEAD
-/// that can be read, or when a subresource is written; a new object with an empty list, or with one empty entry, asks to
-/// forget all.
-=======
 /// that can be read, or when a subresource is written; a new object with an empty list, or with one empty entry, asks
 /// to forget all.
->>>>>>> ssa
 pub fn managers_of_update(live: &Value, new: &Value, subresource: &str) -> Vec<ManagedFields> {
     let of_live = || ManagedFields::all_of(live).unwrap_or_default();
     if !subresource.is_empty() {

@@ -54,13 +54,8 @@ fn lists(live: &[Value], config: &[Value], of: &ListType) -> Option<Value> {
     (!interleaving.out.is_empty()).then_some(Value::Array(interleaving.out))
 }
 
-<<<<<<< HEAD
-/// Two lists on their way into one: what both have stands in the order of the configuration, and what only the live list
-/// has stays behind what it stood behind.
-=======
 /// Two lists on their way into one: what both have stands in the order of the configuration, and what only the live
 /// list has stays behind what it stood behind.
->>>>>>> ssa
 struct Interleaving<'a> {
     of: &'a ListType,
     live: &'a [Value],

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-//! Server-side apply as functions over JSON values: who owns which field, and what applying a configuration makes of it.
-=======
 //! Server-side apply as functions over JSON values: who owns which field, and what applying a configuration does.
->>>>>>> ssa
 //!
 //! ```text
 //!  CRD schema ─► Schema ──────────────┐
@@ -14,10 +10,6 @@
 //!
 //! What a server does with a patch of type apply is done here in the same steps, so that a result is the server's own:
 //! the object is merged by the schema, what the manager applied before and does not any more is removed unless somebody
-<<<<<<< HEAD
-//! else owns it, and every entry of `metadata.managedFields` loses what others have changed. Defaulting, pruning and
-//! validation against the schema's other keywords are not done here; whoever stores objects does them between the steps.
-=======
 //! else owns it, and every entry of `metadata.managedFields` loses what others have changed.
 //!
 //! Whoever stores objects does the rest, in a server's order. After [`apply`]: fill in defaults; keep the live values
@@ -25,7 +17,6 @@
 //! although somebody owns it; drop empty labels, annotations, owners and finalizers. Before [`update`]: prune and fill
 //! in defaults. After it: keep the old entries if the object is the live one and [`same_but_for_times`] holds; keep the
 //! live values of what the end point does not write, which `update` still sees as they were sent.
->>>>>>> ssa
 //!
 //! The module knows the metadata of Kubernetes objects and nothing of Cluster API. It may use `field` and `json`.
 
@@ -33,10 +24,7 @@ mod apply;
 mod compare;
 mod difference;
 mod element;
-<<<<<<< HEAD
-=======
 mod last_applied;
->>>>>>> ssa
 mod literal;
 mod managers;
 mod merge;

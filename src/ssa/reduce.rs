@@ -17,13 +17,8 @@ pub const SENT: &[&[&str]] = &[
 
 /// An object reduced to what is allowed and not ignored (SSA-02, SSA-03, SSA-04).
 ///
-<<<<<<< HEAD
-/// What stays is every allowed path with what leads to it and what is below it, less the ignored paths. A map that becomes
-/// empty by this goes too; one that was empty stays. Lists are taken as a whole.
-=======
 /// What stays is every allowed path with what leads to it and what is below it, less the ignored paths. A map that
 /// becomes empty by this goes too; one that was empty stays. Lists are taken as a whole.
->>>>>>> ssa
 #[must_use]
 pub fn reduce(object: &Value, allowed: &[&[&str]], ignored: &[&[&str]]) -> Value {
     let Value::Object(members) = object else { return object.clone() };

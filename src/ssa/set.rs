@@ -255,13 +255,8 @@ impl FieldSet {
     }
 }
 
-<<<<<<< HEAD
-/// The set as the text of `fieldsV1`, in the order in which the server prints it for its own kinds: `.` first, then fields, keys,
-/// values and positions.
-=======
 /// The set as the text of `fieldsV1`, in the order in which the server prints it for its own kinds: `.` first, then
 /// fields, keys, values and positions.
->>>>>>> ssa
 impl fmt::Display for FieldSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("{")?;

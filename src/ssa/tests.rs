@@ -1,6 +1,3 @@
-<<<<<<< HEAD
-
-=======
 //! Applies and updates, in small and for made-up objects.
 
 use proptest::prelude::*;
@@ -545,4 +542,3 @@ proptest! {
         }
     }
 }
->>>>>>> ssa

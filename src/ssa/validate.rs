@@ -135,12 +135,8 @@ pub(super) fn entry(item: &Value, of: &ListType) -> Result<Element, String> {
     for (name, default) in keys {
         let Some(value) = members.get(name).or(default.as_ref()) else {
             return Err(format!(
-<<<<<<< HEAD
-                "associative list with keys has an element that omits key field {name:?} (and doesn't have default value)"
-=======
                 "associative list with keys has an element that omits key field {name:?} \
                  (and doesn't have default value)"
->>>>>>> ssa
             ));
         };
         found.push((name.clone(), value.clone()));

@@ -22,8 +22,5 @@ mod recorder;
 mod replicas;
 mod self_managed;
 mod server_side_apply;
-<<<<<<< HEAD
 mod upgrades;
-=======
->>>>>>> ssa
 mod variables;

@@ -1,15 +1,9 @@
 //! What a server makes of applies, patches and updates, and what [`topologist::ssa`] says that it makes of them.
 //!
-<<<<<<< HEAD
-//! Sequences of writes by several managers are made up from a seed. Each write is computed from what the server has, then
-//! sent, and object, managed fields and conflicts are compared. Where they differ, `ssa` is wrong.
-
-=======
 //! Sequences of writes by several managers are made up from a seed. Each write is sent, and computed from what the
 //! server had; object, managed fields and conflicts are compared. Where they differ, `ssa` is wrong.
 
 use std::collections::BTreeMap;
->>>>>>> ssa
 use std::time::{Duration, Instant};
 
 use http::Request;
@@ -24,11 +18,7 @@ use crate::kubernetes::Kubernetes;
 use crate::process::SOON;
 
 /// How many objects are written to, and how often each; as much as takes a few seconds.
-<<<<<<< HEAD
-const OBJECTS: u64 = 60;
-=======
 const OBJECTS: u64 = 50;
->>>>>>> ssa
 const WRITES: usize = 10;
 
 const GROUP: &str = "ssa.topologist.dev";
@@ -39,15 +29,11 @@ fn schema(version: &str) -> Value {
     let number = json!({"type": "integer"});
     let texts = json!({"type": "object", "additionalProperties": text});
     let set = json!({"type": "array", "x-kubernetes-list-type": "set", "items": text});
-<<<<<<< HEAD
-    let keyed = |keys: &[&str], item: Value| json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys, "items": item});
-=======
     let keyed = |keys: &[&str], item: Value| {
         let mut list = json!({"type": "array", "x-kubernetes-list-type": "map", "items": item});
         list["x-kubernetes-list-map-keys"] = json!(keys);
         list
     };
->>>>>>> ssa
     let inner = json!({"type": "object", "required": ["id"], "properties": {"id": number, "v": text}});
     let entry = json!({"type": "object", "required": ["name"], "properties": {"name": text, "value": text, "tags": set,
         "inner": keyed(&["id"], inner), "options": texts}});
@@ -458,9 +444,6 @@ impl Write {
         let (_, schema) = things.converted(&Value::Null, &api_version).unwrap();
         let live = live.and_then(|live| things.converted(live, &api_version)).map(|(live, _)| live);
         let live = live.as_ref();
-<<<<<<< HEAD
-        let convert = |object: &Value, version: &str| Ok(things.converted(object, version));
-=======
         let convert = |object: &Value, version: &str| {
             let mut object = object.clone();
             // The server writes the metadata of objects within anew when it converts.
@@ -469,27 +452,12 @@ impl Write {
             }
             Ok(things.converted(&object, version))
         };
->>>>>>> ssa
         let request = ssa::Request {
             subresource: self.subresource,
             reset: &reset,
             convert: Some(&convert),
             ..ssa::Request::new(self.manager, &api_version, now, &schema)
         };
-<<<<<<< HEAD
-        let (object, managers) = match self.verb {
-            Verb::Apply { force } => {
-                let managers = live.map(|live| ManagedFields::all_of(live).unwrap()).unwrap_or_default();
-                match ssa::apply(live, &managers, &body, &request, force) {
-                    Ok(applied) => (self.stored(live, read(applied.object)), applied.managers),
-                    Err(Refused::Conflicts(conflicts)) => {
-                        let causes = conflicts.iter().map(|conflict| (conflict.to_string(), conflict.path.to_string()));
-                        return refused(&Conflict::message(&conflicts), causes.collect());
-                    }
-                    Err(other) => return refused(&other.to_string(), Vec::new()),
-                }
-            }
-=======
         let before = live.and_then(|live| ManagedFields::all_of(live).ok()).unwrap_or_default();
         let (object, managers) = match self.verb {
             Verb::Apply { force } => match ssa::apply(live, &before, &body, &request, force) {
@@ -500,7 +468,6 @@ impl Write {
                 }
                 Err(other) => return refused(&other.to_string(), Vec::new()),
             },
->>>>>>> ssa
             Verb::Patch | Verb::Update => {
                 let mut object = body;
                 if let (Verb::Patch, Some(live)) = (self.verb, live) {
@@ -510,17 +477,6 @@ impl Write {
                 let object = read(object);
                 let managers = managers_of_update(live.unwrap_or(&Value::Null), &object, self.subresource);
                 let managers = ssa::update(live, &object, &managers, &request).unwrap();
-<<<<<<< HEAD
-                (self.stored(live, object), managers)
-            }
-        };
-        let before = live.and_then(|live| ManagedFields::all_of(live).ok()).unwrap_or_default();
-        let changes_nothing = live.is_some_and(|live| answered(live)["content"] == answered(&object)["content"]);
-        match changes_nothing && same_but_for_times(&before, &managers) {
-            true => answered(&with_managers(object, &before)),
-            false => answered(&with_managers(object, &managers)),
-        }
-=======
                 let is_same = live.is_some_and(|live| answered(live)["content"] == answered(&object)["content"]);
                 match is_same && same_but_for_times(&before, &managers) {
                     true => (object, before),
@@ -529,7 +485,6 @@ impl Write {
             }
         };
         answered(&with_managers(self.stored(live, object), &managers))
->>>>>>> ssa
     }
 
     /// What is stored of an object: what an end point does not write stays.
@@ -552,13 +507,10 @@ fn read(mut object: Value) -> Value {
     for port in object.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten() {
         port.as_object_mut().unwrap().entry("protocol").or_insert(json!("TCP"));
     }
-<<<<<<< HEAD
-=======
     // A null of any type may be stored, and is gone when it is read.
     if object.pointer("/spec/anything").is_some_and(Value::is_null) {
         object["spec"].as_object_mut().unwrap().remove("anything");
     }
->>>>>>> ssa
     if let Some(Value::Object(strict)) = object.pointer_mut("/spec/loose/strict") {
         strict.retain(|name, _| name != "unknown");
     }
@@ -625,14 +577,9 @@ fn unfit(content: &Value) -> Vec<String> {
 }
 
 fn nulls(value: &Value, path: String, paths: &mut Vec<String>) {
-<<<<<<< HEAD
-    match value {
-        Value::Null if !path.starts_with("spec.maybe") => paths.push(path),
-=======
     const ALLOWED: [&str; 4] = ["spec.maybe", "spec.free.", "spec.anything.", "spec.loose.new"];
     match value {
         Value::Null if !ALLOWED.iter().any(|allowed| path.starts_with(allowed)) => paths.push(path),
->>>>>>> ssa
         Value::Object(members) => {
             members.iter().for_each(|(name, value)| nulls(value, format!("{path}.{name}"), paths));
         }
@@ -648,11 +595,8 @@ fn nulls(value: &Value, path: String, paths: &mut Vec<String>) {
 struct Comparison {
     compared: usize,
     not_stored: usize,
-<<<<<<< HEAD
-=======
     /// Applies that were said to change nothing.
     acquitted: usize,
->>>>>>> ssa
     differing: Vec<String>,
 }
 
@@ -662,12 +606,9 @@ impl Comparison {
         let (answer, object) = write.send(things, name, live.is_some()).await;
         let predicted = write.predicted(live.as_ref(), things, name, &time_of(&write, &answer));
         self.compared += 1;
-<<<<<<< HEAD
-=======
         if let (Some(live), Some(object)) = (&live, &object) {
             self.acquit(things, name, live, &write, object);
         }
->>>>>>> ssa
         if unfit(&predicted["content"]).iter().any(|path| answer["causes"][0][1] == *path) {
             self.not_stored += 1;
         } else if predicted != answer {
@@ -685,8 +626,6 @@ impl Comparison {
         object.or(live)
     }
 
-<<<<<<< HEAD
-=======
     /// Says without the server whether an apply changes anything, and looks at whether it did.
     fn acquit(&mut self, things: &Things, name: &str, live: &Value, write: &Write, object: &Value) {
         let body = write.complete(things, name);
@@ -723,7 +662,6 @@ impl Comparison {
         self.acquitted += usize::from(!found.changed());
     }
 
->>>>>>> ssa
     fn finish(self) {
         let shown: Vec<_> = self.differing.iter().take(3).map(String::as_str).collect();
         assert!(
@@ -744,13 +682,6 @@ async fn objects_owners_and_conflicts_are_those_of_the_server() {
     for seed in 0..OBJECTS {
         let mut chance = Chance(seed);
         let mut live: Option<Value> = None;
-<<<<<<< HEAD
-        for _ in 0..WRITES {
-            let write = chance.write().completed(live.as_ref(), &mut chance);
-            live = comparison.compare(&things, &format!("seed-{seed}"), live, write).await;
-        }
-    }
-=======
         let mut sent: BTreeMap<_, Value> = BTreeMap::new();
         for _ in 0..WRITES {
             let mut write = chance.write().completed(live.as_ref(), &mut chance);
@@ -768,7 +699,6 @@ async fn objects_owners_and_conflicts_are_those_of_the_server() {
         }
     }
     assert!(comparison.acquitted > 0, "no apply was said to change nothing");
->>>>>>> ssa
     comparison.finish();
 }
 
@@ -805,8 +735,6 @@ async fn ownership_that_was_forgotten_begins_anew() {
 }
 
 #[tokio::test]
-<<<<<<< HEAD
-=======
 async fn kubectl_takes_over_what_it_applied_without_the_server() {
     let things = Things::install("migrated").await;
     let mut comparison = Comparison::default();
@@ -842,7 +770,6 @@ async fn kubectl_takes_over_what_it_applied_without_the_server() {
 }
 
 #[tokio::test]
->>>>>>> ssa
 async fn the_oldest_of_many_updates_are_merged() {
     let things = Things::install("many").await;
     let mut comparison = Comparison::default();

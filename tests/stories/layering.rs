@@ -17,11 +17,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("yaml", &["json"]),
     ("schema", &["field", "goregex", "json"]),
     ("ssa", &["field", "json"]),
-<<<<<<< HEAD
     ("hub", &["field", "json", "version", "schema", "gotemplate", "ssa"]),
-=======
-    ("hub", &["field", "json", "version", "schema", "gotemplate"]),
->>>>>>> ssa
     ("wire", &["hub", "yaml", "json", "field"]),
     ("crd", &["hub", "wire", "schema", "field"]),
     ("variables", &["hub", "schema", "json", "field"]),

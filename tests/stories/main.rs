@@ -3,12 +3,17 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "tests")]
 
 mod admission_fixtures;
+#[path = "../../benches/support/api.rs"]
+mod api;
 mod commands;
 mod conversion_fixtures;
+#[path = "../../benches/support/fleet.rs"]
+mod fleet;
 #[path = "../support/kustomize.rs"]
 mod kustomize;
 mod layering;
 mod manifests;
+mod memory;
 mod mistakes;
 mod monitoring;
 mod offline;
