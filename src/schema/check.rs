@@ -1,7 +1,7 @@
 //! Whether a definition can be used (VAR-S), its CEL rules included.
 //!
 //! The checks run in stages; a stage with errors ends the check: literals, structure, defaults, everything else (VAR-S-007).
-//! What passes them all compiles, so nothing is left to say afterwards (VAR-S-047).
+//! What passes the first two compiles (VAR-S-047).
 
 use std::sync::Arc;
 
@@ -25,7 +25,13 @@ pub fn check(definition: &Definition, path: &Path, found: &mut Findings) -> Opti
     if found.error_count() > before {
         return None;
     }
-    let schema = Schema::compile(definition).ok()?;
+    let schema = match Schema::compile(definition) {
+        Ok(schema) => schema,
+        Err(reason) => {
+            found.run("VAR-S-047", |found| found.invalid(path.clone(), "", format!("cannot be used: {reason}")));
+            return None;
+        }
+    };
     let root = Rules::compile(definition, true);
     defaults(&schema, root.as_ref(), path, &mut Budget::new(), found);
     if found.error_count() > before {

@@ -5,6 +5,8 @@
 mod admission_fixtures;
 mod commands;
 mod conversion_fixtures;
+#[path = "../support/judge.rs"]
+mod judge;
 #[path = "../support/kustomize.rs"]
 mod kustomize;
 mod layering;
@@ -18,5 +20,6 @@ mod proposals;
 mod rules_documentation;
 mod second_opinion;
 mod serving;
+mod templates;
 #[path = "../support/tls_client.rs"]
 mod tls_client;
