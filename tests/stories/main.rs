@@ -17,6 +17,7 @@ mod offline;
 #[path = "../support/process.rs"]
 mod process;
 mod proposals;
+mod rule_costs;
 mod rules_documentation;
 mod second_opinion;
 mod serving;

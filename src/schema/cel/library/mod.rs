@@ -22,11 +22,15 @@ use super::meter::Meter;
 use super::types::Type;
 use super::value::Val;
 
-/// Sizes of arguments by position, and of the result at [`RESULT`].
+/// Sizes of arguments by position, of the result at [`RESULT`], and of one element of the first argument at [`ELEMENT`].
 pub(super) type Sizes<'a> = &'a dyn Fn(usize) -> u64;
 
 /// The position of the result among sizes.
 pub(super) const RESULT: usize = usize::MAX;
+
+/// The position, among sizes, of the texts or bytes that a list has as its elements. It is nothing for other lists, and where
+/// values are at hand: the comparison of long texts is then paid for by itself.
+pub(super) const ELEMENT: usize = usize::MAX - 1;
 
 /// What a call does.
 pub(super) type Run = for<'v> fn(&mut Meter, &[Val<'v>]) -> Result<Val<'v>, Fault>;
