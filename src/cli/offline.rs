@@ -189,6 +189,7 @@ impl<'a> Subject<'a> {
         if self.kind == Kind::ClusterClass && !self.loaded.manifest.names_its_namespace() {
             // A file without a namespace goes wherever it is applied, and so do its references (DEC-3).
             verdict.patch = json_patch::Patch::default();
+            verdict.printed_patch = None;
         }
         // Whoever mends what is denied here gets the defaults that need no class, so the rest is judged with them.
         let mended = (!verdict.is_allowed()).then(|| question.settle(&Arc::default(), settings));

@@ -107,7 +107,7 @@ impl<'a> Row<'a> {
         if errors.iter().all(|error| error.rule != "CL-D-003") {
             errors.extend(shown(&review.verdict));
         }
-        let patch = subject.defaulted.as_ref().map(|verdict| verdict.patch.clone()).unwrap_or_default();
+        let patch = subject.defaulted.as_ref().map(|verdict| verdict.printed_patch().clone()).unwrap_or_default();
         let warnings = review.verdict.warnings.into_iter().map(|Warning { text, .. }| text).chain(review.warnings);
         Row {
             file,

@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Deserializer};
 
+use super::format::Format;
 use crate::field::Path;
 use crate::json::{List, RawJson, StringMap, lenient};
 
@@ -69,6 +70,13 @@ lenient! {
 type Child<'a> = (Path, &'a Definition);
 
 impl Definition {
+    /// Whether a value may hold a password, at whatever depth (DEC-34).
+    pub fn has_secrets(&self) -> bool {
+        let (core, junctors) = self.children(&Path::ROOT);
+        Format::from_name(&self.format) == Some(Format::Password)
+            || core.into_iter().chain(junctors).any(|(_, child)| child.has_secrets())
+    }
+
     /// The nodes right below this one, which stands at `path`, with their paths: core ones, then those of junctors.
     pub fn children(&self, path: &Path) -> (Vec<Child<'_>>, Vec<Child<'_>>) {
         let mut core = Vec::new();

@@ -25,5 +25,5 @@ mod validate;
 
 pub use check::check;
 pub use definition::{Definition, Metadata, ValidationRule};
-pub use node::{Schema, Unusable};
+pub use node::{SENSITIVE, Schema, Unusable};
 pub use validate::Violation;

@@ -244,7 +244,7 @@ fn literals_keep_the_rules(schema: &Schema, path: &Path, found: &mut Findings) {
     let entries = schema.values.iter().enumerate().map(|(i, entry)| (path.child("enum").index(i), entry));
     for (path, literal) in schema.example.iter().map(|example| (path.child("example"), example)).chain(entries) {
         let violations = schema.broken_rules(literal, None, schema.rules.as_ref(), &mut Budget::new());
-        report_at_place("CEL-013", violations, &path, literal, found);
+        report_at_place("CEL-013", violations, &path, schema, literal, found);
     }
 }
 

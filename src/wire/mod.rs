@@ -101,6 +101,20 @@ impl Decode for ClusterClass {
 }
 
 fn decode<T: serde::de::DeserializeOwned>(version: Version, text: &str, kind: Kind) -> Result<T, String> {
+    read(version, text, kind).map_err(without_values)
+}
+
+/// The error without a text of a variable, which may be a password in the wrong place (DEC-34).
+fn without_values(error: String) -> String {
+    let (Some(path), Some(begin)) = (error.split(':').next(), error.find("string \"")) else { return error };
+    let end = error.rfind("\", expected").filter(|end| begin < *end && path.contains("variables"));
+    match end {
+        Some(end) => format!("{}string{}", &error[..begin], &error[end + 1..]),
+        None => error,
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(version: Version, text: &str, kind: Kind) -> Result<T, String> {
     if version.shape() == Shape::V1Beta2 {
         return json::decode(text);
     }

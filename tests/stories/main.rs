@@ -20,6 +20,7 @@ mod proposals;
 mod rule_costs;
 mod rules_documentation;
 mod second_opinion;
+mod secrets;
 mod serving;
 mod templates;
 #[path = "../support/tls_client.rs"]

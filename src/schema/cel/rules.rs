@@ -178,7 +178,7 @@ impl Schema {
         root: Option<&Arc<Rules>>,
         budget: &mut Budget,
     ) -> Vec<Violation> {
-        let mut judge = Judge { meter: &mut budget.0, violations: Vec::new() };
+        let mut judge = Judge { meter: &mut budget.0, is_secret: false, violations: Vec::new() };
         // Whether the budget lasted is seen in the violations.
         let _ = judge.node(self, root.map(|rules| &**rules), value, old, &mut Place::default());
         judge.violations
@@ -210,6 +210,8 @@ impl Place {
 
 struct Judge<'m> {
     meter: &'m mut Meter,
+    /// Whether the node whose rules are run may hold a password: what expressions make of it is not told (DEC-34).
+    is_secret: bool,
     violations: Vec<Violation>,
 }
 
@@ -228,6 +230,7 @@ impl Judge<'_> {
         }
         let old = old.filter(|old| !old.is_null());
         if let Some(rules) = rules {
+            self.is_secret = schema.has_secrets;
             self.rules(rules, value, old, place)?;
         }
         match value {
@@ -284,6 +287,7 @@ impl Judge<'_> {
                 Ok(_) => self.broken(rule, rules, decl, value, old, place)?,
                 Err(Fault::Spent) => return self.exhausted("CEL-026", rule, place, ""),
                 Err(Fault::Failed(text)) => {
+                    let text = if self.is_secret { "it failed".into() } else { text };
                     let detail = format!("{text}, while evaluating the rule {}", rule.source.rule.trim());
                     self.report("CEL-025", ErrorKind::Invalid, place, "", detail);
                 }
@@ -319,7 +323,7 @@ impl Judge<'_> {
         place: &Place,
     ) -> Result<(), Exhausted> {
         let mut message = None;
-        if let Some(Ok(program)) = &rule.message {
+        if let Some(Ok(program)) = rule.message.as_ref().filter(|_| !self.is_secret) {
             // An old value is known here only if some rule of the node asks for it.
             let old = old.filter(|_| rules.uses_old);
             if program.checked.uses_old && old.is_none() {
