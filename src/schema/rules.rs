@@ -127,13 +127,16 @@ impl Walk {
             let at = at.index(i);
             if let Some(mistake) = rule.mistake() {
                 found.run("CEL-009", |found| {
-                    found.invalid(at.child("rule"), shown(written), format!("compilation failed: {mistake}"));
+                    let hinted = found.is_worth_hints().then(|| rule.hinted_mistake(rules)).flatten();
+                    let detail = format!("compilation failed: {}", hinted.as_deref().unwrap_or(mistake));
+                    found.invalid(at.child("rule"), shown(written), detail);
                 });
                 continue;
             }
             if let Some(mistake) = rule.message_mistake() {
                 found.run("CEL-009", |found| {
-                    let detail = format!("compilation failed: {mistake}");
+                    let hinted = found.is_worth_hints().then(|| rule.hinted_message_mistake(rules)).flatten();
+                    let detail = format!("compilation failed: {}", hinted.as_deref().unwrap_or(mistake));
                     found.invalid(at.child("messageExpression"), shown(written), detail);
                 });
             }

@@ -11,9 +11,6 @@ use crate::hub::VariableValue;
 use crate::json;
 use crate::schema::{SENSITIVE, Schema};
 
-/// How many errors come with a name that may have been meant.
-const HINTS: usize = 100;
-
 /// Whether variables that a list lacks are added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -204,16 +201,13 @@ fn defined<'a>(
     if variable.is_none() && !variables.are_some_of_many() {
         found.run("VAR-V-004", |found| {
             // The value is not shown: it may be a password under a misspelled name (DEC-34).
-            let meant = match found.error_count() < HINTS {
-                true => closest(&value.name, variables.names()),
-                false => None,
-            };
-            let detail = match (&***known, meant) {
-                ("", _) => "the ClusterClass defines no variables".to_owned(),
-                (known, None) => format!("the ClusterClass defines no such variable; it defines {known}"),
-                (_, Some(meant)) => {
-                    format!("the ClusterClass defines no such variable; the closest one is {meant:?}")
-                }
+            let meant = || found.is_worth_hints().then(|| closest(&value.name, variables.names())).flatten();
+            let detail = match &***known {
+                "" => "the ClusterClass defines no variables".to_owned(),
+                known => match meant() {
+                    None => format!("the ClusterClass defines no such variable; it defines {known}"),
+                    Some(meant) => format!("the ClusterClass defines no such variable; the closest one is {meant:?}"),
+                },
             };
             found.invalid(path.key(&value.name), &*value.name, detail);
         });
@@ -331,9 +325,19 @@ fn check(
     }
     if !unknown.is_empty() {
         found.run("VAR-V-030", |found| {
-            found.invalid(path, shown, format!("unknown fields: {}", enumerated(unknown)));
+            let meant = if found.is_worth_hints() { schema.meant_by(value, &unknown) } else { Vec::new() };
+            let hint = if meant.is_empty() { String::new() } else { format!("{CLOSEST}{}", enumerated(meant)) };
+            found.invalid(path, shown, format!("unknown fields: {}{hint}", enumerated(unknown)));
         });
     }
+}
+
+/// What stands before a hint in the detail of an error.
+const CLOSEST: &str = "; the closest that are known: ";
+
+/// The detail of an error without its hint, which depends on more than what is wrong.
+pub fn without_hint(detail: &str) -> &str {
+    detail.split_once(CLOSEST).map_or(detail, |(detail, _)| detail)
 }
 
 /// A value as errors show it, unless it is or holds a secret (DEC-34).

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::check::{Checked, Wanted, compile};
+use super::check::{Checked, Wanted, compile, mistake_with_hint};
 use super::cost;
 use super::eval::run;
 use super::fault::Fault;
@@ -106,6 +106,18 @@ impl Rule {
     /// What keeps its message expression from running (CEL-009).
     pub(in crate::schema) fn message_mistake(&self) -> Option<&str> {
         self.message.as_ref()?.as_ref().err().map(String::as_str)
+    }
+
+    /// The mistake of the rule, with the name that may have been meant.
+    pub(in crate::schema) fn hinted_mistake(&self, rules: &Rules) -> Option<String> {
+        let text = &self.source.rule;
+        Some(mistake_with_hint(text, rules.decl.as_ref()?, Wanted::Bool)?.shown(text))
+    }
+
+    /// The same of its message expression.
+    pub(in crate::schema) fn hinted_message_mistake(&self, rules: &Rules) -> Option<String> {
+        let text = &self.source.message_expression;
+        Some(mistake_with_hint(text, rules.decl.as_ref()?, Wanted::Text)?.shown(text))
     }
 
     /// Whether it is a transition rule (CEL-021).

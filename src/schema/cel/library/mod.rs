@@ -128,6 +128,14 @@ static TABLE: LazyLock<Table<'static>> = LazyLock::new(|| {
     table.into_iter().map(|(name, overloads)| (name, &*overloads.leak())).collect()
 });
 
+/// The names of functions, or of methods, sorted.
+pub(super) fn names(are_methods: bool) -> impl Iterator<Item = &'static str> {
+    let mut names: Vec<&str> =
+        TABLE.keys().filter(|(_, is_method)| *is_method == are_methods).map(|(name, _)| *name).collect();
+    names.sort_unstable();
+    names.into_iter()
+}
+
 /// The signatures under a name.
 pub(super) fn overloads(name: &str, is_method: bool) -> Option<&'static [Overload]> {
     // A table of static names can be asked for any name.
