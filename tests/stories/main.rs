@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "tests")]
 
 mod admission_fixtures;
+mod authors;
 mod commands;
 mod conversion_fixtures;
 #[path = "../support/judge.rs"]
