@@ -36,3 +36,6 @@ pub mod kubernetes;
 pub mod reconciler;
 pub mod telemetry;
 pub mod webhook;
+
+#[cfg(test)]
+mod testing;

@@ -198,7 +198,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(512))]
+        #![proptest_config(crate::testing::cases(512))]
 
         #[test]
         fn no_object_makes_a_decoder_panic(spec in object(), status in object()) {

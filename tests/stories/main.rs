@@ -17,6 +17,7 @@ mod monitoring;
 mod offline;
 #[path = "../support/process.rs"]
 mod process;
+mod properties;
 mod proposals;
 mod rule_costs;
 mod rules_documentation;
