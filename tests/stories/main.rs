@@ -6,6 +6,7 @@ mod admission_fixtures;
 mod authors;
 mod commands;
 mod conversion_fixtures;
+mod floods;
 #[path = "../support/judge.rs"]
 mod judge;
 #[path = "../support/kustomize.rs"]
