@@ -37,3 +37,6 @@ pub mod kubernetes;
 pub mod reconciler;
 pub mod telemetry;
 pub mod webhook;
+
+#[cfg(test)]
+mod testing;

@@ -19,13 +19,14 @@ use super::files::{self, Input, Loaded};
 use super::{hints, substitution};
 use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use crate::crd;
-use crate::field::{FieldError, Findings, Path};
+use crate::field::{ErrorKind, FieldError, Findings, Path};
 use crate::hub::{Cluster, ClusterClass, Definition, Kind, ObjectKey};
 use crate::json;
 use crate::topology::class_status;
 use crate::variables;
 use crate::wire::{Decode, Version};
 use crate::world::{Facts, Objects};
+use crate::yaml::Repeated;
 
 /// What a command reads.
 #[derive(Debug)]
@@ -211,6 +212,7 @@ impl<'a> Subject<'a> {
         if self.kind == Kind::ClusterClass && !self.loaded.manifest.names_its_namespace() {
             // A file without a namespace goes wherever it is applied, and so do its references (DEC-3).
             verdict.patch = json_patch::Patch::default();
+            verdict.printed_patch = None;
         }
         // Whoever mends what is denied here gets the defaults that need no class, so the rest is judged with them.
         let mended = (!verdict.is_allowed()).then(|| question.settle(&Arc::default(), settings));
@@ -269,6 +271,15 @@ impl<'a> Subject<'a> {
             }
             warnings.extend(unresolved(&value));
             warnings.extend(misread(&value));
+        }
+        for Repeated { line, key } in &self.loaded.repeated {
+            let said = format!("the key {key:?} comes again on line {line}, and only the last one counts");
+            match strict {
+                true => drop(found.run("DEC-32", |found| {
+                    found.error(ErrorKind::Duplicate, Path::ROOT, &**key, said);
+                })),
+                false => warnings.push(said),
+            }
         }
         Review { schema: found.into_parts().0, warnings, verdict }
     }

@@ -49,6 +49,19 @@ pub(super) fn complain(case: &Case) -> Result<Option<u8>> {
         writeln!(messages, "topologist: nothing to do: the input holds no objects")?;
         return Ok(Some(UNUSABLE));
     }
+    for loaded in objects.iter().chain(&case.old.objects) {
+        if let Some(kind) = loaded.manifest.misspelled_kind() {
+            let (file, manifest) = (&loaded.file, &loaded.manifest);
+            let (version, written) = (&manifest.api_version, &manifest.kind);
+            writeln!(
+                messages,
+                "topologist: {file}:{}: {written} of {version} is not known and was not judged; {} of {} is",
+                manifest.line,
+                kind.name(),
+                version.to_ascii_lowercase()
+            )?;
+        }
+    }
     if objects.iter().chain(&case.old.objects).all(|loaded| loaded.manifest.admitted_kind().is_none()) {
         writeln!(messages, "topologist: no Cluster and no ClusterClass among {} objects", objects.len())?;
     }
@@ -119,7 +132,7 @@ impl<'a> Row<'a> {
         if errors.iter().all(|error| error.rule != "CL-D-003") {
             errors.extend(shown(&review.verdict));
         }
-        let patch = subject.defaulted.as_ref().map(|verdict| verdict.patch.clone()).unwrap_or_default();
+        let patch = subject.defaulted.as_ref().map(|verdict| verdict.printed_patch().clone()).unwrap_or_default();
         let warnings = review.verdict.warnings.into_iter().map(|Warning { text, .. }| text).chain(review.warnings);
         Row {
             file,

@@ -1,5 +1,6 @@
 //! Lists, maps and raw JSON that remember whether they were present.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
@@ -116,11 +117,17 @@ impl StringMap {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().flat_map(Members::iter).map(|(key, value)| (key, &**value))
     }
+
+    /// A map to be changed.
+    pub fn to_map(&self) -> BTreeMap<String, String> {
+        self.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    }
 }
 
 impl From<BTreeMap<String, String>> for StringMap {
     fn from(entries: BTreeMap<String, String>) -> Self {
-        StringMap(Some(entries))
+        let entry = |(key, value): (String, String)| (key.into_boxed_str(), value.into_boxed_str());
+        StringMap(Some(entries.into_iter().map(entry).collect()))
     }
 }
 

@@ -4,6 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Deserializer};
 
+use super::format::Format;
 use crate::field::Path;
 use crate::json::{List, Members, Rare, RawJson, StringMap, lenient};
 
@@ -71,6 +72,13 @@ impl Definition {
     /// The properties by name.
     pub fn each_property(&self) -> impl Iterator<Item = (&str, &Definition)> {
         self.properties.iter().flat_map(Members::iter)
+    }
+
+    /// Whether a value may hold a password, at whatever depth (DEC-34).
+    pub fn has_secrets(&self) -> bool {
+        let (core, junctors) = self.children(&Path::ROOT);
+        Format::from_name(&self.format) == Some(Format::Password)
+            || core.into_iter().chain(junctors).any(|(_, child)| child.has_secrets())
     }
 
     /// The nodes right below this one, which stands at `path`, with their paths: core ones, then those of junctors.

@@ -25,7 +25,7 @@ mod validate;
 
 pub use check::check;
 pub use definition::{Definition, Metadata, ValidationRule};
-pub use node::{Schema, Unusable};
+pub use node::{SENSITIVE, Schema, Unusable};
 pub use validate::Violation;
 
 /// A date and time of RFC 3339 in UTC and without fractions of a second, as Kubernetes writes one that it has read; `None`

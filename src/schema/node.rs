@@ -8,7 +8,11 @@ use super::Definition;
 use super::acquit::Outline;
 use super::cel::Rules;
 use super::format::Format;
+use crate::field::Shown;
 use crate::goregex::{Regex, RegexError};
+
+/// What stands in the place of a value that may hold a password (DEC-34).
+pub const SENSITIVE: &str = "(sensitive)";
 
 /// A schema node, ready to be applied to values.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +46,8 @@ pub struct Schema {
     pub(super) rules: Option<Arc<Rules>>,
     /// Whether this node or a core node below it has rules.
     pub(super) has_rules: bool,
+    /// Whether a value may hold a password, at whatever depth.
+    pub(super) has_secrets: bool,
     pub(super) outline: Outline,
 }
 
@@ -98,10 +104,19 @@ impl FromIterator<(Box<str>, Schema)> for Properties {
 impl Schema {
     /// Whether a value may hold a password, at whatever depth (DEC-34).
     pub fn has_secrets(&self) -> bool {
+        self.has_secrets
+    }
+
+    fn holds_secrets(&self) -> bool {
         let lists = [&self.all_of, &self.any_of, &self.one_of].into_iter().flatten();
         let single = [&self.additional_properties, &self.items, &self.not].into_iter().flatten().map(|node| &**node);
         self.format == Some(Format::Password)
             || self.properties.values().chain(lists).chain(single).any(Schema::has_secrets)
+    }
+
+    /// A value of this schema as it may be shown: what is or holds a password is not (DEC-34).
+    pub fn shown(&self, value: &Value) -> Shown {
+        if self.has_secrets { Shown::from(SENSITIVE) } else { Shown::bounded(value) }
     }
 }
 
@@ -206,8 +221,10 @@ impl Schema {
             not: one(&definition.not)?,
             rules,
             has_rules,
+            has_secrets: false,
             outline: Outline::default(),
         };
+        schema.has_secrets = schema.holds_secrets();
         schema.outline = Outline::of(&schema);
         Ok(schema)
     }

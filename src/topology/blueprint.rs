@@ -171,12 +171,12 @@ fn settle(values: &mut List<VariableValue>, path: Path, variables: &Variables, m
     let mut list = std::mem::take(values).into_vec();
     for change in changes {
         match change {
-            Change::Replace { position, value } => {
+            Change::Replace { position, value, .. } => {
                 if let Some(written) = list.get_mut(position) {
                     written.value = Some(RawJson::of(&value));
                 }
             }
-            Change::Append { name, value } => list.push(VariableValue { name, value: Some(RawJson::of(&value)) }),
+            Change::Append { name, value, .. } => list.push(VariableValue { name, value: Some(RawJson::of(&value)) }),
         }
     }
     *values = list.into();

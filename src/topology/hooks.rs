@@ -220,10 +220,10 @@ impl<'a> Hooks<'a> {
         if !self.is_enabled || tracker.is_pending(Hook::AfterClusterUpgrade) {
             return Ok(Gate::Open);
         }
-        let annotations = self.cluster.metadata.annotations.keys();
+        let annotations = self.cluster.metadata.annotations.iter();
         let names: Vec<&str> = annotations
+            .map(|(name, _)| name)
             .filter(|name| name.starts_with(annotation::BEFORE_UPGRADE_PREFIX))
-            .map(String::as_str)
             .collect();
         let message = match names.as_slice() {
             [] => {

@@ -13,4 +13,4 @@ mod values;
 pub use definitions::{INLINE, Variable, Variables, current, expected_status, status_variables};
 pub use library::Library;
 pub use path::{PathError, VariablePath};
-pub use values::{Change, Mode, settle};
+pub use values::{Change, Mode, settle, without_hint};

@@ -49,7 +49,7 @@ pub fn objects(document: Document) -> Result<Vec<Manifest>, ManifestError> {
     if kind.ends_with("List")
         && let Some(Value::Array(items)) = value.get_mut("items").map(Value::take)
     {
-        let items = items.into_iter().map(|value| objects(Document { line, value }));
+        let items = items.into_iter().map(|value| objects(Document { line, value, repeated: Vec::new() }));
         return Ok(items.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
     }
     let metadata = value.get("metadata").cloned().unwrap_or_default();
@@ -71,6 +71,13 @@ impl Manifest {
     /// The wire version of an object of our group.
     pub fn version(&self) -> Option<Version> {
         Version::from_api_version(&self.api_version)
+    }
+
+    /// The kind of ours that this one is in other letters: nothing else would be said of such an object.
+    pub fn misspelled_kind(&self) -> Option<Kind> {
+        let group = self.api_version.split_once('/').map_or(&*self.api_version, |(group, _)| group);
+        let is_ours = group.eq_ignore_ascii_case(crate::hub::GROUP) && self.admitted_kind().is_none();
+        Kind::ALL.into_iter().find(|kind| is_ours && kind.name().eq_ignore_ascii_case(&self.kind))
     }
 
     /// Whether the file says in which namespace the object is.

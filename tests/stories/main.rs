@@ -5,10 +5,14 @@
 mod admission_fixtures;
 #[path = "../../benches/support/api.rs"]
 mod api;
+mod authors;
 mod commands;
 mod conversion_fixtures;
 #[path = "../../benches/support/fleet.rs"]
 mod fleet;
+mod floods;
+#[path = "../support/judge.rs"]
+mod judge;
 #[path = "../support/kustomize.rs"]
 mod kustomize;
 mod layering;
@@ -20,10 +24,14 @@ mod offline;
 mod plans;
 #[path = "../support/process.rs"]
 mod process;
+mod properties;
 mod proposals;
+mod rule_costs;
 mod rules_documentation;
 mod second_opinion;
+mod secrets;
 mod serving;
+mod templates;
 #[path = "../support/tls_client.rs"]
 mod tls_client;
 mod topology_fixtures;

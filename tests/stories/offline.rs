@@ -106,6 +106,27 @@ fn what_is_in_the_old_files_too_is_an_update() {
 }
 
 #[test]
+fn keys_that_come_again_are_spoken_of() {
+    // DEC-32
+    let twice = format!("# a comment\n{CLUSTER}    version: v1.34.0\n");
+    let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("new.yaml", &twice)]);
+    let said = "the key \"version\" comes again on line 9, and only the last one counts";
+    let (code, out, _) = folder.run(&["validate", "new.yaml", "--world", "class.yaml"], &[]);
+    assert!(code == 0 && out.contains(&format!("warning: {said}")), "{out}");
+    let (code, out, _) = folder.run(&["validate", "--strict", "new.yaml", "--world", "class.yaml"], &[]);
+    assert!(code == 1 && out.contains(&format!("error DEC-32: []: Duplicate value: \"version\": {said}")), "{out}");
+}
+
+#[test]
+fn a_kind_in_other_letters_is_not_passed_over_in_silence() {
+    let wrong = CLUSTER.replace("kind: Cluster", "kind: cluster");
+    let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("new.yaml", &wrong)]);
+    let (_, _, err) = folder.run(&["validate", "new.yaml", "class.yaml"], &[]);
+    let said = "topologist: new.yaml:1: cluster of cluster.x-k8s.io/v1beta2 is not known and was not judged; Cluster of cluster.x-k8s.io/v1beta2 is\n";
+    assert_eq!(err, said);
+}
+
+#[test]
 fn old_and_new_files_may_differ_in_version() {
     let old = CLUSTER.replace("v1beta2", "v1beta1").replace("classRef: {name: base}", "class: base");
     let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("old.yaml", &old), ("new.yaml", CLUSTER)]);

@@ -78,7 +78,8 @@ impl Fixture {
         assert!(files.is_empty(), "{name} has files that nothing reads: {files:?}");
         let documents = of_world.iter().flat_map(|path| documents(path)).enumerate();
         let manifests = documents.flat_map(|(at, value)| {
-            manifest::objects(yaml::Document { line: at, value }).unwrap_or_else(|error| panic!("{name}: {error}"))
+            let document = yaml::Document { line: at, value, repeated: Vec::new() };
+            manifest::objects(document).unwrap_or_else(|error| panic!("{name}: {error}"))
         });
         let (cluster, facts) = facts(manifests.collect());
         Fixture { name, folder, about, cluster, facts: Arc::new(facts) }

@@ -20,6 +20,7 @@ pub(super) mod class;
 pub(super) mod cluster;
 mod definitions;
 mod dependents;
+mod hints;
 mod names;
 mod patches;
 mod rebase;

@@ -13,10 +13,10 @@ pub(super) fn compute(
     upgrade: &Upgrade<'_>,
 ) -> DesiredCluster {
     let metadata = &basis.blueprint.cluster.metadata;
-    let mut labels = (*metadata.labels).clone();
+    let mut labels = metadata.labels.to_map();
     labels.insert(label::CLUSTER_NAME.to_owned(), metadata.name.clone());
     labels.insert(label::OWNED.to_owned(), String::new());
-    let mut annotations = (*metadata.annotations).clone();
+    let mut annotations = metadata.annotations.to_map();
     let mut put = |name: &str, value: Option<String>| match value {
         Some(value) => drop(annotations.insert(name.to_owned(), value)),
         None => drop(annotations.remove(name)),

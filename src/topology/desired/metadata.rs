@@ -1,9 +1,8 @@
 //! Labels and annotations, from several sources.
 
-use std::collections::BTreeMap;
-
 use crate::field::Path;
 use crate::hub::TopologyMetadata;
+use crate::json::StringMap;
 use crate::topology::origin::Origin;
 
 /// A label or an annotation, and what gives it.
@@ -43,14 +42,9 @@ impl<'a> Given<'a> {
         self.merged("annotations", &self.topology.annotations, &self.class.annotations)
     }
 
-    fn merged(
-        &self,
-        what: &str,
-        topology: &'a BTreeMap<String, String>,
-        class: &'a BTreeMap<String, String>,
-    ) -> Vec<Entry<'a>> {
+    fn merged(&self, what: &str, topology: &'a StringMap, class: &'a StringMap) -> Vec<Entry<'a>> {
         let path = |part: &str, key: &str| Path::ROOT.child(part).child("metadata").child(what).member(key).into_text();
-        let of_class = class.iter().filter(|(key, _)| !topology.contains_key(*key)).map(|(key, value)| {
+        let of_class = class.iter().filter(|(key, _)| !topology.contains_key(key)).map(|(key, value)| {
             let origin = Origin::Class(path(self.class_path, key));
             Entry { key, value, origin }
         });

@@ -27,7 +27,7 @@ struct Request<'a> {
     api_version: &'static str,
     kind: &'static str,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    settings: &'a BTreeMap<String, String>,
+    settings: BTreeMap<String, String>,
     variables: Vec<Variable<'a>>,
     items: Vec<RequestItem<'a>>,
 }
@@ -131,14 +131,13 @@ impl Run<'_> {
                 variables: listed(scopes.overrides(item.scope, &patch.visible)),
             })
         });
-        let nothing = BTreeMap::new();
         let request = Request {
             api_version: API_VERSION,
             kind: match hook {
                 PatchHook::GeneratePatches => "GeneratePatchesRequest",
                 PatchHook::ValidateTopology => "ValidateTopologyRequest",
             },
-            settings: patch.external.as_ref().map_or(&nothing, |external| &*external.settings),
+            settings: patch.external.as_ref().map(|external| external.settings.to_map()).unwrap_or_default(),
             variables: listed(scopes.global(&patch.visible)),
             items: items.collect(),
         };

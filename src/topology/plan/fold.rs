@@ -82,9 +82,9 @@ impl Fold {
         merged.metadata.uid.clone_from(&old.metadata.uid);
         merged.spec.infrastructure_ref.clone_from(&old.spec.infrastructure_ref);
         merged.spec.control_plane_ref.clone_from(&old.spec.control_plane_ref);
-        let mut labels = (*merged.metadata.labels).clone();
+        let mut labels = merged.metadata.labels.to_map();
         for name in [label::CLUSTER_NAME, label::OWNED] {
-            labels.extend(old.metadata.labels.get(name).map(|value| (name.to_owned(), value.clone())));
+            labels.extend(old.metadata.labels.get(name).map(|value| (name.to_owned(), value.to_owned())));
         }
         merged.metadata.labels = labels.into();
         self.facts.put_cluster(cluster.clone(), Record::readable(merged));

@@ -154,8 +154,8 @@ impl Planner<'_> {
         let mut changes = Vec::new();
         let mut patch = Object::default();
         let metadata = [
-            ("labels", &*cluster.metadata.labels, &desired.labels),
-            ("annotations", &*cluster.metadata.annotations, &desired.annotations),
+            ("labels", cluster.metadata.labels.to_map(), &desired.labels),
+            ("annotations", cluster.metadata.annotations.to_map(), &desired.annotations),
         ];
         for (field, before, after) in metadata {
             for name in before.keys().chain(after.keys().filter(|name| !before.contains_key(*name))) {

@@ -815,7 +815,7 @@ mod shaped {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
+        #![proptest_config(crate::testing::cases(48))]
 
         #[test]
         fn v1beta2_comes_back_exactly((kind, new) in any_shaped(Version::V1Beta2)) {
