@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
 
+#[path = "support/api.rs"]
+mod api;
 #[path = "support/budgets.rs"]
 mod budgets;
 #[path = "support/fleet.rs"]
@@ -15,20 +17,9 @@ mod server;
 #[path = "../tests/support/tls_client.rs"]
 mod tls_client;
 
-use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Body;
-use axum::extract::Request;
-use axum::response::Response;
-use axum::routing::get;
 use bytes::Bytes;
-use futures::stream;
-use serde_json::{Value, json};
 
 use budgets::{Budget, Budgets};
 use fleet::Written;
@@ -47,10 +38,14 @@ fn main() {
     let quick = std::env::args().any(|argument| argument == "--quick");
     let reviews = if quick { 10_000 } else { 100_000 };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let address = runtime.block_on(api_server());
+    let classes = (0..CLASSES).map(fleet::class).collect();
+    let clusters = (0..CLUSTERS).map(|i| fleet::cluster(i, i % CLASSES, Written::Completely)).collect();
+    let address = runtime.block_on(api::serve(classes, clusters));
     let folder = tempfile::tempdir().unwrap();
     let authority = certificates(folder.path());
-    let guard = serve(folder.path(), address);
+    let kubeconfig = api::kubeconfig(folder.path(), address);
+    let arguments = ["--admin-addr=127.0.0.1:0", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let guard = Process::topologist(folder.path(), &arguments);
     let mut budgets = Budgets::titled(&format!(
         "Memory of the guard: {CLUSTERS} Clusters of 20 KB and {CLASSES} classes in its caches"
     ));
@@ -71,56 +66,6 @@ fn main() {
     budgets.note(&format!("what these {reviews} reviews left behind"), "MB", Budget::AtMost(GROWTH), end - warm);
     drop(guard);
     budgets.finish();
-}
-
-/// The binary, which follows the API server at this address.
-fn serve(folder: &Path, server: SocketAddr) -> Process {
-    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "bench",
-        "clusters": [{"name": "bench", "cluster": {"server": format!("http://{server}")}}],
-        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
-        "users": [{"name": "bench", "user": {}}]});
-    let path = folder.join("kubeconfig");
-    std::fs::write(&path, kubeconfig.to_string()).unwrap();
-    Process::topologist(folder, &["--admin-addr=127.0.0.1:0", "--kubeconfig", path.to_str().unwrap()])
-}
-
-/// An API server with a list of classes and a list of Clusters, page by page, and watches on which nothing happens.
-async fn api_server() -> SocketAddr {
-    let classes = (0..CLASSES).map(fleet::class).collect();
-    let clusters = (0..CLUSTERS).map(|i| fleet::cluster(i, i % CLASSES, Written::Completely)).collect();
-    let router = Router::new()
-        .route("/apis/cluster.x-k8s.io/v1beta2/clusterclasses", collection("ClusterClassList", classes))
-        .route("/apis/cluster.x-k8s.io/v1beta2/clusters", collection("ClusterList", clusters));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            let service = hyper_util::service::TowerToHyperService::new(router.clone());
-            let connection = hyper::server::conn::http1::Builder::new()
-                .serve_connection(hyper_util::rt::TokioIo::new(stream), service);
-            tokio::spawn(connection);
-        }
-    });
-    address
-}
-
-fn collection(kind: &'static str, objects: Vec<Value>) -> axum::routing::MethodRouter {
-    let objects: std::sync::Arc<[Value]> = objects.into();
-    get(async move |request: Request| {
-        let query: BTreeMap<&str, &str> =
-            request.uri().query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('=')).collect();
-        if query.contains_key("watch") {
-            return Response::new(Body::from_stream(stream::pending::<Result<Bytes, Infallible>>()));
-        }
-        let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
-        let start = number("continue").unwrap_or(0).min(objects.len());
-        let end = objects.len().min(start + number("limit").unwrap_or(usize::MAX).min(objects.len()));
-        let more = if end < objects.len() { end.to_string() } else { String::new() };
-        let list = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind,
-            "metadata": {"resourceVersion": "1", "continue": more}, "items": objects[start..end]});
-        Response::new(list.to_string().into())
-    })
 }
 
 /// Sends so many reviews of many Clusters, to both end points in turns, over a few connections.

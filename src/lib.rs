@@ -18,6 +18,7 @@ pub mod goregex;
 pub mod gotemplate;
 pub mod json;
 pub mod schema;
+pub mod ssa;
 pub mod version;
 pub mod yaml;
 
@@ -36,3 +37,6 @@ pub mod kubernetes;
 pub mod reconciler;
 pub mod telemetry;
 pub mod webhook;
+
+#[cfg(test)]
+mod testing;

@@ -238,7 +238,7 @@ impl Question {
 
     /// The verdict on facts that are all there are: what they lack is absent, and nothing is waited for.
     pub fn settle(&self, facts: &Arc<Facts>, settings: &Settings) -> Verdict {
-        let mut world = World::new(facts.clone());
+        let mut world = World::closed(facts.clone());
         loop {
             let verdict = self.answer(&world, settings);
             let needs = world.take_needs();

@@ -40,6 +40,8 @@ pub struct Verdict {
     pub warnings: Vec<Warning>,
     /// What the mutating end point changes (ADM-007); empty when denied.
     pub patch: Patch,
+    /// The same as it is printed, where it holds passwords (DEC-34).
+    pub printed_patch: Option<Patch>,
     /// Rules that should have run and lacked their facts.
     pub not_checked: Vec<RuleId>,
     /// What would have been the outcome, where denials are only talked about (DEC-38).
@@ -61,6 +63,7 @@ impl Verdict {
             outcome,
             warnings: Vec::new(),
             patch: Patch::default(),
+            printed_patch: None,
             not_checked: Vec::new(),
             would_be: None,
         }
@@ -87,6 +90,7 @@ impl Verdict {
             self.warnings.push(would_be_denied("DEC-38", &format!("and {more} more errors")));
         }
         self.patch = Patch::default();
+        self.printed_patch = None;
         self.would_be = Some(std::mem::replace(&mut self.outcome, Outcome::Allowed));
         self
     }
@@ -108,6 +112,11 @@ impl Verdict {
     /// Whether the request may proceed.
     pub fn is_allowed(&self) -> bool {
         self.outcome == Outcome::Allowed
+    }
+
+    /// The patch as it may be printed: without passwords (DEC-34). It cannot be applied.
+    pub fn printed_patch(&self) -> &Patch {
+        self.printed_patch.as_ref().unwrap_or(&self.patch)
     }
 
     /// The field errors, if that is why the request is denied.

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::{certificates, leading};
 use crate::admission::{Dependents, Enforce, FeatureGates};
+use crate::hub::ObjectKey;
 use crate::telemetry::log::Format;
 
 /// Guards and rolls out Cluster API managed topologies.
@@ -29,14 +30,27 @@ pub enum Command {
     Serve(Box<Serve>),
     /// Judge Clusters and ClusterClasses in files as the API server and the webhook would.
     ///
-    /// The files are the world: a Cluster finds its class in them. Objects of other kinds are ignored. With --old an
-    /// object that is in both is an update, and one that is only in the old files a deletion.
+    /// The files are the world: a Cluster finds its class in them, and a change of its version is judged by its control
+    /// plane, MachineDeployments, Machines, MachinePools and Nodes, where they are there. With --old an object that is in
+    /// both is an update, and one that is only in the old files a deletion.
     /// Exit code: 0 everything allowed, 1 something denied, 2 wrong usage or unreadable input.
     Validate(Validate),
     /// Print the objects of files as the mutating webhook would leave them.
     ///
     /// Exit code: 0 printed, 1 something denied (nothing is printed then), 2 wrong usage or unreadable input.
     Default(Default),
+    /// Print every object that the topologies of files ask for, as YAML.
+    ///
+    /// Names have endings that follow from Cluster and object, so that the same files give the same output.
+    /// Exit code: 0 printed, 1 something is denied or cannot be computed, 2 wrong usage or unreadable input.
+    Render(Render),
+    /// Say what a change does to every Cluster: which objects change, why, and which machines are replaced.
+    ///
+    /// The files of --from are taken as fully rolled out, unless they hold the objects as they are now. Providers are taken
+    /// to answer at once, so that the plan is the whole rollout.
+    /// Exit code: 0 nothing changes, 3 in place only, 4 machines are replaced, 5 something is deleted, 1 invalid, 2 wrong
+    /// usage or unreadable input.
+    Plan(Plan),
     /// Print the CustomResourceDefinitions of Cluster and ClusterClass as YAML.
     Crds,
     /// Make a development CA and a serving certificate.
@@ -51,6 +65,9 @@ pub struct Input {
     /// Files or folders with objects that are there and are not judged; may be repeated.
     #[arg(long, value_name = "PATH")]
     pub world: Vec<PathBuf>,
+    /// Files or folders with CustomResourceDefinitions of providers: contracts, and how lists are merged; may be repeated.
+    #[arg(long, value_name = "PATH")]
+    pub crds: Vec<PathBuf>,
     /// Replace ${V}, ${V:-default} and ${V:=default} in the files by environment variables. $${V} stays as it is.
     #[arg(long)]
     pub env: bool,
@@ -191,6 +208,56 @@ pub struct Default {
     pub rules: Rules,
 }
 
+/// `render`
+#[derive(Debug, Args)]
+pub struct Render {
+    /// Files, folders (searched for .yaml, .yml and .json), or - for standard input.
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+    /// The one Cluster to render.
+    #[arg(long, value_name = "NS/NAME", value_parser = object_key)]
+    pub cluster: Option<ObjectKey>,
+    #[command(flatten)]
+    pub input: Input,
+    /// How the objects are written.
+    #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
+    pub output: Written,
+    #[command(flatten)]
+    pub rules: Rules,
+}
+
+/// `plan`
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// Files or folders with everything as it is now; may be repeated.
+    #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
+    pub from: Vec<PathBuf>,
+    /// Files or folders with everything as it is to be; may be repeated.
+    #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
+    pub to: Vec<PathBuf>,
+    /// The one Cluster to plan.
+    #[arg(long, value_name = "NS/NAME", value_parser = object_key)]
+    pub cluster: Option<ObjectKey>,
+    #[command(flatten)]
+    pub input: Input,
+    /// How the result looks.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: PlanOutput,
+    #[command(flatten)]
+    pub rules: Rules,
+}
+
+/// How a plan looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlanOutput {
+    /// For people.
+    Text,
+    /// Stable and documented.
+    Json,
+    /// For merge requests.
+    Markdown,
+}
+
 /// How objects are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Written {
@@ -257,6 +324,15 @@ impl ValueEnum for Enforce {
             Enforce::Deny => PossibleValue::new("deny").help("A denial denies"),
             Enforce::Warn => PossibleValue::new("warn").help("A denial becomes a warning"),
         })
+    }
+}
+
+/// Reads `namespace/name`; a name alone is one of the namespace `default`.
+fn object_key(text: &str) -> Result<ObjectKey, String> {
+    match text.split('/').collect::<Vec<_>>().as_slice() {
+        [name] if !name.is_empty() => Ok(ObjectKey::new("default", *name)),
+        [namespace, name] if !namespace.is_empty() && !name.is_empty() => Ok(ObjectKey::new(*namespace, *name)),
+        _ => Err("expected namespace/name".to_owned()),
     }
 }
 

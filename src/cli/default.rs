@@ -35,7 +35,7 @@ pub(super) fn run(options: &Default) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn written(objects: &[Value], output: Written) -> Result<String> {
+pub(super) fn written(objects: &[Value], output: Written) -> Result<String> {
     if output == Written::Json {
         return Ok(serde_json::to_string_pretty(objects)? + "\n");
     }

@@ -11,13 +11,15 @@ use anyhow::{Context, Result};
 
 use super::{hints, substitution};
 use crate::wire::manifest::{self, Manifest};
-use crate::yaml;
+use crate::yaml::{self, Repeated};
 
 /// An object and the file that it came from.
 #[derive(Clone, Debug)]
 pub(super) struct Loaded {
     pub file: String,
     pub manifest: Manifest,
+    /// Keys that come again in the document, said of its first object.
+    pub repeated: Vec<Repeated>,
 }
 
 /// A document that cannot be read: `file:line:column: message`.
@@ -90,9 +92,15 @@ impl Input {
             }
         };
         for document in yaml::documents(&text) {
+            let repeated = document.as_ref().map(|document| document.repeated.clone()).unwrap_or_default();
             match document.map(manifest::objects) {
                 Ok(Ok(objects)) => {
-                    self.objects.extend(objects.into_iter().map(|manifest| Loaded { file: file.to_owned(), manifest }));
+                    let mut repeated = Some(repeated);
+                    self.objects.extend(objects.into_iter().map(|manifest| Loaded {
+                        file: file.to_owned(),
+                        manifest,
+                        repeated: repeated.take().unwrap_or_default(),
+                    }));
                 }
                 Ok(Err(no_object)) if is_of_folder => self.passed_over.push(unreadable(no_object.to_string())),
                 Ok(Err(no_object)) => self.unreadable.push(unreadable(no_object.to_string())),

@@ -12,6 +12,9 @@ mod files;
 mod hints;
 pub mod leading;
 mod offline;
+mod plan;
+mod render;
+mod rollout;
 mod serve;
 mod substitution;
 mod validate;
@@ -30,6 +33,8 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Serve(options) => serve::run(*options),
         Command::Validate(options) => validate::run(&options),
         Command::Default(options) => default::run(&options),
+        Command::Render(options) => render::run(&options),
+        Command::Plan(options) => plan::run(&options),
         Command::Crds => crds::run(),
         Command::Certs(options) => certs::run(&options),
         Command::Completions(options) => completions::run(&options),

@@ -3,7 +3,8 @@
 //! ```text
 //! old ─┐                  new only: CREATE · both: UPDATE · old only: DELETE
 //! new ─┼─► Case ─► default (mutating end point) ─► judge (API schema, validating end point) ─► Review
-//! world┘      └──► facts: new, world, and classes that only old has, since whoever leaves them still looks at them
+//! world┘      └──► facts: new, world, and classes that only old has, since whoever leaves them still looks at them;
+//!                  objects of other kinds, wherever they are
 //! ```
 
 use std::collections::BTreeMap;
@@ -18,13 +19,14 @@ use super::files::{self, Input, Loaded};
 use super::{hints, substitution};
 use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use crate::crd;
-use crate::field::{FieldError, Findings, Path};
-use crate::hub::{Cluster, ClusterClass, Kind, ObjectKey};
+use crate::field::{ErrorKind, FieldError, Findings, Path};
+use crate::hub::{Cluster, ClusterClass, Definition, Kind, ObjectKey};
 use crate::json;
 use crate::topology::class_status;
 use crate::variables;
 use crate::wire::{Decode, Version};
-use crate::world::Facts;
+use crate::world::{Facts, Objects};
+use crate::yaml::Repeated;
 
 /// What a command reads.
 #[derive(Debug)]
@@ -32,6 +34,7 @@ pub(super) struct Case {
     pub new: Input,
     pub old: Input,
     world: Input,
+    crds: Input,
 }
 
 impl Case {
@@ -41,12 +44,17 @@ impl Case {
     /// When a path cannot be read at all.
     pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], flags: &Flags) -> Result<Self> {
         let read = |paths: &[PathBuf]| files::read(paths, flags.env);
-        Ok(Case { new: read(paths)?, old: read(old)?, world: read(&flags.world)? })
+        Ok(Case { new: read(paths)?, old: read(old)?, world: read(&flags.world)?, crds: read(&flags.crds)? })
     }
 
     /// Everything that was read, with what could not be.
-    pub(super) fn inputs(&self) -> [&Input; 3] {
-        [&self.new, &self.old, &self.world]
+    pub(super) fn inputs(&self) -> [&Input; 4] {
+        [&self.new, &self.old, &self.world, &self.crds]
+    }
+
+    /// Objects of all other kinds as they are to be: what only the old files have is gone.
+    pub(super) fn objects(&self) -> Objects {
+        objects([&self.crds, &self.world, &self.new])
     }
 
     /// Clusters and ClusterClasses in the order of their files, deletions last, defaulted as the mutating end point does.
@@ -87,8 +95,23 @@ impl Case {
     pub(super) fn facts(&self, subjects: &[Subject<'_>]) -> Facts {
         let left = self.old.objects.iter().filter_map(Stored::of).filter(|object| object.kind == Kind::ClusterClass);
         let world = self.world.objects.iter().filter_map(Stored::of);
-        facts(left.chain(world).chain(subjects.iter().filter_map(|subject| subject.new.clone())))
+        let facts = facts(left.chain(world).chain(subjects.iter().filter_map(|subject| subject.new.clone())));
+        facts.with_objects(objects([&self.old, &self.world, &self.new]))
     }
+}
+
+/// The objects of all other kinds, and definitions by their names; a later one takes the place of an earlier one of the
+/// same name.
+pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a Input>) -> Objects {
+    let mut all = Objects::default();
+    for Loaded { manifest, .. } in inputs.into_iter().flat_map(|input| &input.objects) {
+        if let Some(definition) = Definition::of(&manifest.value) {
+            all.put_definition(manifest.key.name.clone(), Arc::new(definition));
+        } else if manifest.admitted_kind().is_none() {
+            manifest.object().into_iter().for_each(|object| all.put(Arc::new(object)));
+        }
+    }
+    all
 }
 
 /// Facts of these objects; a later one takes the place of an earlier one of the same name.
@@ -189,6 +212,7 @@ impl<'a> Subject<'a> {
         if self.kind == Kind::ClusterClass && !self.loaded.manifest.names_its_namespace() {
             // A file without a namespace goes wherever it is applied, and so do its references (DEC-3).
             verdict.patch = json_patch::Patch::default();
+            verdict.printed_patch = None;
         }
         // Whoever mends what is denied here gets the defaults that need no class, so the rest is judged with them.
         let mended = (!verdict.is_allowed()).then(|| question.settle(&Arc::default(), settings));
@@ -247,6 +271,15 @@ impl<'a> Subject<'a> {
             }
             warnings.extend(unresolved(&value));
             warnings.extend(misread(&value));
+        }
+        for Repeated { line, key } in &self.loaded.repeated {
+            let said = format!("the key {key:?} comes again on line {line}, and only the last one counts");
+            match strict {
+                true => drop(found.run("DEC-32", |found| {
+                    found.error(ErrorKind::Duplicate, Path::ROOT, &**key, said);
+                })),
+                false => warnings.push(said),
+            }
         }
         Review { schema: found.into_parts().0, warnings, verdict }
     }

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use super::args::Serve;
 use super::leading::{self, Leading};
-use super::{certificates, certs, files};
+use super::{certificates, certs, files, offline};
 use crate::admission::Settings;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind};
 use crate::kubernetes::cache::Cache;
@@ -116,7 +116,8 @@ impl Running {
             supervise(&mut tasks, "watches", watches);
         }
         let converter = Converter::new(source.versions(), conversion::Limits::default(), metrics.clone());
-        let handler = Handler::new(Gatherer::new(cache), options.settings(), handler::Limits::default(), metrics);
+        let gatherer = source.gatherer(cache, &metrics);
+        let handler = Handler::new(gatherer, options.settings(), handler::Limits::default(), metrics);
         let router = handler::router(Arc::new(handler)).merge(conversion::router(Arc::new(converter)));
         let stop = CancellationToken::new();
         let webhook = tokio::spawn(webhook.serve(router, stop.clone()));
@@ -232,6 +233,13 @@ impl Source {
         }
     }
 
+    fn gatherer(&self, cache: Arc<Cache>, metrics: &Arc<Metrics>) -> Gatherer {
+        match self {
+            Source::Files { .. } => Gatherer::new(cache),
+            Source::Cluster { client, .. } => Gatherer::of_cluster(cache, client.clone(), metrics.clone()),
+        }
+    }
+
     fn versions(&self) -> ApiVersions {
         match self {
             Source::Files { definitions, .. } => ApiVersions::of_files(definitions.clone()),
@@ -281,7 +289,7 @@ fn load(paths: &[std::path::PathBuf]) -> Result<(Facts, Labels)> {
         }
     }
     info!(clusters = clusters.len(), classes = classes.len(), definitions = definitions.len(), "Loaded objects");
-    let facts = Facts::of(clusters, classes);
+    let facts = Facts::of(clusters, classes).with_objects(offline::objects([&input]));
     facts.compile_all();
     Ok((facts, definitions))
 }

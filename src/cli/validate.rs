@@ -49,10 +49,35 @@ pub(super) fn complain(case: &Case) -> Result<Option<u8>> {
         writeln!(messages, "topologist: nothing to do: the input holds no objects")?;
         return Ok(Some(UNUSABLE));
     }
+    for loaded in objects.iter().chain(&case.old.objects) {
+        if let Some(kind) = loaded.manifest.misspelled_kind() {
+            let (file, manifest) = (&loaded.file, &loaded.manifest);
+            let (version, written) = (&manifest.api_version, &manifest.kind);
+            writeln!(
+                messages,
+                "topologist: {file}:{}: {written} of {version} is not known and was not judged; {} of {} is",
+                manifest.line,
+                kind.name(),
+                version.to_ascii_lowercase()
+            )?;
+        }
+    }
     if objects.iter().chain(&case.old.objects).all(|loaded| loaded.manifest.admitted_kind().is_none()) {
         writeln!(messages, "topologist: no Cluster and no ClusterClass among {} objects", objects.len())?;
     }
     Ok(None)
+}
+
+/// Why objects are denied, a line for each error.
+pub(super) fn denials(side: &super::rollout::Side, subjects: &[Subject<'_>]) -> Vec<String> {
+    let facts = Arc::new(side.case().facts(subjects));
+    let of = |subject: &Subject<'_>| {
+        let row = Row::new(subject, subject.judge(&facts, side.settings(), false));
+        let (file, line, kind, name) = (row.file, row.line, row.kind, &subject.loaded.manifest.key);
+        let say = |error: &Shown| format!("{file}:{line}: {kind} {name}: {}: {}", error.rule, error.rendered);
+        row.errors.iter().map(say).collect::<Vec<_>>()
+    };
+    subjects.iter().flat_map(of).collect()
 }
 
 impl Rules {
@@ -107,7 +132,7 @@ impl<'a> Row<'a> {
         if errors.iter().all(|error| error.rule != "CL-D-003") {
             errors.extend(shown(&review.verdict));
         }
-        let patch = subject.defaulted.as_ref().map(|verdict| verdict.patch.clone()).unwrap_or_default();
+        let patch = subject.defaulted.as_ref().map(|verdict| verdict.printed_patch().clone()).unwrap_or_default();
         let warnings = review.verdict.warnings.into_iter().map(|Warning { text, .. }| text).chain(review.warnings);
         Row {
             file,
@@ -165,6 +190,10 @@ fn text(rows: &[Row<'_>]) -> String {
         text.push_str(&format!("{file}:{line}: {kind} {namespace}/{name}:{operation} {verdict}\n"));
         row.errors.iter().for_each(|error| text.push_str(&format!("  error {}: {}\n", error.rule, error.rendered)));
         row.warnings.iter().for_each(|warning| text.push_str(&format!("  warning: {warning}\n")));
+        if !row.not_checked.is_empty() {
+            let rules = row.not_checked.join(", ");
+            text.push_str(&format!("  not checked, because the files do not hold the running cluster: {rules}\n"));
+        }
     }
     let denied = rows.iter().filter(|row| !row.allowed).count();
     if !rows.is_empty() {

@@ -86,13 +86,25 @@ pub fn check(kind: Kind, version: Shape, object: &Value, found: &mut Findings) -
         metadata_is_well_formed(&object, found);
         for violation in layer.compiled.violations(&object) {
             let path = Path::ROOT.place(violation.place.trim_start_matches('.'));
-            let value = object.pointer(&violation.pointer).map_or(Shown::NOTHING, Shown::bounded);
+            let value =
+                object.pointer(&violation.pointer).map_or(Shown::NOTHING, |value| shown(&violation.place, value));
             found.error(violation.kind, path, value, violation.detail);
         }
         walk(&layer.raw, &object, &Path::ROOT, found);
         layer.compiled.unknown_fields(&object)
     });
     reported.unwrap_or_default()
+}
+
+/// A value as errors show it. What somebody wrote in the place of a variable, or of a part of one, may be a password
+/// (DEC-34); a name, a number or a switch is none.
+fn shown(place: &str, value: &Value) -> Shown {
+    let may_be_secret = match value {
+        Value::String(_) => !place.ends_with("name") && !place.contains(".schema."),
+        Value::Array(_) | Value::Object(_) => true,
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    };
+    if may_be_secret && place.contains("variables") { Shown::from("(not shown)") } else { Shown::bounded(value) }
 }
 
 /// A null in the place of a typed field counts as absent, unless the field has a default (as structural schemas have it).

@@ -176,6 +176,9 @@ pub struct Warning {
 /// How many errors are kept; nobody reads more, and an answer has to end.
 const KEPT_ERRORS: usize = 2000;
 
+/// How many warnings are kept.
+const KEPT_WARNINGS: usize = 100;
+
 /// Collects everything that is wrong or deserves a warning, in the order in which rules report it.
 ///
 /// The running rule is named once by whoever calls it ([`Findings::run`]); a check that several rules share names
@@ -187,6 +190,8 @@ pub struct Findings {
     /// How many errors there are, those that are not kept included.
     count: usize,
     warnings: Vec<Warning>,
+    /// How many warnings there are, those that are not kept included.
+    warned: usize,
     running: RuleId,
     silenced: Option<RuleId>,
 }
@@ -240,7 +245,25 @@ impl Findings {
 
     /// The object passes, with a word of advice.
     pub fn warn(&mut self, text: impl Into<String>) {
-        self.warnings.push(Warning { rule: self.running, text: text.into() });
+        self.warned += 1;
+        if self.warnings.len() < KEPT_WARNINGS {
+            self.warnings.push(Warning { rule: self.running, text: text.into() });
+        }
+    }
+
+    /// Whether a long message about the next error is read by anybody: after the first hundred, short ones will do.
+    pub fn is_worth_hints(&self) -> bool {
+        self.count < SHOWN_ERRORS
+    }
+
+    /// Whether the next warning is read by anybody.
+    pub fn is_worth_warnings(&self) -> bool {
+        self.warnings.len() < KEPT_WARNINGS
+    }
+
+    /// Whether further errors are counted and not kept.
+    pub fn is_full(&self) -> bool {
+        self.errors.len() >= KEPT_ERRORS
     }
 
     /// How many errors there are.
@@ -249,7 +272,11 @@ impl Findings {
     }
 
     /// Errors and warnings, each in the order in which they were found.
-    pub fn into_parts(self) -> (Vec<FieldError>, Vec<Warning>) {
+    pub fn into_parts(mut self) -> (Vec<FieldError>, Vec<Warning>) {
+        if let (Some(last), more @ 1..) = (self.warnings.last(), self.warned - self.warnings.len()) {
+            let rule = last.rule;
+            self.warnings.push(Warning { rule, text: format!("and {more} more warnings") });
+        }
         (self.errors, self.warnings)
     }
 
@@ -359,6 +386,15 @@ mod tests {
         assert_eq!((found.error_count(), found.into_parts().0.len()), (20_000, 2000));
         let long = error(ErrorKind::Invalid, "é".repeat(600).into(), "no").to_string();
         assert!(long.ends_with("é… (1200 bytes)\": no") && long.len() < 1100, "{long}");
+    }
+
+    #[test]
+    fn a_flood_of_warnings_is_counted() {
+        let mut found = Findings::default();
+        (0..20_000).for_each(|i| found.warn(i.to_string()));
+        assert!(!found.is_worth_warnings());
+        let warnings = found.into_parts().1;
+        assert_eq!((warnings.len(), &*warnings[100].text), (101, "and 19900 more warnings"));
     }
 
     #[test]

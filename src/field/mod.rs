@@ -1,6 +1,6 @@
 //! Paths to fields and typed field errors, rendered as Kubernetes renders them.
 //!
-//! What lives here: [`Path`], [`FieldError`] and the collector [`Findings`]. Nothing here knows a kind; the module
+//! What lives here: [`Path`], [`FieldError`], the collector [`Findings`], and [`closest`] for hints. Nothing here knows a kind; the module
 //! may use `std` and the JSON value type only. The rendering is the API server's:
 //!
 //! ```text
@@ -8,8 +8,10 @@
 //! spec.topology.version: Invalid value: "v1.30": must be a full semantic version
 //! ```
 
+mod closest;
 mod error;
 mod path;
 
+pub use closest::closest;
 pub use error::{ErrorKind, FieldError, Findings, RuleId, Shown, Warning, enumerated, join, shortened};
 pub use path::Path;

@@ -42,6 +42,16 @@ impl Path {
         Path::joined(&[&self.0, "[", &shortened(name), "]"])
     }
 
+    /// A member of an object: `self.name`, or `self[name]` for a name that would not stand out, such as that of a label.
+    #[must_use]
+    pub fn member(&self, name: &str) -> Self {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        match !name.is_empty() && name.chars().all(is_plain) {
+            true => self.child(name),
+            false => self.key(name),
+        }
+    }
+
     /// `self` followed by a place inside a value, such as `.key[0]`.
     #[must_use]
     pub fn place(&self, place: &str) -> Self {
@@ -51,6 +61,12 @@ impl Path {
     /// Rules make paths before they know whether there will be an error, so it has to be cheap.
     fn joined(parts: &[&str]) -> Self {
         Path(Cow::Owned(parts.concat()))
+    }
+
+    /// The text of the path.
+    #[must_use]
+    pub fn into_text(self) -> Cow<'static, str> {
+        self.0
     }
 
     /// The text of the path, empty for [`Path::ROOT`].
@@ -77,6 +93,8 @@ mod tests {
             "spec.workers.machineDeployments[2].class"
         );
         assert_eq!(workers.key("a.b").to_string(), "spec.workers[a.b]");
+        assert_eq!(workers.member("a-b_C9").to_string(), "spec.workers.a-b_C9");
+        assert_eq!(workers.member("a.b/c").to_string(), "spec.workers[a.b/c]");
         assert_eq!(Path::ROOT.to_string(), "[]");
         assert_eq!(Path::ROOT.child("spec").as_str(), "spec");
     }

@@ -11,17 +11,18 @@ pub type Path = Vec<String>;
 /// Where dot or a value stands below the root; none when only rendering can tell.
 type Known = Option<Path>;
 
-/// All paths, sorted and without duplicates.
-pub(super) fn of(template: &Template) -> Vec<Path> {
-    let mut walk = Walk { found: BTreeSet::new(), calls: vec![], seen: BTreeSet::new(), steps: 0 };
+/// All paths, sorted and without duplicates, and whether nothing else can be reached.
+pub(super) fn of(template: &Template) -> (Vec<Path>, bool) {
+    let mut walk = Walk { found: BTreeSet::new(), calls: vec![], seen: BTreeSet::new(), steps: 0, takes_all: false };
     walk.code(&template.parsed.code, Some(Path::new()));
     while let Some((name, dot)) = walk.calls.pop() {
+        walk.takes_all |= walk.seen.len() >= MAX_CALLS;
         let is_new = walk.seen.len() < MAX_CALLS && walk.seen.insert((name.clone(), dot.clone()));
         if let Some(code) = template.parsed.definitions.get(&name).filter(|_| is_new) {
             walk.code(code, dot);
         }
     }
-    walk.found.into_iter().collect()
+    (walk.found.into_iter().collect(), !walk.takes_all)
 }
 
 /// Longer paths are not followed further.
@@ -38,6 +39,8 @@ struct Walk {
     calls: Vec<(String, Known)>,
     seen: BTreeSet<(String, Known)>,
     steps: usize,
+    /// Whether the data as a whole goes where it cannot be followed.
+    takes_all: bool,
 }
 
 /// The two values that names start from.
@@ -60,6 +63,7 @@ impl Walk {
         for (at, instruction) in code.0.iter().enumerate() {
             self.steps += 1;
             if self.steps > MAX_STEPS {
+                self.takes_all = true;
                 return;
             }
             if let Some(scope) = scopes.last().filter(|scope| scope.otherwise == at) {
@@ -67,7 +71,8 @@ impl Walk {
             }
             match instruction {
                 Instruction::Print(pipeline) => {
-                    self.pipeline(pipeline, &roots);
+                    let printed = self.pipeline(pipeline, &roots);
+                    self.hand_on(&printed);
                 }
                 Instruction::If { condition, otherwise } => {
                     self.pipeline(condition, &roots);
@@ -78,7 +83,8 @@ impl Walk {
                     scopes.push(Scope { outer: std::mem::replace(&mut roots.dot, inner), otherwise: *otherwise });
                 }
                 Instruction::Range { over, otherwise, .. } => {
-                    self.pipeline(over, &roots);
+                    let over = self.pipeline(over, &roots);
+                    self.hand_on(&over);
                     scopes.push(Scope { outer: roots.dot.take(), otherwise: *otherwise });
                 }
                 Instruction::Close => {
@@ -102,9 +108,18 @@ impl Walk {
     fn pipeline(&mut self, pipeline: &Pipeline, roots: &Roots) -> Known {
         let mut value = None;
         for command in &pipeline.commands {
+            self.hand_on(&value);
             value = self.command(command, roots);
         }
+        if !pipeline.variables.is_empty() {
+            self.hand_on(&value);
+        }
         if pipeline.commands.len() == 1 { value } else { None }
+    }
+
+    /// Notes where a value goes that nobody follows.
+    fn hand_on(&mut self, value: &Known) {
+        self.takes_all |= value.as_ref().is_some_and(Vec::is_empty);
     }
 
     fn command(&mut self, command: &Command, roots: &Roots) -> Known {
@@ -113,14 +128,16 @@ impl Walk {
                 "index" | "get" => self.looked_up(&command.arguments, roots),
                 _ => {
                     command.arguments.iter().for_each(|operand| {
-                        self.operand(operand, roots);
+                        let value = self.operand(operand, roots);
+                        self.hand_on(&value);
                     });
                     None
                 }
             };
         }
         command.arguments.iter().for_each(|operand| {
-            self.operand(operand, roots);
+            let value = self.operand(operand, roots);
+            self.hand_on(&value);
         });
         self.operand(&command.first, roots)
     }
@@ -135,7 +152,9 @@ impl Walk {
                     path.push(text.clone());
                 }
             } else {
-                self.operand(key, roots);
+                let value = self.operand(key, roots);
+                self.hand_on(&value);
+                self.hand_on(&path);
                 path = None;
             }
         }

@@ -59,6 +59,17 @@ impl Functions {
     }
 }
 
+/// What prints where the data lacks something.
+const NO_VALUE: &str = "<no value>";
+
+/// The value of a template's output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rendered {
+    pub value: Value,
+    /// Whether the output has `<no value>` in it: most often something undefined was printed (DEC-5).
+    pub shows_no_value: bool,
+}
+
 /// A parsed template.
 #[derive(Debug)]
 pub struct Template {
@@ -88,13 +99,27 @@ impl Template {
 
     /// Renders, and reads the output as YAML (TV-10): its first document, null when there is none.
     pub fn render_value(&self, data: &Value, limits: Limits) -> Result<Value, ValueError> {
+        self.evaluate(data, limits).map(|rendered| rendered.value)
+    }
+
+    /// As [`Template::render_value`], with what else is to be known of the output.
+    pub fn evaluate(&self, data: &Value, limits: Limits) -> Result<Rendered, ValueError> {
         let output = self.render(data, limits)?;
-        crate::yaml::value(&output).map_err(|source| ValueError::Yaml { name: self.name.clone(), source })
+        let value =
+            crate::yaml::value(&output).map_err(|source| ValueError::Yaml { name: self.name.clone(), source })?;
+        Ok(Rendered { value, shows_no_value: output.contains(NO_VALUE) })
     }
 
     /// What the template refers to in its data, as paths from the root, sorted; only what its text tells (DEC-5).
     pub fn fields(&self) -> Vec<Path> {
-        fields::of(self)
+        fields::of(self).0
+    }
+
+    /// What the template refers to, or `None` when its text does not tell: it prints the whole of its data, say, or hands
+    /// it to a function.
+    pub fn all_fields(&self) -> Option<Vec<Path>> {
+        let (fields, are_all) = fields::of(self);
+        are_all.then_some(fields)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 
-use crate::json::{List, RawJson, StringMap, lenient};
+use crate::json::{List, Rare, RawJson, StringMap, lenient};
 
 lenient! {
     /// Labels and annotations that are handed down to generated objects (F-META).
@@ -148,7 +148,7 @@ lenient! {
 
 /// The health check of a control plane: one in which `remediation.maxInFlight` has no meaning.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ControlPlaneHealthCheck(HealthCheck);
+pub struct ControlPlaneHealthCheck(Rare<HealthCheck>);
 
 impl std::ops::Deref for ControlPlaneHealthCheck {
     type Target = HealthCheck;
@@ -163,7 +163,8 @@ impl<'de> serde::Deserialize<'de> for ControlPlaneHealthCheck {
         let written = <WrittenControlPlaneHealthCheck as serde::Deserialize>::deserialize(deserializer)?;
         let WrittenControlPlaneRemediation { trigger_if, template_ref } = written.remediation;
         let remediation = Remediation { max_in_flight: None, trigger_if, template_ref };
-        Ok(ControlPlaneHealthCheck(HealthCheck { enabled: written.enabled, checks: written.checks, remediation }))
+        let check = HealthCheck { enabled: written.enabled, checks: written.checks, remediation };
+        Ok(ControlPlaneHealthCheck(check.into()))
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     Condition, ContractRef, ControlPlaneHealthCheck, Deletion, Gate, HealthCheck, Metadata, ObjectKey, Rollout, Taint,
     TopologyMetadata, VariableOverrides, VariableValue,
 };
-use crate::json::{List, lenient};
+use crate::json::{List, Rare, lenient};
 
 lenient! {
     /// A Cluster.
@@ -63,9 +63,9 @@ lenient! {
     pub struct ControlPlaneTopology {
         pub metadata: TopologyMetadata,
         pub replicas: Option<i32>,
-        pub rollout: Rollout,
+        pub rollout: Rare<Rollout>,
         pub health_check: ControlPlaneHealthCheck,
-        pub deletion: Deletion,
+        pub deletion: Rare<Deletion>,
         pub taints: List<Taint>,
         pub readiness_gates: List<Gate>,
         pub variables: VariableOverrides,
@@ -84,12 +84,12 @@ lenient! {
         pub name: String,
         pub failure_domain: String,
         pub replicas: Option<i32>,
-        pub health_check: HealthCheck,
-        pub deletion: Deletion,
+        pub health_check: Rare<HealthCheck>,
+        pub deletion: Rare<Deletion>,
         pub taints: List<Taint>,
         pub min_ready_seconds: Option<i32>,
         pub readiness_gates: List<Gate>,
-        pub rollout: Rollout,
+        pub rollout: Rare<Rollout>,
         pub variables: VariableOverrides,
     }
 
@@ -99,7 +99,7 @@ lenient! {
         pub class: String,
         pub name: String,
         pub failure_domains: List<String>,
-        pub deletion: Deletion,
+        pub deletion: Rare<Deletion>,
         pub taints: List<Taint>,
         pub min_ready_seconds: Option<i32>,
         pub replicas: Option<i32>,
@@ -142,7 +142,7 @@ impl Cluster {
 
     /// The value of an annotation of the Cluster.
     pub fn annotation(&self, name: &str) -> Option<&str> {
-        self.metadata.annotations.get(name).map(String::as_str)
+        self.metadata.annotations.get(name)
     }
 }
 
@@ -195,7 +195,7 @@ mod tests {
         let lenient = json!({"metadata": {"name": null, "labels": {"a": null}}, "spec": {"paused": null, "Topology": {"version": 1},
             "topology": {"workers": null, "variables": [{"name": "v", "value": null}]}}, "what": ["ever"]});
         let read = cluster(lenient);
-        assert_eq!(read.metadata.labels.get("a").map(String::as_str), Some(""));
+        assert_eq!(read.metadata.labels.get("a"), Some(""));
         assert_eq!(read.spec.topology.variables.len(), 1);
         for wrong in [
             json!({"spec": {"paused": "yes"}}),

@@ -1,10 +1,12 @@
 //! ClusterClass: templates, variables and patches that Clusters are stamped from.
 
+use std::collections::BTreeMap;
+
 use super::{
     Condition, ControlPlaneHealthCheck, Deletion, Gate, HealthCheck, Metadata, Naming, Rollout, Taint, TemplateHolder,
     TemplateRef, TopologyMetadata,
 };
-use crate::json::{List, RawJson, StringMap, lenient};
+use crate::json::{List, RawJson, Shared, StringMap, lenient};
 use crate::schema;
 
 lenient! {
@@ -92,7 +94,7 @@ lenient! {
     /// The schema of a variable.
     pub struct VariableSchema {
         #[serde(rename = "openAPIV3Schema")]
-        pub open_api_v3_schema: schema::Definition,
+        pub open_api_v3_schema: Shared<schema::Definition>,
     }
 
     /// A patch: inline definitions, or an extension that computes them.
@@ -199,6 +201,20 @@ impl ClusterClass {
             && self.status.conditions.iter().any(|c| c.r#type == "VariablesReady" && c.status != "False")
     }
 
+    /// Lets the status have the definitions of the spec in common with it; it repeats them, unless an extension adds some.
+    pub fn share_definitions(&mut self) {
+        let written: BTreeMap<&str, &VariableSchema> =
+            self.spec.variables.iter().map(|variable| (&*variable.name, &variable.schema)).collect();
+        for variable in &mut *self.status.variables {
+            let Some(written) = written.get(&*variable.name) else { continue };
+            variable.definitions.iter_mut().filter(|definition| definition.schema == **written).for_each(
+                |definition| {
+                    definition.schema = (*written).clone();
+                },
+            );
+        }
+    }
+
     /// Whether a patch contributes variable definitions that only an extension knows.
     pub fn discovers_variables(&self) -> bool {
         self.spec.discovering_patches().next().is_some()
@@ -215,6 +231,11 @@ impl ClusterClassSpec {
     /// The machine deployment class called `name`.
     pub fn machine_deployment_class(&self, name: &str) -> Option<&MachineDeploymentClass> {
         self.workers.machine_deployments.iter().find(|class| class.class == name)
+    }
+
+    /// The machine pool class called `name`.
+    pub fn machine_pool_class(&self, name: &str) -> Option<&MachinePoolClass> {
+        self.workers.machine_pools.iter().find(|class| class.class == name)
     }
 
     /// Whether the infrastructure of control plane machines is set.

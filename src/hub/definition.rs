@@ -5,12 +5,22 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::ssa;
+
 /// What is known of a kind: the labels that name its contracts (CT-3.3) and the schemas of its versions.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Definition {
     pub labels: BTreeMap<String, String>,
     /// `openAPIV3Schema` by version; empty where only metadata was read (CT-2.2).
     pub schemas: BTreeMap<String, Arc<Value>>,
+    /// How objects of a version are merged, by version.
+    pub structures: BTreeMap<String, ssa::Schema>,
+}
+
+impl PartialEq for Definition {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.labels, &self.schemas) == (&other.labels, &other.schemas)
+    }
 }
 
 impl Definition {
@@ -26,7 +36,14 @@ impl Definition {
             let schema = version.pointer("/schema/openAPIV3Schema")?.clone();
             Some((version.get("name")?.as_str()?.to_owned(), Arc::new(schema)))
         };
-        Some(Definition { labels, schemas: versions.filter_map(schema).collect() })
+        let schemas: BTreeMap<String, Arc<Value>> = versions.filter_map(schema).collect();
+        let structures = schemas.iter().map(|(version, schema)| (version.clone(), ssa::Schema::of_definition(schema)));
+        Some(Definition { labels, structures: structures.collect(), schemas })
+    }
+
+    /// How objects of a version are merged; lists as a whole when its schema is not known.
+    pub fn structure(&self, version: &str) -> ssa::Schema {
+        self.structures.get(version).cloned().unwrap_or_else(ssa::Schema::unknown)
     }
 }
 
@@ -46,6 +63,6 @@ mod tests {
         let read = read.unwrap();
         assert_eq!(read.labels["cluster.x-k8s.io/v1beta2"], "v1");
         assert_eq!(read.schemas.keys().collect::<Vec<_>>(), ["v1"]);
-        assert_eq!(Definition::of(&json!({"kind": "Cluster"})), None);
+        assert!(Definition::of(&json!({"kind": "Cluster"})).is_none());
     }
 }

@@ -51,8 +51,38 @@ impl fmt::Display for ObjectKey {
     }
 }
 
+/// Names of labels.
+pub mod label {
+    /// On everything that belongs to a Cluster: its name.
+    pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
+    /// On everything that a topology makes; the value is empty and means nothing.
+    pub const OWNED: &str = "topology.cluster.x-k8s.io/owned";
+    /// On what belongs to a machine deployment: its name in the topology.
+    pub const DEPLOYMENT_NAME: &str = "topology.cluster.x-k8s.io/deployment-name";
+    /// On what belongs to a machine pool: its name in the topology.
+    pub const POOL_NAME: &str = "topology.cluster.x-k8s.io/pool-name";
+    /// On machines of a control plane; the value is empty.
+    pub const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
+}
+
 /// Names of annotations.
 pub mod annotation {
+    /// On an object that was cloned: the name of its template.
+    pub const CLONED_FROM_NAME: &str = "cluster.x-k8s.io/cloned-from-name";
+    /// On an object that was cloned: kind and group of its template, as `Kind.group`.
+    pub const CLONED_FROM_KIND: &str = "cluster.x-k8s.io/cloned-from-groupkind";
+    /// On an object: controllers leave it alone.
+    pub const PAUSED: &str = "cluster.x-k8s.io/paused";
+    /// In the metadata of a worker topology: it and those after it do not upgrade.
+    pub const HOLD_UPGRADE_SEQUENCE: &str = "topology.cluster.x-k8s.io/hold-upgrade-sequence";
+    /// In the metadata of a worker topology: it does not upgrade.
+    pub const DEFER_UPGRADE: &str = "topology.cluster.x-k8s.io/defer-upgrade";
+    /// On a Cluster that is being upgraded: the version that its control plane goes to or is at (DS-23).
+    pub const UPGRADE_STEP: &str = "topology.internal.cluster.x-k8s.io/upgrade-step";
+    /// On a Cluster: annotations with this prefix hold an upgrade before it begins (HK-13).
+    pub const BEFORE_UPGRADE_PREFIX: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io";
+    /// What `kubectl apply` noted.
+    pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
     /// On a Cluster: a topology or another class may be set although there was none.
     pub const DISABLE_CLASS_NAME_CHECK: &str = "unsafe.topology.cluster.x-k8s.io/disable-update-class-name-check";
     /// On a Cluster: version changes are not checked.
@@ -61,6 +91,8 @@ pub mod annotation {
     pub const UPGRADE_CONCURRENCY: &str = "topology.cluster.x-k8s.io/upgrade-concurrency";
     /// On a Cluster: hooks that the controller still has to call, comma-separated.
     pub const PENDING_HOOKS: &str = "runtime.cluster.x-k8s.io/pending-hooks";
+    /// On a Cluster that is being deleted: no hook holds the deletion (any more).
+    pub const OK_TO_DELETE: &str = "runtime.cluster.x-k8s.io/ok-to-delete";
     /// On a ClusterClass: a change may break Clusters that use it; warnings say which (DEC-1).
     pub const ALLOW_BREAKING_CLUSTERS: &str = "unsafe.topologist.dev/allow-breaking-clusters";
     /// On an object of v1beta1: what only its v1beta2 form has (CONV-013).

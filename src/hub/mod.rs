@@ -12,7 +12,9 @@ mod cluster;
 mod cluster_class;
 pub mod compatibility;
 pub mod contract;
+pub mod control_plane;
 mod definition;
+mod hook;
 mod metadata;
 mod name_template;
 pub mod naming;
@@ -23,8 +25,9 @@ pub use blocks::*;
 pub use cluster::*;
 pub use cluster_class::*;
 pub use definition::Definition;
-pub use metadata::{Metadata, ObjectKey, annotation};
-pub use name_template::{Named, name_from};
+pub use hook::Hook;
+pub use metadata::{Metadata, ObjectKey, annotation, label};
+pub use name_template::{Named, default_name, name_from, prefixed_name};
 pub use object::{Object, ObjectRef, WrongType, group_of, version_of};
 
 /// The API group of Cluster and ClusterClass.
@@ -60,5 +63,28 @@ impl Kind {
     /// The kind called `name`, if it is one of ours.
     pub fn from_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Definition, Schema};
+
+    /// A new field belongs here as well: what is seldom written is `Rare`, what several have in common is `Shared`.
+    #[test]
+    fn what_is_there_by_the_thousand_is_small() {
+        for (what, bytes, most) in [
+            ("a Cluster", size_of::<Cluster>(), 832),
+            ("a machine deployment of a Cluster", size_of::<MachineDeploymentTopology>(), 224),
+            ("a machine pool of a Cluster", size_of::<MachinePoolTopology>(), 184),
+            ("a value of a variable", size_of::<VariableValue>(), 40),
+            ("a variable of a class", size_of::<VariableDefinition>(), 80),
+            ("a variable of a status", size_of::<StatusVariableDefinition>(), 80),
+            ("a node of a schema as written", size_of::<Definition>(), 464),
+            ("a node of a compiled schema", size_of::<Schema>(), 464),
+        ] {
+            assert!(bytes <= most, "{what} takes {bytes} bytes");
+        }
     }
 }

@@ -20,21 +20,41 @@ pub enum Named<'a> {
     MachinePool(&'a str),
 }
 
-/// The name that `template` gives an object of a Cluster: at most 63 bytes, with `random` at the end of one that had to be
-/// cut (NAM-001, NAM-002). Whether it may be a name is for the caller to say.
+/// The name that `template` gives an object of a Cluster: at most 63 bytes (NAM-001, NAM-002). `end` gives five random
+/// characters, others for one that had to be cut (NAM-05). Whether it may be a name is for the caller to say.
 ///
 /// # Errors
 /// The template does not parse, or cannot be rendered: a name that it refers to does not exist, say.
-pub fn name_from(template: &str, cluster: &str, random: &str, named: Named<'_>) -> Result<String, String> {
+pub fn name_from(
+    template: &str,
+    cluster: &str,
+    named: Named<'_>,
+    mut end: impl FnMut() -> String,
+) -> Result<String, String> {
     let parsed = Template::parse("name", template, Functions::Builtin).map_err(|error| error.to_string())?;
-    let data = data(cluster, random, named);
-    let mut name =
+    let data = data(cluster, &end(), named);
+    let name =
         parsed.with_missing_keys_as_errors().render(&data, Limits::default()).map_err(|error| error.to_string())?;
-    if name.len() > LONGEST {
-        name.truncate(name.floor_char_boundary(CUT));
-        name.push_str(random);
-    }
-    Ok(name)
+    Ok(fitting(name, end))
+}
+
+/// The name of an object whose class has no template for it: what `{{ .cluster.name }}-{{ .random }}` gives, with the
+/// name in the topology in the middle for workers (NAM-02).
+pub fn default_name(cluster: &str, named: Named<'_>, mut end: impl FnMut() -> String) -> String {
+    let name = match named {
+        Named::Cluster => format!("{cluster}-{}", end()),
+        Named::MachineDeployment(name) | Named::MachinePool(name) => format!("{cluster}-{name}-{}", end()),
+    };
+    fitting(name, end)
+}
+
+/// A name that begins with `prefix`, which is cut when it is long (NAM-06).
+pub fn prefixed_name(prefix: &str, end: &str) -> String {
+    [&prefix[..prefix.floor_char_boundary(CUT)], end].concat()
+}
+
+fn fitting(name: String, end: impl FnOnce() -> String) -> String {
+    if name.len() > LONGEST { prefixed_name(&name, &end()) } else { name }
 }
 
 fn data(cluster: &str, random: &str, named: Named<'_>) -> Value {
@@ -59,7 +79,7 @@ mod tests {
             ("{{ .cluster.name }}-{{ .random }}", Named::Cluster, Ok("c-bcdfg".to_owned())),
             ("{{ .machineDeployment.topologyName }}", Named::MachineDeployment("md"), Ok("md".to_owned())),
             ("{{ .machinePool.topologyName }}", Named::MachinePool("mp"), Ok("mp".to_owned())),
-            (&*long, Named::Cluster, Ok(format!("{}bcdfg", "x".repeat(58)))),
+            (&*long, Named::Cluster, Ok(format!("{}hjklm", "x".repeat(58)))),
             (&long[..63], Named::Cluster, Ok("x".repeat(63))),
             ("", Named::Cluster, Ok(String::new())),
             ("{{ .machinePool.topologyName }}", Named::MachineDeployment("md"), Err("machinePool")),
@@ -68,11 +88,37 @@ mod tests {
             ("{{ upper .cluster.name }}", Named::Cluster, Err("upper")),
             ("{{", Named::Cluster, Err("unclosed action")),
         ] {
-            match (name_from(template, "c", "bcdfg", named), want) {
+            let mut ends = ["bcdfg", "hjklm"].map(str::to_owned).into_iter();
+            match (name_from(template, "c", named, || ends.next().unwrap()), want) {
                 (Ok(name), Ok(want)) => assert_eq!(name, want, "{template}"),
                 (Err(error), Err(words)) => assert!(error.contains(words), "{template}: {error}"),
                 (outcome, want) => panic!("{template}: {outcome:?}, want {want:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_name_without_a_template_is_what_the_default_template_gives() {
+        // NAM-02
+        for (template, named) in [
+            ("{{ .cluster.name }}-{{ .random }}", Named::Cluster),
+            ("{{ .cluster.name }}-{{ .machineDeployment.topologyName }}-{{ .random }}", Named::MachineDeployment("md")),
+            ("{{ .cluster.name }}-{{ .machinePool.topologyName }}-{{ .random }}", Named::MachinePool("mp")),
+        ] {
+            for cluster in ["c", &"c".repeat(70)] {
+                let ends = || ["bcdfg", "hjklm"].map(str::to_owned).into_iter();
+                let (mut of_template, mut of_default) = (ends(), ends());
+                let want = name_from(template, cluster, named, || of_template.next().unwrap());
+                assert_eq!(Ok(default_name(cluster, named, || of_default.next().unwrap())), want);
+            }
+        }
+    }
+
+    #[test]
+    fn a_prefix_leaves_room_for_its_end() {
+        // NAM-06
+        assert_eq!(prefixed_name("c-md-", "bcdfg"), "c-md-bcdfg");
+        assert_eq!(prefixed_name(&"x".repeat(80), "bcdfg"), format!("{}bcdfg", "x".repeat(58)));
+        assert_eq!(prefixed_name(&"é".repeat(40), "bcdfg").len(), 63);
     }
 }

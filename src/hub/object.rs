@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::{ContractRef, ObjectKey};
 
 /// An object of any kind, as JSON.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Object(Map<String, Value>);
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object(Value);
 
 /// Names an object among all objects: a version of a kind, a namespace and a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,34 +64,49 @@ impl TryFrom<Value> for Object {
     type Error = &'static str;
 
     fn try_from(value: Value) -> Result<Self, Self::Error> {
-        match value {
-            Value::Object(members) => Ok(Object(members)),
-            other => Err(type_of(&other)),
-        }
+        if value.is_object() { Ok(Object(value)) } else { Err(type_of(&value)) }
     }
 }
 
 impl From<Object> for Value {
     fn from(object: Object) -> Value {
-        Value::Object(object.0)
+        object.0
     }
 }
 
 impl From<Map<String, Value>> for Object {
     fn from(members: Map<String, Value>) -> Self {
-        Object(members)
+        Object(Value::Object(members))
+    }
+}
+
+impl Default for Object {
+    fn default() -> Self {
+        Object(Value::Object(Map::new()))
+    }
+}
+
+impl AsRef<Value> for Object {
+    fn as_ref(&self) -> &Value {
+        &self.0
     }
 }
 
 impl Object {
     /// The members of the object.
+    ///
+    /// # Panics
+    /// Never: nothing but an object is ever put here.
     pub fn members(&self) -> &Map<String, Value> {
-        &self.0
+        self.0.as_object().expect("nothing but an object is ever put here")
     }
 
     /// The members of the object, to change them.
+    ///
+    /// # Panics
+    /// Never: nothing but an object is ever put here.
     pub fn members_mut(&mut self) -> &mut Map<String, Value> {
-        &mut self.0
+        self.0.as_object_mut().expect("nothing but an object is ever put here")
     }
 
     /// `apiVersion`.
@@ -162,7 +177,7 @@ impl Object {
     /// The value at a dotted path of member names; a `null` is the same as nothing (CT-5.3).
     pub fn at(&self, path: &str) -> Option<&Value> {
         let mut names = path.split('.');
-        let mut here = self.0.get(names.next()?)?;
+        let mut here = self.members().get(names.next()?)?;
         for name in names {
             here = here.as_object()?.get(name)?;
         }
@@ -175,7 +190,7 @@ impl Object {
     /// When something on the way is neither absent nor an object.
     pub fn read(&self, path: &str) -> Result<Option<&Value>, WrongType> {
         let mut names = path.split('.');
-        let Some(mut here) = names.next().and_then(|name| self.0.get(name)) else { return Ok(None) };
+        let Some(mut here) = names.next().and_then(|name| self.members().get(name)) else { return Ok(None) };
         for name in names {
             match here {
                 Value::Object(members) => match members.get(name) {
@@ -228,15 +243,35 @@ impl Object {
         members.iter().map(text).collect()
     }
 
+    /// The members of the object at a dotted path.
+    ///
+    /// # Errors
+    /// When there is something else.
+    pub fn members_at(&self, path: &str) -> Result<Option<&Map<String, Value>>, WrongType> {
+        self.read(path)?
+            .map(|value| value.as_object().ok_or_else(|| self.wrong_type(path, "an object", value)))
+            .transpose()
+    }
+
     /// Puts a value at a dotted path; objects on the way are made.
     ///
     /// # Errors
     /// When something on the way is neither absent nor an object.
     pub fn set(&mut self, path: &str, value: Value) -> Result<(), WrongType> {
-        let (parents, last) = path.rsplit_once('.').map_or((None, path), |(parents, last)| (Some(parents), last));
+        let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
+        self.members_mut_at(parents)?.insert(last.to_owned(), value);
+        Ok(())
+    }
+
+    /// The members of the object at a dotted path, to change them; what is not there is made. The empty path is that of the
+    /// object itself.
+    ///
+    /// # Errors
+    /// When something at the path or on the way is neither absent nor an object.
+    pub fn members_mut_at(&mut self, path: &str) -> Result<&mut Map<String, Value>, WrongType> {
         let object = format!("{} {}", self.kind(), self.name());
-        let mut here = &mut self.0;
-        for name in parents.into_iter().flat_map(|parents| parents.split('.')) {
+        let mut here = self.members_mut();
+        for name in path.split('.').filter(|_| !path.is_empty()) {
             let next = here.entry(name).or_insert(Value::Null);
             if next.is_null() {
                 *next = Value::Object(Map::new());
@@ -244,19 +279,18 @@ impl Object {
             here = match next {
                 Value::Object(members) => members,
                 other => {
-                    let (wanted, found) = ("an object on the way", type_of(other));
+                    let (wanted, found) = ("an object", type_of(other));
                     return Err(WrongType { object, path: path.to_owned(), wanted, found });
                 }
             };
         }
-        here.insert(last.to_owned(), value);
-        Ok(())
+        Ok(here)
     }
 
     /// Takes away what is at a dotted path.
     pub fn remove(&mut self, path: &str) -> Option<Value> {
         let (parents, last) = path.rsplit_once('.').map_or((None, path), |(parents, last)| (Some(parents), last));
-        let mut here = &mut self.0;
+        let mut here = self.members_mut();
         for name in parents.into_iter().flat_map(|parents| parents.split('.')) {
             here = here.get_mut(name)?.as_object_mut()?;
         }
@@ -312,7 +346,7 @@ mod tests {
         object.set("kind", json!("Thing")).unwrap();
         assert_eq!((object.kind(), object.at("spec.none.deep.down")), ("Thing", Some(&json!(1))));
         let refused = object.set("spec.text.x", json!(1)).unwrap_err();
-        assert_eq!(refused.to_string(), "Thing : spec.text.x is a string where an object on the way was expected");
+        assert_eq!(refused.to_string(), "Thing : spec.text is a string where an object was expected");
         assert_eq!(object.remove("spec.none.deep"), Some(json!({"down": 1})));
         assert_eq!((object.remove("spec.none.deep"), object.at("spec.none.deep")), (None, None));
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -18,6 +19,11 @@ impl<T> List<T> {
     /// Whether the list was written, be it empty.
     pub fn is_present(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// The elements.
+    pub fn into_vec(self) -> Vec<T> {
+        self.0.unwrap_or_default()
     }
 }
 
@@ -38,6 +44,12 @@ impl<T> Deref for List<T> {
 
     fn deref(&self) -> &[T] {
         self.0.as_deref().unwrap_or_default()
+    }
+}
+
+impl<T> DerefMut for List<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.0.as_deref_mut().unwrap_or_default()
     }
 }
 
@@ -85,49 +97,254 @@ impl<'de, T: Default + Deserialize<'de>> Deserialize<'de> for Elements<T> {
 }
 
 /// A map from string to string (labels, annotations, settings) that knows whether it was written; null values are empty.
+///
+/// It is read often, hardly ever has more than a dozen entries, and there are thousands of them: so it is a list, by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct StringMap(Option<BTreeMap<String, String>>);
+pub struct StringMap(Option<Members<Box<str>>>);
 
-static NO_ENTRIES: BTreeMap<String, String> = BTreeMap::new();
+impl StringMap {
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.as_ref()?.get(key).map(|value| &**value)
+    }
 
-impl Deref for StringMap {
-    type Target = BTreeMap<String, String>;
+    /// Whether `key` has a value.
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
 
-    fn deref(&self) -> &Self::Target {
-        self.0.as_ref().unwrap_or(&NO_ENTRIES)
+    /// Keys and values, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().flat_map(Members::iter).map(|(key, value)| (key, &**value))
+    }
+
+    /// A map to be changed.
+    pub fn to_map(&self) -> BTreeMap<String, String> {
+        self.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    }
+}
+
+impl From<BTreeMap<String, String>> for StringMap {
+    fn from(entries: BTreeMap<String, String>) -> Self {
+        let entry = |(key, value): (String, String)| (key.into_boxed_str(), value.into_boxed_str());
+        StringMap(Some(entries.into_iter().map(entry).collect()))
     }
 }
 
 impl<'de> Deserialize<'de> for StringMap {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(StringMap(Option::deserialize(deserializer)?.map(|Entries(entries)| entries)))
+        let entries: Option<Entries<Option<Box<str>>>> = Option::deserialize(deserializer)?;
+        let filled = |(key, value): (Box<str>, Option<Box<str>>)| (key, value.unwrap_or_default());
+        Ok(StringMap(entries.map(|Entries(entries)| Members(entries.into_iter().map(filled).collect()))))
     }
 }
 
-/// The entries of a map that is there.
-struct Entries(BTreeMap<String, String>);
+/// The members of an object, by name; of several with one name the last counts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Members<T>(Box<[(Box<str>, T)]>);
 
-impl<'de> Deserialize<'de> for Entries {
+impl<T> Members<T> {
+    /// What is called `name`.
+    pub fn get(&self, name: &str) -> Option<&T> {
+        let at = self.position(name).ok()?;
+        self.0.get(at).map(|(_, value)| value)
+    }
+
+    /// Whether something is called `name`.
+    pub fn contains_key(&self, name: &str) -> bool {
+        self.position(name).is_ok()
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Names and what they stand for, by name.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &T)> {
+        self.0.iter().map(|(name, value)| (&**name, value))
+    }
+
+    fn position(&self, name: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(known, _)| (**known).cmp(name))
+    }
+}
+
+impl<T> IntoIterator for Members<T> {
+    type Item = (Box<str>, T);
+    type IntoIter = std::vec::IntoIter<(Box<str>, T)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        Vec::from(self.0).into_iter()
+    }
+}
+
+impl<T> Default for Members<T> {
+    fn default() -> Self {
+        Members(Box::default())
+    }
+}
+
+impl<T> FromIterator<(Box<str>, T)> for Members<T> {
+    fn from_iter<I: IntoIterator<Item = (Box<str>, T)>>(members: I) -> Self {
+        Members(exact(by_name(members.into_iter().collect())))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Members<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
+        Entries::deserialize(deserializer).map(|Entries(entries)| Members(exact(entries)))
+    }
+}
 
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Entries;
+/// The entries of a map that is there, by key.
+struct Entries<T>(Vec<(Box<str>, T)>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
+            type Value = Entries<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a map")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Entries, A::Error> {
-                let mut entries = BTreeMap::new();
-                while let Some((key, value)) = members.next_entry::<String, Option<String>>()? {
-                    entries.insert(key, value.unwrap_or_default());
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Entries<T>, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = members.next_entry()? {
+                    entries.push(entry);
                 }
-                Ok(Entries(entries))
+                Ok(Entries(by_name(entries)))
             }
         }
 
-        deserializer.deserialize_map(Reader)
+        deserializer.deserialize_map(Reader(PhantomData))
+    }
+}
+
+/// The entries by name, which is how API servers write them; the last of several with one name.
+fn by_name<T>(mut entries: Vec<(Box<str>, T)>) -> Vec<(Box<str>, T)> {
+    if !entries.is_sorted_by(|(a, _), (b, _)| a < b) {
+        entries.reverse();
+        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        entries.dedup_by(|(later, _), (kept, _)| later == kept);
+    }
+    entries
+}
+
+/// The items in a block of their size; one that shrinks in place would keep what it had.
+pub(crate) fn exact<T>(mut items: Vec<T>) -> Box<[T]> {
+    let mut exact = Vec::with_capacity(items.len());
+    exact.append(&mut items);
+    exact.into_boxed_slice()
+}
+
+/// A part that is hardly ever written: one without content takes the room of a pointer, and equals one that is absent.
+#[derive(Clone)]
+pub struct Rare<T>(Option<Box<T>>);
+
+/// What has a value without content that lives for ever.
+pub trait Blank: Sized + Default + PartialEq + 'static {
+    /// That value.
+    fn blank() -> &'static Self;
+}
+
+impl<T: Blank> Deref for Rare<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_deref().unwrap_or_else(|| T::blank())
+    }
+}
+
+impl<T: Blank> From<T> for Rare<T> {
+    fn from(value: T) -> Self {
+        Rare((value != *T::blank()).then(|| Box::new(value)))
+    }
+}
+
+impl<T> Default for Rare<T> {
+    fn default() -> Self {
+        Rare(None)
+    }
+}
+
+impl<T: PartialEq> PartialEq for Rare<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<T: Eq> Eq for Rare<T> {}
+
+impl<T: Hash> Hash for Rare<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl<T: Blank + fmt::Debug> fmt::Debug for Rare<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<'de, T: Blank + Deserialize<'de>> Deserialize<'de> for Rare<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(deserializer).map(Rare::from)
+    }
+}
+
+/// Something large that several may have in common; equal when its content is.
+#[derive(Clone, Default)]
+pub struct Shared<T>(Arc<T>);
+
+impl<T> Shared<T> {
+    /// Whether it is the same, and not just equal.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> From<T> for Shared<T> {
+    fn from(value: T) -> Self {
+        Shared(Arc::new(value))
+    }
+}
+
+impl<T: PartialEq> PartialEq for Shared<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same(other) || self.0 == other.0
+    }
+}
+
+impl<T: Eq> Eq for Shared<T> {}
+
+impl<T: Hash> Hash for Shared<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Shared<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(deserializer).map(Shared::from)
     }
 }
 
@@ -139,6 +356,11 @@ impl RawJson {
     /// The text.
     pub fn get(&self) -> &str {
         self.0.get()
+    }
+
+    /// The text of a value.
+    pub fn of(value: &serde_json::Value) -> Self {
+        serde_json::value::to_raw_value(value).map_or_else(|_| RawJson::default(), RawJson)
     }
 }
 

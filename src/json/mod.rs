@@ -7,7 +7,8 @@
 mod collections;
 mod plain;
 
-pub use collections::{List, RawJson, StringMap};
+pub(crate) use collections::exact;
+pub use collections::{Blank, List, Members, Rare, RawJson, Shared, StringMap};
 pub use plain::{Plain, value, with_integers};
 
 use std::fmt;
@@ -30,6 +31,13 @@ macro_rules! lenient {
             impl<'de> serde::Deserialize<'de> for $name {
                 fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                     deserializer.deserialize_map(crate::json::Object(std::marker::PhantomData))
+                }
+            }
+
+            impl crate::json::Blank for $name {
+                fn blank() -> &'static Self {
+                    static BLANK: std::sync::LazyLock<$name> = std::sync::LazyLock::new($name::default);
+                    &BLANK
                 }
             }
 
@@ -131,6 +139,38 @@ mod tests {
         assert_eq!(nulls.sizes, vec![0, 2].into());
         let raw: Shape = decode(r#"{"raw": {"b":1, "a":2}}"#).unwrap();
         assert_eq!(raw.raw.as_ref().map(RawJson::get), Some(r#"{"b":1, "a":2}"#));
+    }
+
+    #[test]
+    fn maps_are_read_in_any_order_and_the_last_of_several_counts() {
+        let shape: Shape = decode(r#"{"labels":{"b":"1","a":null,"b":"2","c":"3","b":"4"}}"#).unwrap();
+        assert_eq!(shape.labels.iter().collect::<Vec<_>>(), [("a", ""), ("b", "4"), ("c", "3")]);
+        assert_eq!((shape.labels.get("b"), shape.labels.get("d")), (Some("4"), None));
+        assert!(shape.labels.contains_key("a") && !StringMap::default().contains_key("a"));
+        let members: Members<i32> = decode(r#"{"b":1,"a":2,"b":3}"#).unwrap();
+        assert_eq!(members.iter().collect::<Vec<_>>(), [("a", &2), ("b", &3)]);
+        assert_eq!(members, members.clone().into_iter().collect());
+        assert!(members.contains_key("a") && members.get("c").is_none() && Members::<i32>::default().is_empty());
+    }
+
+    #[test]
+    fn a_rare_part_without_content_takes_no_room_and_is_the_same_as_none() {
+        lenient! {
+            /// Has parts.
+            pub struct Whole {
+                pub part: Rare<Shape>,
+                pub common: Shared<Shape>,
+            }
+        }
+        for empty in ["{}", r#"{"part":null}"#, r#"{"part":{}}"#, r#"{"part":{"name":"","other":1}}"#] {
+            assert_eq!(decode::<Whole>(empty).unwrap(), Whole::default(), "{empty}");
+        }
+        assert!(size_of::<Rare<Shape>>() == size_of::<usize>() && size_of::<Shared<Shape>>() == size_of::<usize>());
+        let whole: Whole = decode(r#"{"part":{"sizes":[]},"common":{"name":"a"}}"#).unwrap();
+        assert!(whole.part.sizes.is_present() && *whole.part != Shape::default());
+        assert!(whole.common == Shape { name: "a".to_owned(), ..Shape::default() }.into());
+        assert!(whole.common.is_same(&whole.clone().common));
+        assert_eq!(decode::<Whole>(r#"{"part":[]}"#).unwrap_err(), "part: invalid type: sequence, expected an object");
     }
 
     #[test]

@@ -3,29 +3,62 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{StreamExt, stream};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::cache::Cache;
+use super::live::Live;
 use crate::hub::ObjectKey;
-use crate::world::{Answer, Class, Found, Need, is_settled};
+use crate::telemetry::metrics::Metrics;
+use crate::world::{Answer, Class, Found, Need, World, is_settled};
 
 /// How long a review waits for a class that may be about to arrive (CL-V-050, DEC-2).
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How many reviews may wait at a time; others get the answer of the moment.
 const WAITERS: usize = 64;
 
-/// Gathers facts from the cache, waiting for those that may still arrive.
+/// How many needs of one question are gathered at a time.
+const AT_A_TIME: usize = 16;
+
+/// Gathers facts from the cache, waiting for those that may still arrive, and asks the API server for what nobody watches.
 #[derive(Debug)]
 pub struct Gatherer {
     cache: Arc<Cache>,
     waiters: Semaphore,
+    live: Option<Live>,
 }
 
 impl Gatherer {
-    /// A gatherer with nobody waiting.
+    /// A gatherer of what the cache holds, with nobody waiting.
     pub fn new(cache: Arc<Cache>) -> Self {
-        Gatherer { cache, waiters: Semaphore::new(WAITERS) }
+        Gatherer { cache, waiters: Semaphore::new(WAITERS), live: None }
+    }
+
+    /// A gatherer that asks the API server for what the cache does not hold.
+    pub fn of_cluster(cache: Arc<Cache>, client: kube::Client, metrics: Arc<Metrics>) -> Self {
+        Gatherer { live: Some(Live::new(client, metrics)), ..Gatherer::new(cache) }
+    }
+
+    /// What is known now. Without an API server it is all that there is.
+    pub fn world(&self) -> World {
+        match self.live {
+            Some(_) => World::new(self.cache.facts()),
+            None => World::closed(self.cache.facts()),
+        }
+    }
+
+    /// The answers to needs, gathered side by side, at `deadline` at the latest.
+    pub async fn gather_all(
+        &self,
+        needs: impl IntoIterator<Item = Need, IntoIter: Send>,
+        deadline: Instant,
+    ) -> Vec<(Need, Answer)> {
+        let gather = |need: Need| async move {
+            let answer = self.gather(&need, deadline).await;
+            (need, answer)
+        };
+        stream::iter(needs.into_iter().map(gather)).buffer_unordered(AT_A_TIME).collect().await
     }
 
     /// The cache behind the gatherer.
@@ -35,9 +68,10 @@ impl Gatherer {
 
     /// The answer to a need, at `deadline` at the latest.
     pub async fn gather(&self, need: &Need, deadline: Instant) -> Answer {
-        match need {
-            Need::Class(key) => Answer::Class(self.settled_class(key, deadline).await),
-            other => other.unanswered("it is not among what the webhook reads"),
+        match (need, &self.live) {
+            (Need::Class(key), _) => Answer::Class(self.settled_class(key, deadline).await),
+            (need, Some(live)) => live.answer(need, deadline).await,
+            (need, None) => need.unanswered("there is no API server to ask"),
         }
     }
 
@@ -65,6 +99,7 @@ mod tests {
 
     use super::*;
     use crate::hub::ClusterClass;
+    use crate::kubernetes::scripted::{Answer as Said, Script};
     use crate::world::{Facts, Record};
 
     fn class(name: &str) -> ClusterClass {
@@ -93,6 +128,30 @@ mod tests {
         gatherer.cache().update(|facts| facts.put_class(ObjectKey::new("ns", "late"), Record::readable(class("late"))));
         assert!(matches!(waiting.await.unwrap(), Answer::Class(Found::Yes(_))));
         assert_eq!(started.elapsed(), Duration::from_millis(800));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_one_question_needs_is_gathered_side_by_side_and_by_its_deadline() {
+        let script = Script::default();
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/";
+        for name in ["a.b", "c.d", "e.f"] {
+            script.get(&format!("{path}{name}"), &[], Said::Silence);
+        }
+        let cache = Arc::new(Cache::new(Facts::of([], [])));
+        let gatherer = Gatherer::of_cluster(cache, script.client(), Arc::default());
+        let needs = ["a.b", "c.d", "e.f"].map(|name| Need::Definition(name.to_owned()));
+        let started = Instant::now();
+        let answers = gatherer.gather_all(needs, started + Duration::from_millis(1_500)).await;
+        assert_eq!((answers.len(), started.elapsed()), (3, Duration::from_millis(1_500)));
+        let late = Answer::Definition(Found::Unreadable("the API server did not answer in time".to_owned()));
+        assert!(answers.iter().all(|(_, answer)| *answer == late), "{answers:?}");
+        assert!(!gatherer.world().is_closed());
+    }
+
+    #[tokio::test]
+    async fn without_an_api_server_the_cache_is_the_world() {
+        // DEC-18
+        assert!(Gatherer::new(Arc::new(Cache::new(Facts::of([], [])))).world().is_closed());
     }
 
     #[tokio::test(start_paused = true)]

@@ -41,8 +41,9 @@ const BRIEF: Duration = Duration::from_secs(1);
 /// How often the API server may ask for patience (429) before that is a fault. It does so when a definition is new.
 const PATIENCE: usize = 5;
 
-/// Objects in one page of a list.
-const PAGE: u32 = 500;
+/// Objects in one page of a list. A page is held as a whole, three times over while it arrives, and an object can have more
+/// than a megabyte.
+const PAGE: u32 = 100;
 
 /// What the API server said.
 #[derive(Debug)]
@@ -381,7 +382,7 @@ mod tests {
     async fn objects_are_listed_page_by_page_and_watched_from_there() {
         let script = Script::default();
         script
-            .get(PATH, &["limit=500"], list(&["a", "b"], "7", "more"))
+            .get(PATH, &["limit=100"], list(&["a", "b"], "7", "more"))
             .get(PATH, &["continue=more"], list(&["c"], "7", ""))
             .get(
                 PATH,
@@ -413,7 +414,7 @@ mod tests {
     async fn a_selection_holds_for_lists_and_watches() {
         let script = Script::default();
         let words = ["labelSelector=%21a", "fieldSelector=metadata.name%3Db"];
-        script.get(PATH, &[&words[..], &["limit=500"]].concat(), list(&["b"], "7", "")).get(
+        script.get(PATH, &[&words[..], &["limit=100"]].concat(), list(&["b"], "7", "")).get(
             PATH,
             &[&words[..], &["watch=true"]].concat(),
             Answer::OpenWatch(vec![after(1, bookmark("8")), after(2, event("DELETED", object("b", "9")))]),
@@ -431,9 +432,9 @@ mod tests {
             [Answer::OpenWatch(vec![after(3, event("ERROR", status(410, "Expired")))]), Answer::error(410, "Expired")]
         {
             let script = Script::default();
-            script.get(PATH, &["limit=500"], list(&[], "7", "")).get(PATH, &["resourceVersion=7"], gone).get(
+            script.get(PATH, &["limit=100"], list(&[], "7", "")).get(PATH, &["resourceVersion=7"], gone).get(
                 PATH,
-                &["limit=500"],
+                &["limit=100"],
                 list(&["a"], "20", ""),
             );
             follow!(script, reports, started);
@@ -448,7 +449,7 @@ mod tests {
     async fn a_watch_goes_on_where_it_broke_off_and_no_event_is_lost() {
         let script = Script::default();
         script
-            .get(PATH, &["limit=500"], list(&[], "7", ""))
+            .get(PATH, &["limit=100"], list(&[], "7", ""))
             .get(PATH, &["resourceVersion=7"], Answer::Watch(vec![after(5, bookmark("8"))]))
             .get(PATH, &["resourceVersion=8"], Answer::error(500, "InternalError"))
             .get(
@@ -472,8 +473,8 @@ mod tests {
         let script = Script::default();
         let busy = || Answer::error(429, "TooManyRequests");
         script
-            .get(PATH, &["limit=500"], busy())
-            .get(PATH, &["limit=500"], list(&[], "7", ""))
+            .get(PATH, &["limit=100"], busy())
+            .get(PATH, &["limit=100"], list(&[], "7", ""))
             .get(PATH, &["resourceVersion=7"], busy())
             .get(PATH, &["resourceVersion=7"], Answer::OpenWatch(vec![after(1, bookmark("8"))]));
         follow!(script, reports, started);
@@ -481,7 +482,7 @@ mod tests {
         assert_eq!(next(&mut reports, want.len(), started).await, lines(&want));
         let script = Script::default();
         for _ in 0..=PATIENCE {
-            script.get(PATH, &["limit=500"], busy());
+            script.get(PATH, &["limit=100"], busy());
         }
         follow!(script, reports, started);
         let told = next(&mut reports, 1, started).await;
@@ -492,11 +493,11 @@ mod tests {
     async fn a_silent_connection_is_given_up_and_a_silent_server_is_asked_for_everything() {
         let script = Script::default();
         script
-            .get(PATH, &["limit=500"], list(&[], "7", ""))
+            .get(PATH, &["limit=100"], list(&[], "7", ""))
             .get(PATH, &["resourceVersion=7"], Answer::OpenWatch(vec![after(60, bookmark("8"))]))
             .get(PATH, &["resourceVersion=8"], Answer::OpenWatch(vec![]))
-            .get(PATH, &["limit=500"], Answer::Silence)
-            .get(PATH, &["limit=500"], list(&["a"], "9", ""));
+            .get(PATH, &["limit=100"], Answer::Silence)
+            .get(PATH, &["limit=100"], list(&["a"], "9", ""));
         follow!(script, reports, started);
         let want = [(0, "Init"), (0, "InitDone"), (60, "bookmark"), (325, "no answer to a list came in time")];
         assert_eq!(next(&mut reports, want.len(), started).await, lines(&want));
@@ -506,7 +507,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn watches_that_end_at_once_are_not_started_in_a_circle() {
         let script = Script::default();
-        script.get(PATH, &["limit=500"], list(&[], "7", ""));
+        script.get(PATH, &["limit=100"], list(&[], "7", ""));
         for _ in 0..5 {
             script.get(PATH, &["resourceVersion=7"], Answer::Watch(vec![]));
         }

@@ -1,9 +1,10 @@
 //! Facts from a Kubernetes API server.
 //!
 //! ```text
-//! list_watch.rs ─► watch.rs ─► cache.rs (Facts, swapped whole) ─► World
+//! list_watch.rs ─► watch.rs ─► cache.rs (Facts, swapped whole) ─► World      written.rs: objects as they arrive
 //!       │                         └─ changes ─► gather.rs (Needs answered, with patience)
 //!       └───────► metadata.rs ─► contract.rs (definitions), templates.rs: what the leader looks at besides
+//!       gather.rs ─► live.rs (objects that nobody watches) ─► workload.rs ─► kubeconfig.rs (Nodes)
 //! versions.rs (API versions of referenced kinds, asked for one by one) ─► conversion
 //! ```
 
@@ -14,13 +15,17 @@ pub(crate) use list_watch::{Fault, Selection, events};
 pub mod cache;
 pub mod contract;
 pub mod gather;
+mod kubeconfig;
 mod list_watch;
+mod live;
 pub mod metadata;
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod templates;
 pub mod versions;
 pub mod watch;
+mod workload;
+mod written;
 
 /// An error of the client in the words of the API server, or with everything that lies behind it.
 pub(crate) fn words(error: &kube::Error) -> String {

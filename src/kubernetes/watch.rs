@@ -9,13 +9,14 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+use kube::api::{Api, ApiResource, GroupVersionKind};
 use kube::runtime::watcher::Event;
 use serde_json::Value;
 use tracing::{debug, info, warn};
 
 use super::cache::Cache;
 use super::list_watch::{Report, list_watch};
+use super::written::Written;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Metadata, ObjectKey};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::{Decode, Version};
@@ -44,9 +45,11 @@ pub async fn keep_current(client: kube::Client, cache: Arc<Cache>, metrics: Arc<
 }
 
 /// A kind whose objects go into the facts.
-trait Watched: Decode + Send + 'static {
+trait Watched: Decode + Clone + Send + 'static {
     const KIND: Kind;
     const PLURAL: &'static str;
+    /// Up to how many bytes an object is read in less than a millisecond, on whatever thread that is.
+    const INLINE: usize;
     /// The object with everything done that a review should find done.
     type Prepared: Send + Sync + 'static;
 
@@ -62,6 +65,8 @@ trait Watched: Decode + Send + 'static {
 impl Watched for ClusterClass {
     const KIND: Kind = Kind::ClusterClass;
     const PLURAL: &'static str = CLASSES;
+    /// Compiling can take long, so it is no business of the async threads.
+    const INLINE: usize = 0;
     type Prepared = Class;
 
     fn prepare(self, facts: &Facts) -> Class {
@@ -92,6 +97,7 @@ impl Watched for ClusterClass {
 impl Watched for Cluster {
     const KIND: Kind = Kind::Cluster;
     const PLURAL: &'static str = CLUSTERS;
+    const INLINE: usize = 256 * 1024;
     type Prepared = Cluster;
 
     fn prepare(self, _: &Facts) -> Cluster {
@@ -128,7 +134,7 @@ fn follow<T: Watched>(client: kube::Client, cache: Arc<Cache>, metrics: Arc<Metr
         &GroupVersionKind::gvk(GROUP, Version::V1Beta2.name(), T::KIND.name()),
         T::KIND.plural(),
     );
-    let api: Api<DynamicObject> = match cache.facts().scope().only_namespace() {
+    let api: Api<Written> = match cache.facts().scope().only_namespace() {
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),
     };
@@ -163,11 +169,11 @@ struct Relist {
 }
 
 impl Relist {
-    async fn apply<T: Watched>(&mut self, event: Event<DynamicObject>, cache: &Arc<Cache>, metrics: &Metrics) {
+    async fn apply<T: Watched>(&mut self, event: Event<Written>, cache: &Arc<Cache>, metrics: &Metrics) {
         match event {
             Event::InitApply(object) if !is_looked_after(&object, cache.facts().scope()) => {}
             Event::Apply(object) if !is_looked_after(&object, cache.facts().scope()) => {
-                cache.update(|facts| T::remove(facts, &key_of(&object)));
+                cache.update(|facts| T::remove(facts, &object.key()));
             }
             Event::Init => self.seen.clear(),
             Event::InitApply(object) => {
@@ -193,7 +199,7 @@ impl Relist {
                 debug!(kind = T::KIND.name(), object = %key, "Object changed");
             }
             Event::Delete(object) => {
-                let key = key_of(&object);
+                let key = object.key();
                 debug!(kind = T::KIND.name(), object = %key, "Object deleted");
                 cache.update(|facts| T::remove(facts, &key));
             }
@@ -202,15 +208,18 @@ impl Relist {
 }
 
 /// Puts an object into the facts; the next event waits until that is done, so their order stays.
-async fn store<T: Watched>(object: DynamicObject, cache: &Arc<Cache>, metrics: &Metrics) -> ObjectKey {
-    let key = key_of(&object);
-    // Decoding and compiling can take long, so they are no business of the async threads.
-    let work = tokio::task::spawn_blocking({
-        let facts = cache.facts();
-        move || record::<T>(&object, &facts)
-    });
-    // Only the end of the process can come in between.
-    let Ok(record) = work.await else { return key };
+async fn store<T: Watched>(object: Written, cache: &Arc<Cache>, metrics: &Metrics) -> ObjectKey {
+    let (key, facts) = (object.key(), cache.facts());
+    let record = if object.text().len() <= T::INLINE {
+        // A list brings many at once, and others want their turn. Threads are not worth their while, nor their memory.
+        tokio::task::yield_now().await;
+        record::<T>(&object, &facts)
+    } else {
+        let work = tokio::task::spawn_blocking(move || record::<T>(&object, &facts));
+        // Only the end of the process can come in between.
+        let Ok(record) = work.await else { return key };
+        record
+    };
     if let Record::Unreadable { reason, .. } = &record {
         metrics.unreadable_objects.get_or_create(&metrics::Kind { kind: T::KIND.name() }).inc();
         warn!(kind = T::KIND.name(), object = %key, error = &**reason, "Object does not decode");
@@ -219,27 +228,29 @@ async fn store<T: Watched>(object: DynamicObject, cache: &Arc<Cache>, metrics: &
     key
 }
 
-fn record<T: Watched>(object: &DynamicObject, facts: &Facts) -> Record<T::Prepared> {
-    let text = serde_json::to_string(object).unwrap_or_default();
-    let prepared = AssertUnwindSafe(|| T::decode(Version::V1Beta2, &text).map(|object| object.prepare(facts)));
+fn record<T: Watched>(object: &Written, facts: &Facts) -> Record<T::Prepared> {
+    // Lists that were read have room to grow, and what is read stays among what reading needed. A copy is kept, which is
+    // as large as it has to be.
+    let compact = |read: T| T::clone(&read);
+    let prepare = || T::decode(Version::V1Beta2, object.text()).map(compact).map(|object| object.prepare(facts));
+    let prepared = AssertUnwindSafe(prepare);
     match catch_unwind(prepared).unwrap_or_else(|_| Err("reading it ended in a panic".to_owned())) {
         Ok(prepared) => Record::readable(prepared),
         Err(reason) => {
-            let class = serde_json::from_str(&text).ok().and_then(|value| T::class_of(&value));
+            let class = serde_json::from_str(object.text()).ok().and_then(|value| T::class_of(&value));
             Record::Unreadable { reason: reason.into(), class }
         }
     }
 }
 
 /// Whether an object belongs into the cache (DEC-37); what cannot be read does.
-fn is_looked_after(object: &DynamicObject, scope: &Scope) -> bool {
-    let metadata = || serde_json::to_value(&object.metadata).and_then(serde_json::from_value::<Metadata>);
-    *scope == Scope::default() || metadata().map_or(true, |metadata| scope.has(&metadata))
-}
-
-fn key_of(object: &DynamicObject) -> ObjectKey {
-    let metadata = &object.metadata;
-    ObjectKey::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+fn is_looked_after(object: &Written, scope: &Scope) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Glance {
+        metadata: Metadata,
+    }
+    let glance = || serde_json::from_str::<Glance>(object.text());
+    *scope == Scope::default() || glance().map_or(true, |object| scope.has(&object.metadata))
 }
 
 #[cfg(test)]
@@ -249,7 +260,7 @@ mod tests {
     use super::*;
     use crate::world::Found;
 
-    fn object(name: &str, spec: Value) -> DynamicObject {
+    fn object(name: &str, spec: Value) -> Written {
         serde_json::from_value(json!({"metadata": {"namespace": "ns", "name": name}, "spec": spec})).unwrap()
     }
 
@@ -273,18 +284,39 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn clusters_are_kept_wherever_they_are_read() {
+        let (cache, metrics) = (Arc::new(Cache::new(Facts::not_listed(&WATCHED))), Metrics::default());
+        let mut list = Relist::default();
+        let user = |name: &str, bytes: usize| {
+            let topology = json!({"classRef": {"name": "c"}, "variables": [{"name": "v", "value": "x".repeat(bytes)}]});
+            object(name, json!({"topology": topology}))
+        };
+        let large = user("large", Cluster::INLINE);
+        assert!(large.text().len() > Cluster::INLINE);
+        for object in [user("small", 1), large, object("broken", json!({"paused": "x".repeat(Cluster::INLINE)}))] {
+            list.apply::<Cluster>(Event::InitApply(object), &cache, &metrics).await;
+        }
+        list.apply::<Cluster>(Event::InitDone, &cache, &metrics).await;
+        let world = crate::world::World::new(cache.facts());
+        let users = world.clusters_of(&ObjectKey::new("ns", "c")).unwrap();
+        let sizes = users.iter().map(|user| user.spec.topology.variables[0].value.as_ref().unwrap().get().len() - 2);
+        assert_eq!(sizes.collect::<Vec<_>>(), [Cluster::INLINE, 1]);
+        assert_eq!(metrics.unreadable_objects.get_or_create(&metrics::Kind { kind: "Cluster" }).get(), 1);
+    }
+
+    #[tokio::test]
     async fn objects_of_others_are_not_kept() {
         // DEC-37
         let ours = || Scope::new(&["ns".to_owned()], Some("ours".to_owned())).unwrap();
-        let labelled = |name: &str, label: &str| {
-            let mut object = object(name, json!({}));
-            object.metadata.labels = Some([("cluster.x-k8s.io/watch-filter".to_owned(), label.to_owned())].into());
-            object
+        let labelled_in = |namespace: &str, name: &str, label: &str| -> Written {
+            let labels = json!({"cluster.x-k8s.io/watch-filter": label});
+            let metadata = json!({"namespace": namespace, "name": name, "labels": labels});
+            serde_json::from_value(json!({"metadata": metadata})).unwrap()
         };
+        let labelled = |name: &str, label: &str| labelled_in("ns", name, label);
         let (cache, metrics) = (Arc::new(Cache::new(Facts::not_listed(&WATCHED).within(ours()))), Metrics::default());
         let mut list = Relist::default();
-        let mut elsewhere = labelled("elsewhere", "ours");
-        elsewhere.metadata.namespace = Some("other".to_owned());
+        let elsewhere = labelled_in("other", "elsewhere", "ours");
         for object in [labelled("a", "ours"), labelled("b", "theirs"), elsewhere, object("plain", json!({}))] {
             list.apply::<ClusterClass>(Event::InitApply(object), &cache, &metrics).await;
         }

@@ -73,6 +73,7 @@ impl Outline {
             has_rules: _,
             // Says nothing about values.
             example: _,
+            has_secrets: _,
             outline: _,
         } = node;
         let has_junctors = !(all_of.is_empty() && any_of.is_empty() && one_of.is_empty() && not.is_none());

@@ -1,7 +1,7 @@
 //! Whether a definition can be used (VAR-S), its CEL rules included.
 //!
 //! The checks run in stages; a stage with errors ends the check: literals, structure, defaults, everything else (VAR-S-007).
-//! What passes them all compiles, so nothing is left to say afterwards (VAR-S-047).
+//! What passes the first two compiles (VAR-S-047).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::cel::{Budget, Rules};
 use super::validate::Violation;
-use super::{Definition, Schema, rules};
+use super::{Definition, SENSITIVE, Schema, rules};
 use crate::field::{ErrorKind, Findings, Path, RuleId, Shown};
 use crate::goregex::Regex;
 use crate::json::{self, RawJson};
@@ -25,7 +25,13 @@ pub fn check(definition: &Definition, path: &Path, found: &mut Findings) -> Opti
     if found.error_count() > before {
         return None;
     }
-    let schema = Schema::compile(definition).ok()?;
+    let schema = match Schema::compile(definition) {
+        Ok(schema) => schema,
+        Err(reason) => {
+            found.run("VAR-S-047", |found| found.invalid(path.clone(), "", format!("cannot be used: {reason}")));
+            return None;
+        }
+    };
     let root = Rules::compile(definition, true);
     defaults(&schema, root.as_ref(), path, &mut Budget::new(), found);
     if found.error_count() > before {
@@ -48,7 +54,8 @@ fn literals(node: &Definition, path: &Path, found: &mut Findings) {
         if let Some(raw) = raw
             && let Err(error) = json::value(raw.get())
         {
-            found.invalid(path, raw.get(), format!("cannot be read: {error}"));
+            let shown = if node.has_secrets() { SENSITIVE } else { raw.get() };
+            found.invalid(path, shown, format!("cannot be read: {error}"));
         }
     };
     literal(node.default.as_ref(), path.child("default"));
@@ -151,15 +158,15 @@ fn defaults(schema: &Schema, rules: Option<&Arc<Rules>>, path: &Path, budget: &m
         found.run("VAR-S-030", |found| {
             let unknown = schema.unknown_fields(default);
             if !unknown.is_empty() {
-                found.invalid(path.clone(), Shown::bounded(default), "has fields that the schema does not know");
+                found.invalid(path.clone(), schema.shown(default), "has fields that the schema does not know");
             }
         });
         let violations = schema.violations(default);
         let is_valid = violations.is_empty();
-        report("VAR-S-031", violations, &path, default, found);
+        report("VAR-S-031", violations, &path, schema.shown(default), found);
         if is_valid && schema.has_rules && found.error_count() == before {
             let violations = broken_by_default(schema, rules, default, budget);
-            report_at_place("VAR-S-032", violations, &path, default, found);
+            report_at_place("VAR-S-032", violations, &path, schema, default, found);
         }
     }
     let properties = path.child("properties");
@@ -208,10 +215,10 @@ pub(super) fn keywords(node: &Definition, schema: &Schema, path: &Path, found: &
         return false;
     }
     if let Some(example) = &schema.example {
-        report("VAR-S-041", schema.violations(example), &path.child("example"), example, found);
+        report("VAR-S-041", schema.violations(example), &path.child("example"), schema.shown(example), found);
     }
     for (i, entry) in schema.values.iter().enumerate() {
-        report("VAR-S-042", schema.violations(entry), &path.child("enum").index(i), entry, found);
+        report("VAR-S-042", schema.violations(entry), &path.child("enum").index(i), schema.shown(entry), found);
     }
     found.run("VAR-S-043", |found| {
         if node.additional_properties.is_some()
@@ -228,12 +235,14 @@ pub(super) fn report_at_place(
     rule: RuleId,
     violations: Vec<Violation>,
     path: &Path,
+    schema: &Schema,
     value: &Value,
     found: &mut Findings,
 ) {
     found.run(rule, |found| {
         for violation in violations {
             let shown = match value.pointer(&violation.pointer) {
+                _ if schema.has_secrets() => Shown::from(SENSITIVE),
                 None | Some(Value::Object(_) | Value::Array(_)) => Shown::from(""),
                 Some(scalar) => Shown::bounded(scalar),
             };
@@ -245,11 +254,7 @@ pub(super) fn report_at_place(
 }
 
 /// Reports what is wrong with a literal of a schema.
-fn report(rule: RuleId, violations: Vec<Violation>, path: &Path, value: &Value, found: &mut Findings) {
-    if violations.is_empty() {
-        return;
-    }
-    let shown = Shown::bounded(value);
+fn report(rule: RuleId, violations: Vec<Violation>, path: &Path, shown: Shown, found: &mut Findings) {
     found.run(rule, |found| {
         for violation in violations {
             let shown = shown.clone();

@@ -1,12 +1,12 @@
 //! A schema node as written.
 
-use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Deserializer};
 
+use super::format::Format;
 use crate::field::Path;
-use crate::json::{List, RawJson, StringMap, lenient};
+use crate::json::{List, Members, Rare, RawJson, StringMap, lenient};
 
 lenient! {
     /// A node of an OpenAPI v3 schema (F-SCHEMA); every nested node has the same shape.
@@ -15,7 +15,7 @@ lenient! {
         pub description: String,
         pub example: Option<RawJson>,
         pub r#type: String,
-        pub properties: Option<BTreeMap<String, Definition>>,
+        pub properties: Option<Members<Definition>>,
         pub additional_properties: Option<Box<Definition>>,
         pub max_properties: Option<i64>,
         pub min_properties: Option<i64>,
@@ -39,7 +39,7 @@ lenient! {
         #[serde(rename = "x-kubernetes-validations")]
         pub validations: List<ValidationRule>,
         #[serde(rename = "x-metadata")]
-        pub metadata: Metadata,
+        pub metadata: Rare<Metadata>,
         #[serde(rename = "x-kubernetes-int-or-string")]
         pub int_or_string: bool,
         pub all_of: List<Definition>,
@@ -69,6 +69,18 @@ lenient! {
 type Child<'a> = (Path, &'a Definition);
 
 impl Definition {
+    /// The properties by name.
+    pub fn each_property(&self) -> impl Iterator<Item = (&str, &Definition)> {
+        self.properties.iter().flat_map(Members::iter)
+    }
+
+    /// Whether a value may hold a password, at whatever depth (DEC-34).
+    pub fn has_secrets(&self) -> bool {
+        let (core, junctors) = self.children(&Path::ROOT);
+        Format::from_name(&self.format) == Some(Format::Password)
+            || core.into_iter().chain(junctors).any(|(_, child)| child.has_secrets())
+    }
+
     /// The nodes right below this one, which stands at `path`, with their paths: core ones, then those of junctors.
     pub fn children(&self, path: &Path) -> (Vec<Child<'_>>, Vec<Child<'_>>) {
         let mut core = Vec::new();
@@ -76,7 +88,7 @@ impl Definition {
             core.push((path.child("additionalProperties"), &**child));
         }
         let properties = path.child("properties");
-        core.extend(self.properties.iter().flatten().map(|(name, child)| (properties.key(name), child)));
+        core.extend(self.each_property().map(|(name, child)| (properties.key(name), child)));
         if let Some(child) = &self.items {
             core.push((path.child("items"), &**child));
         }

@@ -107,6 +107,29 @@ impl Format {
         }
     }
 
+    /// A text of the format, where its name does not tell what it looks like.
+    pub(super) fn example(self) -> Option<&'static str> {
+        Some(match self {
+            Format::Uri => "https://example.com/a or /a",
+            Format::Email => "somebody@example.com",
+            Format::Hostname => "api.example.com",
+            Format::Ipv4 => "192.0.2.1",
+            Format::Ipv6 => "2001:db8::1",
+            Format::Cidr => "192.0.2.0/24",
+            Format::Mac => "02:00:5e:10:00:00",
+            Format::Uuid => "3f2b6a0c-8d1e-4c5a-9b7f-0a1b2c3d4e5f",
+            Format::HexColor => "#00ff00",
+            Format::RgbColor => "rgb(0,255,0)",
+            Format::Byte => "aGVsbG8=",
+            Format::Date => "2026-01-31",
+            Format::Duration => "1h30m",
+            Format::DateTime => "2026-01-31T12:00:00Z",
+            Format::ShortName => "a-name",
+            Format::LongName => "a-name.example.com",
+            _ => return None,
+        })
+    }
+
     /// Whether a text is of a text format.
     pub(super) fn fits(self, text: &str) -> bool {
         match self {
@@ -509,6 +532,15 @@ mod tests {
         }
         assert_eq!(Format::from_name("no-such-format"), None);
         assert_eq!(Format::from_name("d-a-t-e"), Some(Format::Date));
+    }
+
+    #[test]
+    fn an_example_is_of_its_format() {
+        for (_, format) in super::NAMES {
+            for example in format.example().into_iter().flat_map(|example| example.split(" or ")) {
+                assert!(format.fits(example), "{example}");
+            }
+        }
     }
 
     #[test]

@@ -8,7 +8,11 @@ use super::Definition;
 use super::acquit::Outline;
 use super::cel::Rules;
 use super::format::Format;
+use crate::field::Shown;
 use crate::goregex::{Regex, RegexError};
+
+/// What stands in the place of a value that may hold a password (DEC-34).
+pub const SENSITIVE: &str = "(sensitive)";
 
 /// A schema node, ready to be applied to values.
 #[derive(Clone, Debug, Default)]
@@ -42,12 +46,14 @@ pub struct Schema {
     pub(super) rules: Option<Arc<Rules>>,
     /// Whether this node or a core node below it has rules.
     pub(super) has_rules: bool,
+    /// Whether a value may hold a password, at whatever depth.
+    pub(super) has_secrets: bool,
     pub(super) outline: Outline,
 }
 
 /// The properties of a node, by name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Properties(Vec<(String, Schema)>);
+pub(super) struct Properties(Box<[(Box<str>, Schema)]>);
 
 impl Properties {
     pub(super) fn len(&self) -> usize {
@@ -55,13 +61,13 @@ impl Properties {
     }
 
     pub(super) fn position(&self, name: &str) -> Option<usize> {
-        self.0.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()
+        self.0.binary_search_by(|(known, _)| (**known).cmp(name)).ok()
     }
 
     /// The same, with a guess: API servers sort the members of objects.
     pub(super) fn position_near(&self, guess: usize, name: &str) -> Option<usize> {
         match self.0.get(guess) {
-            Some((known, _)) if known == name => Some(guess),
+            Some((known, _)) if **known == *name => Some(guess),
             _ => self.position(name),
         }
     }
@@ -87,21 +93,30 @@ impl Properties {
     }
 }
 
-impl FromIterator<(String, Schema)> for Properties {
-    fn from_iter<I: IntoIterator<Item = (String, Schema)>>(properties: I) -> Self {
+impl FromIterator<(Box<str>, Schema)> for Properties {
+    fn from_iter<I: IntoIterator<Item = (Box<str>, Schema)>>(properties: I) -> Self {
         let mut properties: Vec<_> = properties.into_iter().collect();
         properties.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Properties(properties)
+        Properties(crate::json::exact(properties))
     }
 }
 
 impl Schema {
     /// Whether a value may hold a password, at whatever depth (DEC-34).
     pub fn has_secrets(&self) -> bool {
+        self.has_secrets
+    }
+
+    fn holds_secrets(&self) -> bool {
         let lists = [&self.all_of, &self.any_of, &self.one_of].into_iter().flatten();
         let single = [&self.additional_properties, &self.items, &self.not].into_iter().flatten().map(|node| &**node);
         self.format == Some(Format::Password)
             || self.properties.values().chain(lists).chain(single).any(Schema::has_secrets)
+    }
+
+    /// A value of this schema as it may be shown: what is or holds a password is not (DEC-34).
+    pub fn shown(&self, value: &Value) -> Shown {
+        if self.has_secrets { Shown::from(SENSITIVE) } else { Shown::bounded(value) }
     }
 }
 
@@ -166,8 +181,8 @@ impl Schema {
             Some(definition) => Schema::compile(definition).map(|schema| Some(Box::new(schema))),
             None => Ok(None),
         };
-        let properties = definition.properties.iter().flatten();
-        let properties = properties.map(|(name, node)| Ok((name.clone(), Schema::compile(node)?)));
+        let properties = definition.each_property();
+        let properties = properties.map(|(name, node)| Ok((name.into(), Schema::compile(node)?)));
         let bound = |value: Option<i64>, exclusive| value.map(|value| Bound { value, exclusive });
         let properties: Properties = properties.collect::<Result<_, Unusable>>()?;
         let (additional_properties, items) = (one(&definition.additional_properties)?, one(&definition.items)?);
@@ -206,8 +221,10 @@ impl Schema {
             not: one(&definition.not)?,
             rules,
             has_rules,
+            has_secrets: false,
             outline: Outline::default(),
         };
+        schema.has_secrets = schema.holds_secrets();
         schema.outline = Outline::of(&schema);
         Ok(schema)
     }

@@ -127,13 +127,16 @@ impl Walk {
             let at = at.index(i);
             if let Some(mistake) = rule.mistake() {
                 found.run("CEL-009", |found| {
-                    found.invalid(at.child("rule"), shown(written), format!("compilation failed: {mistake}"));
+                    let hinted = found.is_worth_hints().then(|| rule.hinted_mistake(rules)).flatten();
+                    let detail = format!("compilation failed: {}", hinted.as_deref().unwrap_or(mistake));
+                    found.invalid(at.child("rule"), shown(written), detail);
                 });
                 continue;
             }
             if let Some(mistake) = rule.message_mistake() {
                 found.run("CEL-009", |found| {
-                    let detail = format!("compilation failed: {mistake}");
+                    let hinted = found.is_worth_hints().then(|| rule.hinted_message_mistake(rules)).flatten();
+                    let detail = format!("compilation failed: {}", hinted.as_deref().unwrap_or(mistake));
                     found.invalid(at.child("messageExpression"), shown(written), detail);
                 });
             }
@@ -244,7 +247,7 @@ fn literals_keep_the_rules(schema: &Schema, path: &Path, found: &mut Findings) {
     let entries = schema.values.iter().enumerate().map(|(i, entry)| (path.child("enum").index(i), entry));
     for (path, literal) in schema.example.iter().map(|example| (path.child("example"), example)).chain(entries) {
         let violations = schema.broken_rules(literal, None, schema.rules.as_ref(), &mut Budget::new());
-        report_at_place("CEL-013", violations, &path, literal, found);
+        report_at_place("CEL-013", violations, &path, schema, literal, found);
     }
 }
 

@@ -3,18 +3,85 @@
 use serde_json::Value;
 
 use super::Schema;
-use crate::field::shortened;
+use crate::field::{closest, shortened};
 
 /// How many unknown fields of one value are named; nobody reads more.
 const KEPT: usize = 100;
 
+/// How many unknown fields of one value come with the name that may have been meant.
+const HINTS: usize = 3;
+
 impl Schema {
+    /// What may have been meant by the first unknown fields, by their places.
+    pub fn meant_by(&self, value: &Value, places: &[String]) -> Vec<String> {
+        let mut meant = Vec::new();
+        self.meant(value, &mut String::new(), places.get(..HINTS.min(places.len())).unwrap_or_default(), &mut meant);
+        meant
+    }
+
+    fn meant(&self, value: &Value, place: &mut String, unknown: &[String], meant: &mut Vec<String>) {
+        let length = place.len();
+        match value {
+            Value::Object(members) => {
+                for (name, member) in members {
+                    place.push_str(if length > 0 { "." } else { "" });
+                    place.push_str(&shortened(name));
+                    match self.properties.get(name).or(self.additional_properties.as_deref()) {
+                        Some(node) if unknown.iter().any(|unknown| unknown.starts_with(&**place)) => {
+                            node.meant(member, place, unknown, meant);
+                        }
+                        None if unknown.contains(place) => {
+                            // A property that a default filled in may be the one that was meant.
+                            let known = self.properties.iter().map(|(known, _)| known);
+                            meant.extend(closest(name, known).map(str::to_owned));
+                        }
+                        _ => {}
+                    }
+                    place.truncate(length);
+                }
+            }
+            Value::Array(elements) => {
+                let Some(node) = &self.items else { return };
+                for (i, element) in elements.iter().enumerate() {
+                    place.push_str(&format!("[{i}]"));
+                    if unknown.iter().any(|unknown| unknown.starts_with(&**place)) {
+                        node.meant(element, place, unknown, meant);
+                    }
+                    place.truncate(length);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// The places of unknown fields, as `a.b` and `a.list[0].c` relative to the value, sorted; the first hundred or so.
     pub fn unknown_fields(&self, value: &Value) -> Vec<String> {
+        // Names of places cost more than looking, and hardly any value needs them.
+        if self.knows_all(value, self.preserve_unknown_fields) {
+            return Vec::new();
+        }
         let mut places = Vec::new();
         self.collect(value, self.preserve_unknown_fields, &mut String::new(), &mut places);
         places.sort();
         places
+    }
+
+    /// Whether there is no unknown field.
+    fn knows_all(&self, value: &Value, preserve: bool) -> bool {
+        match value {
+            Value::Object(members) => members.iter().enumerate().all(|(guess, (name, member))| {
+                let known =
+                    self.properties.position_near(guess, name).and_then(|position| self.properties.at(position));
+                match known.or(self.additional_properties.as_deref()) {
+                    Some(node) => node.knows_all(member, node.preserve_unknown_fields),
+                    None => preserve,
+                }
+            }),
+            Value::Array(elements) => self.items.as_ref().is_none_or(|node| {
+                elements.iter().all(|element| node.knows_all(element, preserve || node.preserve_unknown_fields))
+            }),
+            _ => true,
+        }
     }
 
     /// `preserve` says whether this node keeps unknown fields: by itself, or as an element of an array that does.

@@ -85,7 +85,7 @@ impl Schema {
             _ => "VAR-V-020",
         };
         report.require(fits, rule, ErrorKind::TypeInvalid, place, || {
-            format!("must be of type {}, and is {}", wanted.name(), name_of(value))
+            format!("must be of type {}, and is {}{}", wanted.name(), name_of(value), way_out(wanted, value))
         });
         is_formatted_array
     }
@@ -119,7 +119,8 @@ impl Schema {
             self.format.filter(|format| format.is_for_strings() && matches!(self.kind, None | Some(Kind::String)))
         {
             report.require(format.fits(text), "VAR-V-024", ErrorKind::TypeInvalid, place, || {
-                format!("must be of format {}", format.name())
+                let example = format.example().map(|example| format!(", such as {example}")).unwrap_or_default();
+                format!("must be of format {}{example}", format.name())
             });
         }
     }
@@ -411,6 +412,19 @@ fn signed(count: usize) -> i64 {
 
 fn said(what: &str, bound: Bound, strictly: &str, otherwise: &str) -> String {
     format!("{what} {} {}", if bound.exclusive { strictly } else { otherwise }, bound.value)
+}
+
+/// What to write where YAML reads a value as something that its author did not mean.
+fn way_out(wanted: Kind, value: &Value) -> &'static str {
+    match (wanted, value) {
+        (_, Value::Null) => "; leave it out where there is none",
+        (Kind::String, Value::Bool(_) | Value::Number(_)) => "; write it in quotes",
+        (Kind::Integer | Kind::Number, Value::String(text)) if text.parse::<f64>().is_ok() => {
+            "; write it without quotes"
+        }
+        (Kind::Boolean, Value::String(_)) => "; write true or false, without quotes",
+        _ => "",
+    }
 }
 
 fn name_of(value: &Value) -> &'static str {

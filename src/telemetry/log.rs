@@ -6,8 +6,11 @@
 use std::io::IsTerminal;
 use std::str::FromStr;
 
-use tracing_appender::non_blocking::WorkerGuard;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
+
+/// How many lines may wait to be written. Their places are there from the start, and under load a line has 300 bytes.
+const BACKLOG: usize = 16 * 1024;
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -40,7 +43,7 @@ pub struct Log {
 /// When the filter does not parse or logging is set up already.
 pub fn install(format: Format, filter: &str) -> Result<Log, LogError> {
     let filter = EnvFilter::from_str(filter).map_err(|error| LogError::Filter(filter.to_owned(), error))?;
-    let (lines, writer) = tracing_appender::non_blocking(std::io::stderr());
+    let (lines, writer) = NonBlockingBuilder::default().buffered_lines_limit(BACKLOG).finish(std::io::stderr());
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(std::io::stderr().is_terminal()).with_writer(lines);
     match format {

@@ -70,6 +70,13 @@ pub struct Action {
     pub action: &'static str,
 }
 
+/// What was asked of an API server, and how it answered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Read {
+    pub what: &'static str,
+    pub outcome: &'static str,
+}
+
 /// Where a review waits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Queue {
@@ -106,6 +113,7 @@ pub struct Metrics {
     pub waiting: Family<Queue, Gauge>,
     pub shed_requests: Family<Reason, Counter>,
     pub certificate_actions: Family<Action, Counter>,
+    pub live_reads: Family<Read, Counter>,
 }
 
 /// A gauge that is one higher for as long as this lives, however it ends.
@@ -157,6 +165,7 @@ impl Default for Metrics {
             waiting: Family::default(),
             shed_requests: Family::default(),
             certificate_actions: Family::default(),
+            live_reads: Family::default(),
         };
         metrics.register();
         metrics
@@ -226,6 +235,11 @@ impl Metrics {
             "certificate_actions",
             "Writes of the leader that manages certificates",
             self.certificate_actions.clone(),
+        );
+        registry.register(
+            "live_reads",
+            "Facts that reviews asked for besides the caches: objects, lists, definitions, Nodes of workload clusters",
+            self.live_reads.clone(),
         );
         registry.register("shed_requests", "Reviews answered with an overload", self.shed_requests.clone());
     }

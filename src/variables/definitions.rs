@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::hub::{ClusterClass, ClusterClassSpec, StatusVariable, StatusVariableDefinition, VariableDefinition};
+use crate::json::Shared;
 use crate::schema::{Definition, Schema};
 
 /// Where a definition of the class itself says that it comes from (CCR-06).
@@ -92,7 +93,22 @@ pub struct Variable {
     pub schema: Result<Schema, String>,
 }
 
+/// All that makes a variable what it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Content {
+    name: String,
+    required: bool,
+    definition: Shared<Definition>,
+}
+
 impl Variable {
+    pub(super) fn compile(content: &Content) -> Variable {
+        let Content { name, required, definition } = content;
+        let schema = Schema::compile(definition).map_err(|error| error.to_string());
+        let has_default = definition.default.as_ref().is_some_and(|default| default.get() != "null");
+        Variable { name: name.clone(), required: *required, has_default, schema }
+    }
+
     /// Whether values have more to satisfy than the structure of the schema.
     pub fn has_rules(&self) -> bool {
         self.schema.as_ref().is_ok_and(Schema::has_rules)
@@ -102,23 +118,27 @@ impl Variable {
 impl Variables {
     /// Compiles the variables of a status; of several definitions the first counts (VAR-S-052).
     pub fn compile(status: &[StatusVariable]) -> Variables {
+        Variables::compile_with(status, |content| Arc::new(Variable::compile(&content)))
+    }
+
+    /// As [`Variables::compile`], by somebody who may know some of them.
+    pub(super) fn compile_with(
+        status: &[StatusVariable],
+        mut compiled: impl FnMut(Content) -> Arc<Variable>,
+    ) -> Variables {
         let mut variables = Variables::default();
         for variable in status {
             match variable.definitions.first() {
                 Some(first) if !variable.definitions_conflict => {
-                    variables.define(&variable.name, first.required, &first.schema.open_api_v3_schema);
+                    let definition = first.schema.open_api_v3_schema.clone();
+                    let content = Content { name: variable.name.clone(), required: first.required, definition };
+                    variables.defined.push(compiled(content));
                 }
                 _ => variables.unsettled.push(variable.name.clone()),
             }
         }
         variables.defined.sort_by(|a, b| a.name.cmp(&b.name));
         variables
-    }
-
-    fn define(&mut self, name: &str, required: bool, definition: &Definition) {
-        let schema = Schema::compile(definition).map_err(|error| error.to_string());
-        let has_default = definition.default.as_ref().is_some_and(|default| default.get() != "null");
-        self.defined.push(Arc::new(Variable { name: name.to_owned(), required, has_default, schema }));
     }
 
     /// Those variables that `is_wanted` by name: values of others are not looked at.

@@ -7,46 +7,51 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lru::LruCache;
 
 use super::Variables;
+use super::definitions::{Content, Variable};
 use crate::hub::StatusVariable;
 
-/// How many sets of definitions are kept; an installation has some dozens of classes.
-const KEPT: NonZeroUsize = NonZeroUsize::new(1024).expect("it is not 0");
+/// How many variables are kept; an installation has some dozens of classes of some dozens each, most of them the same.
+const KEPT: NonZeroUsize = NonZeroUsize::new(4096).expect("it is not 0");
 
-/// Compiled variables by their definitions and nothing else (DEC-39).
+/// Compiled variables by what defines them and nothing else (DEC-39): versions of a class have most of them in common.
 ///
-/// Names, uids and generations say nothing: a review that is denied may carry those of a real class. What is looked up
-/// for a review is not kept; only definitions that are stored get a place, the least recently used go first.
+/// Names of classes, uids and generations say nothing: a review that is denied may carry those of a real class. What is
+/// looked up for a review is not kept; only definitions that are stored get a place, the least recently used go first.
 pub struct Library {
-    entries: Mutex<LruCache<Arc<[StatusVariable]>, Arc<Variables>>>,
+    entries: Mutex<LruCache<Content, Arc<Variable>>>,
 }
 
 impl Library {
     /// The compiled form of definitions that are stored; compiles what is not known, and keeps it.
     pub fn keep(&self, definitions: &[StatusVariable]) -> Arc<Variables> {
-        self.known(definitions).unwrap_or_else(|| {
-            let compiled = Arc::new(Variables::compile(definitions));
-            self.with(|entries| entries.put(definitions.into(), compiled.clone()));
-            compiled
-        })
+        Arc::new(Variables::compile_with(definitions, |content| {
+            self.known(&content).unwrap_or_else(|| {
+                let compiled = Arc::new(Variable::compile(&content));
+                self.with(|entries| entries.put(content, compiled.clone()));
+                compiled
+            })
+        }))
     }
 
     /// The compiled form of definitions that may never be stored; compiles what is not known, and forgets it.
     pub fn look_up(&self, definitions: &[StatusVariable]) -> Arc<Variables> {
-        self.known(definitions).unwrap_or_else(|| Arc::new(Variables::compile(definitions)))
+        Arc::new(Variables::compile_with(definitions, |content| {
+            self.known(&content).unwrap_or_else(|| Arc::new(Variable::compile(&content)))
+        }))
     }
 
-    fn known(&self, definitions: &[StatusVariable]) -> Option<Arc<Variables>> {
-        self.with(|entries| entries.get(definitions).cloned())
+    fn known(&self, content: &Content) -> Option<Arc<Variable>> {
+        self.with(|entries| entries.get(content).cloned())
     }
 
-    fn with<R>(&self, act: impl FnOnce(&mut LruCache<Arc<[StatusVariable]>, Arc<Variables>>) -> R) -> R {
+    fn with<R>(&self, act: impl FnOnce(&mut LruCache<Content, Arc<Variable>>) -> R) -> R {
         act(&mut self.entries.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Default for Library {
     fn default() -> Self {
-        Library { entries: Mutex::new(LruCache::new(KEPT)) }
+        Library { entries: Mutex::new(LruCache::sparse(KEPT)) }
     }
 }
 
@@ -66,9 +71,15 @@ mod tests {
     fn definitions(default: usize) -> Vec<StatusVariable> {
         let class: ClusterClass = serde_json::from_value(json!({"status": {"variables": [
             {"name": "size", "definitions": [{"from": "inline", "schema": {"openAPIV3Schema": {"type": "integer", "default": default}}}]},
+            {"name": "zone", "definitions": [{"from": "inline", "schema": {"openAPIV3Schema": {"type": "string"}}}]},
         ]}}))
         .unwrap();
         class.status.variables.to_vec()
+    }
+
+    /// Whether a variable was compiled once for both.
+    fn shares(name: &str, one: &Variables, other: &Variables) -> bool {
+        std::ptr::eq(one.get(name).unwrap(), other.get(name).unwrap())
     }
 
     #[test]
@@ -77,10 +88,25 @@ mod tests {
         let library = Library::default();
         let looked_up = library.look_up(&definitions(1));
         let kept = library.keep(&definitions(1));
-        assert!(!Arc::ptr_eq(&looked_up, &kept), "what was looked up is not kept");
-        assert!(Arc::ptr_eq(&kept, &library.keep(&definitions(1))));
-        assert!(Arc::ptr_eq(&kept, &library.look_up(&definitions(1))), "and what is kept is found");
-        assert!(!Arc::ptr_eq(&kept, &library.keep(&definitions(2))));
+        assert!(!shares("size", &looked_up, &kept), "what was looked up is not kept");
+        assert!(shares("size", &kept, &library.keep(&definitions(1))));
+        assert!(shares("size", &kept, &library.look_up(&definitions(1))), "and what is kept is found");
+        let other = library.keep(&definitions(2));
+        assert!(!shares("size", &kept, &other));
+        assert!(shares("zone", &kept, &other), "classes that differ have the rest in common");
+    }
+
+    #[test]
+    fn what_is_required_of_a_variable_belongs_to_its_content() {
+        // DEC-39
+        let library = Library::default();
+        let kept = library.keep(&definitions(1));
+        let mut definitions = definitions(1);
+        definitions[0].definitions[0].required = true;
+        definitions[1].name = "area".to_owned();
+        let other = library.keep(&definitions);
+        assert!(other.get("size").unwrap().required && !kept.get("size").unwrap().required);
+        assert!(other.get("area").is_some() && other.get("zone").is_none());
     }
 
     #[test]
@@ -90,10 +116,10 @@ mod tests {
         let first = library.keep(&definitions(0));
         for default in 1..=KEPT.get() {
             library.keep(&definitions(default));
-            assert!(Arc::ptr_eq(&first, &library.look_up(&definitions(0))), "in use, however many come");
+            assert!(shares("size", &first, &library.look_up(&definitions(0))), "in use, however many come");
         }
         assert_eq!(format!("{library:?}"), format!("Library {{ entries: {KEPT} }}"));
         let second = library.look_up(&definitions(1));
-        assert!(!Arc::ptr_eq(&second, &library.look_up(&definitions(1))), "the oldest unused one is gone");
+        assert!(!shares("size", &second, &library.look_up(&definitions(1))), "the oldest unused one is gone");
     }
 }

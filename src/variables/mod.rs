@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! ClusterClass ─► definitions.rs ─► library.rs: Variables (compiled schemas) ─► values.rs: defaults (VAR-D), checks (VAR-V)
+//! valueFrom.variable of a patch ─► path.rs: what it leads to (TV-01)
 //! ```
 
 mod definitions;
 mod library;
+mod path;
 mod values;
 
 pub use definitions::{INLINE, Variable, Variables, current, expected_status, status_variables};
 pub use library::Library;
-pub use values::{Change, Mode, settle};
+pub use path::{PathError, VariablePath};
+pub use values::{Change, Mode, settle, without_hint};

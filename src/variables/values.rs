@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Variable, Variables};
-use crate::field::{Findings, Path, enumerated, shortened};
+use crate::field::{Findings, Path, closest, enumerated, shortened};
 use crate::hub::VariableValue;
 use crate::json;
-use crate::schema::Schema;
+use crate::schema::{SENSITIVE, Schema};
 
 /// Whether variables that a list lacks are added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +24,34 @@ pub enum Mode {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// The value at this position becomes another.
-    Replace { position: usize, value: Value },
+    Replace { position: usize, value: Value, is_secret: bool },
     /// A variable is added at the end (VAR-D-003, VAR-D-005).
-    Append { name: String, value: Value },
+    Append { name: String, value: Value, is_secret: bool },
+}
+
+impl Change {
+    /// The value that is written.
+    #[must_use]
+    pub fn into_value(self) -> Value {
+        match self {
+            Change::Replace { value, .. } | Change::Append { value, .. } => value,
+        }
+    }
+
+    /// The same as it is printed, if it holds a password (DEC-34).
+    #[must_use]
+    pub fn shown(&self) -> Option<Change> {
+        let (is_secret, value) = (false, Value::from(SENSITIVE));
+        match self {
+            Change::Replace { position, is_secret: true, .. } => {
+                Some(Change::Replace { position: *position, value, is_secret })
+            }
+            Change::Append { name, is_secret: true, .. } => {
+                Some(Change::Append { name: name.clone(), value, is_secret })
+            }
+            Change::Replace { .. } | Change::Append { .. } => None,
+        }
+    }
 }
 
 /// A value that needs a closer look, with its definition.
@@ -91,9 +116,16 @@ pub fn settle(
         return Vec::new();
     }
     let completed = entries.into_iter().filter(|entry| entry.is_completed);
-    let replaced = completed.map(|entry| Change::Replace { position: entry.position, value: entry.value });
-    let appended =
-        added.into_iter().map(|added| Change::Append { name: added.variable.name.clone(), value: added.value });
+    let replaced = completed.map(|entry| Change::Replace {
+        position: entry.position,
+        value: entry.value,
+        is_secret: entry.schema.has_secrets(),
+    });
+    let appended = added.into_iter().map(|added| Change::Append {
+        name: added.variable.name.clone(),
+        value: added.value,
+        is_secret: added.schema.has_secrets(),
+    });
     replaced.chain(appended).collect()
 }
 
@@ -113,9 +145,8 @@ fn entries<'a>(
         if is_good && !variable.has_rules() {
             continue;
         }
-        let (Some(schema), Some(mut value)) = (usable(variable, path, found), read(written, path, found)) else {
-            continue;
-        };
+        let Some(schema) = usable(variable, path, found) else { continue };
+        let Some(mut value) = read(written, schema, path, found) else { continue };
         let is_completed = !is_good && schema.complete(&mut value);
         entries.push(Entry { position, written, schema, value, is_good, is_completed });
     }
@@ -134,8 +165,9 @@ fn unique_names<'a>(
     for value in values {
         if !names.insert(&*value.name) {
             found.run("VAR-V-001", |found| {
+                // Without a definition it may be anything, a password under a misspelled name included.
                 let schema = variables.get(&value.name).and_then(|variable| variable.schema.as_ref().ok());
-                let shown = schema.map_or_else(|| raw(value), |schema| shown(schema, || raw(value)));
+                let shown = schema.map_or_else(|| "(not shown)".to_owned(), |schema| shown(schema, || raw(value)));
                 found.invalid(path.key(&value.name), shown, "another value of this list has the same name");
                 are_unique = false;
             });
@@ -168,11 +200,16 @@ fn defined<'a>(
     let variable = variables.get(&value.name);
     if variable.is_none() && !variables.are_some_of_many() {
         found.run("VAR-V-004", |found| {
+            // The value is not shown: it may be a password under a misspelled name (DEC-34).
+            let meant = || found.is_worth_hints().then(|| closest(&value.name, variables.names())).flatten();
             let detail = match &***known {
                 "" => "the ClusterClass defines no variables".to_owned(),
-                known => format!("the ClusterClass defines no such variable; it defines {known}"),
+                known => match meant() {
+                    None => format!("the ClusterClass defines no such variable; it defines {known}"),
+                    Some(meant) => format!("the ClusterClass defines no such variable; the closest one is {meant:?}"),
+                },
             };
-            found.invalid(path.key(&value.name), raw(value), detail);
+            found.invalid(path.key(&value.name), &*value.name, detail);
         });
     }
     variable
@@ -202,12 +239,13 @@ fn usable<'a>(variable: &'a Variable, path: &Path, found: &mut Findings) -> Opti
 }
 
 /// A value can be read (VAR-V-010, VAR-D-008); an absent one is null.
-fn read(value: &VariableValue, path: &Path, found: &mut Findings) -> Option<Value> {
+fn read(value: &VariableValue, schema: &Schema, path: &Path, found: &mut Findings) -> Option<Value> {
     match written_value(value) {
         Ok(read) => Some(read),
         Err(error) => {
             found.run("VAR-V-010", |found| {
-                found.invalid(path.key(&value.name).child("value"), raw(value), format!("cannot be read: {error}"));
+                let shown = shown(schema, || raw(value));
+                found.invalid(path.key(&value.name).child("value"), shown, format!("cannot be read: {error}"));
             });
             None
         }
@@ -287,14 +325,24 @@ fn check(
     }
     if !unknown.is_empty() {
         found.run("VAR-V-030", |found| {
-            found.invalid(path, shown, format!("unknown fields: {}", enumerated(unknown)));
+            let meant = if found.is_worth_hints() { schema.meant_by(value, &unknown) } else { Vec::new() };
+            let hint = if meant.is_empty() { String::new() } else { format!("{CLOSEST}{}", enumerated(meant)) };
+            found.invalid(path, shown, format!("unknown fields: {}{hint}", enumerated(unknown)));
         });
     }
 }
 
+/// What stands before a hint in the detail of an error.
+const CLOSEST: &str = "; the closest that are known: ";
+
+/// The detail of an error without its hint, which depends on more than what is wrong.
+pub fn without_hint(detail: &str) -> &str {
+    detail.split_once(CLOSEST).map_or(detail, |(detail, _)| detail)
+}
+
 /// A value as errors show it, unless it is or holds a secret (DEC-34).
 fn shown(schema: &Schema, value: impl FnOnce() -> String) -> String {
-    if schema.has_secrets() { "(sensitive)".to_owned() } else { value() }
+    if schema.has_secrets() { SENSITIVE.to_owned() } else { value() }
 }
 
 fn raw(value: &VariableValue) -> String {

@@ -32,15 +32,8 @@ pub(super) const MAX_LENGTH: usize = 1024;
 struct Term {
     operator: Operator,
     version: LooseVersion,
-    /// Which part is the first that is left open: `1.x` and `1` leave the minor open.
-    open: Option<Part>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Major,
-    Minor,
-    Patch,
+    /// How many of the three numbers are given, from the left: one of `1.x` and of `1`, none of `*`.
+    given: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,88 +152,67 @@ fn alternative(text: &str) -> Result<Vec<Term>, ConstraintError> {
 
 impl Term {
     fn new(operator: Operator, pieces: &Pieces<'_>) -> Result<Self, ConstraintError> {
-        let given = |index: usize| pieces.numbers[index].filter(|number| !matches!(*number, "x" | "X" | "*"));
-        let prerelease = pieces.prerelease.map(|id| format!("-{id}")).unwrap_or_default();
-        let (open, text) = match (given(0), given(1), given(2)) {
-            (None, _, _) => (Some(Part::Major), format!("0.0.0{prerelease}")),
-            (Some(major), None, _) => (Some(Part::Minor), format!("{major}.0.0{prerelease}")),
-            (Some(major), Some(minor), None) => (Some(Part::Patch), format!("{major}.{minor}.0{prerelease}")),
-            _ => (None, pieces.whole.to_owned()),
+        let is_given = |number: &&str| !matches!(*number, "x" | "X" | "*");
+        let numbers: Vec<&str> = pieces.numbers.into_iter().map_while(|number| number.filter(is_given)).collect();
+        let given = numbers.len();
+        let text = match (given, pieces.prerelease) {
+            (3, _) => pieces.whole.to_owned(),
+            (_, prerelease) => {
+                let padded = [numbers.as_slice(), ["0"; 3].get(given..).unwrap_or_default()].concat().join(".");
+                prerelease.map_or(padded.clone(), |id| format!("{padded}-{id}"))
+            }
         };
         let version = LooseVersion::parse(&text).map_err(|_| ConstraintError::Version)?;
-        Ok(Self { operator, version, open })
+        Ok(Self { operator, version, given })
     }
 
+    /// Whether the term holds: by the precedence of versions, or by as many numbers as are given.
     fn holds(&self, version: &LooseVersion) -> bool {
         let order = version.precedence(&self.version);
-        match self.operator {
-            Operator::Equal if self.open.is_some() => self.same_beginning(version),
-            Operator::Equal => order == Ordering::Equal,
-            Operator::NotEqual => self.differs(version),
-            Operator::Greater => self.stands_below(version),
-            Operator::Less => order == Ordering::Less,
-            Operator::AtLeast => order != Ordering::Less,
-            Operator::AtMost => self.stands_not_below(version),
-            Operator::Tilde => self.same_beginning(version),
-            Operator::Caret => self.compatible(version),
+        let by_given = self.order_of_numbers(version, self.given);
+        match (self.operator, self.given) {
+            (Operator::Less, _) => order.is_lt(),
+            (Operator::AtLeast, _) => order.is_ge(),
+            (Operator::Equal, 3) => order.is_eq(),
+            // `>1.2` means from 1.3 on.
+            (Operator::Greater, 1 | 2) => by_given.is_gt(),
+            (Operator::Greater, _) => order.is_gt(),
+            // `<=1.2` means up to the last 1.2.
+            (Operator::AtMost, 3) => order.is_le(),
+            (Operator::AtMost, 1) => by_given.is_le(),
+            (Operator::AtMost, _) => self.order_of_numbers(version, 2).is_le(),
+            (Operator::NotEqual, 1) => by_given.is_ne(),
+            (Operator::NotEqual, 2) => by_given.is_ne() || self.differs_in_prerelease(version),
+            (Operator::NotEqual, _) => order.is_ne(),
+            (Operator::Equal | Operator::Tilde | Operator::Caret, _) => {
+                order.is_ge() && self.order_of_numbers(version, self.kept()).is_eq()
+            }
         }
     }
 
-    /// `~1.2.3`: not lower, and the same major and minor as far as given.
-    fn same_beginning(&self, version: &LooseVersion) -> bool {
-        let ours = &self.version;
-        let takes_all =
-            (ours.major, ours.minor, ours.patch) == (0, 0, 0) && !matches!(self.open, Some(Part::Minor | Part::Patch));
-        version.precedence(ours) != Ordering::Less
-            && (takes_all
-                || version.major == ours.major && (self.open == Some(Part::Minor) || version.minor == ours.minor))
+    /// How the first `count` numbers of `version` compare with ours.
+    fn order_of_numbers(&self, version: &LooseVersion, count: usize) -> Ordering {
+        let numbers = |version: &LooseVersion| [version.major, version.minor, version.patch].into_iter().take(count);
+        numbers(version).cmp(numbers(&self.version))
     }
 
-    fn differs(&self, version: &LooseVersion) -> bool {
-        let ours = &self.version;
-        let different = version.precedence(ours) != Ordering::Equal;
-        match self.open {
-            None => different,
-            _ if version.major != ours.major => true,
-            Some(Part::Minor) => false,
-            _ if version.minor != ours.minor => true,
-            Some(Part::Patch) => prerelease_order(&version.prerelease, &ours.prerelease) != Ordering::Equal,
-            Some(Part::Major) => different,
-        }
+    fn differs_in_prerelease(&self, version: &LooseVersion) -> bool {
+        prerelease_order(&version.prerelease, &self.version.prerelease).is_ne()
     }
 
-    /// `>1.2` means from 1.3 on.
-    fn stands_below(&self, version: &LooseVersion) -> bool {
-        let ours = &self.version;
-        match self.open {
-            None => version.precedence(ours) == Ordering::Greater,
-            _ if version.major != ours.major => version.major > ours.major,
-            Some(Part::Minor) => false,
-            Some(Part::Patch) => version.minor > ours.minor,
-            Some(Part::Major) => version.precedence(ours) == Ordering::Greater,
+    /// How many numbers stay what they are: of `~1.2.3` major and minor, of `^1.2.3` those up to the first that is not zero.
+    fn kept(&self) -> usize {
+        let numbers = [self.version.major, self.version.minor, self.version.patch];
+        match (self.operator, self.given) {
+            (_, 1) => 1,
+            (Operator::Caret, given) => {
+                let all = if given == 2 { 2 } else { 3 };
+                numbers.into_iter().position(|number| number > 0).map_or(all, |first| first + 1)
+            }
+            // Nothing is asked of a version by `~*`, nor, which is how it is, by `~0.0.0`.
+            (_, 0 | 3) if numbers == [0, 0, 0] => 0,
+            _ => 2,
         }
-    }
-
-    /// `<=1.2` means up to the last 1.2.
-    fn stands_not_below(&self, version: &LooseVersion) -> bool {
-        let ours = &self.version;
-        match self.open {
-            None => version.precedence(ours) != Ordering::Greater,
-            Some(Part::Minor) => version.major <= ours.major,
-            Some(_) => (version.major, version.minor) <= (ours.major, ours.minor),
-        }
-    }
-
-    /// `^1.2.3`: not lower, and the first part that is not zero stays.
-    fn compatible(&self, version: &LooseVersion) -> bool {
-        let ours = &self.version;
-        if version.precedence(ours) == Ordering::Less || version.major != ours.major {
-            return false;
-        }
-        if ours.major > 0 || self.open == Some(Part::Minor) {
-            return true;
-        }
-        version.minor == ours.minor && (ours.minor > 0 || self.open == Some(Part::Patch) || version.patch == ours.patch)
     }
 }
 

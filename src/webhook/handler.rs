@@ -79,6 +79,9 @@ const RETRY_AFTER: u32 = 1;
 /// How much earlier than its caller's timeout a request is answered.
 const HEAD_START: Duration = Duration::from_millis(500);
 
+/// How much earlier the last facts have to be there.
+const LAST_ROUND: Duration = Duration::from_millis(100);
+
 /// How often a question is put before its Needs are called endless.
 const ROUNDS: usize = 16;
 
@@ -296,7 +299,9 @@ impl Handler {
     /// Puts the question, gathers what it needs, and puts it again until nothing is missing.
     async fn settle(&self, question: Question, pace: Pace, deadline: Instant) -> Result<Verdict, Shed> {
         let question = Arc::new(question);
-        let mut world = World::new(self.gatherer.cache().facts());
+        let mut world = self.gatherer.world();
+        // Facts may come late, and the last answer still has to be given.
+        let facts_by = deadline.checked_sub(LAST_ROUND).unwrap_or(deadline);
         let mut open = String::new();
         for _ in 0..ROUNDS {
             let (evaluate, asked, settings) = (self.evaluate, question.clone(), self.settings.clone());
@@ -317,8 +322,7 @@ impl Handler {
                 return Ok(verdict);
             }
             open = format!("{needs:?}");
-            for need in needs {
-                let answer = self.gatherer.gather(&need, deadline).await;
+            for (need, answer) in self.gatherer.gather_all(needs, facts_by).await {
                 world.pin(need, answer);
             }
         }
@@ -572,7 +576,9 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
+    use crate::hub::ClusterClass;
     use crate::kubernetes::cache::Cache;
+    use crate::kubernetes::scripted::{Answer as Said, Script};
     use crate::world::Facts;
 
     const PATH: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster?timeout=1s";
@@ -627,6 +633,43 @@ mod tests {
         let (code, text) = post(handler(Limits::default()), "/validate", "").await;
         assert_eq!(code, StatusCode::NOT_FOUND);
         assert!(text.contains(PATH.split('?').next().unwrap()), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_version_change_is_answered_in_time_although_the_api_server_is_silent() {
+        // UPG-008: what cannot be read is a reason.
+        let class = json!({"metadata": {"namespace": "ns", "name": "base"}, "spec": {}});
+        let facts = Facts::of([], [serde_json::from_value::<ClusterClass>(class).unwrap()]);
+        let object = |version: &str| {
+            let reference = json!({"apiGroup": "g.io", "kind": "Control", "name": "cp"});
+            let topology = json!({"classRef": {"name": "base"}, "version": version});
+            let spec = json!({"controlPlaneRef": reference, "topology": topology});
+            json!({"metadata": {"name": "c", "namespace": "ns"}, "spec": spec})
+        };
+        let lists = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/";
+        let script = Script::default();
+        script.get(&format!("{lists}machinedeployments"), &[], Said::Silence);
+        script.get(&format!("{lists}machinepools"), &[], Said::Silence);
+        script.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/controls.g.io", &[], Said::Silence);
+        let metrics = Arc::new(Metrics::default());
+        let gatherer = Gatherer::of_cluster(Arc::new(Cache::new(facts)), script.client(), metrics.clone());
+        let handler = Handler::new(gatherer, Settings::default(), Limits::default(), metrics);
+        let mut update = create(object("v1.30.1"));
+        update["operation"] = json!("UPDATE");
+        update["oldObject"] = object("v1.30.0");
+        let started = Instant::now();
+        let (_, body) = post(handler, &PATH.replace("1s", "3s"), review(update)).await;
+        assert_eq!(
+            started.elapsed(),
+            Duration::from_millis(2_400),
+            "one round, half a second before the caller gives up"
+        );
+        let answer: Value = serde_json::from_str(&body).unwrap();
+        let cause = &answer["response"]["status"]["details"]["causes"][0];
+        assert_eq!(cause["field"], "spec.topology.version", "{answer}");
+        for what in ["CustomResourceDefinition controls.g.io", "the MachineDeployments", "the MachinePools"] {
+            assert!(cause["message"].as_str().unwrap().contains(what), "{cause}");
+        }
     }
 
     #[tokio::test]

@@ -20,7 +20,7 @@ pub(super) fn whole_seconds(text: &str) -> Option<i32> {
 }
 
 /// The duration of this many seconds: `1h15m30s`, `5m0s`, `0s` (CONV-004).
-pub(super) fn of_seconds(seconds: i32) -> String {
+pub fn of_seconds(seconds: i32) -> String {
     let sign = if seconds < 0 { "-" } else { "" };
     let all = seconds.unsigned_abs();
     let (hours, minutes, seconds) = (all / 3600, all / 60 % 60, all % 60);

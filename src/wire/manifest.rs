@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Version;
-use crate::hub::{Kind, ObjectKey};
+use crate::hub::{Kind, Object, ObjectKey};
 use crate::yaml::Document;
 
 /// An object as a file has it.
@@ -27,6 +27,9 @@ pub struct ManifestError {
 /// The namespace of an object whose file names none.
 const DEFAULT_NAMESPACE: &str = "default";
 
+/// Kinds of the core group that are in no namespace.
+const CLUSTER_SCOPED: [&str; 3] = ["Namespace", "Node", "PersistentVolume"];
+
 /// The objects of a document: itself, or the items of a List.
 ///
 /// # Errors
@@ -46,7 +49,7 @@ pub fn objects(document: Document) -> Result<Vec<Manifest>, ManifestError> {
     if kind.ends_with("List")
         && let Some(Value::Array(items)) = value.get_mut("items").map(Value::take)
     {
-        let items = items.into_iter().map(|value| objects(Document { line, value }));
+        let items = items.into_iter().map(|value| objects(Document { line, value, repeated: Vec::new() }));
         return Ok(items.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
     }
     let metadata = value.get("metadata").cloned().unwrap_or_default();
@@ -70,6 +73,13 @@ impl Manifest {
         Version::from_api_version(&self.api_version)
     }
 
+    /// The kind of ours that this one is in other letters: nothing else would be said of such an object.
+    pub fn misspelled_kind(&self) -> Option<Kind> {
+        let group = self.api_version.split_once('/').map_or(&*self.api_version, |(group, _)| group);
+        let is_ours = group.eq_ignore_ascii_case(crate::hub::GROUP) && self.admitted_kind().is_none();
+        Kind::ALL.into_iter().find(|kind| is_ours && kind.name().eq_ignore_ascii_case(&self.kind))
+    }
+
     /// Whether the file says in which namespace the object is.
     pub fn names_its_namespace(&self) -> bool {
         self.value.pointer("/metadata/namespace").is_some_and(|namespace| namespace != "")
@@ -77,6 +87,16 @@ impl Manifest {
 
     /// The object as JSON, in its namespace.
     pub fn text(&self) -> String {
+        self.in_its_namespace().to_string()
+    }
+
+    /// The object in its namespace, if its kind is known to be in none as it is.
+    pub fn object(&self) -> Option<Object> {
+        let is_in_none = self.api_version == "v1" && CLUSTER_SCOPED.contains(&&*self.kind);
+        Object::try_from(if is_in_none { self.value.clone() } else { self.in_its_namespace() }).ok()
+    }
+
+    fn in_its_namespace(&self) -> Value {
         let mut value = self.value.clone();
         if let Some(metadata) =
             value.as_object_mut().map(|object| object.entry("metadata").or_insert_with(|| json!({})))
@@ -84,7 +104,7 @@ impl Manifest {
         {
             metadata.insert("namespace".to_owned(), self.key.namespace.clone().into());
         }
-        value.to_string()
+        value
     }
 }
 
@@ -111,6 +131,14 @@ mod tests {
             [(Some(Kind::Cluster), Some(Version::V1Beta1), "default/a".into()), (None, None, "c/b".into())]
         );
         assert!(all[0].text().contains("\"namespace\":\"default\""));
+    }
+
+    #[test]
+    fn objects_are_in_a_namespace_unless_their_kind_is_in_none() {
+        let read = |text: &str| read(text).unwrap().remove(0).object().unwrap().key().to_string();
+        assert_eq!(read("{apiVersion: v1, kind: Secret, metadata: {name: a}}"), "default/a");
+        assert_eq!(read("{apiVersion: v1, kind: Node, metadata: {name: a}}"), "/a");
+        assert_eq!(read("{apiVersion: example.com/v1, kind: Node, metadata: {name: a, namespace: b}}"), "b/a");
     }
 
     #[test]

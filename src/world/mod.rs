@@ -22,7 +22,10 @@ use std::sync::Arc;
 
 pub use class::Class;
 pub use facts::{CLASSES, CLUSTERS, Facts, Record};
-pub use need::{Answer, Need, Selection};
+pub use need::{
+    Answer, HookAnswer, HookCall, ItemPatch, Need, Nodes, PatchAnswer, PatchCall, PatchHook, PlanCall, Selection,
+    UpgradePlan,
+};
 pub use objects::Objects;
 pub use scope::Scope;
 
@@ -41,10 +44,24 @@ pub enum Found<T> {
     NotAsked,
 }
 
+impl<T> Found<T> {
+    /// The same answer about something made of what was found.
+    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Found<U> {
+        match self {
+            Found::Yes(found) => Found::Yes(make(found)),
+            Found::Absent => Found::Absent,
+            Found::Unreadable(reason) => Found::Unreadable(reason),
+            Found::NotAsked => Found::NotAsked,
+        }
+    }
+}
+
 /// What a run may look at.
 #[derive(Debug)]
 pub struct World {
     facts: Arc<Facts>,
+    /// Whether there is nobody to ask besides the facts.
+    is_closed: bool,
     pinned: BTreeMap<Need, Answer>,
     needs: RefCell<BTreeSet<Need>>,
 }
@@ -52,7 +69,18 @@ pub struct World {
 impl World {
     /// A world of `facts` in which nothing has been asked yet.
     pub fn new(facts: Arc<Facts>) -> Self {
-        World { facts, pinned: BTreeMap::new(), needs: RefCell::default() }
+        World { facts, is_closed: false, pinned: BTreeMap::new(), needs: RefCell::default() }
+    }
+
+    /// A world of files: there is nobody to ask for objects that the facts lack, so those are absent. What is absent
+    /// here may exist in a cluster all the same (DEC-18).
+    pub fn closed(facts: Arc<Facts>) -> Self {
+        World { is_closed: true, ..World::new(facts) }
+    }
+
+    /// Whether this is a world of files.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// The class of that name once it is settled, or as it is when the gatherer's patience ended (CL-V-050).
@@ -86,16 +114,37 @@ impl World {
         if let Some(objects) = self.facts.objects() {
             return objects.object(reference);
         }
+        if self.is_closed {
+            return Found::Absent;
+        }
         match self.pinned_or_needed(Need::Object(reference.clone())) {
             Some(Answer::Object(answer)) => answer,
             _ => Found::NotAsked,
         }
     }
 
-    /// The objects of a selection, by name.
+    /// The Cluster of that name.
+    pub fn cluster(&self, key: &ObjectKey) -> Found<Arc<Cluster>> {
+        self.facts.cluster(key)
+    }
+
+    /// Whether all that there is is known, as with files, and no API server can be asked for more.
+    pub fn is_offline(&self) -> bool {
+        self.is_closed || self.facts.objects().is_some()
+    }
+
+    /// An object that a world of files holds, whatever its version.
+    pub fn held(&self, group: &str, kind: &str, key: &ObjectKey) -> Option<Arc<Object>> {
+        self.facts.objects()?.in_any_version(group, kind, key).cloned()
+    }
+
+    /// The objects of a selection, by name; absent when nothing serves their kind.
     pub fn list(&self, selection: &Selection) -> Found<Vec<Arc<Object>>> {
         if let Some(objects) = self.facts.objects() {
             return Found::Yes(objects.list(selection));
+        }
+        if self.is_closed {
+            return Found::Absent;
         }
         match self.pinned_or_needed(Need::List(selection.clone())) {
             Some(Answer::List(answer)) => answer,
@@ -108,8 +157,63 @@ impl World {
         if let Some(objects) = self.facts.objects() {
             return objects.definition(name);
         }
+        if self.is_closed {
+            return Found::Absent;
+        }
         match self.pinned_or_needed(Need::Definition(name.to_owned())) {
             Some(Answer::Definition(answer)) => answer,
+            _ => Found::NotAsked,
+        }
+    }
+
+    /// These Nodes of the workload cluster of a Cluster; those that do not exist are left out.
+    pub fn nodes(&self, cluster: &ObjectKey, names: &BTreeSet<String>) -> Found<Nodes> {
+        let known = self.facts.objects().map(|objects| objects.nodes(cluster));
+        if self.is_closed || known.is_some() {
+            return match known.unwrap_or_default() {
+                // Files that hold some Nodes of a cluster hold all that matter; without any nothing is known of it.
+                none if none.is_empty() && !names.is_empty() => {
+                    Found::Unreadable(format!("no Node of the workload cluster of {cluster} is known"))
+                }
+                nodes => Found::Yes(nodes.into_iter().filter(|(name, _)| names.contains(name)).collect()),
+            };
+        }
+        match self.pinned_or_needed(Need::Nodes { cluster: cluster.clone(), names: names.clone() }) {
+            Some(Answer::Nodes(answer)) => answer,
+            _ => Found::NotAsked,
+        }
+    }
+
+    /// What the extensions of a lifecycle hook answer; absent when none is registered for it. Among files there are none.
+    pub fn hook(&self, call: HookCall) -> Found<HookAnswer> {
+        if self.is_offline() {
+            return Found::Absent;
+        }
+        match self.pinned_or_needed(Need::Hook(call)) {
+            Some(Answer::Hook(answer)) => answer,
+            _ => Found::NotAsked,
+        }
+    }
+
+    /// What an extension plans for an upgrade. Among files there is nobody to ask.
+    pub fn upgrade_plan(&self, call: PlanCall) -> Found<UpgradePlan> {
+        if self.is_offline() {
+            return Found::Unreadable("Runtime Extensions cannot be called without an API server".to_owned());
+        }
+        match self.pinned_or_needed(Need::GenerateUpgradePlan(call)) {
+            Some(Answer::GenerateUpgradePlan(answer)) => answer,
+            _ => Found::NotAsked,
+        }
+    }
+
+    /// What the extension of a patch answers; absent where there is nobody to ask, as among files.
+    pub fn patch(&self, call: PatchCall) -> Found<PatchAnswer> {
+        let need = Need::Patch(call);
+        if self.is_offline() && !self.pinned.contains_key(&need) {
+            return Found::Absent;
+        }
+        match self.pinned_or_needed(need) {
+            Some(Answer::Patch(answer)) => answer,
             _ => Found::NotAsked,
         }
     }

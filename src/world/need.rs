@@ -1,10 +1,11 @@
 //! What a run looks for, and the answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use super::{Class, Found};
-use crate::hub::{Definition, Object, ObjectKey, ObjectRef};
+use crate::hub::{Definition, Hook, Object, ObjectKey, ObjectRef};
 
 /// A fact that has to be gathered before a run can count.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,7 +19,113 @@ pub enum Need {
     List(Selection),
     /// The CustomResourceDefinition of that name (CT-2.1).
     Definition(String),
+    /// These Nodes of the workload cluster of a Cluster; without names, whether it can be reached.
+    Nodes { cluster: ObjectKey, names: BTreeSet<String> },
+    /// What all extensions of a lifecycle hook answer (HK-04, HK-07).
+    Hook(HookCall),
+    /// What an extension plans for an upgrade (UP-15).
+    GenerateUpgradePlan(PlanCall),
+    /// What an extension does to the templates of a topology, or says of them (PE-23, PE-29).
+    Patch(PatchCall),
 }
+
+/// A call of all extensions that are registered for a lifecycle hook.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HookCall {
+    pub hook: Hook,
+    pub cluster: ObjectKey,
+    /// The JSON body, without the settings of extensions.
+    pub request: String,
+}
+
+/// What the extensions of a lifecycle hook say together; there are some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HookAnswer {
+    /// Go on.
+    Done,
+    /// Wait, and ask again.
+    Retry { after_seconds: u32, message: String },
+}
+
+/// A call of the extension that plans upgrades of a class.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PlanCall {
+    /// The name that the extension is registered by.
+    pub extension: String,
+    pub cluster: ObjectKey,
+    /// The JSON body, without the settings of the extension.
+    pub request: String,
+}
+
+/// The versions that an upgrade goes through, each in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpgradePlan {
+    pub control_plane: Vec<String>,
+    pub workers: Vec<String>,
+}
+
+/// A call of the extension of a patch.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PatchCall {
+    pub hook: PatchHook,
+    /// The name that the extension is registered by.
+    pub extension: String,
+    pub cluster: ObjectKey,
+    /// The JSON body. Whoever sends it completes it: equal requests make equal needs, so its items have no `uid` yet, and
+    /// its settings are only those of the patch.
+    pub request: String,
+}
+
+/// A hook that patches call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PatchHook {
+    GeneratePatches,
+    ValidateTopology,
+}
+
+impl PatchHook {
+    /// The name of the hook.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PatchHook::GeneratePatches => "GeneratePatches",
+            PatchHook::ValidateTopology => "ValidateTopology",
+        }
+    }
+}
+
+/// What the extension of a patch answered. An error that its failure policy ignores is an answer without patches, or the
+/// answer that all is in order (HK-25).
+#[derive(Clone, Debug, PartialEq)]
+pub enum PatchAnswer {
+    /// In the order in which they are to be applied.
+    Patches(Arc<[ItemPatch]>),
+    /// The topology is in order.
+    Valid,
+    /// The status `Failure`, with its message.
+    Failure(String),
+}
+
+/// A patch of one item of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ItemPatch {
+    /// The position of the item in the request, whose `uid` the answer named.
+    pub item: usize,
+    /// `JSONPatch`, `JSONMergePatch`.
+    pub patch_type: String,
+    /// The patch as it was sent, decoded from base64.
+    pub patch: Vec<u8>,
+}
+
+/// A request holds values of variables, which are shown nowhere.
+impl fmt::Debug for PatchCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PatchCall { hook, extension, cluster, request } = self;
+        write!(f, "{} of {extension} for Cluster {cluster} ({} bytes)", hook.name(), request.len())
+    }
+}
+
+/// Nodes by name; those that do not exist are left out.
+pub type Nodes = BTreeMap<String, Arc<Object>>;
 
 /// Objects of a kind in a namespace that carry all of these labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +144,13 @@ pub enum Answer {
     /// By name.
     List(Found<Vec<Arc<Object>>>),
     Definition(Found<Arc<Definition>>),
+    Nodes(Found<Nodes>),
+    /// Absent when no extension is registered for the hook; unreadable when a call failed.
+    Hook(Found<HookAnswer>),
+    /// Unreadable when the call failed.
+    GenerateUpgradePlan(Found<UpgradePlan>),
+    /// Unreadable when the call failed and that is not ignored.
+    Patch(Found<PatchAnswer>),
 }
 
 impl Need {
@@ -48,6 +162,10 @@ impl Need {
             Need::Object(_) => Answer::Object(Found::Unreadable(reason)),
             Need::List(_) => Answer::List(Found::Unreadable(reason)),
             Need::Definition(_) => Answer::Definition(Found::Unreadable(reason)),
+            Need::Nodes { .. } => Answer::Nodes(Found::Unreadable(reason)),
+            Need::Hook(_) => Answer::Hook(Found::Unreadable(reason)),
+            Need::GenerateUpgradePlan(_) => Answer::GenerateUpgradePlan(Found::Unreadable(reason)),
+            Need::Patch(_) => Answer::Patch(Found::Unreadable(reason)),
         }
     }
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
-use super::{Found, Selection};
-use crate::hub::{Definition, Object, ObjectKey, ObjectRef};
+use super::{Found, Nodes, Selection};
+use crate::hub::label::CLUSTER_NAME;
+use crate::hub::{Definition, Object, ObjectKey, ObjectRef, group_of};
 
-/// Marks the objects that belong to a Cluster.
-const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
+/// Together with the annotation of [`CLUSTER_NAME`]: of which workload cluster a Node is.
+const CLUSTER_NAMESPACE: &str = "cluster.x-k8s.io/cluster-namespace";
 
 /// Objects of any kind, all that there are.
 ///
@@ -51,13 +52,11 @@ impl Objects {
             && let Some(names) = self.of_clusters.get(&group)
         {
             let left = names.remove(&id.2.name);
-            match left.is_empty() {
-                true => self.of_clusters.remove_mut(&group),
-                false => {
-                    self.of_clusters.insert_mut(group, left);
-                    true
-                }
-            };
+            if left.is_empty() {
+                self.of_clusters.remove_mut(&group);
+            } else {
+                self.of_clusters.insert_mut(group, left);
+            }
         }
     }
 
@@ -87,7 +86,7 @@ impl Objects {
 
     /// The objects of a selection by name, in the versions that they have.
     pub fn list(&self, selection: &Selection) -> Vec<Arc<Object>> {
-        let group = crate::hub::group_of(&selection.api_version).to_owned();
+        let group = group_of(&selection.api_version).to_owned();
         let has = |object: &Object| selection.labels.iter().all(|(name, value)| object.label(name) == Some(value));
         if let Some(cluster) = selection.labels.get(CLUSTER_NAME) {
             let key = (group.clone(), selection.kind.clone(), selection.namespace.clone(), cluster.clone());
@@ -101,6 +100,22 @@ impl Objects {
         let belongs = |id: &Id| id.0 == group && id.1 == selection.kind && id.2.namespace == selection.namespace;
         let all = self.objects.range(first..).take_while(|(id, _)| belongs(id));
         all.filter(|(_, object)| has(object)).map(|(_, object)| object.clone()).collect()
+    }
+
+    /// An object, whatever its version.
+    pub fn in_any_version(&self, group: &str, kind: &str, key: &ObjectKey) -> Option<&Arc<Object>> {
+        self.objects.get(&(group.to_owned(), kind.to_owned(), key.clone()))
+    }
+
+    /// The Nodes of the workload cluster of a Cluster: their annotations say whose they are.
+    pub fn nodes(&self, cluster: &ObjectKey) -> Nodes {
+        let first = (String::new(), "Node".to_owned(), ObjectKey::default());
+        let nodes = self.objects.range(first..).take_while(|(id, _)| id.0.is_empty() && id.1 == "Node");
+        let is_of_it = |node: &Object| {
+            node.annotation(CLUSTER_NAME) == Some(&cluster.name)
+                && node.annotation(CLUSTER_NAMESPACE) == Some(&cluster.namespace)
+        };
+        nodes.filter(|(_, node)| is_of_it(node)).map(|(id, node)| (id.2.name.clone(), node.clone())).collect()
     }
 
     /// All objects, by group, kind, namespace and name.
@@ -154,6 +169,20 @@ mod tests {
         objects.remove(&machine("d", "y", "1").reference());
         assert_eq!(names(&objects, &[(CLUSTER_NAME, "y")]), ["a"]);
         assert_eq!(names(&objects, &[(CLUSTER_NAME, "z")]), [""; 0]);
+    }
+
+    #[test]
+    fn a_node_belongs_to_the_cluster_that_its_annotations_name() {
+        let mut objects = Objects::default();
+        for (name, cluster, namespace) in [("n1", "x", "ns"), ("n2", "x", "other"), ("n3", "y", "ns")] {
+            let annotations = json!({CLUSTER_NAME: cluster, CLUSTER_NAMESPACE: namespace});
+            let node =
+                json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "annotations": annotations}});
+            objects.put(Arc::new(Object::try_from(node).unwrap()));
+        }
+        objects.put(machine("n1", "x", "1"));
+        let names = |cluster: &str| objects.nodes(&ObjectKey::new("ns", cluster)).into_keys().collect::<Vec<_>>();
+        assert_eq!((names("x"), names("y")), (vec!["n1".to_owned()], vec!["n3".to_owned()]));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The tree of a text's first document: nodes in the order they were written, aliases pointing at what they repeat.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_saphyr::granit_parser::{
     Event, Options, Parser, ScalarStyle, ScanError, Span, StructureStyle, Tag, YamlVersion,
 };
 
-use super::YamlError;
+use super::{Repeated, YamlError};
 
 /// How deep lists and mappings may nest, those behind aliases included.
 pub(super) const MAX_DEPTH: usize = 255;
@@ -66,6 +66,31 @@ impl Tree<'_> {
 impl<'a> Tree<'a> {
     pub(super) fn node(&self, id: NodeId) -> &Node<'a> {
         &self.nodes[id]
+    }
+}
+
+/// How many repeated keys of a text are told.
+const REPEATED: usize = 100;
+
+impl Tree<'_> {
+    /// Keys that come again in their mapping, in the order of the text.
+    pub(super) fn repeated_keys(&self) -> Vec<Repeated> {
+        let mut repeated = Vec::new();
+        for node in &self.nodes {
+            let Content::Mapping(entries) = &node.content else { continue };
+            let mut seen = BTreeSet::new();
+            for key in entries.iter().step_by(2).map(|key| self.node(*key)) {
+                if let Content::Scalar(Scalar { text, .. }) = &key.content
+                    && !seen.insert(&**text)
+                    && text != "<<"
+                    && repeated.len() < REPEATED
+                {
+                    repeated.push(Repeated { line: key.place.line, key: text.clone().into_owned() });
+                }
+            }
+        }
+        repeated.sort_by_key(|again| again.line);
+        repeated
     }
 }
 

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::{YamlError, value};
+use super::{Repeated, YamlError, layout};
 use crate::json::Plain;
 
 /// A document, and the line on which its content begins (from 1).
@@ -14,6 +14,8 @@ use crate::json::Plain;
 pub struct Document {
     pub line: usize,
     pub value: Value,
+    /// Keys that come again in their mapping, a hundred at most; JSON texts are not looked at.
+    pub repeated: Vec<Repeated>,
 }
 
 /// The documents of a text in their order; empty ones are left out.
@@ -37,7 +39,7 @@ fn json_documents(text: &str) -> Option<Vec<Result<Document, YamlError>>> {
             Some(Ok(Plain(value))) => {
                 let blank = text[start..].len() - text[start..].trim_start().len();
                 let line = text[..start + blank].matches('\n').count() + 1;
-                documents.push(Ok(Document { line, value }));
+                documents.push(Ok(Document { line, value, repeated: Vec::new() }));
             }
         }
     }
@@ -89,9 +91,13 @@ impl Part<'_> {
         let skipped = self.text.lines().position(content)?;
         // A file's last line ends, whether or not its break was written.
         let text = if self.text.ends_with('\n') { self.text.into() } else { Cow::from(format!("{}\n", self.text)) };
-        Some(match value(&text) {
-            Ok(value) => Ok(Document { line: self.line + skipped, value }),
-            Err(error) => Err(YamlError { line: self.line + error.line - 1, ..error }),
+        let from_start = |line: usize| self.line + line - 1;
+        Some(match layout::read(&text) {
+            Ok((value, mut repeated)) => {
+                repeated.iter_mut().for_each(|again| again.line = from_start(again.line));
+                Ok(Document { line: self.line + skipped, value, repeated })
+            }
+            Err(error) => Err(YamlError { line: from_start(error.line), ..error }),
         })
     }
 }

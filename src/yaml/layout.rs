@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use serde_saphyr::granit_parser::{ErrorKind, ScanError};
 
-use super::YamlError;
 use super::compose::{ComposeError, compose};
 use super::decode::decode;
 use super::documents::is_marker;
+use super::{Repeated, YamlError};
 
 /// Right of any block that may be around a line, within reason.
 const MOVE: usize = 64;
@@ -21,15 +21,18 @@ const MOVE: usize = 64;
 /// How many bytes may be read again because lines had to be moved.
 const MAX_READ_AGAIN: usize = 16 << 20;
 
-/// The value of a text's first document, wherever its lines begin.
-pub(super) fn read(text: &str) -> Result<Value, YamlError> {
+/// The value of a text's first document, wherever its lines begin, and keys that come again in a mapping.
+pub(super) fn read(text: &str) -> Result<(Value, Vec<Repeated>), YamlError> {
     let mut text = Cow::Borrowed(text);
     let mut moved = BTreeSet::new();
     let mut again = 0;
     loop {
         let failure = match compose(&text) {
-            Ok(None) => return Ok(Value::Null),
-            Ok(Some(tree)) => return decode(&tree).map_err(|error| as_written(error, &moved)),
+            Ok(None) => return Ok((Value::Null, Vec::new())),
+            Ok(Some(tree)) => {
+                let value = decode(&tree).map_err(|error| as_written(error, &moved))?;
+                return Ok((value, tree.repeated_keys()));
+            }
             Err(failure) => failure,
         };
         let line = match &failure {

@@ -40,13 +40,20 @@ pub struct YamlError {
     pub message: String,
 }
 
+/// A key that its mapping has already; the last one counts. The line is counted from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repeated {
+    pub line: usize,
+    pub key: String,
+}
+
 /// A single text as Go's `yaml.Unmarshal` and its conversion to JSON read it: the first document only, and null when
 /// there is none.
 ///
 /// # Errors
 /// When the document is not YAML, or JSON cannot express it.
 pub fn value(text: &str) -> Result<Value, YamlError> {
-    layout::read(text.strip_prefix('\u{feff}').unwrap_or(text))
+    layout::read(text.strip_prefix('\u{feff}').unwrap_or(text)).map(|(value, _)| value)
 }
 
 #[cfg(test)]

@@ -13,9 +13,11 @@ use serde_json::{Value, json};
 use crate::kubernetes::Kubernetes;
 use crate::kustomize::{overlay, permissions, stream, webhooks_at};
 use crate::process::{SOON, Topologist, command, make_certificates};
+use crate::upgrades::{self, Running, with_control_plane};
 
 struct Installation {
     topologist: Topologist,
+    authority: Vec<u8>,
 }
 
 /// The installation, made once for all tests of this process.
@@ -32,6 +34,7 @@ async fn install() -> Installation {
     let crds = command(&["crds"]).output().unwrap();
     assert!(crds.status.success());
     kubernetes.apply_yaml(&String::from_utf8(crds.stdout).unwrap()).await;
+    kubernetes.apply_yaml(&stream(&upgrades::definitions())).await;
     kubernetes.apply_yaml(&stream(&permissions(overlay("beside")))).await;
     let kubeconfig = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
     // Beside the kubeconfig, which goes away with the API server.
@@ -45,7 +48,7 @@ async fn install() -> Installation {
     let authority = std::fs::read(file("ca.crt")).unwrap();
     let webhooks = webhooks_at(overlay("beside"), &topologist.webhook, &authority);
     kubernetes.apply_yaml(&stream(&webhooks)).await;
-    let installed = Installation { topologist };
+    let installed = Installation { topologist, authority };
     wait_until_guarded().await;
     installed
 }
@@ -97,7 +100,22 @@ impl Objects {
     }
 }
 
-fn object(kind: &str, value: &Value) -> DynamicObject {
+/// The webhook for Clusters of a namespace once more, under another name and with another timeout in seconds.
+pub(crate) fn webhooks_elsewhere(namespace: &str, name: &str, timeout: u32) -> Value {
+    let installation = installation();
+    let mut configurations = webhooks_at(overlay("beside"), &installation.topologist.webhook, &installation.authority);
+    configurations.retain(|configuration| configuration["kind"] == "ValidatingWebhookConfiguration");
+    let mut configuration = configurations.remove(0);
+    let webhooks = configuration["webhooks"].as_array_mut().unwrap();
+    webhooks.retain(|webhook| webhook["rules"][0]["resources"][0] == "clusters");
+    webhooks[0]["name"] = json!(format!("{name}.topologist.dev"));
+    webhooks[0]["timeoutSeconds"] = json!(timeout);
+    webhooks[0]["namespaceSelector"] = json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}});
+    configuration["metadata"]["name"] = json!(name);
+    configuration
+}
+
+pub(crate) fn object(kind: &str, value: &Value) -> DynamicObject {
     let mut value = value.clone();
     value["apiVersion"] = json!("cluster.x-k8s.io/v1beta2");
     value["kind"] = json!(kind);
@@ -147,6 +165,8 @@ async fn a_good_class_and_cluster_are_stored_with_defaults() {
     wanted["spec"]["topology"]["version"] = json!("1.33.0");
     let stored = objects.create("Cluster", &wanted).await.unwrap();
     assert_eq!(stored.data["spec"]["topology"]["version"], "v1.33.0", "CL-D-002");
+    Running::new(Kubernetes::shared().client(), &objects.namespace).control_plane("one", "v1.33.0").await;
+    objects.clusters.patch("one", &PatchParams::default(), &with_control_plane("one")).await.unwrap();
     let next = Patch::Merge(json!({"spec": {"topology": {"version": "1.34.1"}}}));
     let updated = objects.clusters.patch("one", &PatchParams::default(), &next).await.unwrap();
     assert_eq!(updated.data["spec"]["topology"]["version"], "v1.34.1");
@@ -190,6 +210,8 @@ async fn updates_server_side_apply_and_dry_runs_are_judged() {
     let objects = Objects::fresh("updates").await;
     objects.create("ClusterClass", &class("base")).await.unwrap();
     objects.create("Cluster", &cluster("four", "base")).await.unwrap();
+    Running::new(Kubernetes::shared().client(), &objects.namespace).control_plane("four", "v1.33.0").await;
+    objects.clusters.patch("four", &PatchParams::default(), &with_control_plane("four")).await.unwrap();
 
     let back = Patch::Merge(json!({"spec": {"topology": {"version": "v1.32.0"}}}));
     let status = denial(objects.clusters.patch("four", &PatchParams::default(), &back).await);

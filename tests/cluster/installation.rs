@@ -16,6 +16,7 @@ use crate::kubernetes::Kubernetes;
 use crate::kustomize::{OVERLAYS, find, overlay, permissions, render, stream, webhooks_at};
 use crate::process::{SOON, Topologist, make_certificates};
 use crate::recorder::Recorder;
+use crate::upgrades;
 
 const NAMESPACE: &str = "topologist-system";
 
@@ -131,6 +132,12 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
         ("any", "list clusters.cluster.x-k8s.io", true),
         ("any", "watch clusterclasses.cluster.x-k8s.io", true),
         ("any", "patch clusters.cluster.x-k8s.io one", false),
+        ("any", "list machines.cluster.x-k8s.io", true),
+        ("any", "watch machines.cluster.x-k8s.io", false),
+        ("any", "get kubeadmcontrolplanes.controlplane.cluster.x-k8s.io one", true),
+        ("any", "get azuremanagedcontrolplanes.infrastructure.cluster.x-k8s.io one", true),
+        ("", "get customresourcedefinitions.apiextensions.k8s.io one", true),
+        ("any", "get secrets one-kubeconfig", true),
         ("any", "patch clusterclasses.cluster.x-k8s.io one", false),
         (NAMESPACE, "create secrets", true),
         (NAMESPACE, "update secrets topologist-certificates", true),
@@ -151,6 +158,7 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
     let reconciler = [
         ("any", "patch clusterclasses.cluster.x-k8s.io/status one"),
         ("any", "patch dockermachinetemplates.infrastructure.cluster.x-k8s.io one"),
+        ("any", "get kubeadmconfigs.bootstrap.cluster.x-k8s.io one"),
         ("", "watch customresourcedefinitions.apiextensions.k8s.io"),
         ("capi-system", "watch leases.coordination.k8s.io controller-leader-election-capi"),
     ];
@@ -203,6 +211,22 @@ async fn a_role_in_one_namespace_is_enough_to_guard_it() {
         other => Err(format!("{other:?}")),
     })
     .await;
+    // UPG-008: everything that a version change looks at may be read.
+    kubernetes.apply_yaml(&stream(&upgrades::definitions())).await;
+    upgrades::run_one(&kubernetes, "default").await;
+    let create_one = async |kind: Kind, value: &Value| {
+        let api = objects(&client, kind, "v1beta2", "default");
+        api.create(&PostParams::default(), &object(kind, "v1beta2", value)).await.unwrap()
+    };
+    create_one(Kind::ClusterClass, &class("v1beta2", "base")).await;
+    create_one(Kind::Cluster, &cluster("v1beta2", "one")).await;
+    let clusters = objects(&client, Kind::Cluster, "v1beta2", "default");
+    clusters.patch("one", &PatchParams::default(), &upgrades::with_control_plane("one")).await.unwrap();
+    let next = Patch::Merge(json!({"spec": {"topology": {"version": "v1.34.0"}}}));
+    clusters.patch("one", &PatchParams::default(), &next).await.unwrap();
+    let nodes = "topologist_live_reads_total{what=\"nodes\",outcome=\"found\"}";
+    assert_eq!(topologist.metric(nodes), Some(1.0));
+
     let reviews = topologist.metric("topologist_admission_duration_seconds_count");
     create("kube-public").await.unwrap();
     assert_eq!(topologist.metric("topologist_admission_duration_seconds_count"), reviews, "others are not asked about");

@@ -21,4 +21,6 @@ mod process;
 mod recorder;
 mod replicas;
 mod self_managed;
+mod server_side_apply;
+mod upgrades;
 mod variables;

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LEAVES: [&str; 7] = ["field", "goregex", "gotemplate", "json", "schema", "version", "yaml"];
+const LEAVES: [&str; 8] = ["field", "goregex", "gotemplate", "json", "schema", "ssa", "version", "yaml"];
 const CORE: [&str; 7] = ["admission", "crd", "hub", "topology", "variables", "wire", "world"];
 const EDGES: [&str; 5] = ["cli", "kubernetes", "reconciler", "telemetry", "webhook"];
 
 /// What a core or leaf module may use besides itself: its own row and what stands in the rows that it names.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("field", &[]),
     ("goregex", &[]),
     ("gotemplate", &["version", "goregex", "yaml", "json"]),
@@ -16,12 +16,13 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("version", &[]),
     ("yaml", &["json"]),
     ("schema", &["field", "goregex", "json"]),
-    ("hub", &["field", "json", "version", "schema", "gotemplate"]),
+    ("ssa", &["field", "json"]),
+    ("hub", &["field", "json", "version", "schema", "gotemplate", "ssa"]),
     ("wire", &["hub", "yaml", "json", "field"]),
     ("crd", &["hub", "wire", "schema", "field"]),
     ("variables", &["hub", "schema", "json", "field"]),
     ("world", &["hub", "variables"]),
-    ("topology", &["wire", "variables", "hub", "json"]),
+    ("topology", &["wire", "world", "variables", "hub", "version", "gotemplate", "schema", "ssa", "json", "field"]),
     ("admission", &["wire", "world", "variables", "hub", "version", "field", "json", "schema", "gotemplate"]),
 ];
 
@@ -50,7 +51,7 @@ fn files(folder: &Path) -> Vec<(String, String)> {
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         if entry.is_dir() {
             all.extend(files(&entry));
-        } else if entry.file_name().is_some_and(|name| name != "tests.rs") {
+        } else if entry.file_name().is_some_and(|name| name != "tests.rs" && name != "testing.rs") {
             all.push((entry.display().to_string(), fs::read_to_string(&entry).unwrap()));
         }
     }

@@ -3,20 +3,35 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "tests")]
 
 mod admission_fixtures;
+#[path = "../../benches/support/api.rs"]
+mod api;
+mod authors;
 mod commands;
 mod conversion_fixtures;
+#[path = "../../benches/support/fleet.rs"]
+mod fleet;
+mod floods;
+#[path = "../support/judge.rs"]
+mod judge;
 #[path = "../support/kustomize.rs"]
 mod kustomize;
 mod layering;
 mod manifests;
+mod memory;
 mod mistakes;
 mod monitoring;
 mod offline;
+mod plans;
 #[path = "../support/process.rs"]
 mod process;
+mod properties;
 mod proposals;
+mod rule_costs;
 mod rules_documentation;
 mod second_opinion;
+mod secrets;
 mod serving;
+mod templates;
 #[path = "../support/tls_client.rs"]
 mod tls_client;
+mod topology_fixtures;

@@ -321,8 +321,21 @@ fn permissions(objects: &[Value]) -> BTreeMap<String, BTreeSet<String>> {
     all
 }
 
-/// Follows both kinds.
-const READS: [&str; 2] = ["cluster.x-k8s.io/clusterclasses: list watch", "cluster.x-k8s.io/clusters: list watch"];
+/// Follows both kinds, and looks at what belongs to a Cluster whose version changes.
+const READS: [&str; 8] = [
+    "cluster.x-k8s.io/clusterclasses: list watch",
+    "cluster.x-k8s.io/clusters: list watch",
+    "cluster.x-k8s.io/machinedeployments: list",
+    "cluster.x-k8s.io/machinepools: list",
+    "cluster.x-k8s.io/machines: list",
+    "controlplane.cluster.x-k8s.io/*: get",
+    "infrastructure.cluster.x-k8s.io/*: get",
+    KUBECONFIGS,
+];
+/// Reaches workload clusters (DEC-40).
+const KUBECONFIGS: &str = "/secrets: get";
+/// Reads labels of definitions, which are in no namespace.
+const DEFINITIONS: [&str; 1] = ["apiextensions.k8s.io/customresourcedefinitions: get"];
 /// Elects a leader.
 const LEADS: [&str; 2] = ["coordination.k8s.io/leases: create", "coordination.k8s.io/leases[topologist]: get update"];
 /// Manages its certificates: in its namespace, and everywhere.
@@ -333,8 +346,6 @@ const BUNDLES: [&str; 3] = [
     "apiextensions.k8s.io/customresourcedefinitions[clusterclasses.cluster.x-k8s.io,clusters.cluster.x-k8s.io]: \
      list watch patch",
 ];
-/// Converts to v1beta1.
-const CONVERTS: [&str; 1] = ["apiextensions.k8s.io/customresourcedefinitions: get"];
 /// Reconciles.
 const RECONCILES: [&str; 6] = [
     "apiextensions.k8s.io/customresourcedefinitions: list watch",
@@ -348,19 +359,14 @@ const RECONCILES: [&str; 6] = [
 #[test]
 fn permissions_are_what_each_way_needs_and_nothing_else() {
     let (everywhere, own) = ("*", "topologist-system");
-    let take_over =
-        vec![(everywhere, [&READS[..], &BUNDLES, &RECONCILES].concat()), (own, [&LEADS[..], &CERTIFIES].concat())];
-    let mut alone = take_over.clone();
-    alone[0].1.extend(CONVERTS);
+    let leads = (own, [&LEADS[..], &CERTIFIES].concat());
+    let reconciles = (everywhere, [&READS[..], &DEFINITIONS, &BUNDLES, &RECONCILES].concat());
     for (name, want) in [
-        ("alone", alone),
-        ("take-over", take_over),
-        ("beside", vec![(everywhere, [&READS[..], &BUNDLES].concat()), (own, [&LEADS[..], &CERTIFIES].concat())]),
-        ("cert-manager", vec![(everywhere, READS.to_vec())]),
-        (
-            "namespaced",
-            vec![(everywhere, BUNDLES.to_vec()), ("default", READS.to_vec()), (own, [&LEADS[..], &CERTIFIES].concat())],
-        ),
+        ("alone", vec![reconciles.clone(), leads.clone()]),
+        ("take-over", vec![reconciles, leads.clone()]),
+        ("beside", vec![(everywhere, [&READS[..], &DEFINITIONS, &BUNDLES].concat()), leads.clone()]),
+        ("cert-manager", vec![(everywhere, [&READS[..], &DEFINITIONS].concat())]),
+        ("namespaced", vec![(everywhere, [&DEFINITIONS[..], &BUNDLES].concat()), ("default", READS.to_vec()), leads]),
     ] {
         let want: BTreeMap<_, BTreeSet<_>> = want
             .into_iter()
@@ -368,6 +374,17 @@ fn permissions_are_what_each_way_needs_and_nothing_else() {
             .collect();
         assert_eq!(permissions(&overlay(name)), want, "{name}");
     }
+}
+
+#[test]
+fn secrets_of_tenants_need_not_be_readable() {
+    // DEC-40
+    let own = "resources: [manifests/overlays/beside]\ncomponents: [manifests/components/no-workload-clusters]\n";
+    let everywhere = permissions(&render_own(own, &[]))["*"].clone();
+    assert!(everywhere.contains(READS[0]) && !everywhere.contains(KUBECONFIGS), "{everywhere:?}");
+    let own = "resources: [manifests/overlays/namespaced]\ncomponents: [manifests/components/no-workload-clusters]\n";
+    let of_namespace = permissions(&render_own(own, &[]))["default"].clone();
+    assert!(of_namespace.contains(READS[0]) && !of_namespace.contains(KUBECONFIGS), "{of_namespace:?}");
 }
 
 #[test]

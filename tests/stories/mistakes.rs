@@ -41,6 +41,9 @@ struct Mistake {
     /// Every error of every object in order: rule, type and field.
     #[serde(default)]
     errors: Said,
+    /// What the messages of errors must contain.
+    #[serde(default)]
+    says: Vec<String>,
     /// A part of every warning in order.
     #[serde(default)]
     warnings: Said,
@@ -106,6 +109,11 @@ impl Mistake {
         });
         if errors != self.errors {
             let _ = writeln!(text, "  errors: {errors:#?}\n    want: {:#?}", self.errors);
+        }
+        let details = said(&rows, "errors", |error| error["detail"].as_str().unwrap().to_owned());
+        let details: Vec<&String> = details.values().flatten().collect();
+        for words in self.says.iter().filter(|words| !details.iter().any(|detail| detail.contains(&***words))) {
+            let _ = writeln!(text, "  {words:?} is missing in {details:#?}");
         }
         let warnings = said(&rows, "warnings", |warning| warning.as_str().unwrap().to_owned());
         let named = |object: &String, parts: &Vec<String>| {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use topologist::telemetry::metrics::{
-    Action, Controller, Conversion, Kind, Metrics, Outcome, Queue, Reason, Reconcile, Review, Rule,
+    Action, Controller, Conversion, Kind, Metrics, Outcome, Queue, Read, Reason, Reconcile, Review, Rule,
 };
 
 use crate::kustomize::render;
@@ -43,6 +43,7 @@ fn reported() -> BTreeMap<String, BTreeSet<String>> {
     drop(metrics.reconcile_duration.get_or_create(&Controller { controller: "clusterclass" }));
     drop(metrics.waiting.get_or_create(&Queue { queue: "reviews" }));
     drop(metrics.shed_requests.get_or_create(&reason));
+    drop(metrics.live_reads.get_or_create(&Read { what: "nodes", outcome: "found" }));
     drop(metrics.certificate_actions.get_or_create(&Action { action: "publish" }));
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in metrics.render().lines() {

@@ -64,6 +64,34 @@ const SIZE: &str = "[{name: size, required: false, schema: {openAPIV3Schema: {ty
 const CLUSTER: &str = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: one}\nspec:\n  topology:\n    classRef: {name: base}\n    version: 1.33.0\n";
 
 #[test]
+fn a_version_change_is_judged_by_the_running_cluster_that_the_files_hold() {
+    // DEC-18
+    let control_plane = |running: &str| {
+        let labels = "{cluster.x-k8s.io/cluster-name: one, topology.cluster.x-k8s.io/owned: \"\"}";
+        format!(
+            "apiVersion: v1\nkind: List\nitems:\n- apiVersion: controlplane.cluster.x-k8s.io/v1beta1\n  kind: KubeadmControlPlane\n  metadata: {{name: one-x, namespace: default, labels: {labels}}}\n  spec: {{version: v1.33.0}}\n  status: {{version: {running}}}\n"
+        )
+    };
+    let (old, higher) = (CLUSTER.replace("1.33.0", "v1.33.0"), CLUSTER.replace("1.33.0", "v1.34.0"));
+    let folder = Folder::new(&[
+        ("class.yaml", &class(SIZE)),
+        ("old.yaml", &old),
+        ("new.yaml", &higher),
+        ("upgrading.yaml", &control_plane("v1.32.0")),
+        ("ready.yaml", &control_plane("v1.33.0")),
+    ]);
+    let arguments = ["validate", "new.yaml", "--old", "old.yaml", "--world", "class.yaml"];
+    let (code, out, _) = folder.run(&arguments, &[]);
+    let not_checked = "not checked, because the files do not hold the running cluster: UPG-008, UPG-009, UPG-010, UPG-011, UPG-012, UPG-013, UPG-014, UPG-015, UPG-016, UPG-017\n";
+    assert!(code == 0 && out.contains(not_checked), "{out}");
+    let (code, out, _) = folder.run(&[&arguments[..], &["--world", "ready.yaml"]].concat(), &[]);
+    assert!(code == 0 && !out.contains("not checked"), "{out}");
+    let (code, out, _) = folder.run(&[&arguments[..], &["--world", "upgrading.yaml"]].concat(), &[]);
+    let error = "KubeadmControlPlane default/one-x is upgrading to v1.33.0: v1.32.0 runs in it";
+    assert!(code == 1 && out.contains("error UPG-011: spec.topology.version") && out.contains(error), "{out}");
+}
+
+#[test]
 fn what_is_in_the_old_files_too_is_an_update() {
     let lower = CLUSTER.replace("1.33.0", "v1.32.0");
     let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("old.yaml", CLUSTER), ("new.yaml", &lower)]);
@@ -75,6 +103,27 @@ fn what_is_in_the_old_files_too_is_an_update() {
     assert!(out.starts_with("new.yaml:1: Cluster default/one: update denied\n"), "{out}");
     let rows = folder.rows(&["new.yaml", "--world", "class.yaml"]);
     assert_eq!(rows, [row("Cluster/one", "CREATE", &[])], "without old files it is a create");
+}
+
+#[test]
+fn keys_that_come_again_are_spoken_of() {
+    // DEC-32
+    let twice = format!("# a comment\n{CLUSTER}    version: v1.34.0\n");
+    let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("new.yaml", &twice)]);
+    let said = "the key \"version\" comes again on line 9, and only the last one counts";
+    let (code, out, _) = folder.run(&["validate", "new.yaml", "--world", "class.yaml"], &[]);
+    assert!(code == 0 && out.contains(&format!("warning: {said}")), "{out}");
+    let (code, out, _) = folder.run(&["validate", "--strict", "new.yaml", "--world", "class.yaml"], &[]);
+    assert!(code == 1 && out.contains(&format!("error DEC-32: []: Duplicate value: \"version\": {said}")), "{out}");
+}
+
+#[test]
+fn a_kind_in_other_letters_is_not_passed_over_in_silence() {
+    let wrong = CLUSTER.replace("kind: Cluster", "kind: cluster");
+    let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("new.yaml", &wrong)]);
+    let (_, _, err) = folder.run(&["validate", "new.yaml", "class.yaml"], &[]);
+    let said = "topologist: new.yaml:1: cluster of cluster.x-k8s.io/v1beta2 is not known and was not judged; Cluster of cluster.x-k8s.io/v1beta2 is\n";
+    assert_eq!(err, said);
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! `x-kubernetes-…`, formats, numbers in enums, floats without a fraction. For numbers there is a table at the end.
 
 use serde_json::{Map, Value, json};
-use topologist::schema::{Definition, Schema};
+use topologist::field::{Findings, Path};
+use topologist::schema::{Definition, Schema, check};
 
 const SCHEMAS: usize = 500;
 const VALUES_PER_SCHEMA: usize = 4;
@@ -179,6 +180,24 @@ fn json_schema_agrees_on_the_keywords_of_both() {
     }
     // Agreement means something only if both answers are frequent.
     assert!(valid > 500 && invalid > 500, "{valid} valid, {invalid} invalid");
+}
+
+#[test]
+fn a_definition_that_passes_every_check_can_be_used_and_no_other() {
+    // VAR-S-047
+    let mut dice = Dice(2);
+    let (mut usable, mut refused) = (0, 0);
+    for _ in 0..SCHEMAS {
+        let schema = dice.schema(1);
+        let (definition, mut found) = (definition(&schema.to_string()), Findings::default());
+        let compiled = check(&definition, &Path::of("schema"), &mut found);
+        assert_eq!(compiled.is_some(), found.error_count() == 0, "{schema}");
+        if compiled.is_some() {
+            assert!(Schema::compile(&definition).is_ok(), "{schema}");
+        }
+        *if compiled.is_some() { &mut usable } else { &mut refused } += 1;
+    }
+    assert!(usable > 50 && refused > 50, "{usable} usable, {refused} refused");
 }
 
 #[test]

@@ -39,6 +39,19 @@ fn serve(more: &[&str]) -> Served {
     Served { topologist, authority, folder }
 }
 
+/// A server on the objects of the quick start and these.
+fn serve_also(objects: &str) -> Served {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(file("more.yaml"), objects).unwrap();
+    let (load, state) = (quick_start().display().to_string(), file("state"));
+    let more = file("more.yaml");
+    let topologist = Topologist::serve(&["--embedded", "--load", &load, "--load", &more, "--state-dir", &state]);
+    topologist.wait_until_ready();
+    let authority = std::fs::read(Path::new(&state).join("ca.crt")).unwrap();
+    Served { topologist, authority, folder }
+}
+
 /// A server with the certificate files of a folder, which it reads every 300 ms: longer than it takes to write a pair.
 fn serve_with_files() -> Served {
     let folder = tempfile::tempdir().unwrap();
@@ -91,6 +104,31 @@ async fn reviews_are_answered_on_both_protocols_over_one_connection() {
         let response = response(&body);
         assert_eq!((&response["allowed"], &response["patchType"]), (&json!(true), &json!("JSONPatch")), "{body}");
     }
+}
+
+#[tokio::test]
+async fn without_an_api_server_a_version_change_is_judged_by_the_files_as_far_as_they_go() {
+    // DEC-18
+    let mut change: Value = serde_json::from_str(&review("review.json")).unwrap();
+    let request = &mut change["request"];
+    request["operation"] = json!("UPDATE");
+    request["oldObject"] = request["object"].clone();
+    request["object"]["spec"]["topology"]["version"] = json!("v1.34.2");
+    let control_plane = "{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: {name: x, \
+        labels: {cluster.x-k8s.io/cluster-name: my-first, topology.cluster.x-k8s.io/owned: ''}}, \
+        spec: {version: v1.33.5}, status: {version: v1.32.0}}";
+
+    let mut nothing = serve(&[]);
+    let mut connection = nothing.connect(Protocol::Http2).await;
+    let (_, body) = connection.post(VALIDATE, change.to_string()).await.unwrap();
+    assert_eq!(response(&body)["allowed"], true, "{body}");
+    let entry = nothing.topologist.wait_for_log("Answered admission request");
+    assert!(entry["not_checked"].as_str().is_some_and(|rules| rules.starts_with("UPG-008,UPG-009")), "{entry}");
+
+    let served = serve_also(control_plane);
+    let (_, body) = served.connect(Protocol::Http2).await.post(VALIDATE, change.to_string()).await.unwrap();
+    let message = response(&body)["status"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("KubeadmControlPlane default/x is upgrading to v1.33.5: v1.32.0 runs in it"), "{message}");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use json_patch::{Patch, PatchOperation};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{add, pointer};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
@@ -53,21 +53,18 @@ pub(in crate::admission) fn default(
     settings: &Settings,
 ) -> Verdict {
     let mut found = Findings::without(settings.silenced);
-    let mut patch = Vec::new();
+    let mut patch = Edits::default();
     // CL-D-001: without a defined topology there is nothing to do.
     if let Some(topology) = cluster.topology() {
-        patch.extend(found.run("CL-D-002", |_| version_starts_with_v(topology)).flatten());
+        let version = found.run("CL-D-002", |_| version_starts_with_v(topology)).flatten();
+        patch.extend(version.map(|operation| (operation, None)));
         found.run("CL-D-003", |found| class_is_named(topology, found));
         if found.error_count() == 0 {
             match class_of(cluster, world) {
                 Ok(class) => {
                     if let Some(variables) = class.as_ref().and_then(|class| class.variables()) {
-                        patch.extend(settle_variables(
-                            topology,
-                            old.and_then(Cluster::topology),
-                            variables,
-                            &mut found,
-                        ));
+                        let old = old.and_then(Cluster::topology);
+                        patch.extend(settle_variables(topology, old, variables, &mut found).0);
                     }
                 }
                 Err(message) => {
@@ -81,11 +78,34 @@ pub(in crate::admission) fn default(
     }
     let (errors, warnings) = found.into_parts();
     // CL-D-009: an error denies, and then nothing is changed.
-    let (outcome, patch) = match errors.is_empty() {
-        true => (Outcome::Allowed, Patch(patch)),
-        false => (Outcome::Invalid(errors), Patch::default()),
-    };
-    Verdict { warnings, patch, ..Verdict::plain(Kind::Cluster, "", outcome) }
+    match errors.is_empty() {
+        true => {
+            let (patch, printed_patch) = patch.into_patches();
+            Verdict { warnings, patch, printed_patch, ..Verdict::plain(Kind::Cluster, "", Outcome::Allowed) }
+        }
+        false => Verdict { warnings, ..Verdict::plain(Kind::Cluster, "", Outcome::Invalid(errors)) },
+    }
+}
+
+/// An operation, and how it is printed where that is not the same.
+type Edit = (PatchOperation, Option<PatchOperation>);
+
+/// Operations in their order, with those that hold passwords as they are printed (DEC-34).
+#[derive(Default)]
+struct Edits(Vec<Edit>);
+
+impl Edits {
+    fn extend(&mut self, edits: impl IntoIterator<Item = Edit>) {
+        self.0.extend(edits);
+    }
+
+    /// What is done, and how it is printed where that is not the same.
+    fn into_patches(self) -> (Patch, Option<Patch>) {
+        let is_the_same = self.0.iter().all(|(_, printed)| printed.is_none());
+        let printed = || self.0.iter().map(|(done, printed)| printed.as_ref().unwrap_or(done).clone()).collect();
+        let printed = (!is_the_same).then(|| Patch(printed()));
+        (Patch(self.0.into_iter().map(|(done, _)| done).collect()), printed)
+    }
 }
 
 /// A version starts with a lower-case `v`; one is put in front where it does not, and nothing else is changed (CL-D-002).
@@ -127,13 +147,8 @@ pub(in crate::admission) struct Values<'a> {
 ///
 /// Transition rules compare with the list of the old object at the same path, which names the topology of a worker: a list
 /// of one name belongs to a list of the same name (CL-D-008).
-fn settle_variables(
-    topology: &Topology,
-    old: Option<&Topology>,
-    variables: &Variables,
-    found: &mut Findings,
-) -> Vec<PatchOperation> {
-    let mut patch = Vec::new();
+fn settle_variables(topology: &Topology, old: Option<&Topology>, variables: &Variables, found: &mut Findings) -> Edits {
+    let mut patch = Edits::default();
     let before: Vec<Values<'_>> = old.into_iter().flat_map(lists).collect();
     for list in lists(topology) {
         let old = before.iter().find(|old| old.path == list.path).map_or(&[][..], |old| old.values);
@@ -193,21 +208,32 @@ fn overrides(
 
 impl Values<'_> {
     /// Changes as operations that leave everything else as it was written (ADM-007).
-    fn operations(&self, changes: Vec<Change>) -> Vec<PatchOperation> {
+    fn operations(&self, changes: Vec<Change>) -> Vec<Edit> {
         let (mut operations, mut added) = (Vec::new(), Vec::new());
+        let entry = |name: &str, value: Value| json!({"name": name, "value": value});
         for change in changes {
-            match change {
-                Change::Replace { position, value } => {
-                    operations.push(add(&pointer(&format!("{}/{position}/value", self.pointer)), value));
+            let shown = change.shown();
+            match (change, shown) {
+                (Change::Replace { position, value, .. }, shown) => {
+                    let at = pointer(&format!("{}/{position}/value", self.pointer));
+                    operations.push((add(&at, value), shown.map(|shown| add(&at, shown.into_value()))));
                 }
-                Change::Append { name, value } => added.push(json!({"name": name, "value": value})),
+                (Change::Append { name, value, .. }, shown) => {
+                    added.push((entry(&name, value), shown.map(|shown| entry(&name, shown.into_value()))));
+                }
             }
         }
         if self.is_present {
             let end = pointer(&format!("{}/-", self.pointer));
-            operations.extend(added.into_iter().map(|value| add(&end, value)));
+            operations
+                .extend(added.into_iter().map(|(done, shown)| (add(&end, done), shown.map(|shown| add(&end, shown)))));
         } else if !added.is_empty() {
-            operations.push(add(&pointer(&self.pointer), added.into()));
+            let at = pointer(&self.pointer);
+            let has_secrets = added.iter().any(|(_, shown)| shown.is_some());
+            let shown: Option<Vec<Value>> =
+                has_secrets.then(|| added.iter().map(|(done, shown)| shown.as_ref().unwrap_or(done).clone()).collect());
+            let done: Vec<Value> = added.into_iter().map(|(done, _)| done).collect();
+            operations.push((add(&at, done.into()), shown.map(|shown| add(&at, shown.into()))));
         }
         operations
     }

@@ -184,7 +184,7 @@ fn judge(cluster: &Cluster, variables: &Variables) -> Vec<FieldError> {
 /// them apart.
 fn identity(error: &FieldError) -> String {
     let detail = match error.rule {
-        "VAR-V-002" | "VAR-V-003" | "VAR-V-030" => &*error.detail,
+        "VAR-V-002" | "VAR-V-003" | "VAR-V-030" => variables::without_hint(&error.detail),
         rule if rule.starts_with("CEL-") => &*error.detail,
         _ => "",
     };

@@ -98,7 +98,7 @@ fn metadata_is_well_formed(node: &Definition, path: &Path, found: &mut Findings)
     if let Some(child) = &node.additional_properties {
         metadata_is_well_formed(child, &path.child("additionalProperties"), found);
     }
-    for (name, child) in node.properties.iter().flatten() {
+    for (name, child) in node.each_property() {
         metadata_is_well_formed(child, &path.child("properties").key(name), found);
     }
     if let Some(child) = &node.items {

@@ -4,6 +4,7 @@
 //! cluster.rs   a Cluster by itself, and the order of everything below
 //!   ├─ topology.rs   its topology, alone and against the class
 //!   ├─ version.rs    version changes
+//!   │    └─ upgrade.rs    whether the running cluster is ready for one
 //!   └─ rebase.rs     class changes
 //! class.rs     a ClusterClass by itself
 //!   ├─ names.rs        its naming templates
@@ -19,11 +20,13 @@ pub(super) mod class;
 pub(super) mod cluster;
 mod definitions;
 mod dependents;
+mod hints;
 mod names;
 mod patches;
 mod rebase;
 mod shared;
 mod topology;
+mod upgrade;
 mod version;
 
 use super::Listed;

@@ -1,8 +1,10 @@
 //! Naming templates of a ClusterClass (NAM). What they leave out is their author's business (NAM-003).
 
 use super::class::{Change, machine_deployment, machine_pool};
+use super::hints;
 use crate::admission::Listed;
 use crate::field::{Findings, Path};
+use crate::gotemplate::{Functions, Template};
 use crate::hub::naming::subdomain_faults;
 use crate::hub::{Kind, Named, name_from};
 
@@ -31,15 +33,35 @@ pub(super) fn naming_templates_make_names(change: &Change<'_>, found: &mut Findi
     }
 }
 
+/// What to write into a naming template.
+fn hint(template: &str, named: Named<'_>) -> String {
+    let parsed = Template::parse("name", template, Functions::Builtin);
+    let hint = parsed
+        .err()
+        .and_then(|error| hints::of_template(&error, template, Functions::Builtin, ["cluster", "random"].into_iter()));
+    let of_worker = match named {
+        Named::Cluster => "",
+        Named::MachineDeployment(_) => " and .machineDeployment.topologyName",
+        Named::MachinePool(_) => " and .machinePool.topologyName",
+    };
+    hint.unwrap_or_else(|| format!("this name can be made of .cluster.name, .random{of_worker}"))
+}
+
 /// A template is rendered with an example (NAM-001), and what comes out may be a name (NAM-002).
 fn makes_names(template: &str, named: Named<'_>, owner: &Path, found: &mut Findings) {
     if template.is_empty() {
         return;
     }
     let path = owner.child("naming.template");
-    match name_from(template, CLUSTER, RANDOM, named) {
+    match name_from(template, CLUSTER, named, || RANDOM.to_owned()) {
         Err(reason) => {
-            found.run("NAM-001", |found| found.invalid(path, template, reason));
+            found.run("NAM-001", |found| {
+                let hint = match found.is_worth_hints() {
+                    true => format!("; {}", hint(template, named)),
+                    false => String::new(),
+                };
+                found.invalid(path, template, format!("{reason}{hint}"));
+            });
         }
         Ok(name) => {
             found.run("NAM-002", |found| {

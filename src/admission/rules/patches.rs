@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 
 use super::class::Change;
+use super::hints;
 use crate::admission::Listed;
-use crate::field::{ErrorKind, Findings, Path, RuleId};
+use crate::field::{ErrorKind, Findings, Path, RuleId, closest, enumerated};
 use crate::gotemplate::{Functions, Template};
 use crate::hub::naming::{decimal_integer, label_key_faults};
 use crate::hub::{
@@ -49,16 +50,55 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
 /// Patches can be applied (CC-V-070).
 pub(super) fn patches_are_usable(change: &Change<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
+    let scope = Scope::of(spec);
     let mut names = BTreeSet::new();
     for (i, entry) in spec.patches.iter().enumerate() {
         let path = Path::of("spec.patches").index(i);
         name_is_usable(entry, &mut names, &path.child("name"), found);
         if !entry.enabled_if.is_empty() {
-            template_is_usable("PAT-004", &entry.enabled_if, spec, &path.child("enabledIf"), found);
+            template_is_usable("PAT-004", &entry.enabled_if, &scope, &path.child("enabledIf"), found);
         }
         kind_of_patch_is_clear(entry, change, &path, found);
         for (j, definition) in entry.definitions.iter().enumerate() {
-            definition_is_usable(definition, spec, &path.child("definitions").index(j), found);
+            if found.is_full() {
+                return;
+            }
+            definition_is_usable(definition, &scope, &path.child("definitions").index(j), found);
+        }
+    }
+}
+
+/// What patches of a class can speak of.
+struct Scope<'a> {
+    spec: &'a ClusterClassSpec,
+    /// The names of variables, in the order of the class.
+    variables: Vec<&'a str>,
+    defined: BTreeSet<&'a str>,
+    /// Whether an extension may define others.
+    is_open: bool,
+}
+
+impl<'a> Scope<'a> {
+    fn of(spec: &'a ClusterClassSpec) -> Self {
+        let variables: Vec<&str> = spec.variables.iter().map(|variable| &*variable.name).collect();
+        let defined = variables.iter().copied().collect();
+        Scope { spec, variables, defined, is_open: spec.discovering_patches().next().is_some() }
+    }
+
+    /// What to say of a variable that is not defined.
+    fn unknown(&self, expression: &str, name: Option<&str>, found: &Findings) -> String {
+        let unknown = "the ClusterClass defines no such variable";
+        let known = || {
+            let names = self.variables.iter().map(|name| format!("{name:?}"));
+            format!("{unknown}; it defines {}", enumerated(names))
+        };
+        let builtin = || closest(expression, BUILTIN);
+        let meant = || closest(name?, self.variables.iter().copied()).or_else(builtin);
+        match name {
+            _ if !found.is_worth_hints() => unknown.to_owned(),
+            Some("builtin") => "name one of the builtin variables, such as builtin.cluster.name".to_owned(),
+            _ if self.variables.is_empty() => "the ClusterClass defines no variables".to_owned(),
+            _ => meant().map_or_else(known, |meant| format!("{unknown}; the closest one is {meant:?}")),
         }
     }
 }
@@ -113,16 +153,19 @@ fn kind_of_patch_is_clear(entry: &Patch, change: &Change<'_>, path: &Path, found
 }
 
 /// The JSON patches of a definition, and then what it selects.
-fn definition_is_usable(definition: &PatchDefinition, spec: &ClusterClassSpec, path: &Path, found: &mut Findings) {
+fn definition_is_usable(definition: &PatchDefinition, scope: &Scope<'_>, path: &Path, found: &mut Findings) {
     for (k, operation) in definition.json_patches.iter().enumerate() {
-        json_patch_is_usable(operation, spec, &path.child("jsonPatches").index(k), found);
+        if found.is_full() {
+            return;
+        }
+        json_patch_is_usable(operation, scope, &path.child("jsonPatches").index(k), found);
     }
-    selector_is_usable(&definition.selector, spec, &path.child("selector"), found);
+    selector_is_usable(&definition.selector, scope.spec, &path.child("selector"), found);
 }
 
 const OPERATIONS: [&str; 3] = ["add", "remove", "replace"];
 
-fn json_patch_is_usable(operation: &JsonPatch, spec: &ClusterClassSpec, path: &Path, found: &mut Findings) {
+fn json_patch_is_usable(operation: &JsonPatch, scope: &Scope<'_>, path: &Path, found: &mut Findings) {
     found.run("PAT-010", |found| {
         if !OPERATIONS.contains(&&*operation.op) {
             let detail = "supported values: \"add\", \"remove\", \"replace\"";
@@ -141,7 +184,7 @@ fn json_patch_is_usable(operation: &JsonPatch, spec: &ClusterClassSpec, path: &P
     found.run("PAT-012", |found| arrays_are_changed_at_their_ends(operation, path, found));
     found.run("DEC-27", |found| path_says_what_it_means(operation, path, found));
     if matches!(&*operation.op, "add" | "replace") {
-        value_is_given(operation, spec, path, found);
+        value_is_given(operation, scope, path, found);
     }
 }
 
@@ -175,7 +218,7 @@ fn path_says_what_it_means(operation: &JsonPatch, path: &Path, found: &mut Findi
 }
 
 /// An operation that sets something says what (PAT-013 to PAT-021).
-fn value_is_given(operation: &JsonPatch, spec: &ClusterClassSpec, path: &Path, found: &mut Findings) {
+fn value_is_given(operation: &JsonPatch, scope: &Scope<'_>, path: &Path, found: &mut Findings) {
     found.run("PAT-013", |found| {
         if operation.value.is_none() && operation.value_from.is_none() {
             found.invalid(path.clone(), &*operation.path, "set value or valueFrom; null is no value");
@@ -187,10 +230,10 @@ fn value_is_given(operation: &JsonPatch, spec: &ClusterClassSpec, path: &Path, f
             found.invalid(path.clone(), &*operation.path, "set value or valueFrom, not both");
         }
     });
-    source_is_usable(source, spec, &path.child("valueFrom"), found);
+    source_is_usable(source, scope, &path.child("valueFrom"), found);
 }
 
-fn source_is_usable(source: &JsonPatchValue, spec: &ClusterClassSpec, path: &Path, found: &mut Findings) {
+fn source_is_usable(source: &JsonPatchValue, scope: &Scope<'_>, path: &Path, found: &mut Findings) {
     let (has_variable, has_template) = (!source.variable.is_empty(), !source.template.is_empty());
     found.run("PAT-016", |found| {
         if !has_variable && !has_template {
@@ -203,7 +246,7 @@ fn source_is_usable(source: &JsonPatchValue, spec: &ClusterClassSpec, path: &Pat
         }
     });
     if has_template {
-        template_is_usable("PAT-018", &source.template, spec, &path.child("template"), found);
+        template_is_usable("PAT-018", &source.template, scope, &path.child("template"), found);
     }
     if !has_variable {
         return;
@@ -213,43 +256,49 @@ fn source_is_usable(source: &JsonPatchValue, spec: &ClusterClassSpec, path: &Pat
     if variable.starts_with("builtin.") {
         found.run("PAT-019", |found| {
             if !BUILTIN.contains(&variable) {
-                let known = known_below(variable);
-                found.invalid(path.clone(), variable, format!("is not a builtin variable; known are {known}"));
+                let hint = if found.is_worth_hints() { builtin_hint(variable) } else { String::new() };
+                found.invalid(path.clone(), variable, format!("is not a builtin variable{hint}"));
             }
         });
         return;
     }
     found.run("PAT-021", |found| {
-        if name.is_none_or(|name| spec.variables.iter().all(|defined| defined.name != name)) {
-            let known: Vec<String> = spec.variables.iter().map(|defined| format!("{:?}", defined.name)).collect();
-            let detail = match known.as_slice() {
-                [] => "the ClusterClass defines no variables".to_owned(),
-                known => format!("the ClusterClass defines no such variable; it defines {}", known.join(", ")),
-            };
-            found.invalid(path.clone(), variable, detail);
+        if name.is_none_or(|name| !scope.defined.contains(name)) {
+            found.invalid(path.clone(), variable, scope.unknown(variable, name, found));
         }
     });
 }
 
 /// A template parses (PAT-004, PAT-018), and the variables that it refers to are defined (DEC-5).
-fn template_is_usable(rule: RuleId, template: &str, spec: &ClusterClassSpec, path: &Path, found: &mut Findings) {
+fn template_is_usable(rule: RuleId, template: &str, scope: &Scope<'_>, path: &Path, found: &mut Findings) {
     let parsed = match Template::parse("template", template, Functions::Sprig) {
         Ok(parsed) => parsed,
         Err(error) => {
-            found.run(rule, |found| found.invalid(path.clone(), template, error.to_string()));
+            found.run(rule, |found| {
+                let variables = scope.variables.iter().copied();
+                let hint = found
+                    .is_worth_hints()
+                    .then(|| hints::of_template(&error, template, Functions::Sprig, variables))
+                    .flatten();
+                let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+                found.invalid(path.clone(), template, format!("{error}{hint}"));
+            });
             return;
         }
     };
     // An extension may define anything.
-    if spec.discovering_patches().next().is_some() {
+    if scope.is_open {
         return;
     }
     found.run("DEC-5", |found| {
         let names: BTreeSet<String> = parsed.fields().into_iter().filter_map(|path| path.into_iter().next()).collect();
-        let is_defined = |name: &str| name == "builtin" || spec.variables.iter().any(|defined| defined.name == name);
+        let is_defined = |name: &str| name == "builtin" || scope.defined.contains(name);
         for name in names.iter().filter(|name| !is_defined(name)) {
+            let known = scope.variables.iter().copied().chain(["builtin"]);
+            let meant = found.is_worth_warnings().then(|| closest(name, known)).flatten();
+            let hint = meant.map(|meant| format!("; the closest one is .{meant}")).unwrap_or_default();
             found.warn(format!(
-                "{path}: the template refers to .{name}, which the ClusterClass does not define; it renders as <no value>"
+                "{path}: the template refers to .{name}, which the ClusterClass does not define; it renders as <no value>{hint}"
             ));
         }
     });
@@ -258,6 +307,27 @@ fn template_is_usable(rule: RuleId, template: &str, spec: &ClusterClassSpec, pat
 /// The variable that an expression reaches into: its first non-empty piece (PAT-021).
 fn name_of(expression: &str) -> Option<&str> {
     expression.split(['.', '[']).find(|piece| !piece.is_empty())
+}
+
+/// What to write instead of a builtin variable that there is not.
+fn builtin_hint(variable: &str) -> String {
+    let reads = |known: &str| {
+        let rest = variable.strip_prefix(known)?;
+        let part = match rest.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            Some(position) if position.bytes().all(|byte| byte.is_ascii_digit()) => position.to_owned(),
+            Some(key) => format!("{key:?}"),
+            None => format!("{:?}", rest.strip_prefix('.')?),
+        };
+        let has_parts = known.ends_with('s');
+        has_parts.then(|| format!("; a part is read by a template: {{{{ index .{known} {part} }}}}"))
+    };
+    if let Some(hint) = BUILTIN.iter().find_map(|known| reads(known)) {
+        return hint;
+    }
+    match closest(variable, BUILTIN) {
+        Some(meant) => format!("; the closest one is {meant:?}"),
+        None => format!("; known are {}", known_below(variable)),
+    }
 }
 
 /// The builtin variables next to a wrong one: those with the same beginning.
@@ -342,7 +412,8 @@ fn selector_is_usable(selector: &PatchSelector, spec: &ClusterClassSpec, path: &
     let path = path.child("matchResources");
     found.run("PAT-031", |found| {
         if infrastructure && !matches(selector, &spec.infrastructure.template_ref) {
-            found.invalid(path.child("infrastructureCluster"), true, mismatch(selector, "the infrastructure"));
+            let detail = mismatch(selector, "the infrastructure", [&spec.infrastructure.template_ref], found);
+            found.invalid(path.child("infrastructureCluster"), true, detail);
         }
     });
     found.run("PAT-032", |found| {
@@ -350,7 +421,9 @@ fn selector_is_usable(selector: &PatchSelector, spec: &ClusterClassSpec, path: &
         let is_machines = machines.is_defined() && matches(selector, machines);
         if control_plane && !is_machines && !matches(selector, &spec.control_plane.template_ref) {
             let whom = "the control plane and its machines";
-            found.invalid(path.child("controlPlane"), true, mismatch(selector, whom));
+            let templates =
+                [&spec.control_plane.template_ref].into_iter().chain(machines.is_defined().then_some(machines));
+            found.invalid(path.child("controlPlane"), true, mismatch(selector, whom, templates, found));
         }
     });
     let deployments: Vec<Worker<'_>> = spec
@@ -387,17 +460,29 @@ fn classes_match(
     found: &mut Findings,
 ) {
     for (n, name) in names.into_iter().flat_map(|names| &names.names).enumerate() {
+        if found.is_full() {
+            return;
+        }
         if let Some(fault) = pattern_fault(name) {
             // The rest of the list is not looked at.
             return found.invalid(path.index(n), &**name, fault);
         }
         let mut selected = classes.iter().filter(|(class, _)| selects(name, class)).peekable();
         if selected.peek().is_none() {
-            let known: Vec<String> = classes.iter().map(|(class, _)| format!("{class:?}")).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            found.invalid(path.index(n), &**name, format!("selects no class; the ClusterClass has {known}"));
+            let known = match found.is_worth_hints() {
+                true if classes.is_empty() => "; the ClusterClass has none".to_owned(),
+                true => {
+                    let known = enumerated(classes.iter().map(|(class, _)| format!("{class:?}")));
+                    format!("; the ClusterClass has {known}")
+                }
+                false => String::new(),
+            };
+            found.invalid(path.index(n), &**name, format!("selects no class{known}"));
         } else if !selected.any(|(_, templates)| templates.iter().any(|template| matches(selector, template))) {
-            found.invalid(path.index(n), &**name, mismatch(selector, "the selected classes"));
+            let templates =
+                classes.iter().filter(|(class, _)| selects(name, class)).flat_map(|(_, templates)| *templates);
+            let detail = mismatch(selector, "the selected classes", templates, found);
+            found.invalid(path.index(n), &**name, detail);
         }
     }
 }
@@ -429,8 +514,26 @@ fn matches(selector: &PatchSelector, template: &TemplateRef) -> bool {
     selector.kind == template.kind && selector.api_version == template.api_version
 }
 
-fn mismatch(selector: &PatchSelector, whom: &str) -> String {
-    format!("no template of {whom} has kind {} and apiVersion {}", selector.kind, selector.api_version)
+fn mismatch<'a>(
+    selector: &PatchSelector,
+    whom: &str,
+    templates: impl IntoIterator<Item = &'a TemplateRef>,
+    found: &Findings,
+) -> String {
+    let PatchSelector { kind, api_version, .. } = selector;
+    let wanted = format!("no template of {whom} has kind {kind} and apiVersion {api_version}");
+    if !found.is_worth_hints() {
+        return wanted;
+    }
+    let there: BTreeSet<String> = templates
+        .into_iter()
+        .filter(|template| !template.kind.is_empty())
+        .map(|template| format!("{} of {}", template.kind, template.api_version))
+        .collect();
+    if there.is_empty() {
+        return wanted;
+    }
+    format!("{wanted}; there is {}", enumerated(there))
 }
 
 fn shown(selector: &PatchSelector) -> String {

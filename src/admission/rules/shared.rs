@@ -112,18 +112,16 @@ fn int_or_percentage(value: Option<&IntOrString>, path: impl FnOnce() -> Path, f
 pub(super) fn metadata(metadata: &TopologyMetadata, path: &Path, found: &mut Findings) {
     for (key, value) in metadata.labels.iter() {
         found.run("LBL-001", |found| {
-            label_key_faults(key).into_iter().for_each(|fault| found.invalid(path.child("labels"), &**key, fault));
+            label_key_faults(key).into_iter().for_each(|fault| found.invalid(path.child("labels"), key, fault));
         });
         found.run("LBL-002", |found| {
-            label_value_faults(value)
-                .into_iter()
-                .for_each(|fault| found.invalid(path.child("labels"), &**value, fault));
+            label_value_faults(value).into_iter().for_each(|fault| found.invalid(path.child("labels"), value, fault));
         });
     }
     found.run("LBL-003", |found| {
-        for key in metadata.annotations.keys() {
+        for (key, _) in metadata.annotations.iter() {
             let faults = label_key_faults(&key.to_lowercase());
-            faults.into_iter().for_each(|fault| found.invalid(path.child("annotations"), &**key, fault));
+            faults.into_iter().for_each(|fault| found.invalid(path.child("annotations"), key, fault));
         }
     });
     found.run("LBL-004", |found| {
@@ -203,7 +201,7 @@ pub(super) fn whose(cluster: &Cluster) -> String {
 fn is_autoscaled(metadata: &TopologyMetadata) -> bool {
     [annotation::AUTOSCALER_MIN_SIZE, annotation::AUTOSCALER_MAX_SIZE]
         .iter()
-        .any(|name| metadata.annotations.contains_key(*name))
+        .any(|name| metadata.annotations.contains_key(name))
 }
 
 /// A machine deployment asks for a health check that nobody defines.

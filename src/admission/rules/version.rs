@@ -1,6 +1,7 @@
 //! Version changes of a topology (UPG).
 
 use super::topology::{ClassifiedChange, version_path};
+use super::upgrade::{self, Upgrade};
 use crate::admission::Listed;
 use crate::admission::rule::{Rule, listed, rules};
 use crate::field::{Findings, RuleId};
@@ -26,10 +27,6 @@ const STEPS: &[VersionRule] = rules![
     "UPG-007" => previous_upgrade_is_finished,
 ];
 
-/// Steps that look at the running cluster: control plane, machine deployments, machine pools.
-const LIVE_STEPS: [RuleId; 10] =
-    ["UPG-008", "UPG-009", "UPG-010", "UPG-011", "UPG-012", "UPG-013", "UPG-014", "UPG-015", "UPG-016", "UPG-017"];
-
 const REMARKS: &[VersionRule] = rules!["DEC-28" => prereleases_do_not_go_back_unnoticed];
 
 /// The rules of this file in the order in which they run.
@@ -41,10 +38,11 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
     ]
     .into_iter()
     .chain(listed(Kind::Cluster, STEPS))
+    .chain(upgrade::listed_rules())
     .chain(listed(Kind::Cluster, REMARKS))
 }
 
-/// Everything about a version change, in order. `not_checked` gets the steps that need a look at the running cluster.
+/// Everything about a version change, in order. `not_checked` gets the looks at the running cluster that cannot be taken.
 ///
 /// With a version list in the class any listed version that is no decrease may be the target, and with a plan extension
 /// any version that is no decrease: the controller walks through those in between (UPG-018).
@@ -69,10 +67,16 @@ pub(super) fn validate(
             return;
         }
     }
+    let (world, class) = (change.change.change.world, change.change.class);
+    let upgrade = Upgrade { world, old, class, from: &from, to: &change.change.change.topology.version };
+    let before = found.error_count();
+    upgrade::validate(&upgrade, found, not_checked);
+    if found.error_count() > before {
+        return;
+    }
     for remark in REMARKS {
         found.run(remark.id, |found| (remark.check)(&change, found));
     }
-    not_checked.extend(LIVE_STEPS);
 }
 
 /// A version for comparisons; one that cannot be read is reported and counts as 0.0.0 (UPG-001).

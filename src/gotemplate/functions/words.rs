@@ -66,45 +66,27 @@ fn latin(text: &str) -> impl Iterator<Item = char> {
 /// The text from `offset` on in at most `width` bytes, `...` where it is cut.
 fn abbreviated(text: &str, offset: i64, width: i64) -> String {
     let size = |number: i64| usize::try_from(number).unwrap_or(0);
-    let (length, width, mut offset) = (text.len(), size(width), size(offset));
+    let (length, width) = (text.len(), size(width));
     if width < 4 || length <= width {
         return text.to_owned();
     }
-    offset = offset.min(length);
-    if length - offset < width - 3 {
-        offset = length - (width - 3);
+    // What is left for the text next to three dots, and where the end of the text begins to fit.
+    let room = width - 3;
+    let tail = length - room;
+    match size(offset).min(tail) {
+        0..=4 => byte_range(text, 0, room) + "...",
+        _ if width < 7 => String::new(),
+        from if from == tail => format!("...{}", byte_range(text, tail, length)),
+        from => format!("...{}...", byte_range(text, from, from + room - 3)),
     }
-    if offset <= 4 {
-        return format!("{}...", byte_range(text, 0, width - 3));
-    }
-    if width < 7 {
-        return String::new();
-    }
-    if offset + width - 3 < length {
-        let rest = byte_range(text, offset, length);
-        let inner = i64::try_from(width - 3).unwrap_or(i64::MAX);
-        return format!("...{}", abbreviated_once(&rest, inner));
-    }
-    format!("...{}", byte_range(text, length - (width - 3), length))
 }
 
-fn abbreviated_once(text: &str, width: i64) -> String {
-    if width < 4 { String::new() } else { abbreviated(text, 0, width) }
-}
-
+/// Capitals for small letters, and the other way round.
 fn swapped(text: &str) -> String {
-    let mut behind_gap = true;
-    let swap = |c: char| {
-        if is_upper(c) || is_title(c) {
-            behind_gap = false;
-            lower(c)
-        } else if is_lower(c) {
-            behind_gap = false;
-            upper(c)
-        } else {
-            behind_gap = is_space(c);
-            c
-        }
+    let swap = |c: char| match c {
+        _ if is_lower(c) => upper(c),
+        _ if is_upper(c) || is_title(c) => lower(c),
+        _ => c,
     };
     text.chars().map(swap).collect()
 }
@@ -113,161 +95,143 @@ fn is_connector(c: char) -> bool {
     c == '-' || c == '_' || is_space(c)
 }
 
-/// xstrings' Pascal case: words without their connectors, each with a capital.
+/// How long the characters at the beginning are for which something holds, in bytes.
+fn span(text: &str, holds: impl Fn(char) -> bool) -> usize {
+    text.find(|c| !holds(c)).unwrap_or(text.len())
+}
+
+/// Pascal case: words without what connects them, each with a capital.
+///
+/// Connectors in front and behind stay, and so do all but one between two words; a text of nothing else gets another one.
 fn pascal(text: &str) -> String {
     let mut written = String::with_capacity(text.len());
-    let mut chars = text.chars();
-    let mut current = None;
-    let mut behind_upper = false;
-    for c in chars.by_ref() {
-        if !is_connector(c) {
-            behind_upper = is_upper(c);
-            current = Some(upper(c));
-            break;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (gap, after) = rest.split_at(span(rest, is_connector));
+        let (word, behind) = after.split_at(span(after, |c| !is_connector(c)));
+        let is_between = rest.len() < text.len() && !word.is_empty();
+        let dropped = if is_between { gap.chars().next_back().map_or(0, char::len_utf8) } else { 0 };
+        written.push_str(&gap[..gap.len() - dropped]);
+        push_capitalised(&mut written, word);
+        if rest.len() == text.len() && word.is_empty() {
+            written.extend(gap.chars().next_back());
         }
-        written.push(c);
+        rest = behind;
     }
-    let Some(mut current) = current else {
-        // xstrings writes the last one of nothing but connectors twice.
-        written.extend(text.chars().next_back());
-        return written;
-    };
-    for next in chars {
-        let previous = std::mem::replace(&mut current, next);
-        if is_connector(next) && is_connector(previous) {
-            written.push(previous);
-        } else if is_connector(previous) {
-            behind_upper = is_upper(next);
-            current = upper(next);
-        } else {
-            if behind_upper && is_upper(next) {
-                current = lower(next);
-            } else {
-                behind_upper = false;
-            }
-            written.push(previous);
-        }
-    }
-    written.push(current);
     written
 }
 
-/// What a run of characters is.
+/// A word with a capital; of several capitals in front the others become small.
+fn push_capitalised(written: &mut String, word: &str) {
+    let capitals = word.chars().take_while(|c| is_upper(*c)).count();
+    written.extend(word.chars().enumerate().map(|(at, c)| match at {
+        0 => upper(c),
+        at if at < capitals => lower(c),
+        _ => c,
+    }));
+}
+
+/// What a piece of a text consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Word {
-    None,
-    Number,
-    Upper,
-    Letters,
+enum Piece {
     Connector,
     Punctuation,
+    /// Capitals, or one with the small letters behind it.
+    Capitals,
+    Letters,
+    Number,
     Other,
 }
 
-fn is_alphabet(c: char) -> bool {
-    // CJK and other scripts without cases are no alphabets to xstrings.
+/// A letter of a script with cases.
+fn is_cased(c: char) -> bool {
     is_letter(c) && (is_upper(c) || is_lower(c) || is_title(c))
 }
 
-/// The first word of `text`, and what follows.
-fn next_word(text: &str) -> (Word, &str, &str) {
-    let run = |from: usize, holds: &dyn Fn(char) -> bool| {
-        text[from..].find(|c| !holds(c)).map_or(text.len(), |length| from + length)
-    };
-    let Some(first) = text.chars().next() else { return (Word::None, "", "") };
-    let size = first.len_utf8();
-    let (word, end) = match first {
-        _ if is_connector(first) => (Word::Connector, run(0, &is_connector)),
-        _ if is_punctuation(first) => (Word::Punctuation, run(0, &is_punctuation)),
-        _ if is_upper(first) => (Word::Upper, upper_end(text, size, &run)),
-        _ if is_alphabet(first) => (Word::Letters, run(0, &|c| is_alphabet(c) && !is_upper(c))),
-        _ if is_number(first) => (Word::Number, run(0, &is_number)),
-        _ => {
-            let ends = |c: char| is_connector(c) || is_alphabet(c) || is_number(c) || is_punctuation(c);
-            (Word::Other, run(size, &|c| !ends(c)))
+impl Piece {
+    fn beginning_with(c: char) -> Piece {
+        match c {
+            _ if is_connector(c) => Piece::Connector,
+            _ if is_punctuation(c) => Piece::Punctuation,
+            _ if is_upper(c) => Piece::Capitals,
+            _ if is_cased(c) => Piece::Letters,
+            _ if is_number(c) => Piece::Number,
+            _ => Piece::Other,
         }
-    };
-    (word, &text[..end], &text[end..])
-}
+    }
 
-/// The end of the characters from a position on for which something holds.
-type Run<'r> = &'r dyn Fn(usize, &dyn Fn(char) -> bool) -> usize;
-
-/// Capitals, without the last one where small letters follow it; or one capital and its small letters.
-fn upper_end(text: &str, size: usize, run: Run<'_>) -> usize {
-    match text[size..].chars().next() {
-        Some(second) if is_upper(second) => {
-            let end = run(0, &is_upper);
-            let follows = text[end..].chars().next();
-            let last = text[..end].chars().next_back().map_or(0, char::len_utf8);
-            if follows.is_some_and(is_alphabet) { end - last } else { end }
+    /// How long the piece at the beginning of `text` is, in bytes.
+    fn length(self, text: &str) -> usize {
+        let is_small = |c: char| is_cased(c) && !is_upper(c);
+        match self {
+            Piece::Connector => span(text, is_connector),
+            Piece::Punctuation => span(text, is_punctuation),
+            Piece::Letters => span(text, is_small),
+            Piece::Number => span(text, is_number),
+            Piece::Other => span(text, |c| Piece::beginning_with(c) == Piece::Other),
+            Piece::Capitals => {
+                let capitals = span(text, is_upper);
+                let last = text[..capitals].chars().next_back().map_or(0, char::len_utf8);
+                match span(&text[capitals..], is_small) {
+                    0 => capitals,
+                    small if last == capitals => capitals + small,
+                    // The last capital begins the next word.
+                    _ => capitals - last,
+                }
+            }
         }
-        Some(second) if is_alphabet(second) => run(size, &|c| is_alphabet(c) && !is_upper(c)),
-        _ => size,
+    }
+
+    /// Whether no connector is put next to it.
+    fn is_gap(self) -> bool {
+        matches!(self, Piece::Connector | Piece::Punctuation)
     }
 }
 
-/// xstrings' snake and kebab case.
+fn pieces(text: &str) -> Vec<(Piece, &str)> {
+    let (mut pieces, mut rest) = (Vec::new(), text);
+    while let Some(first) = rest.chars().next() {
+        let piece = Piece::beginning_with(first);
+        let (this, after) = rest.split_at(piece.length(rest));
+        pieces.push((piece, this));
+        rest = after;
+    }
+    pieces
+}
+
+/// Snake and kebab case: words in small letters with connectors between them.
+///
+/// A number belongs to the word in front of it, unless small letters follow: then it begins a word, which goes on with
+/// letters and numbers.
 fn connected(text: &str, connector: char) -> String {
     let mut written = String::with_capacity(text.len() + 8);
-    let (mut kind, mut word, mut rest) = next_word(text);
-    while !rest.is_empty() {
-        if kind != Word::Connector {
-            push_lower(&mut written, kind, word, connector);
+    let pieces = pieces(text);
+    let (mut before, mut is_numbered) = (None::<Piece>, false);
+    for (at, (piece, word)) in pieces.iter().enumerate() {
+        let next = pieces.get(at + 1).map(|(piece, _)| *piece);
+        let is_apart = before.is_none_or(Piece::is_gap) || piece.is_gap();
+        let belongs = match piece {
+            Piece::Letters | Piece::Number if is_numbered => true,
+            Piece::Number => next != Some(Piece::Letters),
+            _ => false,
+        };
+        if !is_apart && !belongs {
+            written.push(connector);
         }
-        let (previous, last) = (kind, word);
-        (kind, word, rest) = next_word(rest);
-        match previous {
-            Word::Number => {
-                while matches!(kind, Word::Letters | Word::Number) {
-                    push_lower(&mut written, kind, word, connector);
-                    (kind, word, rest) = next_word(rest);
-                }
-                if !matches!(kind, Word::None | Word::Punctuation | Word::Connector) {
-                    written.push(connector);
-                }
+        is_numbered = match piece {
+            Piece::Number => is_numbered || is_apart || !belongs,
+            Piece::Letters => is_numbered,
+            _ => false,
+        };
+        match piece {
+            Piece::Capitals | Piece::Connector => {
+                written.extend(word.chars().map(|c| if is_connector(c) { connector } else { lower(c) }));
             }
-            Word::Connector => push_lower(&mut written, previous, last, connector),
-            Word::Punctuation => {}
-            _ if kind != Word::Number => {
-                if !matches!(kind, Word::Connector | Word::Punctuation) {
-                    written.push(connector);
-                }
-            }
-            _ if rest.is_empty() => {}
-            _ => {
-                let number = word;
-                (kind, word, rest) = next_word(rest);
-                if kind != Word::Letters {
-                    push_lower(&mut written, Word::Number, number, connector);
-                    if !matches!(kind, Word::Connector | Word::Punctuation) {
-                        written.push(connector);
-                    }
-                    continue;
-                }
-                written.push(connector);
-                push_lower(&mut written, Word::Number, number, connector);
-                while matches!(kind, Word::Letters | Word::Number) {
-                    push_lower(&mut written, kind, word, connector);
-                    (kind, word, rest) = next_word(rest);
-                }
-                if !matches!(kind, Word::None | Word::Connector | Word::Punctuation) {
-                    written.push(connector);
-                }
-            }
+            _ => written.push_str(word),
         }
+        before = Some(*piece);
     }
-    push_lower(&mut written, kind, word, connector);
     written
-}
-
-fn push_lower(written: &mut String, kind: Word, word: &str, connector: char) {
-    match kind {
-        Word::Upper | Word::Connector => {
-            written.extend(word.chars().map(|c| if is_connector(c) { connector } else { lower(c) }));
-        }
-        _ => written.push_str(word),
-    }
 }
 
 /// Lines of at most `width` bytes, broken at blanks, long words only where `breaks_words`.
@@ -275,30 +239,42 @@ fn wrapped(limit: usize, text: &str, width: i64, separator: &str, breaks_words: 
     let width = usize::try_from(width).unwrap_or(1).max(1);
     let mut written = Output::new(limit);
     let bytes = text.as_bytes();
-    let mut offset = 0;
-    while bytes.len() - offset > width {
-        if bytes.get(offset) == Some(&b' ') {
-            offset += 1;
-            continue;
+    let mut from = 0;
+    while let Some(line) = first_line(bytes.get(from..).unwrap_or_default(), width, breaks_words) {
+        from += line.start;
+        if let Some((end, next)) = line.broken_at {
+            written.push(&byte_range(text, from, from + end))?;
+            written.push(separator)?;
+            from += next;
+        } else {
+            written.push(&byte_range(text, from, bytes.len()))?;
+            break;
         }
-        let line = bytes.get(offset..=offset + width).unwrap_or_default();
-        let end = match line.iter().rposition(|byte| *byte == b' ') {
-            Some(blank) => offset + blank,
-            None if breaks_words => {
-                written.push(&byte_range(text, offset, offset + width))?;
-                written.push(separator)?;
-                offset += width;
-                continue;
-            }
-            None => match bytes[offset + width..].iter().position(|byte| *byte == b' ') {
-                Some(blank) => offset + width + blank,
-                None => break,
-            },
-        };
-        written.push(&byte_range(text, offset, end))?;
-        written.push(separator)?;
-        offset = end + 1;
     }
-    written.push(&byte_range(text, offset, bytes.len()))?;
     Ok(written.into_text())
+}
+
+/// Where a line begins in what is left of a text, and from there where it ends and where the next one begins.
+struct Line {
+    start: usize,
+    broken_at: Option<(usize, usize)>,
+}
+
+/// The first line; `None` behind the end. Blanks in front are left out while more than a line is left.
+fn first_line(text: &[u8], width: usize, breaks_words: bool) -> Option<Line> {
+    let blanks = text.iter().take_while(|byte| **byte == b' ').count();
+    let start = blanks.min(text.len().saturating_sub(width));
+    let text = text.get(start..)?;
+    if text.len() <= width {
+        return Some(Line { start, broken_at: None });
+    }
+    let (line, rest) = text.split_at(width + 1);
+    let is_blank = |byte: &u8| *byte == b' ';
+    let at_blank = |end: usize| (end, end + 1);
+    let broken_at = match line.iter().rposition(is_blank) {
+        Some(end) => Some(at_blank(end)),
+        None if breaks_words => Some((width, width)),
+        None => rest.iter().position(is_blank).map(|behind| at_blank(width + 1 + behind)),
+    };
+    Some(Line { start, broken_at })
 }

@@ -132,7 +132,7 @@ fn case() -> impl Strategy<Value = (Value, String)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4096))]
+    #![proptest_config(crate::testing::cases(4096))]
 
     #[test]
     fn what_is_acquitted_is_faultless((schema, text) in case()) {

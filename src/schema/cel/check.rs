@@ -4,6 +4,7 @@ use super::fault::Mistake;
 use super::library::{self, Function, Overload};
 use super::parse::{Expr, Form, Kind, Literal, Loop, Selection, parse};
 use super::types::{Decl, Type};
+use crate::field::closest;
 use crate::goregex::Regex;
 
 /// A piece of a program.
@@ -78,12 +79,22 @@ pub(super) struct Checked {
 
 /// Reads and checks an expression over `self` and `oldSelf`.
 pub(super) fn compile(text: &str, decl: &Decl, wanted: Wanted) -> Result<Checked, Mistake> {
+    compile_for(text, decl, wanted, false)
+}
+
+/// The mistake of an expression, with the name that may have been meant.
+pub(super) fn mistake_with_hint(text: &str, decl: &Decl, wanted: Wanted) -> Option<Mistake> {
+    compile_for(text, decl, wanted, true).err()
+}
+
+fn compile_for(text: &str, decl: &Decl, wanted: Wanted, has_hints: bool) -> Result<Checked, Mistake> {
     let expr = parse(text)?;
     let mut checker = Checker {
         names: vec![("self".to_owned(), decl.ty.clone()), ("oldSelf".to_owned(), decl.ty.clone())],
         bound: Vec::new(),
         trail: Vec::new(),
         uses_old: false,
+        has_hints,
     };
     let mut root = checker.check(&expr)?;
     root.ty = checker.resolved(&root.ty);
@@ -104,6 +115,8 @@ struct Checker {
     /// What `bound` said before each change, so that a change can be taken back.
     trail: Vec<(usize, Option<Type>)>,
     uses_old: bool,
+    /// Whether mistakes come with names that may have been meant, which takes time.
+    has_hints: bool,
 }
 
 fn mistake<T>(at: usize, text: impl Into<String>) -> Result<T, Mistake> {
@@ -230,8 +243,24 @@ impl Checker {
         }
         match type_named(name) {
             Some(name) => Ok(Node { op: Op::TypeName(name), ty: Type::Kind }),
-            None => mistake(at, format!("{name:?} is not declared")),
+            None => Err(self.undeclared(at, name)),
         }
+    }
+
+    fn undeclared(&self, at: usize, name: &str) -> Mistake {
+        let known: Vec<&str> = self.names.iter().map(|(known, _)| &**known).collect();
+        let hint = if self.has_hints { format!("; known are {}", known.join(", ")) } else { String::new() };
+        Mistake::new(at, format!("{name:?} is not declared{hint}"))
+    }
+
+    /// The mistake of a name that there is not, with the one that may have been meant.
+    fn unknown<'n, N>(&self, at: usize, text: String, name: &str, names: impl FnOnce() -> N) -> Mistake
+    where
+        N: Iterator<Item = &'n str>,
+    {
+        let meant = self.has_hints.then(|| closest(name, names())).flatten();
+        let hint = meant.map(|meant| format!("; the closest one is {meant}")).unwrap_or_default();
+        Mistake::new(at, text + &hint)
     }
 
     fn is_variable(&self, expr: &Expr) -> bool {
@@ -256,10 +285,12 @@ impl Checker {
             other => (other, false),
         };
         let member = match self.resolved(&inner) {
-            Type::Object(structure) => match structure.fields.get(field) {
-                Some(field) => field.decl.ty.clone(),
-                None => return mistake(expr.at, format!("undefined field {field:?}")),
-            },
+            Type::Object(structure) => {
+                let names = || structure.fields.keys().map(|name| &**name);
+                let known = structure.fields.get(field);
+                let unknown = || self.unknown(expr.at, format!("undefined field {field:?}"), field, names);
+                known.ok_or_else(unknown)?.decl.ty.clone()
+            }
             Type::Map(parts) => {
                 if !self.fits(&Type::Text, &parts.0) {
                     return mistake(expr.at, "only a map with text as keys has fields");
@@ -297,7 +328,7 @@ impl Checker {
             }
             return match library::overloads(name, true) {
                 Some(overloads) => self.resolve(at, name, overloads, all),
-                None => mistake(at, format!("there is no method {name}()")),
+                None => Err(self.unknown(at, format!("there is no method {name}()"), name, || library::names(true))),
             };
         }
         let args = args.iter().map(|arg| self.check(arg)).collect::<Result<Vec<_>, _>>()?;
@@ -307,7 +338,7 @@ impl Checker {
             ("[]" | "[?]", [_, _]) => self.index(at, args, name == "[?]"),
             _ => match library::overloads(name, false) {
                 Some(overloads) => self.resolve(at, name, overloads, args),
-                None => mistake(at, format!("there is no function {name}()")),
+                None => Err(self.unknown(at, format!("there is no function {name}()"), name, || library::names(false))),
             },
         }
     }

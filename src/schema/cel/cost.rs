@@ -111,7 +111,9 @@ impl<'a> Estimator<'a> {
     fn call(&mut self, function: &'static Function, nodes: &[Node]) -> Estimate<'a> {
         let args: Vec<Estimate<'a>> = nodes.iter().map(|arg| self.node(arg)).collect();
         let cost = args.iter().fold(0_u64, |cost, arg| cost.saturating_add(arg.cost));
-        let given = |at: usize| args.get(at).map_or(0, |arg| arg.size);
+        let text = |decl: &Decl| matches!(decl.ty, Type::Text | Type::Bytes).then_some(decl.max_elements);
+        let element = args.first().and_then(|list| text(list.decl?.element.as_deref()?)).unwrap_or(0);
+        let given = |at: usize| if at == library::ELEMENT { element } else { args.get(at).map_or(0, |arg| arg.size) };
         let result = bounded_by_literals(function.name, nodes).unwrap_or_else(|| (function.grows)(&given));
         let sizes = |at: usize| if at == library::RESULT { result } else { given(at) };
         Estimate::made(cost.saturating_add((function.price)(&sizes)), result)

@@ -371,6 +371,7 @@ impl<'v> Args<'v> {
 fn extents<'a>(args: &'a [Val<'_>], result: &'a Val<'_>) -> impl Fn(usize) -> u64 + 'a {
     move |at| match at {
         library::RESULT => result.extent(),
+        library::ELEMENT => 0,
         at => args.get(at).map_or(0, Val::extent),
     }
 }

@@ -1,5 +1,6 @@
 //! The `fieldPath` of a rule (CEL-004).
 
+use crate::field::closest;
 use crate::schema::Definition;
 
 /// The path in normalised form: properties joined by dots, additional properties as `[key]`.
@@ -20,7 +21,7 @@ pub(in crate::schema) fn read(text: &str, node: &Definition) -> Result<String, S
         rest = after;
         let at = node.ok_or("leads through a value without properties")?;
         if let Some(properties) = at.properties.as_ref().filter(|properties| !properties.is_empty()) {
-            node = Some(properties.get(&name).ok_or_else(|| format!("names the unknown property {name:?}"))?);
+            node = Some(properties.get(&name).ok_or_else(|| unknown(&name, properties.iter().map(|(name, _)| name)))?);
             if !path.is_empty() {
                 path.push('.');
             }
@@ -35,6 +36,11 @@ pub(in crate::schema) fn read(text: &str, node: &Definition) -> Result<String, S
     Ok(path)
 }
 
+fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let hint = closest(name, known).map(|meant| format!("; the closest one is {meant:?}")).unwrap_or_default();
+    format!("names the unknown property {name:?}{hint}")
+}
+
 /// One step, and what comes after it.
 fn step(text: &str) -> Result<(String, &str), String> {
     if let Some(rest) = text.strip_prefix('.') {
@@ -46,7 +52,9 @@ fn step(text: &str) -> Result<(String, &str), String> {
         };
     }
     let Some(rest) = text.strip_prefix("['") else {
-        return Err("is not made of steps .name and ['name']".to_owned());
+        let is_name = text.starts_with(|c: char| c.is_alphabetic());
+        let hint = if is_name { "; begin it with a dot" } else { "" };
+        return Err(format!("is not made of steps .name and ['name']{hint}"));
     };
     let mut name = String::new();
     let mut chars = rest.char_indices();

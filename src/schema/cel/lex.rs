@@ -144,7 +144,8 @@ impl<'a> Scanner<'a> {
             return Ok(Token::Quoted(name));
         }
         match SIGNS.into_iter().find(|sign| self.rest().starts_with(sign)) {
-            Some("=" | "|") | None => mistake(self.at, format!("{first:?} is not part of the language")),
+            Some("=") => mistake(self.at, "'=' is not part of the language; write =="),
+            Some("|") | None => mistake(self.at, format!("{first:?} is not part of the language")),
             Some(sign) => {
                 self.at += sign.len();
                 Ok(Token::Sign(sign))

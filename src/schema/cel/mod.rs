@@ -28,6 +28,7 @@ mod types;
 mod value;
 
 pub(super) use cost::{PER_RULE, PER_VARIABLE};
+pub(super) use library::time::Moment;
 pub(super) use rules::{Budget, Rules};
 pub(super) use types::MAX_REQUEST;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::check::{Checked, Wanted, compile};
+use super::check::{Checked, Wanted, compile, mistake_with_hint};
 use super::cost;
 use super::eval::run;
 use super::fault::Fault;
@@ -108,6 +108,18 @@ impl Rule {
         self.message.as_ref()?.as_ref().err().map(String::as_str)
     }
 
+    /// The mistake of the rule, with the name that may have been meant.
+    pub(in crate::schema) fn hinted_mistake(&self, rules: &Rules) -> Option<String> {
+        let text = &self.source.rule;
+        Some(mistake_with_hint(text, rules.decl.as_ref()?, Wanted::Bool)?.shown(text))
+    }
+
+    /// The same of its message expression.
+    pub(in crate::schema) fn hinted_message_mistake(&self, rules: &Rules) -> Option<String> {
+        let text = &self.source.message_expression;
+        Some(mistake_with_hint(text, rules.decl.as_ref()?, Wanted::Text)?.shown(text))
+    }
+
     /// Whether it is a transition rule (CEL-021).
     pub(in crate::schema) fn uses_old(&self) -> bool {
         self.program.as_ref().is_ok_and(|program| program.checked.uses_old)
@@ -178,7 +190,7 @@ impl Schema {
         root: Option<&Arc<Rules>>,
         budget: &mut Budget,
     ) -> Vec<Violation> {
-        let mut judge = Judge { meter: &mut budget.0, violations: Vec::new() };
+        let mut judge = Judge { meter: &mut budget.0, is_secret: false, violations: Vec::new() };
         // Whether the budget lasted is seen in the violations.
         let _ = judge.node(self, root.map(|rules| &**rules), value, old, &mut Place::default());
         judge.violations
@@ -210,6 +222,8 @@ impl Place {
 
 struct Judge<'m> {
     meter: &'m mut Meter,
+    /// Whether the node whose rules are run may hold a password: what expressions make of it is not told (DEC-34).
+    is_secret: bool,
     violations: Vec<Violation>,
 }
 
@@ -228,6 +242,7 @@ impl Judge<'_> {
         }
         let old = old.filter(|old| !old.is_null());
         if let Some(rules) = rules {
+            self.is_secret = schema.has_secrets;
             self.rules(rules, value, old, place)?;
         }
         match value {
@@ -284,6 +299,7 @@ impl Judge<'_> {
                 Ok(_) => self.broken(rule, rules, decl, value, old, place)?,
                 Err(Fault::Spent) => return self.exhausted("CEL-026", rule, place, ""),
                 Err(Fault::Failed(text)) => {
+                    let text = if self.is_secret { "it failed".into() } else { text };
                     let detail = format!("{text}, while evaluating the rule {}", rule.source.rule.trim());
                     self.report("CEL-025", ErrorKind::Invalid, place, "", detail);
                 }
@@ -319,7 +335,7 @@ impl Judge<'_> {
         place: &Place,
     ) -> Result<(), Exhausted> {
         let mut message = None;
-        if let Some(Ok(program)) = &rule.message {
+        if let Some(Ok(program)) = rule.message.as_ref().filter(|_| !self.is_secret) {
             // An old value is known here only if some rule of the node asks for it.
             let old = old.filter(|_| rules.uses_old);
             if program.checked.uses_old && old.is_none() {

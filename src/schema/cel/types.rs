@@ -223,7 +223,7 @@ impl Decl {
     fn of_object(node: &Definition) -> Decl {
         let mut min_size = 2_u64;
         let mut structure = Structure::default();
-        for (name, child) in node.properties.iter().flatten() {
+        for (name, child) in node.each_property() {
             let Some(decl) = Decl::of(child) else { continue };
             let is_required = node.required.iter().any(|required| required == name);
             let has_default = child.default.as_ref().is_some_and(|default| default.get() != "null");
@@ -231,7 +231,7 @@ impl Decl {
                 min_size = min_size.saturating_add(name.len() as u64 + decl.min_size + 4);
             }
             if let Some(escaped) = escaped(name) {
-                structure.fields.insert(escaped, Field { name: name.clone(), decl });
+                structure.fields.insert(escaped, Field { name: name.to_owned(), decl });
             }
         }
         Decl::scalar(Type::Object(Arc::new(structure)), min_size, 1)
@@ -246,28 +246,33 @@ impl Decl {
         let text = || Definition { r#type: "string".to_owned(), ..Definition::default() };
         let object = |properties: Vec<(&str, Definition)>| Definition {
             r#type: "object".to_owned(),
-            properties: Some(properties.into_iter().map(|(name, node)| (name.to_owned(), node)).collect()),
+            properties: Some(properties.into_iter().map(|(name, node)| (name.into(), node)).collect()),
             ..Definition::default()
         };
+        let taken = |node: &mut Definition| -> BTreeMap<Box<str>, Definition> {
+            node.properties.take().into_iter().flatten().collect()
+        };
         let mut node = node.clone();
-        let properties = node.properties.get_or_insert_default();
+        let mut properties = taken(&mut node);
         for name in ["apiVersion", "kind"] {
             if properties.get(name).is_none_or(|own| own.r#type != "string") {
-                properties.insert(name.to_owned(), text());
+                properties.insert(name.into(), text());
             }
         }
         let metadata = object(vec![("name", text()), ("generateName", text())]);
         match properties.get_mut("metadata") {
             Some(own) if own.r#type == "object" && own.additional_properties.is_none() => {
-                let inner = own.properties.get_or_insert_default();
+                let mut inner = taken(own);
                 for name in ["name", "generateName"] {
-                    inner.entry(name.to_owned()).or_insert_with(text);
+                    inner.entry(name.into()).or_insert_with(text);
                 }
+                own.properties = Some(inner.into_iter().collect());
             }
             _ => {
-                properties.insert("metadata".to_owned(), metadata);
+                properties.insert("metadata".into(), metadata);
             }
         }
+        node.properties = Some(properties.into_iter().collect());
         Decl::of(&node)
     }
 

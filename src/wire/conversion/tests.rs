@@ -184,7 +184,7 @@ fn what_only_one_version_can_leave_out_reads_the_same() {
     let read = |spec: Value| {
         let object = json!({"metadata": {"name": "c", "labels": {"a": "b"}}, "spec": spec});
         let cluster = Cluster::decode(Version::V1Beta1, &object.to_string()).unwrap();
-        assert_eq!((&*cluster.metadata.name, &*cluster.metadata.labels["a"]), ("c", "b"));
+        assert_eq!((&*cluster.metadata.name, cluster.metadata.labels.get("a")), ("c", Some("b")));
         cluster.spec
     };
     let paused = |spec: Value| read(spec).paused.unwrap_or_default();
@@ -815,7 +815,7 @@ mod shaped {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
+        #![proptest_config(crate::testing::cases(48))]
 
         #[test]
         fn v1beta2_comes_back_exactly((kind, new) in any_shaped(Version::V1Beta2)) {

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Function, RESULT, Sizes, function, method, one, unfit};
+use super::{ELEMENT, Function, RESULT, Sizes, function, method, one, tenths, unfit};
 use crate::schema::cel::fault::Fault;
 use crate::schema::cel::meter::Meter;
 use crate::schema::cel::value::{List, Val, equal, numbers, order};
@@ -42,32 +42,27 @@ const SORTED: &[&str] = &[
 const PAIR: &[&str] = &["list(A) list(A)->bool"];
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    method(
-        "isSorted",
-        ORDERED,
-        |size| size(0),
-        |meter, args| {
-            let elements = elements(meter, args.first())?;
-            for pair in elements.windows(2) {
-                if let [a, b] = pair
-                    && order(a, b, meter)?.is_gt()
-                {
-                    return Ok(Val::Bool(false));
-                }
+    method("isSorted", ORDERED, each, |meter, args| {
+        let elements = elements(meter, args.first())?;
+        for pair in elements.windows(2) {
+            if let [a, b] = pair
+                && order(a, b, meter)?.is_gt()
+            {
+                return Ok(Val::Bool(false));
             }
-            Ok(Val::Bool(true))
-        },
-    ),
+        }
+        Ok(Val::Bool(true))
+    }),
     method(
         "sum",
         &["list(int)->int", "list(uint)->uint", "list(double)->double", "list(duration)->duration"],
         |size| size(0),
         sum,
     ),
-    method("min", EXTREMES, |size| size(0), |meter, args| extreme(meter, args, Ordering::Less)).growing(|_| 0),
-    method("max", EXTREMES, |size| size(0), |meter, args| extreme(meter, args, Ordering::Greater)).growing(|_| 0),
-    method("indexOf", &["list(A) A->int"], |size| size(0), |meter, args| find(meter, args, false)),
-    method("lastIndexOf", &["list(A) A->int"], |size| size(0), |meter, args| find(meter, args, true)),
+    method("min", EXTREMES, each, |meter, args| extreme(meter, args, Ordering::Less)).growing(|size| size(ELEMENT)),
+    method("max", EXTREMES, each, |meter, args| extreme(meter, args, Ordering::Greater)).growing(|size| size(ELEMENT)),
+    method("indexOf", &["list(A) A->int"], each, |meter, args| find(meter, args, false)),
+    method("lastIndexOf", &["list(A) A->int"], each, |meter, args| find(meter, args, true)),
     method("slice", &["list(A) int int->list(A)"], made, slice),
     method(
         "flatten",
@@ -84,7 +79,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             _ => Err(Fault::of("level must be non-negative")),
         },
     ),
-    method("sort", SORTED, squared, |meter, args| {
+    method("sort", SORTED, compared, |meter, args| {
         let elements = elements(meter, args.first())?;
         let keys = elements.clone();
         sorted_by(elements, keys, meter)
@@ -134,6 +129,17 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 fn made(size: Sizes<'_>) -> u64 {
     11_u64.saturating_add(size(RESULT))
+}
+
+/// A look at each element.
+fn each(size: Sizes<'_>) -> u64 {
+    size(0).saturating_mul(1_u64.saturating_add(tenths(1, size(ELEMENT))))
+}
+
+/// Elements that are compared with each other; texts are a little dearer.
+fn compared(size: Sizes<'_>) -> u64 {
+    let pairs = size(0).saturating_mul(size(0));
+    squared(size).saturating_add(if size(ELEMENT) > 0 { tenths(1, pairs) } else { 0 })
 }
 
 fn squared(size: Sizes<'_>) -> u64 {

@@ -22,11 +22,15 @@ use super::meter::Meter;
 use super::types::Type;
 use super::value::Val;
 
-/// Sizes of arguments by position, and of the result at [`RESULT`].
+/// Sizes of arguments by position, of the result at [`RESULT`], and of one element of the first argument at [`ELEMENT`].
 pub(super) type Sizes<'a> = &'a dyn Fn(usize) -> u64;
 
 /// The position of the result among sizes.
 pub(super) const RESULT: usize = usize::MAX;
+
+/// The position, among sizes, of the texts or bytes that a list has as its elements. It is nothing for other lists, and where
+/// values are at hand: the comparison of long texts is then paid for by itself.
+pub(super) const ELEMENT: usize = usize::MAX - 1;
 
 /// What a call does.
 pub(super) type Run = for<'v> fn(&mut Meter, &[Val<'v>]) -> Result<Val<'v>, Fault>;
@@ -123,6 +127,14 @@ static TABLE: LazyLock<Table<'static>> = LazyLock::new(|| {
     // The table lives as long as the program.
     table.into_iter().map(|(name, overloads)| (name, &*overloads.leak())).collect()
 });
+
+/// The names of functions, or of methods, sorted.
+pub(super) fn names(are_methods: bool) -> impl Iterator<Item = &'static str> {
+    let mut names: Vec<&str> =
+        TABLE.keys().filter(|(_, is_method)| *is_method == are_methods).map(|(name, _)| *name).collect();
+    names.sort_unstable();
+    names.into_iter()
+}
 
 /// The signatures under a name.
 pub(super) fn overloads(name: &str, is_method: bool) -> Option<&'static [Overload]> {

@@ -1,7 +1,7 @@
 //! Texts. Positions count characters.
 
 use super::core::double;
-use super::{Function, RESULT, Sizes, function, method, one, tenths, unfit};
+use super::{ELEMENT, Function, RESULT, Sizes, function, method, one, tenths, unfit};
 use crate::goregex::Regex;
 use crate::schema::cel::fault::Fault;
 use crate::schema::cel::meter::Meter;
@@ -62,7 +62,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("split", &["string string->list(string)", "string string int->list(string)"], twice, split),
     method("substring", &["string int->string", "string int int->string"], scan, substring),
     method("join", &["list(string)->string", "list(string) string->string"], |size| tenths(1, size(RESULT)), join)
-        .growing(|size| size(0).saturating_mul(size(1).saturating_add(1))),
+        .growing(|size| size(0).saturating_mul(size(1).saturating_add(size(ELEMENT)))),
     method("format", &["string list(dyn)->string"], scan, format).growing(|_| 0),
     function("strings.quote", &["string->string"], scan, |meter, args| remade(meter, args, quoted)),
 ];

@@ -9,7 +9,7 @@ use crate::schema::format;
 
 /// A point in time, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::schema::cel) struct Moment {
+pub(in crate::schema) struct Moment {
     /// Since 1970.
     pub seconds: i64,
     pub nanos: u32,

@@ -1,0 +1,127 @@
+//! What topologies cost: desired state, patches, plans, and how that grows. On one thread, unless something else is said.
+//!
+//! Budgets are those of the design. `cargo bench --bench topology -- [PART…]`; exit code 1 when a budget is missed by more than the
+//! tolerance.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
+#![allow(clippy::cast_precision_loss, reason = "counts and times are small")]
+
+#[path = "support/budgets.rs"]
+mod budgets;
+#[path = "support/topologies.rs"]
+mod topologies;
+
+use std::fmt::Write;
+use std::hint::black_box;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use budgets::{Budget, Budgets, micros, millis, shortest};
+use topologies::{NAMESPACE, Size};
+use topologist::hub::{ClusterClass, Object, ObjectKey};
+use topologist::topology::plan::Fold;
+use topologist::topology::{Options, class_status};
+use topologist::wire::{Decode, Version};
+use topologist::world::{Facts, Objects};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A part of the benchmark.
+type Part = fn(&mut Budgets);
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let parts: [(&str, Part); 3] = [("desired", desired), ("growth", growth), ("plans", plans)];
+    let mut budgets = Budgets::titled("Topologies");
+    for (_, part) in parts.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name)) {
+        part(&mut budgets);
+    }
+    budgets.finish();
+}
+
+fn facts(clusters: usize, size: Size) -> Facts {
+    let (class, templates) = topologies::class_and_templates(size);
+    let mut objects = Objects::default();
+    templates.into_iter().for_each(|template| objects.put(Arc::new(Object::try_from(template).unwrap())));
+    let class = ClusterClass::decode(Version::V1Beta2, &class_status::of_file(&class.to_string())).unwrap();
+    let clusters = (0..clusters).map(|i| serde_json::from_value(topologies::cluster(i, size)).unwrap());
+    Facts::of(clusters, [class]).with_objects(objects)
+}
+
+fn key(i: usize) -> ObjectKey {
+    ObjectKey::new(NAMESPACE, format!("cluster-{i}"))
+}
+
+/// Desired state and patches of one Cluster, before it exists and once it is rolled out.
+fn desired(budgets: &mut Budgets) {
+    let mut fold = Fold::new(facts(1, Size { deployments: 10, patches: 15 }), Options { runtime_sdk: false });
+    let compute = |fold: &Fold| shortest(300, || drop(black_box(fold.compute(&key(0)).unwrap())));
+    let new = compute(&fold);
+    let what = "desired state and patches, 10 machine deployments, 15 patches";
+    budgets.note(&format!("{what} (a new Cluster)"), "ms", Budget::AtMost(1.0), millis(new));
+    let outcome = fold.roll_out(&key(0));
+    assert!(outcome.failure.is_none() && outcome.rounds.len() == 1, "{:?}", outcome.failure);
+    budgets.note(&format!("{what} (one that is rolled out)"), "ms", Budget::AtMost(1.0), millis(compute(&fold)));
+    let again = shortest(100, || assert!(black_box(fold.roll_out(&key(0))).rounds.is_empty()));
+    budgets.note("the same, and the plan that nothing is to be done", "ms", Budget::None, millis(again));
+}
+
+/// Time per object as a topology grows; it should stay the same.
+fn growth(budgets: &mut Budgets) {
+    for (what, sizes) in [
+        ("machine deployments", [1, 10, 50].map(|deployments| Size { deployments, patches: 15 })),
+        ("patches", [1, 10, 50].map(|patches| Size { deployments: 10, patches })),
+    ] {
+        for size in sizes {
+            let fold = Fold::new(facts(1, size), Options { runtime_sdk: false });
+            let time = shortest(100, || drop(black_box(fold.compute(&key(0)).unwrap())));
+            let (count, parts) = match what {
+                "patches" => (size.patches, size.patches),
+                _ => (size.deployments, 4 + 3 * size.deployments),
+            };
+            let each = micros(time) / parts as f64;
+            let unit = if what == "patches" { "a patch" } else { "an object" };
+            budgets.note(&format!("desired state with {count} {what}: {unit}"), "µs", Budget::None, each);
+        }
+    }
+}
+
+/// `plan` as people run it: a change of a class that rolls every Cluster.
+fn plans(budgets: &mut Budgets) {
+    let size = Size { deployments: 3, patches: 15 };
+    for clusters in [1, 10, 100, 1000] {
+        let folder = tempfile::tempdir().unwrap();
+        let (class, templates) = topologies::class_and_templates(size);
+        let write = |name: &str, edit: &dyn Fn(&mut Value)| {
+            let mut text = String::new();
+            for mut object in templates.iter().cloned().chain([class.clone()]) {
+                edit(&mut object);
+                writeln!(text, "---\n{object}").unwrap();
+            }
+            (0..clusters).for_each(|i| writeln!(text, "---\n{}", topologies::cluster(i, size)).unwrap());
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let from = write("from.yaml", &|_| {});
+        let to = write("to.yaml", &|object| {
+            if object["kind"] == "BoxMachineTemplate" {
+                object["spec"]["template"]["spec"]["instanceType"] = json!("large");
+            }
+        });
+        let started = Instant::now();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_topologist"));
+        command.args(["plan", "-o", "json", "--from"]).arg(from).arg("--to").arg(to);
+        let output = command.output().unwrap();
+        let time = started.elapsed();
+        assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(said["summary"]["rolledMachines"], json!(clusters * 12));
+        let budget = if clusters == 1000 { Budget::AtMost(2000.0) } else { Budget::None };
+        budgets.note(&format!("`plan` over {clusters} Clusters, all of which roll"), "ms", budget, millis(time));
+    }
+}

@@ -1,0 +1,97 @@
+//! `plan`: what a change does to every Cluster.
+//!
+//! ```text
+//! --from ─► Fold, rolled out ─┐
+//!                             ├─ for each Cluster: roll out ─► steps, rolls, what is held ─► text, JSON, Markdown
+//! --to ───► Fold ─────────────┘
+//! ```
+
+mod report;
+mod text;
+
+use std::num::NonZero;
+use std::process::ExitCode;
+use std::thread;
+
+use anyhow::Result;
+
+use super::args::{Plan, PlanOutput};
+use super::rollout::{self, Side};
+use super::validate::{self, complain};
+use crate::hub::ObjectKey;
+use crate::topology::plan::{Fold, Outcome};
+use crate::world::Found;
+use report::{ClusterReport, Report};
+
+/// Prints what becomes of the Clusters on either side.
+pub(super) fn run(options: &Plan) -> Result<ExitCode> {
+    let (from, to) = (&options.from, &options.to);
+    let before = Side::read(from, &[], &options.input, &options.rules)?;
+    let after = Side::read(to, from, &options.input, &options.rules)?;
+    let (old, new) = (before.subjects(), after.subjects());
+    for side in [&before, &after] {
+        if let Some(code) = complain(side.case())? {
+            return Ok(ExitCode::from(code));
+        }
+    }
+    let denials = validate::denials(&after, &new);
+    let (before, after) = (before.fold(&old), after.fold(&new));
+    let clusters = all_clusters(&before, &after, options.cluster.as_ref())?;
+    let mut report = Report::of(in_parallel(&clusters, |cluster| compare(cluster, &before, &after)));
+    report.deny(denials);
+    let printed = match options.output {
+        PlanOutput::Text => text::plain(&report),
+        PlanOutput::Markdown => text::markdown(&report),
+        PlanOutput::Json => serde_json::to_string_pretty(&report)? + "\n",
+    };
+    super::print(&printed)?;
+    Ok(ExitCode::from(report.exit_code()))
+}
+
+/// The Clusters with a topology of either side, by namespace and name.
+fn all_clusters(before: &Fold, after: &Fold, wanted: Option<&ObjectKey>) -> Result<Vec<ObjectKey>> {
+    let mut all = rollout::clusters(before.facts(), None)?;
+    all.extend(rollout::clusters(after.facts(), None)?);
+    all.sort();
+    all.dedup();
+    match wanted {
+        Some(wanted) if all.contains(wanted) => Ok(vec![wanted.clone()]),
+        Some(wanted) => rollout::clusters(after.facts(), Some(wanted)),
+        None => Ok(all),
+    }
+}
+
+/// What becomes of one Cluster; other Clusters have no say in it.
+fn compare(cluster: &ObjectKey, before: &Fold, after: &Fold) -> ClusterReport {
+    let mut old = before.clone();
+    let (is_old, is_new) = (exists(before, cluster), exists(after, cluster));
+    let settled = if is_old { old.settle(cluster) } else { Outcome::default() };
+    if !is_new {
+        return ClusterReport::deleted(cluster, &old);
+    }
+    let mut new = after.clone();
+    if is_old {
+        new.take_over(cluster, &old);
+    }
+    let outcome = new.roll_out(cluster);
+    ClusterReport::of(cluster, before, after, settled, outcome)
+}
+
+fn exists(fold: &Fold, cluster: &ObjectKey) -> bool {
+    matches!(fold.facts().cluster(cluster), Found::Yes(_) | Found::Unreadable(_))
+}
+
+/// Applies a function to each item, on all processors, and keeps the order.
+fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let workers = thread::available_parallelism().map_or(1, NonZero::get);
+    let share = items.len().div_ceil(workers).max(1);
+    thread::scope(|scope| {
+        let work = &work;
+        let shares: Vec<_> =
+            items.chunks(share).map(|share| scope.spawn(move || share.iter().map(work).collect::<Vec<R>>())).collect();
+        shares
+            .into_iter()
+            .flat_map(|share| share.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}

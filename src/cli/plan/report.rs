@@ -1,0 +1,248 @@
+//! What `plan` says, as data: `-o json` prints it as it is.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::hub::ObjectKey;
+use crate::topology::origin::Origin;
+use crate::topology::plan::{Action, Change, Fold, Outcome, Part, Roll, Step};
+use crate::world::Found;
+
+/// What stands in the place of a secret (DEC-34).
+const SENSITIVE: &str = "(sensitive)";
+
+/// What becomes of all Clusters.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Report {
+    pub clusters: Vec<ClusterReport>,
+    pub summary: Summary,
+    /// Whether nothing was left out.
+    pub complete: bool,
+    /// What was left out, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub incomplete: Vec<String>,
+    /// Why the change would be denied.
+    pub errors: Vec<String>,
+}
+
+/// What becomes of one Cluster.
+#[derive(Debug, Serialize)]
+pub(super) struct ClusterReport {
+    pub namespace: String,
+    pub name: String,
+    pub steps: Vec<StepReport>,
+    pub rolls: Vec<RollReport>,
+    pub held: Vec<HeldReport>,
+    pub errors: Vec<String>,
+    pub warnings: Vec<String>,
+    /// Its class and version before and after, for people.
+    #[serde(skip)]
+    pub title: String,
+    #[serde(skip)]
+    incomplete: Vec<String>,
+    #[serde(skip)]
+    deleted: usize,
+}
+
+/// One write.
+#[derive(Debug, Serialize)]
+pub(super) struct StepReport {
+    pub action: &'static str,
+    pub kind: String,
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<String>,
+    pub reason: String,
+    pub certainty: &'static str,
+    pub changes: Vec<ChangeReport>,
+}
+
+/// A field that changes.
+#[derive(Debug, Serialize)]
+pub(super) struct ChangeReport {
+    pub path: String,
+    pub from: Value,
+    pub to: Value,
+    pub because: String,
+}
+
+/// Machines that are replaced.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RollReport {
+    pub kind: String,
+    pub name: String,
+    pub machines: Option<i64>,
+    pub at_a_time: Option<i64>,
+    pub certainty: &'static str,
+    pub reason: String,
+}
+
+/// What waits.
+#[derive(Debug, Serialize)]
+pub(super) struct HeldReport {
+    pub kind: String,
+    pub name: String,
+    pub reason: String,
+}
+
+/// Sums over all Clusters.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Summary {
+    pub clusters: usize,
+    pub rolled_machines: i64,
+    pub deleted_objects: usize,
+}
+
+impl Report {
+    pub(super) fn of(clusters: Vec<ClusterReport>) -> Self {
+        let machines = clusters.iter().flat_map(|cluster| &cluster.rolls).filter_map(|roll| roll.machines).sum();
+        let deleted_objects = clusters.iter().map(|cluster| cluster.deleted).sum();
+        let summary = Summary { clusters: clusters.len(), rolled_machines: machines, deleted_objects };
+        let incomplete: Vec<String> = clusters.iter().flat_map(|cluster| cluster.incomplete.clone()).collect();
+        Report { complete: incomplete.is_empty(), incomplete, summary, clusters, errors: Vec::new() }
+    }
+
+    /// Adds why the change itself would be denied.
+    pub(super) fn deny(&mut self, denials: Vec<String>) {
+        self.errors = denials;
+    }
+
+    /// 1 invalid, 5 something is deleted, 4 machines roll, 3 in place only, 0 nothing.
+    pub(super) fn exit_code(&self) -> u8 {
+        let any = |holds: fn(&ClusterReport) -> bool| self.clusters.iter().any(holds);
+        match () {
+            () if !self.errors.is_empty() || any(|one| !one.errors.is_empty()) => 1,
+            () if any(|one| one.deleted > 0) => 5,
+            () if any(|one| !one.rolls.is_empty()) => 4,
+            () if any(|one| !one.steps.is_empty()) => 3,
+            () => 0,
+        }
+    }
+}
+
+impl ClusterReport {
+    /// A Cluster that is there afterwards.
+    pub(super) fn of(cluster: &ObjectKey, before: &Fold, after: &Fold, settled: Outcome, outcome: Outcome) -> Self {
+        let mut errors: Vec<String> =
+            settled.failure.iter().map(|failure| format!("before the change: {failure}")).collect();
+        errors.extend(outcome.failure.iter().map(ToString::to_string));
+        let steps: Vec<&Step> =
+            outcome.rounds.iter().flat_map(|round| &round.steps).filter(|step| shows(step)).collect();
+        let deleted = steps.iter().filter(|step| step.action == Action::Delete).count();
+        let rolls = outcome.rounds.iter().flat_map(|round| &round.rolls).map(RollReport::of).collect();
+        let held = |held: &crate::topology::upgrade::Held| HeldReport {
+            kind: held.kind.clone(),
+            name: held.name.clone(),
+            reason: held.reason.clone(),
+        };
+        let of_trace = outcome.trace.not_asked.iter().map(|call| format!("Cluster {cluster}: {call}"));
+        let undefined = outcome.trace.undefined.iter().map(ToString::to_string);
+        ClusterReport {
+            namespace: cluster.namespace.clone(),
+            name: cluster.name.clone(),
+            incomplete: of_trace.collect(),
+            steps: steps.into_iter().map(StepReport::of).collect(),
+            rolls,
+            held: outcome.held.iter().map(held).collect(),
+            errors,
+            warnings: outcome.warnings.into_iter().chain(undefined).collect(),
+            title: title(cluster, before, after),
+            deleted,
+        }
+    }
+
+    /// A Cluster that is not there any more, with everything that its topology made.
+    pub(super) fn deleted(cluster: &ObjectKey, before: &Fold) -> Self {
+        let objects = before.objects_of(cluster);
+        let step = |(kind, name, reason): (&str, &str, &str)| StepReport {
+            action: Action::Delete.name(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            replaces: None,
+            reason: reason.to_owned(),
+            certainty: "exact",
+            changes: Vec::new(),
+        };
+        let mut steps = vec![step(("Cluster", &cluster.name, "it is not among the new files"))];
+        steps.extend(objects.iter().map(|object| step((object.kind(), object.name(), "it goes with its Cluster"))));
+        ClusterReport {
+            namespace: cluster.namespace.clone(),
+            name: cluster.name.clone(),
+            deleted: steps.len(),
+            steps,
+            rolls: Vec::new(),
+            held: Vec::new(),
+            errors: Vec::new(),
+            warnings: Vec::new(),
+            title: format!("Cluster {cluster} is deleted"),
+            incomplete: Vec::new(),
+        }
+    }
+}
+
+/// Whether a step is one that people look for: not the notes that the engine makes on the Cluster for itself, nor the
+/// removal of a template that a rotation has replaced.
+fn shows(step: &Step) -> bool {
+    let is_note = |change: &Change| change.path.starts_with("metadata.");
+    match (&step.part, step.action) {
+        (Part::Cluster, _) => !step.changes.iter().all(is_note),
+        (Part::ControlPlaneMachines, Action::Delete) => false,
+        _ => true,
+    }
+}
+
+fn title(cluster: &ObjectKey, before: &Fold, after: &Fold) -> String {
+    let topology = |fold: &Fold| match fold.facts().cluster(cluster) {
+        Found::Yes(found) => Some((found.spec.topology.class_ref.name.clone(), found.spec.topology.version.clone())),
+        _ => None,
+    };
+    let arrow = |from: String, to: String| if from == to { to } else { format!("{from} → {to}") };
+    match (topology(before), topology(after)) {
+        (Some((old_class, old)), Some((class, new))) => {
+            format!("Cluster {cluster} (class {}, {})", arrow(old_class, class), arrow(old, new))
+        }
+        (None, Some((class, new))) => format!("Cluster {cluster} (class {class}, {new}) is new"),
+        (_, None) => format!("Cluster {cluster}"),
+    }
+}
+
+impl StepReport {
+    fn of(step: &Step) -> Self {
+        StepReport {
+            action: step.action.name(),
+            kind: step.object.kind.clone(),
+            name: step.object.key.name.clone(),
+            replaces: step.replaces.clone(),
+            reason: step.reason.clone(),
+            certainty: step.certainty.name(),
+            changes: step.changes.iter().map(ChangeReport::of).collect(),
+        }
+    }
+}
+
+impl ChangeReport {
+    fn of(change: &Change) -> Self {
+        let shown = |value: &Option<Value>| match value {
+            Some(_) if change.is_sensitive => SENSITIVE.into(),
+            Some(value) => value.clone(),
+            None => Value::Null,
+        };
+        let because = change.because.as_ref().map_or_else(|| "nothing sets it any more".to_owned(), Origin::to_string);
+        ChangeReport { path: change.path.clone(), from: shown(&change.from), to: shown(&change.to), because }
+    }
+}
+
+impl RollReport {
+    fn of(roll: &Roll) -> Self {
+        RollReport {
+            kind: roll.kind.clone(),
+            name: roll.name.clone(),
+            machines: roll.machines,
+            at_a_time: roll.at_a_time,
+            certainty: roll.certainty.name(),
+            reason: roll.reason.clone(),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Worlds made of files, in which topologies are computed.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+
+use super::args;
+use super::offline::{Case, Subject};
+use crate::admission::Settings;
+use crate::hub::{Cluster, ObjectKey};
+use crate::topology::Options;
+use crate::topology::plan::{Fold, uid};
+use crate::world::{Facts, Found, Record};
+
+/// The files of one side, and what is said of the objects in them.
+#[derive(Debug)]
+pub(super) struct Side {
+    case: Case,
+    settings: Settings,
+}
+
+/// What rolls out a topology.
+impl Side {
+    /// Reads files; `old` are those that they take the place of.
+    ///
+    /// # Errors
+    /// When a path cannot be read at all.
+    pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], input: &args::Input, rules: &args::Rules) -> Result<Self> {
+        Ok(Side { case: Case::read(paths, old, input)?, settings: rules.settings() })
+    }
+
+    /// What was read.
+    pub(super) fn case(&self) -> &Case {
+        &self.case
+    }
+
+    /// How the rules judge.
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The objects that are judged, after their defaults.
+    pub(super) fn subjects(&self) -> Vec<Subject<'_>> {
+        self.case.subjects(&self.settings)
+    }
+
+    /// A world of the files alone, in which the objects have had their defaults.
+    pub(super) fn fold(&self, subjects: &[Subject<'_>]) -> Fold {
+        let mut facts = self.case.facts(subjects).with_objects(self.case.objects());
+        identify(&mut facts);
+        Fold::new(facts, Options { runtime_sdk: self.settings.gates.runtime_sdk })
+    }
+}
+
+/// Gives Clusters of files the identity that an API server would give them.
+fn identify(facts: &mut Facts) {
+    let keys: Vec<ObjectKey> = facts.cluster_keys().cloned().collect();
+    for key in keys {
+        let Found::Yes(found) = facts.cluster(&key) else { continue };
+        if found.metadata.uid.is_empty() {
+            let mut cluster = Cluster::clone(&found);
+            cluster.metadata.uid = uid(crate::hub::GROUP, "Cluster", &key);
+            facts.put_cluster(key, Record::readable(cluster));
+        }
+    }
+}
+
+/// The Clusters that a command is about: those with a topology, or the one of that name.
+///
+/// # Errors
+/// When there is none of that name, or it has no topology.
+pub(super) fn clusters(facts: &Facts, wanted: Option<&ObjectKey>) -> Result<Vec<ObjectKey>> {
+    let has_topology = |key: &&ObjectKey| matches!(facts.cluster(key), Found::Yes(one) if one.topology().is_some());
+    let all: Vec<ObjectKey> = facts.cluster_keys().filter(has_topology).cloned().collect();
+    let Some(wanted) = wanted else { return Ok(all) };
+    if all.contains(wanted) {
+        return Ok(vec![wanted.clone()]);
+    }
+    match facts.cluster(wanted) {
+        Found::Yes(_) => bail!("Cluster {wanted} has no topology"),
+        _ if all.is_empty() => bail!("there is no Cluster {wanted}, and no other with a topology"),
+        _ => {
+            let names: Vec<_> = all.iter().map(ToString::to_string).collect();
+            bail!("there is no Cluster {wanted}; there is {}", names.join(", "))
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What a control plane object says of its version, whatever provider it is of (CT-5.14, CT-10.4 to CT-10.6).
+
+use serde_json::Value;
+
+use super::{Object, WrongType};
+use crate::version::{BuildOrder, KubeVersion, VersionError};
+
+/// Why a control plane's versions cannot be told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnclearVersion {
+    #[error(transparent)]
+    WrongType(#[from] WrongType),
+    #[error("{object}: {path} is missing")]
+    Missing { object: String, path: String },
+    #[error("{object}: {path} {text:?} is no version: {reason}")]
+    NoVersion { object: String, path: String, text: String, reason: VersionError },
+    #[error("{object}: status.versions[{index}] is lower than the version before it")]
+    NotInOrder { object: String, index: usize },
+    #[error("{object}: status.versions[{index}].replicas is negative")]
+    NegativeReplicas { object: String, index: usize },
+}
+
+/// The version that an object asks for at a path such as `spec.version` (UP-03).
+///
+/// # Errors
+/// When there is none, or it is no version.
+pub fn version_at(object: &Object, path: &str) -> Result<KubeVersion, UnclearVersion> {
+    let text = object.text(path)?.filter(|text| !text.is_empty());
+    let missing = || UnclearVersion::Missing { object: name_of(object), path: path.to_owned() };
+    parsed(object, path, text.ok_or_else(missing)?)
+}
+
+/// The versions that run in a control plane, the oldest first: `status.versions`, else `status.version` (UPG-022).
+/// There is none while it is being provisioned (UPG-010, UP-06).
+///
+/// # Errors
+/// When one of them is no version, they are not in order, or a count is negative.
+pub fn running_versions(object: &Object) -> Result<Vec<KubeVersion>, UnclearVersion> {
+    let listed = object.list("status.versions")?.filter(|listed| !listed.is_empty());
+    let Some(listed) = listed else {
+        let single = object.text("status.version")?.filter(|text| !text.is_empty());
+        return single.map(|text| parsed(object, "status.version", text)).into_iter().collect();
+    };
+    let mut versions: Vec<KubeVersion> = Vec::new();
+    for (index, entry) in listed.iter().enumerate() {
+        let version = entry_version(object, index, entry)?;
+        if versions.last().is_some_and(|before| version.build_order(before) == BuildOrder::Lower) {
+            return Err(UnclearVersion::NotInOrder { object: name_of(object), index });
+        }
+        versions.push(version);
+    }
+    Ok(versions)
+}
+
+/// Whether a control plane that wants one version still runs another: one that is lower, or differs from it by build
+/// alone (UPG-011, UP-07). One that runs a higher version is not upgrading.
+pub fn is_upgrading(wanted: &KubeVersion, running: &[KubeVersion]) -> bool {
+    running.iter().any(|version| matches!(wanted.build_order(version), BuildOrder::Higher | BuildOrder::Different))
+}
+
+fn entry_version(object: &Object, index: usize, entry: &Value) -> Result<KubeVersion, UnclearVersion> {
+    let path = format!("status.versions[{index}].version");
+    // An entry is read as an object of its own, so that its members are read with the outcomes of CT-5.1.
+    let wrong = |found| WrongType { object: name_of(object), path: path.clone(), wanted: "an entry", found };
+    let members = Object::try_from(entry.clone()).map_err(wrong)?;
+    let in_place = |error: WrongType| WrongType {
+        object: name_of(object),
+        path: format!("status.versions[{index}].{}", error.path),
+        ..error
+    };
+    if members.integer("replicas").map_err(in_place)?.is_some_and(|replicas| replicas < 0) {
+        return Err(UnclearVersion::NegativeReplicas { object: name_of(object), index });
+    }
+    parsed(object, &path, members.text("version").map_err(in_place)?.unwrap_or_default())
+}
+
+fn parsed(object: &Object, path: &str, text: &str) -> Result<KubeVersion, UnclearVersion> {
+    KubeVersion::parse_tolerant(text).map_err(|reason| UnclearVersion::NoVersion {
+        object: name_of(object),
+        path: path.to_owned(),
+        text: text.to_owned(),
+        reason,
+    })
+}
+
+fn name_of(object: &Object) -> String {
+    object.reference().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn control_plane(spec: Value, status: Value) -> Object {
+        let metadata = json!({"namespace": "ns", "name": "cp"});
+        Object::try_from(json!({"kind": "CP", "metadata": metadata, "spec": spec, "status": status})).unwrap()
+    }
+
+    fn running(status: Value) -> Result<Vec<String>, String> {
+        let versions = running_versions(&control_plane(json!({}), status)).map_err(|error| error.to_string())?;
+        Ok(versions.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn the_list_of_versions_comes_before_the_single_one() {
+        // UPG-010, UPG-022, CT-10.5
+        let list =
+            |versions: &[&str]| -> Value { versions.iter().map(|version| json!({"version": version})).collect() };
+        for (status, want) in [
+            (json!({}), vec![]),
+            (json!({"version": "", "versions": []}), vec![]),
+            (json!({"version": "v1.30.0"}), vec!["v1.30.0"]),
+            (json!({"version": "v1.30.0", "versions": []}), vec!["v1.30.0"]),
+            (json!({"version": "v1.29.0", "versions": list(&["v1.30.0", "v1.31"])}), vec!["v1.30.0", "v1.31.0"]),
+            (json!({"versions": list(&["v1.30.0+b", "v1.30.0+a"])}), vec!["v1.30.0+b", "v1.30.0+a"]),
+            (json!({"versions": [{"version": "v1.30.0", "replicas": 0}]}), vec!["v1.30.0"]),
+        ] {
+            assert_eq!(running(status.clone()).unwrap(), want, "{status}");
+        }
+    }
+
+    #[test]
+    fn versions_that_cannot_be_told_say_why() {
+        // UPG-022, CT-5.14
+        for (status, want) in [
+            (json!({"version": "latest"}), "CP ns/cp: status.version \"latest\" is no version"),
+            (json!({"version": 1}), "CP ns/cp: status.version is a number where a string was expected"),
+            (json!({"versions": "v1"}), "CP ns/cp: status.versions is a string where a list was expected"),
+            (json!({"versions": ["v1"]}), "CP ns/cp: status.versions[0].version is a string where an entry"),
+            (json!({"versions": [{}]}), "CP ns/cp: status.versions[0].version \"\" is no version"),
+            (
+                json!({"versions": [{"version": 1}]}),
+                "CP ns/cp: status.versions[0].version is a number where a string was expected",
+            ),
+            (
+                json!({"versions": [{"version": "v1.31.0"}, {"version": "v1.30.9"}]}),
+                "CP ns/cp: status.versions[1] is lower than the version before it",
+            ),
+            (
+                json!({"versions": [{"version": "v1.30.0+2"}, {"version": "v1.30.0+1"}]}),
+                "CP ns/cp: status.versions[1] is lower than the version before it",
+            ),
+            (
+                json!({"versions": [{"version": "v1.31.0", "replicas": -1}]}),
+                "CP ns/cp: status.versions[0].replicas is negative",
+            ),
+            (
+                json!({"versions": [{"version": "v1.31.0", "replicas": "1"}]}),
+                "CP ns/cp: status.versions[0].replicas is a string where an integer was expected",
+            ),
+        ] {
+            let error = running(status.clone()).unwrap_err();
+            assert!(error.starts_with(want), "{status}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_control_plane_upgrades_while_it_runs_anything_lower_or_of_another_build() {
+        // UPG-011, CT-10.6
+        for (wanted, running, want) in [
+            ("v1.30.0", vec![], false),
+            ("v1.30.0", vec!["v1.30.0"], false),
+            ("v1.30.0", vec!["v1.29.9"], true),
+            ("v1.30.0", vec!["v1.31.0"], false),
+            ("v1.30.0", vec!["v1.29.9", "v1.30.0"], true),
+            ("v1.30.0", vec!["v1.30.0", "v1.31.0"], false),
+            ("v1.30.0+b", vec!["v1.30.0+a"], true),
+            ("v1.30.0+1", vec!["v1.30.0+2"], false),
+            ("v1.30.0+2", vec!["v1.30.0+1"], true),
+            ("v1.30.0", vec!["v1.30.0-rc.1"], true),
+        ] {
+            let version = |text: &str| KubeVersion::parse_tolerant(text).unwrap();
+            let running: Vec<_> = running.into_iter().map(version).collect();
+            assert_eq!(is_upgrading(&version(wanted), &running), want, "{wanted} {running:?}");
+        }
+    }
+
+    #[test]
+    fn a_wanted_version_is_there_and_a_version() {
+        // UPG-009
+        let wanted = |spec: Value| version_at(&control_plane(spec, json!({})), "spec.version");
+        assert_eq!(wanted(json!({"version": "v1.30"})), Ok(KubeVersion::new(1, 30, 0)));
+        for (spec, want) in [
+            (json!({}), "CP ns/cp: spec.version is missing"),
+            (json!({"version": ""}), "CP ns/cp: spec.version is missing"),
+            (json!({"version": true}), "CP ns/cp: spec.version is a boolean where a string was expected"),
+            (json!({"version": "x"}), "CP ns/cp: spec.version \"x\" is no version"),
+        ] {
+            let error = wanted(spec).unwrap_err().to_string();
+            assert!(error.starts_with(want), "{error}");
+        }
+    }
+}

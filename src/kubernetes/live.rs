@@ -1,0 +1,333 @@
+//! Facts that nobody watches: they are asked for when a question needs them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ApiResource, DynamicObject, GetParams, GroupVersionKind, ListParams, Resource};
+use kube::core::Request;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+use super::words;
+use super::workload::{WorkloadError, Workloads};
+use crate::hub::naming::subdomain_faults;
+use crate::hub::{Definition, Object, ObjectRef, contract, group_of, version_of};
+use crate::telemetry::metrics::{self, Metrics};
+use crate::world::{Answer, Found, Need, Selection};
+
+/// How long the API server may take for one answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often an API server is asked that says that it is busy, and how long to wait in between.
+const ATTEMPTS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(500);
+const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+/// How many answers may be under way at a time.
+const READERS: usize = 64;
+/// How many objects come in one part of a list.
+const PAGE: u32 = 500;
+
+/// The API server, and the workload clusters that it knows.
+pub(super) struct Live {
+    client: kube::Client,
+    workloads: Workloads,
+    readers: Semaphore,
+    metrics: Arc<Metrics>,
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Live")
+    }
+}
+
+/// Why an answer is none.
+#[derive(Debug, thiserror::Error)]
+enum ReadError {
+    #[error("{}", words(.0))]
+    Api(#[from] kube::Error),
+    #[error("the API server did not answer in time")]
+    TimedOut,
+    #[error("{0:?} is no name of an object")]
+    Name(String),
+    #[error("{0:?} is no label and its value")]
+    Label(String),
+    #[error("the API server answered with something that is no object")]
+    NoObject,
+}
+
+impl ReadError {
+    fn outcome(&self) -> &'static str {
+        match self {
+            ReadError::TimedOut => "timed_out",
+            _ => "failed",
+        }
+    }
+}
+
+impl Live {
+    pub(super) fn new(client: kube::Client, metrics: Arc<Metrics>) -> Self {
+        Live { workloads: Workloads::new(client.clone()), client, readers: Semaphore::new(READERS), metrics }
+    }
+
+    /// The answer to a need, at `deadline` at the latest.
+    pub(super) async fn answer(&self, need: &Need, deadline: Instant) -> Answer {
+        match need {
+            Need::Object(reference) => {
+                Answer::Object(self.found("object", self.object(reference), deadline).await.map(Arc::new))
+            }
+            Need::Definition(name) => {
+                Answer::Definition(self.found("definition", self.definition(name), deadline).await.map(Arc::new))
+            }
+            Need::List(selection) => Answer::List(self.found("list", self.list(selection), deadline).await),
+            Need::Nodes { cluster, names } => {
+                let nodes = self.workloads.nodes(cluster, names.iter(), deadline).await;
+                self.count("nodes", nodes.as_ref().map_or_else(WorkloadError::outcome, |_| "found"));
+                Answer::Nodes(nodes.map_or_else(|error| Found::Unreadable(error.to_string()), Found::Yes))
+            }
+            Need::Class(_) => need.unanswered("classes are watched, and not asked for"),
+            Need::Hook(_) | Need::GenerateUpgradePlan(_) | Need::Patch(_) => {
+                need.unanswered("Runtime Extensions are not called")
+            }
+        }
+    }
+
+    async fn found<T>(
+        &self,
+        what: &'static str,
+        read: impl Future<Output = Result<Option<T>, ReadError>>,
+        deadline: Instant,
+    ) -> Found<T> {
+        let read = async {
+            let _reader = self.readers.acquire().await.map_err(|_| ReadError::TimedOut)?;
+            timeout_at(Instant::now() + PATIENCE, read).await.unwrap_or(Err(ReadError::TimedOut))
+        };
+        let (outcome, found) = match timeout_at(deadline, read).await.unwrap_or(Err(ReadError::TimedOut)) {
+            Ok(Some(found)) => ("found", Found::Yes(found)),
+            Ok(None) => ("absent", Found::Absent),
+            Err(error) => (error.outcome(), Found::Unreadable(error.to_string())),
+        };
+        self.count(what, outcome);
+        found
+    }
+
+    fn count(&self, what: &'static str, outcome: &'static str) {
+        self.metrics.live_reads.get_or_create(&metrics::Read { what, outcome }).inc();
+    }
+
+    async fn object(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadError> {
+        let name = &reference.key.name;
+        if !subdomain_faults(name).is_empty() {
+            return Err(ReadError::Name(name.clone()));
+        }
+        let requests = requests(&reference.api_version, &reference.kind, &reference.key.namespace);
+        let request = requests.get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+        self.client_answer(request).await?.map(object).transpose()
+    }
+
+    /// The objects of a selection by name; nothing when their kind is not served.
+    async fn list(&self, selection: &Selection) -> Result<Option<Vec<Arc<Object>>>, ReadError> {
+        let requests = requests(&selection.api_version, &selection.kind, &selection.namespace);
+        let mut params = ListParams::default().limit(PAGE);
+        if !selection.labels.is_empty() {
+            params = params.labels(&selector(selection)?);
+        }
+        let mut all = Vec::new();
+        loop {
+            let request = requests.list(&params).map_err(kube::Error::BuildRequest)?;
+            let Some(mut page) = self.client_answer(request).await? else { return Ok(None) };
+            let items = page.get_mut("items").map(Value::take);
+            for item in items.and_then(|items| items.as_array().cloned()).ok_or(ReadError::NoObject)? {
+                all.push(Arc::new(object(item)?));
+            }
+            match page.pointer("/metadata/continue").and_then(Value::as_str).filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token.to_owned()),
+                None => break,
+            }
+        }
+        all.sort_by(|one, other| one.name().cmp(other.name()));
+        Ok(Some(all))
+    }
+
+    /// The labels of a definition; nothing else of it is asked for (CT-2.2).
+    async fn definition(&self, name: &str) -> Result<Option<Definition>, ReadError> {
+        if !subdomain_faults(name).is_empty() {
+            return Err(ReadError::Name(name.to_owned()));
+        }
+        let requests = Request::new(CustomResourceDefinition::url_path(&(), None));
+        let request = requests.get_metadata(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+        let Some(found) = self.client_answer(request).await? else { return Ok(None) };
+        let labels = object(found)?.texts("metadata.labels").map_err(|_| ReadError::NoObject)?;
+        Ok(Some(Definition { labels, ..Definition::default() }))
+    }
+
+    /// What the API server answers; nothing when it says that there is no such thing. One that is busy is asked again:
+    /// it is so for a moment whenever a kind is new.
+    async fn client_answer(&self, request: http::Request<Vec<u8>>) -> Result<Option<Value>, ReadError> {
+        let mut left = ATTEMPTS;
+        loop {
+            left -= 1;
+            match self.client.request(request.clone()).await {
+                Ok(value) => return Ok(Some(value)),
+                Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => return Ok(None),
+                Err(kube::Error::Api(status)) if left > 0 && BUSY.map(|code| code.as_u16()).contains(&status.code) => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Requests for the objects of a kind in a namespace.
+fn requests(api_version: &str, kind: &str, namespace: &str) -> Request {
+    let gvk = GroupVersionKind::gvk(group_of(api_version), version_of(api_version), kind);
+    let resource = ApiResource::from_gvk_with_plural(&gvk, &contract::plural(kind));
+    Request::new(DynamicObject::url_path(&resource, Some(namespace)))
+}
+
+fn object(value: Value) -> Result<Object, ReadError> {
+    let mut object = Object::try_from(value).map_err(|_| ReadError::NoObject)?;
+    object.remove("metadata.managedFields");
+    Ok(object)
+}
+
+/// The labels of a selection as a query has them. Labels of an object need not have been looked at by anybody.
+fn selector(selection: &Selection) -> Result<String, ReadError> {
+    let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte));
+    let label = |(name, value): (&String, &String)| match !name.is_empty() && is_plain(name) && is_plain(value) {
+        true => Ok(format!("{name}={value}")),
+        false => Err(ReadError::Label(format!("{name}={value}"))),
+    };
+    Ok(selection.labels.iter().map(label).collect::<Result<Vec<_>, _>>()?.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::hub::ObjectKey;
+    use crate::kubernetes::scripted::{Answer as Said, Script};
+
+    const OBJECT: &str = "/apis/controlplane.cluster.x-k8s.io/v1beta2/namespaces/ns/kubeadmcontrolplanes/cp";
+    const LIST: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/machines";
+    const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
+
+    fn live(script: &Script) -> Live {
+        Live::new(script.client(), Arc::new(Metrics::default()))
+    }
+
+    fn object(name: &str) -> Need {
+        let key = ObjectKey::new("ns", name);
+        Need::Object(ObjectRef::new("controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane", key))
+    }
+
+    fn machines(labels: &[(&str, &str)]) -> Need {
+        Need::List(Selection {
+            api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
+            kind: "Machine".to_owned(),
+            namespace: "ns".to_owned(),
+            labels: labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        })
+    }
+
+    async fn answer(script: &Script, need: &Need) -> Answer {
+        live(script).answer(need, Instant::now() + Duration::from_secs(9)).await
+    }
+
+    #[tokio::test]
+    async fn an_object_is_read_in_the_version_that_was_asked_for() {
+        let script = Script::default();
+        let metadata = json!({"name": "cp", "namespace": "ns", "managedFields": [{"manager": "m"}]});
+        script.get(OBJECT, &[], Said::ok(json!({"kind": "KubeadmControlPlane", "metadata": metadata})));
+        let Answer::Object(Found::Yes(found)) = answer(&script, &object("cp")).await else { panic!("it is there") };
+        assert_eq!((found.name(), found.at("metadata.managedFields")), ("cp", None));
+        script.get(OBJECT, &[], Said::error(404, "NotFound"));
+        assert_eq!(answer(&script, &object("cp")).await, Answer::Object(Found::Absent));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_read_says_why() {
+        let unreadable = |answer: Answer| match answer {
+            Answer::Object(Found::Unreadable(reason)) | Answer::List(Found::Unreadable(reason)) => reason,
+            other => panic!("{other:?}"),
+        };
+        let script = Script::default();
+        script.get(OBJECT, &[], Said::error(403, "Forbidden"));
+        assert_eq!(unreadable(answer(&script, &object("cp")).await), "scripted Forbidden");
+        script.get(OBJECT, &[], Said::Silence);
+        let started = Instant::now();
+        let reason = unreadable(answer(&script, &object("cp")).await);
+        assert_eq!((&*reason, started.elapsed()), ("the API server did not answer in time", PATIENCE));
+        script.get(LIST, &[], Said::ok(json!({"kind": "MachineList"})));
+        assert!(unreadable(answer(&script, &machines(&[])).await).contains("no object"));
+        for name in ["", "../secrets", "cp?x=1", "a/b"] {
+            assert!(unreadable(answer(&script, &object(name)).await).contains("is no name of an object"));
+        }
+        for (name, value) in [("a", "b,c=d"), ("", "b"), ("a b", "c"), ("a", "!b")] {
+            let reason = unreadable(answer(&script, &machines(&[(name, value)])).await);
+            assert!(reason.contains("is no label and its value"), "{reason}");
+        }
+        assert_eq!(script.left(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_is_busy_is_asked_again() {
+        let script = Script::default();
+        script.get(OBJECT, &[], Said::error(429, "TooManyRequests")).get(OBJECT, &[], Said::error(503, "Unavailable"));
+        script.get(OBJECT, &[], Said::error(404, "NotFound"));
+        assert_eq!(answer(&script, &object("cp")).await, Answer::Object(Found::Absent));
+        for _ in 0..ATTEMPTS {
+            script.get(OBJECT, &[], Said::error(429, "TooManyRequests"));
+        }
+        let started = Instant::now();
+        let busy = Answer::Object(Found::Unreadable("scripted TooManyRequests".to_owned()));
+        assert_eq!((answer(&script, &object("cp")).await, started.elapsed()), (busy, PAUSE * 4));
+    }
+
+    #[tokio::test]
+    async fn a_list_is_read_to_its_end_by_all_its_labels() {
+        let item = |name: &str| json!({"kind": "Machine", "metadata": {"name": name}});
+        let script = Script::default();
+        let words = ["labelSelector=a%3Db%2Cc%2Fd%3D", "limit=500"];
+        let first = json!({"metadata": {"continue": "more"}, "items": [item("z"), item("b")]});
+        script.get(LIST, &words, Said::ok(first));
+        let second = json!({"metadata": {"continue": ""}, "items": [item("a")]});
+        script.get(LIST, &[&words[..], &["continue=more"]].concat(), Said::ok(second));
+        let need = machines(&[("a", "b"), ("c/d", "")]);
+        let Answer::List(Found::Yes(found)) = answer(&script, &need).await else { panic!("it is there") };
+        assert_eq!(found.iter().map(|object| object.name()).collect::<Vec<_>>(), ["a", "b", "z"]);
+        script.get(LIST, &[], Said::error(404, "NotFound"));
+        assert_eq!(answer(&script, &machines(&[])).await, Answer::List(Found::Absent), "the kind is not served");
+    }
+
+    #[tokio::test]
+    async fn only_the_metadata_of_a_definition_is_read() {
+        // CT-2.2, UPG-021
+        let script = Script::default();
+        let metadata = json!({"name": "things.example.com", "labels": {"cluster.x-k8s.io/v1beta2": "v1"}});
+        let partial = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata});
+        script.get(DEFINITION, &[], Said::ok(partial)).get(DEFINITION, &[], Said::error(404, "NotFound"));
+        let need = Need::Definition("things.example.com".to_owned());
+        let labels = BTreeMap::from([("cluster.x-k8s.io/v1beta2".to_owned(), "v1".to_owned())]);
+        let want = Definition { labels, ..Definition::default() };
+        assert_eq!(answer(&script, &need).await, Answer::Definition(Found::Yes(Arc::new(want))));
+        assert_eq!(answer(&script, &need).await, Answer::Definition(Found::Absent));
+    }
+
+    #[tokio::test]
+    async fn every_read_is_counted() {
+        let script = Script::default();
+        script.get(OBJECT, &[], Said::error(404, "NotFound"));
+        let live = live(&script);
+        live.answer(&object("cp"), Instant::now() + Duration::from_secs(9)).await;
+        let text = live.metrics.render();
+        assert!(text.contains("topologist_live_reads_total{what=\"object\",outcome=\"absent\"} 1\n"), "{text}");
+    }
+}

@@ -1,0 +1,496 @@
+//! Apply and update, in the steps in which a server does them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+
+use super::last_applied::{is_kubectl, refresh, remaining};
+use super::merge::merged;
+use super::remove::removed;
+use super::validate::{Repetitions, validate};
+use super::{Comparison, FieldPath, FieldSet, ManagedFields, Operation, Schema, field_set};
+
+/// An object in another version with the type of that version; none for a version that does not exist (any more).
+pub type Conversion = Option<(Value, Schema)>;
+
+/// Converts an object to an `apiVersion`, or says why that fails.
+pub type Convert<'a> = dyn Fn(&Value, &str) -> Result<Conversion, String> + 'a;
+
+/// Who writes, in which version, and when.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The field manager.
+    pub manager: &'a str,
+    /// The version in which objects are given, such as `apps/v1`.
+    pub api_version: &'a str,
+    /// The subresource that is written; empty for the object itself.
+    pub subresource: &'a str,
+    /// The time of the request: RFC 3339, UTC, seconds.
+    pub now: &'a str,
+    pub schema: &'a Schema,
+    /// Fields that this end point does not write, such as `status`; nobody comes to own them by it.
+    pub reset: &'a FieldSet,
+    /// For entries of other versions; without it they are kept as they are.
+    pub convert: Option<&'a Convert<'a>>,
+}
+
+impl<'a> Request<'a> {
+    /// A write of the object itself.
+    pub fn new(manager: &'a str, api_version: &'a str, now: &'a str, schema: &'a Schema) -> Self {
+        static NOTHING: LazyLock<FieldSet> = LazyLock::new(FieldSet::default);
+        Request { manager, api_version, subresource: "", now, schema, reset: &NOTHING, convert: None }
+    }
+}
+
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Request");
+        shown.field("manager", &self.manager).field("api_version", &self.api_version);
+        shown.field("subresource", &self.subresource).field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+/// What an apply makes of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Applied {
+    /// The object, with the `managedFields` of the live one.
+    pub object: Value,
+    pub managers: Vec<ManagedFields>,
+    /// Whether a field of the object changes; ownership may change without.
+    pub changed: bool,
+}
+
+/// A field that somebody else owns and that the applied configuration would change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The entry of who owns it.
+    pub owner: ManagedFields,
+    pub path: FieldPath,
+}
+
+impl Conflict {
+    /// What conflicts add up to, in the words of a server.
+    pub fn message(conflicts: &[Conflict]) -> String {
+        if let [only] = conflicts {
+            return format!("Apply failed with 1 conflict: {only}: {}", only.path);
+        }
+        let mut lines = Vec::new();
+        for (i, conflict) in conflicts.iter().enumerate() {
+            if i.checked_sub(1).and_then(|i| conflicts.get(i)).is_none_or(|before| before.owner != conflict.owner) {
+                lines.push(format!("conflicts with {}:", conflict.owner));
+            }
+            lines.push(format!("- {}", conflict.path));
+        }
+        format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
+    }
+}
+
+/// With whom: `conflict with "kubectl-edit" using apps/v1`.
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "conflict with {}", self.owner)
+    }
+}
+
+/// Why a configuration is not applied.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Refused {
+    /// Others own fields that it would change, sorted by owner.
+    #[error("{}", Conflict::message(.0))]
+    Conflicts(Vec<Conflict>),
+    /// The configuration or the live object does not fit the schema.
+    #[error("{0}")]
+    Misshapen(String),
+    /// The object could not be converted to the version of an entry.
+    #[error("{0}")]
+    Unconverted(String),
+}
+
+/// The manager of what an object consisted of when it was applied to for the first time.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+/// The manager of the oldest updates when there are too many.
+const ANCIENT_CHANGES: &str = "ancient-changes";
+/// How many entries of updates an object has at most.
+const MAX_UPDATES: usize = 10;
+
+/// What identifies an object or is the server's own: no entry lists it.
+pub(super) static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
+    let paths: [&[&str]; 12] = [
+        &["apiVersion"],
+        &["kind"],
+        &["metadata"],
+        &["metadata", "name"],
+        &["metadata", "namespace"],
+        &["metadata", "creationTimestamp"],
+        &["metadata", "selfLink"],
+        &["metadata", "uid"],
+        &["metadata", "clusterName"],
+        &["metadata", "generation"],
+        &["metadata", "managedFields"],
+        &["metadata", "resourceVersion"],
+    ];
+    FieldSet::of(paths.map(FieldPath::of).iter().map(|path| path.0.as_slice()))
+});
+
+/// Applies a configuration to an object, or creates the object when there is none (SSA-01).
+///
+/// `managers` are the entries of the live object; when it has none, everything in it is owned by `before-first-apply`
+/// from now on. The manager `kubectl` may take over what it applied without `--server-side`. The result is what a server
+/// computes before it fills in defaults.
+///
+/// # Errors
+/// [`Refused::Conflicts`] when others own what the configuration would change, unless `force` takes it from them.
+pub fn apply(
+    live: Option<&Value>,
+    managers: &[ManagedFields],
+    config: &Value,
+    request: &Request<'_>,
+    force: bool,
+) -> Result<Applied, Refused> {
+    static NO_OBJECT: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
+    let typed = |what: &str, object: &Value, repetitions| {
+        validate(object, &request.schema.0, repetitions).map_err(|wrong| {
+            Refused::Misshapen(format!("failed to create typed {what} object ({}): {wrong}", identity(config)))
+        })
+    };
+    typed("patch", config, Repetitions::Refused)?;
+    if let Some(live) = live {
+        typed("live", live, Repetitions::Allowed)?;
+    }
+    let writes = Writes(request);
+    let managers = match live {
+        Some(live) if managers.is_empty() => {
+            let first = Request { manager: BEFORE_FIRST_APPLY, ..*request };
+            Writes(&first).update(&NO_OBJECT, live, Vec::new())?
+        }
+        _ => managers.to_vec(),
+    };
+    let live = live.unwrap_or(&NO_OBJECT);
+    if !is_kubectl(request) {
+        return writes.apply(live, managers, config, force);
+    }
+    let mut applied = match writes.apply(live, managers.clone(), config, force) {
+        Err(Refused::Conflicts(conflicts)) => match remaining(live, conflicts, request) {
+            none if none.is_empty() => writes.apply(live, managers, config, true)?,
+            conflicts => return Err(Refused::Conflicts(conflicts)),
+        },
+        outcome => outcome?,
+    };
+    refresh(&mut applied, config);
+    Ok(applied)
+}
+
+/// The entries after an object has been written other than by apply: what changed belongs to the manager.
+///
+/// `before` is none for a new object. `managers` are the entries from which to start, which
+/// [`managers_of_update`](super::managers_of_update) finds. Ownership of an existing object that has no entries is not
+/// tracked.
+///
+/// # Errors
+/// [`Refused::Unconverted`] when the converter fails.
+pub fn update(
+    before: Option<&Value>,
+    after: &Value,
+    managers: &[ManagedFields],
+    request: &Request<'_>,
+) -> Result<Vec<ManagedFields>, Refused> {
+    static NO_OBJECT: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
+    let of = &request.schema.0;
+    if before.is_some() && managers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let before = before.unwrap_or(&NO_OBJECT);
+    if [before, after].iter().any(|object| validate(object, of, Repetitions::Allowed).is_err()) {
+        return Ok(managers.to_vec());
+    }
+    Writes(request).update(before, after, managers.to_vec())
+}
+
+/// An object as messages name it: `namespace/name; apps/v1, Kind=Deployment`.
+fn identity(object: &Value) -> String {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+    format!("{namespace}/{name}; {}, Kind={}", text("/apiVersion"), text("/kind"))
+}
+
+/// An object in one of its versions.
+struct Versioned<'a> {
+    object: Cow<'a, Value>,
+    version: Cow<'a, str>,
+    schema: Schema,
+}
+
+impl Versioned<'_> {
+    fn field_set(&self) -> FieldSet {
+        field_set(&self.object, &self.schema).with_named_fields(&self.schema.0)
+    }
+
+    fn removed(&self, fields: &FieldSet) -> Versioned<'static> {
+        Versioned {
+            object: Cow::Owned(removed(&self.object, fields, &self.schema.0)),
+            version: Cow::Owned(self.version.clone().into_owned()),
+            schema: self.schema.clone(),
+        }
+    }
+}
+
+/// An object in the version of an entry.
+enum AtVersion<'a> {
+    Given(Versioned<'a>),
+    /// The version does not exist (any more).
+    Gone,
+    /// Nobody converts.
+    Unknown,
+}
+
+/// The steps of a write.
+struct Writes<'a>(&'a Request<'a>);
+
+impl Writes<'_> {
+    fn apply(
+        &self,
+        live: &Value,
+        managers: Vec<ManagedFields>,
+        config: &Value,
+        force: bool,
+    ) -> Result<Applied, Refused> {
+        let mut managers = self.settled(live, managers)?;
+        let sent = field_set(config, self.0.schema).without(self.0.reset);
+        let mut own = self.entry(Operation::Apply, sent.difference(&NEVER_OWNED));
+        let last = managers.iter().position(|entry| entry.is_of_same_manager(&own)).map(|i| managers.swap_remove(i));
+        let object = merged(Some(live), Some(config), &self.0.schema.0).unwrap_or_default();
+        let object = match &last {
+            Some(last) if last.fields == own.fields && last.api_version == own.api_version => object,
+            Some(last) => {
+                managers.push(ManagedFields { fields: sent, ..own.clone() });
+                let pruned = self.pruned(object, &managers, last)?;
+                managers.pop();
+                pruned
+            }
+            None => object,
+        };
+        let comparison = self.conceded(live, &object, &mut managers, force)?;
+        let changed = !comparison.is_same();
+        own.time = match changed {
+            true => Some(self.0.now.to_owned()),
+            false => last.and_then(|last| last.time),
+        };
+        if !own.fields.is_empty() {
+            managers.push(own);
+        }
+        managers.sort_by(ManagedFields::order);
+        let object = if changed { object } else { live.clone() };
+        Ok(Applied { object, managers, changed })
+    }
+
+    fn update(
+        &self,
+        before: &Value,
+        after: &Value,
+        managers: Vec<ManagedFields>,
+    ) -> Result<Vec<ManagedFields>, Refused> {
+        let mut managers = self.settled(before, managers)?;
+        let comparison = self.conceded(before, after, &mut managers, true)?;
+        let written = comparison.modified.union(&comparison.added).without(self.0.reset).difference(&NEVER_OWNED);
+        if !written.is_empty() {
+            let mut own = self.entry(Operation::Update, written);
+            own.time = Some(self.0.now.to_owned());
+            if let Some(i) = managers.iter().position(|entry| entry.is_of_same_manager(&own)) {
+                own.fields = own.fields.union(&managers.swap_remove(i).fields);
+            }
+            managers.push(own);
+        }
+        let mut managers = capped(managers);
+        managers.sort_by(ManagedFields::order);
+        Ok(managers)
+    }
+
+    fn entry(&self, operation: Operation, fields: FieldSet) -> ManagedFields {
+        let manager = if self.0.manager.is_empty() { "unknown" } else { self.0.manager };
+        ManagedFields {
+            manager: manager.to_owned(),
+            operation,
+            api_version: self.0.api_version.to_owned(),
+            time: None,
+            subresource: self.0.subresource.to_owned(),
+            fields,
+        }
+    }
+
+    fn here<'v>(&'v self, object: Cow<'v, Value>) -> Versioned<'v> {
+        Versioned { object, version: Cow::Borrowed(self.0.api_version), schema: self.0.schema.clone() }
+    }
+
+    fn at<'v>(&self, from: &'v Versioned<'_>, version: &str) -> Result<AtVersion<'v>, Refused> {
+        if from.version == version {
+            return Ok(AtVersion::Given(Versioned {
+                object: Cow::Borrowed(&from.object),
+                version: Cow::Borrowed(&from.version),
+                schema: from.schema.clone(),
+            }));
+        }
+        let Some(convert) = self.0.convert else { return Ok(AtVersion::Unknown) };
+        Ok(match convert(&from.object, version).map_err(Refused::Unconverted)? {
+            Some((object, schema)) => AtVersion::Given(Versioned {
+                object: Cow::Owned(object),
+                version: Cow::Owned(version.to_owned()),
+                schema,
+            }),
+            None => AtVersion::Gone,
+        })
+    }
+
+    /// The object in another version, if it can be had.
+    fn converted<'v>(&self, from: &'v Versioned<'_>, version: &str) -> Result<Option<Versioned<'v>>, Refused> {
+        match self.at(from, version)? {
+            AtVersion::Given(object) => Ok(Some(object)),
+            AtVersion::Gone | AtVersion::Unknown => Ok(None),
+        }
+    }
+
+    /// The entries as they are for today's schema.
+    fn settled(&self, live: &Value, mut managers: Vec<ManagedFields>) -> Result<Vec<ManagedFields>, Refused> {
+        let live = self.here(Cow::Borrowed(live));
+        let mut schemas: BTreeMap<String, Option<Schema>> = BTreeMap::new();
+        for entry in &mut managers {
+            if !schemas.contains_key(&entry.api_version) {
+                let schema = self.converted(&live, &entry.api_version)?.map(|live| live.schema);
+                schemas.insert(entry.api_version.clone(), schema);
+            }
+            if let Some(Some(schema)) = schemas.get(&entry.api_version) {
+                entry.fields = entry.fields.settled(&schema.0);
+            }
+        }
+        Ok(managers)
+    }
+
+    /// Takes from the others what has changed, or refuses to if they own it and `force` is not given; returns all that
+    /// has changed, be it written by this end point or not.
+    fn conceded(
+        &self,
+        before: &Value,
+        after: &Value,
+        managers: &mut Vec<ManagedFields>,
+        force: bool,
+    ) -> Result<Comparison, Refused> {
+        let all = Comparison::of(before, after, self.0.schema);
+        let own = all.without(self.0.reset);
+        let (before, after) = (self.here(Cow::Borrowed(before)), self.here(Cow::Borrowed(after)));
+        let mut comparisons = BTreeMap::from([(self.0.api_version.to_owned(), Some(own))]);
+        let (mut conflicts, mut conceded) = (Vec::new(), Vec::new());
+        for mut entry in std::mem::take(managers) {
+            if !comparisons.contains_key(&entry.api_version) {
+                let comparison = self.compared_at(&before, &after, &entry.api_version)?;
+                comparisons.insert(entry.api_version.clone(), comparison);
+            }
+            // An entry of a version that is gone goes too.
+            let Some(Some(comparison)) = comparisons.get(&entry.api_version) else { continue };
+            if !comparison.is_same() {
+                let taken = entry.fields.intersection(&comparison.modified.union(&comparison.added));
+                conflicts.extend(taken.paths().into_iter().map(|path| Conflict { owner: entry.clone(), path }));
+                entry.fields = entry.fields.difference(&taken).difference(&comparison.removed);
+            }
+            if !entry.fields.is_empty() {
+                conceded.push(entry);
+            }
+        }
+        if !force && !conflicts.is_empty() {
+            conflicts.sort_by(|left, right| left.owner.order_of_names(&right.owner));
+            return Err(Refused::Conflicts(conflicts));
+        }
+        *managers = conceded;
+        Ok(all)
+    }
+
+    /// What differs in another version; none if there is no such version.
+    fn compared_at(
+        &self,
+        before: &Versioned<'_>,
+        after: &Versioned<'_>,
+        version: &str,
+    ) -> Result<Option<Comparison>, Refused> {
+        Ok(match (self.at(before, version)?, self.at(after, version)?) {
+            (AtVersion::Given(before), AtVersion::Given(after)) => {
+                Some(Comparison::of(&before.object, &after.object, &before.schema))
+            }
+            (AtVersion::Gone, _) | (_, AtVersion::Gone) => None,
+            (AtVersion::Unknown, _) | (_, AtVersion::Unknown) => Some(Comparison::default()),
+        })
+    }
+
+    /// The object without what the manager applied before and does not any more, unless somebody owns it.
+    fn pruned(&self, object: Value, managers: &[ManagedFields], last: &ManagedFields) -> Result<Value, Refused> {
+        if last.fields.is_empty() {
+            return Ok(object);
+        }
+        let here = self.here(Cow::Borrowed(&object));
+        let Some(merged) = self.converted(&here, &last.api_version)? else { return Ok(object) };
+        let applied = last.fields.with_named_fields(&merged.schema.0);
+        let pruned = self.with_owned(&merged, merged.removed(&applied), managers)?;
+        let Some(pruned) = self.converted(&pruned, &last.api_version)? else { return Ok(object) };
+        // Only what the manager itself applied may go, not what nobody owns and went along with it.
+        let gone = merged.field_set().difference(&pruned.field_set()).intersection(&applied);
+        let left = merged.removed(&gone);
+        match self.converted(&left, self.0.api_version)? {
+            Some(left) => Ok(left.object.into_owned()),
+            None => Ok(object),
+        }
+    }
+
+    /// The pruned object with what is owned; the version in which it was pruned comes first, since what others lack
+    /// may be needed to convert.
+    fn with_owned(
+        &self,
+        merged: &Versioned<'_>,
+        mut pruned: Versioned<'static>,
+        managers: &[ManagedFields],
+    ) -> Result<Versioned<'static>, Refused> {
+        let mut versions: Vec<&str> = managers.iter().map(|entry| entry.api_version.as_str()).collect();
+        versions.sort_unstable_by_key(|version| (*version != merged.version, *version));
+        versions.dedup();
+        for version in versions {
+            let (Some(all), Some(less)) = (self.converted(merged, version)?, self.converted(&pruned, version)?) else {
+                continue;
+            };
+            let owned = managers.iter().filter(|entry| entry.api_version == version);
+            let owned = owned.fold(FieldSet::default(), |owned, entry| owned.union(&entry.fields));
+            let kept = less.field_set().union(&owned.with_named_fields(&all.schema.0));
+            pruned = all.removed(&all.field_set().difference(&kept));
+        }
+        Ok(pruned)
+    }
+}
+
+/// Not more than ten entries of updates: the oldest are merged, for each version.
+fn capped(mut managers: Vec<ManagedFields>) -> Vec<ManagedFields> {
+    let is_update = |entry: &ManagedFields| entry.operation == Operation::Update;
+    let mut updates: Vec<ManagedFields> = managers.iter().filter(|entry| is_update(entry)).cloned().collect();
+    let mut surplus = updates.len().saturating_sub(MAX_UPDATES);
+    if surplus == 0 {
+        return managers;
+    }
+    managers.retain(|entry| !is_update(entry));
+    updates.sort_by(|left, right| left.time.cmp(&right.time).then_with(|| left.order_of_names(right)));
+    let mut oldest: BTreeMap<String, usize> = BTreeMap::new();
+    let mut kept: Vec<ManagedFields> = Vec::new();
+    for entry in updates {
+        match oldest.get(&entry.api_version).and_then(|i| kept.get_mut(*i)) {
+            Some(bucket) if surplus > 0 => {
+                ANCIENT_CHANGES.clone_into(&mut bucket.manager);
+                bucket.subresource.clear();
+                bucket.fields = bucket.fields.union(&entry.fields);
+                bucket.time = entry.time;
+                surplus -= 1;
+            }
+            _ => {
+                oldest.entry(entry.api_version.clone()).or_insert(kept.len());
+                kept.push(entry);
+            }
+        }
+    }
+    managers.extend(kept);
+    managers
+}

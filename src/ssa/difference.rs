@@ -1,0 +1,390 @@
+//! What applying an object would change, found without a server.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::apply::NEVER_OWNED;
+use super::compare::paired;
+use super::literal::equal;
+use super::schema::{ListMerge, ListType, MapType, Type};
+use super::validate::entries;
+use super::{Element, FieldPath, FieldSet, ManagedFields, Operation, Request, SENT, Schema, apply, field_set, reduce};
+use crate::field::Path;
+
+/// How an object is compared with what would be applied to it.
+#[derive(Clone, Copy, Debug)]
+pub struct Comparing<'a> {
+    /// The field manager that applies.
+    pub manager: &'a str,
+    /// The type of the object; [`Schema::unknown`] when nobody knows, then lists are atomic.
+    pub schema: &'a Schema,
+    /// Who owns what in the live object.
+    pub ownership: Ownership<'a>,
+    /// Paths whose values are not looked at, neither in the live nor in the desired object (SSA-03).
+    pub ignored: &'a [&'a [&'a str]],
+    /// Paths of which neither values nor ownership are looked at (SSA-11, SSA-18).
+    pub uncompared: &'a [&'a [&'a str]],
+}
+
+/// Where to read who owns what.
+#[derive(Clone, Copy, Debug)]
+pub enum Ownership<'a> {
+    /// The entries of the live object; with those of others it is known what others hold on to.
+    Recorded(&'a [ManagedFields]),
+    /// There are none, since the object comes from a file: it is assumed that the manager owns what it sent before,
+    /// that nobody else owns any of it, and, when that is not known either, that what is not sent now never was.
+    Assumed(Option<&'a Value>),
+}
+
+/// What applying the desired object would change.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Difference {
+    /// Values that change, in the order of their paths.
+    pub changes: Vec<Change>,
+    /// Why the ownership of the manager's own fields would change, or is not known.
+    pub ownership_changed: Option<OwnershipChange>,
+}
+
+/// One value that changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Where, such as `spec.template.spec.taints[key=x].effect`; what comes or goes as a whole is named as a whole.
+    pub path: Path,
+    /// None when there was nothing.
+    pub from: Option<Value>,
+    /// None when the field is removed.
+    pub to: Option<Value>,
+    /// Whether the path is `spec` or below it.
+    pub in_spec: bool,
+}
+
+/// Why ownership is not what it would be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnershipChange {
+    /// The manager has never applied the object, or the record of it is lost.
+    NoEntry,
+    /// The manager applied the object in this version; what it owns cannot be compared without conversion.
+    OtherVersion(String),
+    /// The manager would come to own or to disown fields.
+    Fields { gained: FieldSet, lost: FieldSet },
+    /// The objects do not fit the schema; says why.
+    Unknown(String),
+}
+
+impl Difference {
+    /// Whether applying would change anything at all, the ownership of fields included (SSA-13).
+    pub fn changed(&self) -> bool {
+        !self.changes.is_empty() || self.ownership_changed.is_some()
+    }
+
+    /// Whether a value in `spec` would change (SSA-13).
+    pub fn spec_changed(&self) -> bool {
+        self.changes.iter().any(|change| change.in_spec)
+    }
+}
+
+/// What applying `desired`, with force, would change in `live` (SSA-10, SSA-11, SSA-12, SSA-13).
+///
+/// `desired` is what would be sent, reduced by [`reduce`]. The answer may acquit: if nothing is
+/// [changed](Difference::changed), a server would change nothing either. A difference may be one that a server does not
+/// see, since it fills in defaults and its webhooks normalise values (DEC-15).
+pub fn difference(live: &Value, desired: &Value, comparing: &Comparing<'_>) -> Difference {
+    let api_version = desired.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    let uncompared: Vec<FieldPath> = comparing.uncompared.iter().map(|path| FieldPath::of(path)).collect();
+    let uncompared = FieldSet::of(uncompared.iter().map(|path| path.0.as_slice()));
+    let managers = match comparing.ownership {
+        Ownership::Recorded(managers) => managers.to_vec(),
+        Ownership::Assumed(sent) => vec![assumed(sent.unwrap_or(desired), api_version, comparing)],
+    };
+    let request = Request::new(comparing.manager, api_version, "", comparing.schema);
+    let applied = match apply(Some(live), &managers, desired, &request, true) {
+        Ok(applied) => applied,
+        Err(refused) => {
+            let changes = changes(live, desired, comparing);
+            return Difference { changes, ownership_changed: Some(OwnershipChange::Unknown(refused.to_string())) };
+        }
+    };
+    let ownership_changed = match comparing.ownership {
+        Ownership::Recorded(_) => ownership_change(&managers, &applied.managers, comparing, api_version, &uncompared),
+        Ownership::Assumed(_) => None,
+    };
+    let changes = if applied.changed { changes(live, &applied.object, comparing) } else { Vec::new() };
+    Difference { changes, ownership_changed }
+}
+
+/// The entry that the manager has if it is the only one that ever applied.
+fn assumed(sent: &Value, api_version: &str, comparing: &Comparing<'_>) -> ManagedFields {
+    ManagedFields {
+        manager: comparing.manager.to_owned(),
+        operation: Operation::Apply,
+        api_version: api_version.to_owned(),
+        time: None,
+        subresource: String::new(),
+        fields: field_set(sent, comparing.schema).difference(&NEVER_OWNED),
+    }
+}
+
+fn ownership_change(
+    before: &[ManagedFields],
+    after: &[ManagedFields],
+    comparing: &Comparing<'_>,
+    api_version: &str,
+    uncompared: &FieldSet,
+) -> Option<OwnershipChange> {
+    let is_own = |entry: &&ManagedFields| {
+        entry.manager == comparing.manager && entry.operation == Operation::Apply && entry.subresource.is_empty()
+    };
+    let fields =
+        |entry: Option<&ManagedFields>| entry.map(|entry| entry.fields.without(uncompared)).unwrap_or_default();
+    let Some(own) = before.iter().find(is_own) else { return Some(OwnershipChange::NoEntry) };
+    if own.api_version != api_version {
+        return Some(OwnershipChange::OtherVersion(own.api_version.clone()));
+    }
+    let (before, after) = (fields(Some(own)), fields(after.iter().find(is_own)));
+    let (gained, lost) = (after.difference(&before), before.difference(&after));
+    (before != after).then_some(OwnershipChange::Fields { gained, lost })
+}
+
+/// The values that differ, of those that are compared.
+fn changes(live: &Value, desired: &Value, comparing: &Comparing<'_>) -> Vec<Change> {
+    let ignored = [comparing.ignored, comparing.uncompared].concat();
+    let [live, desired] = [live, desired].map(|object| without_empty_metadata(reduce(object, SENT, &ignored)));
+    let mut walk = Walk { changes: Vec::new(), in_spec: false };
+    walk.value(&Path::ROOT, Some(&live), Some(&desired), &comparing.schema.0);
+    walk.changes
+}
+
+/// The object as a server stores it: empty labels, annotations and owners are none.
+fn without_empty_metadata(mut object: Value) -> Value {
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        metadata.retain(|_, value| match value {
+            Value::Object(members) => !members.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            Value::Null => false,
+            _ => true,
+        });
+    }
+    object
+}
+
+struct Walk {
+    changes: Vec<Change>,
+    in_spec: bool,
+}
+
+impl Walk {
+    fn value(&mut self, path: &Path, from: Option<&Value>, to: Option<&Value>, of: &Type) {
+        match (from, to) {
+            (Some(from), Some(to)) if equal(from, to) => return,
+            (Some(Value::Object(from)), Some(Value::Object(to))) => {
+                if let Some(of) = of.atom().map.as_ref().filter(|of| !of.atomic) {
+                    return self.maps(path, from, to, of);
+                }
+            }
+            (Some(Value::Array(from)), Some(Value::Array(to))) => {
+                if let Some(of) = of.atom().list.as_ref().filter(|of| of.merge != ListMerge::Atomic)
+                    && self.lists(path, from, to, of).is_some()
+                {
+                    return;
+                }
+            }
+            _ => {}
+        }
+        self.changes.push(Change { path: path.clone(), from: from.cloned(), to: to.cloned(), in_spec: self.in_spec });
+    }
+
+    fn maps(&mut self, path: &Path, from: &Map<String, Value>, to: &Map<String, Value>, of: &MapType) {
+        for (name, from, to) in paired(Some(from), Some(to)) {
+            let is_root = path.as_str().is_empty();
+            self.in_spec = if is_root { name == "spec" } else { self.in_spec };
+            let of = of.field(name).unwrap_or(&Type::Deduced);
+            self.value(&Element::field(name).onto(path), from, to, of);
+        }
+    }
+
+    /// None, and nothing done, when an entry cannot be told apart from another. The order of entries is none of what
+    /// is compared.
+    fn lists(&mut self, path: &Path, from: &[Value], to: &[Value], of: &ListType) -> Option<()> {
+        let (from, to) = (by_step(from, of)?, by_step(to, of)?);
+        for step in from.keys().chain(to.keys().filter(|step| !from.contains_key(*step))) {
+            self.value(&step.onto(path), from.get(step).copied(), to.get(step).copied(), &of.items);
+        }
+        Some(())
+    }
+}
+
+fn by_step<'a>(items: &'a [Value], of: &ListType) -> Option<BTreeMap<Element, &'a Value>> {
+    let by_step: BTreeMap<_, _> = entries(items, of)?.into_iter().zip(items).collect();
+    (by_step.len() == items.len()).then_some(by_step)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: &str = "2026-01-01T00:00:00Z";
+
+    fn object(spec: &Value) -> Value {
+        json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "n"}, "spec": spec})
+    }
+
+    fn schema() -> Schema {
+        let text = json!({"type": "string"});
+        let taint = json!({"type": "object", "properties": {"key": text, "effect": text}});
+        let taints = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["key"],
+            "items": taint});
+        let spec = json!({"type": "object", "properties": {"taints": taints, "a": text, "b": text, "list":
+            {"type": "array", "items": text}}});
+        Schema::of_definition(&json!({"type": "object", "properties": {"spec": spec}}))
+    }
+
+    fn comparing<'a>(schema: &'a Schema, ownership: Ownership<'a>) -> Comparing<'a> {
+        Comparing { manager: "engine", schema, ownership, ignored: &[], uncompared: &[] }
+    }
+
+    /// What the server has after the engine and then others have applied.
+    fn live(schema: &Schema, engine: &Value, others: &[Value]) -> (Value, Vec<ManagedFields>) {
+        let request = Request::new("engine", "g/v1", NOW, schema);
+        let first = apply(None, &[], engine, &request, true).unwrap();
+        others.iter().fold((first.object, first.managers), |(object, managers), other| {
+            let request = Request { manager: "other", ..request };
+            let applied = apply(Some(&object), &managers, other, &request, true).unwrap();
+            (applied.object, applied.managers)
+        })
+    }
+
+    fn shown(difference: &Difference) -> Vec<(&str, Option<Value>, Option<Value>)> {
+        difference.changes.iter().map(|c| (c.path.as_str(), c.from.clone(), c.to.clone())).collect()
+    }
+
+    /// SSA-13
+    #[test]
+    fn what_was_applied_and_is_sent_again_changes_nothing() {
+        let desired = object(&json!({"a": "1", "list": ["x"], "taints": [{"key": "k", "effect": "e"}]}));
+        for schema in [schema(), Schema::unknown()] {
+            let foreign =
+                json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"labels": {"theirs": "x"}}, "spec": {"b": "2"}});
+            let (live, managers) = live(&schema, &desired, &[foreign]);
+            let found = difference(&live, &desired, &comparing(&schema, Ownership::Recorded(&managers)));
+            assert_eq!(found, Difference::default());
+            assert!(!found.changed() && !found.spec_changed());
+        }
+    }
+
+    /// SSA-01
+    #[test]
+    fn lists_follow_the_schema_and_are_atomic_without_one() {
+        let taint = |key: &str, effect: &str| json!({"key": key, "effect": effect});
+        let before = object(&json!({"taints": [taint("x", "1"), taint("y", "1")]}));
+        let after = object(&json!({"taints": [taint("y", "2"), taint("z", "1")]}));
+        let known = schema();
+        let (object, managers) = live(&known, &before, &[]);
+        let found = difference(&object, &after, &comparing(&known, Ownership::Recorded(&managers)));
+        assert_eq!(
+            shown(&found),
+            [
+                ("spec.taints[key=x]", Some(taint("x", "1")), None),
+                ("spec.taints[key=y].effect", Some(json!("1")), Some(json!("2"))),
+                ("spec.taints[key=z]", None, Some(taint("z", "1"))),
+            ]
+        );
+        assert!(found.spec_changed());
+        let unknown = Schema::unknown();
+        let (object, managers) = live(&unknown, &before, &[]);
+        let found = difference(&object, &after, &comparing(&unknown, Ownership::Recorded(&managers)));
+        let taints = |object: &Value| object.pointer("/spec/taints").cloned();
+        assert_eq!(shown(&found), [("spec.taints", taints(&before), taints(&after))]);
+    }
+
+    /// SSA-01, LBL-04
+    #[test]
+    fn what_is_not_sent_any_more_is_removed_unless_somebody_else_owns_it() {
+        let schema = schema();
+        let first = object(&json!({"a": "1", "b": "2"}));
+        let theirs = json!({"apiVersion": "g/v1", "kind": "K", "spec": {"b": "2"}});
+        let (live, managers) = live(&schema, &first, &[theirs]);
+        let found = difference(&live, &object(&json!({})), &comparing(&schema, Ownership::Recorded(&managers)));
+        assert_eq!(shown(&found), [("spec.a", Some(json!("1")), None)]);
+        let found = difference(&live, &object(&json!({"a": "1"})), &comparing(&schema, Ownership::Recorded(&managers)));
+        assert_eq!(shown(&found), []);
+        let Some(OwnershipChange::Fields { gained, lost }) = &found.ownership_changed else { panic!("{found:?}") };
+        assert_eq!((gained.to_string().as_str(), lost.to_string().as_str()), ("{}", r#"{"f:spec":{"f:b":{}}}"#));
+        assert!(found.changed() && !found.spec_changed());
+    }
+
+    /// DEC-15
+    #[test]
+    fn an_entry_of_another_version_or_none_is_a_difference() {
+        let schema = schema();
+        let desired = object(&json!({"a": "1"}));
+        let (live, mut managers) = live(&schema, &desired, &[]);
+        let found = difference(&live, &desired, &comparing(&schema, Ownership::Recorded(&[])));
+        assert_eq!((found.changes.as_slice(), &found.ownership_changed), (&[][..], &Some(OwnershipChange::NoEntry)));
+        managers.iter_mut().for_each(|entry| entry.api_version = "g/v0".to_owned());
+        let found = difference(&live, &desired, &comparing(&schema, Ownership::Recorded(&managers)));
+        assert_eq!(found.ownership_changed, Some(OwnershipChange::OtherVersion("g/v0".to_owned())));
+        assert!(found.changed() && !found.spec_changed());
+        managers.iter_mut().for_each(|entry| entry.subresource = "status".to_owned());
+        let found = difference(&live, &desired, &comparing(&schema, Ownership::Recorded(&managers)));
+        assert_eq!(found.ownership_changed, Some(OwnershipChange::NoEntry));
+    }
+
+    /// DEC-15, DEC-41
+    #[test]
+    fn without_records_only_what_was_sent_before_is_removed() {
+        let schema = Schema::unknown();
+        let live = object(&json!({"a": "1", "b": "2", "c": {"d": 1}}));
+        let desired = object(&json!({"a": "3"}));
+        let found = difference(&live, &desired, &comparing(&schema, Ownership::Assumed(None)));
+        assert_eq!(shown(&found), [("spec.a", Some(json!("1")), Some(json!("3")))]);
+        let sent = object(&json!({"a": "1", "b": "2"}));
+        let found = difference(&live, &desired, &comparing(&schema, Ownership::Assumed(Some(&sent))));
+        let removed = ("spec.b", Some(json!("2")), None);
+        assert_eq!(shown(&found), [("spec.a", Some(json!("1")), Some(json!("3"))), removed]);
+        assert_eq!(found.ownership_changed, None);
+        let same = difference(&live, &sent, &comparing(&schema, Ownership::Assumed(Some(&sent))));
+        assert!(!same.changed());
+    }
+
+    /// SSA-03, SSA-11, SSA-18
+    #[test]
+    fn paths_that_are_not_compared_do_not_count() {
+        let schema = Schema::unknown();
+        let sent = |annotations: Value, spec: Value| {
+            let metadata = json!({"name": "n", "annotations": annotations});
+            json!({"apiVersion": "g/v1", "kind": "K", "metadata": metadata, "spec": spec})
+        };
+        let first = sent(json!({"data": "1", "x": "y"}), json!({"endpoint": {"host": "h"}, "a": 1}));
+        let (object, managers) = live(&schema, &first, &[]);
+        let host: &[&[&str]] = &[&["spec", "endpoint", "host"]];
+        let data: &[&[&str]] = &[&["metadata", "annotations", "data"]];
+        let gone = sent(json!({"x": "y"}), json!({"a": 1}));
+        let moved = sent(json!({"data": "2", "x": "y"}), json!({"endpoint": {"host": "h"}, "a": 1}));
+        for (case, desired, ignored, uncompared, paths, ownership) in [
+            ("all counts", &gone, &[][..], &[][..], &["metadata.annotations.data", "spec.endpoint"][..], true),
+            ("values are ignored", &gone, host, &[], &["metadata.annotations.data"], true),
+            ("neither counts", &gone, host, data, &[], true),
+            ("the annotation counts", &moved, &[], &[], &["metadata.annotations.data"], false),
+            ("the annotation does not", &moved, &[], data, &[], false),
+        ] {
+            let ownership_of = Ownership::Recorded(&managers);
+            let found =
+                difference(&object, desired, &Comparing { ignored, uncompared, ..comparing(&schema, ownership_of) });
+            let found_paths: Vec<&str> = found.changes.iter().map(|change| change.path.as_str()).collect();
+            assert_eq!((found_paths.as_slice(), found.ownership_changed.is_some()), (paths, ownership), "{case}");
+        }
+    }
+
+    #[test]
+    fn objects_that_do_not_fit_the_schema_are_never_acquitted() {
+        let schema = schema();
+        let live = object(&json!({"unknown": 1}));
+        let found = difference(&live, &live, &comparing(&schema, Ownership::Assumed(None)));
+        assert!(
+            matches!(found.ownership_changed, Some(OwnershipChange::Unknown(why)) if why.contains(".spec.unknown"))
+        );
+    }
+}

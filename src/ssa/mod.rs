@@ -1,0 +1,50 @@
+//! Server-side apply as functions over JSON values: who owns which field, and what applying a configuration does.
+//!
+//! ```text
+//!  CRD schema ─► Schema ──────────────┐
+//!                                     ▼
+//!  live object, its managers ─►  apply / update  ─► object, managers    or Conflicts
+//!                                     ▲
+//!  configuration ─► reduce ───────────┴─► difference: what applying it would change, without a server
+//! ```
+//!
+//! What a server does with a patch of type apply is done here in the same steps, so that a result is the server's own:
+//! the object is merged by the schema, what the manager applied before and does not any more is removed unless somebody
+//! else owns it, and every entry of `metadata.managedFields` loses what others have changed.
+//!
+//! Whoever stores objects does the rest, in a server's order. After [`apply`]: fill in defaults; keep the live values
+//! of what the end point does not write; validate, since a null may be left of a map of which everything was removed
+//! although somebody owns it; drop empty labels, annotations, owners and finalizers. Before [`update`]: prune and fill
+//! in defaults. After it: keep the old entries if the object is the live one and [`same_but_for_times`] holds; keep the
+//! live values of what the end point does not write, which `update` still sees as they were sent.
+//!
+//! The module knows the metadata of Kubernetes objects and nothing of Cluster API. It may use `field` and `json`.
+
+mod apply;
+mod compare;
+mod difference;
+mod element;
+mod last_applied;
+mod literal;
+mod managers;
+mod merge;
+mod owned;
+mod reduce;
+mod remove;
+mod schema;
+mod set;
+mod validate;
+
+pub use apply::{Applied, Conflict, Conversion, Convert, Refused, Request, apply, update};
+pub use compare::Comparison;
+pub use difference::{Change, Comparing, Difference, Ownership, OwnershipChange, difference};
+pub use element::{Element, FieldPath};
+pub use literal::Literal;
+pub use managers::{ManagedFields, Operation, Unreadable, managers_of_update, same_but_for_times, with_managers};
+pub use owned::field_set;
+pub use reduce::{SENT, reduce};
+pub use schema::Schema;
+pub use set::FieldSet;
+
+#[cfg(test)]
+mod tests;

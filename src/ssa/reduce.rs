@@ -1,0 +1,117 @@
+//! The part of an object that is sent.
+
+use serde_json::{Map, Value};
+
+/// What is sent of an object, and what is not sent stays another's business (SSA-02).
+pub const SENT: &[&[&str]] = &[
+    &["apiVersion"],
+    &["kind"],
+    &["metadata", "name"],
+    &["metadata", "namespace"],
+    &["metadata", "uid"],
+    &["metadata", "labels"],
+    &["metadata", "annotations"],
+    &["metadata", "ownerReferences"],
+    &["spec"],
+];
+
+/// An object reduced to what is allowed and not ignored (SSA-02, SSA-03, SSA-04).
+///
+/// What stays is every allowed path with what leads to it and what is below it, less the ignored paths. A map that
+/// becomes empty by this goes too; one that was empty stays. Lists are taken as a whole.
+#[must_use]
+pub fn reduce(object: &Value, allowed: &[&[&str]], ignored: &[&[&str]]) -> Value {
+    let Value::Object(members) = object else { return object.clone() };
+    let allowed = filtered(members, &mut Vec::new(), &|path| match path {
+        path if allowed.iter().any(|allowed| path.starts_with(allowed)) => Part::Whole,
+        path if allowed.iter().any(|allowed| allowed.starts_with(path)) => Part::Some,
+        _ => Part::Nothing,
+    });
+    if ignored.is_empty() {
+        return Value::Object(allowed);
+    }
+    Value::Object(filtered(&allowed, &mut Vec::new(), &|path| match path {
+        path if ignored.contains(&path) => Part::Nothing,
+        path if ignored.iter().any(|ignored| ignored.starts_with(path)) => Part::Some,
+        _ => Part::Whole,
+    }))
+}
+
+/// How much of the value at a path stays.
+enum Part {
+    Whole,
+    /// Of a map some fields; anything else stays as it is.
+    Some,
+    Nothing,
+}
+
+fn filtered<'a>(
+    members: &'a Map<String, Value>,
+    path: &mut Vec<&'a str>,
+    part: &impl Fn(&[&str]) -> Part,
+) -> Map<String, Value> {
+    let mut left = Map::new();
+    for (name, value) in members {
+        path.push(name);
+        let value = match (part(path), value) {
+            (Part::Nothing, _) => None,
+            (Part::Some, Value::Object(members)) if !members.is_empty() => {
+                Some(filtered(members, path, part)).filter(|left| !left.is_empty()).map(Value::Object)
+            }
+            (Part::Some | Part::Whole, value) => Some(value.clone()),
+        };
+        path.pop();
+        left.extend(value.map(|value| (name.clone(), value)));
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// SSA-02
+    #[test]
+    fn only_what_is_allowed_is_sent() {
+        let object = json!({
+            "apiVersion": "v1", "kind": "K", "status": {"a": 1}, "other": {},
+            "metadata": {"name": "n", "namespace": "ns", "uid": "u", "generation": 3, "resourceVersion": "7",
+                "labels": {"a": "b"}, "annotations": {}, "ownerReferences": [{"uid": "o"}], "finalizers": ["f"]},
+            "spec": {"a": {}, "list": [{"status": 1}]},
+        });
+        let sent = json!({
+            "apiVersion": "v1", "kind": "K",
+            "metadata": {"name": "n", "namespace": "ns", "uid": "u", "labels": {"a": "b"}, "annotations": {},
+                "ownerReferences": [{"uid": "o"}]},
+            "spec": {"a": {}, "list": [{"status": 1}]},
+        });
+        assert_eq!(reduce(&object, SENT, &[]), sent);
+    }
+
+    /// SSA-03
+    #[test]
+    fn ignored_paths_are_dropped_from_what_is_allowed() {
+        let ignored: &[&[&str]] = &[&["spec", "endpoint", "host"], &["spec", "endpoint", "port"]];
+        for (spec, left) in [
+            (json!({"endpoint": {"host": "", "port": 0, "x": 1}}), json!({"spec": {"endpoint": {"x": 1}}})),
+            (json!({"endpoint": {"host": ""}, "y": 1}), json!({"spec": {"y": 1}})),
+            (json!({"endpoint": "text"}), json!({"spec": {"endpoint": "text"}})),
+        ] {
+            assert_eq!(reduce(&json!({"spec": spec, "status": 1}), SENT, ignored), left);
+        }
+    }
+
+    /// SSA-04
+    #[test]
+    fn maps_that_become_empty_go_and_maps_that_were_empty_stay() {
+        let ignored: &[&[&str]] = &[&["spec", "a", "b"]];
+        assert_eq!(reduce(&json!({"spec": {"a": {"b": 1}}}), SENT, ignored), json!({}));
+        assert_eq!(reduce(&json!({"spec": {"a": {}}}), SENT, ignored), json!({"spec": {"a": {}}}));
+        assert_eq!(reduce(&json!({"spec": {"a": [{"b": 1}]}}), SENT, ignored), json!({"spec": {"a": [{"b": 1}]}}));
+        assert_eq!(reduce(&json!({"metadata": {"generation": 1}, "spec": {}}), SENT, &[]), json!({"spec": {}}));
+        assert_eq!(reduce(&json!({"metadata": {}}), SENT, &[]), json!({"metadata": {}}));
+        assert_eq!(reduce(&json!([1]), SENT, ignored), json!([1]));
+    }
+}

@@ -1,0 +1,274 @@
+//! Sets of fields, as `metadata.managedFields` keeps them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::schema::Type;
+use super::{Element, FieldPath};
+
+/// A set of paths, kept as a tree. A path and the paths below it are members independently.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSet(BTreeMap<Element, Node>);
+
+/// A node is a member, has members below it, or both.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) member: bool,
+    pub(super) below: FieldSet,
+}
+
+impl Node {
+    fn insert(&mut self, path: &[Element]) {
+        match path {
+            [] => self.member = true,
+            path => self.below.insert(path),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.member && self.below.is_empty()
+    }
+}
+
+impl FieldSet {
+    /// The set of these paths.
+    pub fn of<'a>(paths: impl IntoIterator<Item = &'a [Element]>) -> Self {
+        let mut set = FieldSet::default();
+        paths.into_iter().for_each(|path| set.insert(path));
+        set
+    }
+
+    /// Adds a path; the empty path is never a member.
+    pub fn insert(&mut self, path: &[Element]) {
+        let Some((first, rest)) = path.split_first() else { return };
+        if let Some(node) = self.0.get_mut(first) {
+            return node.insert(rest);
+        }
+        let mut node = Node::default();
+        node.insert(rest);
+        self.0.insert(first.clone(), node);
+    }
+
+    /// Puts what a step leads to in place of what was there, if it is anything.
+    pub(super) fn put(&mut self, step: Element, node: Node) {
+        if !node.is_empty() {
+            self.0.insert(step, node);
+        }
+    }
+
+    /// Whether no path is a member.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the path itself is a member.
+    pub fn has(&self, path: &[Element]) -> bool {
+        match path {
+            [] => false,
+            [only] => self.0.get(only).is_some_and(|node| node.member),
+            [first, rest @ ..] => self.0.get(first).is_some_and(|node| node.below.has(rest)),
+        }
+    }
+
+    /// Whether a path that begins with `prefix` is a member, `prefix` itself included.
+    pub fn has_prefix(&self, prefix: &[Element]) -> bool {
+        match prefix {
+            [] => !self.is_empty(),
+            [first, rest @ ..] => match self.0.get(first) {
+                Some(_) if rest.is_empty() => true,
+                Some(node) => node.below.has_prefix(rest),
+                None => false,
+            },
+        }
+    }
+
+    /// The members below a step, with paths from there; none when there are none.
+    pub(super) fn below(&self, step: &Element) -> Option<&FieldSet> {
+        self.0.get(step).map(|node| &node.below).filter(|below| !below.is_empty())
+    }
+
+    /// What is in one of the sets.
+    #[must_use]
+    pub fn union(&self, other: &FieldSet) -> FieldSet {
+        let mut union = self.clone();
+        union.absorb(other);
+        union
+    }
+
+    fn absorb(&mut self, other: &FieldSet) {
+        for (step, node) in &other.0 {
+            match self.0.get_mut(step) {
+                Some(own) => {
+                    own.member |= node.member;
+                    own.below.absorb(&node.below);
+                }
+                None => drop(self.0.insert(step.clone(), node.clone())),
+            }
+        }
+    }
+
+    /// What is in both sets.
+    #[must_use]
+    pub fn intersection(&self, other: &FieldSet) -> FieldSet {
+        self.kept(|step, node| {
+            let other = other.0.get(step)?;
+            Some(Node { member: node.member && other.member, below: node.below.intersection(&other.below) })
+        })
+    }
+
+    /// What is in this set and not in the other; what is below a member of the other stays.
+    #[must_use]
+    pub fn difference(&self, other: &FieldSet) -> FieldSet {
+        self.kept(|step, node| {
+            Some(match other.0.get(step) {
+                Some(other) => {
+                    Node { member: node.member && !other.member, below: node.below.difference(&other.below) }
+                }
+                None => node.clone(),
+            })
+        })
+    }
+
+    /// What is neither in the other set nor below one of its members.
+    #[must_use]
+    pub fn without(&self, other: &FieldSet) -> FieldSet {
+        self.kept(|step, node| match other.0.get(step) {
+            Some(other) if other.member => None,
+            Some(other) => Some(Node { member: node.member, below: node.below.without(&other.below) }),
+            None => Some(node.clone()),
+        })
+    }
+
+    /// The members that have no members below them.
+    #[must_use]
+    pub fn leaves(&self) -> FieldSet {
+        self.kept(|_, node| Some(Node { member: node.below.is_empty(), below: node.below.leaves() }))
+    }
+
+    /// The set with the fields that lead to its members; only fields that the schema declares by name.
+    ///
+    /// Applying a field below a declared one does not make the declared one a member; when it comes to removing, it
+    /// counts as one.
+    pub(super) fn with_named_fields(&self, of: &Type) -> FieldSet {
+        let atom = of.atom();
+        self.kept(|step, node| {
+            let (named, of) = match step {
+                Element::Field(name) => match &atom.map {
+                    Some(map) => (map.fields.contains_key(name), map.field(name)),
+                    None => (false, None),
+                },
+                Element::Key(_) => (false, atom.list.as_ref().map(|list| &list.items)),
+                Element::Value(_) | Element::Index(_) => (false, None),
+            };
+            let below = node.below.with_named_fields(of.unwrap_or(&Type::Atomic));
+            Some(Node { member: node.member || named, below })
+        })
+    }
+
+    /// The set as it is for a schema in which maps or lists have become atomic: whoever owned something in them owns
+    /// the whole.
+    pub(super) fn settled(&self, of: &Type) -> FieldSet {
+        let atom = of.atom();
+        self.kept(|step, node| {
+            let of = match step {
+                Element::Field(name) => atom.map.as_ref().and_then(|map| map.field(name)),
+                _ => atom.list.as_ref().map(|list| &list.items),
+            };
+            let Some(of) = of else { return Some(node.clone()) };
+            if !node.below.is_empty() && of.is_atomic() {
+                return Some(Node { member: true, below: FieldSet::default() });
+            }
+            Some(Node { member: node.member, below: node.below.settled(of) })
+        })
+    }
+
+    /// The set of those nodes, changed or not, that `keep` gives; empty ones vanish.
+    fn kept(&self, keep: impl Fn(&Element, &Node) -> Option<Node>) -> FieldSet {
+        let kept = self.0.iter().filter_map(|(step, node)| Some((step.clone(), keep(step, node)?)));
+        FieldSet(kept.filter(|(_, node)| !node.is_empty()).collect())
+    }
+
+    /// All members; those of one depth before what is below them, as the messages of a server list them.
+    pub fn paths(&self) -> Vec<FieldPath> {
+        let mut paths = Vec::new();
+        self.list(&mut Vec::new(), &mut paths);
+        paths
+    }
+
+    fn list(&self, prefix: &mut Vec<Element>, paths: &mut Vec<FieldPath>) {
+        for (step, _) in self.0.iter().filter(|(_, node)| node.member) {
+            paths.push(FieldPath(prefix.iter().chain([step]).cloned().collect()));
+        }
+        for (step, node) in &self.0 {
+            prefix.push(step.clone());
+            node.below.list(prefix, paths);
+            prefix.pop();
+        }
+    }
+
+    /// Reads `fieldsV1`; elements of types that are not known are passed over, as a server does.
+    ///
+    /// # Errors
+    /// Says what cannot be read.
+    pub fn parse(fields: &Value) -> Result<Self, String> {
+        match fields {
+            Value::Null => Ok(FieldSet::default()),
+            Value::Object(fields) => Self::parse_members(fields).map(|(set, _)| set),
+            _ => Err("a set of fields is no object".to_owned()),
+        }
+    }
+
+    /// The members of an object, and whether the object itself is one.
+    fn parse_members(fields: &Map<String, Value>) -> Result<(Self, bool), String> {
+        let mut set = FieldSet::default();
+        let mut member = false;
+        for (step, below) in fields {
+            if step == "." {
+                member = true;
+                continue;
+            }
+            let Some(element) = Element::parse(step)? else { continue };
+            let Value::Object(below) = below else { return Err(format!("what is below {step:?} is no object")) };
+            let (below, member) = Self::parse_members(below)?;
+            let node = Node { member: member || below.is_empty(), below };
+            set.0.insert(element, node);
+        }
+        Ok((set, member))
+    }
+
+    /// The set as `fieldsV1`.
+    pub fn to_value(&self) -> Value {
+        let mut fields = Map::new();
+        for (step, node) in &self.0 {
+            let mut below = match node.below.to_value() {
+                Value::Object(below) => below,
+                _ => Map::new(),
+            };
+            if node.member && !below.is_empty() {
+                below.insert(".".to_owned(), Value::Object(Map::new()));
+            }
+            fields.insert(step.encoded(), Value::Object(below));
+        }
+        Value::Object(fields)
+    }
+}
+
+/// The set as the text of `fieldsV1`, in the order in which the server prints it for its own kinds: `.` first, then
+/// fields, keys, values and positions.
+impl fmt::Display for FieldSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("{")?;
+        for (i, (step, node)) in self.0.iter().enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            write!(f, "{comma}{}:", Value::String(step.encoded()))?;
+            match (node.member, node.below.is_empty()) {
+                (_, true) => f.write_str("{}")?,
+                (false, false) => node.below.fmt(f)?,
+                (true, false) => write!(f, r#"{{".":{{}},{}"#, &node.below.to_string()[1..])?,
+            }
+        }
+        f.write_str("}")
+    }
+}

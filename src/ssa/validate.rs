@@ -1,0 +1,197 @@
+//! Whether a value has the shape that its type asks for.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::schema::{ListMerge, ListType, MapType, Scalar, Shape, Type};
+use super::{Element, FieldPath, Literal};
+
+/// What is wrong with a value, in the words of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Misshapen(Vec<(FieldPath, String)>);
+
+impl fmt::Display for Misshapen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self
+            .0
+            .iter()
+            .map(|(path, what)| match path.0.as_slice() {
+                [] => what.clone(),
+                _ => format!("{path}: {what}"),
+            })
+            .collect();
+        match lines.as_slice() {
+            [only] => f.write_str(only),
+            lines => write!(f, "errors:\n  {}", lines.join("\n  ")),
+        }
+    }
+}
+
+/// Whether entries of a keyed list or a set may repeat; in stored objects they may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repetitions {
+    Allowed,
+    Refused,
+}
+
+/// Checks a value against its type, so that what follows need not.
+pub(super) fn validate(value: &Value, of: &Type, repetitions: Repetitions) -> Result<(), Misshapen> {
+    let mut check = Check { path: Vec::new(), repetitions, errors: Vec::new() };
+    check.value(value, of);
+    match check.errors.as_slice() {
+        [] => Ok(()),
+        _ => Err(Misshapen(check.errors)),
+    }
+}
+
+struct Check {
+    path: Vec<Element>,
+    repetitions: Repetitions,
+    errors: Vec<(FieldPath, String)>,
+}
+
+impl Check {
+    fn value(&mut self, value: &Value, of: &Type) {
+        match (of.shape(Some(value)), value) {
+            (_, Value::Null) => {}
+            (Shape::Map(of), Value::Object(members)) => self.map(members, of),
+            (Shape::List(of), Value::Array(items)) => self.list(items, of),
+            (Shape::Scalar(of), value) => self.scalar(value, of),
+            (Shape::Map(_), value) => self.error(format!("expected map, got &{{{}}}", go_value(value))),
+            (Shape::List(_), value) => self.error(format!("expected list, got &{{{}}}", go_value(value))),
+        }
+    }
+
+    fn scalar(&mut self, value: &Value, of: Scalar) {
+        let (expected, found) = match (of, value) {
+            (Scalar::Any, Value::Bool(_) | Value::Number(_) | Value::String(_))
+            | (Scalar::Text, Value::String(_))
+            | (Scalar::Number, Value::Number(_))
+            | (Scalar::Boolean, Value::Bool(_)) => return,
+            (Scalar::Number, _) => ("numeric (int or float)", go_type(value).to_owned()),
+            (Scalar::Any, _) => ("any scalar", format!("&{{{}}}", go_value(value))),
+            (Scalar::Text, _) => ("string", format!("&value.valueUnstructured{{Value:{}}}", go_syntax(value))),
+            (Scalar::Boolean, _) => ("boolean", format!("&{{{}}}", go_value(value))),
+        };
+        self.error(format!("expected {expected}, got {found}"));
+    }
+
+    fn map(&mut self, members: &Map<String, Value>, of: &MapType) {
+        for (name, value) in members {
+            self.path.push(Element::field(name));
+            match of.field(name) {
+                Some(of) => self.value(value, of),
+                None => self.error("field not declared in schema".to_owned()),
+            }
+            self.path.pop();
+        }
+    }
+
+    fn list(&mut self, items: &[Value], of: &ListType) {
+        let mut seen = BTreeSet::new();
+        for (position, item) in items.iter().enumerate() {
+            let step = match of.merge {
+                ListMerge::Atomic => Element::Index(i64::try_from(position).unwrap_or(i64::MAX)),
+                _ => match entry(item, of) {
+                    Ok(step) => step,
+                    Err(what) => {
+                        self.error(format!("element {position}: {what}"));
+                        continue;
+                    }
+                },
+            };
+            if self.repetitions == Repetitions::Refused && !seen.insert(step.clone()) {
+                self.error(format!("duplicate entries for key {step}"));
+            }
+            self.path.push(step);
+            self.value(item, &of.items);
+            self.path.pop();
+        }
+    }
+
+    fn error(&mut self, what: String) {
+        self.errors.push((FieldPath(self.path.clone()), what));
+    }
+}
+
+/// The step to an entry of a list that is not atomic.
+pub(super) fn entry(item: &Value, of: &ListType) -> Result<Element, String> {
+    let ListMerge::Keyed(keys) = &of.merge else {
+        return match item {
+            Value::Object(_) => Err("associative list without keys has an element that's a map type".to_owned()),
+            Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
+            Value::Null => Err("associative list without keys has an element that's an explicit null".to_owned()),
+            _ => Ok(Element::Value(Literal(item.clone()))),
+        };
+    };
+    let members = match item {
+        Value::Object(members) => members,
+        Value::Null => return Err("associative list with keys may not have a null element".to_owned()),
+        _ => return Err("associative list with keys may not have non-map elements".to_owned()),
+    };
+    let mut found = Vec::new();
+    for (name, default) in keys {
+        let Some(value) = members.get(name).or(default.as_ref()) else {
+            return Err(format!(
+                "associative list with keys has an element that omits key field {name:?} \
+                 (and doesn't have default value)"
+            ));
+        };
+        found.push((name.clone(), value.clone()));
+    }
+    Ok(Element::keys(found))
+}
+
+/// The steps to all entries of a list; none when the list has to be taken as a whole.
+pub(super) fn entries(items: &[Value], of: &ListType) -> Option<Vec<Element>> {
+    match of.merge {
+        ListMerge::Atomic => None,
+        _ => items.iter().map(|item| entry(item, of).ok()).collect(),
+    }
+}
+
+/// A value as the messages of a server show it.
+fn go_value(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_value).collect::<Vec<_>>().join(" ")),
+        Value::Object(members) => {
+            let members: Vec<String> =
+                members.iter().map(|(name, value)| format!("{name}:{}", go_value(value))).collect();
+            format!("map[{}]", members.join(" "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A value as Go source has it.
+fn go_syntax(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{text:?}"),
+        Value::Array(items) => {
+            format!("{}{{{}}}", go_type(value), items.iter().map(go_syntax).collect::<Vec<_>>().join(", "))
+        }
+        Value::Object(members) => {
+            let members: Vec<String> =
+                members.iter().map(|(name, value)| format!("{name:?}:{}", go_syntax(value))).collect();
+            format!("{}{{{}}}", go_type(value), members.join(", "))
+        }
+        other => go_value(other),
+    }
+}
+
+/// The type of a value as the messages of a server name it.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}

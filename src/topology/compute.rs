@@ -1,0 +1,105 @@
+//! One computation: from a Cluster and the world to everything that is to be, and what is to be done about it.
+
+use super::blueprint::Blueprint;
+use super::contract::Contract;
+use super::current::Current;
+use super::desired::{self, Desired};
+use super::hooks::{Gate, HookTracker, Hooks};
+use super::names::Names;
+use super::patches::{self, Trace};
+use super::upgrade::{Tracker, Upgrade};
+use super::{Failure, Options};
+use crate::hub::{Cluster, annotation};
+use crate::world::World;
+
+/// What there is and what is to be.
+#[derive(Debug)]
+pub struct Computation {
+    pub blueprint: Blueprint,
+    pub current: Current,
+    pub desired: Desired,
+    pub tracker: Tracker,
+    /// The contract of the desired control plane (DS-13).
+    pub contract: Contract,
+    /// What the patches did and did not do.
+    pub trace: Trace,
+    /// What somebody should know, although nothing is wrong.
+    pub warnings: Vec<String>,
+    /// Whether a contract is assumed for want of a definition (DEC-17).
+    pub assumes_contract: bool,
+}
+
+impl Computation {
+    /// Computes what the topology of a Cluster is to be (RS-07 from step 1 to step 9, RS-15 and RS-16).
+    ///
+    /// # Errors
+    /// Nothing can be computed; [`Failure::NotAsked`] when `world` has needs that must be gathered first, and
+    /// [`Failure::CreationWaits`] when that is no error but the answer of a hook.
+    pub fn of(cluster: &Cluster, world: &World, names: &mut dyn Names, options: &Options) -> Result<Self, Failure> {
+        let blueprint = Blueprint::of(cluster, world)?;
+        let current = Current::of(&blueprint, world)?;
+        let hooks = Hooks::new(&blueprint.cluster, world, options);
+        let mut before = HookTracker::of(&blueprint.cluster);
+        if hooks.before_cluster_create(&mut before)? == Gate::Blocked {
+            return Err(Failure::CreationWaits(Box::new(before)));
+        }
+        let mut upgrade = Upgrade::begin(&blueprint, &current, world, options)?;
+        let computed = desired::compute(&blueprint, &current, world, &mut upgrade, names)?;
+        let mut tracker = upgrade.into_tracker();
+        let (mut desired, contract) = (computed.desired, computed.contract);
+        let trace = patches::apply(&blueprint, contract, &mut desired, world, options)?;
+        // The Cluster is computed with the hooks that versions mark; these two come with the writing.
+        hooks.after_control_plane_initialized(&mut tracker.hooks)?;
+        hooks.after_cluster_upgrade(&mut tracker)?;
+        note_pending_hooks(&mut desired, &tracker);
+        let (warnings, assumes_contract) = (computed.warnings, computed.assumed);
+        Ok(Computation { blueprint, current, desired, tracker, contract, trace, warnings, assumes_contract })
+    }
+}
+
+/// Puts the hooks that are pending after all on the Cluster (HK-02, RS-23).
+fn note_pending_hooks(desired: &mut Desired, tracker: &Tracker) {
+    let annotations = &mut desired.cluster.annotations;
+    match tracker.hooks.annotation() {
+        Some(value) => drop(annotations.insert(annotation::PENDING_HOOKS.to_owned(), value)),
+        None => drop(annotations.remove(annotation::PENDING_HOOKS)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::topology::names::Derived;
+    use crate::topology::testing::Scene;
+
+    fn annotations(scene: &Scene, runtime_sdk: bool) -> BTreeMap<String, String> {
+        let options = Options { runtime_sdk };
+        let computed = Computation::of(&scene.cluster(), &scene.world(), &mut Derived, &options).unwrap();
+        computed.desired.cluster.annotations
+    }
+
+    #[test]
+    fn hooks_come_and_go_with_creation_and_with_the_end_of_an_upgrade() {
+        // HK-12, HK-21, RS-15, RS-16, RS-23: the step is still marked in the run that ends the upgrade
+        let pending = |hook: &str| (annotation::PENDING_HOOKS.to_owned(), hook.to_owned());
+        let new = Scene::new();
+        assert_eq!(annotations(&new, true), BTreeMap::from([pending("AfterControlPlaneInitialized")]));
+        assert_eq!(annotations(&new, false), BTreeMap::new());
+        let at_its_end = |scene: Scene| {
+            let version = json!(scene.cluster().spec.topology.version);
+            let control_plane = scene.applied().at("KubeadmControlPlane", "/status/version", version);
+            control_plane.at(
+                "Cluster",
+                "/metadata/annotations",
+                json!({annotation::PENDING_HOOKS: "AfterClusterUpgrade"}),
+            )
+        };
+        let left = annotations(&at_its_end(Scene::new()), true);
+        assert_eq!(left.keys().collect::<Vec<_>>(), [annotation::UPGRADE_STEP]);
+        assert_eq!(annotations(&at_its_end(Scene::new()), false), BTreeMap::from([pending("AfterClusterUpgrade")]));
+    }
+}

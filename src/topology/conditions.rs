@@ -1,0 +1,133 @@
+//! Conditions in the status of an object, in both forms, as raw JSON: whatever others keep there stays.
+
+use serde_json::{Map, Value, json};
+
+/// Where a version keeps what.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) conditions: &'static [&'static str],
+    pub(super) legacy: &'static [&'static str],
+    /// The metadata of a variable, in the spec and in the status.
+    pub(super) metadata: &'static str,
+}
+
+impl Shape {
+    pub(super) const V1BETA2: Shape = Shape {
+        conditions: &["conditions"],
+        legacy: &["deprecated", "v1beta1", "conditions"],
+        metadata: "deprecatedV1Beta1Metadata",
+    };
+    pub(super) const V1BETA1: Shape =
+        Shape { conditions: &["v1beta2", "conditions"], legacy: &["conditions"], metadata: "metadata" };
+}
+
+/// A condition as it should be.
+pub(super) struct Condition {
+    pub(super) r#type: &'static str,
+    pub(super) status: &'static str,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+pub(super) fn condition(
+    r#type: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+) -> Condition {
+    Condition { r#type, status, reason, message }
+}
+
+/// A status in the making.
+pub(super) struct Status<'a> {
+    pub(super) shape: Shape,
+    pub(super) generation: i64,
+    now: &'a str,
+    pub(super) members: Map<String, Value>,
+}
+
+impl<'a> Status<'a> {
+    /// The status of an object as it is.
+    pub(super) fn of(object: &Value, shape: Shape, now: &'a str) -> Self {
+        let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
+        let members = object.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
+        Status { shape, generation, now, members }
+    }
+
+    pub(super) fn into_value(self) -> Value {
+        Value::Object(self.members)
+    }
+
+    /// Sets a condition; its time is that of the last change of its status.
+    pub(super) fn set(&mut self, wanted: &Condition) {
+        let (generation, now) = (self.generation, self.now);
+        let Some(entry) = self.entry(self.shape.conditions, wanted.r#type) else { return };
+        let since = entry.get("lastTransitionTime").filter(|_| entry.get("status") == Some(&json!(wanted.status)));
+        let mut next = json!({
+            "type": wanted.r#type,
+            "status": wanted.status,
+            "reason": wanted.reason,
+            "message": wanted.message,
+            "lastTransitionTime": since.cloned().unwrap_or_else(|| json!(now)),
+        });
+        if generation > 0 {
+            next["observedGeneration"] = json!(generation);
+        }
+        *entry = next;
+    }
+
+    /// Sets a condition in the older form; its time is that of the last change of any of it. Empty texts are left out.
+    pub(super) fn set_legacy(&mut self, wanted: &Condition, severity: Option<&str>) {
+        let now = self.now;
+        let Some(entry) = self.entry(self.shape.legacy, wanted.r#type) else { return };
+        let texts =
+            [("severity", severity.unwrap_or_default()), ("reason", wanted.reason), ("message", &*wanted.message)];
+        let mut next = json!({"type": wanted.r#type, "status": wanted.status});
+        for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            next[name] = json!(text);
+        }
+        let names = ["status", "severity", "reason", "message"];
+        let same = names.iter().all(|name| entry.get(name) == next.get(name));
+        let since = entry.get("lastTransitionTime").filter(|_| same).cloned();
+        next["lastTransitionTime"] = since.unwrap_or_else(|| json!(now));
+        *entry = next;
+    }
+
+    /// The condition of a type in the list at a path, made where it is missing; `None` where something else is in the
+    /// way.
+    fn entry(&mut self, path: &[&str], r#type: &str) -> Option<&mut Value> {
+        let (name, way) = path.split_last()?;
+        let mut members = &mut self.members;
+        for step in way {
+            members = present(members, step, json!({})).as_object_mut()?;
+        }
+        let list = present(members, name, json!([])).as_array_mut()?;
+        let at = list.iter().position(|entry| entry.get("type").is_some_and(|found| found == r#type));
+        let at = at.unwrap_or_else(|| {
+            list.push(json!({}));
+            list.len() - 1
+        });
+        list.get_mut(at)
+    }
+}
+
+/// A member, made where it is missing or null.
+pub(super) fn present<'a>(members: &'a mut Map<String, Value>, name: &str, new: Value) -> &'a mut Value {
+    let member = members.entry(name).or_insert(Value::Null);
+    if member.is_null() {
+        *member = new;
+    }
+    member
+}
+
+/// How long the message of a condition may be, in both forms (F-OLDCOND); in characters, and bytes are no fewer.
+pub(super) const MESSAGE_BYTES: usize = 10_240;
+
+/// A message that is cut where it would be too long.
+pub(super) fn cut(text: &str) -> String {
+    if text.len() <= MESSAGE_BYTES {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(MESSAGE_BYTES - "…".len());
+    text.get(..end).unwrap_or_default().to_owned() + "…"
+}

@@ -1,0 +1,162 @@
+//! Which version of a kind is read, and which contract it follows.
+
+use std::collections::BTreeMap;
+
+use super::Failure;
+use crate::hub::contract::{definition_name, newest_version};
+use crate::hub::{Object, version_of};
+use crate::world::{Found, World};
+
+/// The layout of the fields of a provider's object (CS-08).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contract {
+    V1Beta1,
+    V1Beta2,
+}
+
+/// Kinds of version `v1beta2` whose contract is the older one, by group and the beginning of the kind (DEC-17).
+const OLDER_CONTRACT: [(&str, &str); 9] = [
+    ("controlplane.cluster.x-k8s.io", "AWSManaged"),
+    ("controlplane.cluster.x-k8s.io", "ROSA"),
+    ("controlplane.cluster.x-k8s.io", "KThrees"),
+    ("bootstrap.cluster.x-k8s.io", "EKSConfig"),
+    ("bootstrap.cluster.x-k8s.io", "KThrees"),
+    ("infrastructure.cluster.x-k8s.io", "AWS"),
+    ("infrastructure.cluster.x-k8s.io", "IBM"),
+    ("infrastructure.cluster.x-k8s.io", "OCI"),
+    ("infrastructure.cluster.x-k8s.io", "ROSA"),
+];
+
+/// The contract that an object follows by its version, and whether that is assumed for want of a definition (DEC-17).
+///
+/// # Errors
+/// When the definition lists the version for no contract (CS-08), or cannot be read.
+pub(super) fn contract_of(object: &Object, world: &World) -> Result<(Contract, bool), Failure> {
+    let (group, kind, version) = (object.group(), object.kind(), version_of(object.api_version()));
+    match labels(group, kind, world)? {
+        Some(labels) => {
+            let contract = listed(&labels, version).ok_or_else(|| Failure::NoContract {
+                definition: definition_name(group, kind),
+                version: version.to_owned(),
+            })?;
+            Ok((contract, false))
+        }
+        None => Ok((assumed(group, kind, version), true)),
+    }
+}
+
+/// The version in which objects of a kind are read when no template of the class says so (CS-07); `None` when nothing is
+/// known of the kind, which only happens without an API server.
+///
+/// # Errors
+/// When the definition names no version for a contract that is understood, or cannot be read.
+pub(super) fn version_to_read(group: &str, kind: &str, world: &World) -> Result<Option<String>, Failure> {
+    let Some(labels) = labels(group, kind, world)? else { return Ok(None) };
+    let newest = newest_version(&labels).map(str::to_owned);
+    newest.map(Some).ok_or_else(|| Failure::NoVersion { definition: definition_name(group, kind) })
+}
+
+/// The labels of the definition of a kind; `None` when there is no definition among files.
+fn labels(group: &str, kind: &str, world: &World) -> Result<Option<BTreeMap<String, String>>, Failure> {
+    let name = definition_name(group, kind);
+    match world.definition(&name) {
+        Found::Yes(definition) => Ok(Some(definition.labels.clone())),
+        Found::Absent if world.is_offline() => Ok(None),
+        Found::Absent => Err(Failure::NoDefinition { definition: name }),
+        Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
+        Found::NotAsked => Err(Failure::NotAsked),
+    }
+}
+
+/// The contract whose label lists the version, the newest first (CT-3.9). Only `v1beta1` selects the older layout.
+fn listed(labels: &BTreeMap<String, String>, version: &str) -> Option<Contract> {
+    let lists = |contract: &str| {
+        let label = labels.get(&format!("cluster.x-k8s.io/{contract}"));
+        label.is_some_and(|versions| versions.split('_').any(|one| one == version))
+    };
+    let another = || {
+        let mut others = labels.iter().filter(|(name, _)| name.starts_with("cluster.x-k8s.io/"));
+        others.any(|(_, versions)| versions.split('_').any(|one| one == version))
+    };
+    match () {
+        () if lists("v1beta2") => Some(Contract::V1Beta2),
+        () if lists("v1beta1") => Some(Contract::V1Beta1),
+        () if another() => Some(Contract::V1Beta2),
+        () => None,
+    }
+}
+
+/// The contract of a kind without a definition (DEC-17).
+fn assumed(group: &str, kind: &str, version: &str) -> Contract {
+    let is_older = OLDER_CONTRACT.iter().any(|(known, start)| *known == group && kind.starts_with(start));
+    if version == "v1beta2" && !is_older { Contract::V1Beta2 } else { Contract::V1Beta1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::hub::Definition;
+    use crate::world::{Facts, Objects};
+
+    fn world(labels: Option<&[(&str, &str)]>) -> World {
+        let mut objects = Objects::default();
+        if let Some(labels) = labels {
+            let labels =
+                labels.iter().map(|(name, value)| (format!("cluster.x-k8s.io/{name}"), (*value).to_owned())).collect();
+            let definition = Definition { labels, ..Definition::default() };
+            objects.put_definition("controlplanes.controlplane.cluster.x-k8s.io".to_owned(), Arc::new(definition));
+        }
+        World::new(Arc::new(Facts::default().with_objects(objects)))
+    }
+
+    fn control_plane(version: &str) -> Object {
+        let version = format!("controlplane.cluster.x-k8s.io/{version}");
+        Object::try_from(json!({"apiVersion": version, "kind": "ControlPlane"})).unwrap()
+    }
+
+    #[test]
+    fn the_contract_is_the_one_whose_label_lists_the_version() {
+        // CS-08, CT-3.9
+        for (labels, version, want) in [
+            (vec![("v1beta1", "v1_v2"), ("v1beta2", "v3")], "v2", Some(Contract::V1Beta1)),
+            (vec![("v1beta1", "v1_v2"), ("v1beta2", "v2_v3")], "v2", Some(Contract::V1Beta2)),
+            (vec![("v1beta7", "v2")], "v2", Some(Contract::V1Beta2)),
+            (vec![("v1beta1", "v1")], "v2", None),
+            (vec![], "v2", None),
+        ] {
+            let found = contract_of(&control_plane(version), &world(Some(&labels)));
+            match want {
+                Some(contract) => assert_eq!(found.unwrap(), (contract, false), "{labels:?}"),
+                None => assert!(matches!(found, Err(Failure::NoContract { .. })), "{labels:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_definition_the_contract_is_assumed() {
+        // DEC-17
+        let assumed = |version| contract_of(&control_plane(version), &world(None)).unwrap();
+        assert_eq!(assumed("v1beta2"), (Contract::V1Beta2, true));
+        assert_eq!(assumed("v1beta1"), (Contract::V1Beta1, true));
+        assert_eq!(assumed("v1"), (Contract::V1Beta1, true));
+        assert_eq!(
+            super::assumed("controlplane.cluster.x-k8s.io", "AWSManagedControlPlane", "v1beta2"),
+            Contract::V1Beta1
+        );
+    }
+
+    #[test]
+    fn objects_are_read_in_the_newest_version_of_the_newest_contract() {
+        // CS-07
+        let read = |labels| version_to_read("controlplane.cluster.x-k8s.io", "ControlPlane", &world(labels));
+        assert_eq!(read(Some(&[("v1beta1", "v1_v2")])).unwrap(), Some("v2".to_owned()));
+        assert_eq!(read(None).unwrap(), None);
+        assert!(matches!(read(Some(&[])), Err(Failure::NoVersion { .. })));
+        let live = World::new(Arc::new(Facts::default()));
+        assert!(matches!(version_to_read("g", "K", &live), Err(Failure::NotAsked)));
+    }
+}

@@ -1,0 +1,48 @@
+//! The infrastructure cluster.
+
+use super::{Basis, DesiredObject, clone, name_of, naming};
+use crate::hub::Named;
+use crate::topology::Failure;
+use crate::topology::names::Names;
+
+/// The infrastructure cluster (DS-08). The Cluster does not own it: providers begin once they see that owner, which Cluster
+/// API sets when the Cluster refers to the object (DS-09).
+pub(super) fn compute(basis: Basis<'_>, names: &mut dyn Names) -> Result<DesiredObject, Failure> {
+    let current = basis.current.infrastructure.as_ref();
+    let naming = &basis.blueprint.class.spec.infrastructure.naming;
+    let generated = naming::templated(&naming.template, Named::Cluster, "spec.infrastructure", basis, names)?;
+    let name = name_of(current).unwrap_or(generated);
+    let mut object = clone::object(&basis.blueprint.infrastructure, &name, clone::Extra::default(), basis)?;
+    object.keep_shim(current, basis)?;
+    Ok(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::topology::testing::Scene;
+
+    #[test]
+    fn infrastructure_cluster_and_control_plane_have_no_owner_but_the_shim() {
+        // DS-09, DS-10
+        let shim = json!({"apiVersion": "v1", "kind": "Secret", "name": "blade-shim", "uid": "s"});
+        let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "blade", "uid": "c"});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "name": "other-shim", "uid": "o"});
+        let namesake = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "blade-shim", "uid": "n"});
+        for (owners, want) in [
+            (json!(null), None),
+            (json!([]), None),
+            (json!([cluster, secret, namesake]), None),
+            (json!([cluster, shim]), Some(json!([shim]))),
+        ] {
+            let scene = Scene::new().applied();
+            let scene = scene.at("ForgeCluster", "/metadata/ownerReferences", owners.clone());
+            let desired = scene.at("KubeadmControlPlane", "/metadata/ownerReferences", owners.clone()).desired();
+            for object in [desired.infrastructure.object, desired.control_plane.control_plane.object] {
+                assert_eq!(object.at("metadata.ownerReferences"), want.as_ref(), "{}: {owners}", object.kind());
+            }
+        }
+        assert!(Scene::new().desired().infrastructure.object.at("metadata.ownerReferences").is_none());
+    }
+}

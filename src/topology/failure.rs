@@ -1,0 +1,109 @@
+//! Why nothing could be computed.
+
+use super::hooks::HookTracker;
+use super::patches::{PatchError, told};
+use super::upgrade::PlanError;
+use crate::field::FieldError;
+use crate::hub::control_plane::UnclearVersion;
+use crate::hub::{Hook, ObjectKey, ObjectRef, WrongType};
+
+/// Why a topology could not be computed; nothing is written then.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Failure {
+    /// A fact has not been gathered: what was computed is void, and the needs of the world say what to gather.
+    #[error("a fact has not been gathered yet")]
+    NotAsked,
+    /// Something exists, or may, and cannot be read.
+    #[error("{0}")]
+    Unreadable(String),
+    /// Somebody asks for a Cluster that is not there.
+    #[error("Cluster {0} was not found")]
+    NoCluster(ObjectKey),
+    /// BP-01.
+    #[error("ClusterClass {0} was not found")]
+    NoClass(ObjectKey),
+    /// BP-02.
+    #[error("ClusterClass {class} is not ready: {expected}")]
+    ClassNotReady { class: ObjectKey, expected: String },
+    /// BP-03: a variable does not fit the class.
+    #[error("the variables of the Cluster do not fit its class: {}", crate::field::join(.0))]
+    InvalidCluster(Vec<FieldError>),
+    /// BP-07, CS-02 to CS-12.
+    #[error("{what} {object} was not found")]
+    NotFound { what: &'static str, object: ObjectRef },
+    /// CS-13.
+    #[error(
+        "{object} does not carry the label topology.cluster.x-k8s.io/owned: it is not part of the topology, and has to be resolved by hand"
+    )]
+    Foreign { object: ObjectRef },
+    /// CS-04, CS-10, CS-12, DS-11, DS-14.
+    #[error("{object} has no complete reference at {path}")]
+    NoReference { object: ObjectRef, path: &'static str },
+    /// CS-09, CS-12.
+    #[error("{object} has no label {label}")]
+    NoTopologyName { object: ObjectRef, label: &'static str },
+    /// CS-09, CS-12.
+    #[error("{kind}s {first} and {second} both have the topology name {topology_name:?}")]
+    SameTopologyName { kind: &'static str, first: String, second: String, topology_name: String },
+    /// CS-10, DS-24.
+    #[error("the class {class:?} of {kind} {topology_name:?} is not among the {kind} classes of the ClusterClass")]
+    NoWorkerClass { kind: &'static str, topology_name: String, class: String },
+    /// NAM-01.
+    #[error("the naming template at {path} of the ClusterClass gives no name: {reason}")]
+    Naming { path: String, reason: String },
+    /// CT-4.6.
+    #[error("CustomResourceDefinition {definition} was not found")]
+    NoDefinition { definition: String },
+    /// CS-08.
+    #[error(
+        "CustomResourceDefinition {definition} lists version {version} for no contract in its labels cluster.x-k8s.io/<contract>"
+    )]
+    NoContract { definition: String, version: String },
+    /// CS-08.
+    #[error("CustomResourceDefinition {definition} names no version for contract v1beta2 or v1beta1 in its labels")]
+    NoVersion { definition: String },
+    /// RS-25, ROT-03.
+    #[error("{current} cannot become {desired}: group, kind, namespace and name of an object stay as they are")]
+    Incompatible { current: Box<ObjectRef>, desired: Box<ObjectRef> },
+    /// DEC-35.
+    #[error(
+        "{object} is replaced again and again: {path} differs each time; does a patch make it of a generated name?"
+    )]
+    Fighting { object: Box<ObjectRef>, path: String },
+    /// A rollout without an end.
+    #[error("the rollout of Cluster {cluster} has not come to an end after {rounds} plans")]
+    Endless { cluster: ObjectKey, rounds: usize },
+    /// UP-03, UP-06, UP-07.
+    #[error(transparent)]
+    UnclearVersion(#[from] UnclearVersion),
+    /// UP-13 to UP-18.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// UP-15.
+    #[error("extension {extension} of the ClusterClass has not planned the upgrade: {reason}")]
+    PlanExtension { extension: String, reason: String },
+    /// UP-24, UP-32.
+    #[error("{kind} {name} is at {version}, and the upgrade plan has no step to {target} for it")]
+    NoStep { kind: String, name: String, version: String, target: String },
+    /// UP-21.
+    #[error("the selector of {object} cannot be expressed as labels, so that its machines cannot be told")]
+    Selector { object: ObjectRef },
+    /// UP-21.
+    #[error("{machine} has no version, so that it cannot be told whether it has that of {owner}")]
+    NoMachineVersion { machine: Box<ObjectRef>, owner: Box<ObjectRef> },
+    /// UP-22.
+    #[error("Node {node} of {pool} was not found in the workload cluster")]
+    NoNode { node: String, pool: ObjectRef },
+    /// HK-04, HK-07.
+    #[error("hook {hook} failed: {reason}")]
+    Hook { hook: Hook, reason: String },
+    /// PE-11 to PE-29: all that is wrong with one patch.
+    #[error("{}", told(.0))]
+    Patches(Vec<PatchError>),
+    /// HK-11: nothing is wrong, and nothing may be created yet.
+    #[error("{}", .0.message("Cluster topology creation").unwrap_or_default())]
+    CreationWaits(Box<HookTracker>),
+    /// CT-5.1.
+    #[error(transparent)]
+    WrongType(#[from] WrongType),
+}

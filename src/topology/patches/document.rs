@@ -1,0 +1,330 @@
+//! An item's document while patches change it, and who changed what.
+
+use json_patch::PatchOperation;
+use serde_json::{Map, Value};
+
+use super::compiled::Make;
+use super::pointer::{self, Location, Pointer};
+use crate::field::Path;
+use crate::json;
+use crate::topology::origin::PatchOrigin;
+
+/// The places that patches can change; as dotted paths and as pointers (PE-21).
+const PLACES: [(&str, &str); 3] =
+    [("spec", "/spec"), ("metadata.labels", "/metadata/labels"), ("metadata.annotations", "/metadata/annotations")];
+
+/// What the copies of one answer of an extension may amount to, in bytes: operations that copy can double a document.
+const MAX_COPIED: usize = 8 << 20;
+
+/// A template of the class on its way, and what patches have done to it.
+#[derive(Clone, Debug)]
+pub(super) struct Document {
+    pub value: Value,
+    /// What was changed by whom, the latest last, as paths of the document.
+    pub marks: Vec<Change>,
+    /// Whether any operation was applied.
+    pub is_changed: bool,
+}
+
+/// A path of a document, and who changed what is at and below it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Change {
+    pub path: String,
+    pub origin: PatchOrigin,
+}
+
+impl Document {
+    pub(super) fn new(value: Value) -> Self {
+        Document { value, marks: Vec::new(), is_changed: false }
+    }
+
+    /// Applies operations that change nothing but what is below `/spec`.
+    ///
+    /// # Errors
+    /// The position of the operation that does not fit the document, and why. What was done before stays done: the run is
+    /// over anyway.
+    pub(super) fn apply<'o>(
+        &mut self,
+        operations: impl IntoIterator<Item = (&'o Pointer, &'o PatchOperation, &'o PatchOrigin)>,
+    ) -> Result<(), (usize, String)> {
+        for (at, (pointer, operation, origin)) in operations.into_iter().enumerate() {
+            self.apply_one(pointer, operation, origin).map_err(|problem| (at, problem))?;
+        }
+        Ok(())
+    }
+
+    /// Does something to a copy, and takes back from it the places that patches can change (PE-21).
+    pub(super) fn within_places<E>(&mut self, act: impl FnOnce(&mut Document) -> Result<(), E>) -> Result<(), E> {
+        let mut scratch = self.clone();
+        act(&mut scratch)?;
+        let mut marks = Vec::new();
+        for (path, place) in PLACES {
+            let value = scratch.value.pointer_mut(place).map(Value::take).filter(|value| !value.is_null());
+            // Marks of the copy have followed what was moved.
+            let marked = if value.is_some() { &scratch.marks } else { &self.marks };
+            marks.extend(marked.iter().filter_map(|change| change.at_place(path)));
+            if let Some(value) = value {
+                put(&mut self.value, path, value);
+            }
+        }
+        self.marks = marks;
+        self.is_changed = scratch.is_changed;
+        Ok(())
+    }
+
+    fn apply_one(&mut self, pointer: &Pointer, operation: &PatchOperation, origin: &PatchOrigin) -> Result<(), String> {
+        let location = pointer.locate(&self.value);
+        let is_new = matches!(operation, PatchOperation::Add(_) | PatchOperation::Copy(_));
+        json_patch::patch_unsafe(&mut self.value, std::slice::from_ref(operation)).map_err(|error| {
+            let operation = name_of(operation);
+            match pointer.fault(&self.value, is_new) {
+                Some(fault) => format!("{operation} {}: {fault}", pointer.buffer()),
+                None => format!("{operation} {}: {}", pointer.buffer(), error.kind),
+            }
+        })?;
+        self.note(operation, location, origin);
+        Ok(())
+    }
+
+    /// Notes what an operation has done.
+    fn note(&mut self, operation: &PatchOperation, Location { path, element }: Location, origin: &PatchOrigin) {
+        match (operation, element) {
+            (PatchOperation::Test(_), _) => return,
+            // An element that is gone leaves no path behind.
+            (PatchOperation::Remove(_), Some((list, removed))) => {
+                self.shift(&list, removed, |position| (position > removed).then(|| position - 1));
+            }
+            (PatchOperation::Add(_) | PatchOperation::Copy(_), Some((list, added))) => {
+                self.shift(&list, added, |position| Some(position + 1));
+                self.mark(path, origin);
+            }
+            _ => self.mark(path, origin),
+        }
+        self.is_changed = true;
+    }
+
+    fn mark(&mut self, path: String, origin: &PatchOrigin) {
+        self.marks.push(Change { path, origin: origin.clone() });
+    }
+
+    /// Lets marks follow the elements of a list that were moved; those of removed elements go.
+    fn shift(&mut self, list: &str, from: usize, new: impl Fn(usize) -> Option<usize>) {
+        self.marks.retain_mut(|change| {
+            let Some(rest) = change.path.strip_prefix(list).and_then(|rest| rest.strip_prefix('[')) else {
+                return true;
+            };
+            let Some((position, below)) = rest.split_once(']') else { return true };
+            match position.parse::<usize>() {
+                Ok(position) if position >= from => match new(position) {
+                    Some(position) => {
+                        change.path = format!("{list}[{position}]{below}");
+                        true
+                    }
+                    None => false,
+                },
+                _ => true,
+            }
+        });
+    }
+}
+
+impl Change {
+    /// The change as far as it is one at or below a place.
+    pub(super) fn at_place(&self, place: &str) -> Option<Change> {
+        match () {
+            () if is_below(&self.path, place) => Some(self.clone()),
+            () if is_below(place, &self.path) => Some(Change { path: place.to_owned(), origin: self.origin.clone() }),
+            () => None,
+        }
+    }
+}
+
+/// Whether a path is `above`, or leads to something below it.
+pub(super) fn is_below(path: &str, above: &str) -> bool {
+    above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// Puts a value at a dotted path of a document, where there is a place for it.
+fn put(document: &mut Value, path: &str, value: Value) {
+    let mut here = document;
+    for name in path.split('.') {
+        if here.is_null() {
+            *here = Value::Object(Map::new());
+        }
+        let Value::Object(members) = here else { return };
+        here = members.entry(name).or_insert(Value::Null);
+    }
+    *here = value;
+}
+
+fn name_of(operation: &PatchOperation) -> &'static str {
+    match operation {
+        PatchOperation::Add(_) => "add",
+        PatchOperation::Remove(_) => "remove",
+        PatchOperation::Replace(_) => "replace",
+        PatchOperation::Move(_) => "move",
+        PatchOperation::Copy(_) => "copy",
+        PatchOperation::Test(_) => "test",
+    }
+}
+
+/// A patch that an extension sent, decoded (PE-20).
+#[derive(Debug)]
+pub(super) enum Sent {
+    Operations(Vec<(Pointer, PatchOperation, Option<Pointer>)>),
+    Merge(Value),
+}
+
+impl Sent {
+    /// Decodes a patch.
+    ///
+    /// # Errors
+    /// The position of the operation, if it is one, and what is wrong.
+    pub(super) fn decode(patch_type: &str, patch: &[u8]) -> Result<Sent, (Option<usize>, String)> {
+        match patch_type {
+            "JSONPatch" => operations(patch),
+            "JSONMergePatch" => merge_patch(patch).map_err(|problem| (None, problem)),
+            other => Err((None, format!("patchType is {other:?}, and has to be \"JSONPatch\" or \"JSONMergePatch\""))),
+        }
+    }
+
+    /// Applies the patch; `origin` tells which of its operations, too.
+    ///
+    /// # Errors
+    /// The position of the operation that does not fit the document, and why.
+    pub(super) fn apply(self, document: &mut Document, origin: &PatchOrigin) -> Result<(), (Option<usize>, String)> {
+        match self {
+            Sent::Merge(patch) => {
+                let mut paths = Vec::new();
+                leaves(&patch, &Path::ROOT, &mut paths);
+                json_patch::merge(&mut document.value, &patch);
+                document.is_changed |= !paths.is_empty();
+                paths.into_iter().for_each(|path| document.mark(path, origin));
+            }
+            Sent::Operations(operations) => {
+                let mut copied = 0;
+                for (at, (pointer, operation, from)) in operations.into_iter().enumerate() {
+                    let origin = PatchOrigin { operation: at, ..origin.clone() };
+                    let done = match from {
+                        Some(from) => carry(document, &from, &pointer, &operation, &origin, &mut copied),
+                        None => document.apply_one(&pointer, &operation, &origin),
+                    };
+                    done.map_err(|problem| (Some(at), problem))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Moves or copies a value, which has to be there and of bearable size.
+fn carry(
+    document: &mut Document,
+    from: &Pointer,
+    to: &Pointer,
+    operation: &PatchOperation,
+    origin: &PatchOrigin,
+    copied: &mut usize,
+) -> Result<(), String> {
+    let explain = |problem| format!("{} from {}: {problem}", name_of(operation), from.buffer());
+    let Some(value) = document.value.pointer(from.buffer().as_str()) else {
+        let fault = from.fault(&document.value, false);
+        return Err(explain(fault.unwrap_or_else(|| "nothing is there".to_owned())));
+    };
+    *copied += weight(value);
+    if *copied > MAX_COPIED {
+        return Err(explain(format!("move and copy carry more than {MAX_COPIED} bytes")));
+    }
+    let add = to.make(Make::Add, value.clone()).map_err(explain)?;
+    if matches!(operation, PatchOperation::Move(_)) {
+        if to.buffer().starts_with(from.buffer()) && to.depth() > from.depth() {
+            return Err(explain(format!("{} is inside of it", to.buffer())));
+        }
+        document.apply_one(from, &from.remove(), origin)?;
+    }
+    document.apply_one(to, &add, origin)
+}
+
+/// About how many bytes a value takes.
+fn weight(value: &Value) -> usize {
+    match value {
+        Value::String(text) => 16 + text.len(),
+        Value::Array(elements) => 16 + elements.iter().map(weight).sum::<usize>(),
+        Value::Object(members) => 16 + members.iter().map(|(name, value)| name.len() + weight(value)).sum::<usize>(),
+        _ => 16,
+    }
+}
+
+fn operations(patch: &[u8]) -> Result<Sent, (Option<usize>, String)> {
+    let read = read(patch).map_err(|problem| (None, problem))?;
+    let operations = match read {
+        Value::Array(operations) => operations,
+        Value::Null => Vec::new(),
+        other => return Err((None, format!("a JSONPatch is a list of operations, and this is {}", kind(&other)))),
+    };
+    let decode = |(at, operation)| decode_operation(operation).map_err(|problem| (Some(at), problem));
+    Ok(Sent::Operations(operations.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?))
+}
+
+fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option<Pointer>), String> {
+    use json_patch::{AddOperation, CopyOperation, MoveOperation, ReplaceOperation, TestOperation};
+    let Value::Object(mut members) = operation else { return Err("is no object".to_owned()) };
+    let text = |name: &str| match members.get(name) {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => Err(format!("{name} is {}, and has to be a string", kind(other))),
+        None => Err(format!("{name} is missing")),
+    };
+    let (name, pointer) = (text("op")?, Pointer::parse(&text("path")?)?);
+    let path = pointer.buffer().clone();
+    let from = match &*name {
+        "move" | "copy" => Some(Pointer::parse(&text("from")?)?),
+        _ => None,
+    };
+    let mut value = || members.remove("value").ok_or_else(|| "value is missing".to_owned());
+    let operation = match (&*name, &from) {
+        ("add", _) => PatchOperation::Add(AddOperation { path, value: value()? }),
+        ("replace", _) => PatchOperation::Replace(ReplaceOperation { path, value: value()? }),
+        ("test", _) => PatchOperation::Test(TestOperation { path, value: value()? }),
+        ("remove", _) => pointer.remove(),
+        ("move", Some(from)) => PatchOperation::Move(MoveOperation { from: from.buffer().clone(), path }),
+        ("copy", Some(from)) => PatchOperation::Copy(CopyOperation { from: from.buffer().clone(), path }),
+        _ => return Err(format!("{name:?} is no operation of JSON patches")),
+    };
+    if let PatchOperation::Add(AddOperation { value, .. }) | PatchOperation::Replace(ReplaceOperation { value, .. }) =
+        &operation
+    {
+        pointer::fits(&pointer, value)?;
+    }
+    Ok((pointer, operation, from))
+}
+
+fn merge_patch(patch: &[u8]) -> Result<Sent, String> {
+    if patch.is_empty() {
+        return Ok(Sent::Merge(Value::Object(Map::new())));
+    }
+    match read(patch)? {
+        merge @ Value::Object(_) => Ok(Sent::Merge(merge)),
+        other => Err(format!("a JSONMergePatch is an object, and this is {}", kind(&other))),
+    }
+}
+
+fn read(patch: &[u8]) -> Result<Value, String> {
+    let text = std::str::from_utf8(patch).map_err(|error| format!("is not UTF-8: {error}"))?;
+    json::value(text).map_err(|error| format!("is not JSON: {error}"))
+}
+
+fn kind(value: &Value) -> &'static str {
+    pointer::kind_of(value)
+}
+
+/// The paths of a merge patch that set or take away something.
+fn leaves(merge: &Value, above: &Path, found: &mut Vec<String>) {
+    match merge {
+        Value::Object(members) if !members.is_empty() => {
+            members.iter().for_each(|(name, value)| leaves(value, &above.member(name), found));
+        }
+        // An empty object changes nothing but what was no object.
+        Value::Object(_) if *above == Path::ROOT => {}
+        _ => found.push(above.as_str().to_owned()),
+    }
+}

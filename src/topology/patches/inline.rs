@@ -1,0 +1,201 @@
+//! Inline patches: definitions, selectors, conditions and JSON patches (PE-12 to PE-18).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use json_patch::PatchOperation;
+use serde_json::Value;
+
+use super::compiled::{Action, CompiledDefinition, CompiledOperation, CompiledPatch, ValueSource, shown};
+use super::pointer::Pointer;
+use super::scopes::ScopeId;
+use super::trace::{OperationPlace, Place, Reason, Undefined};
+use super::{ItemName, Run};
+use crate::topology::Failure;
+use crate::topology::origin::PatchOrigin;
+
+/// An operation that is ready for an item.
+type Ready<'p> = (&'p Pointer, Cow<'p, PatchOperation>, &'p PatchOrigin);
+
+/// Whether a patch applies to the items of a scope.
+#[derive(Clone)]
+enum Condition {
+    Met,
+    NotMet(Arc<str>),
+    Wrong(String),
+}
+
+impl Run<'_> {
+    /// Generates and applies the definitions of a patch. What is wrong with it is collected over all items (PE-18).
+    pub(super) fn inline(&mut self, position: usize, patch: &CompiledPatch) -> Result<(), Failure> {
+        let mut errors = Vec::new();
+        let mut conditions: Vec<(ScopeId, Condition)> = Vec::new();
+        let mut is_used = vec![false; patch.definitions.len()];
+        for at in 0..self.items.len() {
+            let mut is_broken = false;
+            for (number, definition) in patch.definitions.iter().enumerate() {
+                let Some(item) = self.items.get(at) else { continue };
+                let (name, scope) = (item.name.clone(), item.scope);
+                if !item.is_selected(&definition.selected) {
+                    self.skip(patch, Some(number), Some(name), Reason::NotSelected);
+                    continue;
+                }
+                if let Some(is_used) = is_used.get_mut(number) {
+                    *is_used = true;
+                }
+                match self.condition(patch, scope, &name, &mut conditions) {
+                    Condition::Met => {}
+                    Condition::NotMet(rendered) => {
+                        self.skip(patch, Some(number), Some(name), Reason::Disabled { rendered });
+                        continue;
+                    }
+                    Condition::Wrong(problem) => {
+                        if !is_broken {
+                            errors.push(self.error(position, patch, Place::EnabledIf, Some(name), problem));
+                        }
+                        is_broken = true;
+                        continue;
+                    }
+                }
+                let wrong = match self.generate_inline(patch, definition, scope, &name) {
+                    // What failed before may be why something does not fit now.
+                    Ok(_) if is_broken => continue,
+                    Ok(ready) => self.apply_inline(at, definition, &ready).err().into_iter().collect(),
+                    Err(wrong) => wrong,
+                };
+                is_broken |= !wrong.is_empty();
+                errors.extend(wrong.into_iter().map(|(place, problem)| {
+                    self.error(position, patch, Place::Operation(place), Some(name.clone()), problem)
+                }));
+            }
+        }
+        for (number, _) in is_used.iter().enumerate().filter(|(_, is_used)| !**is_used) {
+            self.skip(patch, Some(number), None, Reason::SelectsNothing);
+        }
+        if errors.is_empty() { Ok(()) } else { Err(Failure::Patches(errors)) }
+    }
+
+    /// Whether the patch is enabled for the items of a scope (PE-16, TV-14).
+    fn condition(
+        &mut self,
+        patch: &CompiledPatch,
+        scope: ScopeId,
+        item: &Arc<ItemName>,
+        known: &mut Vec<(ScopeId, Condition)>,
+    ) -> Condition {
+        let expression = match &patch.enabled_if {
+            None => return Condition::Met,
+            Some(Err(problem)) => return Condition::Wrong(problem.clone()),
+            Some(Ok(expression)) => expression,
+        };
+        if let Some((_, condition)) = known.iter().find(|(of, _)| *of == scope) {
+            return condition.clone();
+        }
+        let (result, is_new) = self.scopes.evaluate(expression, scope, &patch.visible);
+        let condition = match result {
+            Ok(rendered) => {
+                if rendered.shows_no_value && is_new {
+                    self.note_undefined(patch, None, item);
+                }
+                match rendered.value {
+                    Value::Bool(true) => Condition::Met,
+                    other => Condition::NotMet(shown(&other, expression.is_sensitive)),
+                }
+            }
+            Err(problem) => Condition::Wrong(tellable(problem, expression.is_sensitive)),
+        };
+        known.push((scope, condition.clone()));
+        condition
+    }
+
+    /// The operations of a definition with their values (PE-17).
+    fn generate_inline<'p>(
+        &mut self,
+        patch: &'p CompiledPatch,
+        definition: &'p CompiledDefinition,
+        scope: ScopeId,
+        item: &Arc<ItemName>,
+    ) -> Result<Vec<Ready<'p>>, Vec<(OperationPlace, String)>> {
+        let mut ready = Vec::with_capacity(definition.operations.len());
+        let mut wrong = Vec::new();
+        for operation in &definition.operations {
+            let made = match &operation.action {
+                Ok(action) => self
+                    .make(patch, operation, action, scope, item)
+                    .map(|made| (&action.pointer, made, &operation.origin)),
+                Err(problem) => Err(problem.clone()),
+            };
+            match made {
+                Ok(made) => ready.push(made),
+                Err(problem) => wrong.push((operation.place, problem)),
+            }
+        }
+        if wrong.is_empty() { Ok(ready) } else { Err(wrong) }
+    }
+
+    fn make<'p>(
+        &mut self,
+        patch: &CompiledPatch,
+        operation: &CompiledOperation,
+        action: &'p Action,
+        scope: ScopeId,
+        item: &Arc<ItemName>,
+    ) -> Result<Cow<'p, PatchOperation>, String> {
+        let (value, make) = match &action.value {
+            ValueSource::Fixed(fixed) => return Ok(Cow::Borrowed(fixed)),
+            ValueSource::Variable { path, make } => {
+                let variables = self.scopes.merged(scope, &patch.visible).as_object();
+                let value = variables.map(|variables| path.resolve(variables)).transpose();
+                let value = value.map_err(|error| format!("valueFrom.variable: {error}"))?;
+                (value.cloned().unwrap_or_default(), *make)
+            }
+            ValueSource::Template { template, make } => {
+                let (result, is_new) = self.scopes.evaluate(template, scope, &patch.visible);
+                let rendered =
+                    result.map_err(|problem| format!("valueFrom.{}", tellable(problem, template.is_sensitive)))?;
+                if rendered.shows_no_value && is_new {
+                    self.note_undefined(patch, Some(operation.place), item);
+                }
+                (rendered.value, *make)
+            }
+        };
+        action.pointer.make(make, value).map(Cow::Owned)
+    }
+
+    /// Applies the operations of a definition to an item (PE-19 to PE-21).
+    fn apply_inline(
+        &mut self,
+        at: usize,
+        definition: &CompiledDefinition,
+        ready: &[Ready<'_>],
+    ) -> Result<(), (OperationPlace, String)> {
+        let Some(item) = self.items.get_mut(at) else { return Ok(()) };
+        let document = item.document();
+        let operations = || ready.iter().map(|(pointer, operation, origin)| (*pointer, &**operation, *origin));
+        let done = match definition.is_below_spec {
+            true => document.apply(operations()),
+            false => document.within_places(|scratch| scratch.apply(operations())),
+        };
+        done.map_err(|(failed, problem)| {
+            let place = definition.operations.get(failed).map(|operation| operation.place);
+            (place.unwrap_or(OperationPlace { definition: 0, operation: failed }), problem)
+        })
+    }
+
+    fn note_undefined(&mut self, patch: &CompiledPatch, operation: Option<OperationPlace>, item: &Arc<ItemName>) {
+        let is_known = |known: &Undefined| known.patch == patch.name && known.operation == operation;
+        if !self.trace.undefined.iter().any(is_known) {
+            self.trace.undefined.push(Undefined { patch: patch.name.clone(), operation, item: item.clone() });
+        }
+    }
+}
+
+/// An error of a template without what may show a secret (DEC-34): only where it is.
+fn tellable(problem: String, is_sensitive: bool) -> String {
+    if !is_sensitive {
+        return problem;
+    }
+    let mut parts = problem.splitn(5, ':');
+    let place: Vec<&str> = parts.by_ref().take(4).collect();
+    format!("{}: fails, and the reason may show a secret", place.join(":"))
+}

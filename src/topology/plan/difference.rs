@@ -1,0 +1,123 @@
+//! Which fields of an object a topology changes, and what each change comes from.
+
+use serde_json::Value;
+
+use super::{Applied, Certainty, Change};
+use crate::hub::contract::definition_name;
+use crate::hub::{Object, version_of};
+use crate::ssa::{self, Comparing, Ownership, Schema};
+use crate::topology::Failure;
+use crate::topology::origin::Origins;
+use crate::world::{Found, World};
+
+/// The field manager of everything that a topology applies (SSA-01).
+pub(super) const MANAGER: &str = "capi-topology";
+
+/// What is left out of infrastructure clusters and control planes while it says that no endpoint is known yet (SSA-03).
+const HOST: &[&str] = &["spec", "controlPlaneEndpoint", "host"];
+/// See [`HOST`].
+const PORT: &[&str] = &["spec", "controlPlaneEndpoint", "port"];
+/// What is sent and not compared (SSA-11, SSA-18).
+const UNCOMPARED: &[&[&str]] = &[
+    &["metadata", "annotations", "cluster.x-k8s.io/conversion-data"],
+    &["metadata", "annotations", "topology.cluster.x-k8s.io/dry-run"],
+    // Named so that an object that went is not made again, and no field of it.
+    &["metadata", "uid"],
+];
+
+/// How an object is to change.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Difference {
+    pub changes: Vec<Change>,
+    /// Whether any of them is below `spec`.
+    pub is_in_spec: bool,
+    /// Whether the record of who owns which fields changes.
+    pub changes_owners: bool,
+    pub certainty: Certainty,
+}
+
+/// What objects are compared by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Comparison<'a> {
+    pub world: &'a World,
+    pub applied: &'a Applied,
+}
+
+impl Difference {
+    /// The difference of an object that is new.
+    pub(super) fn none() -> Self {
+        Difference { changes: Vec::new(), is_in_spec: false, changes_owners: false, certainty: Certainty::Exact }
+    }
+
+    /// The difference of two kinds, which are not compared field by field (ROT-08).
+    pub(super) fn of_kinds(current: &Object, sent: &Object, origins: &Origins) -> Self {
+        let because = origins.decisive("spec").cloned();
+        let (from, to) = (Some(current.kind().into()), Some(sent.kind().into()));
+        let change = Change { path: "kind".to_owned(), from, to, because, is_sensitive: false };
+        Difference { changes: vec![change], is_in_spec: true, ..Difference::none() }
+    }
+
+    /// Whether there is nothing to do.
+    pub(super) fn is_empty(&self) -> bool {
+        self.changes.is_empty() && !self.changes_owners
+    }
+}
+
+impl Comparison<'_> {
+    /// What applying `sent` would change (SSA-10 to SSA-13, DEC-15): as long as no server was asked, a difference is one that
+    /// a server may not see.
+    pub(super) fn of(&self, current: &Object, sent: &Object, origins: &Origins) -> Result<Difference, Failure> {
+        let before = self.applied.get(&current.reference());
+        if before.is_some_and(|(before, _)| **before == *sent) && current.at("metadata.managedFields").is_none() {
+            return Ok(Difference::none());
+        }
+        let managers =
+            ssa::ManagedFields::all_of(current.as_ref()).map_err(|error| Failure::Unreadable(error.to_string()))?;
+        let ownership = match before {
+            _ if !managers.is_empty() => Ownership::Recorded(&managers),
+            Some((before, _)) => Ownership::Assumed(Some((**before).as_ref())),
+            None => Ownership::Assumed(None),
+        };
+        let schema = self.schema(sent)?;
+        let ignored: &[&[&str]] = &[];
+        let comparing = Comparing { manager: MANAGER, schema: &schema, ownership, ignored, uncompared: UNCOMPARED };
+        let difference = ssa::difference(current.as_ref(), sent.as_ref(), &comparing);
+        let (is_in_spec, changes_owners) = (difference.spec_changed(), difference.ownership_changed.is_some());
+        let changes = difference.changes.into_iter().map(|change| {
+            let path = change.path.to_string();
+            let because = change.to.as_ref().and_then(|_| origins.decisive(&path).cloned());
+            let is_sensitive = origins.is_sensitive(&path) || before.is_some_and(|(_, old)| old.is_sensitive(&path));
+            Change { path, from: change.from, to: change.to, because, is_sensitive }
+        });
+        Ok(Difference { changes: changes.collect(), is_in_spec, changes_owners, certainty: Certainty::Assumed })
+    }
+
+    /// The schema of an object's kind; without one, lists are replaced as a whole.
+    fn schema(&self, object: &Object) -> Result<Schema, Failure> {
+        match self.world.definition(&definition_name(object.group(), object.kind())) {
+            Found::Yes(definition) => Ok(definition.structure(version_of(object.api_version()))),
+            Found::Absent => Ok(Schema::unknown()),
+            Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
+            Found::NotAsked => Err(Failure::NotAsked),
+        }
+    }
+}
+
+/// What is sent of a desired object (SSA-02 to SSA-05). Of an endpoint that is not known yet, which infrastructure clusters
+/// and control planes have, nothing is sent (SSA-03).
+///
+/// # Errors
+/// When the endpoint has a value of the wrong type.
+pub fn sent(desired: Object) -> Result<Object, Failure> {
+    let mut ignored: Vec<&[&str]> = Vec::new();
+    if desired.read("spec.controlPlaneEndpoint")?.is_some() {
+        if desired.text("spec.controlPlaneEndpoint.host")? == Some("") {
+            ignored.push(HOST);
+        }
+        if desired.integer("spec.controlPlaneEndpoint.port")? == Some(0) {
+            ignored.push(PORT);
+        }
+    }
+    let reduced: Value = ssa::reduce(desired.as_ref(), ssa::SENT, &ignored);
+    Object::try_from(reduced).map_err(|found| Failure::Unreadable(format!("what is sent is {found}")))
+}

@@ -1,0 +1,349 @@
+//! Carrying out plans on facts alone: the world as it will be, with providers that answer at once (DEC-41).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Action, Applied, Part, Plan, Roll, Step};
+use crate::hub::{Cluster, Object, ObjectKey, annotation, label};
+use crate::json::StringMap;
+use crate::topology::names::Derived;
+use crate::topology::patches::Trace;
+use crate::topology::upgrade::Held;
+use crate::topology::worker::{API_VERSION, WorkerKind};
+use crate::topology::{Computation, Failure, Options};
+use crate::world::{Facts, Found, Record, Selection, World};
+
+/// After how many plans a rollout that still has steps is given up.
+const ROUNDS: usize = 2_000;
+/// How often one slot may be rotated while versions stay as they are (DEC-35).
+const ROTATIONS: usize = 3;
+
+/// A world in which plans come true.
+#[derive(Clone, Debug)]
+pub struct Fold {
+    facts: Facts,
+    applied: Applied,
+    options: Options,
+}
+
+/// One plan of a rollout, and the machines that it replaces.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Round {
+    pub steps: Vec<Step>,
+    pub rolls: Vec<Roll>,
+}
+
+/// A whole rollout.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    pub rounds: Vec<Round>,
+    /// What waits when no step is left.
+    pub held: Vec<Held>,
+    /// What the patches did and did not do, the last time.
+    pub trace: Trace,
+    pub warnings: Vec<String>,
+    pub assumes_contract: bool,
+    /// What ended the rollout before it was done.
+    pub failure: Option<Failure>,
+}
+
+impl Fold {
+    /// A world of these facts, which must be all that there is.
+    pub fn new(facts: Facts, options: Options) -> Self {
+        Fold { facts, applied: Applied::default(), options }
+    }
+
+    /// The facts as they are now.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The facts, to change them as users would.
+    pub fn facts_mut(&mut self) -> &mut Facts {
+        &mut self.facts
+    }
+
+    /// Takes over what a Cluster has come to in `before`, where it may ask for something else.
+    pub fn take_over(&mut self, cluster: &ObjectKey, before: &Fold) {
+        if let (Some(from), Some(into)) = (before.facts.objects(), self.facts.objects_mut()) {
+            for reference in before.applied.objects() {
+                if let Found::Yes(object) = from.object(&reference) {
+                    into.put(object);
+                }
+            }
+        }
+        self.applied = before.applied.clone();
+        let (Found::Yes(old), Found::Yes(new)) = (before.facts.cluster(cluster), self.facts.cluster(cluster)) else {
+            return;
+        };
+        let mut merged = Cluster::clone(&new);
+        merged.metadata.uid.clone_from(&old.metadata.uid);
+        merged.spec.infrastructure_ref.clone_from(&old.spec.infrastructure_ref);
+        merged.spec.control_plane_ref.clone_from(&old.spec.control_plane_ref);
+        let mut labels = merged.metadata.labels.to_map();
+        for name in [label::CLUSTER_NAME, label::OWNED] {
+            labels.extend(old.metadata.labels.get(name).map(|value| (name.to_owned(), value.to_owned())));
+        }
+        merged.metadata.labels = labels.into();
+        self.facts.put_cluster(cluster.clone(), Record::readable(merged));
+    }
+
+    /// What the topology of a Cluster is to be, as everything is now.
+    ///
+    /// # Errors
+    /// See [`Computation::of`].
+    pub fn compute(&self, cluster: &ObjectKey) -> Result<Computation, Failure> {
+        let world = World::new(Arc::new(self.facts.clone()));
+        match world.cluster(cluster) {
+            Found::Yes(found) => Computation::of(&found, &world, &mut Derived, &self.options),
+            Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
+            Found::Absent | Found::NotAsked => Err(Failure::NoCluster(cluster.clone())),
+        }
+    }
+
+    /// Rolls a Cluster out, unless it refers to its objects already: then they are as they are.
+    pub fn settle(&mut self, cluster: &ObjectKey) -> Outcome {
+        match self.facts.cluster(cluster) {
+            Found::Yes(found) if found.spec.infrastructure_ref.is_defined() => Outcome::default(),
+            _ => self.roll_out(cluster),
+        }
+    }
+
+    /// Everything that the topology of a Cluster made, by group, kind and name.
+    pub fn objects_of(&self, cluster: &ObjectKey) -> Vec<Arc<Object>> {
+        let Some(objects) = self.facts.objects() else { return Vec::new() };
+        let belongs = |object: &&Arc<Object>| {
+            object.namespace() == cluster.namespace
+                && object.label(label::CLUSTER_NAME) == Some(&cluster.name)
+                && object.label(label::OWNED).is_some()
+        };
+        objects.iter().filter(belongs).cloned().collect()
+    }
+
+    /// Plans and carries out, until nothing is left to be done.
+    pub fn roll_out(&mut self, cluster: &ObjectKey) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut rotations: BTreeMap<Part, usize> = BTreeMap::new();
+        for _ in 0..ROUNDS {
+            let plan = match self.plan(cluster, &mut outcome) {
+                Ok(plan) => plan,
+                Err(failure) => {
+                    outcome.failure = Some(failure);
+                    return outcome;
+                }
+            };
+            outcome.held.clone_from(&plan.held);
+            if plan.steps.is_empty() {
+                return outcome;
+            }
+            if let Some(fighting) = rotates_for_ever(&plan, &mut rotations) {
+                outcome.failure = Some(fighting);
+                return outcome;
+            }
+            plan.steps.iter().for_each(|step| self.apply(cluster, step));
+            outcome.rounds.push(Round { steps: plan.steps, rolls: plan.rolls });
+        }
+        let cluster = cluster.clone();
+        outcome.failure = Some(Failure::Endless { cluster, rounds: ROUNDS });
+        outcome
+    }
+
+    /// One plan for a Cluster as everything is now.
+    fn plan(&self, cluster: &ObjectKey, outcome: &mut Outcome) -> Result<Plan, Failure> {
+        let world = World::new(Arc::new(self.facts.clone()));
+        let found = match world.cluster(cluster) {
+            Found::Yes(found) => found,
+            Found::Unreadable(reason) => return Err(Failure::Unreadable(reason)),
+            Found::Absent | Found::NotAsked => return Ok(Plan::default()),
+        };
+        if let Some(held) = held_as_a_whole(&found) {
+            return Ok(Plan { held: vec![held], ..Plan::default() });
+        }
+        let mut computation = Computation::of(&found, &world, &mut Derived, &self.options)?;
+        outcome.trace = std::mem::take(&mut computation.trace);
+        outcome.warnings = std::mem::take(&mut computation.warnings);
+        outcome.assumes_contract = computation.assumes_contract;
+        Plan::of(computation, &world, &self.applied, &mut Derived)
+    }
+
+    fn apply(&mut self, cluster: &ObjectKey, step: &Step) {
+        let Some(sent) = &step.sent else { return self.delete(step) };
+        if step.part == Part::Cluster {
+            return self.apply_to_cluster(cluster, sent);
+        }
+        let before = self.facts.objects().map(|objects| objects.object(&step.object));
+        let mut object = match (before, step.action) {
+            (Some(Found::Yes(before)), Action::Apply) => {
+                let previous = self.applied.get(&step.object).map(|(sent, _)| sent);
+                merged(&before, sent, previous.map(|previous| &**previous))
+            }
+            _ => Object::clone(sent),
+        };
+        provide(&mut object, step);
+        self.applied.put(&step.object, sent.clone(), step.origins.clone());
+        if let Part::Worker(WorkerKind::MachineDeployment, _) = step.part {
+            self.replace_machines(&object);
+        }
+        if let Some(objects) = self.facts.objects_mut() {
+            objects.put(Arc::new(object));
+        }
+    }
+
+    fn delete(&mut self, step: &Step) {
+        self.applied.remove(&step.object);
+        if let Some(objects) = self.facts.objects_mut() {
+            objects.remove(&step.object);
+        }
+    }
+
+    /// The Cluster with the labels, annotations and references that the engine decided on.
+    fn apply_to_cluster(&mut self, key: &ObjectKey, patch: &Object) {
+        let Found::Yes(found) = self.facts.cluster(key) else { return };
+        let mut cluster = Cluster::clone(&found);
+        let texts = |path: &str| StringMap::from(patch.texts(path).unwrap_or_default());
+        cluster.metadata.labels = texts("metadata.labels");
+        cluster.metadata.annotations = texts("metadata.annotations");
+        let reference = |path: &'static str| crate::topology::field_path::contract_ref(patch, path).ok();
+        cluster.spec.infrastructure_ref = reference("spec.infrastructureRef").unwrap_or_default();
+        cluster.spec.control_plane_ref = reference("spec.controlPlaneRef").unwrap_or_default();
+        self.facts.put_cluster(key.clone(), Record::readable(cluster));
+    }
+
+    /// The machines of a machine deployment become what it asks for.
+    fn replace_machines(&mut self, deployment: &Object) {
+        let version = deployment.at("spec.template.spec.version").cloned();
+        let (Some(version), Ok(labels)) = (version, deployment.texts("spec.selector.matchLabels")) else { return };
+        if !labels.contains_key(label::CLUSTER_NAME) {
+            return;
+        }
+        let Some(objects) = self.facts.objects_mut() else { return };
+        let machines = objects.list(&Selection {
+            api_version: API_VERSION.to_owned(),
+            kind: "Machine".to_owned(),
+            namespace: deployment.namespace().to_owned(),
+            labels,
+        });
+        for machine in machines {
+            let mut machine = Object::clone(&machine);
+            let is_set = machine.set("spec.version", version.clone()).is_ok();
+            if machine.at("status.nodeInfo.kubeletVersion").is_some() {
+                let _ = machine.set("status.nodeInfo.kubeletVersion", version.clone());
+            }
+            if is_set {
+                objects.put(Arc::new(machine));
+            }
+        }
+    }
+}
+
+/// Whether a slot is rotated again and again although no version changes, and why.
+fn rotates_for_ever(plan: &Plan, rotations: &mut BTreeMap<Part, usize>) -> Option<Failure> {
+    let is_version = |step: &Step| step.changes.iter().any(|change| change.path.ends_with("spec.version"));
+    if plan.steps.iter().any(is_version) {
+        rotations.clear();
+    }
+    for step in plan.steps.iter().filter(|step| step.action == Action::Rotate) {
+        let times = rotations.entry(step.part.clone()).or_default();
+        *times += 1;
+        if *times > ROTATIONS {
+            let path = step.changes.first().map(|change| change.path.clone()).unwrap_or_default();
+            return Some(Failure::Fighting { object: step.object.clone().into(), path });
+        }
+    }
+    None
+}
+
+/// Why nothing at all is done for a Cluster (RS-05).
+fn held_as_a_whole(cluster: &Cluster) -> Option<Held> {
+    let reason = match () {
+        () if cluster.spec.paused == Some(true) => "spec.paused is true".to_owned(),
+        () if cluster.annotation(annotation::PAUSED).is_some() => {
+            format!("it has the annotation {}", annotation::PAUSED)
+        }
+        () if cluster.metadata.is_being_deleted() => "it is being deleted".to_owned(),
+        () => return None,
+    };
+    Some(Held { kind: "Cluster".to_owned(), name: cluster.metadata.name.clone(), reason })
+}
+
+/// What a provider writes once it is done.
+fn provide(object: &mut Object, step: &Step) {
+    match &step.part {
+        Part::ControlPlane => {
+            let version = object.at("spec.version").cloned();
+            object.remove("status.versions");
+            if let Some(version) = version {
+                let _ = object.set("status.version", version);
+            }
+        }
+        Part::Worker(WorkerKind::MachinePool, _) => {
+            object.remove("status.nodeRefs");
+        }
+        _ => {}
+    }
+    if object.uid().is_empty() {
+        let _ = object.set("metadata.uid", json!(uid(step.object.group(), &step.object.kind, &step.object.key)));
+    }
+}
+
+/// An identity that follows from the name.
+pub fn uid(group: &str, kind: &str, key: &ObjectKey) -> String {
+    let text = format!("{group}/{kind}/{key}");
+    let hash =
+        |seed: u64| text.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let (a, b) = (hash(0xcbf2_9ce4_8422_2325), hash(0x9e37_79b9_7f4a_7c15));
+    // Version 8 of RFC 9562: made of whatever the maker likes.
+    format!(
+        "{:08x}-{:04x}-8{:03x}-a{:03x}-{:012x}",
+        a >> 32,
+        (a >> 16) & 0xffff,
+        a & 0xfff,
+        b >> 52,
+        b & 0xffff_ffff_ffff
+    )
+}
+
+/// The object after `sent` was applied: what was sent before and is not any more goes, all that is not mentioned stays.
+fn merged(before: &Object, sent: &Object, previous: Option<&Object>) -> Object {
+    let mut merged = before.clone();
+    if let Some(previous) = previous {
+        remove_unsent(merged.members_mut(), previous.members(), sent.members());
+    }
+    for (name, value) in sent.members() {
+        merge(merged.members_mut().entry(name.clone()).or_insert(Value::Null), value);
+    }
+    merged
+}
+
+fn remove_unsent(
+    live: &mut serde_json::Map<String, Value>,
+    previous: &serde_json::Map<String, Value>,
+    sent: &serde_json::Map<String, Value>,
+) {
+    for (name, before) in previous {
+        match (sent.get(name), before) {
+            (None, _) => {
+                live.remove(name);
+            }
+            (Some(Value::Object(now)), Value::Object(before)) => {
+                if let Some(Value::Object(live)) = live.get_mut(name) {
+                    remove_unsent(live, before, now);
+                }
+            }
+            (Some(_), _) => {}
+        }
+    }
+}
+
+fn merge(live: &mut Value, sent: &Value) {
+    match (live, sent) {
+        (Value::Object(live), Value::Object(sent)) => {
+            for (name, value) in sent {
+                merge(live.entry(name.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (live, sent) => live.clone_from(sent),
+    }
+}

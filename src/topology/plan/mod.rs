@@ -1,0 +1,183 @@
+//! What is to be done so that a topology becomes what it is to be.
+//!
+//! ```text
+//! current ─┐
+//!          ├─► steps.rs (what is created, applied, rotated, deleted, in order) ─► Plan ─► fold.rs ─► the world after it
+//! desired ─┘        └─ difference.rs (which fields change, and why)                └─► rolls.rs (machines replaced)
+//! ```
+//!
+//! A Plan is data: the reconciler carries it out, `plan` prints it, a fold makes it true and plans again.
+
+mod difference;
+mod fold;
+mod rolls;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub use difference::sent;
+pub use fold::{Fold, Outcome, Round, uid};
+pub use rolls::Roll;
+
+use super::origin::{Origin, Origins};
+use super::upgrade::Held;
+use super::worker::WorkerKind;
+use crate::hub::{Object, ObjectKey, ObjectRef};
+
+/// Ordered steps, and what is held back (RS-12).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    pub steps: Vec<Step>,
+    /// The machines that the steps replace.
+    pub rolls: Vec<Roll>,
+    pub held: Vec<Held>,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    pub action: Action,
+    pub part: Part,
+    /// What is written. A rotation writes an object of a new name.
+    pub object: ObjectRef,
+    /// The name that the object of a rotation takes the place of.
+    pub replaces: Option<String>,
+    /// What is sent; nothing for a deletion.
+    pub sent: Option<Arc<Object>>,
+    /// Where the fields of what is sent come from.
+    pub origins: Arc<Origins>,
+    pub changes: Vec<Change>,
+    pub reason: String,
+    pub certainty: Certainty,
+}
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    Create,
+    /// Changes an object in place.
+    Apply,
+    /// Puts a new template in the place of one (ROT-05).
+    Rotate,
+    Delete,
+}
+
+/// How sure a statement is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Certainty {
+    Exact,
+    /// It follows from what was assumed without a server or a definition (DEC-15, DEC-17).
+    Assumed,
+    /// The provider decides.
+    Provider,
+}
+
+/// The part of a topology that an object is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    Infrastructure,
+    ControlPlane,
+    ControlPlaneMachines,
+    ControlPlaneHealthCheck,
+    Cluster,
+    Worker(WorkerKind, String),
+    Bootstrap(WorkerKind, String),
+    WorkerInfrastructure(WorkerKind, String),
+    WorkerHealthCheck(String),
+}
+
+/// A field that a step changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// As Kubernetes writes paths: `spec.template.spec.replicas`.
+    pub path: String,
+    /// `None` for a field that is new.
+    pub from: Option<Value>,
+    /// `None` for a field that goes.
+    pub to: Option<Value>,
+    /// What gave the field its new value; `None` when nothing sets it any more.
+    pub because: Option<Origin>,
+    /// Whether one of the values is made from a secret, so that neither is shown (DEC-34).
+    pub is_sensitive: bool,
+}
+
+/// What was applied the last time, by group, kind and key: without a server it is what tells a field that a topology does
+/// not ask for any more from one that others have set.
+#[derive(Clone, Debug, Default)]
+pub struct Applied(BTreeMap<Id, Sent>);
+
+/// Group, kind and key.
+type Id = (String, String, ObjectKey);
+/// What was sent, and where its fields came from.
+type Sent = (Arc<Object>, Arc<Origins>);
+
+impl Applied {
+    /// What was applied to an object the last time.
+    fn get(&self, object: &ObjectRef) -> Option<&Sent> {
+        self.0.get(&id(object))
+    }
+
+    /// Every object that something was applied to.
+    fn objects(&self) -> impl Iterator<Item = ObjectRef> {
+        let reference = |sent: &Arc<Object>| sent.reference();
+        self.0.values().map(move |(sent, _)| reference(sent))
+    }
+
+    fn put(&mut self, object: &ObjectRef, sent: Arc<Object>, origins: Arc<Origins>) {
+        self.0.insert(id(object), (sent, origins));
+    }
+
+    fn remove(&mut self, object: &ObjectRef) {
+        self.0.remove(&id(object));
+    }
+}
+
+fn id(object: &ObjectRef) -> Id {
+    (object.group().to_owned(), object.kind.clone(), object.key.clone())
+}
+
+impl Action {
+    /// `create`, `apply`, `rotate`, `delete`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Action::Create => "create",
+            Action::Apply => "apply",
+            Action::Rotate => "rotate",
+            Action::Delete => "delete",
+        }
+    }
+}
+
+impl Certainty {
+    /// `exact`, `assumed`, `provider`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Certainty::Exact => "exact",
+            Certainty::Assumed => "assumed",
+            Certainty::Provider => "provider",
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    /// A name for the slot, the same whatever the object in it is called.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Infrastructure => f.write_str("infrastructure"),
+            Part::ControlPlane => f.write_str("controlPlane"),
+            Part::ControlPlaneMachines => f.write_str("controlPlane/machines"),
+            Part::ControlPlaneHealthCheck => f.write_str("controlPlane/healthCheck"),
+            Part::Cluster => f.write_str("cluster"),
+            Part::Worker(kind, name) => write!(f, "{}/{name}", kind.name()),
+            Part::Bootstrap(kind, name) => write!(f, "{}/{name}/bootstrap", kind.name()),
+            Part::WorkerInfrastructure(kind, name) => write!(f, "{}/{name}/infrastructure", kind.name()),
+            Part::WorkerHealthCheck(name) => write!(f, "MachineDeployment/{name}/healthCheck"),
+        }
+    }
+}

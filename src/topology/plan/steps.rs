@@ -1,0 +1,386 @@
+//! The steps of a plan, in the order in which they are taken (RS-12).
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::difference::{Comparison, Difference, sent};
+use super::rolls::rolls;
+use super::{Action, Applied, Certainty, Change, Part, Plan, Step};
+use crate::hub::{Cluster, ContractRef, Object, ObjectRef};
+use crate::topology::contract::Contract;
+use crate::topology::current::{Current, CurrentWorker};
+use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredObject, DesiredWorker};
+use crate::topology::field_path::INFRASTRUCTURE_REF;
+use crate::topology::names::{Names, prefixed};
+use crate::topology::origin::{Origin, Origins};
+use crate::topology::upgrade::Tracker;
+use crate::topology::worker::{API_VERSION, WorkerKind};
+use crate::topology::{Computation, Failure};
+use crate::world::World;
+
+/// Where the references of workers stand.
+const BOOTSTRAP_REF: &str = "spec.template.spec.bootstrap.configRef";
+const WORKER_INFRASTRUCTURE_REF: &str = "spec.template.spec.infrastructureRef";
+
+impl Plan {
+    /// What makes of the current state what is desired.
+    ///
+    /// # Errors
+    /// When an object cannot become what it is to be.
+    pub fn of(
+        computation: Computation,
+        world: &World,
+        applied: &Applied,
+        names: &mut dyn Names,
+    ) -> Result<Plan, Failure> {
+        let Computation { blueprint, current, desired, tracker, contract, .. } = computation;
+        let cluster = &blueprint.cluster;
+        let comparison = Comparison { world, applied };
+        let mut planner =
+            Planner { cluster, current: &current, tracker: &tracker, comparison, names, steps: Vec::new() };
+        let Desired { infrastructure, control_plane, cluster: desired_cluster, machine_deployments, machine_pools } =
+            desired;
+        planner.object(Part::Infrastructure, infrastructure, current.infrastructure.as_ref())?;
+        planner.control_plane(control_plane, contract)?;
+        planner.cluster(&desired_cluster);
+        planner.workers(WorkerKind::MachineDeployment, machine_deployments)?;
+        planner.workers(WorkerKind::MachinePool, machine_pools)?;
+        let rolls = rolls(&planner.steps, &current);
+        Ok(Plan { steps: planner.steps, rolls, held: tracker.held(&cluster.metadata.name) })
+    }
+}
+
+struct Planner<'a> {
+    cluster: &'a Cluster,
+    current: &'a Current,
+    tracker: &'a Tracker,
+    comparison: Comparison<'a>,
+    names: &'a mut dyn Names,
+    steps: Vec<Step>,
+}
+
+impl Planner<'_> {
+    /// An object that is changed in place for life (RS-24); it never changes its name or kind (RS-25).
+    fn object(&mut self, part: Part, desired: DesiredObject, current: Option<&Arc<Object>>) -> Result<(), Failure> {
+        let DesiredObject { object, origins } = desired;
+        let mut sent = sent(object)?;
+        let Some(current) = current else {
+            self.create(part, sent, origins);
+            return Ok(());
+        };
+        keeps_its_identity(current, &sent)?;
+        keep_uid(&mut sent, current)?;
+        let difference = self.comparison.of(current, &sent, &origins)?;
+        if !difference.is_empty() {
+            let reason = in_place(&difference);
+            self.write(Action::Apply, part, sent, origins, difference, reason);
+        }
+        Ok(())
+    }
+
+    /// A template: what changes its spec gives it a new name, which is returned (ROT-02 to ROT-05, ROT-08).
+    fn template(
+        &mut self,
+        part: Part,
+        desired: DesiredObject,
+        current: Option<&Arc<Object>>,
+    ) -> Result<Option<String>, Failure> {
+        let DesiredObject { object, origins } = desired;
+        let mut sent = sent(object)?;
+        let Some(current) = current else {
+            self.create(part, sent, origins);
+            return Ok(None);
+        };
+        let is_of_another_kind = (current.group(), current.kind()) != (sent.group(), sent.kind());
+        if is_of_another_kind && !matches!(part, Part::Bootstrap(..)) {
+            return Err(Failure::Incompatible {
+                current: current.reference().into(),
+                desired: sent.reference().into(),
+            });
+        }
+        let difference = if is_of_another_kind {
+            Difference::of_kinds(current, &sent, &origins)
+        } else {
+            keep_uid(&mut sent, current)?;
+            self.comparison.of(current, &sent, &origins)?
+        };
+        if !difference.is_in_spec {
+            if !difference.is_empty() {
+                let reason = "only its metadata changes, no machine is replaced".to_owned();
+                self.write(Action::Apply, part, sent, origins, difference, reason);
+            }
+            return Ok(None);
+        }
+        let old = current.name().to_owned();
+        let end = self.names.end(&self.cluster.metadata.key(), &format!("{part}/{old}"));
+        let name = prefixed(&prefix(&self.cluster.metadata.name, &part), &end);
+        sent.set("metadata.name", json!(name))?;
+        sent.remove("metadata.uid");
+        let reason = "its spec changes, and templates are not changed but replaced".to_owned();
+        self.write(Action::Rotate, part, sent, origins, difference, reason);
+        if let Some(step) = self.steps.last_mut() {
+            step.replaces = Some(old);
+        }
+        Ok(Some(name))
+    }
+
+    /// The control plane: its health check whatever happens, the rest unless an upgrade holds it (RS-19 to RS-21).
+    fn control_plane(&mut self, desired: DesiredControlPlane, contract: Contract) -> Result<(), Failure> {
+        let current = &self.current.control_plane;
+        self.health_check(Part::ControlPlaneHealthCheck, desired.health_check, current.health_check.as_ref())?;
+        if self.tracker.is_control_plane_frozen() {
+            return Ok(());
+        }
+        let mut control_plane = desired.control_plane;
+        let mut replaced = None;
+        if let Some(machines) = desired.machines {
+            let renamed = self.template(Part::ControlPlaneMachines, machines, current.machines.as_ref())?;
+            if let Some(name) = renamed {
+                control_plane.object.set(&format!("{}.name", INFRASTRUCTURE_REF.at(contract)), json!(name))?;
+                replaced = current.machines.as_ref();
+            }
+        }
+        self.object(Part::ControlPlane, control_plane, current.object.as_ref())?;
+        if let Some(old) = replaced {
+            self.delete(Part::ControlPlaneMachines, old, "another template has taken its place");
+        }
+        Ok(())
+    }
+
+    /// Labels, annotations and references of the Cluster (RS-22, RS-23).
+    fn cluster(&mut self, desired: &DesiredCluster) {
+        let cluster = self.cluster;
+        let mut changes = Vec::new();
+        let mut patch = Object::default();
+        let metadata = [
+            ("labels", cluster.metadata.labels.to_map(), &desired.labels),
+            ("annotations", cluster.metadata.annotations.to_map(), &desired.annotations),
+        ];
+        for (field, before, after) in metadata {
+            for name in before.keys().chain(after.keys().filter(|name| !before.contains_key(*name))) {
+                let (from, to) = (before.get(name), after.get(name));
+                if from != to {
+                    let text = |value: Option<&String>| value.map(|value| json!(value));
+                    changes.push(of_topology(format!("metadata.{field}[{name}]"), text(from), text(to)));
+                }
+            }
+        }
+        let references = [
+            ("spec.infrastructureRef", &cluster.spec.infrastructure_ref, &desired.infrastructure_ref),
+            ("spec.controlPlaneRef", &cluster.spec.control_plane_ref, &desired.control_plane_ref),
+        ];
+        for (path, from, to) in references {
+            if from != to {
+                let from = from.is_defined().then(|| reference(from));
+                changes.push(of_topology(path.to_owned(), from, Some(reference(to))));
+            }
+        }
+        if changes.is_empty() {
+            return;
+        }
+        for (path, value) in [
+            ("metadata.labels", json!(desired.labels)),
+            ("metadata.annotations", json!(desired.annotations)),
+            ("spec.infrastructureRef", reference(&desired.infrastructure_ref)),
+            ("spec.controlPlaneRef", reference(&desired.control_plane_ref)),
+        ] {
+            // Nothing on the way can be anything but an object: the patch was empty.
+            let _ = patch.set(path, value);
+        }
+        self.steps.push(Step {
+            action: Action::Apply,
+            part: Part::Cluster,
+            object: ObjectRef::new(API_VERSION, "Cluster", cluster.metadata.key()),
+            replaces: None,
+            sent: Some(Arc::new(patch)),
+            origins: Arc::default(),
+            changes,
+            reason: "it refers to what the topology made".to_owned(),
+            certainty: Certainty::Exact,
+        });
+    }
+
+    /// The workers of a kind: creates before updates before deletions (RS-26).
+    fn workers(&mut self, kind: WorkerKind, desired: Vec<DesiredWorker>) -> Result<(), Failure> {
+        let current = self.current.workers(kind);
+        let wanted: Vec<String> = desired.iter().map(|worker| worker.topology_name.clone()).collect();
+        let (existing, new): (Vec<_>, Vec<_>) =
+            desired.into_iter().partition(|worker| current.contains_key(&worker.topology_name));
+        for worker in new {
+            if !self.tracker.is_pending_create(kind, &worker.topology_name) {
+                self.create_worker(kind, worker)?;
+            }
+        }
+        for worker in existing {
+            if let Some(current) = current.get(&worker.topology_name) {
+                self.update_worker(kind, worker, current)?;
+            }
+        }
+        let mut gone: Vec<_> = current.iter().filter(|(name, _)| !wanted.contains(name)).collect();
+        gone.sort_by_key(|(_, worker)| worker.object.name().to_owned());
+        for (name, worker) in gone {
+            self.delete_worker(kind, name, worker);
+        }
+        Ok(())
+    }
+
+    /// Infrastructure, bootstrap, the worker, its health check (RS-28, RS-34).
+    fn create_worker(&mut self, kind: WorkerKind, worker: DesiredWorker) -> Result<(), Failure> {
+        let name = worker.topology_name;
+        self.object(Part::WorkerInfrastructure(kind, name.clone()), worker.infrastructure, None)?;
+        self.object(Part::Bootstrap(kind, name.clone()), worker.bootstrap, None)?;
+        self.object(Part::Worker(kind, name.clone()), worker.worker, None)?;
+        worker.health_check.map_or(Ok(()), |check| self.object(Part::WorkerHealthCheck(name), check, None))
+    }
+
+    /// The health check whatever happens; then, unless the worker is being deleted or an upgrade holds it, what it refers
+    /// to and the worker itself (RS-30, RS-31, RS-34).
+    fn update_worker(
+        &mut self,
+        kind: WorkerKind,
+        desired: DesiredWorker,
+        current: &CurrentWorker,
+    ) -> Result<(), Failure> {
+        let name = desired.topology_name;
+        let is_deployment = kind == WorkerKind::MachineDeployment;
+        if is_deployment {
+            let part = Part::WorkerHealthCheck(name.clone());
+            self.health_check(part, desired.health_check, current.health_check.as_ref())?;
+        }
+        let is_leaving = is_deployment && current.object.is_being_deleted();
+        if is_leaving || self.tracker.is_worker_frozen(kind, current.object.name()) {
+            return Ok(());
+        }
+        let infrastructure = Part::WorkerInfrastructure(kind, name.clone());
+        let bootstrap = Part::Bootstrap(kind, name.clone());
+        let mut worker = desired.worker;
+        if is_deployment {
+            if let Some(new) = self.template(infrastructure, desired.infrastructure, current.infrastructure.as_ref())? {
+                worker.object.set(&format!("{WORKER_INFRASTRUCTURE_REF}.name"), json!(new))?;
+            }
+            if let Some(new) = self.template(bootstrap, desired.bootstrap, current.bootstrap.as_ref())? {
+                worker.object.set(&format!("{BOOTSTRAP_REF}.name"), json!(new))?;
+            }
+        } else {
+            self.object(infrastructure, desired.infrastructure, current.infrastructure.as_ref())?;
+            self.object(bootstrap, desired.bootstrap, current.bootstrap.as_ref())?;
+        }
+        self.object(Part::Worker(kind, name), worker, Some(&current.object))
+    }
+
+    /// A worker that the topology does not name any more, its health check first (RS-33, RS-34).
+    fn delete_worker(&mut self, kind: WorkerKind, name: &str, worker: &CurrentWorker) {
+        let reason = "the topology does not name it any more";
+        if let Some(health_check) = &worker.health_check {
+            self.delete(Part::WorkerHealthCheck(name.to_owned()), health_check, reason);
+        }
+        if !worker.object.is_being_deleted() {
+            self.delete(Part::Worker(kind, name.to_owned()), &worker.object, reason);
+        }
+    }
+
+    /// A health check comes, changes and goes with what the topology asks for (RS-35).
+    fn health_check(
+        &mut self,
+        part: Part,
+        desired: Option<DesiredObject>,
+        current: Option<&Arc<Object>>,
+    ) -> Result<(), Failure> {
+        match (desired, current) {
+            (Some(desired), current) => self.object(part, desired, current),
+            (None, Some(current)) => {
+                self.delete(part, current, "no health check is asked for any more");
+                Ok(())
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn create(&mut self, part: Part, sent: Object, origins: Origins) {
+        let difference = Difference::none();
+        let reason = "the topology asks for it and there is none".to_owned();
+        self.write(Action::Create, part, sent, origins, difference, reason);
+    }
+
+    fn write(
+        &mut self,
+        action: Action,
+        part: Part,
+        sent: Object,
+        origins: Origins,
+        difference: Difference,
+        reason: String,
+    ) {
+        self.steps.push(Step {
+            action,
+            part,
+            object: sent.reference(),
+            replaces: None,
+            sent: Some(Arc::new(sent)),
+            origins: Arc::new(origins),
+            changes: difference.changes,
+            reason,
+            certainty: difference.certainty,
+        });
+    }
+
+    fn delete(&mut self, part: Part, object: &Object, reason: &str) {
+        self.steps.push(Step {
+            action: Action::Delete,
+            part,
+            object: object.reference(),
+            replaces: None,
+            sent: None,
+            origins: Arc::default(),
+            changes: Vec::new(),
+            reason: reason.to_owned(),
+            certainty: Certainty::Exact,
+        });
+    }
+}
+
+/// A change that nobody but the engine asks for.
+fn of_topology(path: String, from: Option<Value>, to: Option<Value>) -> Change {
+    Change { path, from, to, because: Some(Origin::Topology), is_sensitive: false }
+}
+
+/// Name, group, kind and namespace of an object never change (RS-25).
+fn keeps_its_identity(current: &Object, desired: &Object) -> Result<(), Failure> {
+    let identity = |object: &Object| (object.group().to_owned(), object.kind().to_owned(), object.key());
+    match identity(current) == identity(desired) {
+        true => Ok(()),
+        false => {
+            Err(Failure::Incompatible { current: current.reference().into(), desired: desired.reference().into() })
+        }
+    }
+}
+
+/// What is updated is named by its uid, so that it is not made again when it went meanwhile (SSA-05).
+fn keep_uid(sent: &mut Object, current: &Object) -> Result<(), Failure> {
+    if !current.uid().is_empty() {
+        sent.set("metadata.uid", json!(current.uid()))?;
+    }
+    Ok(())
+}
+
+/// The beginning of the names of templates (NAM-06).
+fn prefix(cluster: &str, part: &Part) -> String {
+    match part {
+        Part::Bootstrap(_, name) | Part::WorkerInfrastructure(_, name) => format!("{cluster}-{name}-"),
+        _ => format!("{cluster}-"),
+    }
+}
+
+fn reference(reference: &ContractRef) -> Value {
+    let ContractRef { api_group, kind, name } = reference;
+    json!({"apiGroup": api_group, "kind": kind, "name": name})
+}
+
+fn in_place(difference: &Difference) -> String {
+    match difference.changes.len() {
+        0 => "the record of its fields' owners is not what it should be".to_owned(),
+        1 => "a field changes".to_owned(),
+        many => format!("{many} fields change"),
+    }
+}

@@ -1,0 +1,456 @@
+//! Which versions the parts of a topology take now: the control plane first, step by step, then the workers.
+//!
+//! ```text
+//! plan.rs: which versions there are to go through ─┐
+//! workers.rs: whose machines are behind ───────────┼─► control plane ─► workers, in their order ─► tracker.rs
+//! hooks: what is pending, and who blocks ──────────┘
+//! ```
+//!
+//! All of it follows from objects as they are now (UP-20): steps that are finished vanish from the plans, and whoever
+//! computes again goes on where the last one stopped.
+
+mod plan;
+mod tracker;
+mod workers;
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+pub use plan::{Part, PlanError};
+pub use tracker::{ControlPlaneTracker, Held, Hold, Tracker, WorkerTracker};
+
+use self::plan::{Plan, Way, Written};
+use super::blueprint::Blueprint;
+use super::current::Current;
+use super::hooks::{self, Gate, HookTracker, Hooks, Plans};
+use super::worker::{WorkerEntry, WorkerKind};
+use super::{Failure, Options, field_path};
+use crate::hub::control_plane::{is_upgrading, running_versions, version_at};
+use crate::hub::{Cluster, Hook, Object, annotation};
+use crate::world::{Found, PlanCall, World};
+
+/// Decides versions, in the order of DS-01.
+#[derive(Debug)]
+pub struct Upgrade<'a> {
+    blueprint: &'a Blueprint,
+    current: &'a Current,
+    hooks: Hooks<'a>,
+    tracker: Tracker,
+}
+
+impl<'a> Upgrade<'a> {
+    /// Plans the upgrade and finds out who is upgrading (UP-05, UP-09 to UP-23).
+    ///
+    /// # Errors
+    /// No plan leads to the version of the topology, or something cannot be read.
+    pub fn begin(
+        blueprint: &'a Blueprint,
+        current: &'a Current,
+        world: &'a World,
+        options: &Options,
+    ) -> Result<Self, Failure> {
+        let cluster = &blueprint.cluster;
+        // Facts of each are asked for before any of them gives up, so that one round gathers them.
+        let planned = planned(blueprint, current, world, *options);
+        let deployments = workers::upgrading_deployments(&current.machine_deployments, world);
+        let pools = workers::upgrading_pools(&current.machine_pools, &cluster.metadata.key(), world);
+        let (plan, minimum) = planned?;
+        let limit = max_concurrency(cluster);
+        let of = |kind: WorkerKind, upgrading: BTreeSet<String>| WorkerTracker {
+            // A kind that has no workers has no plan (UP-19).
+            plan: if current.workers(kind).is_empty() { Vec::new() } else { texts(&plan.workers) },
+            upgrading,
+            max_concurrency: limit,
+            ..WorkerTracker::default()
+        };
+        let object = current.control_plane.object.as_ref();
+        let tracker = Tracker {
+            control_plane: ControlPlaneTracker {
+                plan: texts(&plan.control_plane),
+                kind: object.map(|object| object.kind().to_owned()).unwrap_or_default(),
+                name: object.map(|object| object.name().to_owned()).unwrap_or_default(),
+                ..ControlPlaneTracker::default()
+            },
+            machine_deployments: of(WorkerKind::MachineDeployment, deployments?),
+            machine_pools: of(WorkerKind::MachinePool, pools?),
+            minimum_workers_version: minimum,
+            is_planned: true,
+            hooks: HookTracker::of(cluster),
+        };
+        Ok(Upgrade { blueprint, current, hooks: Hooks::new(cluster, world, options), tracker })
+    }
+
+    /// The version of the control plane (UP-24).
+    ///
+    /// # Errors
+    /// When there is no version that it may take, or a hook fails.
+    pub fn control_plane_version(&mut self) -> Result<String, Failure> {
+        let version = match &self.current.control_plane.object {
+            None => self.target().to_owned(),
+            Some(object) => self.version_of_existing(object)?,
+        };
+        self.tracker.control_plane.version.clone_from(&version);
+        Ok(version)
+    }
+
+    /// The version of the worker at `position` of the topology's list, in the order of the list (UP-32, UP-41).
+    /// `desired_name` is the name of the object, which exists or is to be made.
+    ///
+    /// # Errors
+    /// When there is no version that it may take.
+    pub fn worker_version(&mut self, kind: WorkerKind, position: usize, desired_name: &str) -> Result<String, Failure> {
+        let entries = kind.entries(self.blueprint.topology());
+        let target = self.target().to_owned();
+        let Some(entry) = entries.get(position) else { return Ok(target) };
+        let Some(worker) = self.current.workers(kind).get(entry.name) else {
+            self.note_new_worker(kind, entry.name);
+            return Ok(target);
+        };
+        let version = workers::version(&worker.object)?.unwrap_or_default().to_owned();
+        if version == target {
+            return Ok(version);
+        }
+        if let Some(hold) = self.hold_of_worker(kind, &entries, position, desired_name, &version)? {
+            let tracker = self.tracker.workers_mut(kind);
+            if matches!(hold, Hold::Deferred { .. }) {
+                tracker.deferred.insert(desired_name.to_owned());
+            }
+            tracker.pending.insert(desired_name.to_owned());
+            tracker.holds.insert(desired_name.to_owned(), hold);
+            return Ok(version);
+        }
+        let tracker = self.tracker.workers_mut(kind);
+        tracker.upgrading.insert(desired_name.to_owned());
+        Ok(tracker.plan.first().cloned().unwrap_or(version))
+    }
+
+    /// Whether the annotation of DS-23 is on the Cluster now, after the version of the control plane was decided.
+    pub fn marks_a_step(&self) -> bool {
+        if self.hooks.is_enabled() {
+            return self.tracker.hooks.is_pending(Hook::AfterClusterUpgrade);
+        }
+        let Tracker { control_plane, machine_deployments, machine_pools, .. } = &self.tracker;
+        [&control_plane.plan, &machine_deployments.plan, &machine_pools.plan].iter().any(|plan| !plan.is_empty())
+    }
+
+    /// The hooks that are pending on the Cluster now, with those that this computation marks or unmarks (HK-02).
+    pub fn pending_hooks(&self) -> BTreeSet<String> {
+        self.tracker.hooks.pending().clone()
+    }
+
+    /// What was found out and decided so far.
+    pub fn tracker(&self) -> &Tracker {
+        &self.tracker
+    }
+
+    /// What was found out and decided.
+    pub fn into_tracker(self) -> Tracker {
+        self.tracker
+    }
+
+    /// The version of the topology.
+    fn target(&self) -> &'a str {
+        &self.blueprint.topology().version
+    }
+
+    /// The version of a control plane that exists; notes what the later decisions go by (UP-24 to UP-31).
+    fn version_of_existing(&mut self, object: &Object) -> Result<String, Failure> {
+        let version = object.text(field_path::VERSION)?.unwrap_or_default().to_owned();
+        self.tracker.control_plane.is_pending = version != self.target();
+        match self.hold_of_control_plane(object, &version)? {
+            Some(hold) => {
+                let tracker = &mut self.tracker.control_plane;
+                tracker.hold = tracker.is_pending.then_some(hold);
+                Ok(version)
+            }
+            None if self.tracker.control_plane.is_pending => self.start_step(object, version),
+            None => Ok(version),
+        }
+    }
+
+    /// Why a control plane keeps its version, be it that of the topology (UP-24, rows 3 to 9, and UP-25).
+    fn hold_of_control_plane(&mut self, object: &Object, version: &str) -> Result<Option<Hold>, Failure> {
+        if is_provisioning(object)? {
+            self.tracker.control_plane.is_provisioning = true;
+            return Ok(Some(Hold::StillProvisioning));
+        }
+        if is_upgrading(&version_at(object, field_path::VERSION)?, &running_versions(object)?) {
+            self.tracker.control_plane.is_upgrading = true;
+            return Ok(Some(Hold::StillUpgrading { version: version.to_owned() }));
+        }
+        let hooks = self.hooks;
+        if self.ask(|plans, tracker| hooks.after_control_plane_upgrade(version, plans, tracker))? == Gate::Blocked {
+            return Ok(Some(self.hook_hold(Hook::AfterControlPlaneUpgrade)));
+        }
+        let minimum = self.tracker.minimum_workers_version.clone();
+        if self.ask(|plans, tracker| hooks.before_workers_upgrade(&minimum, version, plans, tracker))? == Gate::Blocked
+        {
+            return Ok(Some(self.hook_hold(Hook::BeforeWorkersUpgrade)));
+        }
+        if WorkerKind::ALL
+            .iter()
+            .any(|kind| self.tracker.workers(*kind).plan.first().is_some_and(|head| head == version))
+        {
+            self.tracker.control_plane.is_waiting_for_workers = true;
+            return Ok(Some(Hold::WorkersFirst { names: self.workers_not_at(version)?, version: version.to_owned() }));
+        }
+        let upgrading = WorkerKind::ALL.iter().flat_map(|kind| &self.tracker.workers(*kind).upgrading);
+        let upgrading: Vec<String> = upgrading.cloned().collect();
+        if !upgrading.is_empty() {
+            return Ok(Some(Hold::WorkersUpgrading { names: upgrading }));
+        }
+        if self.ask(|plans, tracker| hooks.after_workers_upgrade(version, plans, tracker))? == Gate::Blocked {
+            return Ok(Some(self.hook_hold(Hook::AfterWorkersUpgrade)));
+        }
+        Ok(None)
+    }
+
+    /// Takes the next step of the plan, unless a hook holds it (UP-24, rows 11 to 14).
+    fn start_step(&mut self, object: &Object, version: String) -> Result<String, Failure> {
+        let hooks = self.hooks;
+        if self.ask(|plans, tracker| hooks.before_cluster_upgrade(&version, plans, tracker))? == Gate::Blocked {
+            self.tracker.control_plane.hold = Some(self.hook_hold(Hook::BeforeClusterUpgrade));
+            return Ok(version);
+        }
+        if hooks.is_enabled() {
+            self.tracker.hooks.mark(Hook::AfterClusterUpgrade);
+        }
+        let Some(next) = self.tracker.control_plane.plan.first().cloned() else {
+            return Err(Failure::NoStep {
+                kind: object.kind().to_owned(),
+                name: object.name().to_owned(),
+                version,
+                target: self.target().to_owned(),
+            });
+        };
+        let gate = self.ask(|plans, tracker| hooks.before_control_plane_upgrade(&version, &next, plans, tracker))?;
+        if gate == Gate::Blocked {
+            self.tracker.control_plane.hold = Some(self.hook_hold(Hook::BeforeControlPlaneUpgrade));
+            return Ok(version);
+        }
+        if hooks.is_enabled() {
+            self.mark_step(&next);
+        }
+        // Were it still pending, the write that begins the step would not be made (UP-28).
+        self.tracker.control_plane.is_pending = false;
+        self.tracker.control_plane.is_starting = true;
+        Ok(next)
+    }
+
+    /// Marks the hooks that a step of the control plane to `next` brings with it (HK-20).
+    fn mark_step(&mut self, next: &str) {
+        let is_step_of_workers = WorkerKind::ALL
+            .iter()
+            .any(|kind| self.tracker.workers(*kind).plan.first().is_some_and(|head| head == next));
+        self.tracker.hooks.mark(Hook::AfterControlPlaneUpgrade);
+        if is_step_of_workers {
+            self.tracker.hooks.mark(Hook::BeforeWorkersUpgrade);
+            self.tracker.hooks.mark(Hook::AfterWorkersUpgrade);
+        }
+    }
+
+    /// Asks a hook, which gets to see the plans (HK-19).
+    fn ask(&mut self, ask: impl FnOnce(Plans<'_>, &mut HookTracker) -> Result<Gate, Failure>) -> Result<Gate, Failure> {
+        let Tracker { control_plane, machine_deployments, machine_pools, hooks, .. } = &mut self.tracker;
+        let of_deployments = !machine_deployments.plan.is_empty();
+        let workers = if of_deployments { &machine_deployments.plan } else { &machine_pools.plan };
+        ask(Plans { control_plane: &control_plane.plan, workers }, hooks)
+    }
+
+    fn hook_hold(&self, wanted: Hook) -> Hold {
+        let block = self.tracker.hooks.blocking().find(|(hook, _)| *hook == wanted);
+        Hold::Hook { hook: wanted, message: block.map(|(_, block)| block.message.clone()).unwrap_or_default() }
+    }
+
+    /// The workers that are to reach a version and have not, of the kinds whose next step it is.
+    fn workers_not_at(&self, version: &str) -> Result<Vec<String>, Failure> {
+        let mut names = Vec::new();
+        for kind in WorkerKind::ALL {
+            if self.tracker.workers(kind).plan.first().is_none_or(|head| head != version) {
+                continue;
+            }
+            for worker in self.current.workers(kind).values() {
+                if workers::version(&worker.object)? != Some(version) {
+                    names.push(worker.object.name().to_owned());
+                }
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Notes whether a worker that does not exist has to wait (UP-33).
+    fn note_new_worker(&mut self, kind: WorkerKind, topology_name: &str) {
+        let hold = match self.worker_hook_hold() {
+            Some(hold) => hold,
+            None if self.tracker.control_plane.is_stable() => return,
+            None => self.control_plane_first(self.target()),
+        };
+        let tracker = self.tracker.workers_mut(kind);
+        tracker.pending_create.insert(topology_name.to_owned());
+        tracker.holds.insert(topology_name.to_owned(), hold);
+    }
+
+    /// Why a worker that has another version than the topology keeps it (UP-32, rows 3 to 9).
+    fn hold_of_worker(
+        &self,
+        kind: WorkerKind,
+        entries: &[WorkerEntry<'_>],
+        position: usize,
+        name: &str,
+        version: &str,
+    ) -> Result<Option<Hold>, Failure> {
+        let tracker = self.tracker.workers(kind);
+        if let Some(hold) = deferral(entries, position).or_else(|| self.worker_hook_hold()) {
+            return Ok(Some(hold));
+        }
+        if tracker.upgrading.len() >= tracker.max_concurrency {
+            return Ok(Some(match tracker.upgrading.contains(name) {
+                true => Hold::OwnMachines { version: version.to_owned() },
+                false => Hold::Concurrency {
+                    limit: tracker.max_concurrency,
+                    names: tracker.upgrading.iter().cloned().collect(),
+                },
+            }));
+        }
+        let head = tracker.plan.first();
+        if !self.tracker.control_plane.is_stable_or_waiting() {
+            return Ok(Some(self.control_plane_first(head.map_or(self.target(), String::as_str))));
+        }
+        match head {
+            None => Err(Failure::NoStep {
+                kind: kind.name().to_owned(),
+                name: name.to_owned(),
+                version: version.to_owned(),
+                target: self.target().to_owned(),
+            }),
+            // It has finished a step that others have not (UP-38).
+            Some(head) if head == version => {
+                Ok(Some(Hold::WorkersFirst { names: self.workers_not_at(head)?, version: head.clone() }))
+            }
+            Some(_) => Ok(None),
+        }
+    }
+
+    /// What a worker waits for that waits for the control plane.
+    fn control_plane_first(&self, version: &str) -> Hold {
+        match self.tracker.control_plane.is_provisioning {
+            true => Hold::StillProvisioning,
+            false => Hold::ControlPlaneFirst { version: version.to_owned() },
+        }
+    }
+
+    /// The hook that holds all workers, if one does (UP-35).
+    fn worker_hook_hold(&self) -> Option<Hold> {
+        let hooks = [Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade];
+        hooks.into_iter().find(|hook| self.tracker.hooks.blocks(*hook)).map(|hook| self.hook_hold(hook))
+    }
+}
+
+/// What is to come, and the lowest version of workers (UP-09 to UP-18).
+fn planned(
+    blueprint: &Blueprint,
+    current: &Current,
+    world: &World,
+    options: Options,
+) -> Result<(Plan, String), Failure> {
+    let Some(object) = &current.control_plane.object else { return Ok((Plan::default(), String::new())) };
+    let text = object.text(field_path::VERSION)?.unwrap_or_default();
+    let control_plane = Written { text: text.to_owned(), version: version_at(object, field_path::VERSION)? };
+    let target = Written::parse("spec.topology.version", &blueprint.topology().version)?;
+    let mut versions = Vec::new();
+    for worker in current.machine_deployments.values().chain(current.machine_pools.values()) {
+        if workers::version(&worker.object)?.is_some() {
+            versions.push(version_at(&worker.object, workers::VERSION)?);
+        }
+    }
+    let lowest = plan::lowest(versions, &control_plane.version);
+    let workers = lowest.map(|version| Written { text: version.to_string(), version });
+    let minimum = workers.as_ref().map(|workers| workers.text.clone()).unwrap_or_default();
+    let way = Way { control_plane, workers, target };
+    if way.is_at_its_end() {
+        return Ok((Plan::default(), minimum));
+    }
+    let spec = &blueprint.class.spec;
+    let extension = &spec.upgrade.external.generate_upgrade_plan_extension;
+    let plan = match () {
+        () if !extension.is_empty() => {
+            let (of_control_plane, of_workers) = ask_extension(extension, &way, &blueprint.cluster, world, options)?;
+            way.plan(of_control_plane, of_workers)?
+        }
+        () if !spec.kubernetes_versions.is_empty() => way.plan(way.through(&spec.kubernetes_versions)?, Vec::new())?,
+        () => way.plan(way.one_minor()?, Vec::new())?,
+    };
+    Ok((plan, minimum))
+}
+
+/// The plans of an extension (UP-15).
+fn ask_extension(
+    extension: &str,
+    way: &Way,
+    cluster: &Cluster,
+    world: &World,
+    options: Options,
+) -> Result<(Vec<Written>, Vec<Written>), Failure> {
+    let failed = |reason: String| Failure::PlanExtension { extension: extension.to_owned(), reason };
+    if !options.runtime_sdk {
+        return Err(failed("the feature gate RuntimeSDK is off".to_owned()));
+    }
+    let request = if world.is_offline() { String::new() } else { plan_request(way, cluster, world)? };
+    let call = PlanCall { extension: extension.to_owned(), cluster: cluster.metadata.key(), request };
+    match world.upgrade_plan(call) {
+        Found::Yes(plan) => {
+            Ok((way.given(Part::ControlPlane, &plan.control_plane)?, way.given(Part::Workers, &plan.workers)?))
+        }
+        Found::Absent => Err(failed("it is not registered".to_owned())),
+        Found::Unreadable(reason) => Err(failed(reason)),
+        Found::NotAsked => Err(Failure::NotAsked),
+    }
+}
+
+fn plan_request(way: &Way, cluster: &Cluster, world: &World) -> Result<String, Failure> {
+    let workers = way.workers.as_ref().map(|workers| workers.text.as_str()).unwrap_or_default();
+    let members: [(&str, Value); 3] = [
+        ("fromControlPlaneKubernetesVersion", json!(way.control_plane.text)),
+        ("fromWorkersKubernetesVersion", json!(workers)),
+        ("toKubernetesVersion", json!(way.target.text)),
+    ];
+    let sent = hooks::cluster(cluster, &HookTracker::of(cluster), world)?;
+    Ok(hooks::request("GenerateUpgradePlanRequest", sent, members))
+}
+
+/// Whether a control plane does not run any version yet (UP-06).
+fn is_provisioning(object: &Object) -> Result<bool, Failure> {
+    let first = object.list("status.versions")?.and_then(|versions| versions.first());
+    let running = match first {
+        Some(first) => first.get("version").and_then(Value::as_str),
+        None => object.text("status.version")?,
+    };
+    Ok(running.unwrap_or_default().is_empty())
+}
+
+/// Why a worker is deferred: its own annotations, or that a worker before it holds those that follow (UP-34).
+fn deferral(entries: &[WorkerEntry<'_>], position: usize) -> Option<Hold> {
+    let has = |entry: &WorkerEntry<'_>, name: &str| entry.metadata.annotations.contains_key(name);
+    let hold = |annotation: &'static str, on: &WorkerEntry<'_>| Hold::Deferred { annotation, on: on.name.to_owned() };
+    let own = entries.get(position).filter(|own| has(own, annotation::DEFER_UPGRADE));
+    let holding = entries.iter().take(position + 1).find(|entry| has(entry, annotation::HOLD_UPGRADE_SEQUENCE));
+    own.map(|own| hold(annotation::DEFER_UPGRADE, own))
+        .or_else(|| holding.map(|holding| hold(annotation::HOLD_UPGRADE_SEQUENCE, holding)))
+}
+
+/// How many workers of a kind may upgrade at once (UP-05).
+fn max_concurrency(cluster: &Cluster) -> usize {
+    let written = cluster.annotation(annotation::UPGRADE_CONCURRENCY).and_then(|text| text.parse().ok());
+    written.filter(|limit| *limit > 0).unwrap_or(1)
+}
+
+fn texts(plan: &[Written]) -> Vec<String> {
+    plan.iter().map(|one| one.text.clone()).collect()
+}
+
+#[cfg(test)]
+pub(super) mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+//! Paths into the values of variables, as `valueFrom.variable` of a patch has them (TV-01, TV-02).
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+/// A path into the variables: the name of one, and what to select of its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VariablePath {
+    name: Box<str>,
+    steps: Vec<Step>,
+}
+
+/// One selection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    /// A member of an object; a number is also a position in a list.
+    Member(Box<str>),
+    /// A position in a list.
+    Index(usize),
+}
+
+/// Why a path leads nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// The text is no path.
+    #[error("{path:?} is no path of a variable: {problem}")]
+    NoPath { path: String, problem: &'static str },
+    /// There is no such variable, or no such member of its value.
+    #[error("{0} was not found")]
+    NotFound(String),
+    /// A position of something that has none.
+    #[error("{path} is no list, and has no element {index}")]
+    NoList { path: String, index: usize },
+    /// A position behind the last.
+    #[error("{path} has {length} elements, and no element {index}")]
+    OutOfRange { path: String, index: usize, length: usize },
+}
+
+impl PathError {
+    /// Whether the path is in order and merely nothing is there, as when an optional variable is not set.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, PathError::NotFound(_))
+    }
+}
+
+impl VariablePath {
+    /// Reads a path: segments separated by `.`, each a name or `name[index]`; the first names the variable (TV-01).
+    ///
+    /// # Errors
+    /// When brackets are not balanced, or what is in them is no position.
+    pub fn parse(path: &str) -> Result<Self, PathError> {
+        let mut segments = path.split('.');
+        let first = segments.next().unwrap_or_default();
+        let fault = |problem| PathError::NoPath { path: path.to_owned(), problem };
+        let (name, index) = segment(first).map_err(fault)?;
+        let mut steps: Vec<Step> = index.map(Step::Index).into_iter().collect();
+        for text in segments {
+            let (name, index) = segment(text).map_err(fault)?;
+            steps.push(Step::Member(name.into()));
+            steps.extend(index.map(Step::Index));
+        }
+        Ok(VariablePath { name: name.into(), steps })
+    }
+
+    /// The name of the variable.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The names of the members that the path selects one after the other, without positions.
+    pub fn members(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Member(name) => Some(&**name),
+            Step::Index(_) => None,
+        })
+    }
+
+    /// What the path leads to (TV-01).
+    ///
+    /// # Errors
+    /// When it leads nowhere (TV-02).
+    pub fn resolve<'v>(&self, variables: &'v Map<String, Value>) -> Result<&'v Value, PathError> {
+        let mut here = variables.get(&*self.name).ok_or_else(|| PathError::NotFound(self.until(0)))?;
+        for (position, step) in self.steps.iter().enumerate() {
+            here = match (step, here) {
+                (Step::Member(name), Value::Object(members)) => members.get(&**name),
+                (Step::Member(name), Value::Array(elements)) => {
+                    decimal(name).and_then(|position| elements.get(position))
+                }
+                (Step::Member(_), _) => None,
+                (Step::Index(index), Value::Array(elements)) => {
+                    let (index, length) = (*index, elements.len());
+                    let beyond = || PathError::OutOfRange { path: self.until(position), index, length };
+                    Some(elements.get(index).ok_or_else(beyond)?)
+                }
+                (Step::Index(index), _) => {
+                    return Err(PathError::NoList { path: self.until(position), index: *index });
+                }
+            }
+            .ok_or_else(|| PathError::NotFound(self.until(position + 1)))?;
+        }
+        Ok(here)
+    }
+
+    /// The path up to a step.
+    fn until(&self, steps: usize) -> String {
+        let shown = self.steps.iter().take(steps).map(|step| match step {
+            Step::Member(name) => format!(".{name}"),
+            Step::Index(index) => format!("[{index}]"),
+        });
+        std::iter::once(self.name.to_string()).chain(shown).collect()
+    }
+}
+
+impl fmt::Display for VariablePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.until(self.steps.len()))
+    }
+}
+
+/// A name, and the position behind it.
+fn segment(text: &str) -> Result<(&str, Option<usize>), &'static str> {
+    let Some((name, rest)) = text.split_once('[') else {
+        return if text.contains(']') { Err("a bracket is closed that was not opened") } else { Ok((text, None)) };
+    };
+    if name.contains(']') {
+        return Err("a bracket is closed before it was opened");
+    }
+    let Some((index, behind)) = rest.split_once(']') else { return Err("a bracket is not closed") };
+    match behind {
+        "" => {}
+        more if more.starts_with('[') => return Err("only one position can follow a name"),
+        _ => return Err("something stands between a closing bracket and the next \".\""),
+    }
+    let index = decimal(index).ok_or("in brackets stands no position, which is a number from 0")?;
+    if name.is_empty() { Err("no name stands before a bracket") } else { Ok((name, Some(index))) }
+}
+
+/// A number of nothing but digits.
+fn decimal(text: &str) -> Option<usize> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn look_up(path: &str) -> Result<Value, PathError> {
+        let variables = json!({
+            "text": "a", "none": null, "list": [{"name": "first"}, [1, 2]], "": "nameless",
+            "object": {"list": ["x", "y"], "0": "zero", "none": null, "": "e"}, "a-b": 1.0,
+        });
+        VariablePath::parse(path)?.resolve(variables.as_object().unwrap()).cloned()
+    }
+
+    #[test]
+    fn a_path_selects_members_and_elements() {
+        // TV-01
+        for (path, want) in [
+            ("text", json!("a")),
+            ("none", json!(null)),
+            ("a-b", json!(1.0)),
+            ("object.list", json!(["x", "y"])),
+            ("object.list[1]", json!("y")),
+            ("list[0].name", json!("first")),
+            ("list[00].name", json!("first")),
+            ("object.none", json!(null)),
+            ("object.0", json!("zero")),
+            ("object.", json!("e")),
+            ("", json!("nameless")),
+            // TV-02: a number that is a member selects an element of a list.
+            ("list.0.name", json!("first")),
+            ("list.1.1", json!(2)),
+        ] {
+            assert_eq!(look_up(path), Ok(want), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_from_what_is_wrong() {
+        // TV-02
+        for (path, want) in [
+            ("nothing", "nothing was not found"),
+            ("nothing.below", "nothing was not found"),
+            ("object.nothing", "object.nothing was not found"),
+            ("object.nothing.below[3]", "object.nothing was not found"),
+            ("text.a", "text.a was not found"),
+            ("none.a", "none.a was not found"),
+            ("object.none.a", "object.none.a was not found"),
+            ("list.2", "list.2 was not found"),
+            ("list.-1", "list.-1 was not found"),
+            ("list.name", "list.name was not found"),
+        ] {
+            let error = look_up(path).unwrap_err();
+            assert_eq!((error.is_not_found(), &*error.to_string()), (true, want), "{path}");
+        }
+        for (path, want) in [
+            ("list[2]", "list has 2 elements, and no element 2"),
+            ("object.list[7]", "object.list has 2 elements, and no element 7"),
+            ("object[0]", "object is no list, and has no element 0"),
+            ("text[0]", "text is no list, and has no element 0"),
+            ("none[0]", "none is no list, and has no element 0"),
+            ("list[", r#""list[" is no path of a variable: a bracket is not closed"#),
+            ("list]", r#""list]" is no path of a variable: a bracket is closed that was not opened"#),
+            ("list]0[", r#""list]0[" is no path of a variable: a bracket is closed before it was opened"#),
+            (
+                "list[0]]",
+                r#""list[0]]" is no path of a variable: something stands between a closing bracket and the next ".""#,
+            ),
+            ("list[1][0]", r#""list[1][0]" is no path of a variable: only one position can follow a name"#),
+            (
+                "list[0]name",
+                r#""list[0]name" is no path of a variable: something stands between a closing bracket and the next ".""#,
+            ),
+            (
+                "list[-1]",
+                r#""list[-1]" is no path of a variable: in brackets stands no position, which is a number from 0"#,
+            ),
+            (
+                "list[+1]",
+                r#""list[+1]" is no path of a variable: in brackets stands no position, which is a number from 0"#,
+            ),
+            (
+                "list[]",
+                r#""list[]" is no path of a variable: in brackets stands no position, which is a number from 0"#,
+            ),
+            (
+                "list[x]",
+                r#""list[x]" is no path of a variable: in brackets stands no position, which is a number from 0"#,
+            ),
+            (
+                "list[99999999999999999999]",
+                r#""list[99999999999999999999]" is no path of a variable: in brackets stands no position, which is a number from 0"#,
+            ),
+            ("[0]", r#""[0]" is no path of a variable: no name stands before a bracket"#),
+        ] {
+            let error = look_up(path).unwrap_err();
+            assert_eq!((error.is_not_found(), &*error.to_string()), (false, want), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_knows_what_it_reaches_into() {
+        let path = VariablePath::parse("builtin.cluster.list[3].x").unwrap();
+        assert_eq!(path.name(), "builtin");
+        assert_eq!(path.members().collect::<Vec<_>>(), ["cluster", "list", "x"]);
+        assert_eq!(path.to_string(), "builtin.cluster.list[3].x");
+    }
+}

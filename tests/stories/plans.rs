@@ -1,0 +1,191 @@
+//! What `plan` says of changes to bundles of each provider's shape.
+//!
+//! `fixtures/plan/<bundle>/<change>/edit.yaml` lists what is changed in `fixtures/providers/<bundle>`, and `want.txt` is what
+//! `plan` then exits with and prints. `GOLDEN=write cargo test --test stories plans` writes the latter, to be read before
+//! it is committed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+use topologist::yaml;
+
+use crate::process::command;
+
+/// A change of a text.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Edit {
+    from: String,
+    to: String,
+    /// How often `from` is there.
+    #[serde(default = "once")]
+    times: usize,
+}
+
+fn once() -> usize {
+    1
+}
+
+fn fixtures(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(path)
+}
+
+fn bundle(name: &str) -> String {
+    fs::read_to_string(fixtures("providers").join(name).join("bundle.yaml")).unwrap()
+}
+
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    folders
+}
+
+fn edited(text: &str, folder: &Path) -> String {
+    let edits = fs::read_to_string(folder.join("edit.yaml")).unwrap();
+    let edits: Vec<Edit> = serde_json::from_value(yaml::value(&edits).unwrap()).unwrap();
+    edits.iter().fold(text.to_owned(), |text, Edit { from, to, times }| {
+        assert_eq!(text.matches(from).count(), *times, "{}: {from:?}", folder.display());
+        text.replace(from, to)
+    })
+}
+
+/// The exit code of `plan`, and what it prints.
+fn plan(before: &str, after: &str, flags: &[&str]) -> (i32, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from.yaml"), folder.path().join("to.yaml"));
+    fs::write(&from, before).unwrap();
+    fs::write(&to, after).unwrap();
+    let output = command(&["plan", "--from"]).arg(from).arg("--to").arg(&to).args(flags).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(&to.display().to_string(), "to.yaml");
+    (output.status.code().unwrap(), text(output.stdout) + &text(output.stderr))
+}
+
+#[test]
+fn changes_of_every_provider_shape_are_told_to_the_letter() {
+    let mut wrong = String::new();
+    let mut count = 0;
+    for of_bundle in folders(&fixtures("plan")) {
+        let before = bundle(of_bundle.file_name().unwrap().to_str().unwrap());
+        for folder in folders(&of_bundle) {
+            count += 1;
+            let (code, said) = plan(&before, &edited(&before, &folder), &[]);
+            let said = format!("exit {code}\n{said}");
+            let path = folder.join("want.txt");
+            if std::env::var("GOLDEN").is_ok_and(|value| value == "write") {
+                fs::write(&path, &said).unwrap();
+            } else if fs::read_to_string(&path).unwrap_or_default() != said {
+                wrong.push_str(&format!("{}:\n{said}\n", folder.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(count >= 30, "{count} changes");
+}
+
+/// The documents in the reverse of their order, as JSON, with a comment.
+fn rewritten(bundle: &str) -> String {
+    let documents: Vec<Value> = yaml::documents(bundle).into_iter().map(|document| document.unwrap().value).collect();
+    documents.iter().rev().map(|document| format!("# a comment\n---\n{document:#}\n")).collect()
+}
+
+#[test]
+fn how_files_are_written_changes_nothing() {
+    for provider in ["aws", "azure", "docker", "in-memory", "vsphere"] {
+        let before = bundle(provider);
+        assert_eq!(plan(&before, &before, &[]), (0, "1 Cluster, nothing changes\n".to_owned()), "{provider}");
+        let rewritten = rewritten(&before);
+        assert_eq!(plan(&before, &rewritten, &[]), (0, "1 Cluster, nothing changes\n".to_owned()), "{provider}");
+    }
+}
+
+#[test]
+fn a_default_that_is_spelled_out_changes_nothing() {
+    let before = bundle("docker");
+    let variables = "    variables:\n    - name: balancerImages";
+    let after =
+        before.replace(variables, &variables.replace("s:\n", "s:\n    - {name: keepWorkloadsOff, value: true}\n"));
+    assert_ne!(before, after);
+    assert_eq!(plan(&before, &after, &[]), (0, "1 Cluster, nothing changes\n".to_owned()));
+}
+
+#[test]
+fn a_plan_is_data() {
+    let before = bundle("in-memory");
+    let after =
+        before.replace("replicas: 5", "replicas: 3").replace("startupDuration: \"15s\"", "startupDuration: \"16s\"");
+    let (code, said) = plan(&before, &after, &["-o", "json"]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(code, 4);
+    let cluster = &said["clusters"][0];
+    assert_eq!((&cluster["namespace"], &cluster["name"]), (&"default".into(), &"memo".into()));
+    let steps: Vec<_> = cluster["steps"].as_array().unwrap().iter().map(|step| &step["action"]).collect();
+    assert_eq!(steps, ["apply", "rotate", "apply"]);
+    let change = &cluster["steps"][1]["changes"][0];
+    assert_eq!(change["path"], "spec.template.spec.backend.inMemory.vm.provisioning.startupDuration");
+    assert_eq!((&change["from"], &change["to"]), (&"15s".into(), &"16s".into()));
+    assert_eq!(change["because"], "DevMachineTemplate paper-clerk-machine");
+    let roll = &cluster["rolls"][0];
+    assert_eq!(
+        (&roll["kind"], &roll["machines"], &roll["certainty"]),
+        (&"MachineDeployment".into(), &4.into(), &"assumed".into())
+    );
+    assert_eq!(said["summary"], serde_json::json!({"clusters": 1, "rolledMachines": 4, "deletedObjects": 0}));
+    assert_eq!((&said["complete"], &said["errors"]), (&true.into(), &serde_json::json!([])));
+    let (_, markdown) = plan(&before, &after, &["-o", "markdown"]);
+    assert!(markdown.starts_with("**1 of 1 Cluster changed: 4 machines replaced, 0 objects deleted**\n"), "{markdown}");
+    assert!(markdown.contains("| apply | KubeadmControlPlane `memo-"), "{markdown}");
+}
+
+#[test]
+fn a_cluster_that_goes_takes_everything_with_it() {
+    let before = bundle("in-memory");
+    let at = before.find("---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\n").unwrap();
+    let (code, said) = plan(&before, &before[..at], &[]);
+    assert_eq!(code, 5);
+    assert!(said.contains("delete Cluster memo: it is not among the new files"), "{said}");
+    assert!(said.contains("delete MachineDeployment memo-front-desk-"), "{said}");
+    assert!(said.ends_with("objects deleted\n"), "{said}");
+}
+
+#[test]
+fn a_change_that_would_be_denied_is_told_as_such() {
+    let before = bundle("in-memory");
+    let (code, said) = plan(&before, &before.replace("version: v1.34.1", "version: v1.33.1"), &[]);
+    assert_eq!(code, 1);
+    assert!(said.starts_with("denied: to.yaml:"), "{said}");
+    assert!(said.contains("UPG-005"), "{said}");
+    assert!(said.ends_with("; the change is denied\n"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_planned_is_an_error_of_its_cluster() {
+    let before = bundle("in-memory");
+    let without = before.replace("name: paper-clerk-machine\nspec:", "name: paper-clerk-other\nspec:");
+    assert_ne!(before, without);
+    let (code, said) = plan(&before, &without, &[]);
+    assert_eq!(code, 1);
+    let want = "error: the template DevMachineTemplate default/paper-clerk-machine was not found";
+    assert!(said.contains(want) && said.ends_with("; 1 cannot be planned\n"), "{said}");
+    let output = command(&["plan", "--from", "nowhere.yaml", "--to", "nowhere.yaml"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let output = command(&["plan", "--to", "nowhere.yaml"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn one_cluster_can_be_planned_alone() {
+    let before = bundle("in-memory");
+    let other = before[before.find("apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\n").unwrap()..]
+        .replace("\"memo\"", "\"other\"");
+    let before = format!("{before}\n---\n{other}");
+    let after = before.replace("startupDuration: \"15s\"", "startupDuration: \"16s\"");
+    let (_, said) = plan(&before, &after, &[]);
+    assert!(said.ends_with("2 of 2 Clusters changed: 8 machines replaced, 0 objects deleted\n"), "{said}");
+    let (_, said) = plan(&before, &after, &["--cluster", "other"]);
+    assert!(said.ends_with("1 of 1 Cluster changed: 4 machines replaced, 0 objects deleted\n"), "{said}");
+    let (code, said) = plan(&before, &after, &["--cluster", "nobody"]);
+    assert_eq!(code, 2);
+    assert!(said.contains("there is no Cluster default/nobody; there is default/memo, default/other"), "{said}");
+}
