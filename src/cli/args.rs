@@ -230,8 +230,15 @@ pub struct Render {
 #[derive(Debug, Args)]
 pub struct Plan {
     /// Files or folders with everything as it is now; may be repeated.
-    #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
+    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "live")]
     pub from: Vec<PathBuf>,
+    /// Compare with a running management cluster instead of files; it is read, and nothing is written. The files of --to then
+    /// hold what is to be applied: what they do not mention stays.
+    #[arg(long, conflicts_with = "from")]
+    pub live: bool,
+    /// The kubeconfig for --live. Default: the one that kubectl uses.
+    #[arg(long, value_name = "FILE", requires = "live")]
+    pub kubeconfig: Option<PathBuf>,
     /// Files or folders with everything as it is to be; may be repeated.
     #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
     pub to: Vec<PathBuf>,

@@ -11,6 +11,7 @@ mod default;
 mod files;
 mod hints;
 pub mod leading;
+mod live;
 mod offline;
 mod plan;
 mod render;

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::args::Input as Flags;
 use super::files::{self, Input, Loaded};
@@ -20,16 +20,17 @@ use super::{hints, substitution};
 use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use crate::crd;
 use crate::field::{ErrorKind, FieldError, Findings, Path};
-use crate::hub::{Cluster, ClusterClass, Definition, Kind, ObjectKey};
+use crate::hub::{Cluster, ClusterClass, Definition, Kind, ObjectKey, group_of, version_of};
 use crate::json;
 use crate::topology::class_status;
 use crate::variables;
+use crate::wire::manifest::Manifest;
 use crate::wire::{Decode, Version};
 use crate::world::{Facts, Objects};
 use crate::yaml::Repeated;
 
 /// What a command reads.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Case {
     pub new: Input,
     pub old: Input,
@@ -45,6 +46,33 @@ impl Case {
     pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], flags: &Flags) -> Result<Self> {
         let read = |paths: &[PathBuf]| files::read(paths, flags.env);
         Ok(Case { new: read(paths)?, old: read(old)?, world: read(&flags.world)?, crds: read(&flags.crds)? })
+    }
+
+    /// The same files, as they would be applied to a cluster that holds `live`: what they do not mention stays as it is.
+    pub(super) fn applied_to(self, live: &Input) -> Self {
+        let named = |loaded: &&Loaded| self.new.objects.iter().any(|new| new.manifest.is_same_object(&loaded.manifest));
+        let mut old = Input::default();
+        old.objects = live.objects.iter().filter(named).cloned().collect();
+        let mut world = self.world;
+        world.objects.extend(live.objects.iter().cloned());
+        Case { old, world, ..self }
+    }
+
+    /// The same, in which Clusters keep the references that their controllers have set: whoever applies a file leaves alone
+    /// what it does not mention.
+    pub(super) fn with_references_kept(mut self) -> Self {
+        for loaded in &mut self.new.objects {
+            let is_same = |old: &&Loaded| old.manifest.is_same_object(&loaded.manifest);
+            if let Some(old) = self.old.objects.iter().find(is_same).filter(|old| old.manifest.kind == "Cluster") {
+                keep_references(&mut loaded.manifest, &old.manifest);
+            }
+        }
+        self
+    }
+
+    /// What `live` holds, as if it had been in files.
+    pub(super) fn of_cluster(live: Input) -> Self {
+        Case { new: live, ..Case::default() }
     }
 
     /// Everything that was read, with what could not be.
@@ -112,6 +140,29 @@ pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a Input>) -> Object
         }
     }
     all
+}
+
+/// Gives a Cluster the references of its older state where it has none, in the form of its own version.
+fn keep_references(new: &mut Manifest, old: &Manifest) {
+    let is_v1beta2 = new.version() == Some(Version::V1Beta2);
+    for name in ["infrastructureRef", "controlPlaneRef"] {
+        let Some(written) = old.value.pointer(&format!("/spec/{name}")).filter(|written| written.is_object()) else {
+            continue;
+        };
+        let text = |key: &str| written.get(key).and_then(Value::as_str).unwrap_or_default();
+        let (group, version) = match text("apiVersion") {
+            "" => (text("apiGroup"), "v1beta2"),
+            api_version => (group_of(api_version), version_of(api_version)),
+        };
+        let reference = match is_v1beta2 {
+            true => json!({"apiGroup": group, "kind": text("kind"), "name": text("name")}),
+            false => json!({"apiVersion": format!("{group}/{version}"), "kind": text("kind"), "name": text("name"),
+                "namespace": new.key.namespace}),
+        };
+        if let Some(spec) = new.value.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.entry(name).or_insert(reference);
+        }
+    }
 }
 
 /// Facts of these objects; a later one takes the place of an earlier one of the same name.

@@ -1,7 +1,7 @@
 //! `plan`: what a change does to every Cluster.
 //!
 //! ```text
-//! --from ─► Fold, rolled out ─┐
+//! --from (or --live) ─► Fold, rolled out ─┐
 //!                             ├─ for each Cluster: roll out ─► steps, rolls, what is held ─► text, JSON, Markdown
 //! --to ───► Fold ─────────────┘
 //! ```
@@ -25,9 +25,7 @@ use report::{ClusterReport, Report};
 
 /// Prints what becomes of the Clusters on either side.
 pub(super) fn run(options: &Plan) -> Result<ExitCode> {
-    let (from, to) = (&options.from, &options.to);
-    let before = Side::read(from, &[], &options.input, &options.rules)?;
-    let after = Side::read(to, from, &options.input, &options.rules)?;
+    let (before, after) = sides(options)?;
     let (old, new) = (before.subjects(), after.subjects());
     for side in [&before, &after] {
         if let Some(code) = complain(side.case())? {
@@ -46,6 +44,16 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     };
     super::print(&printed)?;
     Ok(ExitCode::from(report.exit_code()))
+}
+
+/// What is, and what is to be.
+fn sides(options: &Plan) -> Result<(Side, Side)> {
+    let (from, to) = (&options.from, &options.to);
+    let after = Side::read(to, from, &options.input, &options.rules)?;
+    if options.live {
+        return after.with_cluster(options.kubeconfig.as_deref());
+    }
+    Ok((Side::read(from, &[], &options.input, &options.rules)?, after))
 }
 
 /// The Clusters with a topology of either side, by namespace and name.

@@ -1,10 +1,11 @@
 //! Worlds made of files, in which topologies are computed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
 use super::args;
+use super::live;
 use super::offline::{Case, Subject};
 use crate::admission::Settings;
 use crate::hub::{Cluster, ObjectKey};
@@ -26,7 +27,22 @@ impl Side {
     /// # Errors
     /// When a path cannot be read at all.
     pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], input: &args::Input, rules: &args::Rules) -> Result<Self> {
-        Ok(Side { case: Case::read(paths, old, input)?, settings: rules.settings() })
+        Ok(Side { case: Case::read(paths, old, input)?.with_references_kept(), settings: rules.settings() })
+    }
+
+    /// A running cluster, and the files of this side applied to it.
+    ///
+    /// # Errors
+    /// When the cluster cannot be read.
+    pub(super) fn with_cluster(self, kubeconfig: Option<&Path>) -> Result<(Self, Self)> {
+        let Side { case, settings } = self;
+        let files = {
+            let subjects = case.subjects(&settings);
+            case.facts(&subjects).with_objects(case.objects())
+        };
+        let live = live::read(kubeconfig, &files, &Options { runtime_sdk: settings.gates.runtime_sdk })?;
+        let after = Side { case: case.applied_to(&live).with_references_kept(), settings: settings.clone() };
+        Ok((Side { case: Case::of_cluster(live), settings }, after))
     }
 
     /// What was read.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Version;
-use crate::hub::{Kind, Object, ObjectKey};
+use crate::hub::{Kind, Object, ObjectKey, group_of};
 use crate::yaml::Document;
 
 /// An object as a file has it.
@@ -66,6 +66,12 @@ impl Manifest {
     pub fn admitted_kind(&self) -> Option<Kind> {
         let group = self.api_version.split_once('/').map(|(group, _)| group);
         (group == Some(crate::hub::GROUP)).then(|| Kind::from_name(&self.kind)).flatten()
+    }
+
+    /// Whether both are the same object, be it in different versions.
+    pub fn is_same_object(&self, other: &Manifest) -> bool {
+        let group = |manifest: &Manifest| group_of(&manifest.api_version).to_owned();
+        (&self.kind, &self.key, group(self)) == (&other.kind, &other.key, group(other))
     }
 
     /// The wire version of an object of our group.

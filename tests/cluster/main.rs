@@ -15,6 +15,7 @@ mod kubernetes;
 mod kustomize;
 mod load;
 mod overload;
+mod plan_live;
 #[path = "../support/process.rs"]
 mod process;
 #[path = "../support/recorder.rs"]

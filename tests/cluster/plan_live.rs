@@ -1,0 +1,153 @@
+//! `plan --live` compares files with a running cluster, and writes nothing.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use topologist::yaml;
+
+use crate::kubernetes::Kubernetes;
+use crate::kustomize::stream;
+use crate::process::command;
+
+const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
+const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
+const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
+const CORE: &str = "cluster.x-k8s.io";
+
+/// Everything that the bundle and its topology are made of.
+const KINDS: [(&str, &str); 10] = [
+    (INFRASTRUCTURE, "DevCluster"),
+    (INFRASTRUCTURE, "DevClusterTemplate"),
+    (INFRASTRUCTURE, "DevMachineTemplate"),
+    (CONTROL_PLANE, "KubeadmControlPlane"),
+    (CONTROL_PLANE, "KubeadmControlPlaneTemplate"),
+    (BOOTSTRAP, "KubeadmConfigTemplate"),
+    (CORE, "MachineDeployment"),
+    (CORE, "MachinePool"),
+    (CORE, "MachineHealthCheck"),
+    (CORE, "Machine"),
+];
+
+fn definition((group, kind): (&str, &str)) -> Value {
+    let plural = format!("{}s", kind.to_lowercase());
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}"), "labels": {"cluster.x-k8s.io/v1beta2": "v1beta2"}},
+        "spec": {"group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural}, "versions": [
+            {"name": "v1beta2", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}},
+        ]},
+    })
+}
+
+fn api(kubernetes: &Kubernetes, group: &str, kind: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1beta2", kind));
+    Api::namespaced_with(kubernetes.client(), "default", &resource)
+}
+
+/// Writes what the topology asks for, as its controller would.
+async fn roll_out(kubernetes: &Kubernetes, bundle: &Path) {
+    let clusters = api(kubernetes, CORE, "Cluster");
+    let cluster = clusters.get("memo").await.unwrap();
+    let rendered = command(&["render"]).arg(bundle).output().unwrap();
+    let manager = PatchParams::apply("capi-topology").force();
+    let mut references = json!({});
+    for document in yaml::documents(&String::from_utf8(rendered.stdout).unwrap()) {
+        let mut object = document.unwrap().value;
+        if let Some(owner) = object.pointer_mut("/metadata/ownerReferences/0/uid") {
+            *owner = json!(cluster.metadata.uid);
+        }
+        let (kind, name) = (object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap());
+        let group = object["apiVersion"].as_str().unwrap().split_once('/').unwrap().0;
+        let reference = json!({"apiGroup": group, "kind": kind, "name": name});
+        match kind {
+            "DevCluster" => references["infrastructureRef"] = reference,
+            "KubeadmControlPlane" => references["controlPlaneRef"] = reference,
+            _ => {}
+        }
+        api(kubernetes, group, kind).patch(name, &manager, &Patch::Apply(&object)).await.unwrap();
+    }
+    let labels = json!({"cluster.x-k8s.io/cluster-name": "memo", "topology.cluster.x-k8s.io/owned": ""});
+    let refers = json!({"metadata": {"labels": labels}, "spec": references});
+    clusters.patch("memo", &PatchParams::default(), &Patch::Merge(refers)).await.unwrap();
+    let control_planes = api(kubernetes, CONTROL_PLANE, "KubeadmControlPlane");
+    let name = references["controlPlaneRef"]["name"].as_str().unwrap();
+    let runs = json!({"status": {"version": "v1.34.1"}, "spec": {"setByItsController": true}});
+    control_planes.patch(name, &PatchParams::default(), &Patch::Merge(runs)).await.unwrap();
+}
+
+/// The versions of all objects.
+async fn versions(kubernetes: &Kubernetes) -> Vec<(String, Option<String>)> {
+    let mut versions = Vec::new();
+    for (group, kind) in KINDS.into_iter().chain([(CORE, "Cluster"), (CORE, "ClusterClass")]) {
+        let kind_name = if kind == "ClusterClass" { "clusterclasses" } else { "" };
+        let gvk = GroupVersionKind::gvk(group, "v1beta2", kind);
+        let resource = match kind_name {
+            "" => ApiResource::from_gvk(&gvk),
+            plural => ApiResource::from_gvk_with_plural(&gvk, plural),
+        };
+        let api: Api<DynamicObject> = Api::namespaced_with(kubernetes.client(), "default", &resource);
+        let list = api.list(&ListParams::default()).await.unwrap();
+        versions.extend(
+            list.items
+                .into_iter()
+                .map(|one| (format!("{kind} {:?}", one.metadata.name), one.metadata.resource_version)),
+        );
+    }
+    versions
+}
+
+fn plan(kubernetes: &Kubernetes, to: &Path) -> (i32, String) {
+    let Output { status, stdout, stderr } =
+        command(&["plan", "--live", "--kubeconfig"]).arg(kubernetes.kubeconfig()).arg("--to").arg(to).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout) + &text(stderr))
+}
+
+#[tokio::test]
+async fn files_are_compared_with_what_runs_and_nothing_is_written() {
+    let kubernetes = Kubernetes::start();
+    let crds = command(&["crds"]).output().unwrap();
+    kubernetes.apply_yaml(&String::from_utf8(crds.stdout).unwrap()).await;
+    kubernetes.apply_yaml(&stream(&KINDS.map(definition))).await;
+    let bundle = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/providers/in-memory/bundle.yaml");
+    let text = fs::read_to_string(&bundle).unwrap();
+    let in_namespace = text.replace("\nmetadata:\n  name: paper", "\nmetadata:\n  namespace: default\n  name: paper");
+    kubernetes.apply_yaml(&in_namespace).await;
+    roll_out(&kubernetes, &bundle).await;
+    let before = versions(&kubernetes).await;
+
+    let (code, said) = plan(&kubernetes, &bundle);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.starts_with("1 Cluster, nothing changes\n"), "{said}");
+    assert!(said.contains("topologist: reading https://"), "{said}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let edited = folder.path().join("edited.yaml");
+    let template = text.split("---").find(|document| document.contains("name: paper-clerk-machine\nspec")).unwrap();
+    fs::write(&edited, template.replace("startupDuration: \"15s\"", "startupDuration: \"16s\"")).unwrap();
+    let (code, said) = plan(&kubernetes, &edited);
+    assert_eq!(code, 4, "{said}");
+    for wanted in [
+        "rotate DevMachineTemplate memo-front-desk-",
+        "spec.template.spec.backend.inMemory.vm.provisioning.startupDuration: \"15s\" → \"16s\"   (DevMachineTemplate paper-clerk-machine)",
+        "1 of 1 Cluster changed: 4 machines replaced, 0 objects deleted\n",
+    ] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    let upgraded = folder.path().join("upgraded.yaml");
+    let cluster = text.split("---").find(|document| document.contains("kind: Cluster\n")).unwrap();
+    fs::write(&upgraded, cluster.replace("version: v1.34.1", "version: v1.35.0")).unwrap();
+    let (code, said) = plan(&kubernetes, &upgraded);
+    assert_eq!(code, 4, "{said}");
+    assert!(said.contains("1 of 1 Cluster changed: 9 machines replaced"), "{said}");
+    assert_eq!(versions(&kubernetes).await, before, "something was written");
+
+    let missing = command(&["plan", "--live", "--kubeconfig", "/nowhere", "--to"]).arg(&bundle).output().unwrap();
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("cannot read /nowhere"));
+}
