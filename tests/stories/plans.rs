@@ -189,3 +189,63 @@ fn one_cluster_can_be_planned_alone() {
     assert_eq!(code, 2);
     assert!(said.contains("there is no Cluster default/nobody; there is default/memo, default/other"), "{said}");
 }
+
+#[test]
+fn definitions_say_which_contract_a_control_plane_follows() {
+    // DEC-17
+    let definition = |contract: &str| {
+        serde_json::json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io",
+                "labels": {format!("cluster.x-k8s.io/{contract}"): "v1beta2"}},
+        })
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let crds = folder.path().join("crds.yaml");
+    for (contract, path) in [
+        ("v1beta1", "/spec/machineTemplate/infrastructureRef/apiVersion"),
+        ("v1beta2", "/spec/machineTemplate/spec/infrastructureRef/apiGroup"),
+    ] {
+        fs::write(&crds, definition(contract).to_string()).unwrap();
+        let mut render = command(&["render", "fixtures/providers/in-memory", "-o", "json", "--crds"]);
+        let output = render.arg(&crds).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+        let objects: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+        let control_plane = objects.iter().find(|object| object["kind"] == "KubeadmControlPlane").unwrap();
+        assert!(control_plane.pointer(path).is_some(), "{contract}: {control_plane:#}");
+    }
+}
+
+#[test]
+fn rendering_is_for_files_that_can_be_used() {
+    let render = |arguments: &[&str]| {
+        let mut render = command(&["render"]);
+        let output = render.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+        (
+            output.status.code().unwrap(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, out, err) = render(&["fixtures/quick-start"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!(out.matches("\n---\n").count() + 1, 11, "{out}");
+    assert_eq!(render(&["fixtures/quick-start"]).1, out, "the same files give the same bytes");
+    assert_eq!(render(&["fixtures/quick-start", "--cluster", "default/demo"]).1, out);
+    for (arguments, code, words) in [
+        (
+            ["fixtures/quick-start", "--cluster", "nobody"],
+            2,
+            "there is no Cluster default/nobody; there is default/demo",
+        ),
+        (["nowhere", "--cluster", "demo"], 2, "cannot read nowhere"),
+        (
+            ["fixtures/quick-start/cluster.yaml", "--cluster", "demo"],
+            1,
+            "ClusterClass default/quick-start was not found",
+        ),
+    ] {
+        let (exit, out, err) = render(&arguments);
+        assert_eq!((exit, out.as_str()), (code, ""), "{arguments:?}");
+        assert!(err.contains(words), "{arguments:?}: {err}");
+    }
+}
