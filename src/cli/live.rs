@@ -45,7 +45,7 @@ const PAGE: u32 = 500;
 ///
 /// # Errors
 /// When the cluster cannot be reached, or does not serve Clusters and ClusterClasses.
-pub(super) fn read(kubeconfig: Option<&Path>, after: &Facts, options: &Options) -> Result<Input> {
+pub(super) fn read(kubeconfig: Option<&Path>, after: &Facts, options: Options) -> Result<Input> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = connect(kubeconfig).await?;
@@ -130,7 +130,7 @@ impl Reading {
     }
 
     /// Asks for whatever the topologies of `facts` look at and `files` do not hold.
-    async fn follow(&mut self, facts: &Facts, files: &Objects, options: &Options) -> Result<()> {
+    async fn follow(&mut self, facts: &Facts, files: &Objects, options: Options) -> Result<()> {
         let keys: Vec<ObjectKey> = facts.cluster_keys().cloned().collect();
         let facts = Arc::new(facts.clone());
         let cache = Arc::new(Cache::new(Facts::clone(&facts)));
@@ -143,7 +143,7 @@ impl Reading {
             let mut world = World::new(facts.clone());
             for _ in 0..ROUNDS {
                 // What is wrong is said by the plan, which computes the same again.
-                let outcome = Computation::of(&cluster, &world, &mut Derived, options);
+                let outcome = Computation::of(&cluster, &world, &mut Derived, &options);
                 let needs = world.take_needs();
                 if needs.is_empty() || !matches!(outcome, Err(Failure::NotAsked)) {
                     break;

@@ -40,7 +40,7 @@ impl Side {
             let subjects = case.subjects(&settings);
             case.facts(&subjects).with_objects(case.objects())
         };
-        let live = live::read(kubeconfig, &files, &Options { runtime_sdk: settings.gates.runtime_sdk })?;
+        let live = live::read(kubeconfig, &files, Options { runtime_sdk: settings.gates.runtime_sdk })?;
         let after = Side { case: case.applied_to(&live).with_references_kept(), settings: settings.clone() };
         Ok((Side { case: Case::of_cluster(live), settings }, after))
     }

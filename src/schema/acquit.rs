@@ -5,6 +5,7 @@
 //! closer, and all errors and defaults come from there (`validate.rs`, `default.rs`, `unknown.rs`). Texts are read by the
 //! reader of `json::value`, so what cannot be read there is not acquitted here.
 
+use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -14,13 +15,37 @@ use super::Schema;
 use super::node::Kind;
 use crate::json;
 
+/// What a glance finds out about a value; what CEL rules say of it is another matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// The value can be read, lacks no default, violates nothing and has no unknown field. Floats without a fraction count as
+    /// integers (VAR-D-007).
+    Whole,
+    /// The same can be said of it once its defaults are filled in.
+    LacksDefaults,
+    /// Somebody has to look closer.
+    Unclear,
+}
+
 impl Schema {
-    /// Whether the value in `text` can be read, lacks no default, violates nothing and has no unknown field; what CEL rules
-    /// say of it is another matter. Floats without a fraction count as integers (VAR-D-007). `false` says nothing.
-    pub fn acquits(&self, text: &str) -> bool {
+    /// A glance at the value in `text`.
+    pub fn glance(&self, text: &str) -> Sight {
         let mut reader = serde_json::Deserializer::from_str(text);
-        let glance = Glance { node: Some(self), keeps_unknown: self.preserve_unknown_fields };
-        glance.deserialize(&mut reader).is_ok() && reader.end().is_ok()
+        let lacks_defaults = Cell::new(false);
+        let glance =
+            Glance { node: Some(self), keeps_unknown: self.preserve_unknown_fields, lacks_defaults: &lacks_defaults };
+        match glance.deserialize(&mut reader).is_ok() && reader.end().is_ok() {
+            true if lacks_defaults.get() => Sight::LacksDefaults,
+            true => Sight::Whole,
+            false => Sight::Unclear,
+        }
+    }
+
+    /// Whether the default of this node, as it is filled in, is a good value of it.
+    pub(super) fn has_good_default(&self) -> bool {
+        let Some(mut value) = self.default.clone() else { return false };
+        self.complete(&mut value);
+        self.violations(&value).is_empty() && self.unknown_fields(&value).is_empty()
     }
 }
 
@@ -35,6 +60,8 @@ pub(super) struct Outline {
     objects: bool,
     /// The properties that may not be missing, by position: required ones, and those with a default.
     needed: u64,
+    /// Those of them that may be missing, since their default is good.
+    filled: u64,
 }
 
 impl Outline {
@@ -85,9 +112,15 @@ impl Outline {
             texts: may_be(Kind::String),
             arrays: may_be(Kind::Array) && !unique_items,
             objects: may_be(Kind::Object) && is_countable,
-            needed: properties.iter().take(64).enumerate().filter(|(_, p)| is_needed(*p)).map(|(i, _)| 1 << i).sum(),
+            needed: mask(properties.iter().map(is_needed)),
+            filled: mask(properties.iter().map(|(_, node)| node.has_good_default())),
         }
     }
+}
+
+/// A bit for each of the first properties of which something holds.
+fn mask(holds: impl Iterator<Item = bool>) -> u64 {
+    holds.take(64).enumerate().filter(|(_, holds)| *holds).map(|(i, _)| 1 << i).sum()
 }
 
 /// What is about to be read: a value that a node describes, or one that nobody looks at.
@@ -96,23 +129,26 @@ struct Glance<'s> {
     node: Option<&'s Schema>,
     /// Whether unknown members are kept: by the node itself, or by an array around it.
     keeps_unknown: bool,
+    /// Whether defaults were missing so far.
+    lacks_defaults: &'s Cell<bool>,
 }
 
 impl<'s> Glance<'s> {
-    const UNSEEN: Glance<'static> = Glance { node: None, keeps_unknown: true };
+    /// At a value that nobody looks at.
+    fn unseen(self) -> Self {
+        Glance { node: None, keeps_unknown: true, ..self }
+    }
 
     /// At a member that `node` describes.
-    fn at(node: &'s Schema) -> Self {
-        Glance { node: Some(node), keeps_unknown: node.preserve_unknown_fields }
+    fn at(self, node: &'s Schema) -> Self {
+        Glance { node: Some(node), keeps_unknown: node.preserve_unknown_fields, ..self }
     }
 
     /// At an element of an array.
     fn at_element(self) -> Glance<'s> {
         match self.node.and_then(|node| node.items.as_deref()) {
-            Some(node) => {
-                Glance { node: Some(node), keeps_unknown: self.keeps_unknown || node.preserve_unknown_fields }
-            }
-            None => Glance::UNSEEN,
+            Some(node) => Glance { keeps_unknown: self.keeps_unknown || node.preserve_unknown_fields, ..self.at(node) },
+            None => self.unseen(),
         }
     }
 
@@ -184,7 +220,7 @@ impl<'de> Visitor<'de> for Glance<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let Some(node) = self.node else {
             while members.next_key_seed(Name(|_: &str| ()))?.is_some() {
-                members.next_value_seed(Glance::UNSEEN)?;
+                members.next_value_seed(self.unseen())?;
             }
             return Ok(());
         };
@@ -201,15 +237,20 @@ impl<'de> Visitor<'de> for Glance<'_> {
             }
             let known = position.and_then(|position| node.properties.at(position));
             match known.or(node.additional_properties.as_deref()) {
-                Some(node) => members.next_value_seed(Glance::at(node))?,
-                None if self.keeps_unknown => members.next_value_seed(Glance::UNSEEN)?,
+                Some(node) => members.next_value_seed(self.at(node))?,
+                None if self.keeps_unknown => members.next_value_seed(self.unseen())?,
                 None => good(false)?,
             }
         }
-        let at_least = i64::from(seen.count_ones()).max(count.min(1));
+        let missing = node.outline.needed & !seen;
+        if missing != 0 {
+            self.lacks_defaults.set(true);
+        }
+        let filled = i64::from(missing.count_ones());
+        let at_least = i64::from(seen.count_ones()).max(count.min(1)) + filled;
         good(
-            seen & node.outline.needed == node.outline.needed
-                && within(node.min_properties, at_least, count, node.max_properties),
+            missing & !node.outline.filled == 0
+                && within(node.min_properties, at_least, count + filled, node.max_properties),
         )
     }
 }

@@ -23,6 +23,7 @@ mod rules;
 mod unknown;
 mod validate;
 
+pub use acquit::Sight;
 pub use check::check;
 pub use definition::{Definition, Metadata, ValidationRule};
 pub use node::{SENSITIVE, Schema, Unusable};

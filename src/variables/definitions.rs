@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::hub::{ClusterClass, ClusterClassSpec, StatusVariable, StatusVariableDefinition, VariableDefinition};
 use crate::json::Shared;
 use crate::schema::{Definition, Schema};
@@ -89,6 +91,8 @@ pub struct Variable {
     pub required: bool,
     /// Whether the root of the schema has a default.
     pub has_default: bool,
+    /// The value that it gets when a Cluster does not set it.
+    pub(super) addition: Option<Addition>,
     /// The schema, or why it cannot be used.
     pub schema: Result<Schema, String>,
 }
@@ -101,12 +105,30 @@ pub(super) struct Content {
     definition: Shared<Definition>,
 }
 
+/// A default, filled in once.
+#[derive(Clone, Debug)]
+pub(super) struct Addition {
+    pub value: Value,
+    /// Whether it fits its schema, rules aside.
+    pub is_good: bool,
+}
+
+impl Addition {
+    fn of(schema: &Schema) -> Option<Self> {
+        let mut value = schema.default_value()?.clone();
+        schema.complete(&mut value);
+        let is_good = schema.violations(&value).is_empty() && schema.unknown_fields(&value).is_empty();
+        Some(Addition { value, is_good })
+    }
+}
+
 impl Variable {
     pub(super) fn compile(content: &Content) -> Variable {
         let Content { name, required, definition } = content;
         let schema = Schema::compile(definition).map_err(|error| error.to_string());
         let has_default = definition.default.as_ref().is_some_and(|default| default.get() != "null");
-        Variable { name: name.clone(), required: *required, has_default, schema }
+        let addition = schema.as_ref().ok().filter(|_| has_default).and_then(Addition::of);
+        Variable { name: name.clone(), required: *required, has_default, addition, schema }
     }
 
     /// Whether values have more to satisfy than the structure of the schema.

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::definitions::Addition;
 use super::{Variable, Variables};
 use crate::field::{Findings, Path, closest, enumerated, shortened};
 use crate::hub::VariableValue;
 use crate::json;
-use crate::schema::{SENSITIVE, Schema};
+use crate::schema::{SENSITIVE, Schema, Sight};
 
 /// Whether variables that a list lacks are added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,17 +61,17 @@ struct Entry<'a> {
     written: &'a VariableValue,
     schema: &'a Schema,
     value: Value,
-    /// Whether a glance acquitted the value, so that only rules have to be run on it.
+    /// Whether a glance acquitted the value with its defaults, so that only rules have to be run on it.
     is_good: bool,
     /// Whether defaults made the value what it is.
     is_completed: bool,
 }
 
 /// A variable that is added, with its definition.
-struct Addition<'a> {
+struct Added<'a> {
     variable: &'a Variable,
     schema: &'a Schema,
-    value: Value,
+    addition: &'a Addition,
 }
 
 /// Defaults and checks one list that stands at `path`, and says what changes. With any error the list stays as it is.
@@ -101,6 +102,7 @@ pub fn settle(
         added.clear();
         for entry in &mut entries {
             entry.value = written_value(entry.written).unwrap_or_default();
+            entry.is_good &= !entry.is_completed;
         }
     }
     if mode == Mode::Create {
@@ -109,8 +111,8 @@ pub fn settle(
     for Entry { written, schema, value, is_good, .. } in &entries {
         check(&written.name, value, *is_good, old, schema, path, found);
     }
-    for Addition { variable, schema, value } in &added {
-        check(&variable.name, value, false, old, schema, path, found);
+    for Added { variable, schema, addition } in &added {
+        check(&variable.name, &addition.value, addition.is_good, old, schema, path, found);
     }
     if found.error_count() > before {
         return Vec::new();
@@ -123,7 +125,7 @@ pub fn settle(
     });
     let appended = added.into_iter().map(|added| Change::Append {
         name: added.variable.name.clone(),
-        value: added.value,
+        value: added.addition.value.clone(),
         is_secret: added.schema.has_secrets(),
     });
     replaced.chain(appended).collect()
@@ -141,13 +143,14 @@ fn entries<'a>(
     let known = LazyCell::new(|| enumerated(variables.names()));
     for (position, written) in values.iter().enumerate() {
         let Some(variable) = defined(written, variables, &known, path, found) else { continue };
-        let is_good = is_good_as_it_is(written, variable);
-        if is_good && !variable.has_rules() {
+        let sight = sight_of(written, variable);
+        if sight == Sight::Whole && !variable.has_rules() {
             continue;
         }
         let Some(schema) = usable(variable, path, found) else { continue };
         let Some(mut value) = read(written, schema, path, found) else { continue };
-        let is_completed = !is_good && schema.complete(&mut value);
+        let is_completed = sight != Sight::Whole && schema.complete(&mut value);
+        let is_good = sight != Sight::Unclear;
         entries.push(Entry { position, written, schema, value, is_good, is_completed });
     }
     entries
@@ -215,11 +218,10 @@ fn defined<'a>(
     variable
 }
 
-/// Whether a glance shows that a value needs no default and fits its schema, rules aside: as it was written and completed it
-/// is the same.
-fn is_good_as_it_is(value: &VariableValue, variable: &Variable) -> bool {
-    let (Ok(schema), Some(raw)) = (&variable.schema, &value.value) else { return false };
-    schema.acquits(raw.get())
+/// What a glance shows of a value, rules aside.
+fn sight_of(value: &VariableValue, variable: &Variable) -> Sight {
+    let (Ok(schema), Some(raw)) = (&variable.schema, &value.value) else { return Sight::Unclear };
+    schema.glance(raw.get())
 }
 
 /// The schema of a variable can be used (VAR-V-010, VAR-D-008).
@@ -265,13 +267,11 @@ fn missing_with_default<'a>(
     path: &Path,
     variables: &'a Variables,
     found: &mut Findings,
-) -> Vec<Addition<'a>> {
+) -> Vec<Added<'a>> {
     let missing = variables.iter().filter(|variable| variable.has_default && !given.contains(&*variable.name));
     let added = missing.filter_map(|variable| {
         let schema = usable(variable, path, found)?;
-        let mut value = schema.default_value()?.clone();
-        schema.complete(&mut value);
-        Some(Addition { variable, schema, value })
+        Some(Added { variable, schema, addition: variable.addition.as_ref()? })
     });
     added.collect()
 }
@@ -279,7 +279,7 @@ fn missing_with_default<'a>(
 /// Required variables are there (VAR-V-003); what their value is does not matter here, and a default will do (VAR-S-033).
 fn required_are_set(
     given: &BTreeSet<&str>,
-    added: &[Addition<'_>],
+    added: &[Added<'_>],
     path: &Path,
     variables: &Variables,
     found: &mut Findings,
