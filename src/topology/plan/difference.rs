@@ -1,10 +1,13 @@
 //! Which fields of an object a topology changes, and what each change comes from.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{Applied, Certainty, Change};
+use crate::field::Path;
 use crate::hub::contract::definition_name;
-use crate::hub::{Object, version_of};
+use crate::hub::{Definition, Object, version_of};
 use crate::ssa::{self, Comparing, Ownership, Schema};
 use crate::topology::Failure;
 use crate::topology::origin::Origins;
@@ -57,6 +60,20 @@ impl Difference {
         Difference { changes: vec![change], is_in_spec: true, ..Difference::none() }
     }
 
+    /// The difference of what is sent from what was sent before.
+    fn plain(changes: Vec<(Path, Option<Value>, Option<Value>)>, origins: &Origins, old: &Origins) -> Self {
+        let change = |(path, from, to): (Path, Option<Value>, Option<Value>)| {
+            let path = path.to_string();
+            let because = to.as_ref().and_then(|_| origins.decisive(&path).cloned());
+            let is_sensitive = origins.is_sensitive(&path) || old.is_sensitive(&path);
+            Change { path, from, to, because, is_sensitive }
+        };
+        let changes: Vec<Change> = changes.into_iter().map(change).collect();
+        let is_in_spec = changes.iter().any(|change| change.path == "spec" || change.path.starts_with("spec."));
+        let certainty = if changes.is_empty() { Certainty::Exact } else { Certainty::Assumed };
+        Difference { changes, is_in_spec, changes_owners: false, certainty }
+    }
+
     /// Whether there is nothing to do.
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty() && !self.changes_owners
@@ -68,8 +85,16 @@ impl Comparison<'_> {
     /// a server may not see.
     pub(super) fn of(&self, current: &Object, sent: &Object, origins: &Origins) -> Result<Difference, Failure> {
         let before = self.applied.get(&current.reference());
-        if before.is_some_and(|(before, _)| **before == *sent) && current.at("metadata.managedFields").is_none() {
-            return Ok(Difference::none());
+        let definition = self.definition(sent)?;
+        // What nobody else has written is what was sent the last time: without a schema, lists are wholes, and comparing what is
+        // sent with that comes to the same as applying it.
+        if let (Some((before, old)), None) = (before, &definition)
+            && current.at("metadata.managedFields").is_none()
+        {
+            let mut changes = Vec::new();
+            compare(&Path::ROOT, (**before).as_ref(), sent.as_ref(), &mut changes);
+            changes.sort_by(|(a, ..), (b, ..)| a.as_str().cmp(b.as_str()));
+            return Ok(Difference::plain(changes, origins, old));
         }
         let managers =
             ssa::ManagedFields::all_of(current.as_ref()).map_err(|error| Failure::Unreadable(error.to_string()))?;
@@ -78,7 +103,8 @@ impl Comparison<'_> {
             Some((before, _)) => Ownership::Assumed(Some((**before).as_ref())),
             None => Ownership::Assumed(None),
         };
-        let schema = self.schema(sent)?;
+        let schema =
+            definition.map_or_else(Schema::unknown, |definition| definition.structure(version_of(sent.api_version())));
         let ignored: &[&[&str]] = &[];
         let comparing = Comparing { manager: MANAGER, schema: &schema, ownership, ignored, uncompared: UNCOMPARED };
         let difference = ssa::difference(current.as_ref(), sent.as_ref(), &comparing);
@@ -92,13 +118,36 @@ impl Comparison<'_> {
         Ok(Difference { changes: changes.collect(), is_in_spec, changes_owners, certainty: Certainty::Assumed })
     }
 
-    /// The schema of an object's kind; without one, lists are replaced as a whole.
-    fn schema(&self, object: &Object) -> Result<Schema, Failure> {
+    /// The definition of an object's kind; without one, lists are replaced as a whole.
+    fn definition(&self, object: &Object) -> Result<Option<Arc<Definition>>, Failure> {
         match self.world.definition(&definition_name(object.group(), object.kind())) {
-            Found::Yes(definition) => Ok(definition.structure(version_of(object.api_version()))),
-            Found::Absent => Ok(Schema::unknown()),
+            Found::Yes(definition) => Ok(Some(definition)),
+            Found::Absent => Ok(None),
             Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
             Found::NotAsked => Err(Failure::NotAsked),
+        }
+    }
+}
+
+/// Where two values differ; what comes or goes as a whole is named as a whole. The uid only says which object is meant.
+fn compare(path: &Path, before: &Value, after: &Value, changes: &mut Vec<(Path, Option<Value>, Option<Value>)>) {
+    let (Value::Object(old), Value::Object(new)) = (before, after) else {
+        if before != after {
+            changes.push((path.clone(), Some(before.clone()), Some(after.clone())));
+        }
+        return;
+    };
+    let is_metadata = path.as_str() == "metadata";
+    for (name, before) in old.iter().filter(|(name, _)| !(is_metadata && *name == "uid")) {
+        match new.get(name) {
+            Some(after) if before == after => {}
+            Some(after) => compare(&path.member(name), before, after, changes),
+            None => changes.push((path.member(name), Some(before.clone()), None)),
+        }
+    }
+    for (name, after) in new.iter().filter(|(name, _)| !(is_metadata && *name == "uid")) {
+        if !old.contains_key(name) {
+            changes.push((path.member(name), None, Some(after.clone())));
         }
     }
 }

@@ -107,7 +107,8 @@ impl Fold {
     pub fn settle(&mut self, cluster: &ObjectKey) -> Outcome {
         match self.facts.cluster(cluster) {
             Found::Yes(found) if found.spec.infrastructure_ref.is_defined() => Outcome::default(),
-            _ => self.roll_out(cluster),
+            // What is made from nothing is made by one plan: everything gets the version of the topology at once.
+            _ => self.roll_out_within(cluster, 1),
         }
     }
 
@@ -124,9 +125,18 @@ impl Fold {
 
     /// Plans and carries out, until nothing is left to be done.
     pub fn roll_out(&mut self, cluster: &ObjectKey) -> Outcome {
+        let mut outcome = self.roll_out_within(cluster, ROUNDS);
+        if outcome.rounds.len() == ROUNDS {
+            outcome.failure = Some(Failure::Endless { cluster: cluster.clone(), rounds: ROUNDS });
+        }
+        outcome
+    }
+
+    /// Plans and carries out, a number of times at the most.
+    fn roll_out_within(&mut self, cluster: &ObjectKey, rounds: usize) -> Outcome {
         let mut outcome = Outcome::default();
         let mut rotations: BTreeMap<Part, usize> = BTreeMap::new();
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             let plan = match self.plan(cluster, &mut outcome) {
                 Ok(plan) => plan,
                 Err(failure) => {
@@ -145,8 +155,6 @@ impl Fold {
             plan.steps.iter().for_each(|step| self.apply(cluster, step));
             outcome.rounds.push(Round { steps: plan.steps, rolls: plan.rolls });
         }
-        let cluster = cluster.clone();
-        outcome.failure = Some(Failure::Endless { cluster, rounds: ROUNDS });
         outcome
     }
 
