@@ -48,7 +48,7 @@ use serde_json::Value;
 pub enum Functions {
     /// Go's own (TPL-010).
     Builtin,
-    /// Go's own and sprig's hermetic ones (TPL-011, DEC-31).
+    /// Go's own and sprig's hermetic ones (TPL-011, DEC-31, TV-04), and none that reads clock, chance or environment (TV-05).
     Sprig,
 }
 
@@ -92,12 +92,13 @@ impl Template {
         Self { strict: true, ..self }
     }
 
-    /// Renders with `data` as dot (TV-06: numbers are floats).
+    /// Renders with `data` as dot (TV-06: numbers are floats; TV-07: what is missing is no value).
     pub fn render(&self, data: &Value, limits: Limits) -> Result<String, RenderError> {
         exec::Machine::new(self, data.into(), limits).run()
     }
 
-    /// Renders, and reads the output as YAML (TV-10): its first document, null when there is none.
+    /// Renders, and reads the output as YAML (TV-10): its first document, null when there is none (TV-12). A number alone is
+    /// a number again, whatever its form (TV-13).
     pub fn render_value(&self, data: &Value, limits: Limits) -> Result<Value, ValueError> {
         self.evaluate(data, limits).map(|rendered| rendered.value)
     }

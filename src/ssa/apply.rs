@@ -135,7 +135,8 @@ pub(super) static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     FieldSet::of(paths.map(FieldPath::of).iter().map(|path| path.0.as_slice()))
 });
 
-/// Applies a configuration to an object, or creates the object when there is none (SSA-01).
+/// Applies a configuration to an object, or creates the object when there is none (SSA-01). What others own stays, and what
+/// the manager does not send any more goes, key by key (LBL-04).
 ///
 /// `managers` are the entries of the live object; when it has none, everything in it is owned by `before-first-apply`
 /// from now on. The manager `kubectl` may take over what it applied without `--server-side`. The result is what a server

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::hub::{ClusterClassSpec, TemplateRef, contract};
 
 /// The templates of a class, each once: infrastructure, control plane and its machines, then for each class of workers
-/// bootstrap and infrastructure (CCR-03).
+/// bootstrap and infrastructure (CCR-03). They are read and reported as they are written, never raised to another version
+/// (DEC-30).
 pub fn references(spec: &ClusterClassSpec) -> Vec<&TemplateRef> {
     let control_plane = &spec.control_plane;
     let mut all = vec![

@@ -57,7 +57,8 @@ impl Computation {
     }
 }
 
-/// Puts the hooks that are pending after all on the Cluster (HK-02, RS-23).
+/// Puts the hooks that are pending after all on the Cluster: marks are data until the Cluster is written, all of them at once
+/// (HK-02, HK-03, RS-23).
 fn note_pending_hooks(desired: &mut Desired, tracker: &Tracker) {
     let annotations = &mut desired.cluster.annotations;
     match tracker.hooks.annotation() {
@@ -80,6 +81,49 @@ mod tests {
         let options = Options { runtime_sdk };
         let computed = Computation::of(&scene.cluster(), &scene.world(), &mut Derived, &options).unwrap();
         computed.desired.cluster.annotations
+    }
+
+    #[test]
+    fn each_stage_begins_when_the_one_before_is_done() {
+        // RS-07: the class, its readiness, variables, templates, the current state, patches
+        let wrong = [
+            (
+                "Cluster",
+                "/spec/topology/classRef/name",
+                json!("nobody"),
+                json!("forge"),
+                "ClusterClass ns/nobody was not",
+            ),
+            ("ClusterClass", "/status/conditions/0/status", json!("False"), json!("True"), "is not ready"),
+            ("Cluster", "/spec/topology/variables", json!([{"name": "x", "value": 1}]), json!([]), "the variables of"),
+            (
+                "KubeadmConfigTemplate crew",
+                "/metadata/name",
+                json!("lost"),
+                json!("crew"),
+                "KubeadmConfigTemplate ns/crew",
+            ),
+            (
+                "Cluster",
+                "/spec/infrastructureRef",
+                json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "ForgeCluster", "name": "gone"}),
+                json!(null),
+                "ForgeCluster ns/gone was not found",
+            ),
+            ("ClusterClass", "/spec/patches", json!([{"name": "empty"}]), json!(null), "neither definitions nor"),
+        ];
+        let scene = wrong.iter().fold(Scene::new(), |scene, (which, at, value, ..)| scene.at(which, at, value.clone()));
+        let mut scene = scene;
+        for (which, at, _, right, want) in wrong {
+            let options = Options { runtime_sdk: true };
+            let failure = Computation::of(&scene.cluster(), &scene.world(), &mut Derived, &options).unwrap_err();
+            assert!(failure.to_string().contains(want), "{want}: {failure}");
+            let which = if at == "/metadata/name" { "KubeadmConfigTemplate lost" } else { which };
+            scene = scene.at(which, at, right);
+        }
+        assert!(
+            Computation::of(&scene.cluster(), &scene.world(), &mut Derived, &Options { runtime_sdk: true }).is_ok()
+        );
     }
 
     #[test]

@@ -7,7 +7,8 @@ use crate::field::FieldError;
 use crate::hub::control_plane::UnclearVersion;
 use crate::hub::{Hook, ObjectKey, ObjectRef, WrongType};
 
-/// Why a topology could not be computed; nothing is written then.
+/// Why a topology could not be computed; nothing is written then. What admission keeps out can be there all the same, and ends
+/// here as well (BP-14).
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Failure {
     /// A fact has not been gathered: what was computed is void, and the needs of the world say what to gather.

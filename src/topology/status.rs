@@ -206,7 +206,8 @@ fn names(kind: WorkerKind, names: &[&str]) -> String {
 }
 
 /// The status of a Cluster, v1beta2, at the end of a run: what is left of the upgrade (ST-02), and the condition in both
-/// forms (ST-16). `now` is written into conditions that change.
+/// forms (ST-16), whatever the end was (ST-01). `now` is written into conditions that change. Of the conditions only this one is
+/// ours (ST-18).
 pub fn reconciled(cluster: &Value, run: &Run<'_>, now: &str) -> Value {
     let mut status = Status::of(cluster, Shape::V1BETA2, now);
     if run.tracker.is_planned {

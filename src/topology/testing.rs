@@ -187,6 +187,11 @@ impl Scene {
         Fold::new(facts_of(&self.documents), Options { runtime_sdk: false })
     }
 
+    /// The same, with lifecycle hooks, which nobody has registered for.
+    pub(crate) fn fold_with_hooks(&self) -> Fold {
+        Fold::new(facts_of(&self.documents), Options { runtime_sdk: true })
+    }
+
     /// The facts as an API server gives them: Clusters and classes at once, everything else when it is asked for. Returns
     /// what `run` comes to and after how many rounds.
     pub(crate) fn gathered<T>(&self, run: impl Fn(&World) -> T) -> (T, usize) {

@@ -1,4 +1,4 @@
-//! The types of scalars: YAML 1.1 as goyaml.v2 resolves it, which is neither all of 1.1 nor 1.2.
+//! The types of scalars: YAML 1.1 as goyaml.v2 resolves it, which is neither all of 1.1 nor 1.2 (TV-11).
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;

@@ -19,7 +19,7 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
         .map(|(id, name)| Listed { id, name, kind: Some(Kind::ClusterClass) })
 }
 
-/// Naming templates make names (CC-V-040).
+/// Naming templates make names (CC-V-040, NAM-07).
 pub(super) fn naming_templates_make_names(change: &Change<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
     makes_names(&spec.infrastructure.naming.template, Named::Cluster, &Path::of("spec.infrastructure"), found);

@@ -1,4 +1,4 @@
-//! The patches of a ClusterClass (PAT).
+//! The patches of a ClusterClass (PAT), on which the engine relies (PE-30).
 //!
 //! Nothing here says whether a path exists in the templates that a patch selects, or what a Go template renders.
 
@@ -344,7 +344,7 @@ fn known_below(variable: &str) -> String {
         .to_owned()
 }
 
-/// Every builtin variable that a patch can name (PAT-020).
+/// Every builtin variable that a patch can name (PAT-020, BV-09).
 const BUILTIN: [&str; 43] = [
     "builtin.cluster",
     "builtin.cluster.name",

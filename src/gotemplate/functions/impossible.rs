@@ -1,4 +1,5 @@
-//! Functions whose result differs each time, or that make keys: known when parsing, an error when rendering (DEC-12).
+//! Functions whose result differs each time, or that make keys: known when parsing, an error when rendering (DEC-12,
+//! TV-05).
 
 use super::super::error::Failure;
 use super::Parameter::Any;

@@ -19,7 +19,8 @@ pub(super) struct Extra<'a> {
     pub(super) annotations: &'a [Entry<'a>],
 }
 
-/// The object that a template describes (DS-04); who owns it is for the caller to say.
+/// The object that a template describes (DS-04), with the metadata below `spec.template` and not that of the template itself
+/// (LBL-05); who owns it is for the caller to say.
 pub(super) fn object(
     template: &Object,
     name: &str,
@@ -35,7 +36,7 @@ pub(super) fn object(
     finished(members, template, name, extra, basis)
 }
 
-/// A template like that of the class (DS-05), which the Cluster owns.
+/// A template like that of the class (DS-05), with its own metadata (LBL-05), which the Cluster owns.
 pub(super) fn template(
     template: &Object,
     name: &str,

@@ -108,7 +108,8 @@ fn classic_version<'a>(machines: &'a Object, basis: Basis<'a>) -> Result<&'a str
 const MACHINE_LABELS: &str = "spec.machineTemplate.metadata.labels";
 const MACHINE_ANNOTATIONS: &str = "spec.machineTemplate.metadata.annotations";
 
-/// Labels and annotations of the machines, over those of the template; maps without entries are not written (DS-15).
+/// Labels and annotations of the machines, over those of the template; maps without entries are not written (DS-15). They
+/// reach machines in place (LBL-03).
 fn add_machine_metadata(
     object: &mut DesiredObject,
     labels: &[Entry<'_>],

@@ -56,7 +56,8 @@ impl DesiredObject {
         self.set("metadata.ownerReferences", vec![owner], Origin::Topology)
     }
 
-    /// Keeps the owner that stands in while the Cluster does not refer to the object yet (DS-10).
+    /// Keeps the owner that stands in while the Cluster does not refer to the object yet (DS-10). Owners are told by kind and
+    /// name (LBL-06).
     pub(super) fn keep_shim(&mut self, current: Option<&Arc<Object>>, basis: Basis<'_>) -> Result<(), Failure> {
         let Some(current) = current else { return Ok(()) };
         let shim = format!("{}-shim", basis.cluster_name());

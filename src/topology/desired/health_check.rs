@@ -41,7 +41,8 @@ pub(super) fn of_machine_deployment(
     source.check(basis, target, &labels).map(Some)
 }
 
-/// What a health check is made from, which is one of two and never a bit of both (BP-13).
+/// What a health check is made from, which is one of two and never a bit of both (BP-13); whether it is enabled defines none
+/// (BP-10).
 struct Source<'a> {
     health_check: &'a HealthCheck,
     origin: Origin,

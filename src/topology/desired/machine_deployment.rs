@@ -9,7 +9,7 @@ use crate::hub::{MachineDeploymentClass, MachineDeploymentTopology, Rollout, Rol
 use crate::topology::Failure;
 use crate::topology::origin::Origin;
 
-/// The fields of a machine deployment (DS-26, DS-28, DS-31).
+/// The fields of a machine deployment (DS-26, DS-28). Without `replicas` others decide on them (DS-31, DEC-24).
 pub(super) fn add_fields(
     worker: &mut DesiredObject,
     topology: &MachineDeploymentTopology,

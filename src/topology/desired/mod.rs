@@ -22,8 +22,6 @@ mod machine_deployment;
 mod machine_pool;
 mod metadata;
 mod naming;
-#[cfg(test)]
-mod tests;
 mod workers;
 
 use std::collections::BTreeMap;
@@ -114,7 +112,8 @@ pub struct Computed {
     pub warnings: Vec<String>,
 }
 
-/// Computes everything except patches (DS-01 to DS-38). Nothing that is given is changed, apart from what `upgrade` decides.
+/// Computes everything except patches (DS-01 to DS-38). Nothing is written, and nothing that is given is changed, apart from
+/// what `upgrade` decides (DS-02).
 ///
 /// # Errors
 /// There is no desired state when any part of it cannot be computed.
@@ -161,3 +160,6 @@ impl<'a> Basis<'a> {
 fn name_of(current: Option<&Arc<Object>>) -> Option<String> {
     current.map(|object| object.name().to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! Names of new objects (NAM-01 to NAM-06).
+//! Names of new objects (NAM-01 to NAM-06, DEC-24).
 
 use super::Basis;
 use crate::hub::{Named, default_name, name_from, prefixed_name};
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn classes_name_objects_with_templates() {
-        // NAM-02
+        // NAM-02, DEC-24
         let scene = Scene::new()
             .at(
                 "ClusterClass",
@@ -107,6 +107,14 @@ mod tests {
         assert_eq!(desired.control_plane.control_plane.object.name(), "blade-brain");
         assert_eq!(desired.machine_deployments[0].worker.object.name(), "md-blade");
         assert_eq!(desired.machine_pools[0].worker.object.name(), "mp-blade");
+    }
+
+    #[test]
+    fn what_is_no_name_is_for_the_api_server_to_refuse() {
+        // NAM-07
+        let template = json!({"template": "{{ .cluster.name }}_Brain"});
+        let scene = Scene::new().at("ClusterClass", "/spec/controlPlane/naming", template);
+        assert_eq!(scene.desired().control_plane.control_plane.object.name(), "blade_Brain");
     }
 
     #[test]

@@ -77,10 +77,26 @@ fn nothing_comes_from_nowhere() {
 
 #[test]
 fn the_version_of_the_topology_goes_everywhere_when_everything_is_new() {
-    // DS-20, DS-26, DS-36
-    let desired = Scene::new().at("Cluster", "/spec/topology/version", json!("v1.30.1")).desired();
+    // DS-20, DS-26, DS-36, UP-48
+    let pinned = json!("v1.29.0");
+    let desired = Scene::new()
+        .at("Cluster", "/spec/topology/version", json!("v1.30.1"))
+        .at("Cluster", "/spec/topology/workers/machineDeployments/0/version", pinned.clone())
+        .at("Cluster", "/spec/topology/workers/machinePools/0/version", pinned)
+        .desired();
     assert_eq!(desired.control_plane.control_plane.object.at("spec.version"), Some(&json!("v1.30.1")));
     for worker in desired.machine_deployments.iter().chain(&desired.machine_pools) {
         assert_eq!(worker.worker.object.at("spec.template.spec.version"), Some(&json!("v1.30.1")));
+    }
+}
+
+#[test]
+fn references_keep_their_version_when_a_newer_one_is_there() {
+    // DEC-30, BP-07
+    let definition = "forgemachinetemplates.infrastructure.cluster.x-k8s.io";
+    let scene = Scene::new().with_definition(definition, &[("v1beta2", "v1beta2_v1")], json!([]));
+    for scene in [scene.clone(), scene.applied()] {
+        let template = &scene.desired().machine_deployments[0].infrastructure.object;
+        assert_eq!(template.api_version(), "infrastructure.cluster.x-k8s.io/v1beta2");
     }
 }

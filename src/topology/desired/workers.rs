@@ -184,7 +184,7 @@ impl Plan<'_> {
         Ok(name_of(current.map(|worker| &worker.object)).unwrap_or(generated))
     }
 
-    /// Labels and annotations, which its machines get as well (DS-29, DS-37).
+    /// Labels and annotations, which its machines get as well, in place (DS-29, DS-37, LBL-03).
     fn add_metadata(&self, worker: &mut DesiredObject, basis: Basis<'_>) -> Result<(), Failure> {
         let given = Given {
             topology: self.entry.metadata,
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn replicas_are_only_those_of_the_topology() {
-        // DS-31, DS-36
+        // DS-31, DS-36, DEC-24
         for (kind, list, _) in BOTH {
             for replicas in [json!(0), json!(3)] {
                 let desired =

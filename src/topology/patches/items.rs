@@ -176,7 +176,7 @@ pub(super) fn cluster_as_holder(blueprint: &Blueprint) -> Object {
     members.into()
 }
 
-/// Who refers to an item, in requests to extensions.
+/// Who refers to an item, in requests to extensions, by its desired name (PE-04).
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct HolderReference<'a> {

@@ -23,11 +23,6 @@ mod pointer;
 mod scopes;
 mod trace;
 
-#[cfg(test)]
-mod testing;
-#[cfg(test)]
-mod tests;
-
 use std::sync::Arc;
 
 pub(in crate::topology) use trace::told;
@@ -134,3 +129,8 @@ impl Run<'_> {
         PatchError { class, patch: patch.name.clone(), position, place, item, problem }
     }
 }
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

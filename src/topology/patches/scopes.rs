@@ -188,7 +188,7 @@ fn with_builtin<'s>(values: &'s [(&str, Value)], builtin: Option<&'s Value>, vis
     values.map(|(name, value)| (*name, value)).chain(builtin.map(|builtin| (BUILTIN, builtin))).collect()
 }
 
-/// `builtin.cluster` (BV-02).
+/// `builtin.cluster` (BV-02). Its metadata is what is desired, marks of an upgrade included (BV-04).
 fn cluster(cluster: &Cluster, desired: &DesiredCluster) -> Value {
     let topology = &cluster.spec.topology;
     let class = cluster.class_key().unwrap_or_default();
@@ -221,7 +221,8 @@ fn cluster(cluster: &Cluster, desired: &DesiredCluster) -> Value {
     Value::Object(members)
 }
 
-/// `builtin.controlPlane` (BV-02).
+/// `builtin.controlPlane` (BV-02). The version is that of the step under way, the name of the template that before a rotation
+/// (BV-05, BV-06).
 fn control_plane(desired: &DesiredControlPlane, replicas: Option<i32>) -> Value {
     let object = &desired.control_plane.object;
     let mut members = Map::new();
@@ -238,7 +239,8 @@ fn control_plane(desired: &DesiredControlPlane, replicas: Option<i32>) -> Value 
     Value::Object(members)
 }
 
-/// `builtin.machineDeployment`, `builtin.machinePool` (BV-02).
+/// `builtin.machineDeployment`, `builtin.machinePool` (BV-02): of each worker its own version, and names before a rotation
+/// (BV-05, BV-06). Numbers are integers (BV-08).
 fn worker(desired: &DesiredWorker) -> Value {
     let object = &desired.worker.object;
     let mut members = Map::new();

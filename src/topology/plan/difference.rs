@@ -13,7 +13,7 @@ use crate::topology::Failure;
 use crate::topology::origin::Origins;
 use crate::world::{Found, World};
 
-/// The field manager of everything that a topology applies (SSA-01).
+/// The field manager of everything that a topology applies, by server-side apply (SSA-01, DEC-30).
 pub(super) const MANAGER: &str = "capi-topology";
 
 /// What is left out of infrastructure clusters and control planes while it says that no endpoint is known yet (SSA-03).
@@ -152,7 +152,7 @@ fn compare(path: &Path, before: &Value, after: &Value, changes: &mut Vec<(Path, 
     }
 }
 
-/// What is sent of a desired object (SSA-02 to SSA-05). Of an endpoint that is not known yet, which infrastructure clusters
+/// What is sent of a desired object of any kind (SSA-02 to SSA-05, SSA-17). Of an endpoint that is not known yet, which infrastructure clusters
 /// and control planes have, nothing is sent (SSA-03).
 ///
 /// # Errors

@@ -152,14 +152,17 @@ impl Fold {
                 outcome.failure = Some(fighting);
                 return outcome;
             }
-            plan.steps.iter().for_each(|step| self.apply(cluster, step));
+            for step in &plan.steps {
+                self.write(cluster, step);
+                self.answer(step);
+            }
             outcome.rounds.push(Round { steps: plan.steps, rolls: plan.rolls });
         }
         outcome
     }
 
     /// One plan for a Cluster as everything is now.
-    fn plan(&self, cluster: &ObjectKey, outcome: &mut Outcome) -> Result<Plan, Failure> {
+    pub(super) fn plan(&self, cluster: &ObjectKey, outcome: &mut Outcome) -> Result<Plan, Failure> {
         let world = World::new(Arc::new(self.facts.clone()));
         let found = match world.cluster(cluster) {
             Found::Yes(found) => found,
@@ -176,24 +179,41 @@ impl Fold {
         Plan::of(computation, &world, &self.applied, &mut Derived)
     }
 
-    fn apply(&mut self, cluster: &ObjectKey, step: &Step) {
+    /// Writes what a step sends, as a server would: an object that has the name already is taken over, and what is not sent
+    /// stays (RS-13, DEC-36).
+    pub(super) fn write(&mut self, cluster: &ObjectKey, step: &Step) {
         let Some(sent) = &step.sent else { return self.delete(step) };
         if step.part == Part::Cluster {
             return self.apply_to_cluster(cluster, sent);
         }
         let before = self.facts.objects().map(|objects| objects.object(&step.object));
-        let mut object = match (before, step.action) {
-            (Some(Found::Yes(before)), Action::Apply) => {
+        let mut object = match before {
+            Some(Found::Yes(before)) => {
                 let previous = self.applied.get(&step.object).map(|(sent, _)| sent);
                 merged(&before, sent, previous.map(|previous| &**previous))
             }
             _ => Object::clone(sent),
         };
-        provide(&mut object, step);
-        self.applied.put(&step.object, sent.clone(), step.origins.clone());
-        if let Part::Worker(WorkerKind::MachineDeployment, _) = step.part {
-            self.replace_machines(&object);
+        if object.uid().is_empty() {
+            let _ = object.set("metadata.uid", json!(uid(step.object.group(), &step.object.kind, &step.object.key)));
         }
+        self.applied.put(&step.object, sent.clone(), step.origins.clone());
+        if let Some(objects) = self.facts.objects_mut() {
+            objects.put(Arc::new(object));
+        }
+    }
+
+    /// Does what a step asks of a provider or of machine controllers, at once.
+    pub(super) fn answer(&mut self, step: &Step) {
+        let (Part::ControlPlane | Part::Worker(..)) = step.part else { return };
+        let Some(Found::Yes(written)) = self.facts.objects().map(|objects| objects.object(&step.object)) else {
+            return;
+        };
+        if let Part::Worker(WorkerKind::MachineDeployment, _) = step.part {
+            return self.replace_machines(&written);
+        }
+        let mut object = Object::clone(&written);
+        provide(&mut object, step);
         if let Some(objects) = self.facts.objects_mut() {
             objects.put(Arc::new(object));
         }
@@ -290,9 +310,6 @@ fn provide(object: &mut Object, step: &Step) {
             object.remove("status.nodeRefs");
         }
         _ => {}
-    }
-    if object.uid().is_empty() {
-        let _ = object.set("metadata.uid", json!(uid(step.object.group(), &step.object.kind, &step.object.key)));
     }
 }
 

@@ -12,8 +12,6 @@ mod difference;
 mod fold;
 mod rolls;
 mod steps;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -181,3 +179,6 @@ impl fmt::Display for Part {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,7 +61,8 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// An object that is changed in place for life (RS-24); it never changes its name or kind (RS-25).
+    /// An object that is changed in place for life (RS-24, ROT-10), such as the infrastructure cluster (RS-17); it never changes its
+    /// name or kind (RS-25). Without a difference there is no step (RS-39).
     fn object(&mut self, part: Part, desired: DesiredObject, current: Option<&Arc<Object>>) -> Result<(), Failure> {
         let DesiredObject { object, origins } = desired;
         let mut sent = sent(object)?;
@@ -79,7 +80,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// A template: what changes its spec gives it a new name, which is returned (ROT-02 to ROT-05, ROT-08).
+    /// A template of machines (ROT-01): what changes its spec gives it a new name, which is returned (ROT-02 to ROT-05, ROT-07,
+    /// ROT-08). The new one is always created; no other is looked for (ROT-12).
     fn template(
         &mut self,
         part: Part,
@@ -125,7 +127,8 @@ impl Planner<'_> {
         Ok(Some(name))
     }
 
-    /// The control plane: its health check whatever happens, the rest unless an upgrade holds it (RS-19 to RS-21).
+    /// The control plane: its health check whatever happens, the rest unless an upgrade holds it (RS-19 to RS-21, UP-30, ROT-09).
+    /// The template that was replaced goes at once (ROT-06).
     fn control_plane(&mut self, desired: DesiredControlPlane, contract: Contract) -> Result<(), Failure> {
         let current = &self.current.control_plane;
         self.health_check(Part::ControlPlaneHealthCheck, desired.health_check, current.health_check.as_ref())?;
@@ -235,7 +238,8 @@ impl Planner<'_> {
     }
 
     /// The health check whatever happens; then, unless the worker is being deleted or an upgrade holds it, what it refers
-    /// to and the worker itself (RS-30, RS-31, RS-34).
+    /// to and the worker itself, all that has changed in one write (RS-30, RS-31, RS-34, UP-39, UP-40, ROT-09). Templates that were
+    /// replaced stay for the machine sets that use them (ROT-06).
     fn update_worker(
         &mut self,
         kind: WorkerKind,
@@ -297,6 +301,7 @@ impl Planner<'_> {
         }
     }
 
+    /// A new object, which takes over what bears its name and nothing else (RS-13, DEC-36).
     fn create(&mut self, part: Part, sent: Object, origins: Origins) {
         let difference = Difference::none();
         let reason = "the topology asks for it and there is none".to_owned();

@@ -1,5 +1,9 @@
 //! Plans, on worlds with one Cluster: what is done in which order, and that what was done need not be done again.
 
+mod rotation;
+mod timeline;
+mod walk;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -41,7 +45,7 @@ const SIZE: &str = "/spec/template/spec/size";
 
 #[test]
 fn everything_is_created_in_the_order_in_which_it_is_referred_to() {
-    // RS-12, RS-28, RS-34
+    // RS-12, RS-28, RS-34, ROT-02
     let health_check = json!({"checks": {"nodeStartupTimeoutSeconds": 60}});
     let scene = Scene::new().at("ClusterClass", "/spec/controlPlane/healthCheck", health_check.clone()).at(
         "ClusterClass",

@@ -42,7 +42,7 @@ fn blocked(hook: Hook) -> Tracker {
 
 #[test]
 fn the_first_that_applies_is_told() {
-    // ST-03 to ST-09, ST-15
+    // ST-01, ST-03 to ST-09, ST-15
     let upgrading = Tracker {
         control_plane: ControlPlaneTracker { is_pending: true, ..ControlPlaneTracker::default() },
         ..Tracker::default()
@@ -206,7 +206,7 @@ fn deferral_is_the_reason_once_nothing_else_is_left() {
 
 #[test]
 fn the_status_holds_what_is_left_of_the_plans_and_the_condition_twice() {
-    // ST-02, ST-16
+    // ST-02, ST-16, ST-18
     let stored = json!({"metadata": {"generation": 4}, "status": {
         "phase": "Provisioned",
         "controlPlane": {"replicas": 3, "upgradePlan": [{"version": "v1.32.0"}]},

@@ -6,8 +6,9 @@
 //! hooks: what is pending, and who blocks ──────────┘
 //! ```
 //!
-//! All of it follows from objects as they are now (UP-20): steps that are finished vanish from the plans, and whoever
-//! computes again goes on where the last one stopped.
+//! All of it follows from objects as they are now (UP-20), whoever wrote them (UP-47): steps that are finished vanish from the
+//! plans, and whoever computes again goes on where the last one stopped, also for another target (UP-46). What a step waits
+//! for is seen in objects, so their changes are what triggers the next one (UP-50).
 
 mod plan;
 mod tracker;
@@ -94,7 +95,8 @@ impl<'a> Upgrade<'a> {
         Ok(version)
     }
 
-    /// The version of the worker at `position` of the topology's list, in the order of the list (UP-32, UP-41).
+    /// The version of the worker at `position` of the topology's list, in the order of the list (UP-32, UP-41, UP-43). Entries
+    /// have no version of their own (UP-48).
     /// `desired_name` is the name of the object, which exists or is to be made.
     ///
     /// # Errors
@@ -169,7 +171,8 @@ impl<'a> Upgrade<'a> {
         }
     }
 
-    /// Why a control plane keeps its version, be it that of the topology (UP-24, rows 3 to 9, and UP-25).
+    /// Why a control plane keeps its version, be it that of the topology (UP-24, rows 3 to 9, and UP-25). Without workers there
+    /// is nobody to wait for (UP-49). Hooks come in the order of HK-23.
     fn hold_of_control_plane(&mut self, object: &Object, version: &str) -> Result<Option<Hold>, Failure> {
         if is_provisioning(object)? {
             self.tracker.control_plane.is_provisioning = true;
@@ -238,7 +241,8 @@ impl<'a> Upgrade<'a> {
         Ok(next)
     }
 
-    /// Marks the hooks that a step of the control plane to `next` brings with it (HK-20).
+    /// Marks the hooks that a step of the control plane to `next` brings with it (HK-20); workers that catch up without one bring
+    /// none (HK-24).
     fn mark_step(&mut self, next: &str) {
         let is_step_of_workers = WorkerKind::ALL
             .iter()
@@ -292,7 +296,8 @@ impl<'a> Upgrade<'a> {
         tracker.holds.insert(topology_name.to_owned(), hold);
     }
 
-    /// Why a worker that has another version than the topology keeps it (UP-32, rows 3 to 9).
+    /// Why a worker that has another version than the topology keeps it (UP-32, rows 3 to 9): it is deferred, a hook or its own
+    /// kind's budget holds it, which its own machines use up as well (UP-36, UP-42), or the control plane moves (UP-37).
     fn hold_of_worker(
         &self,
         kind: WorkerKind,
@@ -348,7 +353,7 @@ impl<'a> Upgrade<'a> {
     }
 }
 
-/// What is to come, and the lowest version of workers (UP-09 to UP-18).
+/// What is to come, and the lowest version of workers, those that go included (UP-09 to UP-18, UP-44).
 fn planned(
     blueprint: &Blueprint,
     current: &Current,
@@ -430,7 +435,8 @@ fn is_provisioning(object: &Object) -> Result<bool, Failure> {
     Ok(running.unwrap_or_default().is_empty())
 }
 
-/// Why a worker is deferred: its own annotations, or that a worker before it holds those that follow (UP-34).
+/// Why a worker is deferred: its own annotations, or that a worker before it holds those that follow (UP-34). Its version
+/// stays in the plan, so the control plane does not leave it behind (UP-45).
 fn deferral(entries: &[WorkerEntry<'_>], position: usize) -> Option<Hold> {
     let has = |entry: &WorkerEntry<'_>, name: &str| entry.metadata.annotations.contains_key(name);
     let hold = |annotation: &'static str, on: &WorkerEntry<'_>| Hold::Deferred { annotation, on: on.name.to_owned() };

@@ -9,7 +9,8 @@ use std::fmt;
 
 use crate::version::{BuildOrder, KubeVersion, VersionError};
 
-/// How many minor versions workers may be behind their control plane, and so go up in one step (UP-17, UP-18).
+/// How many minor versions workers may be behind their control plane, and so go up in one step (UP-17, UP-18). Distances are
+/// those of minor versions, whatever the major ones are (UP-02).
 const WORKER_SKEW: u64 = 3;
 
 /// A version as it was written, and what it means (UP-03).

@@ -49,7 +49,7 @@ fn bring_control_plane_to(fleet: &mut Fleet, version: &str) {
 
 #[test]
 fn the_worked_timeline_goes_row_by_row() {
-    // Section 20, UP-24, UP-32, ST-10, HK-20, HK-23, DS-23
+    // Section 20, UP-24, UP-25, UP-28, UP-32, UP-37, ST-10, HK-20, HK-23, DS-23
     let mut fleet = timeline();
     // R1
     let r1 = fleet.step();
@@ -610,6 +610,99 @@ fn a_hook_that_fails_fails_the_computation() {
     fleet.failing = Some(Hook::BeforeControlPlaneUpgrade);
     let failure = fleet.decide().unwrap_err();
     assert_eq!(failure.to_string(), "hook BeforeControlPlaneUpgrade failed: out of order");
+}
+
+#[test]
+fn versions_may_lack_their_v_and_are_there_only_letter_by_letter() {
+    // UP-03, UP-24 rows 2 and 12
+    let mut fleet = Fleet::at(V31, &LISTED, &["md-a"]).to(V32);
+    fleet.control_plane.as_mut().unwrap()["spec"]["version"] = json!("1.31.0");
+    assert_eq!(fleet.decide().unwrap().control_plane, V32);
+    let mut fleet = fleet.to(V31);
+    assert!(matches!(fleet.decide(), Err(Failure::NoStep { version, .. }) if version == "1.31.0"));
+    for at in ["topology", "control plane", "worker"] {
+        let mut fleet = Fleet::at(V31, &LISTED, &["md-a"]).to(V32);
+        match at {
+            "topology" => fleet = fleet.to("nonsense"),
+            "worker" => fleet.worker_mut("md-a").version = "nonsense".to_owned(),
+            _ => fleet.control_plane.as_mut().unwrap()["spec"]["version"] = json!("nonsense"),
+        }
+        let failure = fleet.decide().unwrap_err().to_string();
+        assert!(failure.contains("nonsense"), "{at}: {failure}");
+    }
+}
+
+#[test]
+fn nothing_of_a_computation_is_left_for_the_next() {
+    // UP-04, UP-35, HK-08
+    let mut fleet = timeline();
+    fleet.step();
+    fleet.finish_control_plane();
+    let hook = Hook::AfterControlPlaneUpgrade;
+    let retry = |after_seconds: u32| HookAnswer::Retry { after_seconds, message: String::new() };
+    fleet.extensions.insert(hook, retry(7));
+    let held = fleet.decide().unwrap().tracker;
+    assert_eq!(fleet.decide().unwrap().tracker, held, "nothing was written, so nothing is different");
+    assert!(held.hooks.blocks(hook) && !held.hooks.blocks(Hook::BeforeWorkersUpgrade));
+    assert_eq!(names(&held.machine_deployments.pending).len(), 3);
+    for answer in [retry(0), HookAnswer::Done] {
+        fleet.extensions.insert(hook, answer);
+        let free = fleet.decide().unwrap();
+        assert!(!free.tracker.hooks.blocks(hook));
+        assert_eq!((&*free.control_plane, free.tracker.hooks.requeue_after_seconds()), (V33, None));
+    }
+}
+
+#[test]
+fn without_the_gate_no_answer_holds_anything() {
+    // UP-35, HK-01
+    let mut fleet = timeline();
+    fleet.has_hooks = false;
+    for hook in [Hook::BeforeClusterUpgrade, Hook::AfterControlPlaneUpgrade, Hook::BeforeWorkersUpgrade] {
+        fleet.extensions.insert(hook, HookAnswer::Retry { after_seconds: 7, message: String::new() });
+    }
+    bring_control_plane_to(&mut fleet, V33);
+    assert!(fleet.step().tracker.hooks.blocking().next().is_none());
+    assert_eq!(fleet.rolling(), ["md-a"]);
+}
+
+#[test]
+fn a_control_plane_is_stable_while_nothing_of_it_moves() {
+    // UP-08
+    let is = |set: fn(&mut ControlPlaneTracker)| {
+        let mut control_plane = ControlPlaneTracker::default();
+        set(&mut control_plane);
+        (control_plane.is_stable(), control_plane.is_stable_or_waiting())
+    };
+    assert_eq!(is(|_| {}), (true, true));
+    assert_eq!(is(|one| one.is_provisioning = true), (false, false));
+    assert_eq!(is(|one| one.is_upgrading = true), (false, false));
+    assert_eq!(is(|one| one.is_starting = true), (false, false));
+    assert_eq!(is(|one| one.is_pending = true), (false, false));
+    assert_eq!(is(|one| one.is_waiting_for_workers = true), (true, true));
+    let waits = |one: &mut ControlPlaneTracker| (one.is_pending, one.is_waiting_for_workers) = (true, true);
+    assert_eq!(is(waits), (false, true));
+    let rolls = |one: &mut ControlPlaneTracker| {
+        (one.is_pending, one.is_waiting_for_workers, one.is_upgrading) = (true, true, true);
+    };
+    assert_eq!(is(rolls), (false, false));
+}
+
+#[test]
+fn another_target_on_the_way_makes_other_plans_and_begins_no_other_upgrade() {
+    // UP-20, UP-46
+    let mut fleet = timeline();
+    fleet.step();
+    fleet.finish_control_plane();
+    fleet.calls.clear();
+    fleet = fleet.to(V32);
+    let round = fleet.step();
+    assert_eq!(row(&round), (V32, vec![V32, V31, V31], vec![], vec![V32]));
+    fleet.finish("md-a");
+    fleet = fleet.to(V33);
+    let round = fleet.step();
+    assert_eq!(row(&round), (V33, vec![V32, V31, V31], vec![V33], vec![V33]));
+    assert_eq!(called(&fleet), ["AfterControlPlaneUpgrade", "BeforeControlPlaneUpgrade"]);
 }
 
 /// A list of versions as a class may have it: every minor from 30 on, each with some patches.

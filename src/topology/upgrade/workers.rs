@@ -20,7 +20,7 @@ pub(super) fn version(worker: &Object) -> Result<Option<&str>, Failure> {
     Ok(worker.text(VERSION)?.filter(|version| !version.is_empty()))
 }
 
-/// The names of the machine deployments that are upgrading (UP-21).
+/// The names of the machine deployments that are upgrading, also of those that are to go (UP-21, UP-44).
 pub(super) fn upgrading_deployments(
     deployments: &BTreeMap<String, CurrentWorker>,
     world: &World,
