@@ -57,8 +57,7 @@ impl Computation {
     }
 }
 
-/// Puts the hooks that are pending after all on the Cluster: marks are data until the Cluster is written, all of them at once
-/// (HK-02, HK-03, RS-23).
+/// Puts the hooks that are pending after all on the Cluster (HK-02, RS-23).
 fn note_pending_hooks(desired: &mut Desired, tracker: &Tracker) {
     let annotations = &mut desired.cluster.annotations;
     match tracker.hooks.annotation() {

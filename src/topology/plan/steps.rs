@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use super::difference::{Comparison, Difference, sent};
 use super::rolls::rolls;
 use super::{Action, Applied, Certainty, Change, Part, Plan, Step};
-use crate::hub::{Cluster, ContractRef, Object, ObjectRef};
+use crate::hub::{Cluster, ContractRef, Object, ObjectRef, annotation};
 use crate::topology::contract::Contract;
 use crate::topology::current::{Current, CurrentWorker};
 use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredObject, DesiredWorker};
 use crate::topology::field_path::INFRASTRUCTURE_REF;
+use crate::topology::hooks::HookTracker;
 use crate::topology::names::{Names, prefixed};
 use crate::topology::origin::{Origin, Origins};
 use crate::topology::upgrade::Tracker;
@@ -41,9 +42,10 @@ impl Plan {
             Planner { cluster, current: &current, tracker: &tracker, comparison, names, steps: Vec::new() };
         let Desired { infrastructure, control_plane, cluster: desired_cluster, machine_deployments, machine_pools } =
             desired;
+        let marked = planner.mark_hooks();
         planner.object(Part::Infrastructure, infrastructure, current.infrastructure.as_ref())?;
         planner.control_plane(control_plane, contract)?;
-        planner.cluster(&desired_cluster);
+        planner.cluster(&marked, &desired_cluster, "it refers to what the topology made");
         planner.workers(WorkerKind::MachineDeployment, machine_deployments)?;
         planner.workers(WorkerKind::MachinePool, machine_pools)?;
         let rolls = rolls(&planner.steps, &current);
@@ -151,15 +153,35 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Marks the hooks that a step of the control plane brings with it before the step is taken: a crash in between would lose
+    /// them (HK-03). Where nothing is there yet, they come with the references. Returns the Cluster as it is then.
+    fn mark_hooks(&mut self) -> DesiredCluster {
+        let Cluster { metadata, spec, .. } = self.cluster;
+        let is = DesiredCluster {
+            labels: metadata.labels.to_map(),
+            annotations: metadata.annotations.to_map(),
+            infrastructure_ref: spec.infrastructure_ref.clone(),
+            control_plane_ref: spec.control_plane_ref.clone(),
+        };
+        let hooks = &self.tracker.hooks;
+        let is_marked = hooks.pending().is_subset(HookTracker::of(self.cluster).pending());
+        if is_marked || self.current.control_plane.object.is_none() {
+            return is;
+        }
+        let mut marked = is.clone();
+        let value = hooks.annotation().map(|value| (annotation::PENDING_HOOKS.to_owned(), value));
+        marked.annotations.extend(value);
+        self.cluster(&is, &marked, "hooks are pending before what they belong to begins");
+        marked
+    }
+
     /// Labels, annotations and references of the Cluster (RS-22, RS-23).
-    fn cluster(&mut self, desired: &DesiredCluster) {
+    fn cluster(&mut self, is: &DesiredCluster, desired: &DesiredCluster, reason: &str) {
         let cluster = self.cluster;
         let mut changes = Vec::new();
         let mut patch = Object::default();
-        let metadata = [
-            ("labels", cluster.metadata.labels.to_map(), &desired.labels),
-            ("annotations", cluster.metadata.annotations.to_map(), &desired.annotations),
-        ];
+        let metadata =
+            [("labels", &is.labels, &desired.labels), ("annotations", &is.annotations, &desired.annotations)];
         for (field, before, after) in metadata {
             for name in before.keys().chain(after.keys().filter(|name| !before.contains_key(*name))) {
                 let (from, to) = (before.get(name), after.get(name));
@@ -170,8 +192,8 @@ impl Planner<'_> {
             }
         }
         let references = [
-            ("spec.infrastructureRef", &cluster.spec.infrastructure_ref, &desired.infrastructure_ref),
-            ("spec.controlPlaneRef", &cluster.spec.control_plane_ref, &desired.control_plane_ref),
+            ("spec.infrastructureRef", &is.infrastructure_ref, &desired.infrastructure_ref),
+            ("spec.controlPlaneRef", &is.control_plane_ref, &desired.control_plane_ref),
         ];
         for (path, from, to) in references {
             if from != to {
@@ -199,7 +221,7 @@ impl Planner<'_> {
             sent: Some(Arc::new(patch)),
             origins: Arc::default(),
             changes,
-            reason: "it refers to what the topology made".to_owned(),
+            reason: reason.to_owned(),
             certainty: Certainty::Exact,
         });
     }

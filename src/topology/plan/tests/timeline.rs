@@ -5,6 +5,7 @@ use serde_json::json;
 use super::super::*;
 use super::said;
 use super::walk::{V33, Walk};
+use crate::hub::annotation;
 
 /// What happens before a row.
 enum Since {
@@ -13,8 +14,13 @@ enum Since {
     Done(&'static str),
 }
 
-const CONTROL_PLANE: &[&str] =
-    &["rotate controlPlane/machines", "apply controlPlane", "delete controlPlane/machines", "apply cluster"];
+const CONTROL_PLANE: &[&str] = &[
+    "apply cluster",
+    "rotate controlPlane/machines",
+    "apply controlPlane",
+    "delete controlPlane/machines",
+    "apply cluster",
+];
 const CLUSTER: &[&str] = &["apply cluster"];
 const NONE: &[&str] = &[];
 
@@ -110,7 +116,7 @@ fn changed(row: &super::walk::Row, part: &str) -> Vec<String> {
 }
 
 #[test]
-fn hooks_are_marked_with_the_step_and_taken_off_alone() {
+fn hooks_are_marked_before_the_step_and_taken_off_alone() {
     // HK-02, HK-03, RS-23
     let mut walk = Walk::new();
     walk.edit("Cluster", "/spec/topology/version", json!(V33));
@@ -119,9 +125,14 @@ fn hooks_are_marked_with_the_step_and_taken_off_alone() {
         "metadata.annotations[runtime.cluster.x-k8s.io/pending-hooks]",
         "metadata.annotations[topology.internal.cluster.x-k8s.io/upgrade-step]",
     );
-    let mut first = changed(&walk.plan(), "cluster");
-    first.sort();
-    assert_eq!(first, [hooks, step]);
+    let row = walk.plan();
+    let [first, .., last] = &row.steps[..] else { panic!("several steps") };
+    let paths = |step: &Step| step.changes.iter().map(|change| change.path.clone()).collect::<Vec<_>>();
+    assert_eq!((said(first), paths(first)), ("apply cluster".to_owned(), vec![hooks.to_owned()]));
+    assert_eq!((said(last), paths(last)), ("apply cluster".to_owned(), vec![step.to_owned()]));
+    // Were nothing written after it, the marks would still be there.
+    let marks = first.sent.as_ref().unwrap().texts("metadata.annotations").unwrap();
+    assert_eq!(marks[annotation::PENDING_HOOKS], "AfterClusterUpgrade,AfterControlPlaneUpgrade");
     walk.finish_control_plane();
     walk.plan();
     walk.finish_control_plane();
