@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    /// SSA-01
+    /// SSA-01, SSA-12
     #[test]
     fn lists_follow_the_schema_and_are_atomic_without_one() {
         let taint = |key: &str, effect: &str| json!({"key": key, "effect": effect});

@@ -24,6 +24,19 @@ mod tests {
     use crate::topology::testing::Scene;
 
     #[test]
+    fn an_infrastructure_cluster_is_what_its_template_describes() {
+        // DS-08, LBL-05: the labels of the template itself are the template's
+        let scene = Scene::new().at("ForgeClusterTemplate", "/metadata/labels", json!({"of": "template"}));
+        let object = scene.desired().infrastructure.object;
+        assert_eq!((object.kind(), object.at("spec")), ("ForgeCluster", Some(&json!({"site": "north"}))));
+        let labels = object.texts("metadata.labels").unwrap();
+        assert_eq!(
+            labels.into_keys().collect::<Vec<_>>(),
+            ["cluster.x-k8s.io/cluster-name", "topology.cluster.x-k8s.io/owned"]
+        );
+    }
+
+    #[test]
     fn infrastructure_cluster_and_control_plane_have_no_owner_but_the_shim() {
         // DS-09, DS-10, LBL-06
         let shim = json!({"apiVersion": "v1", "kind": "Secret", "name": "blade-shim", "uid": "s"});

@@ -174,6 +174,19 @@ fn a_template_that_was_rotated_away_is_not_used_again() {
 }
 
 #[test]
+fn a_computation_leaves_what_it_is_made_of_as_it_was() {
+    // DS-02: patches change copies of the templates
+    let scene = patched(noting(INFRASTRUCTURE, "ForgeMachineTemplate", "builtin.machineDeployment.version"));
+    let fold = scene.fold();
+    let computed = fold.compute(&blade()).unwrap();
+    let template = &computed.desired.machine_deployments[0].infrastructure.object;
+    assert_eq!(template.at("spec.template.spec.note"), Some(&json!("v1.33.0")));
+    assert_eq!(Ok(computed.blueprint), scene.blueprint());
+    let there = |fold: &Fold| fold.facts().objects().unwrap().iter().cloned().collect::<Vec<_>>();
+    assert_eq!(there(&fold), there(&scene.fold()));
+}
+
+#[test]
 fn what_is_sent_has_no_empty_fields_and_no_more_than_is_decided() {
     // SSA-02, SSA-17, DS-03
     fn no_nulls(value: &Value) -> bool {

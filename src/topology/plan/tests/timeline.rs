@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::super::*;
-use super::said;
-use super::walk::{V33, Walk};
+use super::walk::{V31, V33, Walk};
+use super::{blade, said};
 use crate::hub::annotation;
 
 /// What happens before a row.
@@ -205,4 +205,24 @@ fn a_worker_takes_version_templates_and_fields_in_one_write() {
     let want = ["spec.replicas", "spec.template.spec.infrastructureRef.name", "spec.template.spec.version"];
     assert_eq!(paths, want);
     assert_eq!(row.steps.iter().filter(|step| said(step) == "apply MachineDeployment/md-a").count(), 1);
+}
+
+#[test]
+fn what_waits_is_computed_all_the_same() {
+    // DS-38, PE-31: with the version that it has, or will be created with
+    let mut walk = Walk::new();
+    walk.edit("Cluster", "/spec/topology/version", json!(V33));
+    walk.plan();
+    walk.edit("Cluster", "/spec/topology/workers/machineDeployments/3", json!({"name": "md-d", "class": "smith"}));
+    let computed = walk.fold.compute(&blade()).unwrap();
+    assert!(computed.tracker.is_pending_create(WorkerKind::MachineDeployment, "md-d"));
+    assert_eq!(computed.tracker.machine_deployments.pending.len(), 3);
+    let workers = computed.desired.workers(WorkerKind::MachineDeployment).iter();
+    let versions = workers.map(|worker| {
+        let version = worker.worker.object.at("spec.template.spec.version").cloned();
+        let image = worker.infrastructure.object.at("spec.template.spec.image").cloned();
+        assert_eq!(version, image, "{}", worker.topology_name);
+        version.unwrap()
+    });
+    assert_eq!(versions.collect::<Vec<_>>(), [V31, V31, V31, V33]);
 }
