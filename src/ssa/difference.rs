@@ -84,7 +84,7 @@ impl Difference {
     }
 }
 
-/// What applying `desired`, with force, would change in `live` (SSA-10, SSA-11, SSA-12, SSA-13).
+/// What applying `desired`, with force, would change in `live` (SSA-11, SSA-12, SSA-13).
 ///
 /// `desired` is what would be sent, reduced by [`reduce`]. The answer may acquit: if nothing is
 /// [changed](Difference::changed), a server would change nothing either. A difference may be one that a server does not

@@ -8,7 +8,7 @@
 //!
 //! A hook is asked when everything before it is known, and ends the round. Nothing is written here: marks are data, and so
 //! is the time after which to ask again. Whoever answers a [`Need`](crate::world::Need) keeps what was answered last, and
-//! answers again in its place while the time to wait is not over (HK-05).
+//! answers again in its place while the time to wait is not over.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -376,7 +376,8 @@ fn a_schema_that_cannot_be_compiled_is_refused_whatever_was_overlooked() {
     }
 }
 
-/// Switches off one rule at a time: a fixture that names the rule must then be allowed, or lose its warning or its change.
+/// Switches off one rule at a time: a fixture that names the rule must then be allowed, or lose its warning or its change. The
+/// rules of patches are what PE-30 promises to the engine.
 #[test]
 fn every_rule_has_a_fixture_that_fails_without_it() {
     let all = fixtures();

@@ -81,7 +81,7 @@ impl Difference {
 }
 
 impl Comparison<'_> {
-    /// What applying `sent` would change (SSA-10 to SSA-13, DEC-15): as long as no server was asked, a difference is one that
+    /// What applying `sent` would change (SSA-11 to SSA-13, DEC-15): as long as no server was asked, a difference is one that
     /// a server may not see.
     pub(super) fn of(&self, current: &Object, sent: &Object, origins: &Origins) -> Result<Difference, Failure> {
         let before = self.applied.get(&current.reference());
@@ -152,8 +152,8 @@ fn compare(path: &Path, before: &Value, after: &Value, changes: &mut Vec<(Path, 
     }
 }
 
-/// What is sent of a desired object of any kind (SSA-02 to SSA-05, SSA-17). Of an endpoint that is not known yet, which infrastructure clusters
-/// and control planes have, nothing is sent (SSA-03).
+/// What is sent of a desired object of any kind (SSA-02 to SSA-05, SSA-17). Of an endpoint that is not known yet, which
+/// infrastructure clusters and control planes have, nothing is sent (SSA-03).
 ///
 /// # Errors
 /// When the endpoint has a value of the wrong type.
