@@ -14,18 +14,14 @@ mod topologies;
 use std::fmt::Write;
 use std::hint::black_box;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use budgets::{Budget, Budgets, micros, millis, shortest};
-use topologies::{NAMESPACE, Size};
-use topologist::hub::{ClusterClass, Object, ObjectKey};
+use topologies::{Size, facts, key};
+use topologist::topology::Options;
 use topologist::topology::plan::Fold;
-use topologist::topology::{Options, class_status};
-use topologist::wire::{Decode, Version};
-use topologist::world::{Facts, Objects};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -41,19 +37,6 @@ fn main() {
         part(&mut budgets);
     }
     budgets.finish();
-}
-
-fn facts(clusters: usize, size: Size) -> Facts {
-    let (class, templates) = topologies::class_and_templates(size);
-    let mut objects = Objects::default();
-    templates.into_iter().for_each(|template| objects.put(Arc::new(Object::try_from(template).unwrap())));
-    let class = ClusterClass::decode(Version::V1Beta2, &class_status::of_file(&class.to_string())).unwrap();
-    let clusters = (0..clusters).map(|i| serde_json::from_value(topologies::cluster(i, size)).unwrap());
-    Facts::of(clusters, [class]).with_objects(objects)
-}
-
-fn key(i: usize) -> ObjectKey {
-    ObjectKey::new(NAMESPACE, format!("cluster-{i}"))
 }
 
 /// Desired state and patches of one Cluster, before it exists and once it is rolled out.

@@ -1,6 +1,12 @@
 //! Generated topologies: a class with inline patches, its templates, and Clusters of any size.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
+use topologist::hub::{ClusterClass, Object, ObjectKey};
+use topologist::topology::class_status;
+use topologist::wire::{Decode, Version};
+use topologist::world::{Facts, Objects};
 
 pub const NAMESPACE: &str = "fleet";
 
@@ -118,4 +124,19 @@ pub fn cluster(i: usize, size: Size) -> Value {
             },
         },
     })
+}
+
+/// A world of so many Clusters.
+pub fn facts(clusters: usize, size: Size) -> Facts {
+    let (class, templates) = class_and_templates(size);
+    let mut objects = Objects::default();
+    templates.into_iter().for_each(|template| objects.put(Arc::new(Object::try_from(template).unwrap())));
+    let class = ClusterClass::decode(Version::V1Beta2, &class_status::of_file(&class.to_string())).unwrap();
+    let clusters = (0..clusters).map(|i| serde_json::from_value(cluster(i, size)).unwrap());
+    Facts::of(clusters, [class]).with_objects(objects)
+}
+
+/// The name of a Cluster.
+pub fn key(i: usize) -> ObjectKey {
+    ObjectKey::new(NAMESPACE, format!("cluster-{i}"))
 }
