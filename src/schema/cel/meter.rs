@@ -15,7 +15,7 @@ pub(super) const PER_VALUE: u64 = 10_000_000;
 ///
 /// Cost units say little about that: the size of a text of 3 MB costs one unit. Without this second budget a rule that is
 /// cheap in units could hold a worker for seconds.
-const WORK_PER_VALUE: u64 = 60_000_000;
+const WORK_PER_VALUE: u64 = 45_000_000;
 
 /// How many expressions that come from values are kept compiled.
 const KEPT_PATTERNS: usize = 64;
