@@ -7,7 +7,7 @@
 //!                  objects of other kinds, wherever they are
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -50,9 +50,10 @@ impl Case {
 
     /// The same files, as they would be applied to a cluster that holds `live`: what they do not mention stays as it is.
     pub(super) fn applied_to(self, live: &Input) -> Self {
-        let named = |loaded: &&Loaded| self.new.objects.iter().any(|new| new.manifest.is_same_object(&loaded.manifest));
+        let named: BTreeSet<_> = self.new.objects.iter().map(|loaded| loaded.manifest.identity()).collect();
         let mut old = Input::default();
-        old.objects = live.objects.iter().filter(named).cloned().collect();
+        old.objects =
+            live.objects.iter().filter(|loaded| named.contains(&loaded.manifest.identity())).cloned().collect();
         let mut world = self.world;
         world.objects.extend(live.objects.iter().cloned());
         Case { old, world, ..self }
@@ -61,10 +62,12 @@ impl Case {
     /// The same, in which Clusters keep the references that their controllers have set: whoever applies a file leaves alone
     /// what it does not mention.
     pub(super) fn with_references_kept(mut self) -> Self {
+        let clusters = self.old.objects.iter().filter(|old| old.manifest.admitted_kind() == Some(Kind::Cluster));
+        let clusters: BTreeMap<_, _> = clusters.map(|old| (old.manifest.identity(), &old.manifest)).collect();
         for loaded in &mut self.new.objects {
-            let is_same = |old: &&Loaded| old.manifest.is_same_object(&loaded.manifest);
-            if let Some(old) = self.old.objects.iter().find(is_same).filter(|old| old.manifest.kind == "Cluster") {
-                keep_references(&mut loaded.manifest, &old.manifest);
+            let old = clusters.get(&loaded.manifest.identity()).copied();
+            if let Some(old) = old {
+                keep_references(&mut loaded.manifest, old);
             }
         }
         self

@@ -32,8 +32,9 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
             return Ok(ExitCode::from(code));
         }
     }
-    let denials = validate::denials(&after, &new);
-    let (before, after) = (before.fold(&old), after.fold(&new));
+    let facts = after.facts(&new);
+    let denials = validate::denials(&new, &facts, after.settings());
+    let (before, after) = (before.fold(&before.facts(&old)), after.fold(&facts));
     let clusters = all_clusters(&before, &after, options.cluster.as_ref())?;
     let mut report = Report::of(in_parallel(&clusters, |cluster| compare(cluster, &before, &after)));
     report.deny(denials);

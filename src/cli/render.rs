@@ -21,14 +21,15 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
     if let Some(code) = complain(side.case())? {
         return Ok(ExitCode::from(code));
     }
-    let denials = denials(&side, &subjects);
+    let facts = side.facts(&subjects);
+    let denials = denials(&subjects, &facts, side.settings());
     for denial in &denials {
         writeln!(io::stderr(), "topologist: denied: {denial}")?;
     }
     if !denials.is_empty() {
         return Ok(ExitCode::from(1));
     }
-    let fold = side.fold(&subjects);
+    let fold = side.fold(&facts);
     let mut objects = Vec::new();
     let mut has_failed = false;
     for cluster in rollout::clusters(fold.facts(), options.cluster.as_ref())? {

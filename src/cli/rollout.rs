@@ -1,6 +1,7 @@
 //! Worlds made of files, in which topologies are computed.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 
@@ -60,9 +61,14 @@ impl Side {
         self.case.subjects(&self.settings)
     }
 
-    /// A world of the files alone, in which the objects have had their defaults.
-    pub(super) fn fold(&self, subjects: &[Subject<'_>]) -> Fold {
-        let mut facts = self.case.facts(subjects).with_objects(self.case.objects());
+    /// What the objects are judged by.
+    pub(super) fn facts(&self, subjects: &[Subject<'_>]) -> Arc<Facts> {
+        Arc::new(self.case.facts(subjects))
+    }
+
+    /// A world of these facts and of the files alone, in which the objects have had their defaults.
+    pub(super) fn fold(&self, facts: &Facts) -> Fold {
+        let mut facts = facts.clone().with_objects(self.case.objects());
         identify(&mut facts);
         Fold::new(facts, Options { runtime_sdk: self.settings.gates.runtime_sdk })
     }

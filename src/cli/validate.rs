@@ -12,6 +12,7 @@ use super::args::{Output, Rules, Validate};
 use super::offline::{Case, Review, Subject};
 use crate::admission::{Outcome, Settings, Verdict};
 use crate::field::{FieldError, RuleId, Warning};
+use crate::world::Facts;
 
 /// Prints a verdict for every Cluster and ClusterClass.
 pub(super) fn run(options: &Validate) -> Result<ExitCode> {
@@ -69,10 +70,9 @@ pub(super) fn complain(case: &Case) -> Result<Option<u8>> {
 }
 
 /// Why objects are denied, a line for each error.
-pub(super) fn denials(side: &super::rollout::Side, subjects: &[Subject<'_>]) -> Vec<String> {
-    let facts = Arc::new(side.case().facts(subjects));
+pub(super) fn denials(subjects: &[Subject<'_>], facts: &Arc<Facts>, settings: &Settings) -> Vec<String> {
     let of = |subject: &Subject<'_>| {
-        let row = Row::new(subject, subject.judge(&facts, side.settings(), false));
+        let row = Row::new(subject, subject.judge(facts, settings, false));
         let (file, line, kind, name) = (row.file, row.line, row.kind, &subject.loaded.manifest.key);
         let say = |error: &Shown| format!("{file}:{line}: {kind} {name}: {}: {}", error.rule, error.rendered);
         row.errors.iter().map(say).collect::<Vec<_>>()

@@ -197,6 +197,13 @@ impl ContractRef {
     }
 }
 
+impl From<&ContractRef> for serde_json::Value {
+    fn from(reference: &ContractRef) -> Self {
+        let ContractRef { api_group, kind, name } = reference;
+        serde_json::json!({"apiGroup": api_group, "kind": kind, "name": name})
+    }
+}
+
 /// A JSON integer or a JSON string.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum IntOrString {

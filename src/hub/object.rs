@@ -303,7 +303,8 @@ impl Object {
     }
 }
 
-fn type_of(value: &Value) -> &'static str {
+/// The JSON type of a value, with its article.
+pub fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

@@ -73,7 +73,7 @@ impl Origins {
 }
 
 /// Whether `path` is `above` or stands below it.
-fn is_below(path: &str, above: &str) -> bool {
+pub(super) fn is_below(path: &str, above: &str) -> bool {
     above.is_empty()
         || path
             .strip_prefix(above)

@@ -68,10 +68,9 @@ impl Manifest {
         (group == Some(crate::hub::GROUP)).then(|| Kind::from_name(&self.kind)).flatten()
     }
 
-    /// Whether both are the same object, be it in different versions.
-    pub fn is_same_object(&self, other: &Manifest) -> bool {
-        let group = |manifest: &Manifest| group_of(&manifest.api_version).to_owned();
-        (&self.kind, &self.key, group(self)) == (&other.kind, &other.key, group(other))
+    /// Group, kind and key: the same in all versions of an object.
+    pub fn identity(&self) -> (&str, &str, &ObjectKey) {
+        (group_of(&self.api_version), &self.kind, &self.key)
     }
 
     /// The wire version of an object of our group.

@@ -4,12 +4,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::hub::ObjectKey;
+use crate::schema::SENSITIVE;
 use crate::topology::origin::Origin;
 use crate::topology::plan::{Action, Change, Fold, Outcome, Part, Roll, Step};
+use crate::topology::upgrade::Held;
 use crate::world::Found;
-
-/// What stands in the place of a secret (DEC-34).
-const SENSITIVE: &str = "(sensitive)";
 
 /// What becomes of all Clusters.
 #[derive(Debug, Default, Serialize)]
@@ -132,11 +131,8 @@ impl ClusterReport {
             outcome.rounds.iter().flat_map(|round| &round.steps).filter(|step| shows(step)).collect();
         let deleted = steps.iter().filter(|step| step.action == Action::Delete).count();
         let rolls = outcome.rounds.iter().flat_map(|round| &round.rolls).map(RollReport::of).collect();
-        let held = |held: &crate::topology::upgrade::Held| HeldReport {
-            kind: held.kind.clone(),
-            name: held.name.clone(),
-            reason: held.reason.clone(),
-        };
+        let held =
+            |held: &Held| HeldReport { kind: held.kind.clone(), name: held.name.clone(), reason: held.reason.clone() };
         let of_trace = outcome.trace.not_asked.iter().map(|call| format!("Cluster {cluster}: {call}"));
         let undefined = outcome.trace.undefined.iter().map(ToString::to_string);
         ClusterReport {

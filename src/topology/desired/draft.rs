@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::metadata::Entry;
 use super::{Basis, DesiredObject};
 use crate::field::Path;
-use crate::hub::{Cluster, ContractRef, Object, label};
+use crate::hub::{Cluster, Object, label};
 use crate::topology::Failure;
 use crate::topology::origin::{Origin, Origins};
 use crate::topology::worker::API_VERSION;
@@ -77,6 +77,5 @@ pub(super) fn labels_of_all(basis: Basis<'_>) -> [Entry<'_>; 2] {
 
 /// A reference that leaves the version open.
 pub(super) fn contract_ref(object: &Object) -> Value {
-    let ContractRef { api_group, kind, name } = object.contract_ref();
-    json!({"apiGroup": api_group, "kind": kind, "name": name})
+    Value::from(&object.contract_ref())
 }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::compiled::Make;
 use super::pointer::{self, Location, Pointer};
 use crate::field::Path;
+use crate::hub::type_of;
 use crate::json;
 use crate::topology::origin::PatchOrigin;
 
@@ -260,7 +261,7 @@ fn operations(patch: &[u8]) -> Result<Sent, (Option<usize>, String)> {
     let operations = match read {
         Value::Array(operations) => operations,
         Value::Null => Vec::new(),
-        other => return Err((None, format!("a JSONPatch is a list of operations, and this is {}", kind(&other)))),
+        other => return Err((None, format!("a JSONPatch is a list of operations, and this is {}", type_of(&other)))),
     };
     let decode = |(at, operation)| decode_operation(operation).map_err(|problem| (Some(at), problem));
     Ok(Sent::Operations(operations.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?))
@@ -271,7 +272,7 @@ fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option
     let Value::Object(mut members) = operation else { return Err("is no object".to_owned()) };
     let text = |name: &str| match members.get(name) {
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(other) => Err(format!("{name} is {}, and has to be a string", kind(other))),
+        Some(other) => Err(format!("{name} is {}, and has to be a string", type_of(other))),
         None => Err(format!("{name} is missing")),
     };
     let (name, pointer) = (text("op")?, Pointer::parse(&text("path")?)?);
@@ -304,17 +305,13 @@ fn merge_patch(patch: &[u8]) -> Result<Sent, String> {
     }
     match read(patch)? {
         merge @ Value::Object(_) => Ok(Sent::Merge(merge)),
-        other => Err(format!("a JSONMergePatch is an object, and this is {}", kind(&other))),
+        other => Err(format!("a JSONMergePatch is an object, and this is {}", type_of(&other))),
     }
 }
 
 fn read(patch: &[u8]) -> Result<Value, String> {
     let text = std::str::from_utf8(patch).map_err(|error| format!("is not UTF-8: {error}"))?;
     json::value(text).map_err(|error| format!("is not JSON: {error}"))
-}
-
-fn kind(value: &Value) -> &'static str {
-    pointer::kind_of(value)
 }
 
 /// The paths of a merge patch that set or take away something.

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::compiled::Make;
 use crate::field::Path;
+use crate::hub::type_of;
 
 /// Deeper documents than any API server takes are not made: what walks over a document recurses on its depth.
 const MAX_DEPTH: usize = 256;
@@ -131,7 +132,7 @@ impl Pointer {
                 },
                 other => {
                     let name = &*name;
-                    return Some(format!("{shown} is {}, and has no {name:?}", kind_of(other)));
+                    return Some(format!("{shown} is {}, and has no {name:?}", type_of(other)));
                 }
             };
             let _ = write!(walked, "/{}", token.encoded());
@@ -177,17 +178,5 @@ pub(super) fn fits(pointer: &Pointer, value: &Value) -> Result<(), String> {
     match pointer.depth() + depth(value) > MAX_DEPTH {
         true => Err(format!("the value would make the template deeper than {MAX_DEPTH}")),
         false => Ok(()),
-    }
-}
-
-/// The JSON type of a value, with its article.
-pub(super) fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
     }
 }

@@ -61,13 +61,8 @@ impl Difference {
     }
 
     /// The difference of what is sent from what was sent before.
-    fn plain(changes: Vec<(Path, Option<Value>, Option<Value>)>, origins: &Origins, old: &Origins) -> Self {
-        let change = |(path, from, to): (Path, Option<Value>, Option<Value>)| {
-            let path = path.to_string();
-            let because = to.as_ref().and_then(|_| origins.decisive(&path).cloned());
-            let is_sensitive = origins.is_sensitive(&path) || old.is_sensitive(&path);
-            Change { path, from, to, because, is_sensitive }
-        };
+    fn plain(changes: Vec<ChangedValue>, origins: &Origins, old: &Origins) -> Self {
+        let change = |(path, from, to): ChangedValue| change(&path, from, to, origins, Some(old));
         let changes: Vec<Change> = changes.into_iter().map(change).collect();
         let is_in_spec = changes.iter().any(|change| change.path == "spec" || change.path.starts_with("spec."));
         let certainty = if changes.is_empty() { Certainty::Exact } else { Certainty::Assumed };
@@ -109,12 +104,9 @@ impl Comparison<'_> {
         let comparing = Comparing { manager: MANAGER, schema: &schema, ownership, ignored, uncompared: UNCOMPARED };
         let difference = ssa::difference(current.as_ref(), sent.as_ref(), &comparing);
         let (is_in_spec, changes_owners) = (difference.spec_changed(), difference.ownership_changed.is_some());
-        let changes = difference.changes.into_iter().map(|change| {
-            let path = change.path.to_string();
-            let because = change.to.as_ref().and_then(|_| origins.decisive(&path).cloned());
-            let is_sensitive = origins.is_sensitive(&path) || before.is_some_and(|(_, old)| old.is_sensitive(&path));
-            Change { path, from: change.from, to: change.to, because, is_sensitive }
-        });
+        let old = before.map(|(_, old)| &**old);
+        let changes = difference.changes.into_iter();
+        let changes = changes.map(|ssa::Change { path, from, to, .. }| change(&path, from, to, origins, old));
         Ok(Difference { changes: changes.collect(), is_in_spec, changes_owners, certainty: Certainty::Assumed })
     }
 
@@ -129,8 +121,19 @@ impl Comparison<'_> {
     }
 }
 
+/// Where a value changes, what it was and what it becomes.
+type ChangedValue = (Path, Option<Value>, Option<Value>);
+
+/// A change with what it comes from, and what the value before came from.
+fn change(path: &Path, from: Option<Value>, to: Option<Value>, origins: &Origins, old: Option<&Origins>) -> Change {
+    let path = path.to_string();
+    let because = to.as_ref().and_then(|_| origins.decisive(&path).cloned());
+    let is_sensitive = origins.is_sensitive(&path) || old.is_some_and(|old| old.is_sensitive(&path));
+    Change { path, from, to, because, is_sensitive }
+}
+
 /// Where two values differ; what comes or goes as a whole is named as a whole. The uid only says which object is meant.
-fn compare(path: &Path, before: &Value, after: &Value, changes: &mut Vec<(Path, Option<Value>, Option<Value>)>) {
+fn compare(path: &Path, before: &Value, after: &Value, changes: &mut Vec<ChangedValue>) {
     let (Value::Object(old), Value::Object(new)) = (before, after) else {
         if before != after {
             changes.push((path.clone(), Some(before.clone()), Some(after.clone())));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Action, Applied, Part, Plan, Roll, Step};
+use super::{Action, Applied, Change, Part, Plan, Roll, Step};
 use crate::hub::{Cluster, Object, ObjectKey, annotation, label};
 use crate::json::StringMap;
 use crate::topology::names::Derived;
@@ -268,8 +268,7 @@ impl Fold {
 
 /// Whether a slot is rotated again and again although no version changes, and why.
 fn rotates_for_ever(plan: &Plan, rotations: &mut BTreeMap<Part, usize>) -> Option<Failure> {
-    let is_version = |step: &Step| step.changes.iter().any(|change| change.path.ends_with("spec.version"));
-    if plan.steps.iter().any(is_version) {
+    if plan.steps.iter().any(|step| step.changes.iter().any(Change::is_version)) {
         rotations.clear();
     }
     for step in plan.steps.iter().filter(|step| step.action == Action::Rotate) {

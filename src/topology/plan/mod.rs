@@ -105,6 +105,13 @@ pub struct Change {
     pub is_sensitive: bool,
 }
 
+impl Change {
+    /// Whether the Kubernetes version of a control plane or of workers changes.
+    fn is_version(&self) -> bool {
+        self.path.ends_with("spec.version")
+    }
+}
+
 /// What was applied the last time, by group, kind and key: without a server it is what tells a field that a topology does
 /// not ask for any more from one that others have set.
 #[derive(Clone, Debug, Default)]

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Action, Certainty, Change, Part, Step};
 use crate::hub::Object;
 use crate::topology::current::Current;
+use crate::topology::origin::is_below;
 use crate::topology::worker::WorkerKind;
 
 /// Machines that are replaced because of one step.
@@ -27,7 +28,7 @@ pub struct Roll {
 const KNOWN: [&str; 2] = ["KubeadmControlPlane", "RKE2ControlPlane"];
 
 /// What of a control plane's spec is handed down to its machines in place (DS-15 to DS-19).
-const IN_PLACE: [&str; 15] = [
+const IN_PLACE: [&str; 17] = [
     "spec.replicas",
     "spec.rollout",
     "spec.rolloutAfter",
@@ -43,9 +44,9 @@ const IN_PLACE: [&str; 15] = [
     "spec.machineTemplate.taints",
     "spec.machineTemplate.nodeDrainTimeout",
     "spec.machineTemplate.nodeVolumeDetachTimeout",
+    "spec.machineTemplate.nodeDeletionTimeout",
+    "spec.machineNamingStrategy",
 ];
-/// See [`IN_PLACE`].
-const ALSO_IN_PLACE: [&str; 2] = ["spec.machineTemplate.nodeDeletionTimeout", "spec.machineNamingStrategy"];
 
 /// What makes a machine deployment replace its machines (MA-21.1).
 const OF_MACHINES: [&str; 4] = [
@@ -67,7 +68,7 @@ pub(super) fn rolls(steps: &[Step], current: &Current) -> Vec<Roll> {
             _ => None,
         }?;
         // A new name in a reference explains nothing; what gave the template a new name does.
-        if let Some(because) = rotation(steps, &step.part).filter(|_| !roll.reason.contains("version goes")) {
+        if let Some(because) = rotation(steps, &step.part).filter(|_| !step.changes.iter().any(Change::is_version)) {
             roll.reason = because;
         }
         Some(roll)
@@ -152,7 +153,7 @@ fn of_deployment(step: &Step, before: &Object) -> Option<Roll> {
 }
 
 fn of_control_plane(step: &Step, before: &Object) -> Option<Roll> {
-    let stays = |path: &str| IN_PLACE.iter().chain(&ALSO_IN_PLACE).any(|one| is_at(path, one));
+    let stays = |path: &str| IN_PLACE.iter().any(|one| is_at(path, one));
     let decisive = decisive(step, |path| path.starts_with("spec.") && !stays(path));
     let reason = reason(&decisive)?;
     let is_sure = |path: &str| {
@@ -177,8 +178,7 @@ fn of_pool(step: &Step, before: &Object) -> Option<Roll> {
 
 /// A version is what it is; of other values a server may see that they are the same (DEC-15).
 fn certainty(step: &Step, decisive: &[&Change]) -> Certainty {
-    let is_version = |change: &&Change| change.path.ends_with("spec.version");
-    if decisive.iter().any(is_version) { Certainty::Exact } else { step.certainty }
+    if decisive.iter().any(|change| change.is_version()) { Certainty::Exact } else { step.certainty }
 }
 
 fn roll(step: &Step, certainty: Certainty, reason: String) -> Roll {
@@ -199,18 +199,14 @@ fn decisive(step: &Step, decides: impl Fn(&str) -> bool) -> Vec<&Change> {
 
 /// Whether a path is `above` or below it, or `above` is below the path, as when a whole changes of which it is a part.
 fn is_at(path: &str, above: &str) -> bool {
-    let is_below = |path: &str, above: &str| {
-        path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-    };
     is_below(path, above) || is_below(above, path)
 }
 
 /// Why machines are replaced: the version first, since it is what people look for.
 fn reason(decisive: &[&Change]) -> Option<String> {
-    let version = |change: &&&Change| change.path.ends_with("spec.version");
-    let first = decisive.iter().find(version).or(decisive.first())?;
+    let first = decisive.iter().find(|change| change.is_version()).or(decisive.first())?;
     let text = |value: &Option<Value>| value.as_ref().and_then(Value::as_str).map(str::to_owned);
-    if let (true, Some(from), Some(to)) = (version(&first), text(&first.from), text(&first.to)) {
+    if let (true, Some(from), Some(to)) = (first.is_version(), text(&first.from), text(&first.to)) {
         return Some(format!("its version goes from {from} to {to}"));
     }
     let rest = match decisive.len() {

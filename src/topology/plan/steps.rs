@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use super::difference::{Comparison, Difference, sent};
 use super::rolls::rolls;
 use super::{Action, Applied, Certainty, Change, Part, Plan, Step};
-use crate::hub::{Cluster, ContractRef, Object, ObjectRef, annotation};
+use crate::hub::{Cluster, Object, ObjectRef, annotation};
 use crate::topology::contract::Contract;
 use crate::topology::current::{Current, CurrentWorker};
 use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredObject, DesiredWorker};
-use crate::topology::field_path::INFRASTRUCTURE_REF;
+use crate::topology::field_path::{INFRASTRUCTURE_REF, WORKER_BOOTSTRAP_REF, WORKER_INFRASTRUCTURE_REF};
 use crate::topology::hooks::HookTracker;
 use crate::topology::names::{Names, prefixed};
 use crate::topology::origin::{Origin, Origins};
@@ -19,10 +19,6 @@ use crate::topology::upgrade::Tracker;
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Computation, Failure};
 use crate::world::World;
-
-/// Where the references of workers stand.
-const BOOTSTRAP_REF: &str = "spec.template.spec.bootstrap.configRef";
-const WORKER_INFRASTRUCTURE_REF: &str = "spec.template.spec.infrastructureRef";
 
 impl Plan {
     /// What makes of the current state what is desired.
@@ -197,8 +193,8 @@ impl Planner<'_> {
         ];
         for (path, from, to) in references {
             if from != to {
-                let from = from.is_defined().then(|| reference(from));
-                changes.push(of_topology(path.to_owned(), from, Some(reference(to))));
+                let from = from.is_defined().then(|| Value::from(from));
+                changes.push(of_topology(path.to_owned(), from, Some(to.into())));
             }
         }
         if changes.is_empty() {
@@ -207,8 +203,8 @@ impl Planner<'_> {
         for (path, value) in [
             ("metadata.labels", json!(desired.labels)),
             ("metadata.annotations", json!(desired.annotations)),
-            ("spec.infrastructureRef", reference(&desired.infrastructure_ref)),
-            ("spec.controlPlaneRef", reference(&desired.control_plane_ref)),
+            ("spec.infrastructureRef", Value::from(&desired.infrastructure_ref)),
+            ("spec.controlPlaneRef", Value::from(&desired.control_plane_ref)),
         ] {
             // Nothing on the way can be anything but an object: the patch was empty.
             let _ = patch.set(path, value);
@@ -286,7 +282,7 @@ impl Planner<'_> {
                 worker.object.set(&format!("{WORKER_INFRASTRUCTURE_REF}.name"), json!(new))?;
             }
             if let Some(new) = self.template(bootstrap, desired.bootstrap, current.bootstrap.as_ref())? {
-                worker.object.set(&format!("{BOOTSTRAP_REF}.name"), json!(new))?;
+                worker.object.set(&format!("{WORKER_BOOTSTRAP_REF}.name"), json!(new))?;
             }
         } else {
             self.object(infrastructure, desired.infrastructure, current.infrastructure.as_ref())?;
@@ -397,11 +393,6 @@ fn prefix(cluster: &str, part: &Part) -> String {
         Part::Bootstrap(_, name) | Part::WorkerInfrastructure(_, name) => format!("{cluster}-{name}-"),
         _ => format!("{cluster}-"),
     }
-}
-
-fn reference(reference: &ContractRef) -> Value {
-    let ContractRef { api_group, kind, name } = reference;
-    json!({"apiGroup": api_group, "kind": kind, "name": name})
 }
 
 fn in_place(difference: &Difference) -> String {
