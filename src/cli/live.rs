@@ -220,6 +220,7 @@ fn in_files(need: &Need, files: &Objects) -> Option<Answer> {
         },
         Need::Hook(_) => Some(Answer::Hook(Found::Absent)),
         Need::Patch(_) => Some(Answer::Patch(Found::Absent)),
+        Need::DryRun(_) => Some(Answer::DryRun(Found::Absent)),
         Need::GenerateUpgradePlan(_) => Some(need.unanswered("a plan asks no Runtime Extension")),
         Need::Class(_) | Need::List(_) | Need::Nodes { .. } => None,
     }

@@ -89,6 +89,7 @@ impl Live {
                 Answer::Nodes(nodes.map_or_else(|error| Found::Unreadable(error.to_string()), Found::Yes))
             }
             Need::Class(_) => need.unanswered("classes are watched, and not asked for"),
+            Need::DryRun(_) => need.unanswered("only the process that leads tries changes"),
             Need::Hook(_) | Need::GenerateUpgradePlan(_) | Need::Patch(_) => {
                 need.unanswered("Runtime Extensions are not called")
             }

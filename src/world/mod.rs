@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub use class::Class;
 pub use facts::{CLASSES, CLUSTERS, Facts, Record};
 pub use need::{
-    Answer, HookAnswer, HookCall, ItemPatch, Need, Nodes, PatchAnswer, PatchCall, PatchHook, PlanCall, Selection,
+    Answer, DryRun, DryRunCall, HookAnswer, HookCall, ItemPatch, Need, Nodes, PatchAnswer, PatchCall, PatchHook, PlanCall, Selection,
     UpgradePlan,
 };
 pub use objects::Objects;
@@ -218,6 +218,18 @@ impl World {
         }
     }
 
+    /// Whether applying something would change anything, as an API server sees it; absent where there is nobody to ask, as
+    /// among files (DEC-15).
+    pub fn dry_run(&self, call: DryRunCall) -> Found<DryRun> {
+        if self.is_offline() {
+            return Found::Absent;
+        }
+        match self.pinned_or_needed(Need::DryRun(call)) {
+            Some(Answer::DryRun(answer)) => answer,
+            _ => Found::NotAsked,
+        }
+    }
+
     /// The variables that `definitions` make, which need not be those of a class that is stored (DEC-39).
     pub fn variables(&self, definitions: &[StatusVariable]) -> Arc<Variables> {
         self.facts.library().look_up(definitions)
@@ -226,6 +238,11 @@ impl World {
     /// Answers a need for the rest of this run.
     pub fn pin(&mut self, need: Need, answer: Answer) {
         self.pinned.insert(need, answer);
+    }
+
+    /// Whether this run looked for something that it did not know, so that its result is void.
+    pub fn has_needs(&self) -> bool {
+        !self.needs.borrow().is_empty()
     }
 
     /// What this run looked for and did not know; a result counts only when this is empty.

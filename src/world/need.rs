@@ -27,6 +27,8 @@ pub enum Need {
     GenerateUpgradePlan(PlanCall),
     /// What an extension does to the templates of a topology, or says of them (PE-23, PE-29).
     Patch(PatchCall),
+    /// Whether applying something would change anything, as an API server sees it (SSA-06 to SSA-14).
+    DryRun(DryRunCall),
 }
 
 /// A call of all extensions that are registered for a lifecycle hook.
@@ -124,6 +126,37 @@ impl fmt::Debug for PatchCall {
     }
 }
 
+/// A question that only an API server can answer: whether an object would change if something were applied (DEC-15).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DryRunCall {
+    /// What would be applied to.
+    pub object: ObjectRef,
+    /// The `resourceVersion` of the object as it is.
+    pub version: String,
+    /// The object as it is, as JSON, with the entries of `metadata.managedFields` that the manager of topologies has.
+    pub current: String,
+    /// What would be applied, as JSON.
+    pub sent: String,
+}
+
+/// What applying something comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DryRun {
+    /// Nothing changes.
+    Same,
+    /// What an API server would store of the object as it is now, and of what would be applied. Both hold nothing but what
+    /// topologies send, and which fields their manager owns (SSA-11).
+    Differs { current: Arc<Object>, desired: Arc<Object> },
+}
+
+/// Objects may hold values of variables, which are shown nowhere.
+impl fmt::Debug for DryRunCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DryRunCall { object, version, current, sent } = self;
+        write!(f, "dry run of {object} at {version} ({} and {} bytes)", current.len(), sent.len())
+    }
+}
+
 /// Nodes by name; those that do not exist are left out.
 pub type Nodes = BTreeMap<String, Arc<Object>>;
 
@@ -151,6 +184,8 @@ pub enum Answer {
     GenerateUpgradePlan(Found<UpgradePlan>),
     /// Unreadable when the call failed and that is not ignored.
     Patch(Found<PatchAnswer>),
+    /// Unreadable when the API server refused it.
+    DryRun(Found<DryRun>),
 }
 
 impl Need {
@@ -166,6 +201,7 @@ impl Need {
             Need::Hook(_) => Answer::Hook(Found::Unreadable(reason)),
             Need::GenerateUpgradePlan(_) => Answer::GenerateUpgradePlan(Found::Unreadable(reason)),
             Need::Patch(_) => Answer::Patch(Found::Unreadable(reason)),
+            Need::DryRun(_) => Answer::DryRun(Found::Unreadable(reason)),
         }
     }
 }

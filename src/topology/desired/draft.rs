@@ -10,6 +10,7 @@ use crate::field::Path;
 use crate::hub::{Cluster, Object, label};
 use crate::topology::Failure;
 use crate::topology::origin::{Origin, Origins};
+use crate::topology::plan::shim_name;
 use crate::topology::worker::API_VERSION;
 
 impl DesiredObject {
@@ -60,7 +61,7 @@ impl DesiredObject {
     /// name (LBL-06).
     pub(super) fn keep_shim(&mut self, current: Option<&Arc<Object>>, basis: Basis<'_>) -> Result<(), Failure> {
         let Some(current) = current else { return Ok(()) };
-        let shim = format!("{}-shim", basis.cluster_name());
+        let shim = shim_name(basis.cluster_name());
         let owners = current.list("metadata.ownerReferences")?;
         let is_shim = |owner: &&Value| owner["kind"] == "Secret" && owner["name"] == *shim;
         match owners.into_iter().flatten().find(is_shim) {

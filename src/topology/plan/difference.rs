@@ -11,10 +11,10 @@ use crate::hub::{Definition, Object, version_of};
 use crate::ssa::{self, Comparing, Ownership, Schema};
 use crate::topology::Failure;
 use crate::topology::origin::Origins;
-use crate::world::{Found, World};
+use crate::world::{DryRun, DryRunCall, Found, World};
 
 /// The field manager of everything that a topology applies, by server-side apply (SSA-01, DEC-30).
-pub(super) const MANAGER: &str = "capi-topology";
+pub const MANAGER: &str = "capi-topology";
 
 /// What is left out of infrastructure clusters and control planes while it says that no endpoint is known yet (SSA-03).
 const HOST: &[&str] = &["spec", "controlPlaneEndpoint", "host"];
@@ -69,6 +69,18 @@ impl Difference {
         Difference { changes, is_in_spec, changes_owners: false, certainty }
     }
 
+    /// The difference of what a server would store (SSA-12, SSA-13): a change of nothing but the fields that the manager owns
+    /// counts.
+    fn confirmed(current: &Object, desired: &Object, origins: &Origins) -> Self {
+        let mut changes = Vec::new();
+        compare(&Path::ROOT, current.as_ref(), desired.as_ref(), &mut changes);
+        changes.sort_by(|(a, ..), (b, ..)| a.as_str().cmp(b.as_str()));
+        let owners = |object: &Object| object.at("metadata.managedFields").cloned();
+        let changes_owners = owners(current) != owners(desired);
+        let plain = Difference::plain(changes, origins, &Origins::default());
+        Difference { changes_owners, certainty: Certainty::Exact, ..plain }
+    }
+
     /// Whether there is nothing to do.
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty() && !self.changes_owners
@@ -76,9 +88,33 @@ impl Difference {
 }
 
 impl Comparison<'_> {
-    /// What applying `sent` would change (SSA-11 to SSA-13, DEC-15): as long as no server was asked, a difference is one that
-    /// a server may not see.
+    /// What applying `sent` would change (SSA-11 to SSA-13, DEC-15). What looks the same here is the same; whether what looks
+    /// different is so says a server, if there is one. What is not known yet counts as no difference, so that one round
+    /// asks for all that a plan has to know: the result is void then, and the world has needs.
     pub(super) fn of(&self, current: &Object, sent: &Object, origins: &Origins) -> Result<Difference, Failure> {
+        let local = match self.seen_from_here(current, sent, origins) {
+            Err(Failure::NotAsked) => return Ok(Difference::none()),
+            local => local?,
+        };
+        if local.is_empty() || self.world.is_offline() {
+            return Ok(local);
+        }
+        let call = DryRunCall {
+            object: sent.reference(),
+            version: current.text("metadata.resourceVersion")?.unwrap_or_default().to_owned(),
+            current: current.as_ref().to_string(),
+            sent: sent.as_ref().to_string(),
+        };
+        match self.world.dry_run(call) {
+            Found::Yes(DryRun::Same) | Found::NotAsked => Ok(Difference::none()),
+            Found::Yes(DryRun::Differs { current, desired }) => Ok(Difference::confirmed(&current, &desired, origins)),
+            Found::Absent => Ok(local),
+            Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
+        }
+    }
+
+    /// What applying `sent` would change, as far as can be told without a server.
+    fn seen_from_here(&self, current: &Object, sent: &Object, origins: &Origins) -> Result<Difference, Failure> {
         let before = self.applied.get(&current.reference());
         let definition = self.definition(sent)?;
         // What nobody else has written is what was sent the last time: without a schema, lists are wholes, and comparing what is
@@ -132,7 +168,8 @@ fn change(path: &Path, from: Option<Value>, to: Option<Value>, origins: &Origins
     Change { path, from, to, because, is_sensitive }
 }
 
-/// Where two values differ; what comes or goes as a whole is named as a whole. The uid only says which object is meant.
+/// Where two values differ; what comes or goes as a whole is named as a whole. The uid only says which object is meant, and
+/// who owns which fields is no value.
 fn compare(path: &Path, before: &Value, after: &Value, changes: &mut Vec<ChangedValue>) {
     let (Value::Object(old), Value::Object(new)) = (before, after) else {
         if before != after {
@@ -141,14 +178,15 @@ fn compare(path: &Path, before: &Value, after: &Value, changes: &mut Vec<Changed
         return;
     };
     let is_metadata = path.as_str() == "metadata";
-    for (name, before) in old.iter().filter(|(name, _)| !(is_metadata && *name == "uid")) {
+    let is_value = |name: &str| !(is_metadata && matches!(name, "uid" | "managedFields"));
+    for (name, before) in old.iter().filter(|(name, _)| is_value(name)) {
         match new.get(name) {
             Some(after) if before == after => {}
             Some(after) => compare(&path.member(name), before, after, changes),
             None => changes.push((path.member(name), Some(before.clone()), None)),
         }
     }
-    for (name, after) in new.iter().filter(|(name, _)| !(is_metadata && *name == "uid")) {
+    for (name, after) in new.iter().filter(|(name, _)| is_value(name)) {
         if !old.contains_key(name) {
             changes.push((path.member(name), None, Some(after.clone())));
         }

@@ -11,6 +11,7 @@
 mod difference;
 mod fold;
 mod rolls;
+mod shim;
 mod steps;
 
 use std::collections::BTreeMap;
@@ -19,9 +20,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use difference::sent;
+pub use difference::{MANAGER, sent};
 pub use fold::{Fold, Outcome, Round, uid};
 pub use rolls::Roll;
+pub use shim::name as shim_name;
 
 use super::origin::{Origin, Origins};
 use super::upgrade::Held;
@@ -35,6 +37,18 @@ pub struct Plan {
     /// The machines that the steps replace.
     pub rolls: Vec<Roll>,
     pub held: Vec<Held>,
+    /// What becomes of the Secret that stands in as an owner; nobody's business but the API server's, and so no step.
+    pub shim: Shim,
+}
+
+/// What becomes of the Secret that owns infrastructure cluster and control plane until the Cluster does (RS-14).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shim {
+    #[default]
+    Keep,
+    /// It is made before anything else, and owns what is created.
+    Create,
+    Delete,
 }
 
 /// One write.
@@ -44,9 +58,12 @@ pub struct Step {
     pub part: Part,
     /// What is written. A rotation writes an object of a new name.
     pub object: ObjectRef,
+    /// The uid of what is there already, and changes or goes.
+    pub uid: Option<String>,
     /// The name that the object of a rotation takes the place of.
     pub replaces: Option<String>,
-    /// What is sent; nothing for a deletion.
+    /// What is sent; nothing for a deletion. Of the Cluster, all labels, annotations and references as they are to be: what is
+    /// written of it are the `changes`.
     pub sent: Option<Arc<Object>>,
     /// Where the fields of what is sent come from.
     pub origins: Arc<Origins>,

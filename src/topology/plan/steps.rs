@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::difference::{Comparison, Difference, sent};
 use super::rolls::rolls;
-use super::{Action, Applied, Certainty, Change, Part, Plan, Step};
+use super::{Action, Applied, Certainty, Change, Part, Plan, Step, shim};
 use crate::hub::{Cluster, Object, ObjectRef, annotation};
 use crate::topology::contract::Contract;
 use crate::topology::current::{Current, CurrentWorker};
@@ -24,7 +24,7 @@ impl Plan {
     /// What makes of the current state what is desired.
     ///
     /// # Errors
-    /// When an object cannot become what it is to be.
+    /// When an object cannot become what it is to be; [`Failure::NotAsked`] when `world` has needs that must be gathered first.
     pub fn of(
         computation: Computation,
         world: &World,
@@ -44,8 +44,12 @@ impl Plan {
         planner.cluster(&marked, &desired_cluster, "it refers to what the topology made");
         planner.workers(WorkerKind::MachineDeployment, machine_deployments)?;
         planner.workers(WorkerKind::MachinePool, machine_pools)?;
-        let rolls = rolls(&planner.steps, &current);
-        Ok(Plan { steps: planner.steps, rolls, held: tracker.held(&cluster.metadata.name) })
+        let steps = planner.steps;
+        if world.has_needs() {
+            return Err(Failure::NotAsked);
+        }
+        let (rolls, held) = (rolls(&steps, &current), tracker.held(&cluster.metadata.name));
+        Ok(Plan { steps, rolls, held, shim: shim::of(cluster, &current) })
     }
 }
 
@@ -213,6 +217,7 @@ impl Planner<'_> {
             action: Action::Apply,
             part: Part::Cluster,
             object: ObjectRef::new(API_VERSION, "Cluster", cluster.metadata.key()),
+            uid: Some(cluster.metadata.uid.clone()).filter(|uid| !uid.is_empty()),
             replaces: None,
             sent: Some(Arc::new(patch)),
             origins: Arc::default(),
@@ -339,6 +344,7 @@ impl Planner<'_> {
             action,
             part,
             object: sent.reference(),
+            uid: uid_of(&sent),
             replaces: None,
             sent: Some(Arc::new(sent)),
             origins: Arc::new(origins),
@@ -353,6 +359,7 @@ impl Planner<'_> {
             action: Action::Delete,
             part,
             object: object.reference(),
+            uid: uid_of(object),
             replaces: None,
             sent: None,
             origins: Arc::default(),
@@ -385,6 +392,10 @@ fn keep_uid(sent: &mut Object, current: &Object) -> Result<(), Failure> {
         sent.set("metadata.uid", json!(current.uid()))?;
     }
     Ok(())
+}
+
+fn uid_of(object: &Object) -> Option<String> {
+    Some(object.uid().to_owned()).filter(|uid| !uid.is_empty())
 }
 
 /// The beginning of the names of templates (NAM-06).

@@ -1,0 +1,33 @@
+//! The Secret that owns infrastructure cluster and control plane until the Cluster does.
+//!
+//! If the process dies between creating them and noting them in the Cluster, they are collected with the Secret, and that with
+//! the Cluster (RS-14, DEL-02).
+
+use serde_json::Value;
+
+use super::Shim;
+use crate::hub::{Cluster, Object};
+use crate::topology::current::Current;
+
+/// The name of the Secret of a Cluster.
+pub fn name(cluster: &str) -> String {
+    format!("{cluster}-shim")
+}
+
+/// What becomes of the Secret: it comes with the first of the two objects, and goes once the Cluster owns both (RS-14, RS-38).
+pub(super) fn of(cluster: &Cluster, current: &Current) -> Shim {
+    let (Some(infrastructure), Some(control_plane)) = (&current.infrastructure, &current.control_plane.object) else {
+        return Shim::Create;
+    };
+    let (cluster, shim) = (&cluster.metadata.name, name(&cluster.metadata.name));
+    let both = [infrastructure, control_plane];
+    let are_owned = both.iter().all(|object| is_owned_by(object, "Cluster", cluster));
+    let is_needed_no_more = are_owned && both.iter().any(|object| is_owned_by(object, "Secret", &shim));
+    if is_needed_no_more { Shim::Delete } else { Shim::Keep }
+}
+
+/// Whether an object names an owner of that kind and name; uid, group and version are not compared (LBL-06).
+fn is_owned_by(object: &Object, kind: &str, name: &str) -> bool {
+    let owners = object.at("metadata.ownerReferences").and_then(Value::as_array);
+    owners.into_iter().flatten().any(|owner| owner["kind"] == kind && owner["name"] == name)
+}
