@@ -78,6 +78,14 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// Whether there is no such kind.
+    pub(super) fn is_not_found(&self) -> bool {
+        match self {
+            Fault::List(kube::Error::Api(status)) | Fault::Watch(kube::Error::Api(status)) => status.code == 404,
+            _ => false,
+        }
+    }
+
     /// Whether the version that was asked for is too old to go on from.
     fn is_gone(&self) -> bool {
         match self {

@@ -12,12 +12,13 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
+use super::managed::slim;
 use super::words;
 use super::workload::{WorkloadError, Workloads};
 use crate::hub::naming::subdomain_faults;
-use crate::hub::{Definition, Object, ObjectRef, contract, group_of, version_of};
+use crate::hub::{Definition, Hook, Object, ObjectRef, contract, group_of, version_of};
 use crate::telemetry::metrics::{self, Metrics};
-use crate::world::{Answer, Found, Need, Selection};
+use crate::world::{Answer, Found, HookAnswer, Need, Selection};
 
 /// How long the API server may take for one answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -27,6 +28,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
 /// How many answers may be under way at a time.
 const READERS: usize = 64;
+/// Why there is no answer of an extension.
+const NOT_CALLED: &str = "Runtime Extensions are not called";
 /// How many objects come in one part of a list.
 const PAGE: u32 = 500;
 
@@ -57,6 +60,8 @@ enum ReadError {
     Label(String),
     #[error("the API server answered with something that is no object")]
     NoObject,
+    #[error("{NOT_CALLED}")]
+    Extensions,
 }
 
 impl ReadError {
@@ -77,7 +82,8 @@ impl Live {
     pub(super) async fn answer(&self, need: &Need, deadline: Instant) -> Answer {
         match need {
             Need::Object(reference) => {
-                Answer::Object(self.found("object", self.object(reference), deadline).await.map(Arc::new))
+                let found = self.found("object", self.object(reference), deadline).await;
+                Answer::Object(found.map(|object| Arc::new(unmanaged(object))))
             }
             Need::Definition(name) => {
                 Answer::Definition(self.found("definition", self.definition(name), deadline).await.map(Arc::new))
@@ -90,9 +96,34 @@ impl Live {
             }
             Need::Class(_) => need.unanswered("classes are watched, and not asked for"),
             Need::DryRun(_) => need.unanswered("only the process that leads tries changes"),
-            Need::Hook(_) | Need::GenerateUpgradePlan(_) | Need::Patch(_) => {
-                need.unanswered("Runtime Extensions are not called")
-            }
+            Need::Hook(call) => Answer::Hook(self.found("extensions", self.handlers(call.hook), deadline).await),
+            Need::GenerateUpgradePlan(_) | Need::Patch(_) => need.unanswered(NOT_CALLED),
+        }
+    }
+
+    /// An object with what its record of field managers says of topologies.
+    pub(super) async fn managed_object(&self, reference: &ObjectRef, deadline: Instant) -> Found<Arc<Object>> {
+        self.found("object", self.object(reference), deadline).await.map(|mut object| {
+            slim(&mut object);
+            Arc::new(object)
+        })
+    }
+
+    /// Nothing when no extension is registered for a hook (HK-04); extensions themselves are not called.
+    async fn handlers(&self, hook: Hook) -> Result<Option<HookAnswer>, ReadError> {
+        let gvk = GroupVersionKind::gvk("runtime.cluster.x-k8s.io", "v1beta2", "ExtensionConfig");
+        let resource = ApiResource::from_gvk(&gvk);
+        let request = Request::new(DynamicObject::url_path(&resource, None)).list(&ListParams::default());
+        let Some(list) = self.client_answer(request.map_err(kube::Error::BuildRequest)?).await? else {
+            return Ok(None);
+        };
+        let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
+        let handlers = items.filter_map(|item| item.pointer("/status/handlers")?.as_array()).flatten();
+        let is_registered =
+            |handler: &Value| handler.pointer("/requestHook/hook").and_then(Value::as_str) == Some(hook.name());
+        match handlers.into_iter().any(is_registered) {
+            true => Err(ReadError::Extensions),
+            false => Ok(None),
         }
     }
 
@@ -142,7 +173,7 @@ impl Live {
             let Some(mut page) = self.client_answer(request).await? else { return Ok(None) };
             let items = page.get_mut("items").map(Value::take);
             for item in items.and_then(|items| items.as_array().cloned()).ok_or(ReadError::NoObject)? {
-                all.push(Arc::new(object(item)?));
+                all.push(Arc::new(unmanaged(object(item)?)));
             }
             match page.pointer("/metadata/continue").and_then(Value::as_str).filter(|token| !token.is_empty()) {
                 Some(token) => params.continue_token = Some(token.to_owned()),
@@ -191,9 +222,13 @@ fn requests(api_version: &str, kind: &str, namespace: &str) -> Request {
 }
 
 fn object(value: Value) -> Result<Object, ReadError> {
-    let mut object = Object::try_from(value).map_err(|_| ReadError::NoObject)?;
+    Object::try_from(value).map_err(|_| ReadError::NoObject)
+}
+
+/// Reviews and offline plans do not look at who owns what.
+fn unmanaged(mut object: Object) -> Object {
     object.remove("metadata.managedFields");
-    Ok(object)
+    object
 }
 
 /// The labels of a selection as a query has them. Labels of an object need not have been looked at by anybody.
@@ -320,6 +355,27 @@ mod tests {
         let want = Definition { labels, ..Definition::default() };
         assert_eq!(answer(&script, &need).await, Answer::Definition(Found::Yes(Arc::new(want))));
         assert_eq!(answer(&script, &need).await, Answer::Definition(Found::Absent));
+    }
+
+    #[tokio::test]
+    async fn a_hook_for_which_nothing_is_registered_has_no_answer_and_one_that_is_cannot_be_asked() {
+        // HK-04
+        let script = Script::default();
+        let path = "/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs";
+        let need = Need::Hook(crate::world::HookCall {
+            hook: Hook::BeforeClusterCreate,
+            cluster: ObjectKey::new("ns", "c"),
+            request: String::new(),
+        });
+        let handlers = |hook: &str| json!({"status": {"handlers": [{"requestHook": {"hook": hook}}]}});
+        let items = |items: &[Value]| Said::ok(json!({"kind": "ExtensionConfigList", "items": items}));
+        script.get(path, &[], Said::error(404, "NotFound")).get(path, &[], items(&[json!({})]));
+        script.get(path, &[], items(&[handlers("BeforeClusterDelete")]));
+        for _ in 0..3 {
+            assert_eq!(answer(&script, &need).await, Answer::Hook(Found::Absent));
+        }
+        script.get(path, &[], items(&[json!({}), handlers("BeforeClusterCreate")]));
+        assert_eq!(answer(&script, &need).await, Answer::Hook(Found::Unreadable(NOT_CALLED.to_owned())));
     }
 
     #[tokio::test]

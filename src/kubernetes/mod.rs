@@ -4,6 +4,7 @@
 //! list_watch.rs ─► watch.rs ─► cache.rs (Facts, swapped whole) ─► World      written.rs: objects as they arrive
 //!       │                         └─ changes ─► gather.rs (Needs answered, with patience)
 //!       └───────► metadata.rs ─► contract.rs (definitions), templates.rs: what the leader looks at besides
+//!       managed/ (what topologies made) ─► leader.rs (Needs of a topology answered)
 //!       gather.rs ─► live.rs (objects that nobody watches) ─► workload.rs ─► kubeconfig.rs (Nodes)
 //! versions.rs (API versions of referenced kinds, asked for one by one) ─► conversion
 //! ```
@@ -16,8 +17,10 @@ pub mod cache;
 pub mod contract;
 pub mod gather;
 mod kubeconfig;
+pub mod leader;
 mod list_watch;
 mod live;
+pub mod managed;
 pub mod metadata;
 #[cfg(test)]
 pub(crate) mod scripted;

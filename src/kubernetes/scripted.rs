@@ -106,6 +106,8 @@ pub(crate) fn status(code: u16, reason: &str) -> Value {
 fn spoken(lines: Vec<(Duration, Value)>) -> impl futures::Stream<Item = Result<Bytes, Infallible>> {
     stream::iter(lines).then(|(pause, line)| async move {
         tokio::time::sleep(pause).await;
-        Ok(Bytes::from(format!("{line}\n")))
+        // API servers say first what has happened.
+        let event = format!("{{\"type\":{},\"object\":{}}}\n", line["type"], line["object"]);
+        Ok(Bytes::from(event))
     })
 }

@@ -172,6 +172,11 @@ impl Facts {
         self.clusters.keys()
     }
 
+    /// The keys of the Clusters that use a class.
+    pub fn user_keys(&self, class: &ObjectKey) -> impl Iterator<Item = &ObjectKey> {
+        self.users.get(class).into_iter().flat_map(RedBlackTreeSetSync::iter)
+    }
+
     /// The ClusterClass of that name.
     pub fn class(&self, key: &ObjectKey) -> Found<Arc<Class>> {
         match self.classes.get(key) {

@@ -1,0 +1,68 @@
+//! Answers to the Needs of topologies, which only a leader has: from what it watches wherever that is certain.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, stream};
+use tokio::time::Instant;
+
+use super::contract::{DefinitionError, Definitions};
+use super::live::Live;
+use super::managed::Managed;
+use crate::hub::{Definition, Object, ObjectRef};
+use crate::telemetry::metrics::Metrics;
+use crate::world::{Answer, Found, Need};
+
+/// How many needs of one run are gathered at a time.
+const AT_A_TIME: usize = 16;
+
+/// What answers.
+#[derive(Debug)]
+pub struct Leader {
+    managed: Arc<Managed>,
+    definitions: Definitions,
+    live: Live,
+}
+
+impl Leader {
+    /// Answers from these watches, and by asking the API server for what they do not show.
+    pub fn new(client: kube::Client, managed: Arc<Managed>, definitions: Definitions, metrics: Arc<Metrics>) -> Self {
+        Leader { managed, definitions, live: Live::new(client, metrics) }
+    }
+
+    /// The answers to needs, gathered side by side, at `deadline` at the latest.
+    pub async fn gather_all(
+        &self,
+        needs: impl IntoIterator<Item = Need, IntoIter: Send>,
+        deadline: Instant,
+    ) -> Vec<(Need, Answer)> {
+        let gather = |need: Need| async move {
+            let answer = self.answer(&need, deadline).await;
+            (need, answer)
+        };
+        stream::iter(needs.into_iter().map(gather)).buffer_unordered(AT_A_TIME).collect().await
+    }
+
+    async fn answer(&self, need: &Need, deadline: Instant) -> Answer {
+        match need {
+            Need::Object(reference) => Answer::Object(self.object(reference, deadline).await),
+            Need::List(selection) => Answer::List(self.managed.list(selection, deadline).await),
+            Need::Definition(name) => Answer::Definition(match self.definitions.labels(name, deadline).await {
+                Ok(labels) => Found::Yes(Arc::new(Definition { labels, ..Definition::default() })),
+                Err(DefinitionError::Missing(_)) => Found::Absent,
+                Err(error @ DefinitionError::NotListed) => Found::Unreadable(error.to_string()),
+            }),
+            need => self.live.answer(need, deadline).await,
+        }
+    }
+
+    /// A reference leads to something until the API server says otherwise: a watch may lag, and of most kinds it shows only
+    /// what belongs to topologies (CS-13). A health check is looked for by its name, and most often there is none.
+    async fn object(&self, reference: &ObjectRef, deadline: Instant) -> Found<Arc<Object>> {
+        match self.managed.object(reference, deadline).await {
+            Found::Absent if reference.kind != "MachineHealthCheck" => {
+                self.live.managed_object(reference, deadline).await
+            }
+            found => found,
+        }
+    }
+}

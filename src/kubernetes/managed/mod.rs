@@ -1,0 +1,399 @@
+//! What the leader knows of the objects of topologies.
+//!
+//! ```text
+//! the first question about a kind ─► its watch ─► shelf.rs (compact, by key and Cluster) ─► object, list
+//!                                         └─► changed: whose Cluster is to be looked at again
+//! ```
+//!
+//! Kinds of providers are found at run time (RS-03). Templates are watched all of them, since classes refer to some
+//! (DEC-29); of other kinds only what belongs to a topology. What a watch does not show is looked up by whoever has to know.
+
+mod shelf;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::StreamExt;
+use kube::api::{Api, ApiResource};
+use kube::runtime::watcher::Event;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{debug, info, warn};
+
+use self::shelf::Shelf;
+pub(super) use self::shelf::slim;
+use super::templates::TemplateKind as ObjectKind;
+use super::written::Written;
+use super::{Fault, Selection as Selected, events};
+use crate::hub::{GROUP, Kind, Object, ObjectKey, ObjectRef, label, version_of};
+use crate::telemetry::metrics::{self, Metrics};
+use crate::world::{Found, Selection};
+
+/// What became different.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed<'a> {
+    pub kind: &'a ObjectKind,
+    pub key: &'a ObjectKey,
+    /// The name of the Cluster that its label names.
+    pub cluster: Option<&'a str>,
+}
+
+type Listener = dyn Fn(Changed<'_>) + Send + Sync;
+
+/// The objects of the kinds that were asked for. Dropping it ends every watch.
+pub struct Managed {
+    client: kube::Client,
+    namespace: Option<String>,
+    metrics: Arc<Metrics>,
+    changed: Arc<Listener>,
+    kinds: Mutex<BTreeMap<ObjectKind, Followed>>,
+}
+
+struct Followed {
+    shelf: Arc<Shelf>,
+    state: watch::Receiver<State>,
+    _watch: AbortOnDropHandle<()>,
+}
+
+/// How far the watch of a kind is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Starting,
+    Listed,
+    /// Nothing serves the kind.
+    Unserved,
+    Failed(String),
+}
+
+impl fmt::Debug for Managed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.lock().iter().map(|(kind, followed)| (kind, followed.shelf.size()))).finish()
+    }
+}
+
+impl Managed {
+    /// Nothing watched yet, and never anything outside of `namespace` if there is one. `changed` learns of each object that
+    /// came, went, or is different in more than its version; of a list that is read for the first time it learns nothing.
+    pub fn new(
+        client: kube::Client,
+        namespace: Option<&str>,
+        metrics: Arc<Metrics>,
+        changed: impl Fn(Changed<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        let namespace = namespace.map(str::to_owned);
+        Managed { client, namespace, metrics, changed: Arc::new(changed), kinds: Mutex::default() }
+    }
+
+    /// An object of which the watch knows; one that it does not know may exist all the same.
+    pub async fn object(&self, reference: &ObjectRef, deadline: Instant) -> Found<Arc<Object>> {
+        let (shelf, state) = self.ready(&kind_of(&reference.api_version, &reference.kind), deadline).await;
+        match state {
+            State::Listed => shelf.get(&reference.key).map_or(Found::Absent, Found::Yes),
+            State::Unserved => Found::Absent,
+            State::Starting => Found::Unreadable(format!("{}s are not listed yet", reference.kind)),
+            State::Failed(reason) => Found::Unreadable(format!("{}s cannot be listed: {reason}", reference.kind)),
+        }
+    }
+
+    /// The objects of a selection, by name; absent when nothing serves their kind.
+    pub async fn list(&self, selection: &Selection, deadline: Instant) -> Found<Vec<Arc<Object>>> {
+        let (shelf, state) = self.ready(&kind_of(&selection.api_version, &selection.kind), deadline).await;
+        match state {
+            State::Listed => Found::Yes(shelf.list(selection)),
+            State::Unserved => Found::Absent,
+            State::Starting => Found::Unreadable(format!("{}s are not listed yet", selection.kind)),
+            State::Failed(reason) => Found::Unreadable(format!("{}s cannot be listed: {reason}", selection.kind)),
+        }
+    }
+
+    /// The Cluster of that name as the watch last showed it.
+    pub fn cluster(&self, key: &ObjectKey) -> Option<Arc<Object>> {
+        self.shelf(&clusters()).get(key)
+    }
+
+    /// The keys of all Clusters, once they are listed.
+    pub async fn clusters(&self) -> Vec<ObjectKey> {
+        let (shelf, mut state) = {
+            let mut kinds = self.lock();
+            let followed = self.follow_if_new(&mut kinds, &clusters());
+            (followed.shelf.clone(), followed.state.clone())
+        };
+        // An error means that the watch is over, and so is whoever asks.
+        let _ = state.wait_for(|state| *state == State::Listed).await;
+        shelf.keys()
+    }
+
+    /// Whether the watch of a kind has shown a version that was written (RS-11); of a kind that is not watched there is
+    /// nothing to wait for.
+    pub fn has_seen(&self, api_version: &str, kind: &str, version: &str) -> bool {
+        let kinds = self.lock();
+        let followed = kinds.get(&kind_of(api_version, kind));
+        followed.is_none_or(|followed| followed.shelf.has_seen(version))
+    }
+
+    /// How many objects are kept, and how many bytes they take.
+    pub fn size(&self) -> (usize, usize) {
+        self.lock().values().map(|followed| followed.shelf.size()).fold((0, 0), |(n, m), (a, b)| (n + a, m + b))
+    }
+
+    async fn ready(&self, kind: &ObjectKind, deadline: Instant) -> (Arc<Shelf>, State) {
+        let (shelf, mut state) = {
+            let mut kinds = self.lock();
+            let followed = self.follow_if_new(&mut kinds, kind);
+            (followed.shelf.clone(), followed.state.clone())
+        };
+        let known = timeout_at(deadline, state.wait_for(|state| *state != State::Starting)).await;
+        let state = match known {
+            Ok(Ok(state)) => state.clone(),
+            _ => State::Starting,
+        };
+        (shelf, state)
+    }
+
+    fn shelf(&self, kind: &ObjectKind) -> Arc<Shelf> {
+        self.follow_if_new(&mut self.lock(), kind).shelf.clone()
+    }
+
+    fn follow_if_new<'a>(&self, kinds: &'a mut BTreeMap<ObjectKind, Followed>, kind: &ObjectKind) -> &'a Followed {
+        kinds.entry(kind.clone()).or_insert_with(|| self.follow(kind))
+    }
+
+    fn follow(&self, kind: &ObjectKind) -> Followed {
+        let resource = kind.resource();
+        let api: Api<Written> = match &self.namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        };
+        let (shelf, (report, state)) = (Arc::new(Shelf::default()), watch::channel(State::Starting));
+        let follow = Follow {
+            kind: kind.clone(),
+            shelf: shelf.clone(),
+            changed: self.changed.clone(),
+            metrics: self.metrics.clone(),
+            report,
+            seen: None,
+        };
+        let selected = Selected { labels: selector(kind).map(str::to_owned), fields: None };
+        let watch = follow.run(api, resource, selected);
+        Followed { shelf, state, _watch: AbortOnDropHandle::new(tokio::spawn(watch)) }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ObjectKind, Followed>> {
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Clusters, which all have their own entry here.
+fn clusters() -> ObjectKind {
+    kind_of(&format!("{GROUP}/v1beta2"), Kind::Cluster.name())
+}
+
+fn kind_of(api_version: &str, kind: &str) -> ObjectKind {
+    let group = crate::hub::group_of(api_version).to_owned();
+    ObjectKind { group, version: version_of(api_version).to_owned(), kind: kind.to_owned() }
+}
+
+/// Which objects of a kind are watched.
+fn selector(kind: &ObjectKind) -> Option<&'static str> {
+    let is_cluster = kind.group == GROUP && kind.kind == Kind::Cluster.name();
+    (!is_cluster && !kind.kind.ends_with("Template")).then_some(label::OWNED)
+}
+
+/// One watch.
+struct Follow {
+    kind: ObjectKind,
+    shelf: Arc<Shelf>,
+    changed: Arc<Listener>,
+    metrics: Arc<Metrics>,
+    report: watch::Sender<State>,
+    /// What a list in progress has shown.
+    seen: Option<BTreeSet<ObjectKey>>,
+}
+
+impl Follow {
+    async fn run(mut self, api: Api<Written>, resource: ApiResource, selected: Selected) {
+        let mut events = pin!(events(api, selected));
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => self.apply(event),
+                Err(fault) => self.fail(&resource, &fault),
+            }
+        }
+    }
+
+    fn apply(&mut self, event: Event<Written>) {
+        let is_listed = *self.report.borrow() == State::Listed;
+        match event {
+            Event::Init => self.seen = Some(BTreeSet::new()),
+            Event::InitApply(object) => {
+                if let Some(seen) = &mut self.seen {
+                    seen.insert(object.key());
+                }
+                self.put(&object, is_listed);
+            }
+            Event::InitDone => {
+                let seen = self.seen.take().unwrap_or_default();
+                for key in self.shelf.keys().into_iter().filter(|key| !seen.contains(key)) {
+                    self.remove(&key, None);
+                }
+                if !is_listed {
+                    let ObjectKind { group, version, kind } = &self.kind;
+                    info!(group, version, kind, objects = seen.len(), "Listed objects of topologies");
+                    self.report.send_replace(State::Listed);
+                }
+            }
+            Event::Apply(object) => self.put(&object, true),
+            Event::Delete(object) => {
+                let version = kube::ResourceExt::resource_version(&object);
+                self.remove(&object.key(), version.as_deref());
+            }
+        }
+    }
+
+    fn put(&self, object: &Written, tells: bool) {
+        let read = serde_json::from_str::<Value>(object.text()).map_err(|error| error.to_string());
+        match read.and_then(|value| Object::try_from(value).map_err(|found| format!("it is {found}"))) {
+            Ok(object) => {
+                let (key, cluster) = (object.key(), object.label(label::CLUSTER_NAME).map(str::to_owned));
+                if self.shelf.put(object) && tells {
+                    (self.changed)(Changed { kind: &self.kind, key: &key, cluster: cluster.as_deref() });
+                }
+            }
+            Err(error) => {
+                self.metrics.unreadable_objects.get_or_create(&metrics::Kind { kind: "Managed" }).inc();
+                warn!(kind = self.kind.kind, object = %object.key(), error, "Object does not decode");
+            }
+        }
+    }
+
+    fn remove(&self, key: &ObjectKey, version: Option<&str>) {
+        if let Some(cluster) = self.shelf.remove(key, version) {
+            (self.changed)(Changed { kind: &self.kind, key, cluster: cluster.as_deref() });
+        }
+    }
+
+    fn fail(&self, resource: &ApiResource, fault: &Fault) {
+        let is_listed = *self.report.borrow() == State::Listed;
+        let is_unserved = fault.is_not_found();
+        if is_unserved && !is_listed {
+            debug!(kind = resource.kind, version = resource.api_version, "Nothing serves this kind");
+            self.report.send_replace(State::Unserved);
+            return;
+        }
+        self.metrics.watch_errors.get_or_create(&metrics::Kind { kind: "Managed" }).inc();
+        warn!(kind = resource.kind, version = resource.api_version, error = %fault, "Watch failed, trying again");
+        // What was listed once stays of use.
+        if !is_listed {
+            self.report.send_replace(State::Failed(fault.to_string()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::Method;
+    use serde_json::json;
+
+    use super::*;
+    use crate::kubernetes::scripted::{Answer, Script};
+
+    const THINGS: &str = "/apis/example.com/v1/things";
+
+    fn thing(name: &str, version: &str, size: u32) -> Value {
+        let labels = json!({label::CLUSTER_NAME: "c"});
+        let metadata = json!({"namespace": "ns", "name": name, "resourceVersion": version, "labels": labels});
+        json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata, "spec": {"size": size}})
+    }
+
+    fn list(version: &str, items: &[Value]) -> Answer {
+        Answer::ok(json!({"metadata": {"resourceVersion": version}, "items": items}))
+    }
+
+    fn reference(name: &str) -> ObjectRef {
+        ObjectRef::new("example.com/v1", "Thing", ObjectKey::new("ns", name))
+    }
+
+    type Told = Arc<Mutex<Vec<(String, Option<String>)>>>;
+
+    fn managed(script: &Script) -> (Managed, Told) {
+        let told = Told::default();
+        let note = told.clone();
+        let changed = move |changed: Changed<'_>| {
+            note.lock().unwrap().push((changed.key.name.clone(), changed.cluster.map(str::to_owned)));
+        };
+        (Managed::new(script.client(), None, Arc::default(), changed), told)
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(5)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_is_watched_from_the_first_question_on() {
+        // RS-02, RS-03
+        let script = Script::default();
+        let owned = ["labelSelector=topology.cluster.x-k8s.io%2Fowned"];
+        script.get(THINGS, &owned, list("5", &[thing("a", "3", 1), thing("b", "4", 1)]));
+        let change = |kind: &str, object: Value| (Duration::from_secs(1), json!({"type": kind, "object": object}));
+        let said = vec![
+            change("MODIFIED", thing("a", "6", 1)),
+            change("MODIFIED", thing("a", "7", 2)),
+            change("DELETED", thing("b", "8", 1)),
+        ];
+        script.expect(&Method::GET, THINGS, &["watch=true", "resourceVersion=5"], Answer::OpenWatch(said));
+        let (managed, told) = managed(&script);
+        let Found::Yes(found) = managed.object(&reference("a"), soon()).await else { panic!("it is listed") };
+        assert_eq!(found.at("spec.size"), Some(&json!(1)));
+        assert_eq!(managed.object(&reference("z"), soon()).await, Found::Absent);
+        assert!(told.lock().unwrap().is_empty(), "a first list is no news");
+        assert!(!managed.has_seen("example.com/v1", "Thing", "7"));
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let c = || Some("c".to_owned());
+        assert_eq!(*told.lock().unwrap(), [("a".to_owned(), c()), ("b".to_owned(), c())]);
+        assert!(managed.has_seen("example.com/v1", "Thing", "8") && managed.has_seen("example.com/v1", "Other", "99"));
+        assert_eq!(managed.object(&reference("b"), soon()).await, Found::Absent);
+        assert_eq!(script.left(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_listed_says_why_and_what_nobody_serves_is_absent() {
+        let script = Script::default();
+        script.get(THINGS, &[], Answer::error(404, "NotFound"));
+        let (unserved, _) = managed(&script);
+        assert_eq!(unserved.object(&reference("a"), soon()).await, Found::Absent);
+        let selection = Selection {
+            api_version: "example.com/v1".to_owned(),
+            kind: "Thing".to_owned(),
+            namespace: "ns".to_owned(),
+            labels: BTreeMap::new(),
+        };
+        assert_eq!(unserved.list(&selection, soon()).await, Found::Absent);
+        drop(unserved);
+        let script = Script::default();
+        script.get(THINGS, &[], Answer::error(403, "Forbidden"));
+        let (forbidden, _) = managed(&script);
+        let Found::Unreadable(reason) = forbidden.object(&reference("a"), soon()).await else { panic!("forbidden") };
+        assert!(reason.contains("Things cannot be listed") && reason.contains("scripted Forbidden"), "{reason}");
+        let script = Script::default();
+        script.get(THINGS, &[], Answer::Silence);
+        let (silent, _) = managed(&script);
+        let Found::Unreadable(reason) = silent.object(&reference("a"), soon()).await else { panic!("silence") };
+        assert_eq!(reason, "Things are not listed yet");
+    }
+
+    #[test]
+    fn of_templates_all_are_watched_and_of_the_rest_what_topologies_made() {
+        // DEC-29
+        let of = |api_version: &str, kind: &str| selector(&kind_of(api_version, kind));
+        assert_eq!(of("infrastructure.cluster.x-k8s.io/v1beta1", "DockerMachineTemplate"), None);
+        assert_eq!(of("cluster.x-k8s.io/v1beta2", "Cluster"), None);
+        assert_eq!(of("infrastructure.cluster.x-k8s.io/v1beta1", "DockerCluster"), Some(label::OWNED));
+        assert_eq!(of("infrastructure.example.com/v1", "Cluster"), Some(label::OWNED));
+    }
+}
