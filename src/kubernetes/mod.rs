@@ -5,6 +5,8 @@
 //!       │                         └─ changes ─► gather.rs (Needs answered, with patience)
 //!       └───────► metadata.rs ─► contract.rs (definitions), templates.rs: what the leader looks at besides
 //!       gather.rs ─► live.rs (objects that nobody watches) ─► workload.rs ─► kubeconfig.rs (Nodes)
+//! dry_run.rs (whether applying changes anything) ─┐
+//! Plan ─► apply/ (server-side apply) ──────────────┴► untyped.rs (requests about objects of any kind)
 //! versions.rs (API versions of referenced kinds, asked for one by one) ─► conversion
 //! ```
 
@@ -12,8 +14,10 @@ use std::error::Error;
 
 pub(crate) use list_watch::{Fault, Selection, events};
 
+pub mod apply;
 pub mod cache;
 pub mod contract;
+pub mod dry_run;
 pub mod gather;
 mod kubeconfig;
 mod list_watch;
@@ -22,6 +26,7 @@ pub mod metadata;
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod templates;
+mod untyped;
 pub mod versions;
 pub mod watch;
 mod workload;
