@@ -23,6 +23,7 @@ mod kubeconfig;
 mod list_watch;
 mod live;
 pub mod metadata;
+pub mod mitigation;
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod templates;

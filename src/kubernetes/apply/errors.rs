@@ -56,7 +56,7 @@ impl ApplyError {
         ApplyError::Create { what, source: Box::new(source) }
     }
 
-    pub(super) fn update(object: &ObjectRef, source: RequestError) -> Self {
+    pub(in crate::kubernetes) fn update(object: &ObjectRef, source: RequestError) -> Self {
         ApplyError::Update { object: Box::new(object.clone()), source: Box::new(source) }
     }
 
