@@ -97,6 +97,8 @@ pub mod annotation {
     pub const ALLOW_BREAKING_CLUSTERS: &str = "unsafe.topologist.dev/allow-breaking-clusters";
     /// On an object of v1beta1: what only its v1beta2 form has (CONV-013).
     pub const CONVERSION_DATA: &str = "cluster.x-k8s.io/conversion-data";
+    /// On what is only tried: the webhooks of providers let pass what never changes otherwise (SSA-08).
+    pub const DRY_RUN: &str = "topology.cluster.x-k8s.io/dry-run";
     /// In the metadata of a machine deployment: the autoscaler's lower bound.
     pub const AUTOSCALER_MIN_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size";
     /// In the metadata of a machine deployment: the autoscaler's upper bound.

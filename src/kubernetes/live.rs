@@ -49,7 +49,7 @@ impl fmt::Debug for Live {
 
 /// Why an answer is none.
 #[derive(Debug, thiserror::Error)]
-enum ReadError {
+pub(super) enum ReadError {
     #[error("{}", words(.0))]
     Api(#[from] kube::Error),
     #[error("the API server did not answer in time")]
@@ -215,7 +215,7 @@ impl Live {
 }
 
 /// Requests for the objects of a kind in a namespace.
-fn requests(api_version: &str, kind: &str, namespace: &str) -> Request {
+pub(super) fn requests(api_version: &str, kind: &str, namespace: &str) -> Request {
     let gvk = GroupVersionKind::gvk(group_of(api_version), version_of(api_version), kind);
     let resource = ApiResource::from_gvk_with_plural(&gvk, &contract::plural(kind));
     Request::new(DynamicObject::url_path(&resource, Some(namespace)))
@@ -232,7 +232,7 @@ fn unmanaged(mut object: Object) -> Object {
 }
 
 /// The labels of a selection as a query has them. Labels of an object need not have been looked at by anybody.
-fn selector(selection: &Selection) -> Result<String, ReadError> {
+pub(super) fn selector(selection: &Selection) -> Result<String, ReadError> {
     let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte));
     let label = |(name, value): (&String, &String)| match !name.is_empty() && is_plain(name) && is_plain(value) {
         true => Ok(format!("{name}={value}")),

@@ -6,6 +6,8 @@
 //!       └───────► metadata.rs ─► contract.rs (definitions), templates.rs: what the leader looks at besides
 //!       managed/ (what topologies made) ─► leader.rs (Needs of a topology answered)
 //!       gather.rs ─► live.rs (objects that nobody watches) ─► workload.rs ─► kubeconfig.rs (Nodes)
+//! dry_run.rs (whether applying changes anything) ─┐
+//! Plan ─► apply/ (server-side apply) ──────────────┴► untyped.rs (requests about objects of any kind)
 //! versions.rs (API versions of referenced kinds, asked for one by one) ─► conversion
 //! ```
 
@@ -13,8 +15,10 @@ use std::error::Error;
 
 pub(crate) use list_watch::{Fault, Selection, events};
 
+pub mod apply;
 pub mod cache;
 pub mod contract;
+pub mod dry_run;
 pub mod gather;
 mod kubeconfig;
 pub mod leader;
@@ -22,9 +26,11 @@ mod list_watch;
 mod live;
 pub mod managed;
 pub mod metadata;
+pub mod mitigation;
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod templates;
+mod untyped;
 pub mod versions;
 pub mod watch;
 mod workload;

@@ -10,6 +10,7 @@ mod class;
 pub mod controller;
 pub mod incumbent;
 pub mod lease;
+pub mod names;
 mod pace;
 mod raw;
 #[cfg(test)]

@@ -114,6 +114,9 @@ pub struct Metrics {
     pub shed_requests: Family<Reason, Counter>,
     pub certificate_actions: Family<Action, Counter>,
     pub live_reads: Family<Read, Counter>,
+    pub ssa_cache_hits: Family<Controller, Counter>,
+    pub ssa_cache_misses: Family<Controller, Counter>,
+    pub rotations_held: Counter,
 }
 
 /// A gauge that is one higher for as long as this lives, however it ends.
@@ -166,6 +169,9 @@ impl Default for Metrics {
             shed_requests: Family::default(),
             certificate_actions: Family::default(),
             live_reads: Family::default(),
+            ssa_cache_hits: Family::default(),
+            ssa_cache_misses: Family::default(),
+            rotations_held: Counter::default(),
         };
         metrics.register();
         metrics
@@ -240,6 +246,21 @@ impl Metrics {
             "live_reads",
             "Facts that reviews asked for besides the caches: objects, lists, definitions, Nodes of workload clusters",
             self.live_reads.clone(),
+        );
+        registry.register(
+            "ssa_cache_hits",
+            "Comparisons for which no dry run was needed, since the same one has shown no difference before",
+            self.ssa_cache_hits.clone(),
+        );
+        registry.register(
+            "ssa_cache_misses",
+            "Comparisons for which the API server was asked for dry runs",
+            self.ssa_cache_misses.clone(),
+        );
+        registry.register(
+            "rotations_held",
+            "Templates that were replaced again and again, and are no longer",
+            self.rotations_held.clone(),
         );
         registry.register("shed_requests", "Reviews answered with an overload", self.shed_requests.clone());
     }

@@ -5,7 +5,9 @@
 //!              └► class_status.rs: which variables ────────────────────────────────────────┴─► status
 //!
 //! Cluster ─► blueprint.rs (class, templates) ─► current.rs (what there is) ─► upgrade/ (versions) ─► desired/ (one function
-//!            for each object) ─► patches/ ─► plan/ (steps, the machines that they replace, folds)
+//!            for each object) ─► patches/ ─► plan/ (steps, the machines that they replace, folds) ─► rotations.rs (one too
+//!            many is held)
+//! mitigation.rs: records of field owners that got lost
 //! ```
 //!
 //! All of it is pure: what varies (facts, fresh names, switches) is an argument.
@@ -21,10 +23,12 @@ pub mod desired;
 mod failure;
 pub mod field_path;
 pub mod hooks;
+pub mod mitigation;
 pub mod names;
 pub mod origin;
 pub mod patches;
 pub mod plan;
+pub mod rotations;
 pub mod status;
 #[cfg(test)]
 pub(crate) mod testing;

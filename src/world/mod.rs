@@ -23,8 +23,8 @@ use std::sync::Arc;
 pub use class::Class;
 pub use facts::{CLASSES, CLUSTERS, Facts, Record};
 pub use need::{
-    Answer, DryRun, DryRunCall, HookAnswer, HookCall, ItemPatch, Need, Nodes, PatchAnswer, PatchCall, PatchHook, PlanCall, Selection,
-    UpgradePlan,
+    Answer, DryRun, DryRunCall, HookAnswer, HookCall, ItemPatch, Need, Nodes, PatchAnswer, PatchCall, PatchHook,
+    PlanCall, Selection, UpgradePlan,
 };
 pub use objects::Objects;
 pub use scope::Scope;

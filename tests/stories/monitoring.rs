@@ -44,6 +44,8 @@ fn reported() -> BTreeMap<String, BTreeSet<String>> {
     drop(metrics.waiting.get_or_create(&Queue { queue: "reviews" }));
     drop(metrics.shed_requests.get_or_create(&reason));
     drop(metrics.live_reads.get_or_create(&Read { what: "nodes", outcome: "found" }));
+    drop(metrics.ssa_cache_hits.get_or_create(&Controller { controller: "topology" }));
+    drop(metrics.ssa_cache_misses.get_or_create(&Controller { controller: "topology" }));
     drop(metrics.certificate_actions.get_or_create(&Action { action: "publish" }));
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in metrics.render().lines() {

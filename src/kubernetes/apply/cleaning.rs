@@ -1,0 +1,64 @@
+//! Templates that were made for nothing (RS-21, RS-29, RS-32, RS-34).
+
+use tracing::{info, warn};
+
+use super::{ApplyError, Made, Work, worker};
+use crate::hub::ObjectRef;
+use crate::kubernetes::untyped::{self, Refusal, RequestError};
+use crate::topology::plan::{Action, Part, Step};
+
+impl Work<'_> {
+    /// Deletes the templates that were created in this run for what has just failed, as well as it can be done: nobody refers
+    /// to them, and the next run makes others.
+    ///
+    /// What failed may have been written all the same, when the API server said nothing or that it does not know; then a
+    /// template is kept as long as it may be referred to. It goes with the Cluster at the latest (ROT-11).
+    pub(super) async fn clean_up_after(&mut self, failed: &Step, error: &ApplyError) {
+        let made = self.made_for(failed);
+        if made.is_empty() {
+            return;
+        }
+        let is_owner = matches!(failed.part, Part::ControlPlane | Part::Worker(..));
+        let refusal = error.source_of().map_or(Refusal::Certain, RequestError::refusal);
+        for made in made {
+            let is_free = !is_owner
+                || match refusal {
+                    Refusal::Certain => true,
+                    Refusal::Unclear => !self.may_refer(&failed.object, &made.object).await,
+                    Refusal::Unknown => false,
+                };
+            let object = &made.object;
+            if !is_free {
+                warn!(%object, owner = %failed.object, "Kept a new object that may be referred to");
+                continue;
+            }
+            match untyped::delete(self.client, object, Some(&made.uid)).await {
+                Ok(_) => info!(%object, "Deleted an object that was made for nothing"),
+                Err(error) => warn!(%object, %error, "An object that was made for nothing stays"),
+            }
+        }
+    }
+
+    /// What was created in this run only so that what failed can refer to it. That of a health check, or the end of an old
+    /// template, undoes nothing.
+    fn made_for(&mut self, failed: &Step) -> Vec<Made> {
+        if failed.action == Action::Delete || matches!(failed.part, Part::WorkerHealthCheck(_)) {
+            return Vec::new();
+        }
+        let belongs = |made: &mut Made| match (&failed.part, &made.part) {
+            (Part::ControlPlane | Part::ControlPlaneMachines, Part::ControlPlaneMachines) => true,
+            (failed, Part::Bootstrap(..) | Part::WorkerInfrastructure(..)) => worker(failed) == worker(&made.part),
+            _ => false,
+        };
+        self.made.extract_if(.., belongs).collect()
+    }
+
+    /// Whether an owner may refer to a template; so it does when nobody can tell.
+    async fn may_refer(&self, owner: &ObjectRef, template: &ObjectRef) -> bool {
+        match untyped::get(self.client, owner).await {
+            Ok(None) => false,
+            Ok(Some(found)) => found.at("spec").is_some_and(|spec| spec.to_string().contains(&template.key.name)),
+            Err(_) => true,
+        }
+    }
+}

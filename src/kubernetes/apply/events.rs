@@ -1,0 +1,191 @@
+//! Events of the rollout (EV-01 to EV-09).
+//!
+//! What is told again within an hour is counted on the event that is there.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
+use lru::LruCache;
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+use tracing::warn;
+
+use crate::hub::ObjectRef;
+use crate::kubernetes::words;
+
+/// Who reports them.
+const REPORTER: &str = "topology/cluster-controller";
+/// How long all events of a run may take together: they hold nothing up.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many different events are remembered to be counted, and for how long.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4096).expect("it is more than none");
+const MEMORY: Duration = Duration::from_hours(1);
+/// The longest text that an API server takes.
+const LONGEST: usize = 1024;
+
+/// The reasons of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Reason {
+    TopologyCreate,
+    TopologyUpdate,
+    TopologyDelete,
+    /// A template is not rotated any more (DEC-35).
+    TopologyRotationHeld,
+}
+
+impl Reason {
+    const fn name(self) -> &'static str {
+        match self {
+            Reason::TopologyCreate => "TopologyCreate",
+            Reason::TopologyUpdate => "TopologyUpdate",
+            Reason::TopologyDelete => "TopologyDelete",
+            Reason::TopologyRotationHeld => "TopologyRotationHeld",
+        }
+    }
+
+    const fn type_(self) -> &'static str {
+        match self {
+            Reason::TopologyRotationHeld => "Warning",
+            _ => "Normal",
+        }
+    }
+}
+
+/// Something that has happened to an object.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    object: ObjectRef,
+    uid: String,
+    reason: Reason,
+    message: String,
+    at: Timestamp,
+}
+
+impl Told {
+    /// It has happened just now.
+    pub(super) fn now(object: &ObjectRef, uid: &str, reason: Reason, message: String) -> Self {
+        Told { object: object.clone(), uid: uid.to_owned(), reason, message, at: Timestamp::now() }
+    }
+}
+
+/// Object, reason and message.
+type Key = (String, Reason, String);
+
+/// An event that is there.
+#[derive(Clone, Debug)]
+struct Known {
+    name: String,
+    count: i32,
+    last: Instant,
+}
+
+/// Writes events. That one cannot be written is logged, and no run fails because of it.
+pub(super) struct Recorder {
+    client: kube::Client,
+    known: Mutex<LruCache<Key, Known>>,
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recorder")
+    }
+}
+
+impl Recorder {
+    pub(super) fn new(client: kube::Client) -> Self {
+        Recorder { client, known: Mutex::new(LruCache::new(REMEMBERED)) }
+    }
+
+    /// Writes what has happened, in this order.
+    pub(super) async fn write(&self, told: Vec<Told>) {
+        let events = told.len();
+        let all = async {
+            for one in told {
+                if let Err(error) = self.record(&one).await {
+                    let (object, reason, error) = (&one.object, one.reason.name(), words(&error));
+                    warn!(%object, reason, error, "Event could not be written");
+                }
+            }
+        };
+        if timeout(PATIENCE, all).await.is_err() {
+            warn!(events, "Events could not be written in time");
+        }
+    }
+
+    async fn record(&self, told: &Told) -> kube::Result<()> {
+        let key = (told.uid.clone(), told.reason, told.message.clone());
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let known = known.filter(|known| known.last.elapsed() < MEMORY);
+        let counted = match known {
+            Some(known) => self.count(told, known).await?,
+            None => None,
+        };
+        let known = match counted {
+            Some(known) => known,
+            None => self.create(told).await?,
+        };
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).put(key, known);
+        Ok(())
+    }
+
+    /// Counts an event once more, unless it is gone.
+    async fn count(&self, told: &Told, known: Known) -> kube::Result<Option<Known>> {
+        let count = known.count.saturating_add(1);
+        let patch = Patch::Merge(json!({"count": count, "lastTimestamp": Time(told.at)}));
+        match self.api(told).patch(&known.name, &PatchParams::default(), &patch).await {
+            Ok(_) => Ok(Some(Known { count, last: Instant::now(), ..known })),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn create(&self, told: &Told) -> kube::Result<Known> {
+        let Told { object, uid, reason, message, at } = told;
+        let name = format!("{}.{:x}", object.key.name, at.as_nanosecond());
+        let event = Event {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                namespace: Some(object.key.namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            involved_object: ObjectReference {
+                api_version: Some(object.api_version.clone()),
+                kind: Some(object.kind.clone()),
+                namespace: Some(object.key.namespace.clone()),
+                name: Some(object.key.name.clone()),
+                uid: Some(uid.clone()),
+                ..ObjectReference::default()
+            },
+            type_: Some(reason.type_().to_owned()),
+            reason: Some(reason.name().to_owned()),
+            message: Some(shortened(message)),
+            source: Some(EventSource { component: Some(REPORTER.to_owned()), host: None }),
+            reporting_component: Some(REPORTER.to_owned()),
+            count: Some(1),
+            first_timestamp: Some(Time(*at)),
+            last_timestamp: Some(Time(*at)),
+            ..Event::default()
+        };
+        self.api(told).create(&PostParams::default(), &event).await?;
+        Ok(Known { name, count: 1, last: Instant::now() })
+    }
+
+    fn api(&self, told: &Told) -> Api<Event> {
+        Api::namespaced(self.client.clone(), &told.object.key.namespace)
+    }
+}
+
+/// As much of a text as an event takes.
+fn shortened(text: &str) -> String {
+    if text.len() <= LONGEST {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(LONGEST - '…'.len_utf8());
+    format!("{}…", text.get(..end).unwrap_or_default())
+}

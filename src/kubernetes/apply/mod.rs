@@ -1,0 +1,338 @@
+//! Carries out plans by server-side apply.
+//!
+//! ```text
+//!  Plan ─► shim.rs ─► steps in their order (RS-12) ─► written, and what went wrong
+//!                        │   └─ cluster.rs: the Cluster, by merge patches
+//!                        ├─ a write fails ─► cleaning.rs: templates made for nothing go again
+//!                        └─ events.rs: what was done, written when the run is over
+//! ```
+//!
+//! Nothing is taken back but those templates: the next run goes on from what is there (RS-37).
+
+mod cleaning;
+mod cluster;
+mod errors;
+mod events;
+mod shim;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use self::cluster::Place;
+pub use self::errors::ApplyError;
+use self::events::{Reason, Recorder, Told};
+use super::untyped;
+use crate::hub::{Object, ObjectKey, ObjectRef, label};
+use crate::topology::plan::{Action, Part, Plan, Shim, Step};
+use crate::topology::worker::{API_VERSION, WorkerKind};
+use crate::world::Selection;
+
+/// Writes what topologies ask for.
+pub struct Applier {
+    client: kube::Client,
+    recorder: Recorder,
+}
+
+impl fmt::Debug for Applier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Applier")
+    }
+}
+
+/// A plan, and the Cluster that it was made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    pub cluster: &'a ObjectKey,
+    pub cluster_uid: &'a str,
+    /// The `resourceVersion` of the Cluster that the plan was made of.
+    pub cluster_version: &'a str,
+    pub plan: &'a Plan,
+}
+
+/// What has become of a plan. Everything that was written stays, whatever went wrong after that.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// In the order in which it was written (RS-11).
+    pub written: Vec<Written>,
+    /// The slots that have templates of new names (DEC-35).
+    pub rotated: Vec<Part>,
+    /// The Cluster as the last write left it; `None` when it was not written.
+    pub cluster: Option<Object>,
+    pub error: Option<ApplyError>,
+}
+
+/// An object that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    pub object: ObjectRef,
+    /// Its `resourceVersion` after the write.
+    pub version: String,
+}
+
+impl Applier {
+    /// One that writes with `client`, which should refuse when this process does not lead.
+    pub fn new(client: kube::Client) -> Self {
+        Applier { recorder: Recorder::new(client.clone()), client }
+    }
+
+    /// Carries out a plan in its order (RS-12), until something goes wrong.
+    pub async fn apply(&self, run: Run<'_>) -> Outcome {
+        let mut work = Work {
+            client: &self.client,
+            run,
+            version: run.cluster_version.to_owned(),
+            shim: None,
+            there: BTreeMap::new(),
+            made: Vec::new(),
+            told: Vec::new(),
+            outcome: Outcome::default(),
+        };
+        let error = work.carry_out().await.err();
+        let (told, outcome) = (work.told, work.outcome);
+        self.recorder.write(told).await;
+        Outcome { error, ..outcome }
+    }
+
+    /// Tells a Cluster in a Warning event that a template is not rotated any more (DEC-35).
+    pub async fn tell_of_held_rotation(&self, cluster: &ObjectKey, uid: &str, message: String) {
+        let cluster = ObjectRef::new(API_VERSION, "Cluster", cluster.clone());
+        self.recorder.write(vec![Told::now(&cluster, uid, Reason::TopologyRotationHeld, message)]).await;
+    }
+}
+
+/// A plan that is being carried out.
+struct Work<'a> {
+    client: &'a kube::Client,
+    run: Run<'a>,
+    /// The `resourceVersion` of the Cluster as it is now.
+    version: String,
+    /// What names the shim as an owner, when it was made for this run.
+    shim: Option<Value>,
+    /// The topology names of workers that are there, once somebody has looked (RS-27).
+    there: BTreeMap<WorkerKind, BTreeSet<String>>,
+    /// What was created, or put in the place of another, in this run.
+    made: Vec<Made>,
+    told: Vec<Told>,
+    outcome: Outcome,
+}
+
+/// An object that was not there before.
+struct Made {
+    part: Part,
+    object: ObjectRef,
+    uid: String,
+}
+
+impl Work<'_> {
+    async fn carry_out(&mut self) -> Result<(), ApplyError> {
+        let Run { cluster, cluster_uid, plan, .. } = self.run;
+        match plan.shim {
+            Shim::Create => self.shim = Some(shim::create(self.client, cluster, cluster_uid).await?),
+            Shim::Delete => shim::delete(self.client, cluster).await?,
+            Shim::Keep => {}
+        }
+        for (position, step) in plan.steps.iter().enumerate() {
+            if let Err(error) = self.take(step).await {
+                self.clean_up_after(step, &error).await;
+                let left = plan.steps.get(position..).unwrap_or_default();
+                return Err(self.note_infrastructure(step, left, error).await);
+            }
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self, step: &Step) -> Result<(), ApplyError> {
+        if step.action == Action::Create && self.is_there_already(&step.part).await? {
+            info!(part = %step.part, "Left out a worker that is there already");
+            return Ok(());
+        }
+        match (&step.sent, &step.part) {
+            (None, _) => self.delete(step).await,
+            (Some(_), Part::Cluster) => self.write_cluster(step, step.changes.iter().map(Place::of).collect()).await,
+            (Some(sent), _) => self.write(step, sent).await,
+        }
+    }
+
+    /// Applies an object. One that is there already is taken over (RS-13, DEC-36); what went meanwhile is not made again, since
+    /// the uid of what is updated is sent (SSA-05).
+    async fn write(&mut self, step: &Step, sent: &Object) -> Result<(), ApplyError> {
+        let is_new = matches!(step.action, Action::Create | Action::Rotate);
+        let mut sent = sent.clone();
+        if let (Action::Create, Part::Infrastructure | Part::ControlPlane, Some(shim)) =
+            (step.action, &step.part, &self.shim)
+        {
+            sent.set("metadata.ownerReferences", json!([shim]))?;
+        }
+        let written = untyped::apply(self.client, &sent, false).await.map_err(|error| {
+            warn!(object = %step.object, action = step.action.name(), %error, "Object could not be written");
+            if is_new { ApplyError::create(&step.object, error) } else { ApplyError::update(&step.object, error) }
+        })?;
+        self.note(step, &written);
+        if is_new {
+            let (part, object) = (step.part.clone(), step.object.clone());
+            self.made.push(Made { part, object, uid: written.uid().to_owned() });
+        }
+        if step.action == Action::Rotate {
+            self.outcome.rotated.push(step.part.clone());
+        }
+        self.tell(step, written.uid());
+        Ok(())
+    }
+
+    /// Writes places of the Cluster (RS-22, RS-23). That hooks are pending is nothing to tell (EV-07, EV-09).
+    async fn write_cluster(&mut self, step: &Step, places: Vec<Place<'_>>) -> Result<(), ApplyError> {
+        if places.is_empty() {
+            return Ok(());
+        }
+        let uid = self.run.cluster_uid;
+        let written = cluster::write(self.client, &step.object, uid, &self.version, &places).await?;
+        self.note(step, &written);
+        if !places.iter().all(Place::is_of_hooks) {
+            self.tell(step, uid);
+        }
+        self.version = written.text("metadata.resourceVersion")?.unwrap_or_default().to_owned();
+        self.outcome.cluster = Some(written);
+        Ok(())
+    }
+
+    /// Deletes an object, unless another has taken its name; that it is gone already is fine.
+    async fn delete(&mut self, step: &Step) -> Result<(), ApplyError> {
+        let deleted = untyped::delete(self.client, &step.object, step.uid.as_deref()).await;
+        if deleted.map_err(|error| ApplyError::delete(&step.object, error))? {
+            info!(object = %step.object, reason = step.reason, "Deleted an object");
+            self.tell(step, step.uid.as_deref().unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    /// When the control plane fails and the infrastructure cluster is new, its reference is written all the same: it must not be
+    /// lost. That of a control plane which is not there is left out (RS-18).
+    async fn note_infrastructure(&mut self, failed: &Step, left: &[Step], error: ApplyError) -> ApplyError {
+        let is_of_control_plane =
+            matches!(failed.part, Part::ControlPlane | Part::ControlPlaneMachines | Part::ControlPlaneHealthCheck);
+        let is_made = |part: &Part| self.made.iter().any(|made| made.part == *part);
+        let Some(step) = left.iter().find(|step| step.part == Part::Cluster) else { return error };
+        if !is_of_control_plane || !is_made(&Part::Infrastructure) {
+            return error;
+        }
+        let has_control_plane = is_made(&Part::ControlPlane);
+        let places = step.changes.iter().map(Place::of);
+        let places = places.filter(|place| has_control_plane || !place.is_control_plane()).collect();
+        match self.write_cluster(step, places).await {
+            Ok(()) => error,
+            Err(other) => ApplyError::Several(vec![error, other]),
+        }
+    }
+
+    /// Whether a worker that is to be created is there already, with all its parts, although the list that the plan was made
+    /// of does not know it yet (RS-27).
+    async fn is_there_already(&mut self, part: &Part) -> Result<bool, ApplyError> {
+        let Some((kind, name)) = worker(part) else { return Ok(false) };
+        let is_new = |step: &Step| {
+            step.action == Action::Create
+                && matches!(&step.part, Part::Worker(of, one) if (*of, &**one) == (kind, name))
+        };
+        if !self.run.plan.steps.iter().any(is_new) {
+            return Ok(false);
+        }
+        if !self.there.contains_key(&kind) {
+            let names = self.names_of(kind).await?;
+            self.there.insert(kind, names);
+        }
+        Ok(self.there.get(&kind).is_some_and(|names| names.contains(name)))
+    }
+
+    /// The topology names of the workers of a kind, as the API server has them now (CS-09).
+    async fn names_of(&self, kind: WorkerKind) -> Result<BTreeSet<String>, ApplyError> {
+        let cluster = self.run.cluster;
+        let labels = [(label::CLUSTER_NAME, &*cluster.name), (label::OWNED, "")];
+        let selection = Selection {
+            api_version: API_VERSION.to_owned(),
+            kind: kind.name().to_owned(),
+            namespace: cluster.namespace.clone(),
+            labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        };
+        let found = untyped::list_metadata(self.client, &selection).await;
+        let found = found.map_err(|source| ApplyError::List { kind: kind.name(), source: Box::new(source) })?;
+        Ok(found.iter().filter_map(|worker| worker.label(kind.label())).map(str::to_owned).collect())
+    }
+
+    /// Notes that an object was written (RS-11).
+    fn note(&mut self, step: &Step, written: &Object) {
+        let (action, reason, changes) = (step.action.name(), &step.reason, step.changes.len());
+        info!(object = %step.object, action, reason, changes, "Wrote an object");
+        let version = written.text("metadata.resourceVersion").ok().flatten().unwrap_or_default();
+        self.outcome.written.push(Written { object: step.object.clone(), version: version.to_owned() });
+    }
+
+    /// Notes what there is to tell of a step.
+    fn tell(&mut self, step: &Step, uid: &str) {
+        let Some((reason, message)) = message(step) else { return };
+        let of_itself = matches!(step.part, Part::ControlPlaneHealthCheck | Part::WorkerHealthCheck(_));
+        let cluster = ObjectRef::new(API_VERSION, "Cluster", self.run.cluster.clone());
+        let told = match of_itself {
+            true => Told::now(&step.object, uid, reason, message),
+            false => Told::now(&cluster, self.run.cluster_uid, reason, message),
+        };
+        self.told.push(told);
+    }
+}
+
+/// The worker that a part is one of.
+fn worker(part: &Part) -> Option<(WorkerKind, &str)> {
+    match part {
+        Part::Worker(kind, name) | Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name) => {
+            Some((*kind, name))
+        }
+        Part::WorkerHealthCheck(name) => Some((WorkerKind::MachineDeployment, name)),
+        Part::Infrastructure
+        | Part::ControlPlane
+        | Part::ControlPlaneMachines
+        | Part::ControlPlaneHealthCheck
+        | Part::Cluster => None,
+    }
+}
+
+/// What there is to tell of a step (EV-01 to EV-09): of a template of the control plane that goes, nothing.
+fn message(step: &Step) -> Option<(Reason, String)> {
+    let Step { action, part, object, replaces, .. } = step;
+    let what = format!("{} \"{}\"", object.kind, object.key);
+    let is_template = matches!(
+        part,
+        Part::ControlPlaneMachines
+            | Part::Bootstrap(WorkerKind::MachineDeployment, _)
+            | Part::WorkerInfrastructure(WorkerKind::MachineDeployment, _)
+    );
+    Some(match action {
+        Action::Create => (Reason::TopologyCreate, format!("Created {what}")),
+        Action::Apply if is_template => (Reason::TopologyUpdate, format!("Updated {what} (metadata changes)")),
+        Action::Apply => (Reason::TopologyUpdate, format!("Updated {what}{}", version_change(step))),
+        Action::Rotate => {
+            let old = replaces.as_deref().unwrap_or_default();
+            let message = format!("Created {what} as a replacement for \"{old}\" (template rotation)");
+            (Reason::TopologyCreate, message)
+        }
+        Action::Delete if is_template => return None,
+        Action::Delete => (Reason::TopologyDelete, format!("Deleted {what}")),
+    })
+}
+
+/// The versions of a control plane or of workers, if they change (EV-03).
+fn version_change(step: &Step) -> String {
+    let path = match step.part {
+        Part::ControlPlane => "spec.version",
+        Part::Worker(..) => "spec.template.spec.version",
+        _ => return String::new(),
+    };
+    let change = step.changes.iter().find(|change| change.path == path);
+    let text = |value: &Option<Value>| value.as_ref().and_then(Value::as_str).map(str::to_owned);
+    match change.map(|change| (text(&change.from), text(&change.to))) {
+        Some((Some(from), Some(to))) => format!(" with version change from {from} to {to}"),
+        _ => String::new(),
+    }
+}

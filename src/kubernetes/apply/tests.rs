@@ -1,0 +1,1 @@
+//! Plans that an API server refuses, step by step.

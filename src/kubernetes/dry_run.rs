@@ -1,0 +1,200 @@
+//! Whether applying something would change anything: two dry runs, and a memory of what they came to.
+//!
+//! ```text
+//!            ┌─ remembered: nothing changes ──────────────────────────────────────► Same
+//! DryRunCall ┤                                                            equal ──► Same, remembered
+//!            └─ apply what is sent ─┐ both marked, neither ─► cleaned ─► compared ┤
+//!               apply what is there ┘ stored                               else ──► Differs
+//! ```
+//!
+//! What is there is applied as well, so that it gets the defaults and the conversions of today, and only what really differs
+//! is left (SSA-10, ROT-07).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::try_join;
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+use super::untyped::{self, RequestError};
+use crate::hub::{Object, ObjectRef, WrongType, annotation};
+use crate::ssa::{FieldPath, FieldSet, ManagedFields, Operation, SENT, Unreadable, reduce, with_managers};
+use crate::telemetry::metrics::{Controller, Metrics};
+use crate::topology::plan::MANAGER;
+use crate::world::{Answer, DryRun, DryRunCall, Found};
+
+/// How long "nothing changes" is remembered since it was last asked for (PERF-01).
+const MEMORY: Duration = Duration::from_mins(30);
+/// How often what was forgotten is thrown away.
+const SWEEP: Duration = Duration::from_mins(10);
+/// How many questions may be with the API server at a time.
+const AT_A_TIME: usize = 32;
+/// The controller that asks, in metrics.
+const CONTROLLER: Controller = Controller { controller: "topology" };
+/// What is sent or set, and not compared (SSA-11, SSA-18).
+const UNCOMPARED: [&str; 2] = [annotation::DRY_RUN, annotation::CONVERSION_DATA];
+
+/// Asks an API server what applying something would change.
+pub struct DryRuns {
+    client: kube::Client,
+    metrics: Arc<Metrics>,
+    running: Semaphore,
+    unchanged: Mutex<Unchanged>,
+}
+
+impl fmt::Debug for DryRuns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DryRuns")
+    }
+}
+
+/// Why it cannot be told what would change.
+#[derive(Debug, thiserror::Error)]
+enum DryRunError {
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error(transparent)]
+    WrongType(#[from] WrongType),
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    #[error("what is compared is no object")]
+    NoObject,
+}
+
+impl DryRuns {
+    /// One that asks with `client`, and remembers nothing yet.
+    pub fn new(client: kube::Client, metrics: Arc<Metrics>) -> Self {
+        let (running, unchanged) = (Semaphore::new(AT_A_TIME), Mutex::default());
+        DryRuns { client, metrics, running, unchanged }
+    }
+
+    /// The answer to a [`crate::world::Need::DryRun`], at `deadline` at the latest (SSA-07 to SSA-14). That a server refuses
+    /// what is to be applied is in its words, with the name of the object (RS-36).
+    pub async fn answer(&self, call: &DryRunCall, deadline: Instant) -> Answer {
+        let key = Key::of(call);
+        if self.unchanged().has(&key) {
+            self.metrics.ssa_cache_hits.get_or_create(&CONTROLLER).inc();
+            return Answer::DryRun(Found::Yes(DryRun::Same));
+        }
+        self.metrics.ssa_cache_misses.get_or_create(&CONTROLLER).inc();
+        let run = async {
+            let _running = self.running.acquire().await.map_err(|_| RequestError::TimedOut)?;
+            self.run(call).await
+        };
+        let answer = timeout_at(deadline, run).await.unwrap_or(Err(RequestError::TimedOut.into()));
+        if matches!(answer, Ok(DryRun::Same)) {
+            self.unchanged().put(key);
+        }
+        Answer::DryRun(answer.map_or_else(|error| unreadable(&call.object, &error), Found::Yes))
+    }
+
+    async fn run(&self, call: &DryRunCall) -> Result<DryRun, DryRunError> {
+        let (current, sent) = (object(&call.current)?, object(&call.sent)?);
+        let owners = ManagedFields::all_of(current.as_ref())?;
+        let (current, sent) = (marked(&current)?, marked(&sent)?);
+        let (desired, current) =
+            try_join!(untyped::apply(&self.client, &sent, true), untyped::apply(&self.client, &current, true))?;
+        let desired_owners = ManagedFields::all_of(desired.as_ref())?;
+        // What the dry run of what is there makes of ownership is not what is compared: it is as it was before that.
+        let [current, desired] = [(current, owners), (desired, desired_owners)].map(|(one, own)| cleaned(one, own));
+        let (current, desired) = (current?, desired?);
+        if current == desired {
+            return Ok(DryRun::Same);
+        }
+        Ok(DryRun::Differs { current: Arc::new(current), desired: Arc::new(desired) })
+    }
+
+    fn unchanged(&self) -> std::sync::MutexGuard<'_, Unchanged> {
+        self.unchanged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unreadable(object: &ObjectRef, error: &DryRunError) -> Found<DryRun> {
+    Found::Unreadable(format!("{object} could not be applied in a dry run: {error}"))
+}
+
+fn object(text: &str) -> Result<Object, DryRunError> {
+    let value = crate::json::value(text).map_err(|_| DryRunError::NoObject)?;
+    Object::try_from(value).map_err(|_| DryRunError::NoObject)
+}
+
+/// What is sent of an object, marked as a dry run (SSA-02, SSA-08).
+fn marked(object: &Object) -> Result<Object, DryRunError> {
+    let mut marked = Object::try_from(reduce(object.as_ref(), SENT, &[])).map_err(|_| DryRunError::NoObject)?;
+    marked.members_mut_at("metadata.annotations")?.insert(annotation::DRY_RUN.to_owned(), json!(""));
+    Ok(marked)
+}
+
+/// What is compared of an answer: what topologies send, and what their manager owns of it (SSA-11).
+fn cleaned(mut answer: Object, owners: Vec<ManagedFields>) -> Result<Object, DryRunError> {
+    /// The annotations that are not compared, as fields.
+    static FIELDS: LazyLock<FieldSet> = LazyLock::new(|| {
+        let paths = UNCOMPARED.map(|name| FieldPath::of(&["metadata", "annotations", name]));
+        FieldSet::of(paths.iter().map(|path| path.0.as_slice()))
+    });
+    let annotations = answer.members_mut_at("metadata.annotations")?;
+    UNCOMPARED.iter().for_each(|name| drop(annotations.remove(*name)));
+    if annotations.is_empty() {
+        answer.remove("metadata.annotations");
+    }
+    let is_own = |entry: &ManagedFields| {
+        entry.manager == MANAGER && entry.operation == Operation::Apply && entry.subresource.is_empty()
+    };
+    let own = owners.into_iter().filter(is_own).map(|entry| {
+        let fields = entry.fields.without(&FIELDS);
+        ManagedFields { time: None, fields, ..entry }
+    });
+    let cleaned = with_managers(reduce(answer.as_ref(), SENT, &[]), &own.collect::<Vec<_>>());
+    Object::try_from(cleaned).map_err(|_| DryRunError::NoObject)
+}
+
+/// What was asked, in few bytes: an object at a version, and what was sent (SSA-07).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    object: ObjectRef,
+    version: String,
+    /// Of what is sent, its uid included. With 32 bits, one change in four thousand million would be overlooked for half an
+    /// hour; these are 64.
+    hash: u64,
+}
+
+impl Key {
+    fn of(call: &DryRunCall) -> Self {
+        let digest = ring::digest::digest(&ring::digest::SHA256, call.sent.as_bytes());
+        let hash = digest.as_ref().iter().take(8).fold(0, |hash, byte| (hash << 8) | u64::from(*byte));
+        Key { object: call.object.clone(), version: call.version.clone(), hash }
+    }
+}
+
+/// What would change nothing, and since when nobody has asked for it (PERF-01).
+#[derive(Debug, Default)]
+struct Unchanged {
+    keys: HashMap<Key, Instant>,
+    swept: Option<Instant>,
+}
+
+impl Unchanged {
+    fn has(&mut self, key: &Key) -> bool {
+        match self.keys.get_mut(key) {
+            Some(used) if used.elapsed() < MEMORY => {
+                *used = Instant::now();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn put(&mut self, key: Key) {
+        let now = Instant::now();
+        if self.swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
+            self.keys.retain(|_, used| used.elapsed() < MEMORY);
+            self.swept = Some(now);
+        }
+        // What was there before is not asked for any more.
+        self.keys.insert(key, now);
+    }
+}

@@ -1,0 +1,55 @@
+//! Mends records of field owners that got lost (SSA-20 to SSA-23).
+
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
+use kube::api::Patch;
+use serde_json::Value;
+use tracing::info;
+
+use super::apply::ApplyError;
+use super::untyped;
+use crate::hub::Object;
+use crate::topology::mitigation::{of_cluster, of_object};
+
+/// Mends the records of a Cluster and of the objects of its topology, and says whether any was changed: then the run ends, and
+/// the next one sees what is there in a second (SSA-23).
+///
+/// What is given may come from a cache that keeps a part of the records only, as long as it keeps the names of all managers:
+/// whatever looks lost is read again first.
+///
+/// # Errors
+/// When an object cannot be read or written, or was written by somebody else meanwhile.
+pub async fn mitigate(
+    client: &kube::Client,
+    cluster: &Object,
+    objects: impl Iterator<Item = &Object>,
+) -> Result<bool, ApplyError> {
+    let mut is_changed = mend(client, cluster, of_cluster).await?;
+    for object in objects {
+        is_changed |= mend(client, object, of_object).await?;
+    }
+    Ok(is_changed)
+}
+
+async fn mend(
+    client: &kube::Client,
+    object: &Object,
+    mended: impl Fn(&Object) -> Option<Vec<Value>>,
+) -> Result<bool, ApplyError> {
+    if mended(object).is_none() {
+        return Ok(false);
+    }
+    let reference = object.reference();
+    let failed = |source| ApplyError::update(&reference, source);
+    let Some(found) = untyped::get(client, &reference).await.map_err(failed)? else { return Ok(false) };
+    let Some(entries) = mended(&found) else { return Ok(false) };
+    let version = found.text("metadata.resourceVersion")?.unwrap_or_default();
+    let at = |name| PointerBuf::from_tokens(["metadata", name]);
+    let patch = json_patch::Patch(vec![
+        PatchOperation::Add(AddOperation { path: at("managedFields"), value: Value::Array(entries) }),
+        PatchOperation::Replace(ReplaceOperation { path: at("resourceVersion"), value: version.into() }),
+    ]);
+    untyped::update(client, &reference, &Patch::Json::<Value>(patch)).await.map_err(failed)?;
+    info!(object = %reference, "Mended the record of the owners of fields");
+    Ok(true)
+}

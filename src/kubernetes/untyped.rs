@@ -1,0 +1,193 @@
+//! Requests about objects of any kind, for those who write.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use serde_json::Value;
+use tokio::time::{sleep, timeout};
+
+use super::live::{requests, selector};
+use super::words;
+use crate::hub::naming::subdomain_faults;
+use crate::hub::{Object, ObjectRef};
+use crate::topology::plan::MANAGER;
+use crate::world::Selection;
+
+/// How long the API server may take for one answer; it waits for webhooks, each up to 30 seconds but usually 10.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often an API server is asked that turns requests away unread, and how long to wait in between.
+const ATTEMPTS: usize = 4;
+const PAUSE: Duration = Duration::from_millis(500);
+/// How many objects come in one part of a list.
+const PAGE: u32 = 500;
+/// The field manager of what is not applied (SSA-19).
+const UPDATER: &str = "topologist";
+
+/// Why an API server has not done what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    #[error("{}", words(.0))]
+    Api(#[from] kube::Error),
+    #[error("the API server did not answer in time")]
+    TimedOut,
+    #[error("{0:?} is no name of an object")]
+    Name(String),
+    #[error("the labels cannot be asked for")]
+    Labels,
+    #[error("the API server answered with something that is no object")]
+    NoObject,
+}
+
+/// How sure it is that nothing was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The API server said no.
+    Certain,
+    /// It said that something went wrong.
+    Unclear,
+    /// It said nothing.
+    Unknown,
+}
+
+impl RequestError {
+    /// The status code of an answer.
+    fn code(&self) -> Option<u16> {
+        match self {
+            RequestError::Api(kube::Error::Api(status)) => Some(status.code),
+            _ => None,
+        }
+    }
+
+    /// Whether there is no such object.
+    pub(super) fn is_not_found(&self) -> bool {
+        self.code() == Some(StatusCode::NOT_FOUND.as_u16())
+    }
+
+    /// Whether the object is not what it was thought to be: another version, another uid, or there already.
+    pub fn is_conflict(&self) -> bool {
+        self.code() == Some(StatusCode::CONFLICT.as_u16())
+    }
+
+    /// How sure it is that nothing was written.
+    pub(super) fn refusal(&self) -> Refusal {
+        match (self, self.code()) {
+            (RequestError::Name(_) | RequestError::Labels, _) | (_, Some(400..=499)) => Refusal::Certain,
+            (_, Some(_)) => Refusal::Unclear,
+            (_, None) => Refusal::Unknown,
+        }
+    }
+}
+
+/// Applies an object as the manager of topologies, over what others have set (SSA-01, SSA-15). A dry run is one in which nothing
+/// is stored.
+pub(super) async fn apply(client: &kube::Client, object: &Object, is_dry: bool) -> Result<Object, RequestError> {
+    let params = PatchParams { dry_run: is_dry, ..PatchParams::apply(MANAGER).force() };
+    patch(client, &object.reference(), &params, &Patch::Apply(object.as_ref())).await
+}
+
+/// Changes an object by a patch that is not applied but an update (SSA-19).
+pub(super) async fn update(
+    client: &kube::Client,
+    object: &ObjectRef,
+    change: &Patch<Value>,
+) -> Result<Object, RequestError> {
+    let params = PatchParams { field_manager: Some(UPDATER.to_owned()), ..PatchParams::default() };
+    patch(client, object, &params, change).await
+}
+
+async fn patch<P: serde::Serialize + std::fmt::Debug>(
+    client: &kube::Client,
+    object: &ObjectRef,
+    params: &PatchParams,
+    change: &Patch<P>,
+) -> Result<Object, RequestError> {
+    let name = checked(object)?;
+    let request = of(object).patch(name, params, change).map_err(kube::Error::BuildRequest)?;
+    read(answer(client, request).await?)
+}
+
+/// The object; nothing when there is none.
+pub(super) async fn get(client: &kube::Client, object: &ObjectRef) -> Result<Option<Object>, RequestError> {
+    let name = checked(object)?;
+    let request = of(object).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+    match answer(client, request).await {
+        Err(error) if error.is_not_found() => Ok(None),
+        found => found.and_then(read).map(Some),
+    }
+}
+
+/// Makes an object that must not be there yet.
+pub(super) async fn create(client: &kube::Client, object: &Object) -> Result<Object, RequestError> {
+    checked(&object.reference())?;
+    let params = PostParams { field_manager: Some(UPDATER.to_owned()), ..PostParams::default() };
+    let body = object.as_ref().to_string().into_bytes();
+    let request = of(&object.reference()).create(&params, body).map_err(kube::Error::BuildRequest)?;
+    read(answer(client, request).await?)
+}
+
+/// Deletes an object, unless it has another uid than the one that is known; says whether there was one.
+pub(super) async fn delete(client: &kube::Client, object: &ObjectRef, uid: Option<&str>) -> Result<bool, RequestError> {
+    let name = checked(object)?;
+    let preconditions = uid.map(|uid| Preconditions { uid: Some(uid.to_owned()), resource_version: None });
+    let params = DeleteParams { preconditions, ..DeleteParams::default() };
+    let request = of(object).delete(name, &params).map_err(kube::Error::BuildRequest)?;
+    match answer(client, request).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The metadata of the objects of a selection; nothing else of them is asked for. There are none of a kind that is not served.
+pub(super) async fn list_metadata(client: &kube::Client, selection: &Selection) -> Result<Vec<Object>, RequestError> {
+    let requests = requests(&selection.api_version, &selection.kind, &selection.namespace);
+    let labels = selector(selection).map_err(|_| RequestError::Labels)?;
+    let mut params = ListParams::default().limit(PAGE).labels(&labels);
+    let mut all = Vec::new();
+    loop {
+        let request = requests.list_metadata(&params).map_err(kube::Error::BuildRequest)?;
+        let mut page = match answer(client, request).await {
+            Err(error) if error.is_not_found() => return Ok(all),
+            page => page?,
+        };
+        let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) else {
+            return Err(RequestError::NoObject);
+        };
+        for item in items {
+            all.push(read(item)?);
+        }
+        match page.pointer("/metadata/continue").and_then(Value::as_str).filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token.to_owned()),
+            None => return Ok(all),
+        }
+    }
+}
+
+fn of(object: &ObjectRef) -> kube::core::Request {
+    requests(&object.api_version, &object.kind, &object.key.namespace)
+}
+
+/// The name, which becomes part of a path (NAM-07).
+fn checked(object: &ObjectRef) -> Result<&str, RequestError> {
+    let name = &object.key.name;
+    if subdomain_faults(name).is_empty() { Ok(name) } else { Err(RequestError::Name(name.clone())) }
+}
+
+fn read(value: Value) -> Result<Object, RequestError> {
+    Object::try_from(value).map_err(|_| RequestError::NoObject)
+}
+
+/// What the API server answers, in time. One that turns requests away unread is asked again.
+async fn answer(client: &kube::Client, request: http::Request<Vec<u8>>) -> Result<Value, RequestError> {
+    let mut left = ATTEMPTS;
+    loop {
+        left -= 1;
+        match timeout(PATIENCE, client.request(request.clone())).await.map_err(|_| RequestError::TimedOut)? {
+            Err(kube::Error::Api(status)) if left > 0 && status.code == StatusCode::TOO_MANY_REQUESTS.as_u16() => {
+                sleep(PAUSE).await;
+            }
+            answer => return Ok(answer?),
+        }
+    }
+}
