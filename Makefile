@@ -35,8 +35,10 @@ bench: ## benchmarks, with the budgets they are held against
 	$(CARGO) bench $(LOCKED)
 
 manifests: ## write what the manifests take from the program: the CRDs
-	$(CARGO) run $(LOCKED) --quiet -- crds >manifests/crds/cluster.x-k8s.io.yaml.new
+	$(CARGO) run $(LOCKED) --quiet -- crds --only cluster-api >manifests/crds/cluster.x-k8s.io.yaml.new
 	mv manifests/crds/cluster.x-k8s.io.yaml.new manifests/crds/cluster.x-k8s.io.yaml
+	$(CARGO) run $(LOCKED) --quiet -- crds --only embedded-provider >manifests/crds/topologist.dev.yaml.new
+	mv manifests/crds/topologist.dev.yaml.new manifests/crds/topologist.dev.yaml
 
 mutants: ## switch off one admission rule at a time: some fixture must notice
 	$(CARGO) test $(LOCKED) --test stories every_rule_has_a_fixture_that_fails_without_it -- --nocapture

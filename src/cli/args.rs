@@ -51,8 +51,8 @@ pub enum Command {
     /// Exit code: 0 nothing changes, 3 in place only, 4 machines are replaced, 5 something is deleted, 1 invalid, 2 wrong
     /// usage or unreadable input.
     Plan(Plan),
-    /// Print the CustomResourceDefinitions of Cluster and ClusterClass as YAML.
-    Crds,
+    /// Print CustomResourceDefinitions as YAML: those of Cluster API's kinds, and those of the embedded provider.
+    Crds(Crds),
     /// Make a development CA and a serving certificate.
     Certs(Certs),
     /// Print a completion script for a shell.
@@ -272,6 +272,23 @@ pub enum Written {
     Yaml,
     /// One array.
     Json,
+}
+
+/// `crds`
+#[derive(Debug, Args)]
+pub struct Crds {
+    /// One family only.
+    #[arg(long, value_name = "FAMILY")]
+    pub only: Option<Family>,
+}
+
+/// Kinds that are installed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Family {
+    /// Cluster, ClusterClass and the kinds around machines, of the group cluster.x-k8s.io.
+    ClusterApi,
+    /// The provider whose machines exist in memory only, of the groups below topologist.dev.
+    EmbeddedProvider,
 }
 
 /// `completions`

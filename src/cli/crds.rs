@@ -4,12 +4,18 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use super::args::{Crds, Family};
 use crate::crd;
 
 /// Prints the definitions as one YAML stream.
-pub(super) fn run() -> Result<ExitCode> {
+pub(super) fn run(options: &Crds) -> Result<ExitCode> {
+    let definitions = match options.only {
+        None => crd::definitions(),
+        Some(Family::ClusterApi) => crd::cluster_api(),
+        Some(Family::EmbeddedProvider) => crd::embedded_provider(),
+    };
     let mut text = String::new();
-    for definition in crd::definitions() {
+    for definition in definitions {
         text.push_str("---\n");
         text.push_str(&serde_saphyr::to_string(&definition)?);
     }

@@ -36,7 +36,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Default(options) => default::run(&options),
         Command::Render(options) => render::run(&options),
         Command::Plan(options) => plan::run(&options),
-        Command::Crds => crds::run(),
+        Command::Crds(options) => crds::run(&options),
         Command::Certs(options) => certs::run(&options),
         Command::Completions(options) => completions::run(&options),
     };

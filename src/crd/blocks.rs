@@ -70,13 +70,14 @@ pub(super) fn deletion(v: Shape, part: Part) -> Schema {
     match (v, part) {
         (V1Beta1, _) => timeouts,
         (V1Beta2, Part::MachineDeployment) => {
-            object().optional("deletion", timeouts.props(1..).optional("order", deletion_order()))
+            object().optional("deletion", timeouts.props(1..).optional("order", deletion_of_machines()))
         }
         (V1Beta2, _) => object().optional("deletion", timeouts.props(1..)),
     }
 }
 
-fn deletion_order() -> Schema {
+/// Which machine goes first when there are too many.
+pub(super) fn deletion_of_machines() -> Schema {
     string().one_of(&["Random", "Newest", "Oldest"])
 }
 
@@ -91,7 +92,7 @@ pub(super) fn strategy(v: Shape) -> Schema {
         .props(v.least()..)
         .optional("maxSurge", int_or_string())
         .optional("maxUnavailable", int_or_string())
-        .in_v1beta1(v, |it| it.optional("deletePolicy", deletion_order()));
+        .in_v1beta1(v, |it| it.optional("deletePolicy", deletion_of_machines()));
     object()
         .props(v.least()..)
         .required_in_v1beta2(v, "type", string().one_of(&["RollingUpdate", "OnDelete"]))
@@ -146,7 +147,8 @@ fn remediation(v: Shape, part: Part) -> Schema {
         .in_v1beta2(v, |it| if part == Part::MachineDeployment { it.with(max_in_flight()) } else { it })
 }
 
-fn max_in_flight() -> Schema {
+/// How many unhealthy machines are replaced at a time.
+pub(super) fn max_in_flight() -> Schema {
     object().optional("maxInFlight", int_or_string())
 }
 
@@ -178,7 +180,7 @@ pub(super) fn contract_reference(v: Shape) -> Schema {
 }
 
 /// Every reference of v1beta1.
-fn object_reference() -> Schema {
+pub(super) fn object_reference() -> Schema {
     object()
         .optional("apiVersion", string())
         .optional("kind", string())
@@ -216,12 +218,17 @@ fn version() -> Schema {
 ///
 /// v1beta2 keeps the legacy fields under `deprecated.v1beta1`, v1beta1 the current ones under `v1beta2`.
 pub(super) fn generations(v: Shape, current: Schema, legacy: Schema) -> Schema {
-    let current = current.optional("conditions", list(condition()).items(..=32).map_by(&["type"]));
+    let current = current.optional("conditions", conditions());
     let legacy = legacy.optional("conditions", list(legacy_condition()));
     match v {
         V1Beta2 => current.optional("deprecated", object().optional("v1beta1", legacy)),
         V1Beta1 => legacy.optional("v1beta2", current),
     }
+}
+
+/// The conditions of the current generation.
+pub(super) fn conditions() -> Schema {
+    list(condition()).items(..=32).map_by(&["type"])
 }
 
 /// F-COND
@@ -302,4 +309,54 @@ pub(super) fn min_ready_seconds(v: Shape) -> Schema {
 /// The generation that the status describes.
 pub(super) fn observed_generation(v: Shape) -> Schema {
     int64().in_v1beta2(v, |it| it.value(1..))
+}
+
+/// The name of a Cluster, which is also the value of a label.
+pub(super) fn cluster_name() -> Schema {
+    string().len(1..=63)
+}
+
+/// Which objects are meant; clients replace it as a whole.
+pub(super) fn label_selector() -> Schema {
+    let expression =
+        object().required("key", string()).required("operator", string()).optional("values", list(string()).atomic());
+    object()
+        .optional("matchExpressions", list(expression).atomic())
+        .optional("matchLabels", map_of(string()))
+        .atomic_map()
+}
+
+/// Where a machine can be reached (CT-8.4).
+pub(super) fn addresses() -> Schema {
+    let kinds = &["Hostname", "ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS"];
+    let address = object().required("address", string().len(1..=256)).required("type", string().one_of(kinds));
+    list(address).items(..=256).atomic()
+}
+
+/// Where the API server of a cluster is reached (CT-6.2).
+pub(super) fn control_plane_endpoint(v: Shape) -> Schema {
+    object().props(v.least()..).optional("host", string().len(v.least()..=512)).optional("port", port(v))
+}
+
+/// A TCP port.
+pub(super) fn port(v: Shape) -> Schema {
+    int32().in_v1beta2(v, |it| it.value(1..=65535))
+}
+
+/// Parts of an infrastructure that fail one by one (CT-6.6, CT-5.10, CT-5.11).
+pub(super) fn failure_domains(v: Shape) -> Schema {
+    let domain = object().optional("attributes", map_of(string())).optional("controlPlane", boolean());
+    match v {
+        V1Beta2 => list(domain.required("name", string().len(1..=256))).items(1..=100).map_by(&["name"]),
+        V1Beta1 => map_of(domain),
+    }
+}
+
+/// How many machines there are, and how far they have come (CT-10.3).
+pub(super) fn replica_counts() -> Schema {
+    object()
+        .optional("availableReplicas", int32())
+        .optional("readyReplicas", int32())
+        .optional("replicas", int32())
+        .optional("upToDateReplicas", int32())
 }

@@ -1,10 +1,11 @@
 //! Section "Cluster" of the API documentation, row by row.
 
 use super::blocks::{
-    LABEL, Part, SUBDOMAIN, contract_reference, deletion, gates, generations, health_check, metadata,
-    min_ready_seconds, observed_generation, strategy, taints, upgrade_plan, variable_values, versions,
+    LABEL, Part, SUBDOMAIN, contract_reference, control_plane_endpoint, deletion, failure_domains, gates, generations,
+    health_check, metadata, min_ready_seconds, observed_generation, port, replica_counts, strategy, taints,
+    upgrade_plan, variable_values, versions,
 };
-use super::schema::{Schema, boolean, date_time, int32, list, map_of, object, string};
+use super::schema::{Schema, boolean, date_time, int32, list, object, string};
 use crate::wire::Shape::{self, V1Beta1, V1Beta2};
 
 const PHASES: &[&str] = &["Pending", "Provisioning", "Provisioned", "Deleting", "Failed", "Unknown"];
@@ -33,14 +34,6 @@ fn cluster_network(v: Shape) -> Schema {
 fn network_ranges(v: Shape) -> Schema {
     let blocks = list(string().len(1..=43)).items(v.least()..=100).in_v1beta2(v, Schema::atomic);
     object().required("cidrBlocks", blocks)
-}
-
-fn control_plane_endpoint(v: Shape) -> Schema {
-    object().props(v.least()..).optional("host", string().len(v.least()..=512)).optional("port", port(v))
-}
-
-fn port(v: Shape) -> Schema {
-    int32().in_v1beta2(v, |it| it.value(1..=65535))
 }
 
 fn topology(v: Shape) -> Schema {
@@ -127,7 +120,7 @@ fn overrides(v: Shape) -> Schema {
 }
 
 pub(super) fn status(v: Shape) -> Schema {
-    let current = object().optional("controlPlane", replica_counts()).optional("workers", replica_counts());
+    let current = object().optional("controlPlane", replicas()).optional("workers", replicas());
     let legacy = object().optional("failureMessage", string().len(1..=10240)).optional("failureReason", string());
     object()
         .props(v.least()..)
@@ -138,23 +131,11 @@ pub(super) fn status(v: Shape) -> Schema {
         .optional("phase", string().one_of(PHASES))
 }
 
-fn replica_counts() -> Schema {
-    object()
-        .optional("availableReplicas", int32())
+fn replicas() -> Schema {
+    replica_counts()
         .optional("desiredReplicas", int32())
-        .optional("readyReplicas", int32())
-        .optional("replicas", int32())
-        .optional("upToDateReplicas", int32())
         .optional("upgradePlan", upgrade_plan())
         .optional("versions", versions())
-}
-
-fn failure_domains(v: Shape) -> Schema {
-    let domain = object().optional("attributes", map_of(string())).optional("controlPlane", boolean());
-    match v {
-        V1Beta2 => list(domain.required("name", string().len(1..=256))).items(1..=100).map_by(&["name"]),
-        V1Beta1 => map_of(domain),
-    }
 }
 
 fn initialization(v: Shape) -> Schema {

@@ -1,10 +1,13 @@
-//! The CustomResourceDefinitions of Cluster and ClusterClass: the constraints that the API server checks by itself.
+//! The CustomResourceDefinitions of Cluster API's kinds and of the embedded provider's: the constraints that the API server
+//! checks by itself.
 //!
 //! ```text
 //! schema.rs ──► blocks.rs ──► cluster.rs, cluster_class.rs ──► schema(kind, version) ──► definition(kind)
 //! language      shared rows   the rows of one kind             what a version accepts    what gets installed
-//!                                                                │
-//!                                                  layer.rs ◄────┘  the same constraints, checked without an API server
+//!                    │                                           │                             ▲
+//!                    │                             layer.rs ◄────┘  the same constraints,      │
+//!                    │                                              without an API server      │
+//!                    └──────► machine.rs, …, embedded.rs ──► resource.rs  one version, no conversion
 //! ```
 //!
 //! It builds JSON from constants; of the hub it knows which kinds there are and what names look like.
@@ -12,8 +15,16 @@
 mod blocks;
 mod cluster;
 mod cluster_class;
+mod column;
+mod embedded;
 mod layer;
+mod machine;
+mod machine_deployment;
+mod machine_health_check;
+mod machine_pool;
+mod machine_set;
 mod renamed;
+mod resource;
 mod schema;
 
 pub use layer::check;
@@ -21,7 +32,8 @@ pub use renamed::instead;
 
 use serde_json::{Value, json};
 
-use Column::{Always, Wide};
+use column::columns;
+use resource::Resource;
 use schema::{object, string};
 
 use crate::hub::{GROUP, Kind};
@@ -55,6 +67,9 @@ pub fn schema(kind: Kind, version: Shape) -> Value {
         .optional("status", status)
         .into()
 }
+
+/// The one version of the kinds around machines.
+const MACHINE_VERSION: &str = "v1beta2";
 
 /// The Service behind which objects are converted, by namespace and name.
 const CONVERSION_SERVICE: (&str, &str) = ("topologist-system", "topologist-conversion");
@@ -112,9 +127,28 @@ fn version(kind: Kind, shape: Shape) -> Value {
     version
 }
 
-/// The definitions of all kinds, the Cluster first.
+/// The definitions of all kinds: Cluster API's, the Cluster first, then those of the embedded provider.
 pub fn definitions() -> Vec<Value> {
-    Kind::ALL.map(definition).into()
+    [cluster_api(), embedded_provider()].concat()
+}
+
+/// The definitions of Cluster API's own kinds that are guarded, made or removed here.
+///
+/// Those of machines are served in v1beta2 alone: nothing here converts them.
+pub fn cluster_api() -> Vec<Value> {
+    let machines = [
+        machine_deployment::resource(),
+        machine_set::resource(),
+        machine::resource(),
+        machine_pool::resource(),
+        machine_health_check::resource(),
+    ];
+    Kind::ALL.into_iter().map(definition).chain(machines.into_iter().map(Resource::definition)).collect()
+}
+
+/// The definitions of the embedded provider, each with the label of the contract that it follows.
+pub fn embedded_provider() -> Vec<Value> {
+    embedded::resources().into_iter().map(Resource::definition).collect()
 }
 
 fn short_name(kind: Kind) -> &'static str {
@@ -124,77 +158,11 @@ fn short_name(kind: Kind) -> &'static str {
     }
 }
 
-fn columns(kind: Kind, shape: Shape) -> Vec<Value> {
-    let columns = match kind {
-        Kind::Cluster => CLUSTER_COLUMNS,
-        Kind::ClusterClass => CLUSTER_CLASS_COLUMNS,
-    };
-    columns.iter().map(|column| column.render(shape)).collect()
-}
-
-/// A column of `kubectl get`: title, type and path; a wide one needs `-o wide`.
-enum Column {
-    Always(&'static str, &'static str, &'static str),
-    Wide(&'static str, &'static str, &'static str),
-}
-
-impl Column {
-    fn render(&self, shape: Shape) -> Value {
-        let (Column::Always(name, kind, path) | Column::Wide(name, kind, path)) = self;
-        let mut column =
-            json!({"name": name, "type": kind, "jsonPath": shape.pick((*path).to_owned(), in_v1beta1(path))});
-        if matches!(self, Column::Wide(..)) {
-            column["priority"] = json!(10);
-        }
-        column
-    }
-}
-
-/// Where v1beta1 keeps what v1beta2 has at a path (CONV-007, CONV-016).
-fn in_v1beta1(path: &str) -> String {
-    const MOVED: [(&str, &str); 4] = [
-        (".spec.topology.classRef.name", ".spec.topology.class"),
-        (".status.conditions", ".status.v1beta2.conditions"),
-        (".status.controlPlane.", ".status.v1beta2.controlPlane."),
-        (".status.workers.", ".status.v1beta2.workers."),
-    ];
-    let moved = MOVED.iter().find_map(|(new, old)| Some(format!("{old}{}", path.strip_prefix(new)?)));
-    moved.unwrap_or_else(|| path.to_owned())
-}
-
-const PAUSED: Column = Wide("Paused", "string", r#".status.conditions[?(@.type=="Paused")].status"#);
-const AGE: Column = Always("Age", "date", ".metadata.creationTimestamp");
-
-const CLUSTER_COLUMNS: &[Column] = &[
-    Always("ClusterClass", "string", ".spec.topology.classRef.name"),
-    Always("Available", "string", r#".status.conditions[?(@.type=="Available")].status"#),
-    Always("CP Desired", "integer", ".status.controlPlane.desiredReplicas"),
-    Wide("CP Current", "integer", ".status.controlPlane.replicas"),
-    Wide("CP Ready", "integer", ".status.controlPlane.readyReplicas"),
-    Always("CP Available", "integer", ".status.controlPlane.availableReplicas"),
-    Always("CP Up-to-date", "integer", ".status.controlPlane.upToDateReplicas"),
-    Always("W Desired", "integer", ".status.workers.desiredReplicas"),
-    Wide("W Current", "integer", ".status.workers.replicas"),
-    Wide("W Ready", "integer", ".status.workers.readyReplicas"),
-    Always("W Available", "integer", ".status.workers.availableReplicas"),
-    Always("W Up-to-date", "integer", ".status.workers.upToDateReplicas"),
-    PAUSED,
-    Always("Phase", "string", ".status.phase"),
-    AGE,
-    Always("Version", "string", ".spec.topology.version"),
-];
-
-const CLUSTER_CLASS_COLUMNS: &[Column] =
-    &[PAUSED, Always("Variables Ready", "string", r#".status.conditions[?(@.type=="VariablesReady")].status"#), AGE];
-
 #[cfg(test)]
 mod tests {
     use super::Shape::{V1Beta1, V1Beta2};
     use super::*;
     use crate::hub::Kind::{Cluster, ClusterClass};
-
-    const ALL: [(Kind, Shape); 4] =
-        [(Cluster, V1Beta2), (Cluster, V1Beta1), (ClusterClass, V1Beta2), (ClusterClass, V1Beta1)];
 
     const MD: &str = "spec.topology.workers.machineDeployments[]";
     const MD_CLASS: &str = "spec.workers.machineDeployments[]";
@@ -230,9 +198,19 @@ mod tests {
         }
     }
 
+    /// Every version of every definition, with a word about which it is.
+    fn versions() -> Vec<(String, Value)> {
+        let versions = |definition: Value| -> Vec<(String, Value)> {
+            let kind = definition["spec"]["names"]["kind"].as_str().unwrap();
+            let versions = definition["spec"]["versions"].as_array().unwrap();
+            versions.iter().map(|version| (format!("{kind} {}", version["name"]), version.clone())).collect()
+        };
+        definitions().into_iter().flat_map(versions).collect()
+    }
+
     fn for_every_node(mut check: impl FnMut(&str, &Value)) {
-        for (kind, version) in ALL {
-            walk(&format!("{kind:?} {version:?} "), &schema(kind, version), &mut check);
+        for (what, version) in versions() {
+            walk(&format!("{what} "), &version["schema"]["openAPIV3Schema"], &mut check);
         }
     }
 
@@ -502,7 +480,7 @@ mod tests {
                 places += 1;
             }
         });
-        assert_eq!(places, 8, "control plane and machine deployments, two kinds, two versions");
+        assert_eq!(places, 9, "control plane and machine deployments, two kinds, two versions; and the check itself");
     }
 
     #[test]
@@ -543,27 +521,127 @@ mod tests {
 
     #[test]
     fn definitions_are_called_as_clients_expect() {
-        let want = [("clusters.cluster.x-k8s.io", "cl"), ("clusterclasses.cluster.x-k8s.io", "cc")];
-        assert_eq!(definitions().len(), want.len());
-        for (definition, (name, short)) in definitions().iter().zip(want) {
-            assert_eq!(definition["metadata"]["name"], name);
-            assert_eq!(definition["spec"]["names"]["shortNames"], json!([short]), "{name}");
+        // CT-2.1
+        let core = [
+            "clusters cl",
+            "clusterclasses cc",
+            "machinedeployments md",
+            "machinesets ms",
+            "machines ma",
+            "machinepools mp",
+            "machinehealthchecks mhc",
+        ];
+        let names = |definition: &Value| {
+            let (name, names) = (&definition["metadata"]["name"], &definition["spec"]["names"]);
             assert_eq!(definition["spec"]["scope"], "Namespaced", "{name}");
-            for version in definition["spec"]["versions"].as_array().unwrap() {
-                assert_eq!(version["subresources"], json!({"status": {}}), "{name}");
+            assert_eq!(names["categories"], json!(["cluster-api"]), "{name}");
+            assert_eq!(
+                *name,
+                json!(format!("{}.{}", names["plural"].as_str()?, definition["spec"]["group"].as_str()?))
+            );
+            Some(format!("{} {}", names["plural"].as_str()?, names["shortNames"][0].as_str().unwrap_or_default()))
+        };
+        assert_eq!(cluster_api().iter().filter_map(names).collect::<Vec<_>>(), core);
+        let embedded: Vec<String> = embedded_provider()
+            .iter()
+            .filter_map(|definition| Some(definition["spec"]["names"]["kind"].as_str()?.to_owned()))
+            .collect();
+        let roles = ["Cluster", "Machine", "MachinePool", "Config", "ControlPlane"];
+        let want = roles.map(|role| [format!("Embedded{role}"), format!("Embedded{role}Template")]).concat();
+        assert_eq!(embedded, want, "a kind and what it is cloned from (CT-1.2)");
+        assert_eq!(definitions().len(), 17);
+    }
+
+    #[test]
+    fn kinds_in_one_version_name_it_as_that_of_the_contract() {
+        // CT-3.3, CT-3.4
+        for definition in [cluster_api().split_off(2), embedded_provider()].concat() {
+            let versions = definition["spec"]["versions"].as_array().unwrap();
+            assert_eq!(versions.len(), 1, "nothing converts {}", definition["metadata"]["name"]);
+            assert_eq!((&versions[0]["served"], &versions[0]["storage"]), (&json!(true), &json!(true)));
+            let labels = &definition["metadata"]["labels"];
+            assert_eq!(*labels, json!({"cluster.x-k8s.io/v1beta2": versions[0]["name"]}));
+            assert_eq!(definition["spec"].get("conversion"), None);
+        }
+    }
+
+    #[test]
+    fn templates_have_no_status_and_replicas_can_be_scaled() {
+        // CT-7.1, CT-10.2
+        let replicas = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
+        let mut selected = replicas.clone();
+        selected["labelSelectorPath"] = json!(".status.selector");
+        for (what, version) in versions() {
+            let kind = what.split(' ').next().unwrap();
+            let scale = version["subresources"].get("scale");
+            match kind {
+                "MachineDeployment" | "MachineSet" | "EmbeddedControlPlane" => {
+                    assert_eq!(scale, Some(&selected), "{what}")
+                }
+                "MachinePool" => assert_eq!(scale, Some(&replicas), "{what}"),
+                _ => assert_eq!(scale, None, "{what}"),
             }
+            let has_status = version["schema"]["openAPIV3Schema"]["properties"].get("status").is_some();
+            assert_eq!(version["subresources"].get("status").is_some(), has_status, "{what}");
+            // What a machine will offer is known before there is one (CT-9.4).
+            assert_eq!(has_status, !kind.ends_with("Template") || kind == "EmbeddedMachineTemplate", "{what}");
+        }
+    }
+
+    #[test]
+    fn paths_of_the_provider_contract_exist() {
+        // CT-5.4
+        let all: std::collections::BTreeMap<_, _> = versions().into_iter().collect();
+        for (kind, paths) in [
+            (
+                "EmbeddedCluster",
+                "spec.controlPlaneEndpoint.host spec.controlPlaneEndpoint.port status.initialization.provisioned \
+                 status.failureDomains[].name status.failureDomains[].controlPlane status.failureDomains[].attributes",
+            ),
+            (
+                "EmbeddedMachine",
+                "spec.providerID status.initialization.provisioned status.addresses[].type status.addresses[].address \
+                 status.failureDomain",
+            ),
+            (
+                "EmbeddedMachinePool",
+                "spec.providerIDList[] status.initialization.provisioned status.replicas status.infrastructureMachineKind",
+            ),
+            ("EmbeddedConfig", "status.initialization.dataSecretCreated status.dataSecretName"),
+            (
+                "EmbeddedControlPlane",
+                "spec.controlPlaneEndpoint.host spec.version spec.replicas spec.rollout.after \
+                 spec.machineTemplate.metadata.labels spec.machineTemplate.metadata.annotations \
+                 spec.machineTemplate.spec.infrastructureRef.apiGroup spec.machineTemplate.spec.infrastructureRef.kind \
+                 spec.machineTemplate.spec.infrastructureRef.name spec.machineTemplate.spec.readinessGates[] \
+                 spec.machineTemplate.spec.taints[] spec.machineTemplate.spec.deletion.nodeDrainTimeoutSeconds \
+                 spec.machineTemplate.spec.deletion.nodeVolumeDetachTimeoutSeconds \
+                 spec.machineTemplate.spec.deletion.nodeDeletionTimeoutSeconds \
+                 status.initialization.controlPlaneInitialized status.version status.versions[].version \
+                 status.versions[].replicas status.replicas status.readyReplicas status.upToDateReplicas \
+                 status.availableReplicas status.selector status.externalManagedControlPlane",
+            ),
+            ("EmbeddedMachineTemplate", "spec.template.metadata.labels spec.template.spec status.capacity.*"),
+            ("EmbeddedControlPlaneTemplate", "spec.template.spec.machineTemplate.metadata.labels"),
+        ] {
+            let schema = &all[&format!("{kind} \"v1beta1\"")]["schema"]["openAPIV3Schema"];
+            for path in paths.split_whitespace() {
+                assert!(at(schema, path).is_some(), "{kind} has no {path}");
+            }
+            let is_template = kind.ends_with("Template");
+            assert!(is_template || at(schema, "status.conditions[].reason").is_some(), "{kind}");
         }
     }
 
     #[test]
     fn printer_columns_show_what_the_schema_has() {
-        // CONV-007, CONV-016
-        for (kind, shape) in ALL {
-            let schema = schema(kind, shape);
-            for column in columns(kind, shape) {
+        // CONV-007, CONV-016, DEC-7
+        for (what, version) in versions() {
+            let schema = &version["schema"]["openAPIV3Schema"];
+            for column in version["additionalPrinterColumns"].as_array().unwrap() {
                 let path = column["jsonPath"].as_str().unwrap_or_default().trim_start_matches('.').to_owned();
                 let path = path.split("[?").next().unwrap_or_default();
-                assert!(path.starts_with("metadata.") || at(&schema, path).is_some(), "{kind:?} {shape:?} {column}");
+                assert!(path.starts_with("metadata.") || at(schema, path).is_some(), "{what} {column}");
             }
         }
     }

@@ -112,6 +112,11 @@ impl Schema {
         self.keyword("x-kubernetes-list-type", "atomic")
     }
 
+    /// An object that is replaced as a whole.
+    pub(super) fn atomic_map(self) -> Self {
+        self.keyword("x-kubernetes-map-type", "atomic")
+    }
+
     /// A list whose entries are unique by these keys.
     pub(super) fn map_by(self, keys: &[&str]) -> Self {
         self.keyword("x-kubernetes-list-type", "map").keyword("x-kubernetes-list-map-keys", json!(keys))

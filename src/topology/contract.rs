@@ -27,6 +27,9 @@ const OLDER_CONTRACT: [(&str, &str); 9] = [
     ("infrastructure.cluster.x-k8s.io", "ROSA"),
 ];
 
+/// What the groups of the embedded provider end in; all its versions follow the newer contract (DEC-17).
+const EMBEDDED: &str = ".topologist.dev";
+
 /// The contract that an object follows by its version, and whether that is assumed for want of a definition (DEC-17).
 ///
 /// # Errors
@@ -89,7 +92,8 @@ fn listed(labels: &BTreeMap<String, String>, version: &str) -> Option<Contract> 
 /// The contract of a kind without a definition (DEC-17).
 fn assumed(group: &str, kind: &str, version: &str) -> Contract {
     let is_older = OLDER_CONTRACT.iter().any(|(known, start)| *known == group && kind.starts_with(start));
-    if version == "v1beta2" && !is_older { Contract::V1Beta2 } else { Contract::V1Beta1 }
+    let is_embedded = group.ends_with(EMBEDDED);
+    if is_embedded || (version == "v1beta2" && !is_older) { Contract::V1Beta2 } else { Contract::V1Beta1 }
 }
 
 #[cfg(test)]
@@ -147,6 +151,7 @@ mod tests {
             super::assumed("controlplane.cluster.x-k8s.io", "AWSManagedControlPlane", "v1beta2"),
             Contract::V1Beta1
         );
+        assert_eq!(super::assumed("controlplane.topologist.dev", "EmbeddedControlPlane", "v1beta1"), Contract::V1Beta2);
     }
 
     #[test]

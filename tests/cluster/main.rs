@@ -9,6 +9,7 @@ mod client_certificates;
 mod controller;
 mod conversion;
 mod installation;
+mod kinds;
 #[path = "../support/kubernetes.rs"]
 mod kubernetes;
 #[path = "../support/kustomize.rs"]

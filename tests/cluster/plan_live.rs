@@ -18,17 +18,13 @@ const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
 const CORE: &str = "cluster.x-k8s.io";
 
 /// Everything that the bundle and its topology are made of.
-const KINDS: [(&str, &str); 10] = [
+const KINDS: [(&str, &str); 6] = [
     (INFRASTRUCTURE, "DevCluster"),
     (INFRASTRUCTURE, "DevClusterTemplate"),
     (INFRASTRUCTURE, "DevMachineTemplate"),
     (CONTROL_PLANE, "KubeadmControlPlane"),
     (CONTROL_PLANE, "KubeadmControlPlaneTemplate"),
     (BOOTSTRAP, "KubeadmConfigTemplate"),
-    (CORE, "MachineDeployment"),
-    (CORE, "MachinePool"),
-    (CORE, "MachineHealthCheck"),
-    (CORE, "Machine"),
 ];
 
 fn definition((group, kind): (&str, &str)) -> Value {

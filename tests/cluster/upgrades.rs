@@ -18,7 +18,7 @@ const OLD: &str = "v1.33.0";
 const NEW: &str = "v1.34.0";
 const CONTROL_PLANES: &str = "controlplane.cluster.x-k8s.io";
 
-/// The kinds that a version change looks at, with a status of their own.
+/// The kinds of providers that a version change looks at, with a status of their own.
 pub(crate) fn definitions() -> Vec<Value> {
     let version = |name: &str, storage: bool| {
         let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
@@ -35,14 +35,13 @@ pub(crate) fn definitions() -> Vec<Value> {
                 "versions": versions},
         })
     };
-    let core = |kind| definition("cluster.x-k8s.io", kind, json!([version("v1beta2", true)]));
     let both = json!([version("v1beta1", false), version("v1beta2", true)]);
-    vec![
-        definition(CONTROL_PLANES, "KubeadmControlPlane", both),
-        core("MachineDeployment"),
-        core("MachinePool"),
-        core("Machine"),
-    ]
+    vec![definition(CONTROL_PLANES, "KubeadmControlPlane", both)]
+}
+
+fn machine_spec() -> Value {
+    let reference = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevMachine", "name": "some"});
+    json!({"clusterName": "one", "version": OLD, "bootstrap": {}, "infrastructureRef": reference})
 }
 
 /// The parts of a running cluster, in a namespace.
@@ -71,7 +70,9 @@ impl Running {
         api.patch(&name, &apply, &Patch::Apply(&object)).await.unwrap();
         let mut object = types;
         object["status"] = status;
-        api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&object)).await.unwrap();
+        if object["status"] != json!({}) {
+            api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&object)).await.unwrap();
+        }
     }
 
     /// A control plane that wants the old version, and what runs in it.
@@ -83,14 +84,17 @@ impl Running {
 
     async fn worker(&self, kind: &str, name: &str, status: Value) {
         let labels = json!({"cluster.x-k8s.io/cluster-name": "one", "topology.cluster.x-k8s.io/owned": ""});
-        let spec = json!({"selector": {"matchLabels": {"set": name}}, "template": {"spec": {"version": OLD}}});
+        let mut spec = json!({"clusterName": "one", "template": {"spec": machine_spec()}});
+        if kind == "MachineDeployment" {
+            spec["selector"] = json!({"matchLabels": {"set": name}});
+        }
         self.put("cluster.x-k8s.io", kind, json!({"name": name, "labels": labels}), spec, status).await;
     }
 
     async fn machine(&self, name: &str, set: &str, kubelet: &str) {
         let metadata = json!({"name": name, "labels": {"set": set}});
         let status = json!({"nodeInfo": {"kubeletVersion": kubelet}});
-        self.put("cluster.x-k8s.io", "Machine", metadata, json!({"version": OLD}), status).await;
+        self.put("cluster.x-k8s.io", "Machine", metadata, machine_spec(), status).await;
     }
 }
 

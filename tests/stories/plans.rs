@@ -249,3 +249,57 @@ fn rendering_is_for_files_that_can_be_used() {
         assert!(err.contains(words), "{arguments:?}: {err}");
     }
 }
+
+/// The class of the embedded provider and its cluster: what a newcomer applies first.
+fn embedded() -> String {
+    let read = |name: &str| fs::read_to_string(fixtures("embedded").join(name)).unwrap();
+    format!("{}---\n{}", read("class.yaml"), read("cluster.yaml"))
+}
+
+#[test]
+fn the_embedded_class_is_valid_and_asks_for_every_kind_of_its_provider() {
+    let folder = fixtures("embedded");
+    let folder = folder.to_str().unwrap();
+    let output = command(&["validate", folder, "--strict", "--fail-on-warnings"]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!((output.status.code(), said.lines().last()), (Some(0), Some("2 judged, 2 allowed, 0 denied")), "{said}");
+    let rendered = command(&["render", folder]).output().unwrap();
+    let objects: Vec<Value> = yaml::documents(&String::from_utf8(rendered.stdout).unwrap())
+        .into_iter()
+        .map(|document| document.unwrap().value)
+        .collect();
+    let count = |kind: &str| objects.iter().filter(|object| object["kind"] == kind).count();
+    for (kind, want) in [
+        ("EmbeddedCluster", 1),
+        ("EmbeddedControlPlane", 1),
+        ("EmbeddedMachineTemplate", 3),
+        ("EmbeddedConfigTemplate", 2),
+        ("EmbeddedMachinePool", 1),
+        ("EmbeddedConfig", 1),
+        ("MachineDeployment", 2),
+        ("MachinePool", 1),
+        ("MachineHealthCheck", 3),
+    ] {
+        assert_eq!(count(kind), want, "{kind}");
+    }
+    let control_plane = objects.iter().find(|object| object["kind"] == "EmbeddedControlPlane").unwrap();
+    let reference = &control_plane["spec"]["machineTemplate"]["spec"]["infrastructureRef"];
+    assert_eq!(reference["kind"], "EmbeddedMachineTemplate", "DEC-17: the newer contract, known without a definition");
+}
+
+#[test]
+fn changes_of_the_embedded_cluster_roll_what_its_class_says() {
+    let before = embedded();
+    for (from, to, code, wanted) in [
+        ("value: welcome to demo", "value: hello", 4, "1 of 1 Cluster changed: 8 machines replaced"),
+        ("value: 5s", "value: 6s", 4, "rotate EmbeddedMachineTemplate demo-green-"),
+        ("value: 5s", "value: 6s", 4, "1 of 1 Cluster changed: 1 machine replaced"),
+        ("version: v1.33.0", "version: v1.34.2", 4, "since its version goes from v1.33.0 to v1.34.2"),
+        ("name: blue\n        replicas: 2", "name: blue\n        replicas: 3", 3, "spec.replicas: 2 → 3"),
+    ] {
+        assert_eq!(before.matches(from).count(), 1, "{from}");
+        let (was, said) = plan(&before, &before.replace(from, to), &[]);
+        assert_eq!(was, code, "{from} to {to}: {said}");
+        assert!(said.contains(wanted), "{from} to {to}: {said}");
+    }
+}

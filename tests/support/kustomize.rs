@@ -76,7 +76,7 @@ pub fn webhooks_at(objects: Vec<Value>, address: &str, authority: &[u8]) -> Vec<
 pub fn definitions_at(objects: Vec<Value>, address: &str, authority: &[u8]) -> Vec<Value> {
     let is_wanted = |object: &Value| object["kind"] == "CustomResourceDefinition";
     let mut definitions: Vec<_> = objects.into_iter().filter(is_wanted).collect();
-    for definition in &mut definitions {
+    for definition in definitions.iter_mut().filter(|definition| definition["spec"].get("conversion").is_some()) {
         let client = &mut definition["spec"]["conversion"]["webhook"]["clientConfig"];
         let path = client["service"]["path"].as_str().unwrap().to_owned();
         *client = json!({"url": format!("https://{address}{path}"), "caBundle": STANDARD.encode(authority)});

@@ -25,7 +25,7 @@ pub struct Roll {
 }
 
 /// Control planes that are known to replace their machines when any other field of their spec changes.
-const KNOWN: [&str; 2] = ["KubeadmControlPlane", "RKE2ControlPlane"];
+const KNOWN: [&str; 3] = ["EmbeddedControlPlane", "KubeadmControlPlane", "RKE2ControlPlane"];
 
 /// What of a control plane's spec is handed down to its machines in place (DS-15 to DS-19).
 const IN_PLACE: [&str; 17] = [

@@ -1,0 +1,230 @@
+//! The kinds of the embedded provider: machines that exist in memory only (CT-19).
+//!
+//! They follow the contract v1beta2 (CT-6 to CT-13). What they have besides the contract is how long the parts of a machine
+//! take to start, and a bootstrap configuration small enough to be read.
+
+use super::blocks::{
+    Part, addresses, conditions, contract_reference, control_plane_endpoint, deletion, failure_domains, gates,
+    metadata, observed_generation, replica_counts, taints, versions,
+};
+use super::column::AGE;
+use super::column::Column::{self, Always, Wide};
+use super::machine::provider_id;
+use super::machine_pool::provider_ids;
+use super::resource::{Resource, Scale};
+use super::schema::{Schema, boolean, date_time, int_or_string, int32, list, map_of, object, string};
+use crate::wire::Shape::V1Beta2;
+
+const INFRASTRUCTURE: &str = "infrastructure.topologist.dev";
+const BOOTSTRAP: &str = "bootstrap.topologist.dev";
+const CONTROL_PLANE: &str = "controlplane.topologist.dev";
+const VERSION: &str = "v1beta1";
+
+/// A duration as Go writes it, such as `1m30s`.
+const DURATION: &str = r"^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$";
+/// A fraction from 0 to 1.
+const FRACTION: &str = r"^(0(\.[0-9]+)?|1(\.0+)?)$";
+/// The mode of a file, in octal.
+const MODE: &str = r"^0?[0-7]{3,4}$";
+
+const CLUSTER: Column = Always("Cluster", "string", r".metadata.labels['cluster\.x-k8s\.io/cluster-name']");
+const PROVISIONED: Column = Always("Provisioned", "boolean", ".status.initialization.provisioned");
+const READY: Column = Always("Ready", "string", r#".status.conditions[?(@.type=="Ready")].status"#);
+
+/// The kinds, a kind before its template.
+pub(super) fn resources() -> Vec<Resource> {
+    vec![
+        cluster(),
+        template(INFRASTRUCTURE, "EmbeddedClusterTemplate", cluster_spec()),
+        machine(),
+        template(INFRASTRUCTURE, "EmbeddedMachineTemplate", machine_spec()).status(capacity()),
+        machine_pool(),
+        template(INFRASTRUCTURE, "EmbeddedMachinePoolTemplate", machine_pool_spec()),
+        config(),
+        template(BOOTSTRAP, "EmbeddedConfigTemplate", config_spec()),
+        control_plane(),
+        template(CONTROL_PLANE, "EmbeddedControlPlaneTemplate", control_plane_template_spec()),
+    ]
+}
+
+/// A template: what is cloned stands under `spec.template` (CT-7.1, CT-9.1, CT-11.1, CT-12.8, CT-13.3).
+///
+/// That it should not be changed in place (CT-9.2) is not said by the schema: a rule there could not tell the dry run in
+/// which a topology asks whether a template has to be rotated.
+fn template(group: &'static str, kind: &'static str, spec: Schema) -> Resource {
+    let template = object().optional("metadata", metadata(V1Beta2)).required("spec", spec);
+    const COLUMNS: &[Column] = &[AGE];
+    Resource::new(group, VERSION, kind, object().required("template", template)).columns(COLUMNS)
+}
+
+/// An infrastructure cluster (CT-6).
+fn cluster() -> Resource {
+    const COLUMNS: &[Column] = &[
+        CLUSTER,
+        PROVISIONED,
+        READY,
+        Always("Endpoint", "string", ".spec.controlPlaneEndpoint.host"),
+        Wide("Port", "integer", ".spec.controlPlaneEndpoint.port"),
+        AGE,
+    ];
+    let status = status(initialized("provisioned")).optional("failureDomains", failure_domains(V1Beta2));
+    Resource::new(INFRASTRUCTURE, VERSION, "EmbeddedCluster", cluster_spec()).status(status).columns(COLUMNS)
+}
+
+fn cluster_spec() -> Schema {
+    object()
+        .optional("backend", backend(start_up()))
+        .optional("controlPlaneEndpoint", control_plane_endpoint(V1Beta2))
+        .optional("failureDomains", failure_domains(V1Beta2))
+}
+
+/// A machine (CT-8).
+fn machine() -> Resource {
+    const COLUMNS: &[Column] = &[
+        CLUSTER,
+        Always("Machine", "string", r#".metadata.ownerReferences[?(@.kind=="Machine")].name"#),
+        Wide("Provider ID", "string", ".spec.providerID"),
+        PROVISIONED,
+        READY,
+        AGE,
+    ];
+    let spec = machine_spec().optional("providerID", provider_id());
+    let status = status(initialized("provisioned"))
+        .optional("addresses", addresses())
+        .optional("failureDomain", string().len(1..=256));
+    Resource::new(INFRASTRUCTURE, VERSION, "EmbeddedMachine", spec).status(status).columns(COLUMNS)
+}
+
+fn machine_spec() -> Schema {
+    let parts = ["apiServer", "etcd", "node", "vm"];
+    object().optional("backend", backend(parts.into_iter().fold(object(), |all, part| all.optional(part, start_up()))))
+}
+
+/// What a machine of a template will offer, for autoscalers that start at none (CT-9.4).
+fn capacity() -> Schema {
+    let node = object()
+        .props(1..)
+        .optional("architecture", string().one_of(&["amd64", "arm64", "s390x", "ppc64le"]))
+        .optional("operatingSystem", string().len(1..));
+    object().props(1..).optional("capacity", map_of(int_or_string())).optional("nodeInfo", node)
+}
+
+/// A pool of machines (CT-13).
+fn machine_pool() -> Resource {
+    const COLUMNS: &[Column] = &[CLUSTER, Always("Replicas", "integer", ".status.replicas"), PROVISIONED, READY, AGE];
+    let spec = machine_pool_spec().optional("providerIDList", provider_ids());
+    let status = status(initialized("provisioned"))
+        .optional("infrastructureMachineKind", string().len(1..=63))
+        .optional("replicas", int32());
+    Resource::new(INFRASTRUCTURE, VERSION, "EmbeddedMachinePool", spec).status(status).columns(COLUMNS)
+}
+
+/// Machines of a pool belong to no control plane.
+fn machine_pool_spec() -> Schema {
+    object().optional("backend", backend(object().optional("node", start_up()).optional("vm", start_up())))
+}
+
+/// Bootstrap data of one machine (CT-12).
+fn config() -> Resource {
+    const COLUMNS: &[Column] = &[
+        CLUSTER,
+        Always("Data", "boolean", ".status.initialization.dataSecretCreated"),
+        Wide("Secret", "string", ".status.dataSecretName"),
+        READY,
+        AGE,
+    ];
+    let status = status(initialized("dataSecretCreated")).optional("dataSecretName", string().len(1..=253));
+    Resource::new(BOOTSTRAP, VERSION, "EmbeddedConfig", config_spec()).status(status).columns(COLUMNS)
+}
+
+fn config_spec() -> Schema {
+    let file = object()
+        .required("content", string().len(..=10240))
+        .optional("owner", string().len(1..=256))
+        .required("path", string().len(1..=512))
+        .optional("permissions", string().len(1..=5).matches(MODE));
+    let argument = object().required("name", string().len(1..=256)).optional("value", string().len(..=1024));
+    object()
+        .optional("commands", list(string().len(1..=10240)).items(..=1000).atomic())
+        .optional("files", list(file).items(..=200).atomic())
+        .optional("format", string().one_of(&["cloud-config", "ignition"]))
+        .optional("kubeletExtraArgs", list(argument).items(..=100).atomic())
+}
+
+/// A control plane made of Machines (CT-10).
+fn control_plane() -> Resource {
+    const COLUMNS: &[Column] = &[
+        CLUSTER,
+        Always("Available", "string", r#".status.conditions[?(@.type=="Available")].status"#),
+        Always("Initialized", "boolean", ".status.initialization.controlPlaneInitialized"),
+        Always("Desired", "integer", ".spec.replicas"),
+        Always("Current", "integer", ".status.replicas"),
+        Always("Ready", "integer", ".status.readyReplicas"),
+        Always("Available", "integer", ".status.availableReplicas"),
+        Always("Up-to-date", "integer", ".status.upToDateReplicas"),
+        AGE,
+        Always("Version", "string", ".spec.version"),
+    ];
+    let machines = machine_settings().required("infrastructureRef", contract_reference(V1Beta2));
+    let spec = control_plane_spec(object().required("spec", machines))
+        .optional("controlPlaneEndpoint", control_plane_endpoint(V1Beta2))
+        .optional("replicas", int32().value(0..))
+        .required("version", string().len(1..=256));
+    let status = status(initialized("controlPlaneInitialized"))
+        .with(replica_counts())
+        .optional("externalManagedControlPlane", boolean())
+        .optional("selector", string().len(1..))
+        .optional("version", string().len(1..=256))
+        .optional("versions", versions());
+    Resource::new(CONTROL_PLANE, VERSION, "EmbeddedControlPlane", spec)
+        .status(status)
+        .scale(Scale::Selected)
+        .columns(COLUMNS)
+}
+
+/// Replicas, version and the template of the machines are the business of the topology (CT-11.1).
+fn control_plane_template_spec() -> Schema {
+    control_plane_spec(object().optional("spec", machine_settings()))
+}
+
+/// What a control plane and its template have in common, around the template of the machines.
+fn control_plane_spec(machines: Schema) -> Schema {
+    object()
+        .optional("bootstrap", config_spec())
+        .optional("machineTemplate", machines.optional("metadata", metadata(V1Beta2)))
+        .optional("rollout", object().props(1..).optional("after", date_time()))
+}
+
+/// What is handed down to the Machines of a control plane as it is (CT-10.13).
+fn machine_settings() -> Schema {
+    object()
+        .with(deletion(V1Beta2, Part::ControlPlane))
+        .optional("readinessGates", gates(V1Beta2))
+        .optional("taints", taints())
+}
+
+/// Where an object exists; there is one such place.
+fn backend(in_memory: Schema) -> Schema {
+    object().required("inMemory", in_memory)
+}
+
+/// How long something takes to start: `startupDuration`, and up to `startupJitter` times as much again (CT-19.4).
+fn start_up() -> Schema {
+    let provisioning = object()
+        .required("startupDuration", string().len(1..=32).matches(DURATION))
+        .optional("startupJitter", string().len(1..=16).matches(FRACTION));
+    object().optional("provisioning", provisioning)
+}
+
+/// A status with the flag that the contract asks for.
+fn status(initialization: Schema) -> Schema {
+    object()
+        .props(1..)
+        .optional("conditions", conditions())
+        .optional("initialization", initialization)
+        .optional("observedGeneration", observed_generation(V1Beta2))
+}
+
+fn initialized(flag: &'static str) -> Schema {
+    object().props(1..).optional(flag, boolean())
+}

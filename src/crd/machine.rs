@@ -1,0 +1,119 @@
+//! Machine, and what of it stands in the templates of those who make machines (MA-1.1, MA-1.2).
+
+use super::blocks::{
+    Part, addresses, cluster_name, contract_reference, deletion, gates, generations, metadata, min_ready_seconds,
+    observed_generation, taints,
+};
+use super::column::Column::{self, Always, Wide};
+use super::column::{AGE, PAUSED};
+use super::resource::Resource;
+use super::schema::{Schema, boolean, date_time, object, string};
+use super::{GROUP, MACHINE_VERSION};
+use crate::wire::Shape::V1Beta2;
+
+const PHASES: &[&str] =
+    &["Pending", "Provisioning", "Provisioned", "Running", "Updating", "Deleting", "Deleted", "Failed", "Unknown"];
+
+/// What a Node tells of the machine that it runs on.
+const NODE_INFO: [&str; 10] = [
+    "architecture",
+    "bootID",
+    "containerRuntimeVersion",
+    "kernelVersion",
+    "kubeProxyVersion",
+    "kubeletVersion",
+    "machineID",
+    "operatingSystem",
+    "osImage",
+    "systemUUID",
+];
+
+/// The two flags stand for what the first design showed as fields of the status (DEC-7).
+const COLUMNS: &[Column] = &[
+    Always("Cluster", "string", ".spec.clusterName"),
+    Always("Node Name", "string", ".status.nodeRef.name"),
+    Wide("Provider ID", "string", ".spec.providerID"),
+    Always("Ready", "string", r#".status.conditions[?(@.type=="Ready")].status"#),
+    Always("Available", "string", r#".status.conditions[?(@.type=="Available")].status"#),
+    Always("Up-to-date", "string", r#".status.conditions[?(@.type=="UpToDate")].status"#),
+    Wide("Bootstrap Data", "boolean", ".status.initialization.bootstrapDataSecretCreated"),
+    Wide("Infrastructure", "boolean", ".status.initialization.infrastructureProvisioned"),
+    Wide("Internal-IP", "string", r#".status.addresses[?(@.type=="InternalIP")].address"#),
+    Wide("External-IP", "string", r#".status.addresses[?(@.type=="ExternalIP")].address"#),
+    Wide("OS-Image", "string", ".status.nodeInfo.osImage"),
+    PAUSED,
+    Always("Phase", "string", ".status.phase"),
+    AGE,
+    Always("Version", "string", ".spec.version"),
+];
+
+pub(super) fn resource() -> Resource {
+    Resource::new(GROUP, MACHINE_VERSION, "Machine", spec()).short("ma").status(status()).columns(COLUMNS)
+}
+
+/// The spec of a Machine (MA-1.1).
+fn spec() -> Schema {
+    let bootstrap =
+        object().optional("configRef", contract_reference(V1Beta2)).optional("dataSecretName", string().len(..=253));
+    object()
+        .required("clusterName", cluster_name())
+        .required("bootstrap", bootstrap)
+        .required("infrastructureRef", contract_reference(V1Beta2))
+        .optional("version", string().len(1..=256))
+        .optional("providerID", provider_id())
+        .optional("failureDomain", string().len(1..=256))
+        .optional("minReadySeconds", min_ready_seconds(V1Beta2))
+        .optional("readinessGates", gates(V1Beta2))
+        .with(deletion(V1Beta2, Part::ControlPlane))
+        .optional("taints", taints())
+}
+
+/// The template of machines: labels and annotations, and the spec.
+pub(super) fn template() -> Schema {
+    object().optional("metadata", metadata(V1Beta2)).required("spec", spec())
+}
+
+/// The name by which an infrastructure knows a machine, and the Node of that machine (CT-8.2).
+pub(super) fn provider_id() -> Schema {
+    string().len(1..=512)
+}
+
+/// The status of a Machine (MA-1.2).
+fn status() -> Schema {
+    let legacy = object().optional("failureMessage", string().len(1..=10240)).optional("failureReason", string());
+    object()
+        .props(1..)
+        .with(generations(V1Beta2, object(), legacy))
+        .optional("addresses", addresses())
+        .optional("certificatesExpiryDate", date_time())
+        .optional("deletion", progress_of_deletion())
+        .optional("failureDomain", string().len(1..=256))
+        .optional("initialization", initialization())
+        .optional("lastUpdated", date_time())
+        .optional("nodeInfo", node_info())
+        .optional("nodeRef", object().required("name", string().len(1..=253)))
+        .optional("observedGeneration", observed_generation(V1Beta2))
+        .optional("phase", string().one_of(PHASES))
+}
+
+/// What a Machine, or a pool of them, has once been given; never taken back.
+pub(super) fn initialization() -> Schema {
+    object()
+        .props(1..)
+        .optional("bootstrapDataSecretCreated", boolean())
+        .optional("infrastructureProvisioned", boolean())
+}
+
+fn progress_of_deletion() -> Schema {
+    object()
+        .props(1..)
+        .optional("nodeDrainStartTime", date_time())
+        .optional("waitForNodeVolumeDetachStartTime", date_time())
+        .optional("waitForPreDrainHookStartTime", date_time())
+        .optional("waitForPreTerminateHookStartTime", date_time())
+}
+
+/// As Nodes report it. Nothing of it is required: a Node that has just joined may know less.
+fn node_info() -> Schema {
+    NODE_INFO.into_iter().fold(object(), |node, field| node.optional(field, string()))
+}

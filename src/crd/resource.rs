@@ -1,0 +1,124 @@
+//! Kinds that are served and stored in one version, and therefore never converted.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::column::Column;
+use super::schema::{Schema, object, string};
+use crate::hub::contract::{definition_name, plural};
+
+/// The contract that all these kinds follow (CT-3.1).
+const CONTRACT: &str = "cluster.x-k8s.io/v1beta2";
+
+/// The paths of the numbers that the scale subresource reads and writes.
+const REPLICAS: (&str, &str) = (".spec.replicas", ".status.replicas");
+const SELECTOR: &str = ".status.selector";
+
+/// Whether the number of replicas can be read and set without knowing the kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scale {
+    No,
+    Replicas,
+    /// With the selector of what is counted, which autoscalers need (CT-10.2).
+    Selected,
+}
+
+/// A kind in its one version.
+pub(super) struct Resource {
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    short_name: Option<&'static str>,
+    spec: Schema,
+    status: Option<Schema>,
+    scale: Scale,
+    columns: &'static [Column],
+}
+
+impl Resource {
+    pub(super) fn new(group: &'static str, version: &'static str, kind: &'static str, spec: Schema) -> Self {
+        let (short_name, status, scale, columns) = (None, None, Scale::No, [].as_slice());
+        Resource { group, version, kind, short_name, spec, status, scale, columns }
+    }
+
+    pub(super) fn short(mut self, name: &'static str) -> Self {
+        self.short_name = Some(name);
+        self
+    }
+
+    /// A status, which is written through a path of its own.
+    pub(super) fn status(mut self, status: Schema) -> Self {
+        self.status = Some(status);
+        self
+    }
+
+    pub(super) fn scale(mut self, scale: Scale) -> Self {
+        self.scale = scale;
+        self
+    }
+
+    pub(super) fn columns(mut self, columns: &'static [Column]) -> Self {
+        self.columns = columns;
+        self
+    }
+
+    /// The CustomResourceDefinition: its name by CT-2.1, its version under the label of the contract (CT-3.3).
+    pub(super) fn definition(self) -> Value {
+        let Resource { group, version, kind, .. } = self;
+        let mut names = json!({
+            "kind": kind,
+            "listKind": format!("{kind}List"),
+            "plural": plural(kind),
+            "singular": kind.to_lowercase(),
+            "categories": ["cluster-api"],
+        });
+        if let Some(name) = self.short_name {
+            names["shortNames"] = json!([name]);
+        }
+        let name = definition_name(group, kind);
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": name, "labels": BTreeMap::from([(CONTRACT, version)])},
+            "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": [self.into_version()]},
+        })
+    }
+
+    fn into_version(self) -> Value {
+        let subresources = self.subresources();
+        let mut schema = object()
+            .optional("apiVersion", string())
+            .optional("kind", string())
+            .optional("metadata", object())
+            .required("spec", self.spec);
+        if let Some(status) = self.status {
+            schema = schema.optional("status", status);
+        }
+        let columns: Vec<Value> = self.columns.iter().map(Column::definition).collect();
+        let mut version = json!({
+            "name": self.version, "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": Value::from(schema)},
+            "additionalPrinterColumns": columns,
+        });
+        if subresources != json!({}) {
+            version["subresources"] = subresources;
+        }
+        version
+    }
+
+    fn subresources(&self) -> Value {
+        let mut subresources = json!({});
+        if self.status.is_some() {
+            subresources["status"] = json!({});
+        }
+        if self.scale != Scale::No {
+            let (spec, status) = REPLICAS;
+            subresources["scale"] = json!({"specReplicasPath": spec, "statusReplicasPath": status});
+        }
+        if self.scale == Scale::Selected {
+            subresources["scale"]["labelSelectorPath"] = json!(SELECTOR);
+        }
+        subresources
+    }
+}
