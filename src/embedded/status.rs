@@ -15,11 +15,13 @@ pub(super) struct Failure {
     pub reason: &'static str,
     pub message: String,
     pub details: Map<String, Value>,
+    /// The metadata of the Status; nearly always empty.
+    pub metadata: Value,
 }
 
 impl Failure {
     pub(super) fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Failure { code, reason, message: message.into(), details: Map::new() }
+        Failure { code, reason, message: message.into(), details: Map::new(), metadata: json!({}) }
     }
 
     /// The request makes no sense.
@@ -142,7 +144,7 @@ impl Failure {
 
     /// The `Status` object.
     pub(super) fn to_value(&self) -> Value {
-        let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": self.metadata, "status": "Failure",
             "message": self.message, "code": self.code.as_u16()});
         if !self.reason.is_empty() {
             status["reason"] = json!(self.reason);

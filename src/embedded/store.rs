@@ -18,8 +18,6 @@ use super::registry::{Registry, Resource};
 
 /// How many events of a kind are kept for watches that begin in the past.
 const KEPT_EVENTS: usize = 10_000;
-/// How many lists may be read page by page at a time.
-const KEPT_PAGES: usize = 64;
 
 /// An object as it is stored: in its storage version, with its resourceVersion in it.
 #[derive(Debug)]
@@ -57,11 +55,20 @@ impl Stored {
 /// Objects of one kind by `namespace/name`, or by name.
 pub(super) type Objects = RedBlackTreeMapSync<Arc<str>, Arc<Stored>>;
 
+/// The objects from a key on, in their order.
+pub(super) fn from<'o, 'k>(
+    objects: &'o Objects,
+    key: &'k str,
+) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<Stored>)> + use<'o, 'k> {
+    objects.range::<str, _>((Bound::Included(key), Bound::Unbounded))
+}
+
 /// The objects whose key begins with a prefix, in their order.
-pub(super) fn within<'o>(objects: &'o Objects, prefix: &str) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<Stored>)> {
-    let range = (Bound::Included(prefix), Bound::Unbounded);
-    let from: Vec<_> = objects.range::<str, _>(range).take_while(|(key, _)| key.starts_with(prefix)).collect();
-    from.into_iter()
+pub(super) fn within<'o, 'k>(
+    objects: &'o Objects,
+    prefix: &'k str,
+) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<Stored>)> + use<'o, 'k> {
+    from(objects, prefix).take_while(move |(key, _)| key.starts_with(prefix))
 }
 
 /// Where an object is: its kind as the store names it, and its key.
@@ -108,11 +115,11 @@ pub(super) struct Collection {
 }
 
 impl Collection {
-    fn new(version: u64) -> Self {
+    fn new(version: u64, forgotten: u64) -> Self {
         Collection {
             objects: Objects::new_sync(),
             log: VecDeque::new(),
-            forgotten: version,
+            forgotten,
             news: watch::Sender::new(version),
         }
     }
@@ -148,8 +155,6 @@ pub(super) struct State {
     places: HashMap<Arc<str>, Place>,
     /// Who names a uid among its owners.
     dependents: HashMap<Arc<str>, BTreeSet<Place>>,
-    /// Lists that are read page by page.
-    pages: VecDeque<(u64, Arc<str>, Objects)>,
     /// What may have consequences that nobody has looked at yet.
     pub(super) pending: VecDeque<Place>,
     /// Namespaces that are being deleted.
@@ -166,7 +171,6 @@ impl State {
             collections: BTreeMap::new(),
             places: HashMap::new(),
             dependents: HashMap::new(),
-            pages: VecDeque::new(),
             pending: VecDeque::new(),
             terminating: BTreeSet::new(),
             withdrawn: BTreeSet::new(),
@@ -198,7 +202,7 @@ impl State {
 
     fn collection(&mut self, kind: &Arc<str>) -> &mut Collection {
         let version = self.version;
-        self.collections.entry(kind.clone()).or_insert_with(|| Collection::new(version))
+        self.collections.entry(kind.clone()).or_insert_with(|| Collection::new(version, 0))
     }
 
     /// Stores an object, and gives it its version.
@@ -278,8 +282,8 @@ impl State {
 
     /// Forgets everything about a kind that is not served any more; whoever follows it is told.
     pub(super) fn forget_kind(&mut self, kind: &Arc<str>) {
-        self.collections.remove(kind);
-        self.pages.retain(|(_, of, _)| of != kind);
+        let version = self.version;
+        self.collections.insert(kind.clone(), Collection::new(version, version));
     }
 
     /// Follows a kind: says when there is news of it.
@@ -291,7 +295,7 @@ impl State {
     pub(super) fn news(&self, kind: &str, since: u64) -> News {
         let nothing = || News { happenings: Some(Vec::new()), version: self.version };
         let Some(collection) = self.collections.get(kind) else { return nothing() };
-        if since < collection.forgotten && !collection.log.is_empty() {
+        if since < collection.forgotten {
             return News { happenings: None, version: self.version };
         }
         let first = collection.log.partition_point(|happening| happening.version <= since);
@@ -300,23 +304,23 @@ impl State {
 
     /// The oldest version from which a kind can be watched.
     pub(super) fn oldest(&self, kind: &str) -> u64 {
-        self.collections.get(kind).filter(|kind| !kind.log.is_empty()).map_or(0, |collection| collection.forgotten)
+        self.collections.get(kind).map_or(0, |collection| collection.forgotten)
     }
 
-    /// Keeps a list for the pages that are still to be read.
-    pub(super) fn keep_page(&mut self, version: u64, kind: &Arc<str>, objects: &Objects) {
-        if self.pages.iter().any(|(kept, of, _)| *kept == version && of == kind) {
-            return;
+    /// The objects of a kind as they were at a version; none when that is not known any more.
+    pub(super) fn objects_at(&self, kind: &str, version: u64) -> Option<Objects> {
+        let Some(collection) = self.collections.get(kind) else { return Some(Objects::new_sync()) };
+        if version < collection.forgotten {
+            return None;
         }
-        if self.pages.len() >= KEPT_PAGES {
-            self.pages.pop_front();
+        let mut objects = collection.objects.clone();
+        for happening in collection.log.iter().rev().take_while(|happening| happening.version > version) {
+            match &happening.before {
+                Some(before) => objects.insert_mut(happening.key.clone(), before.clone()),
+                None => drop(objects.remove_mut(&happening.key)),
+            }
         }
-        self.pages.push_back((version, kind.clone(), objects.clone()));
-    }
-
-    /// The list of which a page has been read.
-    pub(super) fn page(&self, version: u64, kind: &str) -> Option<Objects> {
-        self.pages.iter().find(|(kept, of, _)| *kept == version && &**of == kind).map(|(_, _, objects)| objects.clone())
+        Some(objects)
     }
 }
 
