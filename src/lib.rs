@@ -33,6 +33,7 @@ pub mod world;
 
 // Edges: async, sockets, files, clock, randomness.
 pub mod cli;
+pub mod embedded;
 pub mod kubernetes;
 pub mod reconciler;
 pub mod telemetry;

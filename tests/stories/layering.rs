@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 const LEAVES: [&str; 8] = ["field", "goregex", "gotemplate", "json", "schema", "ssa", "version", "yaml"];
 const CORE: [&str; 7] = ["admission", "crd", "hub", "topology", "variables", "wire", "world"];
-const EDGES: [&str; 5] = ["cli", "kubernetes", "reconciler", "telemetry", "webhook"];
+const EDGES: [&str; 6] = ["cli", "embedded", "kubernetes", "reconciler", "telemetry", "webhook"];
 
 /// What a core or leaf module may use besides itself: its own row and what stands in the rows that it names.
 const MAY_USE: [(&str, &[&str]); 15] = [

@@ -1,0 +1,267 @@
+//! Bodies as objects of a kind: read, pruned, completed, and strict where the client asks for it.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use http::StatusCode;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value, json};
+
+use super::builtin::Builtin;
+use super::metadata;
+use super::registry::Resource;
+use super::request::{Call, FieldValidation};
+use super::status::Failure;
+
+/// How many complaints about one body are kept.
+const KEPT: usize = 100;
+
+/// A body as it was sent.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub value: Value,
+    /// What is wrong with it in the eyes of a strict reader.
+    pub complaints: Vec<String>,
+}
+
+/// Reads a body as JSON, or as YAML where the media type says so.
+///
+/// # Errors
+/// 400 for what cannot be read.
+pub(super) fn body(call: &Call) -> Result<Body, Failure> {
+    let text = std::str::from_utf8(&call.body).map_err(|_| Failure::bad_request("the body is not UTF-8"))?;
+    match call.content_type.as_str() {
+        "" | "application/json" | "*/*" => json_body(text),
+        "application/yaml" | "application/apply-patch+yaml" => yaml_body(text),
+        other => Err(unsupported_media_type(other, &["application/json", "application/yaml"])),
+    }
+}
+
+pub(super) fn unsupported_media_type(_given: &str, accepted: &[&str]) -> Failure {
+    let message = format!(
+        "the body of the request was in an unknown format - accepted media types include: {}",
+        accepted.join(", ")
+    );
+    Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+}
+
+/// Reads JSON; keys that come twice are complaints.
+pub(super) fn json_body(text: &str) -> Result<Body, Failure> {
+    let repeated = RefCell::new(Vec::new());
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let seed = Watched { place: String::new(), repeated: &repeated };
+    let value = seed.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
+    let value = value.map_err(|error| Failure::bad_request(format!("error decoding JSON: {error}")))?;
+    Ok(Body { value, complaints: repeated.into_inner() })
+}
+
+fn yaml_body(text: &str) -> Result<Body, Failure> {
+    if text.trim_start().starts_with('{')
+        && let Ok(body) = json_body(text)
+    {
+        return Ok(body);
+    }
+    let wrong = |error: &dyn fmt::Display| Failure::bad_request(format!("error decoding YAML: {error}"));
+    let document = crate::yaml::documents(text).into_iter().next().ok_or_else(|| wrong(&"there is no document"))?;
+    let document = document.map_err(|error| wrong(&error))?;
+    let complaints = document.repeated.iter();
+    let complaints = complaints.map(|again| format!("line {}: key {:?} already set in map", again.line, again.key));
+    Ok(Body { complaints: complaints.collect(), value: document.value })
+}
+
+/// Reads a value and notes which keys come twice.
+struct Watched<'r> {
+    place: String,
+    repeated: &'r RefCell<Vec<String>>,
+}
+
+impl Watched<'_> {
+    fn below(&self, place: String) -> Watched<'_> {
+        Watched { place, repeated: self.repeated }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Watched<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Watched<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(element) = elements.next_element_seed(self.below(format!("{}[{}]", self.place, list.len())))? {
+            list.push(element);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(name) = members.next_key::<String>()? {
+            let place = if self.place.is_empty() { name.clone() } else { format!("{}.{name}", self.place) };
+            if map.contains_key(&name) {
+                let mut repeated = self.repeated.borrow_mut();
+                if repeated.len() < KEPT {
+                    repeated.push(format!("duplicate field {place:?}"));
+                }
+            }
+            let member = members.next_value_seed(self.below(place))?;
+            map.insert(name, member);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+/// An object of a kind out of what was sent; warnings are added to `warnings`.
+///
+/// # Errors
+/// 400 for an object of another kind, for metadata that are none, and for what a strict reader does not take.
+pub(super) fn object(
+    resource: &Resource,
+    mut body: Body,
+    validation: FieldValidation,
+    warnings: &mut Vec<String>,
+) -> Result<Value, Failure> {
+    of_kind(resource, &body.value)?;
+    let unknown = shaped(resource, &mut body.value)?;
+    complain(resource, body.complaints, unknown, validation, warnings)?;
+    Ok(body.value)
+}
+
+/// Drops what nobody knows of an object, fills in what it lacks, and returns where the former was.
+///
+/// # Errors
+/// 400 for metadata that are none.
+pub(super) fn shaped(resource: &Resource, object: &mut Value) -> Result<Vec<String>, Failure> {
+    let mut unknown = metadata::coerce(resource, object)?;
+    if let Some(schema) = &resource.schema {
+        unknown.extend(schema.prune(object));
+        schema.complete(object);
+    }
+    match resource.builtin {
+        Some(Builtin::CustomResourceDefinition) => super::definition::complete(object),
+        Some(builtin) => builtin.complete(object),
+        None => {}
+    }
+    unknown.sort();
+    Ok(unknown)
+}
+
+fn of_kind(resource: &Resource, object: &Value) -> Result<(), Failure> {
+    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    if !object.is_object() || text("kind").is_empty() {
+        return Err(Failure::bad_request(format!(
+            "Object 'Kind' is missing in '{}'",
+            crate::field::shortened(&object.to_string())
+        )));
+    }
+    let (given, wanted) = (text("apiVersion"), resource.api_version());
+    if given != wanted {
+        return Err(Failure::bad_request(format!(
+            "the API version in the data ({given}) does not match the expected API version ({wanted})"
+        )));
+    }
+    if text("kind") != resource.kind {
+        return Err(Failure::bad_request(format!(
+            "{} in version {:?} cannot be handled as a {}: the kind in the data does not match the expected kind",
+            text("kind"),
+            resource.version,
+            resource.kind
+        )));
+    }
+    Ok(())
+}
+
+/// What the client wants to be told about fields that nobody knows or that come twice.
+pub(super) fn complain(
+    resource: &Resource,
+    repeated: Vec<String>,
+    unknown: Vec<String>,
+    validation: FieldValidation,
+    warnings: &mut Vec<String>,
+) -> Result<(), Failure> {
+    let unknown = unknown.into_iter().take(KEPT).map(|place| format!("unknown field {place:?}"));
+    let all: Vec<String> = repeated.into_iter().chain(unknown).collect();
+    match validation {
+        FieldValidation::Warn => warnings.extend(all),
+        FieldValidation::Strict if !all.is_empty() => {
+            return Err(Failure::bad_request(format!(
+                "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
+                resource.version,
+                all.join(", "),
+                kind = resource.kind
+            )));
+        }
+        FieldValidation::Ignore | FieldValidation::Strict => {}
+    }
+    Ok(())
+}
+
+/// The object in another version of its kind.
+pub(super) fn converted(object: &Value, from: &Resource, to: &Resource) -> Value {
+    let mut object = object.clone();
+    if from.group == to.group && from.version == to.version {
+        return object;
+    }
+    let api_version = to.api_version();
+    if to.builtin == Some(Builtin::Event) {
+        super::builtin::convert_event(&mut object, &api_version);
+    }
+    object["apiVersion"] = json!(api_version);
+    if let Some(schema) = &to.schema {
+        schema.prune(&mut object);
+        schema.complete(&mut object);
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_come_twice_are_named_and_the_last_counts() {
+        let body = json_body(r#"{"a":1,"b":[{"c":1,"c":2}],"a":3}"#).unwrap();
+        assert_eq!(body.value, json!({"a": 3, "b": [{"c": 2}]}));
+        assert_eq!(body.complaints, [r#"duplicate field "b[0].c""#, r#"duplicate field "a""#]);
+        assert!(json_body("{} {}").is_err() && json_body("").is_err());
+        assert!(json_body(&"[".repeat(100_000)).is_err());
+    }
+}

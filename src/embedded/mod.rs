@@ -1,0 +1,126 @@
+//! An in-memory Kubernetes API: the REST subset that the program and kubectl need, in the process itself.
+//!
+//! ```text
+//! http request ─► request.rs ─► read.rs, watch.rs ────────────────────► answer.rs
+//!                     │              ▲ snapshots
+//!                     │          store.rs ◄─ collect.rs: what follows from a write
+//!                     │              ▲ commit, or once more if the object has moved
+//!                     └─► write.rs ──┴─ decode ─► patch ─► managers ─► admit ─► structure
+//!                         discovery.rs, table.rs: what clients ask besides
+//! ```
+//!
+//! [`Embedded`] is a handle; clones share one store. It is for trying, testing and simulating: nothing outlives the
+//! process. What a server leaves to controllers (namespaces, kinds, garbage) happens within the write from which it
+//! follows. Between versions of a kind nothing changes but `apiVersion`, whatever the definition says about conversion;
+//! Events alone have fields of other names in their newer group.
+
+mod admission;
+mod admit;
+mod answer;
+mod builtin;
+mod collect;
+mod decode;
+mod definition;
+mod delete;
+mod discovery;
+mod load;
+mod metadata;
+mod patch;
+mod random;
+mod read;
+mod registry;
+mod request;
+mod scale;
+mod selector;
+mod serve;
+mod status;
+mod store;
+mod strategic;
+mod structure;
+mod table;
+mod watch;
+mod write;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use k8s_openapi::jiff::Timestamp;
+
+pub use admission::{Admission, Asked, Phase, Webhook};
+pub use builtin::Builtin;
+pub use load::LoadError;
+pub use registry::{Column, Registry, Resource, Scale};
+pub use structure::Structure;
+
+use store::State;
+
+/// What an in-memory API needs from outside.
+#[derive(Clone)]
+pub struct Options {
+    /// What time it is.
+    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { clock: Arc::new(Timestamp::now) }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").finish_non_exhaustive()
+    }
+}
+
+/// An in-memory Kubernetes API; clones are handles of the same one.
+#[derive(Clone, Debug)]
+pub struct Embedded(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    options: Options,
+    admission: ArcSwapOption<Arc<dyn Admission>>,
+}
+
+impl Embedded {
+    /// A server with its own kinds and the namespaces that every server has.
+    pub fn new(options: Options) -> Self {
+        let mut registry = Registry::default();
+        for resource in builtin::resources() {
+            registry.replace(&resource.group.clone(), &resource.plural.clone(), vec![resource]);
+        }
+        let state = Mutex::new(State::new(registry));
+        let embedded = Embedded(Arc::new(Shared { state, options, admission: ArcSwapOption::empty() }));
+        load::make_namespaces(&mut embedded.state(), &embedded.now());
+        embedded
+    }
+
+    /// Which kinds are served now.
+    pub fn registry(&self) -> Arc<Registry> {
+        self.state().registry.clone()
+    }
+
+    /// From now on every write is shown to these webhooks.
+    pub fn set_admission(&self, admission: Arc<dyn Admission>) {
+        self.0.admission.store(Some(Arc::new(admission)));
+    }
+
+    fn admission(&self) -> Option<Arc<dyn Admission>> {
+        self.0.admission.load().as_ref().map(|admission| (**admission).clone())
+    }
+
+    /// The store, for a moment: nobody waits for anything while holding it.
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whoever panicked while holding it has not left a half-done write: writes are done as a whole.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What time it is: RFC 3339, UTC, seconds.
+    fn now(&self) -> String {
+        let now = (self.0.options.clock)();
+        now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+}

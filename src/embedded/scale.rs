@@ -1,0 +1,49 @@
+//! The scale subresource: the number of replicas of an object, as an object of its own.
+
+use serde_json::{Map, Value, json};
+
+use super::registry::{Resource, at_path, steps};
+
+/// The scale of an object; none when its kind has none.
+pub(super) fn of(resource: &Resource, object: &Value) -> Option<Value> {
+    let paths = resource.scale.as_ref()?;
+    let number = |path: &str| at_path(object, path).and_then(Value::as_i64).unwrap_or_default();
+    let metadata = &object["metadata"];
+    let mut own = Map::new();
+    for name in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = metadata.get(name) {
+            own.insert(name.to_owned(), value.clone());
+        }
+    }
+    let mut spec = Map::new();
+    if number(&paths.spec_replicas) != 0 {
+        spec.insert("replicas".to_owned(), json!(number(&paths.spec_replicas)));
+    }
+    let mut status = json!({"replicas": number(&paths.status_replicas)});
+    if let Some(selector) = at_path(object, &paths.label_selector).and_then(Value::as_str)
+        && !paths.label_selector.is_empty()
+        && !selector.is_empty()
+    {
+        status["selector"] = json!(selector);
+    }
+    Some(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": own, "spec": spec, "status": status}))
+}
+
+/// The object with the replicas of a scale.
+pub(super) fn applied(resource: &Resource, object: &Value, scale: &Value) -> Option<Value> {
+    let path = steps(&resource.scale.as_ref()?.spec_replicas);
+    let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or_default();
+    let mut object = object.clone();
+    let mut at = &mut object;
+    for step in path {
+        if !at.is_object() {
+            *at = json!({});
+        }
+        at = &mut at[step];
+    }
+    *at = json!(replicas);
+    if let Some(version) = scale.pointer("/metadata/resourceVersion") {
+        object["metadata"]["resourceVersion"] = version.clone();
+    }
+    Some(object)
+}
