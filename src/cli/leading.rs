@@ -14,16 +14,19 @@ use tracing::{info, warn};
 
 use super::args::{Serve, lease_duration};
 use super::serve::supervise;
+use crate::kubernetes::cache::Cache;
 use crate::reconciler::controller::ClassController;
 use crate::reconciler::incumbent::{self, Incumbent};
 use crate::reconciler::lease::{Candidacy, Election, Leadership};
+use crate::reconciler::topology::TopologyController;
 use crate::telemetry::metrics::Metrics;
+use crate::topology::Options;
 
 /// Flags of `serve` about controllers.
 #[derive(Debug, Args)]
 pub struct Flags {
-    /// Controllers to run: none, all, or names with commas between them (clusterclass). Default: all in a pod, else
-    /// none.
+    /// Controllers to run: none, all, or names with commas between them (clusterclass, topology). Default: all in a pod,
+    /// else none.
     #[arg(long, value_name = "LIST", env = "TOPOLOGIST_CONTROLLERS")]
     pub controllers: Option<Controllers>,
     /// Run controllers although Cluster API's own core controllers hold their lease.
@@ -41,6 +44,9 @@ pub struct Flags {
     /// How long the lease lasts after a renewal, which is how long a follower waits for a leader that fell silent.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = lease_duration, env = "TOPOLOGIST_LEASE_DURATION")]
     pub lease_duration: Duration,
+    /// For how many Clusters topologies are reconciled at a time.
+    #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..), env = "TOPOLOGIST_TOPOLOGY_CONCURRENCY")]
+    pub topology_concurrency: u16,
 }
 
 /// A choice of controllers.
@@ -48,6 +54,8 @@ pub struct Flags {
 pub struct Controllers {
     /// The status of ClusterClasses, and who owns their templates.
     pub classes: bool,
+    /// What the topologies of Clusters ask for.
+    pub topologies: bool,
 }
 
 /// The namespace of an installation.
@@ -56,8 +64,8 @@ const NAMESPACE: &str = "topologist-system";
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 impl Controllers {
-    const ALL: Controllers = Controllers { classes: true };
-    const NONE: Controllers = Controllers { classes: false };
+    const ALL: Controllers = Controllers { classes: true, topologies: true };
+    const NONE: Controllers = Controllers { classes: false, topologies: false };
 }
 
 impl FromStr for Controllers {
@@ -73,7 +81,8 @@ impl FromStr for Controllers {
         for name in text.split(',').map(str::trim) {
             match name {
                 "clusterclass" => chosen.classes = true,
-                _ => return Err(format!("there is no controller {name:?}; say none, all, or clusterclass")),
+                "topology" => chosen.topologies = true,
+                _ => return Err(format!("there is no controller {name:?}; say none, all, clusterclass or topology")),
             }
         }
         Ok(chosen)
@@ -159,6 +168,7 @@ impl Serve {
 pub(super) async fn start(
     options: &Serve,
     client: &kube::Client,
+    cache: &Arc<Cache>,
     metrics: &Arc<Metrics>,
     tasks: &mut JoinSet<&'static str>,
 ) -> Result<Option<Leading>> {
@@ -174,11 +184,19 @@ pub(super) async fn start(
         refuse_beside(&mut incumbent).await?;
     }
     let leading = Leading::start(options, client, metrics, tasks);
+    let leadership = &leading.leadership;
     if chosen.classes {
-        let (leadership, metrics) = (leading.leadership.clone(), metrics.clone());
         let (scope, discovery) = (options.scope()?, gates.runtime_sdk);
-        let controller = ClassController::new(client.clone(), leadership.clone(), metrics, scope, discovery);
-        supervise(tasks, "the ClusterClass controller", reconcile(controller, leadership, incumbent));
+        let controller = ClassController::new(client.clone(), leadership.clone(), metrics.clone(), scope, discovery);
+        let run = reconcile(leadership.clone(), incumbent.clone(), async move || controller.run().await);
+        supervise(tasks, "the ClusterClass controller", run);
+    }
+    if chosen.topologies {
+        let (switches, workers) = (Options { runtime_sdk: gates.runtime_sdk }, options.leading.topology_concurrency);
+        let (cache, metrics) = (cache.clone(), metrics.clone());
+        let controller = TopologyController::new(client.clone(), leadership.clone(), cache, metrics, switches, workers);
+        let run = reconcile(leadership.clone(), incumbent, async move || controller.run().await);
+        supervise(tasks, "the topology controller", run);
     }
     Ok(Some(leading))
 }
@@ -214,22 +232,21 @@ async fn refuse_beside(incumbent: &mut watch::Receiver<Incumbent>) -> Result<()>
 }
 
 /// Runs a controller whenever this process leads and nobody else is at work.
-async fn reconcile(controller: ClassController, leadership: Leadership, incumbent: watch::Receiver<Incumbent>) {
-    let controller = &controller;
+async fn reconcile(leadership: Leadership, incumbent: watch::Receiver<Incumbent>, run: impl AsyncFn()) {
     leadership
         .while_leading(|| {
-            let incumbent = incumbent.clone();
-            async move { run_alone(controller, incumbent).await }
+            let (incumbent, run) = (incumbent.clone(), &run);
+            async move { run_alone(run, incumbent).await }
         })
         .await;
 }
 
-async fn run_alone(controller: &ClassController, mut incumbent: watch::Receiver<Incumbent>) {
+async fn run_alone(run: &impl AsyncFn(), mut incumbent: watch::Receiver<Incumbent>) {
     loop {
         wait_until_alone(&mut incumbent).await;
         info!("Controllers start");
         tokio::select! {
-            () = controller.run() => return,
+            () = run() => return,
             () = until_present(&mut incumbent) => {}
         }
     }
@@ -268,8 +285,9 @@ mod tests {
         for (text, want) in [
             ("none", Some(Controllers::NONE)),
             ("all", Some(Controllers::ALL)),
-            ("clusterclass", Some(Controllers::ALL)),
-            (" clusterclass , clusterclass", Some(Controllers::ALL)),
+            ("clusterclass", Some(Controllers { classes: true, ..Controllers::NONE })),
+            (" topology , topology", Some(Controllers { topologies: true, ..Controllers::NONE })),
+            ("clusterclass,topology", Some(Controllers::ALL)),
             ("", None),
             ("clusterclass,", None),
             ("all,clusterclass", None),

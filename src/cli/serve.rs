@@ -99,7 +99,7 @@ impl Running {
         let (webhook_address, admin) = (webhook.local_address()?, probes.local_address()?);
 
         let leading = match &source {
-            Source::Cluster { client, .. } => leading::start(options, client, &metrics, &mut tasks).await?,
+            Source::Cluster { client, .. } => leading::start(options, client, &cache, &metrics, &mut tasks).await?,
             Source::Files { .. } => None,
         };
         let mut health = Health::new(cache.clone(), metrics.clone());

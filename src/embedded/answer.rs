@@ -94,7 +94,8 @@ impl Form {
                 continue;
             }
             let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
-            let parameter = |name: &str| parameters.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| *value);
+            let parameter =
+                |name: &str| parameters.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| *value);
             match (parameter("as"), parameter("g"), parameter("v")) {
                 ("", _, _) => return Form::Whole,
                 ("Table", "meta.k8s.io", "v1" | "v1beta1") => {

@@ -104,9 +104,7 @@ pub(super) async fn one(
         Deleted { object, is_gone: true } if !is_returned => {
             Answer::of(StatusCode::OK, &deleted(resource, &target.name, text(&object, "/metadata/uid")))
         }
-        Deleted { object, .. } => {
-            Answer::of(StatusCode::OK, &Form::of(call).object(resource, Cow::Owned(object)))
-        }
+        Deleted { object, .. } => Answer::of(StatusCode::OK, &Form::of(call).object(resource, Cow::Owned(object))),
     };
     Ok(answer.with_warnings(deletion.warnings))
 }

@@ -102,7 +102,9 @@ impl Continue {
             let after = token.get("start")?.as_str()?.trim_end_matches('\0').to_owned();
             Some(Continue { version: u64::try_from(version).ok(), after })
         };
-        read().map(Some).ok_or_else(|| Failure::bad_request("continue key is not valid: it was not made by this server"))
+        read()
+            .map(Some)
+            .ok_or_else(|| Failure::bad_request("continue key is not valid: it was not made by this server"))
     }
 
     fn text(&self) -> String {

@@ -109,7 +109,14 @@ impl Write<'_> {
             operation: if old.is_some() { "UPDATE" } else { "CREATE" },
             namespace: &self.target.namespace,
         };
-        let review = super::admit::Review { asked: &asked, resource: &resource, name: &name, old, is_dry_run: self.is_dry_run, options: &self.call.options_kind() };
+        let review = super::admit::Review {
+            asked: &asked,
+            resource: &resource,
+            name: &name,
+            old,
+            is_dry_run: self.is_dry_run,
+            options: &self.call.options_kind(),
+        };
         let admission = self.embedded.admission();
         let changed = review.mutate(admission.as_deref(), &mut object, &mut self.warnings).await?;
         if changed {
@@ -139,9 +146,7 @@ impl Write<'_> {
             return if exists { Ok(()) } else { Err(Failure::no_namespace(namespace)) };
         }
         if self.verb == Verb::Create && state.terminating.contains(namespace.as_str()) {
-            let why = format!(
-                "unable to create new content in namespace {namespace} because it is being terminated"
-            );
+            let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
             let name = serde_json::from_slice::<Value>(&self.call.body).unwrap_or_default();
             let mut failure = Failure::forbidden(self.resource, text(&name, "/metadata/name"), &why);
             failure.details.insert(
@@ -238,8 +243,12 @@ impl Write<'_> {
         let given = text(object, "/metadata/namespace");
         if !given.is_empty() && given != namespace {
             return Err(Failure::bad_request(match name {
-                "" => "the namespace of the provided object does not match the namespace sent on the request".to_owned(),
-                _ => format!("the namespace of the object ({given}) does not match the namespace on the request ({namespace})"),
+                "" => {
+                    "the namespace of the provided object does not match the namespace sent on the request".to_owned()
+                }
+                _ => format!(
+                    "the namespace of the object ({given}) does not match the namespace on the request ({namespace})"
+                ),
             }));
         }
         if !namespace.is_empty() {
@@ -295,7 +304,8 @@ impl Write<'_> {
         let registry = self.embedded.registry();
         let resource = self.resource.clone();
         move |object: &Value, api_version: &str| {
-            let Some(to) = registry.of_kind(api_version, &resource.kind).filter(|to| to.plural == resource.plural) else {
+            let Some(to) = registry.of_kind(api_version, &resource.kind).filter(|to| to.plural == resource.plural)
+            else {
                 return Ok(None);
             };
             Ok(Some((decode::converted(object, &resource, to), to.merging())))
@@ -413,7 +423,10 @@ impl Write<'_> {
             None => object.clone(),
         };
         let candidate = Stored { value: stored, version: 0 };
-        let written = if candidate.is_being_deleted() && candidate.finalizers().next().is_none() && !has_spec_finalizers(&candidate.value) {
+        let written = if candidate.is_being_deleted()
+            && candidate.finalizers().next().is_none()
+            && !has_spec_finalizers(&candidate.value)
+        {
             // Nothing holds it any more: it goes as it was.
             state.remove(&place);
             object
@@ -449,7 +462,15 @@ fn content(object: &Value) -> Map<String, Value> {
 fn without_managers(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-        for name in ["managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        for name in [
+            "managedFields",
+            "resourceVersion",
+            "uid",
+            "creationTimestamp",
+            "generation",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+        ] {
             metadata.remove(name);
         }
     }
@@ -484,7 +505,9 @@ fn unversioned(resource: &Resource, name: &str) -> Failure {
     let mut failure = Failure::invalid(&resource.group, &resource.plural, name, vec![fault]);
     // The server shows this number, and no other, in its own way.
     failure.message = failure.message.replace("Invalid value: 0:", "Invalid value: 0x0:");
-    if let Some(Value::String(message)) = failure.details.get_mut("causes").and_then(|causes| causes.pointer_mut("/0/message")) {
+    if let Some(Value::String(message)) =
+        failure.details.get_mut("causes").and_then(|causes| causes.pointer_mut("/0/message"))
+    {
         *message = message.replace("Invalid value: 0:", "Invalid value: 0x0:");
     }
     failure

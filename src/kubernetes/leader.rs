@@ -6,6 +6,7 @@ use futures::{StreamExt, stream};
 use tokio::time::Instant;
 
 use super::contract::{DefinitionError, Definitions};
+use super::dry_run::DryRuns;
 use super::live::Live;
 use super::managed::Managed;
 use crate::hub::{Definition, Object, ObjectRef};
@@ -20,13 +21,22 @@ const AT_A_TIME: usize = 16;
 pub struct Leader {
     managed: Arc<Managed>,
     definitions: Definitions,
+    dry_runs: DryRuns,
     live: Live,
 }
 
 impl Leader {
-    /// Answers from these watches, and by asking the API server for what they do not show.
-    pub fn new(client: kube::Client, managed: Arc<Managed>, definitions: Definitions, metrics: Arc<Metrics>) -> Self {
-        Leader { managed, definitions, live: Live::new(client, metrics) }
+    /// Answers from these watches, and by asking the API server for what they do not show. Dry runs are requests like writes,
+    /// and go through `writer`.
+    pub fn new(
+        client: kube::Client,
+        writer: kube::Client,
+        managed: Arc<Managed>,
+        definitions: Definitions,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let dry_runs = DryRuns::new(writer, metrics.clone());
+        Leader { managed, definitions, dry_runs, live: Live::new(client, metrics) }
     }
 
     /// The answers to needs, gathered side by side, at `deadline` at the latest.
@@ -51,6 +61,7 @@ impl Leader {
                 Err(DefinitionError::Missing(_)) => Found::Absent,
                 Err(error @ DefinitionError::NotListed) => Found::Unreadable(error.to_string()),
             }),
+            Need::DryRun(call) => self.dry_runs.answer(call, deadline).await,
             need => self.live.answer(need, deadline).await,
         }
     }

@@ -151,8 +151,11 @@ pub(super) async fn list_metadata(client: &kube::Client, selection: &Selection) 
             Err(error) if error.is_not_found() => return Ok(all),
             page => page?,
         };
-        let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) else {
-            return Err(RequestError::NoObject);
+        let items = match page.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => items,
+            // An empty list of metadata has no list.
+            Some(Value::Null) => Vec::new(),
+            _ => return Err(RequestError::NoObject),
         };
         for item in items {
             all.push(read(item)?);

@@ -3,7 +3,8 @@
 //! ```text
 //! lease.rs: who leads ─► Leadership ─► every write asks may_write() first
 //!                            │
-//!                            └─► controller.rs: watches and queue of ClusterClasses ─► class.rs: one run
+//!                            ├─► controller.rs: watches and queue of ClusterClasses ─► class.rs: one run
+//!                            └─► topology/: watches and queue of Clusters ─► one run
 //! ```
 
 mod class;
@@ -15,3 +16,4 @@ mod pace;
 mod raw;
 #[cfg(test)]
 mod testing;
+pub mod topology;

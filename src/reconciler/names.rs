@@ -1,78 +1,91 @@
-//! Random ends of names (NAM-04 to NAM-06).
+//! The ends of names that a live run gives (NAM-04 to NAM-06).
+//!
+//! An end cannot be foreseen by anybody who does not know the uid of the Cluster, and differs with everything that makes a new
+//! name necessary. It is the same when a run is taken up after a crash: what the last one made and did not get to refer to is
+//! found again by its name, as RS-13 has it, and nothing is left behind or made twice.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use ring::digest::{SHA256, digest};
 
-use ring::rand::{SecureRandom, SystemRandom};
-
-use crate::hub::ObjectKey;
+use crate::hub::{Cluster, ClusterClass, ObjectKey};
 use crate::topology::names::{ALPHABET, LENGTH, Names};
 
-/// Random ends for one run. A plan is computed several times until all that it needs is known, so that a slot keeps the end
-/// that it was given first.
-pub struct RandomNames {
-    random: SystemRandom,
-    given: BTreeMap<(ObjectKey, String), String>,
+/// Ends for one run.
+#[derive(Clone, Debug)]
+pub struct LiveNames {
+    /// The Cluster and its class, and what they ask for.
+    seed: String,
 }
 
-impl fmt::Debug for RandomNames {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RandomNames").field("given", &self.given).finish_non_exhaustive()
+impl LiveNames {
+    /// The names of the objects of a Cluster, as it and its class are now.
+    pub fn of(cluster: &Cluster, class: Option<&ClusterClass>) -> Self {
+        let (spec, metadata) = (&cluster.spec, &cluster.metadata);
+        // The references are written once, after objects of the first run and before others: names foresee it.
+        let refers = spec.infrastructure_ref.is_defined() && spec.control_plane_ref.is_defined();
+        let generation = metadata.generation + i64::from(!refers);
+        let class = class.map(|class| (&class.metadata.uid, class.metadata.generation));
+        LiveNames { seed: format!("{}/{generation}/{class:?}", metadata.uid) }
     }
 }
 
-impl Default for RandomNames {
-    fn default() -> Self {
-        RandomNames { random: SystemRandom::new(), given: BTreeMap::new() }
-    }
-}
-
-impl Names for RandomNames {
+impl Names for LiveNames {
     fn end(&mut self, cluster: &ObjectKey, slot: &str) -> String {
-        let random = &self.random;
-        self.given.entry((cluster.clone(), slot.to_owned())).or_insert_with(|| end(random)).clone()
+        let hash = digest(&SHA256, format!("{}/{cluster}/{slot}", self.seed).as_bytes());
+        let (start, _) = hash.as_ref().split_at(8);
+        let mut number = start.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
+        let base = ALPHABET.len() as u64;
+        let character = |_| {
+            let at = usize::try_from(number % base).unwrap_or_default();
+            number /= base;
+            ALPHABET.get(at).map_or('x', |byte| char::from(*byte))
+        };
+        (0..LENGTH).map(character).collect()
     }
-}
-
-/// Characters of the alphabet, each as likely as any other.
-fn end(random: &SystemRandom) -> String {
-    const CHARACTERS: u8 = ALPHABET.len() as u8;
-    /// From here on bytes would prefer the first characters.
-    const BIASED: u8 = u8::MAX - u8::MAX % CHARACTERS;
-    let mut end = String::with_capacity(LENGTH);
-    while end.len() < LENGTH {
-        let mut bytes = [0; 2 * LENGTH];
-        // Without random bytes no name is given, and a run without a name ends.
-        if random.fill(&mut bytes).is_err() {
-            return end;
-        }
-        let fair = bytes.iter().filter(|byte| **byte < BIASED);
-        let characters = fair.filter_map(|byte| ALPHABET.get(usize::from(byte % CHARACTERS)));
-        let missing = LENGTH - end.len();
-        end.extend(characters.take(missing).map(|byte| char::from(*byte)));
-    }
-    end
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
+    use serde_json::{Value, json};
+
     use super::*;
 
+    fn cluster(generation: i64, reference: &Value) -> Cluster {
+        let spec = json!({"infrastructureRef": reference, "controlPlaneRef": reference});
+        serde_json::from_value(json!({"metadata": {"uid": "u", "generation": generation}, "spec": spec})).unwrap()
+    }
+
+    fn class(generation: i64) -> ClusterClass {
+        serde_json::from_value(json!({"metadata": {"uid": "c", "generation": generation}})).unwrap()
+    }
+
+    fn end(cluster: &Cluster, class: &ClusterClass, slot: &str) -> String {
+        LiveNames::of(cluster, Some(class)).end(&ObjectKey::new("ns", "blue"), slot)
+    }
+
     #[test]
-    fn ends_are_random_and_stay_for_a_run() {
+    fn ends_differ_with_whatever_asks_for_another_name_and_with_nothing_else() {
         // NAM-04, NAM-06
-        let cluster = ObjectKey::new("ns", "blue");
-        let mut names = RandomNames::default();
-        let ends: Vec<String> = (0..500).map(|slot| names.end(&cluster, &slot.to_string())).collect();
-        let again: Vec<String> = (0..500).map(|slot| names.end(&cluster, &slot.to_string())).collect();
-        assert_eq!(ends, again);
+        let reference = json!({"apiGroup": "g", "kind": "K", "name": "n"});
+        let refers = |generation| cluster(generation, &reference);
+        let ends: Vec<String> = (0..500).map(|slot| end(&refers(1), &class(1), &slot.to_string())).collect();
         assert!(ends.iter().all(|end| end.len() == LENGTH && end.bytes().all(|byte| ALPHABET.contains(&byte))));
         let letters: BTreeSet<u8> = ends.iter().flat_map(|end| end.bytes()).collect();
         assert_eq!(letters.len(), ALPHABET.len(), "every character comes up");
         assert!(ends.iter().collect::<BTreeSet<_>>().len() > 490);
-        assert_ne!(names.end(&ObjectKey::new("ns", "red"), "0"), ends[0]);
-        assert_ne!(RandomNames::default().end(&cluster, "0"), ends[0]);
+        assert_eq!(ends[0], end(&refers(1), &class(1), "0"));
+        assert_ne!(ends[0], end(&refers(2), &class(1), "0"));
+        assert_ne!(ends[0], end(&refers(1), &class(2), "0"));
+        let mut other = refers(1);
+        other.metadata.uid = "v".to_owned();
+        assert_ne!(ends[0], end(&other, &class(1), "0"));
+    }
+
+    #[test]
+    fn a_first_run_that_is_taken_up_after_the_references_gives_the_same_names() {
+        let reference = json!({"apiGroup": "g", "kind": "K", "name": "n"});
+        let (before, after) = (cluster(1, &Value::Null), cluster(2, &reference));
+        assert_eq!(end(&before, &class(1), "x"), end(&after, &class(1), "x"));
     }
 }

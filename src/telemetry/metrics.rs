@@ -114,6 +114,7 @@ pub struct Metrics {
     pub shed_requests: Family<Reason, Counter>,
     pub certificate_actions: Family<Action, Counter>,
     pub live_reads: Family<Read, Counter>,
+    pub stale_cache_skips: Family<Kind, Counter>,
     pub ssa_cache_hits: Family<Controller, Counter>,
     pub ssa_cache_misses: Family<Controller, Counter>,
     pub rotations_held: Counter,
@@ -169,6 +170,7 @@ impl Default for Metrics {
             shed_requests: Family::default(),
             certificate_actions: Family::default(),
             live_reads: Family::default(),
+            stale_cache_skips: Family::default(),
             ssa_cache_hits: Family::default(),
             ssa_cache_misses: Family::default(),
             rotations_held: Counter::default(),
@@ -246,6 +248,11 @@ impl Metrics {
             "live_reads",
             "Facts that reviews asked for besides the caches: objects, lists, definitions, Nodes of workload clusters",
             self.live_reads.clone(),
+        );
+        registry.register(
+            "stale_cache_skips",
+            "Runs for a Cluster that were put off until a watch shows what was written, by the kind that it lags behind on",
+            self.stale_cache_skips.clone(),
         );
         registry.register(
             "ssa_cache_hits",

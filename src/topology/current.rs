@@ -28,6 +28,20 @@ pub struct Current {
     pub machine_pools: BTreeMap<String, CurrentWorker>,
 }
 
+impl Current {
+    /// All of them, in the order in which they are applied.
+    pub fn objects(&self) -> impl Iterator<Item = &Arc<Object>> {
+        let CurrentControlPlane { object, machines, health_check } = &self.control_plane;
+        let workers = self.machine_deployments.values().chain(self.machine_pools.values());
+        let of_workers = workers.flat_map(|worker| {
+            let CurrentWorker { object, bootstrap, infrastructure, health_check } = worker;
+            [Some(object), infrastructure.as_ref(), bootstrap.as_ref(), health_check.as_ref()]
+        });
+        let of_cluster = [&self.infrastructure, health_check, object, machines].map(Option::as_ref);
+        of_cluster.into_iter().chain(of_workers).flatten()
+    }
+}
+
 /// The control plane and what comes with it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CurrentControlPlane {

@@ -22,6 +22,7 @@ mod process;
 #[path = "../support/recorder.rs"]
 mod recorder;
 mod replicas;
+mod rollout;
 mod self_managed;
 mod server_side_apply;
 mod upgrades;

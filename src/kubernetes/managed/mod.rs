@@ -90,9 +90,9 @@ impl Managed {
 
     /// An object of which the watch knows; one that it does not know may exist all the same.
     pub async fn object(&self, reference: &ObjectRef, deadline: Instant) -> Found<Arc<Object>> {
-        let (shelf, state) = self.ready(&kind_of(&reference.api_version, &reference.kind), deadline).await;
+        let (kept, state) = self.ready(&kind_of(&reference.api_version, &reference.kind), deadline).await;
         match state {
-            State::Listed => shelf.get(&reference.key).map_or(Found::Absent, Found::Yes),
+            State::Listed => kept.get(&reference.key).map_or(Found::Absent, Found::Yes),
             State::Unserved => Found::Absent,
             State::Starting => Found::Unreadable(format!("{}s are not listed yet", reference.kind)),
             State::Failed(reason) => Found::Unreadable(format!("{}s cannot be listed: {reason}", reference.kind)),
@@ -101,9 +101,9 @@ impl Managed {
 
     /// The objects of a selection, by name; absent when nothing serves their kind.
     pub async fn list(&self, selection: &Selection, deadline: Instant) -> Found<Vec<Arc<Object>>> {
-        let (shelf, state) = self.ready(&kind_of(&selection.api_version, &selection.kind), deadline).await;
+        let (kept, state) = self.ready(&kind_of(&selection.api_version, &selection.kind), deadline).await;
         match state {
-            State::Listed => Found::Yes(shelf.list(selection)),
+            State::Listed => Found::Yes(kept.list(selection)),
             State::Unserved => Found::Absent,
             State::Starting => Found::Unreadable(format!("{}s are not listed yet", selection.kind)),
             State::Failed(reason) => Found::Unreadable(format!("{}s cannot be listed: {reason}", selection.kind)),
@@ -117,14 +117,14 @@ impl Managed {
 
     /// The keys of all Clusters, once they are listed.
     pub async fn clusters(&self) -> Vec<ObjectKey> {
-        let (shelf, mut state) = {
+        let (kept, mut state) = {
             let mut kinds = self.lock();
             let followed = self.follow_if_new(&mut kinds, &clusters());
             (followed.shelf.clone(), followed.state.clone())
         };
         // An error means that the watch is over, and so is whoever asks.
         let _ = state.wait_for(|state| *state == State::Listed).await;
-        shelf.keys()
+        kept.keys()
     }
 
     /// Whether the watch of a kind has shown a version that was written (RS-11); of a kind that is not watched there is
@@ -141,7 +141,7 @@ impl Managed {
     }
 
     async fn ready(&self, kind: &ObjectKind, deadline: Instant) -> (Arc<Shelf>, State) {
-        let (shelf, mut state) = {
+        let (kept, mut state) = {
             let mut kinds = self.lock();
             let followed = self.follow_if_new(&mut kinds, kind);
             (followed.shelf.clone(), followed.state.clone())
@@ -151,7 +151,7 @@ impl Managed {
             Ok(Ok(state)) => state.clone(),
             _ => State::Starting,
         };
-        (shelf, state)
+        (kept, state)
     }
 
     fn shelf(&self, kind: &ObjectKind) -> Arc<Shelf> {
@@ -168,10 +168,10 @@ impl Managed {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
             None => Api::all_with(self.client.clone(), &resource),
         };
-        let (shelf, (report, state)) = (Arc::new(Shelf::default()), watch::channel(State::Starting));
+        let (kept, (report, state)) = (Arc::new(Shelf::default()), watch::channel(State::Starting));
         let follow = Follow {
             kind: kind.clone(),
-            shelf: shelf.clone(),
+            shelf: kept.clone(),
             changed: self.changed.clone(),
             metrics: self.metrics.clone(),
             report,
@@ -179,7 +179,7 @@ impl Managed {
         };
         let selected = Selected { labels: selector(kind).map(str::to_owned), fields: None };
         let watch = follow.run(api, resource, selected);
-        Followed { shelf, state, _watch: AbortOnDropHandle::new(tokio::spawn(watch)) }
+        Followed { shelf: kept, state, _watch: AbortOnDropHandle::new(tokio::spawn(watch)) }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ObjectKind, Followed>> {
@@ -271,8 +271,8 @@ impl Follow {
     }
 
     fn remove(&self, key: &ObjectKey, version: Option<&str>) {
-        if let Some(cluster) = self.shelf.remove(key, version) {
-            (self.changed)(Changed { kind: &self.kind, key, cluster: cluster.as_deref() });
+        if let Some(gone) = self.shelf.remove(key, version) {
+            (self.changed)(Changed { kind: &self.kind, key, cluster: gone.cluster.as_deref() });
         }
     }
 

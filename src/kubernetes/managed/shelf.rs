@@ -22,6 +22,13 @@ struct Contents {
     newest: u64,
 }
 
+/// An object that was here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Gone {
+    /// The name of the Cluster that it belonged to.
+    pub cluster: Option<String>,
+}
+
 /// An object as JSON text: as a tree it takes seven times as much.
 #[derive(Clone, Debug)]
 struct Compact {
@@ -55,12 +62,12 @@ impl Shelf {
     }
 
     /// Drops an object, of which `version` is the last that was shown; returns the Cluster that it belonged to if it was here.
-    pub(super) fn remove(&self, key: &ObjectKey, version: Option<&str>) -> Option<Option<String>> {
+    pub(super) fn remove(&self, key: &ObjectKey, version: Option<&str>) -> Option<Gone> {
         let mut contents = self.write();
         version.into_iter().for_each(|version| contents.note(version));
         let gone = contents.objects.remove(key)?;
         contents.forget(key, gone.cluster.as_deref());
-        Some(gone.cluster.map(String::from))
+        Some(Gone { cluster: gone.cluster.map(String::from) })
     }
 
     /// An object, decoded.
@@ -76,15 +83,12 @@ impl Shelf {
         let candidates: Vec<Compact> = {
             let contents = self.read();
             let of = |name: &String| contents.objects.get(&ObjectKey::new(namespace, name)).cloned();
-            match labels.get(label::CLUSTER_NAME) {
-                Some(cluster) => {
-                    let names = contents.by_cluster.get(&ObjectKey::new(namespace, cluster));
-                    names.into_iter().flatten().filter_map(of).collect()
-                }
-                None => {
-                    let all = contents.objects.iter().filter(|(key, _)| key.namespace == *namespace);
-                    all.map(|(_, compact)| compact.clone()).collect()
-                }
+            if let Some(cluster) = labels.get(label::CLUSTER_NAME) {
+                let names = contents.by_cluster.get(&ObjectKey::new(namespace, cluster));
+                names.into_iter().flatten().filter_map(of).collect()
+            } else {
+                let all = contents.objects.iter().filter(|(key, _)| key.namespace == *namespace);
+                all.map(|(_, compact)| compact.clone()).collect()
             }
         };
         let fits = |object: &Arc<Object>| labels.iter().all(|(name, value)| object.label(name) == Some(value));
@@ -268,7 +272,7 @@ mod tests {
         shelf.put(object("a", "d", "2", json!({})));
         assert_eq!(names(&shelf, &[(label::CLUSTER_NAME, "c")]), ["b"]);
         assert_eq!(names(&shelf, &[(label::CLUSTER_NAME, "d")]), ["a", "z"]);
-        assert_eq!(shelf.remove(&ObjectKey::new("ns", "a"), Some("5")), Some(Some("d".to_owned())));
+        assert_eq!(shelf.remove(&ObjectKey::new("ns", "a"), Some("5")), Some(Gone { cluster: Some("d".to_owned()) }));
         assert_eq!(shelf.remove(&ObjectKey::new("ns", "a"), None), None);
         assert_eq!(names(&shelf, &[(label::CLUSTER_NAME, "d")]), ["z"]);
         assert_eq!(shelf.size().0, 2);

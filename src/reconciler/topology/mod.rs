@@ -1,0 +1,269 @@
+//! The Cluster topology controller: what wakes a Cluster, and what follows from how its run ends.
+//!
+//! ```text
+//! Clusters, what topologies made ─┐
+//! ClusterClasses ─────────────────┼─► queue.rs ─► run.rs ─► again after a while, or at the next event
+//! templates of classes ───────────┘       past.rs: not too soon, and not before the watches show the last writes
+//! ```
+
+mod defaulted;
+mod past;
+mod queue;
+mod run;
+mod write;
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::channel::mpsc;
+use kube::runtime::applier;
+use kube::runtime::controller::{Action, Config};
+use kube::runtime::reflector::ObjectRef;
+use tokio::time::{Instant, timeout};
+use tracing::{Instrument, debug, info_span, warn};
+
+use self::past::Past;
+use self::queue::{Named, Queue};
+use self::run::{Outcome, Reconciler, RunError};
+use super::lease::Leadership;
+use super::pace::Pace;
+use crate::hub::{GROUP, Kind, ObjectKey, TemplateRef};
+use crate::kubernetes::apply::Applier;
+use crate::kubernetes::cache::Cache;
+use crate::kubernetes::contract::Definitions;
+use crate::kubernetes::leader::Leader;
+use crate::kubernetes::managed::{Changed, Managed};
+use crate::telemetry::metrics::{self, Metrics};
+use crate::topology::Options;
+use crate::topology::class_references::references;
+use crate::world::{Facts, Found};
+
+/// The name of the controller in metrics.
+const NAME: &str = "topology/cluster";
+/// How long a run may take (RS-10).
+const RUN_LIMIT: Duration = Duration::from_mins(1);
+/// How long nothing may happen to a Cluster before it is looked at all the same (RS-02).
+const RESYNC: Duration = Duration::from_mins(10);
+/// How soon a run is tried that the watches were not ready for (RS-11).
+const STALE: Duration = Duration::from_millis(100);
+
+/// The Cluster topology controller.
+pub struct TopologyController {
+    client: kube::Client,
+    leadership: Leadership,
+    cache: Arc<Cache>,
+    metrics: Arc<Metrics>,
+    options: Options,
+    workers: u16,
+}
+
+impl fmt::Debug for TopologyController {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TopologyController").field("leadership", &self.leadership).finish_non_exhaustive()
+    }
+}
+
+impl TopologyController {
+    /// A controller of the Clusters in the scope of the cached facts, which must be kept current by somebody; it writes only
+    /// while `leadership` says so, for `workers` Clusters at a time (RS-10).
+    pub fn new(
+        client: kube::Client,
+        leadership: Leadership,
+        cache: Arc<Cache>,
+        metrics: Arc<Metrics>,
+        options: Options,
+        workers: u16,
+    ) -> Self {
+        TopologyController { client, leadership, cache, metrics, options, workers }
+    }
+
+    /// Watches and reconciles until dropped.
+    pub async fn run(&self) {
+        let (queue, woken) = Queue::new();
+        let queue = Arc::new(queue);
+        let scope = self.cache.facts().scope().clone();
+        let wake = {
+            let (queue, cache) = (queue.clone(), self.cache.clone());
+            move |changed: Changed<'_>| wake(&queue, &cache, &changed)
+        };
+        let managed = Arc::new(Managed::new(self.client.clone(), scope.only_namespace(), self.metrics.clone(), wake));
+        let (definitions, follow_definitions) =
+            Definitions::follow(self.client.clone(), self.metrics.clone(), |_: Option<&str>| {});
+        let writer = self.leadership.writer(self.client.clone());
+        let reconciler = Arc::new(Reconciler {
+            leadership: self.leadership.clone(),
+            cache: self.cache.clone(),
+            leader: Leader::new(
+                self.client.clone(),
+                writer.clone(),
+                managed.clone(),
+                definitions,
+                self.metrics.clone(),
+            ),
+            applier: Applier::new(writer.clone()),
+            writer,
+            managed: managed.clone(),
+            options: self.options,
+            past: Past::default(),
+            pace: Pace::default(),
+            rotations: Mutex::default(),
+            began: Instant::now(),
+            metrics: self.metrics.clone(),
+        });
+        let runs = self.runs(&reconciler, &queue, woken);
+        let begin = async {
+            managed.clusters().await.iter().for_each(|key| queue.wake(key));
+            follow_classes(&self.cache, &queue).await;
+        };
+        tokio::select! {
+            () = runs => {}
+            () = begin => {}
+            () = follow_definitions => {}
+        }
+    }
+
+    /// Runs whatever is woken, one at a time for each Cluster.
+    async fn runs(
+        &self,
+        reconciler: &Arc<Reconciler>,
+        queue: &Arc<Queue>,
+        woken: mpsc::UnboundedReceiver<ObjectRef<Named>>,
+    ) {
+        let run = |named: Arc<Named>, reconciler: Arc<Reconciler>| {
+            let queue = queue.clone();
+            let span = info_span!("reconcile", cluster = %named.key());
+            Box::pin(async move { Ok(run(&named.key(), &reconciler, &queue).await) }.instrument(span))
+        };
+        let woken = woken.map(Ok::<_, Infallible>);
+        let config = Config::default().concurrency(self.workers);
+        // Errors are dealt with where they arise; a Cluster that is gone is no error.
+        let again = |_: Arc<Named>, never: &Infallible, _: Arc<Reconciler>| match *never {};
+        applier(run, again, reconciler.clone(), queue.names(), woken, config)
+            .for_each(|_| std::future::ready(()))
+            .await;
+    }
+}
+
+/// Wakes the Clusters that a change concerns (RS-02, DEC-29).
+fn wake(queue: &Queue, cache: &Cache, changed: &Changed<'_>) {
+    let Changed { kind, key, cluster } = changed;
+    match cluster {
+        _ if kind.group == GROUP && kind.kind == Kind::Cluster.name() => queue.wake(key),
+        // Machines come and go with the machine deployment that has them, which is watched.
+        Some(_) if kind.group == GROUP && kind.kind == "Machine" => {}
+        Some(cluster) => queue.wake(&ObjectKey::new(&key.namespace, *cluster)),
+        None => {
+            let facts = cache.facts();
+            let refers = |reference: &&TemplateRef| {
+                let version = reference.api_version.split_once('/');
+                version == Some((&kind.group, &kind.version))
+                    && reference.kind == kind.kind
+                    && reference.name == key.name
+            };
+            for class in facts.class_keys().filter(|class| class.namespace == key.namespace) {
+                if let Found::Yes(found) = facts.class(class)
+                    && references(&found.spec).iter().any(refers)
+                {
+                    wake_users(queue, &facts, class);
+                }
+            }
+        }
+    }
+}
+
+fn wake_users(queue: &Queue, facts: &Facts, class: &ObjectKey) {
+    facts.user_keys(class).for_each(|key| queue.wake(key));
+}
+
+/// Wakes the Clusters of classes that changed (RS-02, CCR-13), for ever.
+async fn follow_classes(cache: &Cache, queue: &Queue) {
+    let mut changes = cache.changes();
+    let mut known = versions(&cache.facts());
+    // An error means that the process ends.
+    while changes.changed().await.is_ok() {
+        let facts = cache.facts();
+        let now = versions(&facts);
+        let is_new = |(class, version): &(&ObjectKey, &String)| known.get(class) != Some(version);
+        let gone = known.keys().filter(|class| !now.contains_key(class));
+        for class in now.iter().filter(is_new).map(|(class, _)| class).chain(gone) {
+            wake_users(queue, &facts, class);
+        }
+        known = now;
+    }
+}
+
+/// The versions of all classes.
+fn versions(facts: &Facts) -> BTreeMap<ObjectKey, String> {
+    let version = |class: &ObjectKey| match facts.class(class) {
+        Found::Yes(found) => found.metadata.resource_version.clone(),
+        _ => String::new(),
+    };
+    facts.class_keys().map(|class| (class.clone(), version(class))).collect()
+}
+
+/// One run, and when the next one is due if nothing wakes the Cluster before.
+async fn run(key: &ObjectKey, reconciler: &Reconciler, queue: &Queue) -> Action {
+    // Runs that are put off are not counted (PERF-09).
+    if reconciler.stale(key) {
+        return Action::requeue(STALE);
+    }
+    if let Err(wait) = reconciler.past.start(key) {
+        return Action::requeue(wait);
+    }
+    let started = Instant::now();
+    let outcome = timeout(RUN_LIMIT, reconciler.run(key)).await.unwrap_or(Err(RunError::Late));
+    if matches!(outcome, Ok(Outcome::Gone)) && queue.forget(key, || reconciler.managed.cluster(key).is_none()) {
+        reconciler.forget(key);
+    }
+    let (action, outcome) = conclude(key, outcome, &reconciler.pace);
+    let (controller, metrics) = (NAME, &reconciler.metrics);
+    metrics.reconciles.get_or_create(&metrics::Reconcile { controller, outcome }).inc();
+    let elapsed = started.elapsed().as_secs_f64();
+    metrics.reconcile_duration.get_or_create(&metrics::Controller { controller }).observe(elapsed);
+    action
+}
+
+/// What follows from the end of a run (RS-08, RS-09).
+fn conclude(key: &ObjectKey, outcome: Result<Outcome, RunError>, pace: &Pace) -> (Action, &'static str) {
+    match outcome {
+        Ok(Outcome::Gone) => (Action::await_change(), "gone"),
+        Ok(Outcome::LeftAlone) => {
+            pace.succeeded(key);
+            (Action::await_change(), "left-alone")
+        }
+        Ok(Outcome::Done { changed, again }) => {
+            pace.succeeded(key);
+            let name = if changed { "changed" } else { "unchanged" };
+            (Action::requeue(again.map_or_else(|| resync(key), |again| again.max(past::APART))), name)
+        }
+        // The next leader does it.
+        Err(RunError::NotLeading(reason)) => {
+            debug!(%reason, "Left a Cluster to the leader");
+            (Action::await_change(), "not-leading")
+        }
+        // An event with the newer version is on its way.
+        Err(RunError::Conflict) => (Action::requeue(past::APART), "conflict"),
+        Err(error) => {
+            let error = error.to_string();
+            let (again, is_new) = pace.failed(key, &error);
+            if is_new {
+                warn!(error, ?again, "Topology is not reconciled");
+            } else {
+                debug!(error, ?again, "Topology is still not reconciled");
+            }
+            (Action::requeue(again), "failed")
+        }
+    }
+}
+
+/// When a Cluster is looked at although nothing has happened: not all of them at once.
+fn resync(key: &ObjectKey) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    RESYNC + Duration::from_millis(hasher.finish() % 60_000)
+}

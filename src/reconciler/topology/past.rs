@@ -1,0 +1,138 @@
+//! What has to be remembered of Clusters from one run to the next; all of it may be lost at any time (PERF-11).
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::hub::{ObjectKey, ObjectRef};
+use crate::topology::plan::Shim;
+
+/// Two runs for one Cluster start at least this long apart (RS-10).
+pub(super) const APART: Duration = Duration::from_secs(1);
+/// How long a watch is waited for that does not show what was written: it was deleted since, and a new list does not have it.
+const FORGOTTEN: Duration = Duration::from_secs(30);
+
+/// By Cluster.
+#[derive(Debug, Default)]
+pub(super) struct Past(Mutex<HashMap<ObjectKey, Memory>>);
+
+#[derive(Debug, Default)]
+struct Memory {
+    started: Option<Instant>,
+    written: Vec<Write>,
+    /// The shim is gone, whatever owner references still say: to drop those is the business of garbage collection.
+    has_dropped_shim: bool,
+}
+
+/// A write that a watch has to show before the next run (RS-11).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Write {
+    pub object: ObjectRef,
+    pub version: String,
+    at: Instant,
+}
+
+impl Past {
+    /// Notes that a run starts now, or says how long that has to wait (RS-10).
+    pub(super) fn start(&self, key: &ObjectKey) -> Result<(), Duration> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = all.entry(key.clone()).or_default();
+        let wait = memory.started.map_or(Duration::ZERO, |started| APART.saturating_sub(started.elapsed()));
+        if !wait.is_zero() {
+            return Err(wait);
+        }
+        memory.started = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Notes what a run wrote.
+    pub(super) fn wrote(&self, key: &ObjectKey, writes: impl IntoIterator<Item = (ObjectRef, String)>) {
+        let at = Instant::now();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = all.entry(key.clone()).or_default();
+        memory.written.extend(writes.into_iter().map(|(object, version)| Write { object, version, at }));
+    }
+
+    /// The kinds whose watches have not shown yet what was written; what is shown is forgotten (RS-11).
+    pub(super) fn unseen(&self, key: &ObjectKey, has_seen: impl Fn(&Write) -> bool) -> Vec<String> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(memory) = all.get_mut(key) else { return Vec::new() };
+        memory.written.retain(|write| write.at.elapsed() < FORGOTTEN && !has_seen(write));
+        memory.written.iter().map(|write| write.object.kind.clone()).collect()
+    }
+
+    /// Nothing has to be waited for: the Cluster is being deleted (RS-05).
+    pub(super) fn clear_writes(&self, key: &ObjectKey) {
+        if let Some(memory) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(key) {
+            memory.written.clear();
+        }
+    }
+
+    /// What is to become of the shim, which is deleted once (RS-14).
+    pub(super) fn shim(&self, key: &ObjectKey, wanted: Shim) -> Shim {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = all.entry(key.clone()).or_default();
+        let has_dropped = std::mem::replace(&mut memory.has_dropped_shim, wanted == Shim::Delete);
+        if has_dropped && wanted == Shim::Delete { Shim::Keep } else { wanted }
+    }
+
+    /// The Cluster is gone.
+    pub(super) fn forget(&self, key: &ObjectKey) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> ObjectKey {
+        ObjectKey::new("ns", "c")
+    }
+
+    fn deployment(version: &str) -> (ObjectRef, String) {
+        let object = ObjectRef::new("cluster.x-k8s.io/v1beta2", "MachineDeployment", ObjectKey::new("ns", "md"));
+        (object, version.to_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn runs_for_one_cluster_start_a_second_apart() {
+        // RS-10
+        let past = Past::default();
+        assert_eq!(past.start(&key()), Ok(()));
+        tokio::time::advance(Duration::from_millis(300)).await;
+        assert_eq!(past.start(&key()), Err(Duration::from_millis(700)));
+        assert_eq!(past.start(&ObjectKey::new("ns", "d")), Ok(()));
+        tokio::time::advance(Duration::from_millis(700)).await;
+        assert_eq!(past.start(&key()), Ok(()));
+        past.forget(&key());
+        assert_eq!(past.start(&key()), Ok(()));
+    }
+
+    #[test]
+    fn a_shim_is_deleted_once() {
+        // RS-14
+        let past = Past::default();
+        let all = [Shim::Create, Shim::Delete, Shim::Delete, Shim::Keep, Shim::Delete]
+            .map(|wanted| past.shim(&key(), wanted));
+        assert_eq!(all, [Shim::Create, Shim::Delete, Shim::Keep, Shim::Keep, Shim::Delete]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_written_is_waited_for_until_it_shows() {
+        // RS-11
+        let past = Past::default();
+        past.wrote(&key(), [deployment("7"), deployment("9")]);
+        assert_eq!(past.unseen(&key(), |write| write.version == "7"), ["MachineDeployment"]);
+        assert_eq!(past.unseen(&key(), |write| write.version == "7"), ["MachineDeployment"]);
+        assert!(past.unseen(&key(), |_| true).is_empty() && past.unseen(&key(), |_| false).is_empty());
+        past.wrote(&key(), [deployment("11")]);
+        past.clear_writes(&key());
+        assert!(past.unseen(&key(), |_| false).is_empty());
+        past.wrote(&key(), [deployment("12")]);
+        tokio::time::advance(FORGOTTEN).await;
+        assert!(past.unseen(&key(), |_| false).is_empty(), "what was deleted since shows no more");
+    }
+}

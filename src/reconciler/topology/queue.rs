@@ -1,0 +1,126 @@
+//! Which Clusters are to be looked at.
+
+use std::borrow::Cow;
+use std::sync::{Mutex, PoisonError};
+
+use futures::channel::mpsc;
+use kube::api::ObjectMeta;
+use kube::core::NamespaceResourceScope;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher::Event;
+
+use crate::hub::{GROUP, Kind, ObjectKey};
+
+/// The name of a Cluster, which is all that the queue knows of it.
+#[derive(Clone, Debug)]
+pub(super) struct Named(ObjectMeta);
+
+impl Named {
+    fn of(key: &ObjectKey) -> Self {
+        let (name, namespace) = (Some(key.name.clone()), Some(key.namespace.clone()));
+        Named(ObjectMeta { name, namespace, ..ObjectMeta::default() })
+    }
+
+    /// Namespace and name.
+    pub(super) fn key(&self) -> ObjectKey {
+        let part = |part: &Option<String>| part.clone().unwrap_or_default();
+        ObjectKey::new(part(&self.0.namespace), part(&self.0.name))
+    }
+}
+
+impl kube::Resource for Named {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        Kind::Cluster.name().into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        GROUP.into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1beta2".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        Kind::Cluster.plural().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.0
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.0
+    }
+}
+
+/// Wakes Clusters by name, whether they exist or not.
+pub(super) struct Queue {
+    names: Mutex<Writer<Named>>,
+    store: Store<Named>,
+    wake: mpsc::UnboundedSender<ObjectRef<Named>>,
+}
+
+impl Queue {
+    /// A queue, and what comes out of it.
+    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<ObjectRef<Named>>) {
+        let (wake, woken) = mpsc::unbounded();
+        let mut names = Writer::default();
+        names.apply_watcher_event(&Event::Init);
+        names.apply_watcher_event(&Event::InitDone);
+        (Queue { store: names.as_reader(), names: Mutex::new(names), wake }, woken)
+    }
+
+    /// The names that were woken and not forgotten.
+    pub(super) fn names(&self) -> Store<Named> {
+        self.store.clone()
+    }
+
+    /// Has a Cluster looked at.
+    pub(super) fn wake(&self, key: &ObjectKey) {
+        let woken = ObjectRef::new(&key.name).within(&key.namespace);
+        {
+            let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.store.get(&woken).is_none() {
+                names.apply_watcher_event(&Event::Apply(Named::of(key)));
+            }
+        }
+        // Nobody listens any more when this process has ceased to lead.
+        let _ = self.wake.unbounded_send(woken);
+    }
+
+    /// Forgets a Cluster for which `is_gone` holds, about which nobody can have been woken meanwhile.
+    pub(super) fn forget(&self, key: &ObjectKey, is_gone: impl FnOnce() -> bool) -> bool {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_gone = is_gone();
+        if is_gone {
+            names.apply_watcher_event(&Event::Delete(Named::of(key)));
+        }
+        is_gone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_is_woken_is_known_until_forgotten() {
+        let (queue, mut woken) = Queue::new();
+        let key = ObjectKey::new("ns", "c");
+        queue.wake(&key);
+        queue.wake(&key);
+        let named = woken.next().await.unwrap();
+        assert_eq!(queue.names().get(&named).unwrap().key(), key);
+        assert!(!queue.forget(&key, || false));
+        assert!(queue.names().get(&named).is_some(), "it came back meanwhile");
+        assert!(queue.forget(&key, || true));
+        assert!(queue.names().get(&named).is_none());
+    }
+}

@@ -1,0 +1,406 @@
+//! One run for a Cluster: what its topology is to be, what is written for that, and what its status says in the end.
+//!
+//! ```text
+//! as it was read ─┬─ paused, deleting ──────────────────────────────────────────┐
+//!                 └─ compute ─► managed fields mended? ─► plan ─► apply ─────────┴─► status and defaults written
+//!                      ▲  │ needs                           ▲ │ dry runs
+//!                      └──┴── leader.rs ────────────────────┴─┘
+//! ```
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::past::Past;
+use super::write;
+use crate::hub::{Cluster, Object, ObjectKey, ObjectRef, annotation};
+use crate::kubernetes::apply::{self, Applier};
+use crate::kubernetes::cache::Cache;
+use crate::kubernetes::leader::Leader;
+use crate::kubernetes::managed::Managed;
+use crate::kubernetes::mitigation::mitigate;
+use crate::reconciler::lease::{Leadership, NotLeading};
+use crate::reconciler::names::LiveNames;
+use crate::reconciler::pace::Pace;
+use crate::telemetry::metrics::{self, Metrics};
+use crate::topology::hooks::{Deletion, HookTracker, Hooks};
+use crate::topology::plan::{Applied, Plan, Shim};
+use crate::topology::rotations::{Generations, Rotations};
+use crate::topology::upgrade::Tracker;
+use crate::topology::worker::API_VERSION;
+use crate::topology::{Computation, Failure, Options, status};
+use crate::wire::{Decode, Version};
+use crate::world::{Class, Found, Need, World};
+
+/// How often facts are gathered in one run.
+const ROUNDS: usize = 16;
+/// How long gathering may take in one run.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How soon a run that mended the record of managed fields is followed by the next (SSA-23).
+const MENDED: Duration = Duration::from_secs(1);
+
+/// What runs need.
+pub(super) struct Reconciler {
+    pub leadership: Leadership,
+    /// Writes only while this process leads.
+    pub writer: kube::Client,
+    pub cache: Arc<Cache>,
+    pub managed: Arc<Managed>,
+    pub leader: Leader,
+    pub applier: Applier,
+    pub options: Options,
+    pub past: Past,
+    pub pace: Pace,
+    pub rotations: Mutex<Rotations>,
+    /// What instants are counted from.
+    pub began: Instant,
+    pub metrics: Arc<Metrics>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// There is no such Cluster any more.
+    Gone,
+    /// It has no topology, or is not ours (RS-01, RS-04).
+    LeftAlone,
+    /// Whether anything was written, and when to look again if nothing happens before.
+    Done { changed: bool, again: Option<Duration> },
+}
+
+/// Why a run did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RunError {
+    #[error(transparent)]
+    NotLeading(#[from] NotLeading),
+    #[error("the Cluster cannot be read: {0}")]
+    Unreadable(String),
+    /// The condition of the Cluster tells it.
+    #[error("{0}")]
+    Failed(String),
+    /// Somebody else wrote the Cluster meanwhile.
+    #[error("the Cluster has changed meanwhile")]
+    Conflict,
+    #[error("the status cannot be written: {}", crate::kubernetes::words(.0))]
+    Status(#[source] kube::Error),
+    #[error("it took longer than a minute")]
+    Late,
+}
+
+/// What the parts of a run found out, for the status at its end (RS-06).
+struct Findings {
+    /// As it was read at first.
+    cluster: Arc<Cluster>,
+    /// As the last write left it.
+    raw: Arc<Object>,
+    class: Option<Arc<Class>>,
+    tracker: Tracker,
+    /// With the defaults of its variables.
+    defaulted: Option<Cluster>,
+    error: Option<String>,
+    /// Whether somebody else's write came in between.
+    conflict: bool,
+    /// Whether the run ended before there was anything to say (ST-17).
+    is_silent: bool,
+    permits_deletion: bool,
+    changed: bool,
+    again: Option<Duration>,
+}
+
+impl Reconciler {
+    /// Brings everything that a Cluster's topology asks for up to date (RS-05 to RS-08).
+    pub(super) async fn run(&self, key: &ObjectKey) -> Result<Outcome, RunError> {
+        self.leadership.may_write()?;
+        let Some(raw) = self.managed.cluster(key) else { return Ok(Outcome::Gone) };
+        let text = Object::as_ref(&raw).to_string();
+        let cluster = Cluster::decode(Version::V1Beta2, &text).map_err(RunError::Unreadable)?;
+        if cluster.topology().is_none() || !self.cache.facts().scope().has(&cluster.metadata) {
+            return Ok(Outcome::LeftAlone);
+        }
+        let mut findings = Findings::of(cluster, raw);
+        let cluster = findings.cluster.clone();
+        // Paused comes before anything else, deletion before the rest (RS-05).
+        if cluster.spec.paused == Some(true) || cluster.annotation(annotation::PAUSED).is_some() {
+            debug!("Left a paused Cluster alone");
+        } else if cluster.metadata.is_being_deleted() {
+            self.past.clear_writes(key);
+            self.ask_to_delete(&mut findings).await;
+        } else {
+            self.roll_out(&mut findings).await;
+        }
+        // What failed because somebody else leads is no failure of the Cluster.
+        self.leadership.may_write()?;
+        self.conclude(key, findings).await
+    }
+
+    /// Asks whether a Cluster may be deleted (DEL-01, HK-22).
+    async fn ask_to_delete(&self, findings: &mut Findings) {
+        let (cluster, options) = (findings.cluster.clone(), self.options);
+        let mut world = World::new(self.cache.facts());
+        let asked = self.gathered(&mut world, move |world| {
+            let mut tracker = HookTracker::of(&cluster);
+            let deletion = Hooks::new(&cluster, world, &options).before_cluster_delete(&mut tracker)?;
+            Ok((deletion, tracker))
+        });
+        match asked.await {
+            Ok((deletion, hooks)) => {
+                findings.permits_deletion = deletion == Deletion::Permit;
+                findings.again = hooks.requeue_after_seconds().map(|seconds| Duration::from_secs(seconds.into()));
+                findings.tracker.hooks = hooks;
+            }
+            Err(failure) => findings.error = Some(failure.to_string()),
+        }
+    }
+
+    /// Computes, plans, writes (RS-07).
+    async fn roll_out(&self, findings: &mut Findings) {
+        let cluster = findings.cluster.clone();
+        if let Found::Yes(class) = self.cache.facts().class(&cluster.class_key().unwrap_or_default()) {
+            findings.class = Some(class);
+        }
+        let names = LiveNames::of(&cluster, findings.class.as_deref().map(|class| &**class));
+        // What was answered once holds for the whole run.
+        let mut world = World::new(self.cache.facts());
+        let current = match self.computed(&mut world, &cluster, &names).await {
+            Ok(computation) => computation.current,
+            Err(failure) => return findings.failed(failure),
+        };
+        match mitigate(&self.writer, &findings.raw, current.objects().map(|object| &**object)).await {
+            Ok(false) => {}
+            Ok(true) => {
+                (findings.is_silent, findings.changed, findings.again) = (true, true, Some(MENDED));
+                return;
+            }
+            Err(error) => return findings.failed_to_write(&error),
+        }
+        let planned = match self.planned(&mut world, &cluster, &names).await {
+            Ok(planned) => planned,
+            Err(failure) => return findings.failed(failure),
+        };
+        findings.tracker = planned.tracker;
+        findings.defaulted = Some(planned.cluster);
+        findings.again = findings.tracker.hooks.requeue_after_seconds().map(|wait| Duration::from_secs(wait.into()));
+        let mut plan = planned.plan;
+        plan.shim = self.past.shim(&cluster.metadata.key(), plan.shim);
+        let held = self.hold_endless_rotations(&cluster, &mut plan, &planned.generations).await;
+        self.write(&cluster, &plan, &planned.generations, findings).await;
+        findings.error = findings.error.take().or(held);
+    }
+
+    /// Takes out of a plan what would be rotated for ever; says so in an event, and returns what the condition says (DEC-35).
+    async fn hold_endless_rotations(
+        &self,
+        cluster: &Cluster,
+        plan: &mut Plan,
+        generations: &Generations,
+    ) -> Option<String> {
+        let key = cluster.metadata.key();
+        let now = self.began.elapsed().as_secs();
+        let held = self.rotations().hold(&key, plan, generations, now);
+        for fighting in held.iter().filter(|fighting| fighting.is_new) {
+            self.metrics.rotations_held.inc();
+            warn!(object = %fighting.object, path = fighting.path, "Template is replaced again and again, and is held");
+            self.applier.tell_of_held_rotation(&key, &cluster.metadata.uid, fighting.to_string()).await;
+        }
+        held.first().map(ToString::to_string)
+    }
+
+    fn rotations(&self) -> MutexGuard<'_, Rotations> {
+        self.rotations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is to be, without what is to be done for it.
+    async fn computed(
+        &self,
+        world: &mut World,
+        cluster: &Arc<Cluster>,
+        names: &LiveNames,
+    ) -> Result<Computation, Failure> {
+        let (cluster, options, mut names) = (cluster.clone(), self.options, names.clone());
+        self.gathered(world, move |world| Computation::of(&cluster, world, &mut names, &options)).await
+    }
+
+    /// What is to be done.
+    async fn planned(&self, world: &mut World, cluster: &Arc<Cluster>, names: &LiveNames) -> Result<Planned, Failure> {
+        let (cluster, options, mut names) = (cluster.clone(), self.options, names.clone());
+        let plan = move |world: &World| {
+            let computation = Computation::of(&cluster, world, &mut names, &options)?;
+            let (tracker, cluster) = (computation.tracker.clone(), computation.blueprint.cluster.clone());
+            let generations = Generations::of(&computation.blueprint);
+            let plan = Plan::of(computation, world, &Applied::default(), &mut names)?;
+            Ok(Planned { plan, tracker, cluster, generations })
+        };
+        self.gathered(world, plan).await
+    }
+
+    /// Runs a computation again and again until it needs no more facts. It runs where it holds nobody up.
+    async fn gathered<T, F>(&self, world: &mut World, mut compute: F) -> Result<T, Failure>
+    where
+        T: Send + 'static,
+        F: FnMut(&World) -> Result<T, Failure> + Send + 'static,
+    {
+        let deadline = Instant::now() + PATIENCE;
+        let mut needs: Vec<Need> = Vec::new();
+        for _ in 0..ROUNDS {
+            let asked = std::mem::replace(world, World::closed(Arc::default()));
+            let work = tokio::task::spawn_blocking(move || {
+                let result = compute(&asked);
+                (result, asked, compute)
+            });
+            let (result, answered, again) = work.await.map_err(|error| Failure::Unreadable(error.to_string()))?;
+            (*world, compute) = (answered, again);
+            needs = world.take_needs().into_iter().collect();
+            if needs.is_empty() {
+                return result;
+            }
+            for (need, answer) in self.leader.gather_all(needs.clone(), deadline).await {
+                world.pin(need, answer);
+            }
+        }
+        Err(Failure::Unreadable(format!("after {ROUNDS} rounds more facts are asked for: {:?}", needs.first())))
+    }
+
+    /// Carries out a plan (RS-12).
+    async fn write(&self, cluster: &Cluster, plan: &Plan, generations: &Generations, findings: &mut Findings) {
+        if plan.steps.is_empty() && plan.shim == Shim::Keep {
+            return;
+        }
+        let key = cluster.metadata.key();
+        let run = apply::Run {
+            cluster: &key,
+            cluster_uid: &cluster.metadata.uid,
+            cluster_version: &cluster.metadata.resource_version,
+            plan,
+        };
+        let outcome = self.applier.apply(run).await;
+        findings.changed = !outcome.written.is_empty();
+        let now = self.began.elapsed().as_secs();
+        self.rotations().note(&key, plan, &outcome.rotated, generations, now);
+        self.past.wrote(&key, outcome.written.into_iter().map(|written| (written.object, written.version)));
+        if let Some(cluster) = outcome.cluster {
+            findings.raw = Arc::new(cluster);
+        }
+        if let Some(error) = outcome.error {
+            findings.failed_to_write(&error);
+        }
+    }
+
+    /// Writes what the Cluster has to say in the end: defaults of its variables, and its status (RS-06, ST-01).
+    async fn conclude(&self, key: &ObjectKey, findings: Findings) -> Result<Outcome, RunError> {
+        let Findings { cluster, class, tracker, defaulted, error, is_silent, permits_deletion, again, .. } = findings;
+        let (mut raw, mut changed) = (findings.raw, findings.changed);
+        let operations = write::of_cluster(&raw, &cluster, defaulted.as_ref(), permits_deletion);
+        if !operations.is_empty() {
+            raw = Arc::new(self.patch(key, &raw, operations, false).await?);
+            changed = true;
+        }
+        if !is_silent {
+            let run = status::Run {
+                cluster: &cluster,
+                class: class.as_deref().map(|class| &**class),
+                tracker: &tracker,
+                error: error.as_deref(),
+            };
+            let status = status::reconciled(Object::as_ref(&raw), &run, &now());
+            if raw.at("status") != Some(&status) {
+                self.patch(key, &raw, write::of_status(status), true).await?;
+                changed = true;
+            }
+        }
+        match error {
+            Some(_) if findings.conflict => Err(RunError::Conflict),
+            Some(error) => Err(RunError::Failed(error)),
+            None => Ok(Outcome::Done { changed, again }),
+        }
+    }
+
+    async fn patch(
+        &self,
+        key: &ObjectKey,
+        raw: &Object,
+        operations: Vec<json_patch::PatchOperation>,
+        is_status: bool,
+    ) -> Result<Object, RunError> {
+        let written =
+            write::patch(&self.writer, key, raw, operations, is_status).await.map_err(|error| match error {
+                kube::Error::Api(status) if status.code == 409 || status.code == 404 => RunError::Conflict,
+                error => RunError::Status(error),
+            })?;
+        let version = written.text("metadata.resourceVersion").ok().flatten().unwrap_or_default().to_owned();
+        self.past.wrote(key, [(ObjectRef::new(API_VERSION, "Cluster", key.clone()), version)]);
+        Ok(written)
+    }
+
+    /// The Cluster is gone.
+    pub(super) fn forget(&self, key: &ObjectKey) {
+        self.past.forget(key);
+        self.pace.forget(key);
+        self.rotations().forget(key);
+    }
+
+    /// The kinds whose watches lag behind what was written for a Cluster (RS-11, PERF-02).
+    pub(super) fn stale(&self, key: &ObjectKey) -> bool {
+        let unseen = self
+            .past
+            .unseen(key, |write| self.managed.has_seen(&write.object.api_version, &write.object.kind, &write.version));
+        for kind in &unseen {
+            let kind = ["Cluster", "MachineDeployment", "MachinePool"].into_iter().find(|name| name == kind);
+            self.metrics.stale_cache_skips.get_or_create(&metrics::Kind { kind: kind.unwrap_or("other") }).inc();
+        }
+        !unseen.is_empty()
+    }
+}
+
+/// A plan, and what the status says of it.
+struct Planned {
+    plan: Plan,
+    tracker: Tracker,
+    /// With the defaults of its variables.
+    cluster: Cluster,
+    generations: Generations,
+}
+
+impl Findings {
+    fn of(cluster: Cluster, raw: Arc<Object>) -> Self {
+        Findings {
+            tracker: Tracker { hooks: HookTracker::of(&cluster), ..Tracker::default() },
+            cluster: Arc::new(cluster),
+            raw,
+            class: None,
+            defaulted: None,
+            error: None,
+            conflict: false,
+            is_silent: false,
+            permits_deletion: false,
+            changed: false,
+            again: None,
+        }
+    }
+
+    /// Nothing is written; that a hook has creation wait is no error (HK-11).
+    fn failed(&mut self, failure: Failure) {
+        match failure {
+            Failure::CreationWaits(hooks) => {
+                self.again = hooks.requeue_after_seconds().map(|seconds| Duration::from_secs(seconds.into()));
+                self.tracker.hooks = *hooks;
+            }
+            failure => self.error = Some(failure.to_string()),
+        }
+    }
+
+    fn failed_to_write(&mut self, error: &apply::ApplyError) {
+        self.conflict = error.is_conflict();
+        if self.conflict {
+            warn!(error = %error, "Something else wrote meanwhile");
+        }
+        self.error = Some(error.to_string());
+    }
+}
+
+/// The present moment, as conditions have it.
+fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,64 @@
+//! Writing a Cluster: by patches that name the version that they were computed from, so that nothing of anybody is undone.
+
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, Patch, PatchOperation};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PatchParams};
+use serde_json::{Value, json};
+
+use super::defaulted;
+use crate::hub::{Cluster, GROUP, Kind, Object, ObjectKey, annotation};
+
+/// Who we are in `managedFields` of Clusters; topologies apply other objects under another name (SSA-19, SSA-21).
+const FIELD_MANAGER: &str = "topologist";
+
+/// What is written besides the status: defaults of variables, and that the Cluster may be deleted (RS-06, HK-22).
+pub(super) fn of_cluster(
+    raw: &Object,
+    cluster: &Cluster,
+    defaulted: Option<&Cluster>,
+    permits_deletion: bool,
+) -> Vec<PatchOperation> {
+    let mut operations = defaulted.map(|defaulted| defaulted::operations(raw, cluster, defaulted)).unwrap_or_default();
+    if permits_deletion {
+        if raw.at("metadata.annotations").is_none() {
+            operations.push(add(["metadata", "annotations"], json!({})));
+        }
+        operations.push(add(["metadata", "annotations", annotation::OK_TO_DELETE], json!("")));
+    }
+    operations
+}
+
+/// A new status (ST-18): what others keep in it is in `status` as it was in the version that the patch names.
+pub(super) fn of_status(status: Value) -> Vec<PatchOperation> {
+    vec![add(["status"], status)]
+}
+
+/// Writes a Cluster, unless it has changed since it was read.
+///
+/// # Errors
+/// A conflict (409) if it has.
+pub(super) async fn patch(
+    client: &kube::Client,
+    key: &ObjectKey,
+    raw: &Object,
+    mut operations: Vec<PatchOperation>,
+    is_status: bool,
+) -> Result<Object, kube::Error> {
+    let version = raw.at("metadata.resourceVersion").cloned().unwrap_or_default();
+    operations.insert(0, add(["metadata", "resourceVersion"], version));
+    let kind = GroupVersionKind::gvk(GROUP, "v1beta2", Kind::Cluster.name());
+    let resource = ApiResource::from_gvk_with_plural(&kind, Kind::Cluster.plural());
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let patch = kube::api::Patch::Json::<()>(Patch(operations));
+    let written = match is_status {
+        true => api.patch_status(&key.name, &params, &patch).await?,
+        false => api.patch(&key.name, &params, &patch).await?,
+    };
+    let value = serde_json::to_value(written).map_err(kube::Error::SerdeError)?;
+    Object::try_from(value).map_err(|_| kube::Error::Service("the answer is no object".into()))
+}
+
+fn add<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
+    PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path), value })
+}

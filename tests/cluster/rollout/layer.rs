@@ -1,0 +1,152 @@
+//! The wire between controllers and API server: it remembers writes, and breaks where it is told to.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode};
+use kube::client::Body;
+use serde_json::json;
+use tokio::sync::Notify;
+
+/// A request that changes something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Written {
+    pub method: Method,
+    pub path: String,
+    pub is_dry_run: bool,
+}
+
+/// What goes wrong on the wire.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Trouble {
+    #[default]
+    None,
+    /// The process dies at a write: before the server has it, or before its answer is back.
+    DiesAt { write: usize, before: bool },
+    /// One of five requests fails before or after it is done, or takes its time.
+    Chaos,
+}
+
+/// The wire.
+#[derive(Default)]
+pub(super) struct Wire {
+    trouble: Mutex<Trouble>,
+    writes: Mutex<Vec<Written>>,
+    /// Reads besides watches and their lists, by path.
+    reads: Mutex<BTreeMap<String, usize>>,
+    chance: Mutex<u64>,
+    /// The process has died.
+    pub died: Notify,
+}
+
+impl Wire {
+    pub(super) fn new(trouble: Trouble) -> Arc<Self> {
+        let wire = Wire { chance: Mutex::new(0x9e37_79b9_7f4a_7c15), ..Wire::default() };
+        *wire.trouble.lock().unwrap() = trouble;
+        Arc::new(wire)
+    }
+
+    /// Everything that was written besides leases and events, dry runs left out.
+    pub(super) fn writes(&self) -> Vec<Written> {
+        self.writes.lock().unwrap().iter().filter(|write| !write.is_dry_run).cloned().collect()
+    }
+
+    /// Every request, dry runs included; leases, events and watches left out.
+    pub(super) fn requests(&self) -> Vec<String> {
+        let writes = self.writes.lock().unwrap().clone();
+        let writes =
+            writes.into_iter().map(|write| format!("{} {} dry run: {}", write.method, write.path, write.is_dry_run));
+        let reads = self.reads.lock().unwrap().clone();
+        writes.chain(reads.into_iter().map(|(path, times)| format!("GET {path} {times} times"))).collect()
+    }
+
+    /// Goes on without trouble.
+    pub(super) fn mend(&self) {
+        *self.trouble.lock().unwrap() = Trouble::None;
+    }
+
+    /// A client whose requests go over this wire.
+    pub(super) fn client(self: &Arc<Self>, inner: &kube::Client) -> kube::Client {
+        let (wire, inner) = (self.clone(), inner.clone());
+        let namespace = inner.default_namespace().to_owned();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (wire, inner) = (wire.clone(), inner.clone());
+            async move { wire.send(&inner, request).await }
+        });
+        kube::Client::new(service, namespace)
+    }
+
+    async fn send(&self, inner: &kube::Client, request: Request<Body>) -> Result<Response<Body>, tower::BoxError> {
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let (path, query) = (uri.path().to_owned(), uri.query().unwrap_or_default().to_owned());
+        let is_lease = path.contains("/leases");
+        let is_watch = query.contains("watch=") || (method == Method::GET && query.contains("limit="));
+        if is_lease || is_watch {
+            return Ok(inner.send(request).await?);
+        }
+        let is_dry_run = query.contains("dryRun=All");
+        let is_read = method == Method::GET;
+        let count = match is_read {
+            true => {
+                *self.reads.lock().unwrap().entry(path).or_default() += 1;
+                0
+            }
+            false => {
+                let mut writes = self.writes.lock().unwrap();
+                if !path.contains("/events") {
+                    writes.push(Written { method, path, is_dry_run });
+                }
+                writes.iter().filter(|write| !write.is_dry_run).count()
+            }
+        };
+        let trouble = *self.trouble.lock().unwrap();
+        match trouble {
+            Trouble::DiesAt { write, before } if !is_read && !is_dry_run && count == write => {
+                if !before {
+                    let _ = inner.send(request).await?;
+                }
+                self.died.notify_one();
+                std::future::pending().await
+            }
+            Trouble::DiesAt { write, .. } if count > write => std::future::pending().await,
+            Trouble::Chaos => self.chaos(inner, request).await,
+            _ => Ok(inner.send(request).await?),
+        }
+    }
+
+    async fn chaos(&self, inner: &kube::Client, request: Request<Body>) -> Result<Response<Body>, tower::BoxError> {
+        match self.draw(15) {
+            0 => Ok(unavailable()),
+            1 => {
+                let _ = inner.send(request).await?;
+                Ok(unavailable())
+            }
+            2 => {
+                tokio::time::sleep(Duration::from_millis(self.draw(700))).await;
+                Ok(inner.send(request).await?)
+            }
+            _ => Ok(inner.send(request).await?),
+        }
+    }
+
+    /// A number below a bound; the same numbers in every test.
+    fn draw(&self, bound: u64) -> u64 {
+        let mut chance = self.chance.lock().unwrap();
+        *chance ^= *chance << 13;
+        *chance ^= *chance >> 7;
+        *chance ^= *chance << 17;
+        *chance % bound
+    }
+}
+
+fn unavailable() -> Response<Body> {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 500,
+        "reason": "InternalError", "message": "the wire broke"});
+    let body = Body::from(status.to_string().into_bytes());
+    Response::builder()
+        .status(StatusCode::INTERNAL_SERVER_ERROR)
+        .header("content-type", "application/json")
+        .body(body)
+        .unwrap()
+}

@@ -1,0 +1,11 @@
+//! Topologies rolled out by our controllers, on the in-memory API and on a real kube-apiserver: the same stories.
+//!
+//! ```text
+//! a user (site.rs) ──────► API server ◄──── wire (layer.rs) ──── our controllers (site.rs: Manager)
+//! provider (provider.rs) ──────┘
+//! ```
+
+mod layer;
+mod provider;
+mod site;
+mod stories;
