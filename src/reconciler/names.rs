@@ -1,8 +1,9 @@
 //! The ends of names that a live run gives (NAM-04 to NAM-06).
 //!
-//! An end cannot be foreseen by anybody who does not know the uid of the Cluster, and differs with everything that makes a new
-//! name necessary. It is the same when a run is taken up after a crash: what the last one made and did not get to refer to is
-//! found again by its name, as RS-13 has it, and nothing is left behind or made twice.
+//! An end cannot be foreseen by anybody who does not know the uid of the Cluster. It is the same when a run is taken up after a
+//! crash: what the last one made and did not get to refer to is found again by its name, as RS-13 has it, so that nothing is
+//! left behind or made twice. What topologies write on the Cluster on their way (references, hooks, defaults) changes no
+//! name. The end of a template that takes the place of another differs from that of the other.
 
 use ring::digest::{SHA256, digest};
 
@@ -17,14 +18,11 @@ pub struct LiveNames {
 }
 
 impl LiveNames {
-    /// The names of the objects of a Cluster, as it and its class are now.
-    pub fn of(cluster: &Cluster, class: Option<&ClusterClass>) -> Self {
-        let (spec, metadata) = (&cluster.spec, &cluster.metadata);
-        // The references are written once, after objects of the first run and before others: names foresee it.
-        let refers = spec.infrastructure_ref.is_defined() && spec.control_plane_ref.is_defined();
-        let generation = metadata.generation + i64::from(!refers);
-        let class = class.map(|class| (&class.metadata.uid, class.metadata.generation));
-        LiveNames { seed: format!("{}/{generation}/{class:?}", metadata.uid) }
+    /// The names of the objects of a Cluster with the defaults of its variables, as it and its class are now.
+    pub fn of(cluster: &Cluster, class: &ClusterClass) -> Self {
+        let (of_cluster, of_class) = (&cluster.metadata, &class.metadata);
+        let asked = digest(&SHA256, format!("{:?}", cluster.spec.topology).as_bytes());
+        LiveNames { seed: format!("{}/{}/{}/{asked:?}", of_cluster.uid, of_class.uid, of_class.generation) }
     }
 }
 
@@ -47,12 +45,12 @@ impl Names for LiveNames {
 mod tests {
     use std::collections::BTreeSet;
 
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
-    fn cluster(generation: i64, reference: &Value) -> Cluster {
-        let spec = json!({"infrastructureRef": reference, "controlPlaneRef": reference});
+    fn cluster(generation: i64, version: &str) -> Cluster {
+        let spec = json!({"topology": {"version": version}});
         serde_json::from_value(json!({"metadata": {"uid": "u", "generation": generation}, "spec": spec})).unwrap()
     }
 
@@ -61,31 +59,30 @@ mod tests {
     }
 
     fn end(cluster: &Cluster, class: &ClusterClass, slot: &str) -> String {
-        LiveNames::of(cluster, Some(class)).end(&ObjectKey::new("ns", "blue"), slot)
+        LiveNames::of(cluster, class).end(&ObjectKey::new("ns", "blue"), slot)
     }
 
     #[test]
     fn ends_differ_with_whatever_asks_for_another_name_and_with_nothing_else() {
         // NAM-04, NAM-06
-        let reference = json!({"apiGroup": "g", "kind": "K", "name": "n"});
-        let refers = |generation| cluster(generation, &reference);
-        let ends: Vec<String> = (0..500).map(|slot| end(&refers(1), &class(1), &slot.to_string())).collect();
+        let plain = || cluster(1, "v1");
+        let ends: Vec<String> = (0..500).map(|slot| end(&plain(), &class(1), &slot.to_string())).collect();
         assert!(ends.iter().all(|end| end.len() == LENGTH && end.bytes().all(|byte| ALPHABET.contains(&byte))));
         let letters: BTreeSet<u8> = ends.iter().flat_map(|end| end.bytes()).collect();
         assert_eq!(letters.len(), ALPHABET.len(), "every character comes up");
         assert!(ends.iter().collect::<BTreeSet<_>>().len() > 490);
-        assert_eq!(ends[0], end(&refers(1), &class(1), "0"));
-        assert_ne!(ends[0], end(&refers(2), &class(1), "0"));
-        assert_ne!(ends[0], end(&refers(1), &class(2), "0"));
-        let mut other = refers(1);
+        assert_eq!(ends[0], end(&plain(), &class(1), "0"));
+        assert_ne!(ends[0], end(&cluster(1, "v2"), &class(1), "0"));
+        assert_ne!(ends[0], end(&plain(), &class(2), "0"));
+        let mut other = plain();
         other.metadata.uid = "v".to_owned();
         assert_ne!(ends[0], end(&other, &class(1), "0"));
     }
 
     #[test]
-    fn a_first_run_that_is_taken_up_after_the_references_gives_the_same_names() {
-        let reference = json!({"apiGroup": "g", "kind": "K", "name": "n"});
-        let (before, after) = (cluster(1, &Value::Null), cluster(2, &reference));
-        assert_eq!(end(&before, &class(1), "x"), end(&after, &class(1), "x"));
+    fn a_run_that_is_taken_up_after_what_topologies_write_on_the_cluster_gives_the_same_names() {
+        let mut after = cluster(3, "v1");
+        after.spec.infrastructure_ref.name = "written".to_owned();
+        assert_eq!(end(&cluster(1, "v1"), &class(1), "x"), end(&after, &class(1), "x"));
     }
 }

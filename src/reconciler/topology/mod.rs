@@ -118,11 +118,13 @@ impl TopologyController {
         let runs = self.runs(&reconciler, &queue, woken);
         let begin = async {
             managed.clusters().await.iter().for_each(|key| queue.wake(key));
-            follow_classes(&self.cache, &queue).await;
+            std::future::pending::<()>().await;
         };
+        let follow_classes = follow_classes(&self.cache, &queue);
         tokio::select! {
             () = runs => {}
             () = begin => {}
+            () = follow_classes => {}
             () = follow_definitions => {}
         }
     }

@@ -26,6 +26,7 @@ use crate::reconciler::lease::{Leadership, NotLeading};
 use crate::reconciler::names::LiveNames;
 use crate::reconciler::pace::Pace;
 use crate::telemetry::metrics::{self, Metrics};
+use crate::topology::blueprint::Blueprint;
 use crate::topology::hooks::{Deletion, HookTracker, Hooks};
 use crate::topology::plan::{Applied, Plan, Shim};
 use crate::topology::rotations::{Generations, Rotations};
@@ -161,9 +162,16 @@ impl Reconciler {
         if let Found::Yes(class) = self.cache.facts().class(&cluster.class_key().unwrap_or_default()) {
             findings.class = Some(class);
         }
-        let names = LiveNames::of(&cluster, findings.class.as_deref().map(|class| &**class));
         // What was answered once holds for the whole run.
         let mut world = World::new(self.cache.facts());
+        let blueprint = {
+            let cluster = cluster.clone();
+            self.gathered(&mut world, move |world| Blueprint::of(&cluster, world)).await
+        };
+        let names = match blueprint {
+            Ok(blueprint) => LiveNames::of(&blueprint.cluster, &blueprint.class),
+            Err(failure) => return findings.failed(failure),
+        };
         let current = match self.computed(&mut world, &cluster, &names).await {
             Ok(computation) => computation.current,
             Err(failure) => return findings.failed(failure),

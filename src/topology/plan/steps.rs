@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::difference::{Comparison, Difference, sent};
 use super::rolls::rolls;
 use super::{Action, Applied, Certainty, Change, Part, Plan, Step, shim};
-use crate::hub::{Cluster, Object, ObjectRef, annotation};
+use crate::hub::{Cluster, Object, ObjectRef, annotation, label};
 use crate::topology::contract::Contract;
 use crate::topology::current::{Current, CurrentWorker};
 use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredObject, DesiredWorker};
@@ -18,7 +18,7 @@ use crate::topology::origin::{Origin, Origins};
 use crate::topology::upgrade::Tracker;
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Computation, Failure};
-use crate::world::World;
+use crate::world::{Found, Selection, World};
 
 impl Plan {
     /// What makes of the current state what is desired.
@@ -149,6 +149,46 @@ impl Planner<'_> {
         self.object(Part::ControlPlane, control_plane, current.object.as_ref())?;
         if let Some(old) = replaced {
             self.delete(Part::ControlPlaneMachines, old, "another template has taken its place");
+        }
+        self.forgotten_machines()
+    }
+
+    /// Templates of control plane machines that were replaced before, by a run that did not get to delete them (ROT-06). Nothing
+    /// refers to them, and nobody else would delete them before the Cluster.
+    fn forgotten_machines(&mut self) -> Result<(), Failure> {
+        let metadata = &self.cluster.metadata;
+        let Some(current) = &self.current.control_plane.machines else { return Ok(()) };
+        let labels = [(label::CLUSTER_NAME, &*metadata.name), (label::OWNED, "")];
+        let selection = Selection {
+            api_version: current.api_version().to_owned(),
+            kind: current.kind().to_owned(),
+            namespace: metadata.namespace.clone(),
+            labels: labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        };
+        let found = match self.comparison.world.list(&selection) {
+            Found::Yes(found) => found,
+            // The world has a need then, so that the plan is void.
+            Found::Absent | Found::NotAsked => return Ok(()),
+            Found::Unreadable(reason) => return Err(Failure::Unreadable(reason)),
+        };
+        let is_of_workers = |object: &Object| {
+            [label::DEPLOYMENT_NAME, label::POOL_NAME].iter().any(|name| object.label(name).is_some())
+        };
+        let is_ours = |object: &Object| {
+            let owners = object.at("metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten();
+            let mut owners = owners.map(|owner| owner["uid"].as_str().unwrap_or_default());
+            !metadata.uid.is_empty() && owners.any(|uid| uid == metadata.uid)
+        };
+        let is_in_use = |object: &Object| {
+            let of_plan =
+                self.steps.iter().any(|step| step.object.kind == object.kind() && step.object.key == object.key());
+            object.name() == current.name() || of_plan
+        };
+        let forgotten = found
+            .iter()
+            .filter(|one| !is_of_workers(one) && is_ours(one) && !is_in_use(one) && !one.is_being_deleted());
+        for template in forgotten.cloned().collect::<Vec<_>>() {
+            self.delete(Part::ControlPlaneMachines, &template, "another template took its place before");
         }
         Ok(())
     }

@@ -22,10 +22,10 @@ pub(super) struct Written {
 pub(super) enum Trouble {
     #[default]
     None,
-    /// The process dies at a write: before the server has it, or before its answer is back.
-    DiesAt { write: usize, before: bool },
-    /// One of five requests fails before or after it is done, or takes its time.
-    Chaos,
+    /// The process dies at a write, which the server has done.
+    DiesAt { write: usize },
+    /// One of five requests fails before or after it is done, or takes its time: which, follows from a number.
+    Chaos(u64),
 }
 
 /// The wire.
@@ -42,7 +42,8 @@ pub(super) struct Wire {
 
 impl Wire {
     pub(super) fn new(trouble: Trouble) -> Arc<Self> {
-        let wire = Wire { chance: Mutex::new(0x9e37_79b9_7f4a_7c15), ..Wire::default() };
+        let seed = if let Trouble::Chaos(seed) = trouble { seed } else { 0 };
+        let wire = Wire { chance: Mutex::new(0x9e37_79b9_7f4a_7c15 ^ (seed << 32)), ..Wire::default() };
         *wire.trouble.lock().unwrap() = trouble;
         Arc::new(wire)
     }
@@ -102,15 +103,13 @@ impl Wire {
         };
         let trouble = *self.trouble.lock().unwrap();
         match trouble {
-            Trouble::DiesAt { write, before } if !is_read && !is_dry_run && count == write => {
-                if !before {
-                    let _ = inner.send(request).await?;
-                }
+            Trouble::DiesAt { write } if !is_read && !is_dry_run && count == write => {
+                let _ = inner.send(request).await?;
                 self.died.notify_one();
                 std::future::pending().await
             }
-            Trouble::DiesAt { write, .. } if count > write => std::future::pending().await,
-            Trouble::Chaos => self.chaos(inner, request).await,
+            Trouble::DiesAt { write } if count > write => std::future::pending().await,
+            Trouble::Chaos(_) => self.chaos(inner, request).await,
             _ => Ok(inner.send(request).await?),
         }
     }

@@ -5,6 +5,7 @@
 //! provider (provider.rs) ──────┘
 //! ```
 
+mod crash;
 mod layer;
 mod provider;
 mod site;

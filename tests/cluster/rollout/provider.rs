@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::site::{CONTROL_PLANE, CORE, INFRASTRUCTURE, api, text};
 
 /// How often the objects are looked at.
-const PACE: Duration = Duration::from_millis(100);
+const PACE: Duration = Duration::from_millis(200);
 
 /// Answers, until dropped.
 pub(super) async fn run(client: kube::Client, namespace: String) {

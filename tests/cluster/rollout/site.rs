@@ -26,7 +26,7 @@ use super::provider;
 use crate::kubernetes::Kubernetes;
 
 /// How long anything may take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(2);
 pub(super) const CORE: &str = "cluster.x-k8s.io/v1beta2";
 pub(super) const INFRASTRUCTURE: &str = "infrastructure.topologist.dev/v1beta1";
 pub(super) const CONTROL_PLANE: &str = "controlplane.topologist.dev/v1beta1";
@@ -130,11 +130,6 @@ impl Site {
         serde_json::to_value(patched.unwrap_or_else(|error| panic!("{kind} {name}: {error}"))).unwrap()
     }
 
-    pub(super) async fn merge_status(&self, api_version: &str, kind: &str, name: &str, status: Value) {
-        let patch = Patch::Merge(json!({"status": status}));
-        self.api(api_version, kind).patch_status(name, &PatchParams::default(), &patch).await.unwrap();
-    }
-
     pub(super) async fn delete(&self, api_version: &str, kind: &str, name: &str) {
         self.api(api_version, kind).delete(name, &DeleteParams::background()).await.unwrap();
     }
@@ -163,7 +158,7 @@ impl Site {
             if started.elapsed() > LIMIT {
                 panic!("{what} did not come true\n{}", self.state().await);
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
