@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::untyped::{self, RequestError};
 use crate::hub::{Object, ObjectRef, WrongType, annotation};
-use crate::ssa::{FieldPath, FieldSet, ManagedFields, Operation, SENT, Unreadable, reduce, with_managers};
+use crate::ssa::{FieldPath, FieldSet, ManagedFields, SENT, Unreadable, reduce, with_managers};
 use crate::telemetry::metrics::{Controller, Metrics};
 use crate::topology::plan::MANAGER;
 use crate::world::{Answer, DryRun, DryRunCall, Found};
@@ -141,10 +141,7 @@ fn cleaned(mut answer: Object, owners: Vec<ManagedFields>) -> Result<Object, Dry
     if annotations.is_empty() {
         answer.remove("metadata.annotations");
     }
-    let is_own = |entry: &ManagedFields| {
-        entry.manager == MANAGER && entry.operation == Operation::Apply && entry.subresource.is_empty()
-    };
-    let own = owners.into_iter().filter(is_own).map(|entry| {
+    let own = owners.into_iter().filter(|entry| entry.is_of_applier(MANAGER)).map(|entry| {
         let fields = entry.fields.without(&FIELDS);
         ManagedFields { time: None, fields, ..entry }
     });

@@ -132,9 +132,7 @@ fn ownership_change(
     api_version: &str,
     uncompared: &FieldSet,
 ) -> Option<OwnershipChange> {
-    let is_own = |entry: &&ManagedFields| {
-        entry.manager == comparing.manager && entry.operation == Operation::Apply && entry.subresource.is_empty()
-    };
+    let is_own = |entry: &&ManagedFields| entry.is_of_applier(comparing.manager);
     // Which maps are owned beside what is in them follows from the schema alone.
     let is_unknown = comparing.schema.is_unknown();
     let fields = |entry: Option<&ManagedFields>| {
