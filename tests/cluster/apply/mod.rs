@@ -245,6 +245,9 @@ async fn what_others_set_survives_and_what_was_ours_goes() {
     // The provider has sent the whole list, and owns only what it has added.
     assert_eq!(names, ["v", "theirs"]);
     assert_eq!(stage.one(GROUND).await["spec"]["site"], Value::Null);
+    // What is told again is counted.
+    let told = format!("Normal TopologyUpdate on Cluster: Updated ForgeCluster \"{ground}\"");
+    assert_eq!(stage.events().await.get(&told), Some(&2));
     assert_eq!(steps(&stage.plan().await.unwrap()), [""; 0]);
 }
 
