@@ -12,7 +12,7 @@ use topologist::hub::contract::plural;
 use topologist::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey, ObjectRef, group_of, version_of};
 use topologist::kubernetes::apply::{Applier, Outcome, Run};
 use topologist::kubernetes::dry_run::DryRuns;
-use topologist::reconciler::names::RandomNames;
+use topologist::reconciler::names::LiveNames;
 use topologist::telemetry::metrics::Metrics;
 use topologist::topology::plan::{Applied, Plan};
 use topologist::topology::{Computation, Failure, Options};
@@ -357,7 +357,7 @@ impl Stage {
     }
 
     /// Cluster and class as they are; the class is ready.
-    async fn facts(&self) -> (Cluster, Facts) {
+    async fn facts(&self) -> (Cluster, ClusterClass, Facts) {
         let cluster = self.cluster().await.to_string();
         let cluster = Cluster::decode(Version::V1Beta2, &cluster).unwrap();
         let mut class = serde_json::to_value(self.api(CORE, "ClusterClass").get("forge").await.unwrap()).unwrap();
@@ -366,14 +366,14 @@ impl Stage {
             "definitions": [{"from": "inline", "required": false, "schema": {"openAPIV3Schema": {"type": "string"}}}]}]});
         class["status"] = status;
         let class = ClusterClass::decode(Version::V1Beta2, &class.to_string()).unwrap();
-        (cluster.clone(), Facts::of([cluster], [class]))
+        (cluster.clone(), class.clone(), Facts::of([cluster], [class]))
     }
 
     /// What is to be done as everything is now.
     pub async fn plan(&self) -> Result<Planned, Failure> {
-        let (cluster, facts) = self.facts().await;
+        let (cluster, class, facts) = self.facts().await;
         let mut world = World::new(Arc::new(facts));
-        let mut names = RandomNames::default();
+        let mut names = LiveNames::of(&cluster, Some(&class));
         for _ in 0..16 {
             let options = Options { runtime_sdk: false };
             let computation = Computation::of(&cluster, &world, &mut names, &options);

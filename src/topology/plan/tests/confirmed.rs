@@ -135,7 +135,43 @@ fn what_an_api_server_refuses_fails_the_plan() {
     let fold = edited(&[(GROUND, SITE, json!("nowhere"))]);
     let refused = "ForgeCluster ns/x could not be applied in a dry run: no";
     let (plan, _) = planned(&fold, |_| Found::Unreadable(refused.to_owned()));
-    assert_eq!(plan.unwrap_err().to_string(), refused);
+    let plan = plan.unwrap();
+    assert_eq!((steps(&plan), plan.failure.unwrap().to_string()), (vec![], refused.to_owned()));
+}
+
+#[test]
+fn what_comes_before_a_refusal_is_done_and_no_template_is_made_for_nothing() {
+    // RS-12, RS-21, RS-32
+    let brain = "ForgeMachineTemplate brain";
+    let fold = edited(&[(GROUND, SITE, json!("south")), (brain, SIZE, json!("huge")), (SMITH, SIZE, json!("large"))]);
+    let of = |fails: &str| {
+        let (plan, _) = planned(&fold, |call| match call.object.kind == fails {
+            true => Found::Unreadable("no".to_owned()),
+            false => differs(call, |_, _| ()),
+        });
+        let plan = plan.unwrap();
+        (steps(&plan), plan.failure.map(|failure| failure.to_string()))
+    };
+    let failed = Some("no".to_owned());
+    let control_plane = ["rotate controlPlane/machines", "apply controlPlane", "delete controlPlane/machines"];
+    let before = [&["apply infrastructure"][..], &control_plane].concat();
+    let owned = |steps: &[&str]| steps.iter().map(|step| (*step).to_owned()).collect::<Vec<_>>();
+    assert_eq!(of("KubeadmControlPlane"), (owned(&["apply infrastructure"]), failed.clone()));
+    assert_eq!(of("MachineDeployment"), (owned(&before), failed));
+    let all = [&before[..], &["rotate MachineDeployment/md/infrastructure", "apply MachineDeployment/md"]].concat();
+    assert_eq!(of("nothing"), (owned(&all), None));
+}
+
+#[test]
+fn a_new_infrastructure_cluster_is_noted_although_there_can_be_no_control_plane() {
+    // RS-18
+    let endpoint = json!({"host": 5});
+    let scene = Scene::new().at("KubeadmControlPlaneTemplate", "/spec/template/spec/controlPlaneEndpoint", endpoint);
+    let plan = planned(&scene.fold(), |_| panic!("nothing is compared")).0.unwrap();
+    assert_eq!(steps(&plan), ["create infrastructure", "apply cluster"]);
+    let paths: Vec<_> = plan.steps[1].changes.iter().map(|change| &*change.path).collect();
+    assert!(paths.contains(&"spec.infrastructureRef") && !paths.contains(&"spec.controlPlaneRef"), "{paths:?}");
+    assert!(plan.failure.unwrap().to_string().contains("spec.controlPlaneEndpoint.host"));
 }
 
 #[test]
