@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::untyped::{self, RequestError};
 use crate::hub::{Object, ObjectRef, WrongType, annotation};
-use crate::ssa::{FieldPath, FieldSet, ManagedFields, Operation, SENT, Unreadable, reduce, with_managers};
+use crate::ssa::{FieldPath, FieldSet, ManagedFields, SENT, Unreadable, reduce, with_managers};
 use crate::telemetry::metrics::{Controller, Metrics};
 use crate::topology::plan::MANAGER;
 use crate::world::{Answer, DryRun, DryRunCall, Found};
@@ -141,10 +141,7 @@ fn cleaned(mut answer: Object, owners: Vec<ManagedFields>) -> Result<Object, Dry
     if annotations.is_empty() {
         answer.remove("metadata.annotations");
     }
-    let is_own = |entry: &ManagedFields| {
-        entry.manager == MANAGER && entry.operation == Operation::Apply && entry.subresource.is_empty()
-    };
-    let own = owners.into_iter().filter(is_own).map(|entry| {
+    let own = owners.into_iter().filter(|entry| entry.is_of_applier(MANAGER)).map(|entry| {
         let fields = entry.fields.without(&FIELDS);
         ManagedFields { time: None, fields, ..entry }
     });
@@ -196,5 +193,166 @@ impl Unchanged {
         }
         // What was there before is not asked for any more.
         self.keys.insert(key, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::hub::ObjectKey;
+    use crate::kubernetes::scripted::{Answer as Said, Script};
+
+    const PATH: &str = "/apis/g.io/v1/namespaces/ns/forges/f";
+
+    fn forge(size: &str, owners: &Value) -> Value {
+        json!({"apiVersion": "g.io/v1", "kind": "Forge", "spec": {"size": size}, "status": {"a": 1},
+            "metadata": {"namespace": "ns", "name": "f", "uid": "u", "resourceVersion": "7", "managedFields": owners,
+                "annotations": {"topology.cluster.x-k8s.io/dry-run": "", "cluster.x-k8s.io/conversion-data": size}}})
+    }
+
+    fn owners(version: &str, time: &str, fields: &[&str]) -> Value {
+        let annotations = json!({"f:topology.cluster.x-k8s.io/dry-run": {}, "f:cluster.x-k8s.io/conversion-data": {}});
+        let spec: Value = fields.iter().map(|field| (format!("f:{field}"), json!({}))).collect();
+        let entry = |manager: &str, operation: &str, subresource: &str| {
+            json!({"manager": manager, "operation": operation, "apiVersion": version, "time": time,
+                "subresource": subresource, "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:metadata": {"f:annotations": annotations}, "f:spec": spec}})
+        };
+        json!([
+            entry("capi-topology", "Apply", ""),
+            entry("other", "Update", ""),
+            entry("capi-topology", "Apply", "status")
+        ])
+    }
+
+    fn recorded() -> Value {
+        owners("g.io/v1", "2026-01-01T00:00:00Z", &["size"])
+    }
+
+    fn call(version: &str, size: &str) -> DryRunCall {
+        let mut sent = forge(size, &Value::Null);
+        sent["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .retain(|name, _| name == "name" || name == "namespace" || name == "uid");
+        DryRunCall {
+            object: ObjectRef::new("g.io/v1", "Forge", ObjectKey::new("ns", "f")),
+            version: version.to_owned(),
+            current: forge("large", &recorded()).to_string(),
+            sent: sent.to_string(),
+        }
+    }
+
+    /// What the server answers to what is sent, and to what is there.
+    fn answers(script: &Script, sent: Said, current: Said) {
+        let words = [
+            "dryRun=All",
+            "force=true",
+            "fieldManager=capi-topology",
+            "topology.cluster.x-k8s.io/dry-run",
+            "\"uid\":\"u\"",
+        ];
+        script.expect(&Method::PATCH, PATH, &words, sent).expect(&Method::PATCH, PATH, &words, current);
+    }
+
+    fn dry_runs(script: &Script) -> DryRuns {
+        DryRuns::new(script.client(), Arc::default())
+    }
+
+    async fn ask(dry_runs: &DryRuns, call: &DryRunCall) -> Found<DryRun> {
+        let Answer::DryRun(answer) = dry_runs.answer(call, Instant::now() + Duration::from_secs(9)).await else {
+            panic!()
+        };
+        answer
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_server_normalizes_is_the_same_and_remembered() {
+        // SSA-07 to SSA-14, SSA-18, PERF-01
+        let script = Script::default();
+        let dry_runs = dry_runs(&script);
+        // The dry run of what is there gives everything to its manager, which says nothing; times and marks say nothing either.
+        let normal = || Said::ok(forge("large", &owners("g.io/v1", "2026-02-02T00:00:00Z", &["size"])));
+        let taken = || Said::ok(forge("large", &owners("g.io/v1", "2026-02-02T00:00:00Z", &["size", "theirs"])));
+        answers(&script, normal(), taken());
+        for _ in 0..2 {
+            assert_eq!(ask(&dry_runs, &call("7", "LARGE")).await, Found::Yes(DryRun::Same));
+        }
+        assert_eq!(script.left(), 0);
+        // Whoever asks again keeps the memory awake.
+        for _ in 0..3 {
+            tokio::time::advance(MEMORY * 2 / 3).await;
+            assert_eq!(ask(&dry_runs, &call("7", "LARGE")).await, Found::Yes(DryRun::Same));
+        }
+        tokio::time::advance(MEMORY).await;
+        for other in [call("7", "LARGE"), call("8", "LARGE"), call("7", "Large")] {
+            answers(&script, normal(), taken());
+            assert_eq!(ask(&dry_runs, &other).await, Found::Yes(DryRun::Same));
+            assert_eq!(script.left(), 0);
+        }
+        tokio::time::advance(MEMORY).await;
+        answers(&script, normal(), taken());
+        ask(&dry_runs, &call("9", "LARGE")).await;
+        assert_eq!(dry_runs.unchanged().keys.len(), 1, "what was forgotten is gone");
+        let text = dry_runs.metrics.render();
+        for (name, times) in [("hits", 4), ("misses", 5)] {
+            let line = format!("topologist_ssa_cache_{name}_total{{controller=\"topology\"}} {times}\n");
+            assert!(text.contains(&line), "{line}: {text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn values_owners_and_versions_of_entries_are_differences_which_nobody_remembers() {
+        // SSA-11, SSA-13, SSA-14, DEC-15
+        let script = Script::default();
+        let dry_runs = dry_runs(&script);
+        for (size, version, fields, is_value) in [
+            ("small", "g.io/v1", &["size"][..], true),
+            ("large", "g.io/v1", &["size", "more"][..], false),
+            ("large", "g.io/v2", &["size"][..], false),
+        ] {
+            for _ in 0..2 {
+                let sent = forge(size, &owners(version, "2026-02-02T00:00:00Z", fields));
+                answers(&script, Said::ok(sent), Said::ok(forge("large", &recorded())));
+                let found = ask(&dry_runs, &call("7", size)).await;
+                let Found::Yes(DryRun::Differs { current, desired }) = found else {
+                    panic!("{size} {version} {fields:?}")
+                };
+                assert_eq!(current.at("spec") != desired.at("spec"), is_value);
+                for object in [&current, &desired] {
+                    assert_eq!(object.at("metadata.annotations"), None);
+                    assert_eq!(object.at("status"), None);
+                    assert_eq!(object.at("metadata.managedFields").unwrap().as_array().unwrap().len(), 1);
+                    assert!(!format!("{object:?}").contains("dry-run"), "{object:?}");
+                }
+                assert_eq!(script.left(), 0);
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_server_refuses_or_keeps_to_itself_is_told_with_the_object() {
+        // SSA-09, SSA-10, RS-36
+        let script = Script::default();
+        let dry_runs = dry_runs(&script);
+        let unreadable = |found: Found<DryRun>| match found {
+            Found::Unreadable(reason) => reason,
+            other => panic!("{other:?}"),
+        };
+        // Nobody waits for the second answer then.
+        script.expect(&Method::PATCH, PATH, &[], Said::error(422, "Invalid"));
+        let reason = unreadable(ask(&dry_runs, &call("7", "odd")).await);
+        assert_eq!(reason, "Forge ns/f could not be applied in a dry run: scripted Invalid");
+        answers(&script, Said::ok(forge("odd", &recorded())), Said::error(409, "Conflict"));
+        assert!(unreadable(ask(&dry_runs, &call("7", "odd")).await).ends_with("scripted Conflict"));
+        answers(&script, Said::Silence, Said::Silence);
+        let started = Instant::now();
+        assert!(unreadable(ask(&dry_runs, &call("7", "odd")).await).ends_with("did not answer in time"));
+        assert_eq!(started.elapsed(), Duration::from_secs(9));
+        let broken = DryRunCall { current: "[]".to_owned(), ..call("7", "odd") };
+        assert!(unreadable(ask(&dry_runs, &broken).await).ends_with("is no object"));
     }
 }

@@ -132,15 +132,9 @@ fn ownership_change(
     api_version: &str,
     uncompared: &FieldSet,
 ) -> Option<OwnershipChange> {
-    let is_own = |entry: &&ManagedFields| {
-        entry.manager == comparing.manager && entry.operation == Operation::Apply && entry.subresource.is_empty()
-    };
-    // Which maps are owned beside what is in them follows from the schema alone.
-    let is_unknown = comparing.schema.is_unknown();
-    let fields = |entry: Option<&ManagedFields>| {
-        let fields = entry.map(|entry| entry.fields.without(uncompared)).unwrap_or_default();
-        if is_unknown { fields.leaves() } else { fields }
-    };
+    let is_own = |entry: &&ManagedFields| entry.is_of_applier(comparing.manager);
+    let fields =
+        |entry: Option<&ManagedFields>| entry.map(|entry| entry.fields.without(uncompared)).unwrap_or_default();
     let Some(own) = before.iter().find(is_own) else { return Some(OwnershipChange::NoEntry) };
     if own.api_version != api_version {
         return Some(OwnershipChange::OtherVersion(own.api_version.clone()));
@@ -233,27 +227,6 @@ mod tests {
 
     fn object(spec: &Value) -> Value {
         json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "n"}, "spec": spec})
-    }
-
-    #[test]
-    fn without_a_schema_maps_need_not_be_owned_beside_what_is_in_them() {
-        // DEC-15: a server that knows the fields of a map does not record the map itself
-        let desired = object(&json!({"a": {"b": {"c": 1}}}));
-        let recorded = |fields: Value| {
-            let entry = json!({"manager": "m", "operation": "Apply", "apiVersion": "g/v1", "fieldsType": "FieldsV1",
-                "fieldsV1": fields});
-            let mut live = desired.clone();
-            live["metadata"]["managedFields"] = json!([entry]);
-            let managers = ManagedFields::all_of(&live).unwrap();
-            let schema = Schema::unknown();
-            let ownership = Ownership::Recorded(&managers);
-            let comparing = Comparing { manager: "m", schema: &schema, ownership, ignored: &[], uncompared: &[] };
-            difference(&live, &desired, &comparing).changed()
-        };
-        assert!(!recorded(json!({"f:spec": {"f:a": {"f:b": {"f:c": {}}}}})));
-        assert!(!recorded(json!({"f:spec": {"f:a": {".": {}, "f:b": {"f:c": {}}}}})));
-        assert!(recorded(json!({"f:spec": {"f:a": {"f:b": {}}}})), "the field is not owned yet");
-        assert!(recorded(json!({"f:spec": {"f:a": {"f:b": {"f:c": {}, "f:d": {}}}}})), "another is owned still");
     }
 
     fn schema() -> Schema {

@@ -105,6 +105,11 @@ impl ManagedFields {
         entry
     }
 
+    /// Whether it is what a manager has applied of the object itself.
+    pub fn is_of_applier(&self, manager: &str) -> bool {
+        self.manager == manager && self.operation == Operation::Apply && self.subresource.is_empty()
+    }
+
     /// Whether two entries cannot stand side by side; those of updates may, for each version.
     pub(super) fn is_of_same_manager(&self, other: &Self) -> bool {
         self.manager == other.manager

@@ -20,6 +20,7 @@
 //!
 //! The module knows the metadata of Kubernetes objects and nothing of Cluster API. It may use `field` and `json`.
 
+mod acquit;
 mod apply;
 mod compare;
 mod difference;
@@ -35,6 +36,7 @@ mod schema;
 mod set;
 mod validate;
 
+pub use acquit::is_as_applied;
 pub use apply::{Applied, Conflict, Conversion, Convert, Refused, Request, apply, update};
 pub use compare::Comparison;
 pub use difference::{Change, Comparing, Difference, Ownership, OwnershipChange, difference};

@@ -137,14 +137,6 @@ impl Schema {
         UNKNOWN.clone()
     }
 
-    /// Whether this is the type of an object of which only the metadata is known.
-    pub(super) fn is_unknown(&self) -> bool {
-        match (&self.0, Schema::unknown().0) {
-            (Type::Known(of), Type::Known(unknown)) => Arc::ptr_eq(of, &unknown),
-            _ => false,
-        }
-    }
-
     /// The type of any value: maps are merged, lists are atomic.
     pub fn deduced() -> Self {
         Schema(Type::Deduced)

@@ -58,6 +58,11 @@ impl FieldSet {
         }
     }
 
+    /// What the first steps lead to.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (&Element, &Node)> {
+        self.0.iter()
+    }
+
     /// Whether no path is a member.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -68,14 +68,11 @@ impl Generations {
 }
 
 fn generation(template: &Object) -> String {
-    let generation = template.integer("metadata.generation").ok().flatten();
-    match generation {
-        Some(generation) => format!("{}@{generation}", template.uid()),
-        None => {
-            let version = template.text("metadata.resourceVersion").ok().flatten();
-            format!("{}@@{}", template.uid(), version.unwrap_or_default())
-        }
+    if let Some(generation) = template.integer("metadata.generation").ok().flatten() {
+        return format!("{}@{generation}", template.uid());
     }
+    let version = template.text("metadata.resourceVersion").ok().flatten();
+    format!("{}@@{}", template.uid(), version.unwrap_or_default())
 }
 
 impl Rotations {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "tests")]
 
 mod admission;
+mod apply;
 #[path = "../support/balancer.rs"]
 mod balancer;
 mod client_certificates;

@@ -32,26 +32,26 @@ const LONGEST: usize = 1024;
 /// The reasons of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reason {
-    TopologyCreate,
-    TopologyUpdate,
-    TopologyDelete,
+    Create,
+    Update,
+    Delete,
     /// A template is not rotated any more (DEC-35).
-    TopologyRotationHeld,
+    RotationHeld,
 }
 
 impl Reason {
     const fn name(self) -> &'static str {
         match self {
-            Reason::TopologyCreate => "TopologyCreate",
-            Reason::TopologyUpdate => "TopologyUpdate",
-            Reason::TopologyDelete => "TopologyDelete",
-            Reason::TopologyRotationHeld => "TopologyRotationHeld",
+            Reason::Create => "TopologyCreate",
+            Reason::Update => "TopologyUpdate",
+            Reason::Delete => "TopologyDelete",
+            Reason::RotationHeld => "TopologyRotationHeld",
         }
     }
 
     const fn type_(self) -> &'static str {
         match self {
-            Reason::TopologyRotationHeld => "Warning",
+            Reason::RotationHeld => "Warning",
             _ => "Normal",
         }
     }

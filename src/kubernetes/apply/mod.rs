@@ -101,7 +101,7 @@ impl Applier {
     /// Tells a Cluster in a Warning event that a template is not rotated any more (DEC-35).
     pub async fn tell_of_held_rotation(&self, cluster: &ObjectKey, uid: &str, message: String) {
         let cluster = ObjectRef::new(API_VERSION, "Cluster", cluster.clone());
-        self.recorder.write(vec![Told::now(&cluster, uid, Reason::TopologyRotationHeld, message)]).await;
+        self.recorder.write(vec![Told::now(&cluster, uid, Reason::RotationHeld, message)]).await;
     }
 }
 
@@ -309,16 +309,16 @@ fn message(step: &Step) -> Option<(Reason, String)> {
             | Part::WorkerInfrastructure(WorkerKind::MachineDeployment, _)
     );
     Some(match action {
-        Action::Create => (Reason::TopologyCreate, format!("Created {what}")),
-        Action::Apply if is_template => (Reason::TopologyUpdate, format!("Updated {what} (metadata changes)")),
-        Action::Apply => (Reason::TopologyUpdate, format!("Updated {what}{}", version_change(step))),
+        Action::Create => (Reason::Create, format!("Created {what}")),
+        Action::Apply if is_template => (Reason::Update, format!("Updated {what} (metadata changes)")),
+        Action::Apply => (Reason::Update, format!("Updated {what}{}", version_change(step))),
         Action::Rotate => {
             let old = replaces.as_deref().unwrap_or_default();
             let message = format!("Created {what} as a replacement for \"{old}\" (template rotation)");
-            (Reason::TopologyCreate, message)
+            (Reason::Create, message)
         }
         Action::Delete if is_template => return None,
-        Action::Delete => (Reason::TopologyDelete, format!("Deleted {what}")),
+        Action::Delete => (Reason::Delete, format!("Deleted {what}")),
     })
 }
 

@@ -195,7 +195,8 @@ impl Reconciler {
         plan.shim = self.past.shim(&cluster.metadata.key(), plan.shim);
         let held = self.hold_endless_rotations(&cluster, &mut plan, &planned.generations).await;
         self.write(&cluster, &plan, &planned.generations, findings).await;
-        findings.error = findings.error.take().or(held);
+        let failure = plan.failure.map(|failure| failure.to_string());
+        findings.error = findings.error.take().or(failure).or(held);
     }
 
     /// Takes out of a plan what would be rotated for ever; says so in an event, and returns what the condition says (DEC-35).

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Applied, Certainty, Change};
 use crate::field::Path;
 use crate::hub::contract::definition_name;
-use crate::hub::{Definition, Object, version_of};
+use crate::hub::{Definition, GROUP, Object, version_of};
 use crate::ssa::{self, Comparing, Ownership, Schema};
 use crate::topology::Failure;
 use crate::topology::origin::Origins;
@@ -27,6 +27,10 @@ const UNCOMPARED: &[&[&str]] = &[
     // Named so that an object that went is not made again, and no field of it.
     &["metadata", "uid"],
 ];
+
+/// Maps that are wholes in Cluster API's own kinds: owners, as in any object, and selectors. `*` stands for every entry of a
+/// list.
+const ATOMIC: &[&[&str]] = &[&["metadata", "ownerReferences", "*"], &["spec", "selector"]];
 
 /// How an object is to change.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,6 +133,11 @@ impl Comparison<'_> {
         }
         let managers =
             ssa::ManagedFields::all_of(current.as_ref()).map_err(|error| Failure::Unreadable(error.to_string()))?;
+        let own = managers.iter().find(|entry| entry.is_of_applier(MANAGER));
+        let atomic = if sent.group() == GROUP { ATOMIC } else { ATOMIC.get(..1).unwrap_or_default() };
+        if own.is_some_and(|own| ssa::is_as_applied(current.as_ref(), sent.as_ref(), own, UNCOMPARED, atomic)) {
+            return Ok(Difference::none());
+        }
         let ownership = match before {
             _ if !managers.is_empty() => Ownership::Recorded(&managers),
             Some((before, _)) => Ownership::Assumed(Some((**before).as_ref())),

@@ -176,7 +176,8 @@ impl Fold {
         outcome.trace = std::mem::take(&mut computation.trace);
         outcome.warnings = std::mem::take(&mut computation.warnings);
         outcome.assumes_contract = computation.assumes_contract;
-        Plan::of(computation, &world, &self.applied, &mut Derived)
+        let plan = Plan::of(computation, &world, &self.applied, &mut Derived)?;
+        plan.failure.clone().map_or(Ok(plan), Err)
     }
 
     /// Writes what a step sends, as a server would: an object that has the name already is taken over, and what is not sent

@@ -25,6 +25,7 @@ pub use fold::{Fold, Outcome, Round, uid};
 pub use rolls::Roll;
 pub use shim::name as shim_name;
 
+use super::Failure;
 use super::origin::{Origin, Origins};
 use super::upgrade::Held;
 use super::worker::WorkerKind;
@@ -37,6 +38,9 @@ pub struct Plan {
     /// The machines that the steps replace.
     pub rolls: Vec<Roll>,
     pub held: Vec<Held>,
+    /// What keeps the plan from going on after its steps (RS-12): they are carried out all the same, for what comes first in a
+    /// topology does not wait for what comes last.
+    pub failure: Option<Failure>,
     /// What becomes of the Secret that stands in as an owner; nobody's business but the API server's, and so no step.
     pub shim: Shim,
 }

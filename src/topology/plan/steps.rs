@@ -21,10 +21,11 @@ use crate::topology::{Computation, Failure};
 use crate::world::{Found, Selection, World};
 
 impl Plan {
-    /// What makes of the current state what is desired.
+    /// What makes of the current state what is desired. An object that cannot become what it is to be ends the plan, which says
+    /// so; what comes before it stays.
     ///
     /// # Errors
-    /// When an object cannot become what it is to be; [`Failure::NotAsked`] when `world` has needs that must be gathered first.
+    /// [`Failure::NotAsked`] when `world` has needs that must be gathered first.
     pub fn of(
         computation: Computation,
         world: &World,
@@ -36,20 +37,13 @@ impl Plan {
         let comparison = Comparison { world, applied };
         let mut planner =
             Planner { cluster, current: &current, tracker: &tracker, comparison, names, steps: Vec::new() };
-        let Desired { infrastructure, control_plane, cluster: desired_cluster, machine_deployments, machine_pools } =
-            desired;
-        let marked = planner.mark_hooks();
-        planner.object(Part::Infrastructure, infrastructure, current.infrastructure.as_ref())?;
-        planner.control_plane(control_plane, contract)?;
-        planner.cluster(&marked, &desired_cluster, "it refers to what the topology made");
-        planner.workers(WorkerKind::MachineDeployment, machine_deployments)?;
-        planner.workers(WorkerKind::MachinePool, machine_pools)?;
+        let failure = planner.everything(desired, contract).err();
         let steps = planner.steps;
         if world.has_needs() {
             return Err(Failure::NotAsked);
         }
         let (rolls, held) = (rolls(&steps, &current), tracker.held(&cluster.metadata.name));
-        Ok(Plan { steps, rolls, held, shim: shim::of(cluster, &current) })
+        Ok(Plan { steps, rolls, held, failure, shim: shim::of(cluster, &current) })
     }
 }
 
@@ -63,6 +57,35 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
+    /// All of it, in the order in which it is written (RS-12).
+    fn everything(&mut self, desired: Desired, contract: Contract) -> Result<(), Failure> {
+        let Desired { infrastructure, control_plane, mut cluster, machine_deployments, machine_pools } = desired;
+        let marked = self.mark_hooks();
+        self.object(Part::Infrastructure, infrastructure, self.current.infrastructure.as_ref())?;
+        let of_control_plane = self.control_plane(control_plane, contract);
+        if of_control_plane.is_err() {
+            // A new infrastructure cluster must be noted all the same (RS-18).
+            if self.current.infrastructure.is_some() {
+                return of_control_plane;
+            }
+            cluster.control_plane_ref.clone_from(&marked.control_plane_ref);
+        }
+        self.cluster(&marked, &cluster, "it refers to what the topology made");
+        of_control_plane?;
+        self.workers(WorkerKind::MachineDeployment, machine_deployments)?;
+        self.workers(WorkerKind::MachinePool, machine_pools)
+    }
+
+    /// What only makes sense as a whole: templates are not made for an owner that cannot refer to them (RS-21, RS-29, RS-32).
+    fn whole(&mut self, steps: impl FnOnce(&mut Self) -> Result<(), Failure>) -> Result<(), Failure> {
+        let before = self.steps.len();
+        let outcome = steps(self);
+        if outcome.is_err() {
+            self.steps.truncate(before);
+        }
+        outcome
+    }
+
     /// An object that is changed in place for life (RS-24, ROT-10), such as the infrastructure cluster (RS-17); it never changes its
     /// name or kind (RS-25). Without a difference there is no step (RS-39).
     fn object(&mut self, part: Part, desired: DesiredObject, current: Option<&Arc<Object>>) -> Result<(), Failure> {
@@ -137,20 +160,22 @@ impl Planner<'_> {
         if self.tracker.is_control_plane_frozen() {
             return Ok(());
         }
-        let mut control_plane = desired.control_plane;
-        let mut replaced = None;
-        if let Some(machines) = desired.machines {
-            let renamed = self.template(Part::ControlPlaneMachines, machines, current.machines.as_ref())?;
-            if let Some(name) = renamed {
-                control_plane.object.set(&format!("{}.name", INFRASTRUCTURE_REF.at(contract)), json!(name))?;
-                replaced = current.machines.as_ref();
+        let (mut control_plane, machines) = (desired.control_plane, desired.machines);
+        self.whole(|planner| {
+            let mut replaced = None;
+            if let Some(machines) = machines {
+                let renamed = planner.template(Part::ControlPlaneMachines, machines, current.machines.as_ref())?;
+                if let Some(name) = renamed {
+                    control_plane.object.set(&format!("{}.name", INFRASTRUCTURE_REF.at(contract)), json!(name))?;
+                    replaced = current.machines.as_ref();
+                }
             }
-        }
-        self.object(Part::ControlPlane, control_plane, current.object.as_ref())?;
-        if let Some(old) = replaced {
-            self.delete(Part::ControlPlaneMachines, old, "another template has taken its place");
-        }
-        self.forgotten_machines()
+            planner.object(Part::ControlPlane, control_plane, current.object.as_ref())?;
+            if let Some(old) = replaced {
+                planner.delete(Part::ControlPlaneMachines, old, "another template has taken its place");
+            }
+            planner.forgotten_machines()
+        })
     }
 
     /// Templates of control plane machines that were replaced before, by a run that did not get to delete them (ROT-06). Nothing
@@ -275,7 +300,7 @@ impl Planner<'_> {
             desired.into_iter().partition(|worker| current.contains_key(&worker.topology_name));
         for worker in new {
             if !self.tracker.is_pending_create(kind, &worker.topology_name) {
-                self.create_worker(kind, worker)?;
+                self.whole(|planner| planner.create_worker(kind, worker))?;
             }
         }
         for worker in existing {
@@ -319,21 +344,25 @@ impl Planner<'_> {
         if is_leaving || self.tracker.is_worker_frozen(kind, current.object.name()) {
             return Ok(());
         }
-        let infrastructure = Part::WorkerInfrastructure(kind, name.clone());
-        let bootstrap = Part::Bootstrap(kind, name.clone());
+        let (infrastructure, bootstrap) = (desired.infrastructure, desired.bootstrap);
         let mut worker = desired.worker;
-        if is_deployment {
-            if let Some(new) = self.template(infrastructure, desired.infrastructure, current.infrastructure.as_ref())? {
-                worker.object.set(&format!("{WORKER_INFRASTRUCTURE_REF}.name"), json!(new))?;
+        self.whole(|planner| {
+            let of_infrastructure = Part::WorkerInfrastructure(kind, name.clone());
+            let of_bootstrap = Part::Bootstrap(kind, name.clone());
+            let (was_infrastructure, was_bootstrap) = (current.infrastructure.as_ref(), current.bootstrap.as_ref());
+            if is_deployment {
+                if let Some(new) = planner.template(of_infrastructure, infrastructure, was_infrastructure)? {
+                    worker.object.set(&format!("{WORKER_INFRASTRUCTURE_REF}.name"), json!(new))?;
+                }
+                if let Some(new) = planner.template(of_bootstrap, bootstrap, was_bootstrap)? {
+                    worker.object.set(&format!("{WORKER_BOOTSTRAP_REF}.name"), json!(new))?;
+                }
+            } else {
+                planner.object(of_infrastructure, infrastructure, was_infrastructure)?;
+                planner.object(of_bootstrap, bootstrap, was_bootstrap)?;
             }
-            if let Some(new) = self.template(bootstrap, desired.bootstrap, current.bootstrap.as_ref())? {
-                worker.object.set(&format!("{WORKER_BOOTSTRAP_REF}.name"), json!(new))?;
-            }
-        } else {
-            self.object(infrastructure, desired.infrastructure, current.infrastructure.as_ref())?;
-            self.object(bootstrap, desired.bootstrap, current.bootstrap.as_ref())?;
-        }
-        self.object(Part::Worker(kind, name), worker, Some(&current.object))
+            planner.object(Part::Worker(kind, name), worker, Some(&current.object))
+        })
     }
 
     /// A worker that the topology does not name any more, its health check first (RS-33, RS-34).

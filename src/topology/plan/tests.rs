@@ -1,5 +1,6 @@
 //! Plans, on worlds with one Cluster: what is done in which order, and that what was done need not be done again.
 
+mod confirmed;
 mod properties;
 mod rotation;
 mod timeline;

@@ -1,0 +1,244 @@
+//! Differences that an API server confirms, or not.
+
+use serde_json::{Value, json};
+
+use super::{SIZE, SMITH, blade, said};
+use crate::hub::{ClusterClass, Definition, Object, ObjectKey};
+use crate::topology::names::Derived;
+use crate::topology::plan::{Applied, Certainty, Fold, Plan, Shim, Step};
+use crate::topology::testing::Scene;
+use crate::topology::{Computation, Failure, Options};
+use crate::world::{Answer, DryRun, DryRunCall, Facts, Found, Need, World};
+use std::sync::Arc;
+
+const GROUND: &str = "ForgeClusterTemplate ground";
+const SITE: &str = "/spec/template/spec/site";
+
+/// A world that was rolled out before its edits.
+fn edited(edits: &[(&str, &str, Value)]) -> Fold {
+    let before = Scene::new();
+    let after = edits.iter().fold(before.clone(), |scene, (which, at, value)| scene.at(which, at, value.clone()));
+    let mut old = before.fold();
+    old.roll_out(&blade());
+    let mut fold = after.fold();
+    fold.take_over(&blade(), &old);
+    fold
+}
+
+/// What is planned with an API server that answers dry runs like this, and the kinds that it is asked about in each round.
+fn planned(fold: &Fold, answer: impl Fn(&DryRunCall) -> Found<DryRun>) -> (Result<Plan, Failure>, Vec<Vec<String>>) {
+    let there = fold.facts();
+    let (Found::Yes(cluster), Found::Yes(class)) =
+        (there.cluster(&blade()), there.class(&ObjectKey::new("ns", "forge")))
+    else {
+        panic!("Cluster and class are there")
+    };
+    let facts = Facts::of([(*cluster).clone()], [ClusterClass::clone(&class)]);
+    let (mut world, objects) = (World::new(Arc::new(facts)), there.objects().unwrap());
+    let labels = [("cluster.x-k8s.io/v1beta2".to_owned(), "v1beta2".to_owned())].into();
+    let definition = Definition { labels, ..Definition::default() };
+    let mut asked = Vec::new();
+    for _ in 0..16 {
+        let computation = Computation::of(&cluster, &world, &mut Derived, &Options { runtime_sdk: false });
+        let plan = computation.and_then(|one| Plan::of(one, &world, &Applied::default(), &mut Derived));
+        let needs = world.take_needs();
+        if needs.is_empty() {
+            return (plan, asked);
+        }
+        assert_eq!(plan.err(), Some(Failure::NotAsked));
+        let mut dry = Vec::new();
+        for need in needs {
+            let answer = match &need {
+                Need::Object(reference) => Answer::Object(objects.object(reference)),
+                Need::List(selection) => Answer::List(Found::Yes(objects.list(selection))),
+                Need::Definition(_) => Answer::Definition(Found::Yes(Arc::new(definition.clone()))),
+                Need::DryRun(call) => {
+                    dry.push(call.object.kind.clone());
+                    Answer::DryRun(answer(call))
+                }
+                other => other.unanswered("nobody knows"),
+            };
+            world.pin(need, answer);
+        }
+        asked.extend(Some(dry).filter(|dry| !dry.is_empty()));
+    }
+    panic!("there is no end of needs");
+}
+
+/// The answer that two objects differ, which are what is there and what is sent, changed once more.
+fn differs(call: &DryRunCall, change: impl Fn(&mut Object, &mut Object)) -> Found<DryRun> {
+    let read = |text: &str| Object::try_from(serde_json::from_str::<Value>(text).unwrap()).unwrap();
+    let (mut current, mut desired) = (read(&call.current), read(&call.sent));
+    change(&mut current, &mut desired);
+    Found::Yes(DryRun::Differs { current: Arc::new(current), desired: Arc::new(desired) })
+}
+
+fn steps(plan: &Plan) -> Vec<String> {
+    plan.steps.iter().map(said).collect()
+}
+
+#[test]
+fn what_an_api_server_does_not_see_is_no_difference() {
+    // DEC-15, ROT-07, SSA-13
+    let fold = edited(&[(SMITH, SIZE, json!("SMALL")), (GROUND, SITE, json!("NORTH"))]);
+    let (plan, asked) = planned(&fold, |_| Found::Yes(DryRun::Same));
+    assert_eq!(steps(&plan.unwrap()), [""; 0]);
+    assert_eq!(asked, [["ForgeCluster", "ForgeMachineTemplate"]], "both in one round");
+    let unchanged = edited(&[]);
+    assert_eq!(planned(&unchanged, |_| panic!("nothing differs")).1, [[""; 0]; 0]);
+}
+
+#[test]
+fn only_what_an_api_server_sees_is_written_and_it_says_which_fields() {
+    // DEC-15, ROT-04, SSA-12, SSA-13
+    let fold = edited(&[(SMITH, SIZE, json!("LARGE"))]);
+    let same = |_: &mut Object, desired: &mut Object| desired.set("spec.template.spec.size", json!("large")).unwrap();
+    let (plan, asked) = planned(&fold, |call| differs(call, same));
+    let plan = plan.unwrap();
+    assert_eq!(steps(&plan), ["rotate MachineDeployment/md/infrastructure", "apply MachineDeployment/md"]);
+    let Step { changes, certainty, .. } = &plan.steps[0];
+    let to: Vec<_> = changes.iter().map(|change| (&*change.path, change.to.clone())).collect();
+    assert_eq!((to, *certainty), (vec![("spec.template.spec.size", Some(json!("large")))], Certainty::Exact));
+    // The machine deployment has to refer to the new template, which it is asked about then.
+    assert_eq!(asked, [["ForgeMachineTemplate"], ["MachineDeployment"]]);
+    assert_eq!(plan.rolls.len(), 1);
+
+    // Below spec nothing differs after all: the template is changed in place.
+    let metadata = |current: &mut Object, desired: &mut Object| {
+        desired.set("spec", current.at("spec").unwrap().clone()).unwrap();
+        desired.set("metadata.labels.late", json!("shift")).unwrap();
+    };
+    let (plan, _) = planned(&fold, |call| differs(call, metadata));
+    let plan = plan.unwrap();
+    assert_eq!(steps(&plan), ["apply MachineDeployment/md/infrastructure"]);
+    assert_eq!(plan.steps[0].changes[0].path, "metadata.labels.late");
+    assert!(plan.steps[0].uid.is_some());
+}
+
+#[test]
+fn fields_that_change_their_owner_only_are_written_in_place() {
+    // SSA-13, ROT-04
+    let fold = edited(&[(SMITH, SIZE, json!("LARGE"))]);
+    let owners = |current: &mut Object, desired: &mut Object| {
+        *desired = current.clone();
+        desired.set("metadata.managedFields", json!([{"manager": "capi-topology"}])).unwrap();
+    };
+    let (plan, _) = planned(&fold, |call| differs(call, owners));
+    let plan = plan.unwrap();
+    assert_eq!(steps(&plan), ["apply MachineDeployment/md/infrastructure"]);
+    assert!(plan.steps[0].changes.is_empty());
+}
+
+#[test]
+fn what_an_api_server_refuses_fails_the_plan() {
+    // SSA-09, RS-36
+    let fold = edited(&[(GROUND, SITE, json!("nowhere"))]);
+    let refused = "ForgeCluster ns/x could not be applied in a dry run: no";
+    let (plan, _) = planned(&fold, |_| Found::Unreadable(refused.to_owned()));
+    let plan = plan.unwrap();
+    assert_eq!((steps(&plan), plan.failure.unwrap().to_string()), (vec![], refused.to_owned()));
+}
+
+#[test]
+fn what_comes_before_a_refusal_is_done_and_no_template_is_made_for_nothing() {
+    // RS-12, RS-21, RS-32
+    let brain = "ForgeMachineTemplate brain";
+    let fold = edited(&[(GROUND, SITE, json!("south")), (brain, SIZE, json!("huge")), (SMITH, SIZE, json!("large"))]);
+    let of = |fails: &str| {
+        let (plan, _) = planned(&fold, |call| match call.object.kind == fails {
+            true => Found::Unreadable("no".to_owned()),
+            false => differs(call, |_, _| ()),
+        });
+        let plan = plan.unwrap();
+        (steps(&plan), plan.failure.map(|failure| failure.to_string()))
+    };
+    let failed = Some("no".to_owned());
+    let control_plane = ["rotate controlPlane/machines", "apply controlPlane", "delete controlPlane/machines"];
+    let before = [&["apply infrastructure"][..], &control_plane].concat();
+    let owned = |steps: &[&str]| steps.iter().map(|step| (*step).to_owned()).collect::<Vec<_>>();
+    assert_eq!(of("KubeadmControlPlane"), (owned(&["apply infrastructure"]), failed.clone()));
+    assert_eq!(of("MachineDeployment"), (owned(&before), failed));
+    let all = [&before[..], &["rotate MachineDeployment/md/infrastructure", "apply MachineDeployment/md"]].concat();
+    assert_eq!(of("nothing"), (owned(&all), None));
+}
+
+#[test]
+fn a_new_infrastructure_cluster_is_noted_although_there_can_be_no_control_plane() {
+    // RS-18
+    let endpoint = json!({"host": 5});
+    let scene = Scene::new().at("KubeadmControlPlaneTemplate", "/spec/template/spec/controlPlaneEndpoint", endpoint);
+    let plan = planned(&scene.fold(), |_| panic!("nothing is compared")).0.unwrap();
+    assert_eq!(steps(&plan), ["create infrastructure", "apply cluster"]);
+    let paths: Vec<_> = plan.steps[1].changes.iter().map(|change| &*change.path).collect();
+    assert!(paths.contains(&"spec.infrastructureRef") && !paths.contains(&"spec.controlPlaneRef"), "{paths:?}");
+    assert!(plan.failure.unwrap().to_string().contains("spec.controlPlaneEndpoint.host"));
+}
+
+#[test]
+fn a_dry_run_names_what_is_there() {
+    // SSA-05, SSA-07, SSA-09
+    let fold = edited(&[(SMITH, SIZE, json!("LARGE"))]);
+    planned(&fold, |call| {
+        let (current, sent): (Value, Value) =
+            (serde_json::from_str(&call.current).unwrap(), serde_json::from_str(&call.sent).unwrap());
+        for field in ["name", "uid"] {
+            assert_eq!(current["metadata"][field], sent["metadata"][field], "{field}");
+        }
+        assert_eq!(sent["spec"]["template"]["spec"]["size"], "LARGE");
+        assert!(!format!("{call:?}").contains("LARGE"), "{call:?}");
+        Found::Yes(DryRun::Same)
+    })
+    .0
+    .unwrap();
+}
+
+#[test]
+fn a_bootstrap_of_another_kind_is_not_tried() {
+    // ROT-08
+    let other = "bootstrap.cluster.x-k8s.io/v1beta1";
+    let document = json!({"apiVersion": other, "kind": "OtherConfigTemplate",
+        "metadata": {"namespace": "ns", "name": "smith"}, "spec": {"template": {"spec": {"a": 1}}}});
+    let reference = json!({"apiVersion": other, "kind": "OtherConfigTemplate", "name": "smith"});
+    let path = "/spec/workers/machineDeployments/0/bootstrap/templateRef";
+    let mut old = Scene::new().fold();
+    old.roll_out(&blade());
+    let mut fold = Scene::new().with(document).at("ClusterClass", path, reference).fold();
+    fold.take_over(&blade(), &old);
+    let (plan, asked) = planned(&fold, |call| differs(call, |_, _| ()));
+    assert_eq!(steps(&plan.unwrap()), ["rotate MachineDeployment/md/bootstrap", "apply MachineDeployment/md"]);
+    assert_eq!(asked, [["MachineDeployment"]]);
+}
+
+#[test]
+fn the_shim_comes_with_the_first_objects_and_goes_when_the_cluster_owns_both() {
+    // RS-14, RS-38, LBL-06
+    let owner = |kind: &str, name: &str| json!({"apiVersion": "x/v0", "kind": kind, "name": name, "uid": "any"});
+    let (cluster, shim) = (owner("Cluster", "blade"), owner("Secret", "blade-shim"));
+    let (other, namesake) = (owner("Cluster", "other"), owner("ConfigMap", "blade-shim"));
+    let rolled_out = |scene: Scene| {
+        let mut fold = scene.fold();
+        fold.roll_out(&blade());
+        fold
+    };
+    let plan = |fold: &Fold| planned(fold, |_| Found::Yes(DryRun::Same)).0.unwrap().shim;
+    assert_eq!(plan(&Scene::new().fold()), Shim::Create);
+    for (ground, brain, want) in [
+        (json!([]), json!([]), Shim::Keep),
+        (json!([shim]), json!([shim]), Shim::Keep),
+        (json!([shim, cluster]), json!([shim]), Shim::Keep),
+        (json!([shim, cluster]), json!([shim, cluster]), Shim::Delete),
+        (json!([cluster]), json!([shim, cluster]), Shim::Delete),
+        (json!([cluster]), json!([cluster]), Shim::Keep),
+        (json!([cluster]), json!([namesake, cluster]), Shim::Keep),
+        (json!([shim, other]), json!([shim, cluster]), Shim::Keep),
+    ] {
+        let mut fold = rolled_out(Scene::new());
+        for (kind, owners) in [("ForgeCluster", &ground), ("KubeadmControlPlane", &brain)] {
+            let object = fold.objects_of(&blade()).into_iter().find(|one| one.kind() == kind).unwrap();
+            let mut object = Object::clone(&object);
+            object.set("metadata.ownerReferences", owners.clone()).unwrap();
+            fold.facts_mut().objects_mut().unwrap().put(Arc::new(object));
+        }
+        assert_eq!(plan(&fold), want, "{ground} {brain}");
+    }
+}
