@@ -36,8 +36,7 @@ impl Review<'_> {
             let Some(patch) = answer.get("patch").and_then(Value::as_str) else { continue };
             let failed = |why: String| failed(&webhook, &why);
             let bytes = STANDARD.decode(patch).map_err(|error| failed(error.to_string()))?;
-            let patch: json_patch::Patch =
-                serde_json::from_slice(&bytes).map_err(|error| failed(error.to_string()))?;
+            let patch: json_patch::Patch = serde_json::from_slice(&bytes).map_err(|error| failed(error.to_string()))?;
             json_patch::patch(object, &patch).map_err(|error| failed(error.to_string()))?;
             changed |= !patch.0.is_empty();
         }

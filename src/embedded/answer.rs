@@ -32,10 +32,12 @@ impl Answer {
     }
 
     pub(super) fn into_response(self) -> Response<Body> {
+        let is_json = self.body.first() == Some(&b'{');
         let mut response = Response::new(Body::from(self.body));
         *response.status_mut() = self.code;
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let content_type = if is_json { "application/json" } else { "text/plain; charset=utf-8" };
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -56,6 +58,10 @@ impl Answer {
 
 impl From<Failure> for Answer {
     fn from(failure: Failure) -> Self {
+        if failure.is_plain() {
+            let body = failure.message.into_bytes();
+            return Answer { code: failure.code, body, warnings: Vec::new(), retry_after: None };
+        }
         let retry_after = failure.details.get("retryAfterSeconds").and_then(Value::as_u64);
         Answer { retry_after, ..Answer::of(failure.code, &failure.to_value()) }
     }
@@ -94,7 +100,8 @@ impl Form {
                 continue;
             }
             let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
-            let parameter = |name: &str| parameters.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| *value);
+            let parameter =
+                |name: &str| parameters.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| *value);
             match (parameter("as"), parameter("g"), parameter("v")) {
                 ("", _, _) => return Form::Whole,
                 ("Table", "meta.k8s.io", "v1" | "v1beta1") => {

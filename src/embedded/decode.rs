@@ -12,6 +12,8 @@ use super::metadata;
 use super::registry::Resource;
 use super::request::{Call, FieldValidation};
 use super::status::Failure;
+use super::structure::Fault;
+use crate::field::{ErrorKind, Shown};
 
 /// How many complaints about one body are kept.
 const KEPT: usize = 100;
@@ -199,12 +201,24 @@ fn of_kind(resource: &Resource, object: &Value) -> Result<(), Failure> {
         )));
     }
     if text("kind") != resource.kind {
-        return Err(Failure::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {}: the kind in the data does not match the expected kind",
-            text("kind"),
-            resource.version,
-            resource.kind
-        )));
+        if resource.builtin.is_some() {
+            return Err(Failure::bad_request(format!(
+                "{} in version {:?} cannot be handled as a {}: converting ({}) to ({}): unknown conversion",
+                text("kind"),
+                resource.version,
+                resource.kind,
+                text("kind"),
+                resource.kind
+            )));
+        }
+        let fault = Fault {
+            kind: ErrorKind::Invalid,
+            field: "kind".to_owned(),
+            value: Shown::from(text("kind")),
+            detail: format!("must be {}", resource.kind),
+        };
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        return Err(Failure::invalid(&resource.group, text("kind"), name, vec![fault]));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::Embedded;
 use super::admission::Asked;
@@ -13,7 +13,7 @@ use super::answer::{Answer, Form};
 use super::builtin::Builtin;
 use super::collect::{Propagation, marked};
 use super::decode;
-use super::read::{selected, viewed};
+use super::read::{list_metadata, selected, viewed};
 use super::registry::Resource;
 use super::request::{Call, Target};
 use super::selector::Selector;
@@ -104,9 +104,7 @@ pub(super) async fn one(
         Deleted { object, is_gone: true } if !is_returned => {
             Answer::of(StatusCode::OK, &deleted(resource, &target.name, text(&object, "/metadata/uid")))
         }
-        Deleted { object, .. } => {
-            Answer::of(StatusCode::OK, &Form::of(call).object(resource, Cow::Owned(object)))
-        }
+        Deleted { object, .. } => Answer::of(StatusCode::OK, &Form::of(call).object(resource, Cow::Owned(object))),
     };
     Ok(answer.with_warnings(deletion.warnings))
 }
@@ -134,7 +132,7 @@ pub(super) async fn many(
             Err(failure) => return Err(failure),
         }
     }
-    let metadata = Map::from_iter([("resourceVersion".to_owned(), json!(version.to_string()))]);
+    let metadata = list_metadata(resource, version);
     Ok(Form::of(call).list(resource, &items, metadata).with_warnings(deletion.warnings))
 }
 

@@ -58,7 +58,8 @@ impl Embedded {
 }
 
 fn described(object: &Value) -> String {
-    let (kind, namespace, name) = (text(object, "/kind"), text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+    let (kind, namespace, name) =
+        (text(object, "/kind"), text(object, "/metadata/namespace"), text(object, "/metadata/name"));
     let kind = if kind.is_empty() { "object without a kind" } else { kind };
     match namespace {
         "" => format!("{kind} {name}"),
@@ -80,9 +81,8 @@ fn resource_of(state: &mut State, object: &Value, all: &[Value]) -> Result<Resou
         return Err(Failure::bad_request(format!("{kind} is served as {}, not as {api_version}", other.api_version())));
     }
     // Objects of one kind either all have a namespace or none has.
-    let is_namespaced = all
-        .iter()
-        .any(|other| text(other, "/kind") == kind && !text(other, "/metadata/namespace").is_empty());
+    let is_namespaced =
+        all.iter().any(|other| text(other, "/kind") == kind && !text(other, "/metadata/namespace").is_empty());
     let resource = assumed(api_version, kind, is_namespaced);
     let mut registry = (*state.registry).clone();
     registry.replace(group, &resource.plural, vec![resource.clone()]);
@@ -115,6 +115,7 @@ fn store(state: &mut State, resource: &Resource, mut object: Value, now: &str) -
     }
     if let Some(schema) = &resource.schema {
         faults.extend(schema.faults(&object, None));
+        faults.extend(schema.broken_rules(&object, None, &faults));
     }
     if !faults.is_empty() {
         return Err(Failure::invalid(&resource.group, &resource.kind, &name, faults));
@@ -122,7 +123,11 @@ fn store(state: &mut State, resource: &Resource, mut object: Value, now: &str) -
     let place = Place::of(resource, &namespace, &name);
     if state.get(&place).is_some() {
         // The namespaces that every server has may be among the files.
-        return if resource.builtin == Some(Builtin::Namespace) { Ok(()) } else { Err(Failure::already_exists(resource, &name)) };
+        return if resource.builtin == Some(Builtin::Namespace) {
+            Ok(())
+        } else {
+            Err(Failure::already_exists(resource, &name))
+        };
     }
     if !namespace.is_empty() && !state.has_namespace(&namespace) {
         make_namespace(state, &namespace, now);

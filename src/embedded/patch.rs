@@ -69,8 +69,7 @@ impl Write<'_> {
             _ => return Ok(()),
         };
         let (kind, field, detail) = fault;
-        let fault =
-            Fault { kind, field: field.to_owned(), value: Shown::NOTHING, detail: detail.to_owned() };
+        let fault = Fault { kind, field: field.to_owned(), value: Shown::NOTHING, detail: detail.to_owned() };
         Err(Failure::invalid("meta.k8s.io", "PatchOptions", "", vec![fault]))
     }
 
@@ -81,7 +80,10 @@ impl Write<'_> {
         if !config.is_object() {
             return Err(Failure::bad_request("error decoding YAML: the configuration is no object"));
         }
-        if config.pointer("/metadata/managedFields").is_some_and(|managers| *managers != json!([]) && !managers.is_null()) {
+        if config
+            .pointer("/metadata/managedFields")
+            .is_some_and(|managers| *managers != json!([]) && !managers.is_null())
+        {
             return Err(Failure::bad_request("metadata.managedFields must be nil"));
         }
         self.is_of_kind(&config)?;
@@ -90,13 +92,15 @@ impl Write<'_> {
         }
         let uid = text(&config, "/metadata/uid");
         if live.is_none() && !uid.is_empty() {
-            let why = format!(
-                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-            );
+            let why =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
             return Err(Failure::conflict(self.resource, &self.target.name, &why));
         }
         decode::complain(self.resource, body.complaints, Vec::new(), self.validation, &mut self.warnings)?;
-        if !self.target.namespace.is_empty() && text(&config, "/metadata/namespace").is_empty() && config["metadata"].is_object() {
+        if !self.target.namespace.is_empty()
+            && text(&config, "/metadata/namespace").is_empty()
+            && config["metadata"].is_object()
+        {
             // What identifies the object is nobody's.
             config["metadata"]["namespace"] = json!(self.target.namespace);
         }
@@ -147,8 +151,8 @@ impl Write<'_> {
 }
 
 fn json_patched(object: &mut Value, patch: Value) -> Result<(), Failure> {
-    let patch: json_patch::Patch =
-        serde_json::from_value(patch).map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
+    let patch: json_patch::Patch = serde_json::from_value(patch)
+        .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
     json_patch::patch(object, &patch).map_err(|error| {
         let mut failure = Failure::new(
             StatusCode::UNPROCESSABLE_ENTITY,

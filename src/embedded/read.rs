@@ -102,7 +102,9 @@ impl Continue {
             let after = token.get("start")?.as_str()?.trim_end_matches('\0').to_owned();
             Some(Continue { version: u64::try_from(version).ok(), after })
         };
-        read().map(Some).ok_or_else(|| Failure::bad_request("continue key is not valid: it was not made by this server"))
+        read()
+            .map(Some)
+            .ok_or_else(|| Failure::bad_request("continue key is not valid: it was not made by this server"))
     }
 
     fn text(&self) -> String {
@@ -137,7 +139,7 @@ pub(super) fn list(
     let limit = call.query.number("limit").and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let after = page.as_ref().map_or("", |page| &page.after);
     let mut items = Vec::new();
-    let mut metadata = Map::from_iter([("resourceVersion".to_owned(), json!(snapshot.version.to_string()))]);
+    let mut metadata = list_metadata(resource, snapshot.version);
     let mut last: Option<&Arc<str>> = None;
     let from = if after > &*prefix { after } else { &prefix };
     let all = super::store::from(&snapshot.objects, from).take_while(|(key, _)| key.starts_with(&prefix));
@@ -160,6 +162,15 @@ pub(super) fn list(
         items.push(object);
     }
     Ok(Form::of(call).list(resource, &items, metadata))
+}
+
+/// The metadata of a list; those of custom kinds always have a token, be it an empty one.
+pub(super) fn list_metadata(resource: &Resource, version: u64) -> Map<String, Value> {
+    let mut metadata = Map::from_iter([("resourceVersion".to_owned(), json!(version.to_string()))]);
+    if resource.builtin.is_none() {
+        metadata.insert("continue".to_owned(), json!(""));
+    }
+    metadata
 }
 
 fn snapshot_of(

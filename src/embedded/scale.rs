@@ -3,6 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::registry::{Resource, at_path, steps};
+use super::structure::Fault;
+use crate::field::{ErrorKind, Shown};
 
 /// The scale of an object; none when its kind has none.
 pub(super) fn of(resource: &Resource, object: &Value) -> Option<Value> {
@@ -46,4 +48,17 @@ pub(super) fn applied(resource: &Resource, object: &Value, scale: &Value) -> Opt
         object["metadata"]["resourceVersion"] = version.clone();
     }
     Some(object)
+}
+
+/// What is wrong with the number of replicas of an object.
+pub(super) fn fault(resource: &Resource, object: &Value) -> Option<Fault> {
+    let path = &resource.scale.as_ref()?.spec_replicas;
+    let replicas = at_path(object, path)?;
+    let is_number = replicas.as_i64().is_some_and(|count| (0..=i64::from(i32::MAX)).contains(&count));
+    (!is_number).then(|| Fault {
+        kind: ErrorKind::Invalid,
+        field: path.clone(),
+        value: Shown::bounded(replicas),
+        detail: "should be a non-negative integer".to_owned(),
+    })
 }

@@ -50,9 +50,9 @@ impl Embedded {
     async fn answer(&self, call: &Call) -> Result<Response<Body>, Failure> {
         let registry = self.registry();
         let target = Target::parse(&call.path);
-        let found = target.as_ref().and_then(|target| {
-            Some((target, registry.get(&target.group, &target.version, &target.plural)?))
-        });
+        let found = target
+            .as_ref()
+            .and_then(|target| Some((target, registry.get(&target.group, &target.version, &target.plural)?)));
         let Some((target, resource)) = found else {
             if call.method != http::Method::GET {
                 return Err(Failure::no_such_path());
@@ -68,10 +68,13 @@ impl Embedded {
             _ => false,
         };
         let needs_namespace = resource.is_namespaced && !target.name.is_empty();
-        if !is_known || (needs_namespace && target.namespace.is_empty()) || (!resource.is_namespaced && !target.namespace.is_empty()) {
+        if !is_known
+            || (needs_namespace && target.namespace.is_empty())
+            || (!resource.is_namespaced && !target.namespace.is_empty())
+        {
             return Err(Failure::no_such_path());
         }
-        let verb = call.verb(target)?;
+        let verb = call.verb(target, resource.builtin.is_none())?;
         let warnings: Vec<String> = resource.deprecation.iter().cloned().collect();
         let answer = match verb {
             Verb::Watch => return watch::watch(self, call, target, resource),

@@ -116,12 +116,7 @@ pub(super) struct Collection {
 
 impl Collection {
     fn new(version: u64, forgotten: u64) -> Self {
-        Collection {
-            objects: Objects::new_sync(),
-            log: VecDeque::new(),
-            forgotten,
-            news: watch::Sender::new(version),
-        }
+        Collection { objects: Objects::new_sync(), log: VecDeque::new(), forgotten, news: watch::Sender::new(version) }
     }
 
     fn record(&mut self, happening: Happening) {

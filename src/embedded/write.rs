@@ -109,7 +109,14 @@ impl Write<'_> {
             operation: if old.is_some() { "UPDATE" } else { "CREATE" },
             namespace: &self.target.namespace,
         };
-        let review = super::admit::Review { asked: &asked, resource: &resource, name: &name, old, is_dry_run: self.is_dry_run, options: &self.call.options_kind() };
+        let review = super::admit::Review {
+            asked: &asked,
+            resource: &resource,
+            name: &name,
+            old,
+            is_dry_run: self.is_dry_run,
+            options: &self.call.options_kind(),
+        };
         let admission = self.embedded.admission();
         let changed = review.mutate(admission.as_deref(), &mut object, &mut self.warnings).await?;
         if changed {
@@ -118,6 +125,9 @@ impl Write<'_> {
         let (object, mut faults) = self.prepared(object, old);
         faults.extend(metadata::faults(&resource, &object));
         faults.extend(self.judged(&object, old));
+        if let Some(schema) = &resource.schema {
+            faults.extend(schema.broken_rules(&object, old, &faults));
+        }
         if !faults.is_empty() {
             return Err(Failure::invalid(&resource.group, &resource.kind, text(&object, "/metadata/name"), faults));
         }
@@ -139,9 +149,7 @@ impl Write<'_> {
             return if exists { Ok(()) } else { Err(Failure::no_namespace(namespace)) };
         }
         if self.verb == Verb::Create && state.terminating.contains(namespace.as_str()) {
-            let why = format!(
-                "unable to create new content in namespace {namespace} because it is being terminated"
-            );
+            let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
             let name = serde_json::from_slice::<Value>(&self.call.body).unwrap_or_default();
             let mut failure = Failure::forbidden(self.resource, text(&name, "/metadata/name"), &why);
             failure.details.insert(
@@ -161,6 +169,10 @@ impl Write<'_> {
                 let body = decode::body(self.call)?;
                 let mut object = self.read(body)?;
                 self.placed(&mut object, "")?;
+                if !matches!(text(&object, "/metadata/resourceVersion"), "" | "0") {
+                    let message = "resourceVersion should not be set on objects to be created";
+                    return Err(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "", message));
+                }
                 self.named(&mut object);
                 let object = self.managed(None, object)?;
                 Ok(Draft { object, is_conditional: true })
@@ -206,8 +218,8 @@ impl Write<'_> {
     pub(super) fn expected(&self, object: &Value, live: &Value) -> Result<(), Failure> {
         let (uid, own) = (text(object, "/metadata/uid"), text(live, "/metadata/uid"));
         if !uid.is_empty() && uid != own {
-            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {own}");
-            return Err(Failure::conflict(self.resource, &self.target.name, &why));
+            let place = Place::of(self.resource, &self.target.namespace, &self.target.name);
+            return Err(Failure::another(self.resource, &place, &self.target.name, uid, own));
         }
         let given = text(object, "/metadata/resourceVersion");
         if !matches!(given, "" | "0") && given != text(live, "/metadata/resourceVersion") {
@@ -238,8 +250,12 @@ impl Write<'_> {
         let given = text(object, "/metadata/namespace");
         if !given.is_empty() && given != namespace {
             return Err(Failure::bad_request(match name {
-                "" => "the namespace of the provided object does not match the namespace sent on the request".to_owned(),
-                _ => format!("the namespace of the object ({given}) does not match the namespace on the request ({namespace})"),
+                "" => {
+                    "the namespace of the provided object does not match the namespace sent on the request".to_owned()
+                }
+                _ => format!(
+                    "the namespace of the object ({given}) does not match the namespace on the request ({namespace})"
+                ),
             }));
         }
         if !namespace.is_empty() {
@@ -295,7 +311,8 @@ impl Write<'_> {
         let registry = self.embedded.registry();
         let resource = self.resource.clone();
         move |object: &Value, api_version: &str| {
-            let Some(to) = registry.of_kind(api_version, &resource.kind).filter(|to| to.plural == resource.plural) else {
+            let Some(to) = registry.of_kind(api_version, &resource.kind).filter(|to| to.plural == resource.plural)
+            else {
                 return Ok(None);
             };
             Ok(Some((decode::converted(object, &resource, to), to.merging())))
@@ -367,6 +384,9 @@ impl Write<'_> {
             Some(builtin) => builtin.faults(object, old),
             None => Vec::new(),
         };
+        if let Some(fault) = super::scale::fault(self.resource, object) {
+            faults.push(fault);
+        }
         if let Some(schema) = &self.resource.schema {
             faults.extend(schema.faults(object, old));
         }
@@ -413,7 +433,10 @@ impl Write<'_> {
             None => object.clone(),
         };
         let candidate = Stored { value: stored, version: 0 };
-        let written = if candidate.is_being_deleted() && candidate.finalizers().next().is_none() && !has_spec_finalizers(&candidate.value) {
+        let written = if candidate.is_being_deleted()
+            && candidate.finalizers().next().is_none()
+            && !has_spec_finalizers(&candidate.value)
+        {
             // Nothing holds it any more: it goes as it was.
             state.remove(&place);
             object
@@ -449,7 +472,15 @@ fn content(object: &Value) -> Map<String, Value> {
 fn without_managers(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-        for name in ["managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        for name in [
+            "managedFields",
+            "resourceVersion",
+            "uid",
+            "creationTimestamp",
+            "generation",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+        ] {
             metadata.remove(name);
         }
     }
@@ -484,7 +515,9 @@ fn unversioned(resource: &Resource, name: &str) -> Failure {
     let mut failure = Failure::invalid(&resource.group, &resource.plural, name, vec![fault]);
     // The server shows this number, and no other, in its own way.
     failure.message = failure.message.replace("Invalid value: 0:", "Invalid value: 0x0:");
-    if let Some(Value::String(message)) = failure.details.get_mut("causes").and_then(|causes| causes.pointer_mut("/0/message")) {
+    if let Some(Value::String(message)) =
+        failure.details.get_mut("causes").and_then(|causes| causes.pointer_mut("/0/message"))
+    {
         *message = message.replace("Invalid value: 0:", "Invalid value: 0x0:");
     }
     failure

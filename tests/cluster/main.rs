@@ -8,6 +8,7 @@ mod balancer;
 mod client_certificates;
 mod controller;
 mod conversion;
+mod embedded_api;
 mod installation;
 #[path = "../support/kubernetes.rs"]
 mod kubernetes;
