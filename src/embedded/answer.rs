@@ -129,7 +129,15 @@ impl Form {
     }
 
     /// A list in this form.
-    pub(super) fn list(&self, resource: &Resource, items: &[Cow<'_, Value>], metadata: Map<String, Value>) -> Answer {
+    pub(super) fn list(
+        &self,
+        resource: &Resource,
+        items: &[Cow<'_, Value>],
+        mut metadata: Map<String, Value>,
+    ) -> Answer {
+        if *self != Form::Whole && metadata.get("continue").is_some_and(|token| token == "") {
+            metadata.remove("continue");
+        }
         let metadata = Value::Object(metadata);
         let (api_version, kind) = match self {
             Form::Whole => (resource.api_version(), resource.list_kind.clone()),

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::registry::{Resource, at_path, steps};
+use super::status::Failure;
 use super::structure::Fault;
 use crate::field::{ErrorKind, Shown};
 
@@ -29,6 +30,18 @@ pub(super) fn of(resource: &Resource, object: &Value) -> Option<Value> {
         status["selector"] = json!(selector);
     }
     Some(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": own, "spec": spec, "status": status}))
+}
+
+/// The scale of an object that has a number of replicas.
+///
+/// # Errors
+/// 500 for an object that has none, which is a server's answer.
+pub(super) fn shown(resource: &Resource, object: &Value) -> Result<Value, Failure> {
+    let path = resource.scale.as_ref().map_or("", |scale| &scale.spec_replicas);
+    if at_path(object, path).is_none() {
+        return Err(Failure::internal(format!("the spec replicas field {path:?} does not exist")));
+    }
+    of(resource, object).ok_or_else(Failure::no_such_path)
 }
 
 /// The object with the replicas of a scale.

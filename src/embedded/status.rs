@@ -38,6 +38,11 @@ impl Failure {
         Failure::new(StatusCode::NOT_FOUND, "", NO_SUCH_PATH)
     }
 
+    /// One of the server's own groups has no such kind.
+    pub(super) fn no_such_kind() -> Self {
+        Failure::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
+    }
+
     /// Whether the failure is told in plain words.
     pub(super) fn is_plain(&self) -> bool {
         self.message == NO_SUCH_PATH
@@ -116,7 +121,9 @@ impl Failure {
             "Invalid",
             format!("{qualified} {name:?} is invalid: {all}"),
         );
-        failure.details = members(json!({"kind": kind}));
+        if !kind.is_empty() {
+            failure.details.insert("kind".to_owned(), json!(kind));
+        }
         failure.name(name);
         if !group.is_empty() {
             failure.details.insert("group".to_owned(), json!(group));
@@ -171,8 +178,8 @@ impl Failure {
         if !self.reason.is_empty() {
             status["reason"] = json!(self.reason);
         }
-        let has_details =
-            !self.details.is_empty() || matches!(self.code, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED);
+        let always = [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED, StatusCode::UNPROCESSABLE_ENTITY];
+        let has_details = !self.details.is_empty() || always.contains(&self.code);
         if has_details {
             status["details"] = Value::Object(self.details.clone());
         }
