@@ -32,10 +32,12 @@ impl Answer {
     }
 
     pub(super) fn into_response(self) -> Response<Body> {
+        let is_json = self.body.first() == Some(&b'{');
         let mut response = Response::new(Body::from(self.body));
         *response.status_mut() = self.code;
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let content_type = if is_json { "application/json" } else { "text/plain; charset=utf-8" };
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -56,6 +58,10 @@ impl Answer {
 
 impl From<Failure> for Answer {
     fn from(failure: Failure) -> Self {
+        if failure.is_plain() {
+            let body = failure.message.into_bytes();
+            return Answer { code: failure.code, body, warnings: Vec::new(), retry_after: None };
+        }
         let retry_after = failure.details.get("retryAfterSeconds").and_then(Value::as_u64);
         Answer { retry_after, ..Answer::of(failure.code, &failure.to_value()) }
     }
@@ -123,7 +129,15 @@ impl Form {
     }
 
     /// A list in this form.
-    pub(super) fn list(&self, resource: &Resource, items: &[Cow<'_, Value>], metadata: Map<String, Value>) -> Answer {
+    pub(super) fn list(
+        &self,
+        resource: &Resource,
+        items: &[Cow<'_, Value>],
+        mut metadata: Map<String, Value>,
+    ) -> Answer {
+        if *self != Form::Whole && metadata.get("continue").is_some_and(|token| token == "") {
+            metadata.remove("continue");
+        }
         let metadata = Value::Object(metadata);
         let (api_version, kind) = match self {
             Form::Whole => (resource.api_version(), resource.list_kind.clone()),

@@ -72,9 +72,32 @@ impl Builtin {
         }
     }
 
+    /// What objects of the kind have before anybody gives it to them, as far as it is still so.
+    pub(super) fn blanks(self, object: &Value) -> Vec<&'static [&'static str]> {
+        let all: &[&'static [&'static str]] = match self {
+            Builtin::CustomResourceDefinition => &[&["spec"], &["spec", "names"]],
+            Builtin::Event => &[
+                &["eventTime"],
+                &["involvedObject"],
+                &["regarding"],
+                &["reportingComponent"],
+                &["reportingController"],
+                &["reportingInstance"],
+                &["source"],
+                &["deprecatedSource"],
+            ],
+            Builtin::Lease | Builtin::Namespace => &[&["spec"], &["status"]],
+            _ => &[],
+        };
+        let at = |path: &[&str]| path.iter().try_fold(object, |value, name| value.get(name));
+        let is_blank = |value: &Value| value.is_null() || value.is_object() || value == "";
+        all.iter().copied().filter(|path| at(path).is_none_or(is_blank)).collect()
+    }
+
     /// Completes an object that is created or written.
     pub(super) fn complete(self, object: &mut Value) {
         match self {
+            Builtin::Event => complete_event(object),
             Builtin::Namespace => complete_namespace(object),
             Builtin::Secret => complete_secret(object),
             _ => {}
@@ -100,6 +123,17 @@ impl Builtin {
             Builtin::ConfigMap => immutable_faults(object, old, &["data", "binaryData"]),
             _ => Vec::new(),
         }
+    }
+}
+
+/// Some fields of Events are there even when nobody has given them.
+fn complete_event(object: &mut Value) {
+    let is_newer = object["apiVersion"].as_str().is_some_and(|version| version.starts_with(EVENTS));
+    let Value::Object(members) = object else { return };
+    members.entry("eventTime").or_insert(Value::Null);
+    if !is_newer {
+        members.entry("reportingComponent").or_insert_with(|| json!(""));
+        members.entry("reportingInstance").or_insert_with(|| json!(""));
     }
 }
 

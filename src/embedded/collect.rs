@@ -205,7 +205,10 @@ impl State {
 
     /// Notes that a namespace or a kind is to be emptied.
     fn note_end_of_container(&mut self, place: &Place, object: &Stored) {
-        if &*place.kind == "namespaces" {
+        let spec_finalizers = object.value.pointer("/spec/finalizers").and_then(Value::as_array);
+        if &*place.kind == "namespaces"
+            && spec_finalizers.is_some_and(|all| all.iter().any(|finalizer| finalizer == KUBERNETES))
+        {
             self.terminating.insert(place.key.to_string());
         } else if &*place.kind == DEFINITIONS && object.finalizers().any(|finalizer| finalizer == CLEANUP) {
             self.withdrawn.insert(place.key.to_string());

@@ -12,6 +12,8 @@ use super::metadata;
 use super::registry::Resource;
 use super::request::{Call, FieldValidation};
 use super::status::Failure;
+use super::structure::Fault;
+use crate::field::{ErrorKind, Shown};
 
 /// How many complaints about one body are kept.
 const KEPT: usize = 100;
@@ -33,11 +35,14 @@ pub(super) fn body(call: &Call) -> Result<Body, Failure> {
     match call.content_type.as_str() {
         "" | "application/json" | "*/*" => json_body(text),
         "application/yaml" | "application/apply-patch+yaml" => yaml_body(text),
-        other => Err(unsupported_media_type(other, &["application/json", "application/yaml"])),
+        _ => {
+            let accepted = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+            Err(unsupported_media_type(&accepted))
+        }
     }
 }
 
-pub(super) fn unsupported_media_type(_given: &str, accepted: &[&str]) -> Failure {
+pub(super) fn unsupported_media_type(accepted: &[&str]) -> Failure {
     let message = format!(
         "the body of the request was in an unknown format - accepted media types include: {}",
         accepted.join(", ")
@@ -174,6 +179,9 @@ pub(super) fn shaped(resource: &Resource, object: &mut Value) -> Result<Vec<Stri
     if let Some(schema) = &resource.schema {
         unknown.extend(schema.prune(object));
         schema.complete(object);
+        if resource.builtin.is_some() {
+            typed(resource, &schema.faults(object, None))?;
+        }
     }
     match resource.builtin {
         Some(Builtin::CustomResourceDefinition) => super::definition::complete(object),
@@ -182,6 +190,20 @@ pub(super) fn shaped(resource: &Resource, object: &mut Value) -> Result<Vec<Stri
     }
     unknown.sort();
     Ok(unknown)
+}
+
+/// The server's own kinds have types of their own: what does not fit one of them cannot be read.
+fn typed(resource: &Resource, faults: &[Fault]) -> Result<(), Failure> {
+    match faults.iter().find(|fault| fault.kind == ErrorKind::TypeInvalid) {
+        None => Ok(()),
+        Some(fault) => Err(Failure::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: json: cannot unmarshal {}: {}",
+            resource.version,
+            fault.field,
+            fault.detail,
+            kind = resource.kind
+        ))),
+    }
 }
 
 fn of_kind(resource: &Resource, object: &Value) -> Result<(), Failure> {
@@ -199,12 +221,24 @@ fn of_kind(resource: &Resource, object: &Value) -> Result<(), Failure> {
         )));
     }
     if text("kind") != resource.kind {
-        return Err(Failure::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {}: the kind in the data does not match the expected kind",
-            text("kind"),
-            resource.version,
-            resource.kind
-        )));
+        if resource.builtin.is_some() {
+            return Err(Failure::bad_request(format!(
+                "{} in version {:?} cannot be handled as a {}: converting ({}) to ({}): unknown conversion",
+                text("kind"),
+                resource.version,
+                resource.kind,
+                text("kind"),
+                resource.kind
+            )));
+        }
+        let fault = Fault {
+            kind: ErrorKind::Invalid,
+            field: "kind".to_owned(),
+            value: Shown::from(text("kind")),
+            detail: format!("must be {}", resource.kind),
+        };
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        return Err(Failure::invalid(&resource.group, text("kind"), name, vec![fault]));
     }
     Ok(())
 }
@@ -235,12 +269,12 @@ pub(super) fn complain(
 }
 
 /// The object in another version of its kind.
-pub(super) fn converted(object: &Value, from: &Resource, to: &Resource) -> Value {
+pub(super) fn converted(object: &Value, to: &Resource) -> Value {
     let mut object = object.clone();
-    if from.group == to.group && from.version == to.version {
+    let api_version = to.api_version();
+    if object.get("apiVersion").and_then(Value::as_str) == Some(&api_version) {
         return object;
     }
-    let api_version = to.api_version();
     if to.builtin == Some(Builtin::Event) {
         super::builtin::convert_event(&mut object, &api_version);
     }

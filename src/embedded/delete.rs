@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::Embedded;
 use super::admission::Asked;
@@ -13,7 +13,7 @@ use super::answer::{Answer, Form};
 use super::builtin::Builtin;
 use super::collect::{Propagation, marked};
 use super::decode;
-use super::read::{selected, viewed};
+use super::read::{list_metadata, selected, viewed};
 use super::registry::Resource;
 use super::request::{Call, Target};
 use super::selector::Selector;
@@ -132,7 +132,7 @@ pub(super) async fn many(
             Err(failure) => return Err(failure),
         }
     }
-    let metadata = Map::from_iter([("resourceVersion".to_owned(), json!(version.to_string()))]);
+    let metadata = list_metadata(resource, version);
     Ok(Form::of(call).list(resource, &items, metadata).with_warnings(deletion.warnings))
 }
 
@@ -142,7 +142,7 @@ impl Deletion<'_> {
             let (live, view) = {
                 let state = self.embedded.state();
                 let live = state.get(place).cloned().ok_or_else(|| Failure::not_found(self.resource, name))?;
-                let view = viewed(&state.registry, self.resource, &live).into_owned();
+                let view = viewed(self.resource, &live).into_owned();
                 (live, view)
             };
             self.expected(&live, name)?;
@@ -159,7 +159,7 @@ impl Deletion<'_> {
                 return Ok(Deleted { object: if is_gone { view } else { object }, is_gone });
             }
             let left = state.delete(place, self.options.propagation, &self.now);
-            let object = left.as_ref().map(|left| viewed(&state.registry, self.resource, left).into_owned());
+            let object = left.as_ref().map(|left| viewed(self.resource, left).into_owned());
             state.settle(&self.now);
             let is_gone = object.is_none();
             return Ok(Deleted { object: object.unwrap_or(view), is_gone });
@@ -171,7 +171,11 @@ impl Deletion<'_> {
     fn expected(&self, live: &Stored, name: &str) -> Result<(), Failure> {
         let Options { uid, version, .. } = &self.options;
         let why = if !uid.is_empty() && *uid != live.uid() {
-            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", live.uid())
+            format!(
+                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
+                 deleted and then recreated",
+                live.uid()
+            )
         } else if !version.is_empty() && *version != live.version.to_string() {
             format!(
                 "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). \
@@ -181,7 +185,10 @@ impl Deletion<'_> {
         } else {
             return Ok(());
         };
-        Err(Failure::conflict(self.resource, name, &why))
+        // A server names the kind here, not its plural.
+        let mut kind = (**self.resource).clone();
+        kind.plural.clone_from(&kind.kind);
+        Err(Failure::conflict(&kind, name, &why))
     }
 
     /// Namespaces without which there is no server.

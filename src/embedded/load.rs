@@ -115,6 +115,7 @@ fn store(state: &mut State, resource: &Resource, mut object: Value, now: &str) -
     }
     if let Some(schema) = &resource.schema {
         faults.extend(schema.faults(&object, None));
+        faults.extend(schema.broken_rules(&object, None, &faults));
     }
     if !faults.is_empty() {
         return Err(Failure::invalid(&resource.group, &resource.kind, &name, faults));
@@ -132,7 +133,7 @@ fn store(state: &mut State, resource: &Resource, mut object: Value, now: &str) -
         make_namespace(state, &namespace, now);
     }
     let object = match state.registry.stored(storage_group(resource), &resource.plural) {
-        Some(storage) => decode::converted(&object, resource, storage),
+        Some(storage) => decode::converted(&object, storage),
         None => object,
     };
     state.put(&place, object);

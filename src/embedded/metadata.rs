@@ -176,8 +176,7 @@ fn owner_faults(metadata: &Map<String, Value>, faults: &mut Vec<Fault>) {
     for owner in owners {
         for name in ["apiVersion", "kind", "name", "uid"] {
             if owner.get(name).and_then(Value::as_str).is_none_or(str::is_empty) {
-                let field = format!("metadata.ownerReferences.{}", if name == "apiVersion" { "version" } else { name });
-                faults.push(invalid(&field, "", "must not be empty"));
+                faults.push(invalid(&format!("metadata.ownerReferences.{name}"), "", "must not be empty"));
             }
         }
     }
@@ -221,7 +220,7 @@ pub(super) fn keep(object: &mut Value, old: &Value) -> Vec<Fault> {
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return faults };
     let before =
         |name: &str| old.get("metadata").and_then(|metadata| metadata.get(name)).filter(|value| !value.is_null());
-    for name in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for name in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         match (metadata.get(name), before(name)) {
             (None, Some(value)) => {
                 metadata.insert(name.to_owned(), value.clone());
@@ -238,7 +237,7 @@ pub(super) fn keep(object: &mut Value, old: &Value) -> Vec<Fault> {
             _ => {}
         }
     }
-    for name in ["generation", "generateName"] {
+    for name in ["generation", "generateName", "creationTimestamp"] {
         match before(name) {
             Some(value) => metadata.insert(name.to_owned(), value.clone()),
             None => metadata.remove(name),

@@ -43,21 +43,34 @@ impl Write<'_> {
         }
         let mut object = match is_scale {
             true => self.scaled(Some(live), &patched)?,
-            false => self.read(decode::Body { value: patched, complaints: patch.complaints })?,
+            false => self.read_patched(decode::Body { value: patched, complaints: patch.complaints })?,
         };
         let name = self.target.name.clone();
         self.placed(&mut object, &name)?;
-        self.expected(&object, live)?;
+        self.is_current(&object, live)?;
         let is_conditional = text(&object, "/metadata/resourceVersion") != text(live, "/metadata/resourceVersion");
         let object = self.managed(Some(live), object)?;
         Ok(Draft { object, is_conditional })
+    }
+
+    /// Reads what a patch has made; strict complaints are about the patch.
+    fn read_patched(&mut self, body: decode::Body) -> Result<Value, Failure> {
+        let shown = Shown::bounded(&body.value);
+        self.read(body).map_err(|failure| match failure.message.split_once("strict decoding error: ") {
+            None => failure,
+            Some((_, complaints)) => {
+                let detail = format!("strict decoding error: {complaints}");
+                let fault = Fault { kind: ErrorKind::Invalid, field: "patch".to_owned(), value: shown, detail };
+                Failure::invalid("", "", "", vec![fault])
+            }
+        })
     }
 
     fn unsupported(&self) -> Failure {
         let own = [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY];
         let accepted: Vec<&str> =
             own.into_iter().filter(|kind| *kind != STRATEGIC_PATCH || self.resource.builtin.is_some()).collect();
-        decode::unsupported_media_type(&self.call.content_type, &accepted)
+        decode::unsupported_media_type(&accepted)
     }
 
     /// Whether the options are those of this kind of patch.
@@ -76,7 +89,7 @@ impl Write<'_> {
     /// Server-side apply; creates what is absent.
     fn apply(&mut self, live: Option<&Value>) -> Result<Draft, Failure> {
         let body = decode::body(self.call)?;
-        let mut config = body.value;
+        let config = body.value;
         if !config.is_object() {
             return Err(Failure::bad_request("error decoding YAML: the configuration is no object"));
         }
@@ -97,13 +110,6 @@ impl Write<'_> {
             return Err(Failure::conflict(self.resource, &self.target.name, &why));
         }
         decode::complain(self.resource, body.complaints, Vec::new(), self.validation, &mut self.warnings)?;
-        if !self.target.namespace.is_empty()
-            && text(&config, "/metadata/namespace").is_empty()
-            && config["metadata"].is_object()
-        {
-            // What identifies the object is nobody's.
-            config["metadata"]["namespace"] = json!(self.target.namespace);
-        }
         let (api_version, merging, reset) = (self.resource.api_version(), self.resource.merging(), self.reset());
         let convert = self.converter();
         let request = ssa::Request {
@@ -129,7 +135,7 @@ impl Write<'_> {
         let name = self.target.name.clone();
         self.placed(&mut object, &name)?;
         if let Some(live) = live {
-            self.expected(&config, live)?;
+            self.is_current(&config, live)?;
         }
         Ok(Draft { object, is_conditional: !text(&config, "/metadata/resourceVersion").is_empty() })
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Form};
 use super::decode::converted;
-use super::registry::{Registry, Resource};
+use super::registry::Resource;
 use super::request::{Call, Target};
 use super::selector::Selector;
 use super::status::Failure;
@@ -23,7 +23,7 @@ const PAGE_EXPIRED: &str = "The provided continue parameter is too old to displa
     created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
 /// A stored object in the version in which a kind is asked for.
-pub(super) fn viewed<'s>(registry: &Registry, resource: &Resource, stored: &'s Stored) -> Cow<'s, Value> {
+pub(super) fn viewed<'s>(resource: &Resource, stored: &'s Stored) -> Cow<'s, Value> {
     let is_as_stored = stored.value.get("apiVersion").and_then(Value::as_str).is_some_and(|version| {
         version == resource.version && resource.group.is_empty()
             || version.split_once('/') == Some((&*resource.group, &*resource.version))
@@ -31,11 +31,7 @@ pub(super) fn viewed<'s>(registry: &Registry, resource: &Resource, stored: &'s S
     if is_as_stored {
         return Cow::Borrowed(&stored.value);
     }
-    let from = registry.stored(storage_group(resource), &resource.plural);
-    Cow::Owned(match from {
-        Some(from) => converted(&stored.value, from, resource),
-        None => stored.value.clone(),
-    })
+    Cow::Owned(converted(&stored.value, resource))
 }
 
 /// The group in which objects of a kind are stored.
@@ -75,9 +71,9 @@ pub(super) fn get(state: &State, call: &Call, target: &Target, resource: &Resour
     }
     let place = Place::of(resource, &target.namespace, &target.name);
     let stored = state.get(&place).ok_or_else(|| Failure::not_found(resource, &target.name))?;
-    let object = viewed(&state.registry, resource, stored);
+    let object = viewed(resource, stored);
     if target.subresource == "scale" {
-        let scale = super::scale::of(resource, &object).ok_or_else(Failure::no_such_path)?;
+        let scale = super::scale::shown(resource, &object)?;
         return Ok(Answer::of(StatusCode::OK, &scale));
     }
     Ok(Answer::of(StatusCode::OK, &Form::of(call).object(resource, object)))
@@ -118,7 +114,6 @@ impl Continue {
 struct Snapshot {
     objects: Objects,
     version: u64,
-    registry: Arc<Registry>,
 }
 
 /// Answers with a list of objects. `state` is asked for a snapshot and not held.
@@ -139,13 +134,13 @@ pub(super) fn list(
     let limit = call.query.number("limit").and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let after = page.as_ref().map_or("", |page| &page.after);
     let mut items = Vec::new();
-    let mut metadata = Map::from_iter([("resourceVersion".to_owned(), json!(snapshot.version.to_string()))]);
+    let mut metadata = list_metadata(resource, snapshot.version);
     let mut last: Option<&Arc<str>> = None;
     let from = if after > &*prefix { after } else { &prefix };
     let all = super::store::from(&snapshot.objects, from).take_while(|(key, _)| key.starts_with(&prefix));
     let mut all = all.filter(|(key, _)| after.is_empty() || &***key > after);
     while let Some((key, stored)) = all.next() {
-        let object = viewed(&snapshot.registry, resource, stored);
+        let object = viewed(resource, stored);
         if !selector.selects(&object) {
             continue;
         }
@@ -164,6 +159,15 @@ pub(super) fn list(
     Ok(Form::of(call).list(resource, &items, metadata))
 }
 
+/// The metadata of a list; those of custom kinds always have a token, be it an empty one.
+pub(super) fn list_metadata(resource: &Resource, version: u64) -> Map<String, Value> {
+    let mut metadata = Map::from_iter([("resourceVersion".to_owned(), json!(version.to_string()))]);
+    if resource.builtin.is_none() {
+        metadata.insert("continue".to_owned(), json!(""));
+    }
+    metadata
+}
+
 fn snapshot_of(
     state: &State,
     resource: &Resource,
@@ -172,7 +176,7 @@ fn snapshot_of(
     is_exact: bool,
 ) -> Result<Snapshot, Failure> {
     let kind = resource.store_name();
-    let snapshot = |objects, version| Ok(Snapshot { objects, version, registry: state.registry.clone() });
+    let snapshot = |objects, version| Ok(Snapshot { objects, version });
     if wanted > state.version {
         return Err(too_new(wanted, state.version));
     }
@@ -203,7 +207,7 @@ pub(super) fn selected(state: &State, resource: &Resource, namespace: &str, sele
     let kind: Arc<str> = resource.store_name().into();
     let objects = state.objects(&kind);
     within(&objects, &prefix)
-        .filter(|(_, stored)| selector.selects(&viewed(&state.registry, resource, stored)))
+        .filter(|(_, stored)| selector.selects(&viewed(resource, stored)))
         .map(|(key, _)| Place { kind: kind.clone(), key: key.clone() })
         .collect()
 }

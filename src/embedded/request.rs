@@ -149,14 +149,15 @@ impl Call {
     }
 
     /// What the method does to the target.
-    pub(super) fn verb(&self, target: &Target) -> Result<Verb, Failure> {
+    pub(super) fn verb(&self, target: &Target, is_custom: bool) -> Result<Verb, Failure> {
         let watches = target.is_watch || self.query.flag("watch");
         let has_name = !target.name.is_empty();
         Ok(match self.method.as_str() {
             "GET" if watches => Verb::Watch,
             "GET" if has_name => Verb::Get,
             "GET" => Verb::List,
-            "POST" if !has_name => Verb::Create,
+            // A name in the path of a creation is not looked at.
+            "POST" if !has_name || (is_custom && target.subresource.is_empty()) => Verb::Create,
             "PUT" if has_name => Verb::Update,
             "PATCH" if has_name => Verb::Patch,
             "DELETE" if has_name => Verb::Delete,

@@ -3,6 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::registry::{Resource, at_path, steps};
+use super::status::Failure;
+use super::structure::Fault;
+use crate::field::{ErrorKind, Shown};
 
 /// The scale of an object; none when its kind has none.
 pub(super) fn of(resource: &Resource, object: &Value) -> Option<Value> {
@@ -29,6 +32,18 @@ pub(super) fn of(resource: &Resource, object: &Value) -> Option<Value> {
     Some(json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": own, "spec": spec, "status": status}))
 }
 
+/// The scale of an object that has a number of replicas.
+///
+/// # Errors
+/// 500 for an object that has none, which is a server's answer.
+pub(super) fn shown(resource: &Resource, object: &Value) -> Result<Value, Failure> {
+    let path = resource.scale.as_ref().map_or("", |scale| &scale.spec_replicas);
+    if at_path(object, path).is_none() {
+        return Err(Failure::internal(format!("the spec replicas field {path:?} does not exist")));
+    }
+    of(resource, object).ok_or_else(Failure::no_such_path)
+}
+
 /// The object with the replicas of a scale.
 pub(super) fn applied(resource: &Resource, object: &Value, scale: &Value) -> Option<Value> {
     let path = steps(&resource.scale.as_ref()?.spec_replicas);
@@ -46,4 +61,17 @@ pub(super) fn applied(resource: &Resource, object: &Value, scale: &Value) -> Opt
         object["metadata"]["resourceVersion"] = version.clone();
     }
     Some(object)
+}
+
+/// What is wrong with the number of replicas of an object.
+pub(super) fn fault(resource: &Resource, object: &Value) -> Option<Fault> {
+    let path = &resource.scale.as_ref()?.spec_replicas;
+    let replicas = at_path(object, path)?;
+    let is_number = replicas.as_i64().is_some_and(|count| (0..=i64::from(i32::MAX)).contains(&count));
+    (!is_number).then(|| Fault {
+        kind: ErrorKind::Invalid,
+        field: path.clone(),
+        value: Shown::bounded(replicas),
+        detail: "should be a non-negative integer".to_owned(),
+    })
 }

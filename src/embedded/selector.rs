@@ -48,8 +48,8 @@ impl Selector {
         for term in fields.split(',').filter(|term| !term.trim().is_empty()) {
             let (name, value, equals) = field_term(term)
                 .ok_or_else(|| unable(format!("invalid selector: '{fields}'; can't understand '{term}'")))?;
-            let path =
-                field_path(resource, name).ok_or_else(|| unable(format!("field label not supported: {name}")))?;
+            let path = field_path(resource, name)
+                .ok_or_else(|| Failure::bad_request(format!("field label not supported: {name}")))?;
             selector.fields.push(FieldRequirement { path, value: value.to_owned(), equals });
         }
         Ok(selector)

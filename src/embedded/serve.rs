@@ -57,8 +57,13 @@ impl Embedded {
             if call.method != http::Method::GET {
                 return Err(Failure::no_such_path());
             }
-            let (code, body) =
-                discovery::answer(&registry, &call.path, &call.accept).ok_or_else(Failure::no_such_path)?;
+            let is_own = |target: &Target| {
+                let mut group = registry.group(&target.group);
+                group.any(|resource| resource.builtin.is_some() && resource.version == target.version)
+            };
+            let nobody =
+                || if target.as_ref().is_some_and(is_own) { Failure::no_such_kind() } else { Failure::no_such_path() };
+            let (code, body) = discovery::answer(&registry, &call.path, &call.accept).ok_or_else(nobody)?;
             return Ok(Answer::of(code, &body).into_response());
         };
         let is_known = match target.subresource.as_str() {
@@ -68,13 +73,16 @@ impl Embedded {
             _ => false,
         };
         let needs_namespace = resource.is_namespaced && !target.name.is_empty();
+        if !is_known && resource.builtin.is_none() {
+            return Err(Failure::not_found(resource, &target.name));
+        }
         if !is_known
             || (needs_namespace && target.namespace.is_empty())
             || (!resource.is_namespaced && !target.namespace.is_empty())
         {
             return Err(Failure::no_such_path());
         }
-        let verb = call.verb(target)?;
+        let verb = call.verb(target, resource.builtin.is_none())?;
         let warnings: Vec<String> = resource.deprecation.iter().cloned().collect();
         let answer = match verb {
             Verb::Watch => return watch::watch(self, call, target, resource),

@@ -4,9 +4,13 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::registry::Resource;
+use super::store::Place;
 use super::structure::Fault;
 use crate::field::{FieldError, Path};
 use crate::ssa::Conflict;
+
+/// What a server says of a path that nobody serves.
+const NO_SUCH_PATH: &str = "404 page not found\n";
 
 /// A refusal.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,9 +33,19 @@ impl Failure {
         Failure::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// Nobody serves the path.
+    /// Nobody serves the path; a server says so without a Status.
     pub(super) fn no_such_path() -> Self {
+        Failure::new(StatusCode::NOT_FOUND, "", NO_SUCH_PATH)
+    }
+
+    /// One of the server's own groups has no such kind.
+    pub(super) fn no_such_kind() -> Self {
         Failure::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
+    }
+
+    /// Whether the failure is told in plain words.
+    pub(super) fn is_plain(&self) -> bool {
+        self.message == NO_SUCH_PATH
     }
 
     pub(super) fn not_found(resource: &Resource, name: &str) -> Self {
@@ -60,6 +74,19 @@ impl Failure {
     pub(super) fn conflict(resource: &Resource, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", resource.qualified());
         Failure::new(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
+    }
+
+    /// The object under this name is another one.
+    pub(super) fn another(resource: &Resource, place: &Place, name: &str, wanted: &str, found: &str) -> Self {
+        let key = match (resource.builtin, resource.group.as_str()) {
+            (None, group) => format!("/registry/{group}/{}/{}", resource.plural, place.key),
+            (Some(_), _) => format!("/registry/{}/{}", resource.plural, place.key),
+        };
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+             failed: UID in precondition: {wanted}, UID in object meta: {found}"
+        );
+        Failure::conflict(resource, name, &why)
     }
 
     /// Somebody has written the object since it was read.
@@ -94,7 +121,9 @@ impl Failure {
             "Invalid",
             format!("{qualified} {name:?} is invalid: {all}"),
         );
-        failure.details = members(json!({"kind": kind}));
+        if !kind.is_empty() {
+            failure.details.insert("kind".to_owned(), json!(kind));
+        }
         failure.name(name);
         if !group.is_empty() {
             failure.details.insert("group".to_owned(), json!(group));
@@ -149,8 +178,8 @@ impl Failure {
         if !self.reason.is_empty() {
             status["reason"] = json!(self.reason);
         }
-        let has_details =
-            !self.details.is_empty() || matches!(self.code, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED);
+        let always = [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED, StatusCode::UNPROCESSABLE_ENTITY];
+        let has_details = !self.details.is_empty() || always.contains(&self.code);
         if has_details {
             status["details"] = Value::Object(self.details.clone());
         }

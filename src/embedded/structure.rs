@@ -36,6 +36,19 @@ pub(super) struct Fault {
     pub detail: String,
 }
 
+impl Fault {
+    fn keeps_rules_from_running(&self) -> bool {
+        let kinds = [
+            ErrorKind::NotSupported,
+            ErrorKind::Required,
+            ErrorKind::TooLong,
+            ErrorKind::TooMany,
+            ErrorKind::TypeInvalid,
+        ];
+        kinds.contains(&self.kind)
+    }
+}
+
 impl Structure {
     /// Compiles a schema.
     ///
@@ -75,15 +88,28 @@ impl Structure {
         let mut nulls = Vec::new();
         nullable_nulls(object, &self.openapi, &mut String::new(), &mut nulls);
         let mut violations = self.compiled.violations(object);
-        violations.retain(|violation| {
-            !(violation.kind == ErrorKind::TypeInvalid && nulls.contains(&violation.pointer))
-                && !(violation.kind == ErrorKind::Required && object.pointer(&violation.pointer).is_some())
-        });
-        let is_sound = violations.is_empty();
+        violations.retain(|found| !(found.kind == ErrorKind::TypeInvalid && nulls.contains(&found.pointer)));
         lists(object, &self.openapi, &mut String::new(), &mut String::new(), &mut violations);
-        if is_sound {
-            violations.extend(self.compiled.rule_violations(object, old));
+        let is_new = |violation: &Violation| old.is_none_or(|old| changed(old, object, violation));
+        violations.into_iter().filter(is_new).map(|violation| fault(object, violation)).collect()
+    }
+
+    /// Which rules an object breaks, unless something else is wrong with it that keeps them from being looked at.
+    pub(super) fn broken_rules(&self, object: &Value, old: Option<&Value>, faults: &[Fault]) -> Vec<Fault> {
+        if !self.compiled.has_rules() {
+            return Vec::new();
         }
+        if faults.iter().any(Fault::keeps_rules_from_running) {
+            let detail = "some validation rules were not checked because the object was invalid; correct the existing \
+                          errors to complete validation";
+            return vec![Fault {
+                kind: ErrorKind::Invalid,
+                field: String::new(),
+                value: Shown::NOTHING,
+                detail: detail.to_owned(),
+            }];
+        }
+        let violations = self.compiled.rule_violations(object, old);
         let is_new = |violation: &Violation| old.is_none_or(|old| changed(old, object, violation));
         violations.into_iter().filter(is_new).map(|violation| fault(object, violation)).collect()
     }

@@ -88,13 +88,13 @@ impl Write<'_> {
         let (registry, live) = {
             let state = self.embedded.state();
             self.namespace_takes(&state)?;
-            let live = match self.target.name.is_empty() {
+            let live = match self.verb == Verb::Create || self.target.name.is_empty() {
                 true => None,
                 false => state.get(&Place::of(self.resource, &self.target.namespace, &self.target.name)).cloned(),
             };
             (state.registry.clone(), live)
         };
-        let live_view = live.as_ref().map(|live| viewed(&registry, self.resource, live).into_owned());
+        let live_view = live.as_ref().map(|live| viewed(self.resource, live).into_owned());
         let old = live_view.as_ref();
         let draft = self.draft(old)?;
         let is_conditional = draft.is_conditional;
@@ -125,6 +125,9 @@ impl Write<'_> {
         let (object, mut faults) = self.prepared(object, old);
         faults.extend(metadata::faults(&resource, &object));
         faults.extend(self.judged(&object, old));
+        if let Some(schema) = &resource.schema {
+            faults.extend(schema.broken_rules(&object, old, &faults));
+        }
         if !faults.is_empty() {
             return Err(Failure::invalid(&resource.group, &resource.kind, text(&object, "/metadata/name"), faults));
         }
@@ -166,6 +169,10 @@ impl Write<'_> {
                 let body = decode::body(self.call)?;
                 let mut object = self.read(body)?;
                 self.placed(&mut object, "")?;
+                if !matches!(text(&object, "/metadata/resourceVersion"), "" | "0") {
+                    let message = "resourceVersion should not be set on objects to be created";
+                    return Err(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "", message));
+                }
                 self.named(&mut object);
                 let object = self.managed(None, object)?;
                 Ok(Draft { object, is_conditional: true })
@@ -208,12 +215,17 @@ impl Write<'_> {
     }
 
     /// Whether the object is the one that the client means.
-    pub(super) fn expected(&self, object: &Value, live: &Value) -> Result<(), Failure> {
+    fn expected(&self, object: &Value, live: &Value) -> Result<(), Failure> {
         let (uid, own) = (text(object, "/metadata/uid"), text(live, "/metadata/uid"));
         if !uid.is_empty() && uid != own {
-            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {own}");
-            return Err(Failure::conflict(self.resource, &self.target.name, &why));
+            let place = Place::of(self.resource, &self.target.namespace, &self.target.name);
+            return Err(Failure::another(self.resource, &place, &self.target.name, uid, own));
         }
+        self.is_current(object, live)
+    }
+
+    /// Whether nobody has written the object since the client read it, if it says when that was.
+    pub(super) fn is_current(&self, object: &Value, live: &Value) -> Result<(), Failure> {
         let given = text(object, "/metadata/resourceVersion");
         if !matches!(given, "" | "0") && given != text(live, "/metadata/resourceVersion") {
             return Err(Failure::modified(self.resource, &self.target.name));
@@ -295,6 +307,10 @@ impl Write<'_> {
         let managers = ssa::update(live, &object, &managers, &request)
             .map_err(|refused| Failure::internal(refused.to_string()))?;
         let is_same = live.is_some_and(|live| without_managers(live) == without_managers(&object));
+        let managers = match (live, self.resource.builtin) {
+            (None, Some(builtin)) => without_blanks(managers, &builtin.blanks(&object)),
+            _ => managers,
+        };
         let kept = is_same && same_but_for_times(&before, &managers);
         Ok(with_managers(object, if kept { &before } else { &managers }))
     }
@@ -308,7 +324,7 @@ impl Write<'_> {
             else {
                 return Ok(None);
             };
-            Ok(Some((decode::converted(object, &resource, to), to.merging())))
+            Ok(Some((decode::converted(object, to), to.merging())))
         }
     }
 
@@ -333,7 +349,9 @@ impl Write<'_> {
         if self.target.subresource == "status" {
             return (with_status(old, object), Vec::new());
         }
+        // A server looks at this twice, and says it twice.
         let faults = metadata::keep(&mut object, old);
+        let faults = faults.iter().chain(&faults).cloned().collect();
         if self.resource.has_status
             && let Some(members) = object.as_object_mut()
         {
@@ -377,6 +395,9 @@ impl Write<'_> {
             Some(builtin) => builtin.faults(object, old),
             None => Vec::new(),
         };
+        if let Some(fault) = super::scale::fault(self.resource, object) {
+            faults.push(fault);
+        }
         if let Some(schema) = &self.resource.schema {
             faults.extend(schema.faults(object, old));
         }
@@ -419,7 +440,7 @@ impl Write<'_> {
         }
         let is_new = old.is_none();
         let stored = match registry.stored(storage_group(self.resource), &self.resource.plural) {
-            Some(storage) => decode::converted(&object, self.resource, storage),
+            Some(storage) => decode::converted(&object, storage),
             None => object.clone(),
         };
         let candidate = Stored { value: stored, version: 0 };
@@ -439,6 +460,14 @@ impl Write<'_> {
         state.settle(&self.now);
         Ok(if is_new { Ended::Created(written) } else { Ended::Written(written) })
     }
+}
+
+/// The managers of a new object, without what objects of its kind have before anybody gives it to them.
+fn without_blanks(managers: Vec<ManagedFields>, blanks: &[&[&str]]) -> Vec<ManagedFields> {
+    let blanks: Vec<FieldPath> = blanks.iter().map(|path| FieldPath::of(path)).collect();
+    let blanks = FieldSet::of(blanks.iter().map(|path| path.0.as_slice()));
+    let lean = |entry: ManagedFields| ManagedFields { fields: entry.fields.difference(&blanks), ..entry };
+    managers.into_iter().map(lean).filter(|entry| !entry.fields.is_empty()).collect()
 }
 
 fn has_spec_finalizers(object: &Value) -> bool {

@@ -9,6 +9,7 @@ mod balancer;
 mod client_certificates;
 mod controller;
 mod conversion;
+mod embedded_api;
 mod installation;
 mod kinds;
 #[path = "../support/kubernetes.rs"]

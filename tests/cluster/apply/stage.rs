@@ -373,7 +373,7 @@ impl Stage {
     pub async fn plan(&self) -> Result<Planned, Failure> {
         let (cluster, class, facts) = self.facts().await;
         let mut world = World::new(Arc::new(facts));
-        let mut names = LiveNames::of(&cluster, Some(&class));
+        let mut names = LiveNames::of(&cluster, &class);
         for _ in 0..16 {
             let options = Options { runtime_sdk: false };
             let computation = Computation::of(&cluster, &world, &mut names, &options);
