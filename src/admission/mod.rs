@@ -1,4 +1,4 @@
-//! What a Cluster or ClusterClass must be like to be stored.
+//! What a Cluster or ClusterClass must be like to be stored, and what their machines where these are driven here.
 //!
 //! ```text
 //! request ─► Question (decoded once) ─► answer(World, Settings) ─► Verdict
@@ -15,7 +15,7 @@ mod rules;
 mod settings;
 mod verdict;
 
-pub use router::{END_POINTS, EndPoint, Operation, Phase, Question, Request};
+pub use router::{END_POINTS, EndPoint, Hook, MACHINE_END_POINTS, Operation, Phase, Question, Request, hooks};
 pub use rule::{Listed, catalogue};
 pub use settings::{Dependents, Enforce, FeatureGates, Settings, UnknownGate};
 pub use verdict::{Outcome, Verdict};

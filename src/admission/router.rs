@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::rules::{class, cluster};
+use super::rules::{class, cluster, machine, machine_group, machine_health_check};
 use super::{Outcome, Settings, Verdict, defaults};
-use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Metadata};
+use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Machine, MachineGroup, MachineHealthCheck, Metadata};
 use crate::json;
 use crate::wire::review::GroupVersionKind;
 use crate::wire::{Decode, Reference, Version, references};
@@ -106,6 +107,75 @@ pub const END_POINTS: [EndPoint; 7] = [
     },
 ];
 
+/// The end points for machines, which are there where machines are driven (MA-28).
+pub const MACHINE_END_POINTS: [EndPoint; 8] = [
+    of_machines(Phase::Default, Kind::MachineDeployment, "/mutate-cluster-x-k8s-io-v1beta2-machinedeployment"),
+    of_machines(Phase::Default, Kind::MachineSet, "/mutate-cluster-x-k8s-io-v1beta2-machineset"),
+    of_machines(Phase::Default, Kind::Machine, "/mutate-cluster-x-k8s-io-v1beta2-machine"),
+    of_machines(Phase::Default, Kind::MachineHealthCheck, "/mutate-cluster-x-k8s-io-v1beta2-machinehealthcheck"),
+    of_machines(Phase::Validate, Kind::MachineDeployment, "/validate-cluster-x-k8s-io-v1beta2-machinedeployment"),
+    of_machines(Phase::Validate, Kind::MachineSet, "/validate-cluster-x-k8s-io-v1beta2-machineset"),
+    of_machines(Phase::Validate, Kind::Machine, "/validate-cluster-x-k8s-io-v1beta2-machine"),
+    of_machines(Phase::Validate, Kind::MachineHealthCheck, "/validate-cluster-x-k8s-io-v1beta2-machinehealthcheck"),
+];
+
+const fn of_machines(phase: Phase, kind: Kind, path: &'static str) -> EndPoint {
+    EndPoint { phase, kind, version: Version::V1Beta2, path }
+}
+
+/// What an API server is to send to an end point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hook {
+    pub phase: Phase,
+    pub kind: Kind,
+    pub path: &'static str,
+    /// Versions of the group `cluster.x-k8s.io`.
+    pub versions: &'static [Version],
+    /// Whether writes in another version are left out, instead of being converted to the first of these.
+    pub is_exact: bool,
+}
+
+/// Every hook, in the order in which they are called: all that default, then all that validate. With `lifecycle` those of
+/// machines are among them (MA-28). Defaults of classes depend on how their references are written, so these are asked
+/// for in v1beta1 only, and validated as they come (DEC-3).
+pub fn hooks(lifecycle: bool) -> Vec<Hook> {
+    const NEW: &[Version] = &[Version::V1Beta2];
+    const OLD: &[Version] = &[Version::V1Beta1];
+    const BOTH: &[Version] = &[Version::V1Beta1, Version::V1Beta2];
+    let of_topologies = END_POINTS.iter().filter_map(|&EndPoint { phase, kind, version, path }| {
+        let (versions, is_exact) = match (phase, kind, version) {
+            (Phase::Default, Kind::ClusterClass, _) => (OLD, true),
+            (Phase::Validate, Kind::ClusterClass, Version::V1Beta2) => (BOTH, false),
+            (_, _, Version::V1Beta2) => (NEW, false),
+            _ => return None,
+        };
+        Some(Hook { phase, kind, path, versions, is_exact })
+    });
+    let of_machines = MACHINE_END_POINTS.iter().filter(|_| lifecycle);
+    let of_machines = of_machines.map(|&EndPoint { phase, kind, path, .. }| Hook {
+        phase,
+        kind,
+        path,
+        versions: NEW,
+        is_exact: false,
+    });
+    let mut all: Vec<Hook> = of_topologies.chain(of_machines).collect();
+    all.sort_by_key(|hook| hook.phase);
+    all
+}
+
+impl Hook {
+    /// The operations that are asked about.
+    pub const fn operations(&self) -> &'static [Operation] {
+        match (self.phase, self.kind) {
+            (Phase::Validate, Kind::Cluster | Kind::ClusterClass) => {
+                &[Operation::Create, Operation::Update, Operation::Delete]
+            }
+            _ => &[Operation::Create, Operation::Update],
+        }
+    }
+}
+
 /// A request: an object as text, and what happens to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -127,13 +197,14 @@ impl Request<'_> {
     /// # Errors
     /// Says which kind was expected.
     pub fn version_of(kind: Kind, review: &GroupVersionKind<'_>) -> Result<Version, String> {
-        let version = Version::from_name(&review.version);
+        let versions = if Kind::ALL.contains(&kind) { &Version::ALL[..] } else { &[Version::V1Beta2] };
+        let version = Version::from_name(&review.version).filter(|version| versions.contains(version));
         match version {
             Some(version) if review.group == GROUP && review.kind == kind.name() => Ok(version),
             _ => Err(format!(
                 "this path answers reviews of {} in {GROUP}, versions {}; the review is about {} in {}/{}",
                 kind.name(),
-                Version::ALL.map(Version::name).join(", "),
+                versions.iter().map(|version| version.name()).collect::<Vec<_>>().join(", "),
                 review.kind,
                 review.group,
                 review.version
@@ -175,6 +246,19 @@ enum Subject {
     DeleteClass {
         old: Box<ClusterClass>,
     },
+    Machine(Box<Reviewed<Machine>>),
+    MachineGroup(Box<Reviewed<MachineGroup>>),
+    MachineHealthCheck(Box<Reviewed<MachineHealthCheck>>),
+}
+
+/// An object of a kind that has no facts besides itself.
+#[derive(Debug)]
+struct Reviewed<T> {
+    phase: Phase,
+    new: T,
+    old: Option<Box<T>>,
+    /// The new object as it came, for defaults.
+    raw: Value,
 }
 
 impl Question {
@@ -211,6 +295,12 @@ impl Question {
                 let old = old_object::<ClusterClass>(request)?;
                 Ok((old.metadata.name.clone(), Subject::DeleteClass { old: Box::new(old) }))
             }
+            (_, kind, Operation::Delete) if Kind::OF_MACHINES.contains(&kind) => {
+                Ok((request.name.to_owned(), Subject::AlwaysAllowed))
+            }
+            (_, Kind::Machine, _) => reviewed(request, Subject::Machine),
+            (_, Kind::MachineDeployment | Kind::MachineSet, _) => reviewed(request, Subject::MachineGroup),
+            (_, Kind::MachineHealthCheck, _) => reviewed(request, Subject::MachineHealthCheck),
             (Phase::Validate, Kind::Cluster, _) => {
                 let (new, old) = (new_object::<Cluster>(request)?, previous_object(request)?);
                 Ok(examined(request, new, |new| Subject::ValidateCluster { new, old }))
@@ -268,10 +358,36 @@ impl Question {
                 class::validate(new, old.as_deref(), references, world, settings)
             }
             Subject::DeleteClass { old } => class::validate_delete(old, world, settings),
+            Subject::Machine(reviewed) => match (reviewed.phase, &reviewed.new, reviewed.old.as_deref()) {
+                (Phase::Default, new, _) => defaults::machine::default(new, reviewed.raw.clone(), settings),
+                (Phase::Validate, new, old) => machine::validate(new, old, settings),
+            },
+            Subject::MachineGroup(reviewed) => match (reviewed.phase, &reviewed.new, reviewed.old.as_deref()) {
+                (Phase::Default, new, old) => {
+                    defaults::machine_group::default(self.kind, new, old, reviewed.raw.clone(), settings)
+                }
+                (Phase::Validate, new, old) => machine_group::validate(self.kind, new, old, settings),
+            },
+            Subject::MachineHealthCheck(reviewed) => match (reviewed.phase, &reviewed.new, reviewed.old.as_deref()) {
+                (Phase::Default, new, _) => {
+                    defaults::machine_health_check::default(new, reviewed.raw.clone(), settings)
+                }
+                (Phase::Validate, new, old) => machine_health_check::validate(new, old, settings),
+            },
         };
         verdict.name.clone_from(&self.name);
         verdict
     }
+}
+
+/// The name and the subject of a request about an object that has no facts besides itself.
+fn reviewed<T: Decode + AsRef<Metadata>>(
+    request: &Request<'_>,
+    subject: impl FnOnce(Box<Reviewed<T>>) -> Subject,
+) -> Result<(String, Subject), String> {
+    let (new, old) = (new_object::<T>(request)?, previous_object::<T>(request)?);
+    let raw = json::value(request.object.unwrap_or_default()).map_err(|error| error.to_string())?;
+    Ok(examined(request, new, |new| subject(Box::new(Reviewed { phase: request.phase, new: *new, old, raw }))))
 }
 
 /// What a v1beta1 class says that the hub does not (DEC-3).

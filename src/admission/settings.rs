@@ -17,6 +17,8 @@ pub struct Settings {
     pub refuse_refs_with_topology: bool,
     /// Whether denials are meant (DEC-38).
     pub enforce: Enforce,
+    /// Whether machines are driven here, so that their kinds are guarded as well (MA-28).
+    pub lifecycle: bool,
     /// A rule that is to be treated as if it did not exist; tests use it to prove that every rule is needed.
     pub silenced: Option<RuleId>,
 }
@@ -29,6 +31,7 @@ impl Default for Settings {
             dependents: Dependents::default(),
             refuse_refs_with_topology: false,
             enforce: Enforce::default(),
+            lifecycle: false,
             silenced: None,
         }
     }

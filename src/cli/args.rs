@@ -148,6 +148,10 @@ pub struct Serve {
     /// Whether denials deny, or are only warned about, counted and written to the audit log.
     #[arg(long, value_name = "HOW", default_value = "deny", env = "TOPOLOGIST_ENFORCE")]
     pub enforce: Enforce,
+    /// Whether machines are driven here: auto does so with --embedded. So far that means no more than that MachineDeployments,
+    /// MachineSets, Machines and MachineHealthChecks are given defaults and judged; nothing makes machines yet.
+    #[arg(long, value_name = "WHEN", default_value = "auto", env = "TOPOLOGIST_LIFECYCLE")]
+    pub lifecycle: Lifecycle,
     /// Look after these namespaces alone, each a name or the beginning of names and *. A single name is listed by itself,
     /// for which a Role is enough.
     #[arg(long = "namespace", value_name = "NS", value_delimiter = ',', env = "TOPOLOGIST_NAMESPACE")]
@@ -272,6 +276,15 @@ pub enum Written {
     Yaml,
     /// One array.
     Json,
+}
+
+/// When something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Lifecycle {
+    /// With --embedded.
+    Auto,
+    On,
+    Off,
 }
 
 /// `crds`

@@ -119,6 +119,8 @@ impl Reading {
                 Kind::Cluster => {
                     clusters.push(Cluster::decode(Version::V1Beta2, &text).ok().with_context(unreadable)?);
                 }
+                // Only kinds that are always guarded are listed.
+                Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => {}
                 // Its controller may not have seen it yet; what it will say follows from the spec.
                 Kind::ClusterClass => {
                     let text = class_status::of_file(&text);

@@ -174,6 +174,8 @@ fn facts(objects: impl Iterator<Item = Stored>) -> Facts {
     for Stored { kind, version, text } in objects {
         match kind {
             Kind::Cluster => clusters.extend(Cluster::decode(version, &text)),
+            // Facts like any other (`objects`).
+            Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => {}
             Kind::ClusterClass => {
                 classes.extend(ClusterClass::decode(version, &class_status::of_file(&text)).map(settled));
             }

@@ -16,7 +16,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::args::Serve;
+use super::args::{Lifecycle, Serve};
 use super::leading::{self, Leading};
 use super::{certificates, certs, files, offline};
 use crate::admission::Settings;
@@ -168,7 +168,16 @@ impl Serve {
     }
 
     fn settings(&self) -> Settings {
-        Settings { enforce: self.enforce, ..self.rules.settings() }
+        Settings { enforce: self.enforce, lifecycle: self.drives_machines(), ..self.rules.settings() }
+    }
+
+    /// Whether the kinds around machines are ours.
+    fn drives_machines(&self) -> bool {
+        match self.lifecycle {
+            Lifecycle::Auto => self.embedded,
+            Lifecycle::On => true,
+            Lifecycle::Off => false,
+        }
     }
 }
 
@@ -281,6 +290,8 @@ fn load(paths: &[std::path::PathBuf]) -> Result<(Facts, Labels)> {
         match kind {
             Kind::Cluster => clusters
                 .push(Cluster::decode(version, &manifest.text()).map_err(anyhow::Error::msg).with_context(place)?),
+            // What a version change looks at is a fact like any other (`offline::objects`).
+            Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => {}
             Kind::ClusterClass => {
                 let text = manifest.text();
                 let class = ClusterClass::decode(version, &class_status::of_file(&text));

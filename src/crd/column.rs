@@ -39,6 +39,8 @@ pub(super) fn columns(kind: Kind, shape: Shape) -> Vec<Value> {
     let columns = match kind {
         Kind::Cluster => CLUSTER,
         Kind::ClusterClass => CLUSTER_CLASS,
+        // Their definitions bring their own.
+        Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => &[],
     };
     columns.iter().map(|column| column.render(shape)).collect()
 }

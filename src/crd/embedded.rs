@@ -52,8 +52,8 @@ pub(super) fn resources() -> Vec<Resource> {
 /// That it should not be changed in place (CT-9.2) is not said by the schema: a rule there could not tell the dry run in
 /// which a topology asks whether a template has to be rotated.
 fn template(group: &'static str, kind: &'static str, spec: Schema) -> Resource {
-    let template = object().optional("metadata", metadata(V1Beta2)).required("spec", spec);
     const COLUMNS: &[Column] = &[AGE];
+    let template = object().optional("metadata", metadata(V1Beta2)).required("spec", spec);
     Resource::new(group, VERSION, kind, object().required("template", template)).columns(COLUMNS)
 }
 

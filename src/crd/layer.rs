@@ -45,11 +45,19 @@ impl Layer {
         static CLUSTER2: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::Cluster, Shape::V1Beta2));
         static CLASS1: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::ClusterClass, Shape::V1Beta1));
         static CLASS2: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::ClusterClass, Shape::V1Beta2));
+        static DEPLOYMENT: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::MachineDeployment, Shape::V1Beta2));
+        static SET: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::MachineSet, Shape::V1Beta2));
+        static MACHINE: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::Machine, Shape::V1Beta2));
+        static CHECK: LazyLock<Layer> = LazyLock::new(|| Layer::new(Kind::MachineHealthCheck, Shape::V1Beta2));
         match (kind, version) {
             (Kind::Cluster, Shape::V1Beta1) => &CLUSTER1,
             (Kind::Cluster, Shape::V1Beta2) => &CLUSTER2,
             (Kind::ClusterClass, Shape::V1Beta1) => &CLASS1,
             (Kind::ClusterClass, Shape::V1Beta2) => &CLASS2,
+            (Kind::MachineDeployment, _) => &DEPLOYMENT,
+            (Kind::MachineSet, _) => &SET,
+            (Kind::Machine, _) => &MACHINE,
+            (Kind::MachineHealthCheck, _) => &CHECK,
         }
     }
 }

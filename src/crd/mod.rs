@@ -53,11 +53,15 @@ impl Shape {
     }
 }
 
-/// The `openAPIV3Schema` of one kind in one version.
+/// The `openAPIV3Schema` of one kind in one version; kinds around machines have one version.
 pub fn schema(kind: Kind, version: Shape) -> Value {
     let (spec, status) = match kind {
         Kind::Cluster => (cluster::spec(version), cluster::status(version)),
         Kind::ClusterClass => (cluster_class::spec(version), cluster_class::status(version)),
+        Kind::MachineDeployment => return machine_deployment::resource().into_schema(),
+        Kind::MachineSet => return machine_set::resource().into_schema(),
+        Kind::Machine => return machine::resource().into_schema(),
+        Kind::MachineHealthCheck => return machine_health_check::resource().into_schema(),
     };
     object()
         .optional("apiVersion", string())
@@ -74,10 +78,22 @@ const MACHINE_VERSION: &str = "v1beta2";
 /// The Service behind which objects are converted, by namespace and name.
 const CONVERSION_SERVICE: (&str, &str) = ("topologist-system", "topologist-conversion");
 
-/// The CustomResourceDefinition of one kind, which serves both versions and stores v1beta2.
+/// The CustomResourceDefinition of one kind.
+pub fn definition(kind: Kind) -> Value {
+    match kind {
+        Kind::Cluster => converted(kind, "cl"),
+        Kind::ClusterClass => converted(kind, "cc"),
+        Kind::MachineDeployment => machine_deployment::resource().definition(),
+        Kind::MachineSet => machine_set::resource().definition(),
+        Kind::Machine => machine::resource().definition(),
+        Kind::MachineHealthCheck => machine_health_check::resource().definition(),
+    }
+}
+
+/// The definition of a kind that serves both versions and stores v1beta2.
 ///
 /// Who converts is trusted by a `caBundle` that is not here: whoever manages the certificates writes it.
-pub fn definition(kind: Kind) -> Value {
+fn converted(kind: Kind, short_name: &str) -> Value {
     let plural = kind.plural();
     let (namespace, service) = CONVERSION_SERVICE;
     json!({
@@ -91,7 +107,7 @@ pub fn definition(kind: Kind) -> Value {
                 "listKind": format!("{}List", kind.name()),
                 "plural": plural,
                 "singular": kind.name().to_lowercase(),
-                "shortNames": [short_name(kind)],
+                "shortNames": [short_name],
                 "categories": ["cluster-api"],
             },
             "scope": "Namespaced",
@@ -136,26 +152,13 @@ pub fn definitions() -> Vec<Value> {
 ///
 /// Those of machines are served in v1beta2 alone: nothing here converts them.
 pub fn cluster_api() -> Vec<Value> {
-    let machines = [
-        machine_deployment::resource(),
-        machine_set::resource(),
-        machine::resource(),
-        machine_pool::resource(),
-        machine_health_check::resource(),
-    ];
-    Kind::ALL.into_iter().map(definition).chain(machines.into_iter().map(Resource::definition)).collect()
+    let pools = machine_pool::resource().definition();
+    Kind::ALL.into_iter().chain(Kind::OF_MACHINES).map(definition).chain([pools]).collect()
 }
 
 /// The definitions of the embedded provider, each with the label of the contract that it follows.
 pub fn embedded_provider() -> Vec<Value> {
     embedded::resources().into_iter().map(Resource::definition).collect()
-}
-
-fn short_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Cluster => "cl",
-        Kind::ClusterClass => "cc",
-    }
 }
 
 #[cfg(test)]
@@ -528,8 +531,8 @@ mod tests {
             "machinedeployments md",
             "machinesets ms",
             "machines ma",
-            "machinepools mp",
             "machinehealthchecks mhc",
+            "machinepools mp",
         ];
         let names = |definition: &Value| {
             let (name, names) = (&definition["metadata"]["name"], &definition["spec"]["names"]);
@@ -576,7 +579,7 @@ mod tests {
             let scale = version["subresources"].get("scale");
             match kind {
                 "MachineDeployment" | "MachineSet" | "EmbeddedControlPlane" => {
-                    assert_eq!(scale, Some(&selected), "{what}")
+                    assert_eq!(scale, Some(&selected), "{what}");
                 }
                 "MachinePool" => assert_eq!(scale, Some(&replicas), "{what}"),
                 _ => assert_eq!(scale, None, "{what}"),

@@ -85,8 +85,8 @@ impl Resource {
         })
     }
 
-    fn into_version(self) -> Value {
-        let subresources = self.subresources();
+    /// The `openAPIV3Schema`.
+    pub(super) fn into_schema(self) -> Value {
         let mut schema = object()
             .optional("apiVersion", string())
             .optional("kind", string())
@@ -95,10 +95,15 @@ impl Resource {
         if let Some(status) = self.status {
             schema = schema.optional("status", status);
         }
+        schema.into()
+    }
+
+    fn into_version(self) -> Value {
+        let subresources = self.subresources();
         let columns: Vec<Value> = self.columns.iter().map(Column::definition).collect();
         let mut version = json!({
             "name": self.version, "served": true, "storage": true,
-            "schema": {"openAPIV3Schema": Value::from(schema)},
+            "schema": {"openAPIV3Schema": self.into_schema()},
             "additionalPrinterColumns": columns,
         });
         if subresources != json!({}) {

@@ -61,6 +61,12 @@ pub mod label {
     pub const DEPLOYMENT_NAME: &str = "topology.cluster.x-k8s.io/deployment-name";
     /// On what belongs to a machine pool: its name in the topology.
     pub const POOL_NAME: &str = "topology.cluster.x-k8s.io/pool-name";
+    /// On a MachineSet and its machines: the name of their MachineDeployment.
+    pub const MACHINE_DEPLOYMENT_NAME: &str = "cluster.x-k8s.io/deployment-name";
+    /// On a Machine: the name of its MachineSet.
+    pub const SET_NAME: &str = "cluster.x-k8s.io/set-name";
+    /// On a Machine: the name of its MachinePool.
+    pub const MACHINE_POOL_NAME: &str = "cluster.x-k8s.io/pool-name";
     /// On machines of a control plane; the value is empty.
     pub const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
 }
@@ -99,6 +105,8 @@ pub mod annotation {
     pub const CONVERSION_DATA: &str = "cluster.x-k8s.io/conversion-data";
     /// On what is only tried: the webhooks of providers let pass what never changes otherwise (SSA-08).
     pub const DRY_RUN: &str = "topology.cluster.x-k8s.io/dry-run";
+    /// On a MachineDeployment or MachineSet: what is not checked before a machine is made.
+    pub const SKIP_PREFLIGHT_CHECKS: &str = "machineset.cluster.x-k8s.io/skip-preflight-checks";
     /// In the metadata of a machine deployment: the autoscaler's lower bound.
     pub const AUTOSCALER_MIN_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size";
     /// In the metadata of a machine deployment: the autoscaler's upper bound.

@@ -15,6 +15,7 @@ pub mod contract;
 pub mod control_plane;
 mod definition;
 mod hook;
+mod machines;
 mod metadata;
 mod name_template;
 pub mod naming;
@@ -26,6 +27,7 @@ pub use cluster::*;
 pub use cluster_class::*;
 pub use definition::Definition;
 pub use hook::Hook;
+pub use machines::*;
 pub use metadata::{Metadata, ObjectKey, annotation, label};
 pub use name_template::{Named, default_name, name_from, prefixed_name};
 pub use object::{Object, ObjectRef, WrongType, group_of, type_of, version_of};
@@ -38,17 +40,29 @@ pub const GROUP: &str = "cluster.x-k8s.io";
 pub enum Kind {
     Cluster,
     ClusterClass,
+    MachineDeployment,
+    MachineSet,
+    Machine,
+    MachineHealthCheck,
 }
 
 impl Kind {
-    /// Every kind.
+    /// The kinds that are guarded wherever topologist runs; files are read for these.
     pub const ALL: [Kind; 2] = [Kind::Cluster, Kind::ClusterClass];
+
+    /// The kinds that are guarded where topologist drives machines (MA-28). They exist in v1beta2 alone.
+    pub const OF_MACHINES: [Kind; 4] =
+        [Kind::MachineDeployment, Kind::MachineSet, Kind::Machine, Kind::MachineHealthCheck];
 
     /// `Cluster`, `ClusterClass`.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Cluster => "Cluster",
             Kind::ClusterClass => "ClusterClass",
+            Kind::MachineDeployment => "MachineDeployment",
+            Kind::MachineSet => "MachineSet",
+            Kind::Machine => "Machine",
+            Kind::MachineHealthCheck => "MachineHealthCheck",
         }
     }
 
@@ -57,10 +71,14 @@ impl Kind {
         match self {
             Kind::Cluster => "clusters",
             Kind::ClusterClass => "clusterclasses",
+            Kind::MachineDeployment => "machinedeployments",
+            Kind::MachineSet => "machinesets",
+            Kind::Machine => "machines",
+            Kind::MachineHealthCheck => "machinehealthchecks",
         }
     }
 
-    /// The kind called `name`, if it is one of ours.
+    /// The kind called `name`, if it is guarded wherever topologist runs.
     pub fn from_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }

@@ -2,6 +2,8 @@
 //!
 //! Each check returns what is wrong, one sentence per violated condition, and nothing for a good text.
 
+use std::borrow::Cow;
+
 use super::IntOrString;
 
 /// Longest name part of a label key, and longest label value, in bytes.
@@ -50,6 +52,17 @@ pub fn label_value_faults(value: &str) -> Vec<String> {
         faults.push(LABEL_SHAPE.to_owned());
     }
     faults
+}
+
+/// A name as the value of a label: itself, or a stand-in that names the same object wherever it is too long for one
+/// (MA-15.10).
+pub fn label_value_of(name: &str) -> Cow<'_, str> {
+    if name.len() <= LABEL_LIMIT {
+        return Cow::Borrowed(name);
+    }
+    // FNV-1a, 32 bits.
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    Cow::Owned(format!("hash_{hash:08x}_z"))
 }
 
 /// A DNS subdomain of at most 253 bytes (LBL-005).
@@ -103,6 +116,17 @@ fn has_edges(text: &str, edge: impl Fn(u8) -> bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_names_are_label_values_all_the_same() {
+        // MA-15.10
+        let (short, long) = ("a".repeat(63), "a".repeat(64));
+        assert_eq!(label_value_of(&short), short);
+        let values = [label_value_of(&long).into_owned(), label_value_of(&format!("{long}b")).into_owned()];
+        assert_ne!(values[0], values[1]);
+        assert_eq!(label_value_of("a"), "a");
+        assert!(values.iter().all(|value| label_value_faults(value).is_empty()), "{values:?}");
+    }
 
     #[test]
     fn label_keys_have_an_optional_prefix_and_a_name() {

@@ -25,7 +25,9 @@ use tracing::{Instrument, Span, info, info_span};
 
 use super::queue::{Queue, Shed};
 
-use crate::admission::{END_POINTS, EndPoint, Enforce, Operation, Outcome, Question, Request, Settings, Verdict};
+use crate::admission::{
+    END_POINTS, EndPoint, Enforce, MACHINE_END_POINTS, Operation, Outcome, Question, Request, Settings, Verdict,
+};
 use crate::hub::{GROUP, Kind, Metadata};
 use crate::json;
 use crate::kubernetes::gather::Gatherer;
@@ -121,10 +123,15 @@ impl Handler {
 
 const KIB: usize = 1024;
 
+/// The end points that are answered; those for machines where machines are driven (MA-28).
+fn end_points(settings: &Settings) -> impl Iterator<Item = EndPoint> {
+    END_POINTS.into_iter().chain(MACHINE_END_POINTS.into_iter().filter(|_| settings.lifecycle))
+}
+
 /// Every end point as a router.
 pub fn router(handler: Arc<Handler>) -> Router {
     let mut router = Router::new();
-    for end_point in END_POINTS {
+    for end_point in end_points(&handler.settings) {
         let answer =
             move |State(handler): State<Arc<Handler>>, request: HttpRequest| handler.answer(end_point, request);
         router = router.route(end_point.path, on(MethodFilter::POST, answer));
@@ -139,8 +146,9 @@ pub fn router(handler: Arc<Handler>) -> Router {
 
 pub(super) const PANICKED: &str = "the request could not be handled; the log of topologist says why";
 
-async fn unknown_path(method: Method, uri: http::Uri) -> Response {
-    let paths: Vec<&str> = END_POINTS.iter().map(|end_point| end_point.path).chain([conversion_review::PATH]).collect();
+async fn unknown_path(State(handler): State<Arc<Handler>>, method: Method, uri: http::Uri) -> Response {
+    let paths = end_points(&handler.settings).map(|end_point| end_point.path);
+    let paths: Vec<&str> = paths.chain([conversion_review::PATH]).collect();
     refusal(
         StatusCode::NOT_FOUND,
         &format!("nothing answers {method} {}; reviews go to POST {}", uri.path(), paths.join(", ")),
@@ -451,8 +459,9 @@ enum Pace {
 impl Pace {
     fn of(kind: Kind, body: &Bytes) -> Pace {
         match kind {
-            Kind::Cluster if body.len() <= INLINE => Pace::Inline,
-            Kind::Cluster | Kind::ClusterClass => Pace::Aside,
+            Kind::ClusterClass => Pace::Aside,
+            _ if body.len() <= INLINE => Pace::Inline,
+            _ => Pace::Aside,
         }
     }
 }
@@ -902,7 +911,7 @@ mod tests {
         fn slow_for_classes(question: &Question, world: &World, settings: &Settings) -> Verdict {
             match question.kind() {
                 Kind::ClusterClass => allow_after::<100>(question, world, settings),
-                Kind::Cluster => allow(question, world, settings),
+                _ => allow(question, world, settings),
             }
         }
         let (router, _) = evaluating(Limits { aside: 1, ..Limits::default() }, slow_for_classes);

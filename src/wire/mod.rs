@@ -20,7 +20,7 @@ use std::fmt;
 pub use duration::of_seconds as duration_of_seconds;
 pub use references::{Reference, references};
 
-use crate::hub::{Cluster, ClusterClass, GROUP, Kind};
+use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Machine, MachineGroup, MachineHealthCheck};
 use crate::json::{self, Plain};
 
 /// A version of the group `cluster.x-k8s.io` in which objects arrive.
@@ -98,6 +98,25 @@ impl Decode for Cluster {
 impl Decode for ClusterClass {
     fn decode(version: Version, text: &str) -> Result<Self, String> {
         decode(version, text, Kind::ClusterClass)
+    }
+}
+
+impl Decode for Machine {
+    fn decode(version: Version, text: &str) -> Result<Self, String> {
+        decode(version, text, Kind::Machine)
+    }
+}
+
+impl Decode for MachineGroup {
+    fn decode(version: Version, text: &str) -> Result<Self, String> {
+        // A MachineSet has nothing that a MachineDeployment has not.
+        decode(version, text, Kind::MachineDeployment)
+    }
+}
+
+impl Decode for MachineHealthCheck {
+    fn decode(version: Version, text: &str) -> Result<Self, String> {
+        decode(version, text, Kind::MachineHealthCheck)
     }
 }
 

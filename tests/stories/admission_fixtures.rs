@@ -87,7 +87,14 @@ fn root() -> PathBuf {
 
 fn fixtures() -> Vec<Fixture> {
     let mut all = Vec::new();
-    for (folder, kind) in [("cluster", Kind::Cluster), ("cluster-class", Kind::ClusterClass)] {
+    for (folder, kind) in [
+        ("cluster", Kind::Cluster),
+        ("cluster-class", Kind::ClusterClass),
+        ("machine", Kind::Machine),
+        ("machine-deployment", Kind::MachineDeployment),
+        ("machine-health-check", Kind::MachineHealthCheck),
+        ("machine-set", Kind::MachineSet),
+    ] {
         let mut folders: Vec<_> =
             fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
         folders.sort();
@@ -311,6 +318,8 @@ fn put(facts: &mut Facts, kind: Kind, version: Version, text: &str) {
             };
             facts.put_cluster(key, record);
         }
+        // Admission of machines looks at nothing else.
+        Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => {}
         Kind::ClusterClass => {
             let record = match ClusterClass::decode(version, text).map_err(broken) {
                 Ok(class) => Record::Readable(Arc::new(class)),

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use clap::CommandFactory;
 use serde_json::Value;
-use topologist::admission::{END_POINTS, Operation, Phase};
+use topologist::admission::{END_POINTS, Hook, Phase, hooks};
 use topologist::cli::args::Arguments;
 use topologist::crd;
 use topologist::hub::{GROUP, Kind};
 use topologist::webhook::server::Limits;
-use topologist::wire::Version;
 use topologist::wire::conversion_review::PATH;
 use topologist::yaml;
 
@@ -41,38 +40,59 @@ fn kind_of(webhook: &Value) -> Kind {
 }
 
 #[test]
-fn every_end_point_of_the_storage_version_is_called_and_the_raw_one_of_v1beta1() {
-    // ADM-001, ADM-002, DEC-3
-    let answered: BTreeSet<_> =
-        END_POINTS.iter().map(|end_point| (end_point.phase, end_point.kind, end_point.path)).collect();
-    let of_the_storage_version: BTreeSet<_> = END_POINTS
-        .iter()
-        .filter(|end_point| end_point.version == Version::V1Beta2)
-        .map(|end_point| (end_point.phase, end_point.kind, end_point.path))
-        .collect();
+fn webhooks_are_those_of_the_program_and_none_for_machines() {
+    // ADM-001, ADM-002, DEC-3, MA-28
     for name in OVERLAYS {
         let objects = overlay(name);
-        let called: BTreeSet<_> = webhooks(&objects)
-            .into_iter()
-            .map(|(phase, webhook)| {
-                (phase, kind_of(webhook), webhook["clientConfig"]["service"]["path"].as_str().unwrap())
-            })
-            .collect();
-        assert_eq!(called.len(), webhooks(&objects).len(), "{name} calls one path twice");
-        let others: Vec<_> = called.difference(&of_the_storage_version).map(|(.., path)| *path).collect();
-        assert_eq!(others, ["/mutate-cluster-x-k8s-io-v1beta1-clusterclass"], "{name}");
-        assert!(of_the_storage_version.is_subset(&called), "{name} does not call {of_the_storage_version:?}");
-        assert!(called.is_subset(&answered), "{name} calls what nothing answers");
+        let mut called = Vec::new();
+        for (phase, webhook) in webhooks(&objects) {
+            let label = webhook["name"].as_str().unwrap();
+            assert_eq!(list(&webhook["rules"]).len(), 1, "{label}");
+            let rule = &webhook["rules"][0];
+            assert_eq!(strings(&rule["apiGroups"]), [GROUP], "{label}");
+            let versions = strings(&rule["apiVersions"]).join(" ");
+            let policy = webhook["matchPolicy"].as_str().unwrap().to_owned();
+            let path = webhook["clientConfig"]["service"]["path"].as_str().unwrap().to_owned();
+            called.push((phase, kind_of(webhook), path, versions, policy, strings(&rule["operations"]).join(" ")));
+        }
+        let want = hooks(false).into_iter().map(|hook| {
+            let versions = hook.versions.iter().map(|version| version.name()).collect::<Vec<_>>().join(" ");
+            let operations = hook.operations().iter().map(|operation| operation.name()).collect::<Vec<_>>().join(" ");
+            let policy = if hook.is_exact { "Exact" } else { "Equivalent" };
+            (hook.phase, hook.kind, hook.path.to_owned(), versions, policy.to_owned(), operations)
+        });
+        called.sort();
+        let mut want: Vec<_> = want.collect();
+        want.sort();
+        assert_eq!(called, want, "{name}");
     }
 }
 
 #[test]
-fn webhooks_refuse_what_is_not_judged_and_ask_for_versions_as_the_rules_need_them() {
-    // ADM-001, DEC-3
+fn the_list_of_hooks_is_the_one_that_rules_need() {
+    // ADM-001, ADM-002, DEC-3
+    let shown = |lifecycle: bool| -> Vec<String> {
+        let versions = |hook: &Hook| hook.versions.iter().map(|version| version.name()).collect::<Vec<_>>().join(",");
+        hooks(lifecycle).iter().map(|hook| format!("{} {}", hook.path, versions(hook))).collect()
+    };
+    let of_topologies = [
+        "/mutate-cluster-x-k8s-io-v1beta2-cluster v1beta2",
+        "/mutate-cluster-x-k8s-io-v1beta1-clusterclass v1beta1",
+        "/validate-cluster-x-k8s-io-v1beta2-cluster v1beta2",
+        "/validate-cluster-x-k8s-io-v1beta2-clusterclass v1beta1,v1beta2",
+    ];
+    assert_eq!(shown(false), of_topologies);
+    let with_machines = shown(true);
+    assert_eq!(with_machines.len(), 12, "two for each of four kinds");
+    assert!(of_topologies.iter().all(|hook| with_machines.iter().any(|other| other == hook)));
+    let phases: Vec<Phase> = hooks(true).iter().map(|hook| hook.phase).collect();
+    assert!(phases.is_sorted(), "all defaults are set before anything is judged");
+}
+
+#[test]
+fn webhooks_refuse_what_is_not_judged() {
     for name in OVERLAYS {
-        let objects = overlay(name);
-        let mut versions = BTreeMap::new();
-        for (phase, webhook) in webhooks(&objects) {
+        for (_, webhook) in webhooks(&overlay(name)) {
             let label = webhook["name"].as_str().unwrap();
             assert!(label.ends_with(".topologist.dev"), "{label}: the alerts go by this");
             assert_eq!(
@@ -82,29 +102,11 @@ fn webhooks_refuse_what_is_not_judged_and_ask_for_versions_as_the_rules_need_the
             );
             assert_eq!(strings(&webhook["admissionReviewVersions"]), ["v1"], "{label}");
             assert_eq!(webhook["timeoutSeconds"], 10, "{label}: longer than the wait for a class");
-            assert_eq!(list(&webhook["rules"]).len(), 1, "{label}");
-            let rule = &webhook["rules"][0];
-            assert_eq!(strings(&rule["apiGroups"]), [GROUP], "{label}");
-            let operations = match phase {
-                Phase::Default => vec![Operation::Create, Operation::Update],
-                Phase::Validate => vec![Operation::Create, Operation::Update, Operation::Delete],
-            };
-            let operations: Vec<_> = operations.into_iter().map(Operation::name).collect();
-            assert_eq!(strings(&rule["operations"]), operations, "{label}");
             assert!(
                 webhook["clientConfig"].get("caBundle").is_none(),
                 "{label}: applying it again would undo the bundle"
             );
-            let asked = (webhook["matchPolicy"].as_str().unwrap(), strings(&rule["apiVersions"]));
-            versions.insert((phase, kind_of(webhook)), asked);
         }
-        let want = BTreeMap::from([
-            ((Phase::Default, Kind::Cluster), ("Equivalent", vec!["v1beta2"])),
-            ((Phase::Default, Kind::ClusterClass), ("Exact", vec!["v1beta1"])),
-            ((Phase::Validate, Kind::Cluster), ("Equivalent", vec!["v1beta2"])),
-            ((Phase::Validate, Kind::ClusterClass), ("Equivalent", vec!["v1beta1", "v1beta2"])),
-        ]);
-        assert_eq!(versions, want, "{name}");
     }
 }
 

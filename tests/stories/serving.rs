@@ -107,6 +107,37 @@ async fn reviews_are_answered_on_both_protocols_over_one_connection() {
 }
 
 #[tokio::test]
+async fn machines_are_guarded_where_they_are_driven() {
+    // MA-28
+    let mut review: Value = serde_json::from_str(&review("review.json")).unwrap();
+    review["request"]["kind"] = json!({"group": "cluster.x-k8s.io", "version": "v1beta2", "kind": "MachineDeployment"});
+    review["request"]["object"] = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment",
+        "metadata": {"name": "workers", "namespace": "default"},
+        "spec": {"clusterName": "one", "template": {"spec": {"clusterName": "two", "version": "v1.33"}}}});
+    let paths = ["mutate", "validate"].map(|phase| format!("/{phase}-cluster-x-k8s-io-v1beta2-machinedeployment"));
+    let served = serve(&[]);
+    let mut connection = served.connect(Protocol::Http2).await;
+    let (_, body) = connection.post(&paths[0], review.to_string()).await.unwrap();
+    assert_eq!(response(&body)["patchType"], "JSONPatch", "{body}");
+    let (_, body) = connection.post(&paths[1], review.to_string()).await.unwrap();
+    let causes = response(&body)["status"]["details"]["causes"].clone();
+    let fields: Vec<_> = causes.as_array().unwrap().iter().map(|cause| cause["field"].as_str().unwrap()).collect();
+    assert_eq!(fields, ["spec.template.spec.version", "spec.selector", "spec.template.spec.clusterName"]);
+    review["request"]["kind"]["version"] = json!("v1beta1");
+    let (_, body) = connection.post(&paths[1], review.to_string()).await.unwrap();
+    let message = response(&body)["status"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("versions v1beta2; the review is about MachineDeployment"), "{message}");
+
+    let off = serve(&["--lifecycle=off"]);
+    let mut connection = off.connect(Protocol::Http2).await;
+    for path in &paths {
+        let (code, body) = connection.post(path, review.to_string()).await.unwrap();
+        assert_eq!(code.as_u16(), 404, "{body}");
+        assert!(!body.contains("machinedeployment,"), "{body}");
+    }
+}
+
+#[tokio::test]
 async fn without_an_api_server_a_version_change_is_judged_by_the_files_as_far_as_they_go() {
     // DEC-18
     let mut change: Value = serde_json::from_str(&review("review.json")).unwrap();

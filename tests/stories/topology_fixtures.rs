@@ -109,7 +109,7 @@ fn facts(manifests: Vec<Manifest>) -> (Cluster, Facts) {
                 classes.push(ClusterClass::decode(manifest.version().unwrap(), &class_status::of_file(&text)).unwrap());
             }
             (None, Some(definition)) => objects.put_definition(manifest.key.name, Arc::new(definition)),
-            (None, None) => objects.put(Arc::new(manifest.object().unwrap())),
+            _ => objects.put(Arc::new(manifest.object().unwrap())),
         }
     }
     assert_eq!(clusters.len(), 1, "a fixture has one Cluster");

@@ -6,6 +6,10 @@ use serde_json::Value;
 
 pub(super) mod cluster;
 pub(super) mod cluster_class;
+mod edits;
+pub(super) mod machine;
+pub(super) mod machine_group;
+pub(super) mod machine_health_check;
 
 /// `add` also replaces a member that is already there.
 fn add(path: &PointerBuf, value: Value) -> PatchOperation {

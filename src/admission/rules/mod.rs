@@ -12,6 +12,7 @@
 //!   ├─ patches.rs      its patches
 //!   ├─ dependents.rs   a class against the Clusters that use it
 //!   └─ breakage.rs     whether their variables still fit
+//! machine.rs, machine_group.rs, machine_health_check.rs   machines, where they are driven here
 //! shared.rs    checks that several rules use
 //! ```
 
@@ -21,6 +22,9 @@ pub(super) mod cluster;
 mod definitions;
 mod dependents;
 mod hints;
+pub(super) mod machine;
+pub(super) mod machine_group;
+pub(super) mod machine_health_check;
 mod names;
 mod patches;
 mod rebase;
@@ -34,7 +38,14 @@ use crate::hub::compatibility;
 
 /// Every rule that can deny or warn; shared checks last.
 pub(super) fn catalogue() -> Vec<Listed> {
-    let defaults = super::defaults::cluster::listed_rules();
+    use super::defaults;
     let shared = shared::LISTED.iter().chain(compatibility::LISTED).map(|(id, name)| Listed { id, name, kind: None });
-    defaults.chain(cluster::listed_rules()).chain(class::listed_rules()).chain(shared).collect()
+    let of_topologies = defaults::cluster::listed_rules().chain(cluster::listed_rules()).chain(class::listed_rules());
+    let of_machines = defaults::machine::listed_rules()
+        .chain(defaults::machine_group::listed_rules())
+        .chain(defaults::machine_health_check::listed_rules())
+        .chain(machine::listed_rules())
+        .chain(machine_group::listed_rules())
+        .chain(machine_health_check::listed_rules());
+    of_topologies.chain(of_machines).chain(shared).collect()
 }

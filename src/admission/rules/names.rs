@@ -43,6 +43,7 @@ fn hint(template: &str, named: Named<'_>) -> String {
         Named::Cluster => "",
         Named::MachineDeployment(_) => " and .machineDeployment.topologyName",
         Named::MachinePool(_) => " and .machinePool.topologyName",
+        Named::Machine(_) => " and .machineSet.name",
     };
     hint.unwrap_or_else(|| format!("this name can be made of .cluster.name, .random{of_worker}"))
 }

@@ -22,6 +22,8 @@ const OF_A_SCHEMA: [&str; 5] = [
 pub(super) fn settle(kind: Kind, object: &mut Value, preserved: Option<&Value>) {
     let Some(members) = object.as_object_mut() else { return };
     match kind {
+        // They are never converted.
+        Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => {}
         Kind::Cluster => {
             within(members, "spec", preserved, |spec, was| flag(spec, "paused", was));
             within(members, "status", preserved, |status, was| {

@@ -57,6 +57,8 @@ pub(super) fn places(kind: Kind) -> &'static [Place] {
     match kind {
         Kind::Cluster => CLUSTER,
         Kind::ClusterClass => CLUSTER_CLASS,
+        // They are never converted.
+        Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => &[],
     }
 }
 

@@ -1,0 +1,54 @@
+//! A MachineHealthCheck (MA-28.5).
+
+use super::{machine, shared};
+use crate::admission::rule::{Rule, rules, run};
+use crate::admission::{Listed, Outcome, Settings, Verdict};
+use crate::field::{Findings, Path};
+use crate::hub::{HealthCheck, Kind, MachineHealthCheck};
+
+/// A health check that is created (`old` is `None`) or updated.
+struct Change<'a> {
+    new: &'a MachineHealthCheck,
+    old: Option<&'a MachineHealthCheck>,
+    settings: &'a Settings,
+}
+
+type CheckRule = Rule<fn(&Change<'_>, &mut Findings)>;
+
+/// That Machines have as well.
+const OF_MACHINES: &[CheckRule] = rules!["MA-28.1.5" => cluster_name_never_changes];
+
+const RULES: &[CheckRule] = rules!["MA-28.5.2" => checks_are_usable];
+
+/// The rules of this file in the order in which they run.
+pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
+    let kind = Some(Kind::MachineHealthCheck);
+    RULES.iter().map(move |rule| Listed { id: rule.id, name: rule.name, kind })
+}
+
+/// The validating end point for MachineHealthChecks on create and update.
+pub(in crate::admission) fn validate(
+    new: &MachineHealthCheck,
+    old: Option<&MachineHealthCheck>,
+    settings: &Settings,
+) -> Verdict {
+    let mut found = Findings::without(settings.silenced);
+    let change = Change { new, old, settings };
+    run(OF_MACHINES, &change, &mut found);
+    run(RULES, &change, &mut found);
+    let (errors, warnings) = found.into_parts();
+    let outcome = if errors.is_empty() { Outcome::Allowed } else { Outcome::Invalid(errors) };
+    Verdict { warnings, ..Verdict::plain(Kind::MachineHealthCheck, "", outcome) }
+}
+
+fn cluster_name_never_changes(change: &Change<'_>, found: &mut Findings) {
+    let old = change.old.map(|old| &*old.spec.cluster_name);
+    machine::cluster_name_is_that_of(old, &change.new.spec.cluster_name, found);
+}
+
+/// A startup timeout is long enough or switched off, and the trigger is a number of machines.
+fn checks_are_usable(change: &Change<'_>, found: &mut Findings) {
+    let spec = &change.new.spec;
+    let check = HealthCheck { enabled: None, checks: spec.checks.clone(), remediation: spec.remediation.clone() };
+    shared::health_check(&check, &Path::of("spec"), change.settings, found);
+}

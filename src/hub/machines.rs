@@ -1,0 +1,161 @@
+//! Machines, those who make them and those who look after them, as far as admission reads them (MA-1).
+
+use super::{ContractRef, Deletion, HealthChecks, Metadata, Naming, Remediation, Rollout, Taint, TopologyMetadata};
+use crate::json::{List, StringMap, lenient};
+
+lenient! {
+    /// A Machine.
+    pub struct Machine {
+        pub metadata: Metadata,
+        pub spec: MachineSpec,
+    }
+
+    /// What a Machine is to be.
+    pub struct MachineSpec {
+        pub cluster_name: String,
+        pub bootstrap: Bootstrap,
+        pub version: String,
+        pub deletion: Deletion,
+        pub taints: List<Taint>,
+    }
+
+    /// Where a machine gets its bootstrap data; an empty name is none (DEC-7).
+    pub struct Bootstrap {
+        pub config_ref: ContractRef,
+        pub data_secret_name: String,
+    }
+
+    /// A MachineDeployment or a MachineSet: so many machines of one kind.
+    pub struct MachineGroup {
+        pub metadata: Metadata,
+        pub spec: MachineGroupSpec,
+    }
+
+    /// What the machines of a group are to be; `rollout` is of MachineDeployments alone.
+    pub struct MachineGroupSpec {
+        pub cluster_name: String,
+        pub replicas: Option<i32>,
+        pub selector: LabelSelector,
+        pub template: MachineTemplate,
+        pub machine_naming: Naming,
+        pub rollout: Rollout,
+    }
+
+    /// What machines are made from.
+    pub struct MachineTemplate {
+        pub metadata: TopologyMetadata,
+        pub spec: MachineSpec,
+    }
+
+    /// A MachineHealthCheck.
+    pub struct MachineHealthCheck {
+        pub metadata: Metadata,
+        pub spec: MachineHealthCheckSpec,
+    }
+
+    /// Which machines are checked, and how.
+    pub struct MachineHealthCheckSpec {
+        pub cluster_name: String,
+        pub checks: HealthChecks,
+        pub remediation: Remediation,
+    }
+
+    /// Which objects are meant, by their labels.
+    pub struct LabelSelector {
+        pub match_labels: StringMap,
+        pub match_expressions: List<LabelExpression>,
+    }
+
+    /// What a label has to be like.
+    pub struct LabelExpression {
+        pub key: String,
+        pub operator: String,
+        pub values: List<String>,
+    }
+}
+
+impl LabelSelector {
+    /// Whether nothing is asked for, which Kubernetes reads as everything.
+    pub fn is_empty(&self) -> bool {
+        self.match_labels.iter().next().is_none() && self.match_expressions.is_empty()
+    }
+
+    /// Whether an object with these labels is meant.
+    ///
+    /// # Errors
+    /// An expression makes no sense, and which.
+    pub fn matches(&self, labels: &StringMap) -> Result<bool, String> {
+        let mut all = self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value));
+        for expression in &*self.match_expressions {
+            all &= expression.holds(labels.get(&expression.key))?;
+        }
+        Ok(all)
+    }
+}
+
+impl LabelExpression {
+    /// Whether the expression holds for the value of its label.
+    fn holds(&self, value: Option<&str>) -> Result<bool, String> {
+        let LabelExpression { key, operator, values } = self;
+        let is_listed = || value.is_some_and(|value| values.iter().any(|listed| listed == value));
+        match &**operator {
+            "In" | "NotIn" if values.is_empty() => Err(format!("{key} {operator} needs values")),
+            "Exists" | "DoesNotExist" if !values.is_empty() => Err(format!("{key} {operator} takes no values")),
+            "In" => Ok(is_listed()),
+            "NotIn" => Ok(!is_listed()),
+            "Exists" => Ok(value.is_some()),
+            "DoesNotExist" => Ok(value.is_none()),
+            _ => Err(format!("{operator:?} is no operator; In, NotIn, Exists and DoesNotExist are")),
+        }
+    }
+}
+
+impl AsRef<Metadata> for Machine {
+    fn as_ref(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl AsRef<Metadata> for MachineGroup {
+    fn as_ref(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl AsRef<Metadata> for MachineHealthCheck {
+    fn as_ref(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_selector_asks_for_all_that_it_says() {
+        let labels: StringMap = serde_json::from_value(json!({"a": "1", "empty": ""})).unwrap();
+        let expression = |key: &str, operator: &str, values: Value| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
+        for (selector, want) in [
+            (json!({}), Some(true)),
+            (json!({"matchLabels": {"a": "1", "empty": ""}}), Some(true)),
+            (json!({"matchLabels": {"a": "2"}}), Some(false)),
+            (json!({"matchLabels": {"b": ""}}), Some(false)),
+            (expression("a", "In", json!(["2", "1"])), Some(true)),
+            (expression("b", "In", json!(["1"])), Some(false)),
+            (expression("b", "NotIn", json!(["1"])), Some(true)),
+            (expression("a", "NotIn", json!(["1"])), Some(false)),
+            (expression("empty", "Exists", json!([])), Some(true)),
+            (expression("empty", "DoesNotExist", json!([])), Some(false)),
+            (expression("a", "In", json!([])), None),
+            (expression("a", "Exists", json!(["1"])), None),
+            (expression("a", "Gt", json!(["1"])), None),
+        ] {
+            let decoded: LabelSelector = serde_json::from_value(selector.clone()).unwrap();
+            assert_eq!(decoded.matches(&labels).ok(), want, "{selector}");
+            assert_eq!(decoded.is_empty(), selector == json!({}), "{selector}");
+        }
+    }
+}
