@@ -18,6 +18,7 @@ use crate::kubernetes::cache::Cache;
 use crate::reconciler::controller::ClassController;
 use crate::reconciler::incumbent::{self, Incumbent};
 use crate::reconciler::lease::{Candidacy, Election, Leadership};
+use crate::reconciler::templates::TemplatesController;
 use crate::reconciler::topology::TopologyController;
 use crate::telemetry::metrics::Metrics;
 use crate::topology::Options;
@@ -25,8 +26,8 @@ use crate::topology::Options;
 /// Flags of `serve` about controllers.
 #[derive(Debug, Args)]
 pub struct Flags {
-    /// Controllers to run: none, all, or names with commas between them (clusterclass, topology). Default: all in a pod,
-    /// else none.
+    /// Controllers to run: none, all, or names with commas between them (clusterclass, topology,
+    /// topology-templates). Default: all in a pod, else none.
     #[arg(long, value_name = "LIST", env = "TOPOLOGIST_CONTROLLERS")]
     pub controllers: Option<Controllers>,
     /// Run controllers although Cluster API's own core controllers hold their lease.
@@ -56,6 +57,8 @@ pub struct Controllers {
     pub classes: bool,
     /// What the topologies of Clusters ask for.
     pub topologies: bool,
+    /// Templates of machines that no topology uses any more.
+    pub templates: bool,
 }
 
 /// The namespace of an installation.
@@ -64,8 +67,8 @@ const NAMESPACE: &str = "topologist-system";
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 impl Controllers {
-    const ALL: Controllers = Controllers { classes: true, topologies: true };
-    const NONE: Controllers = Controllers { classes: false, topologies: false };
+    const ALL: Controllers = Controllers { classes: true, topologies: true, templates: true };
+    const NONE: Controllers = Controllers { classes: false, topologies: false, templates: false };
 }
 
 impl FromStr for Controllers {
@@ -82,7 +85,11 @@ impl FromStr for Controllers {
             match name {
                 "clusterclass" => chosen.classes = true,
                 "topology" => chosen.topologies = true,
-                _ => return Err(format!("there is no controller {name:?}; say none, all, clusterclass or topology")),
+                "topology-templates" => chosen.templates = true,
+                _ => {
+                    let known = "none, all, clusterclass, topology or topology-templates";
+                    return Err(format!("there is no controller {name:?}; say {known}"));
+                }
             }
         }
         Ok(chosen)
@@ -191,6 +198,11 @@ pub(super) async fn start(
         let run = reconcile(leadership.clone(), incumbent.clone(), async move || controller.run().await);
         supervise(tasks, "the ClusterClass controller", run);
     }
+    if chosen.templates {
+        let controller = TemplatesController::new(client.clone(), leadership.clone(), cache.clone(), metrics.clone());
+        let run = reconcile(leadership.clone(), incumbent.clone(), async move || controller.run().await);
+        supervise(tasks, "the controllers of templates", run);
+    }
     if chosen.topologies {
         let (switches, workers) = (Options { runtime_sdk: gates.runtime_sdk }, options.leading.topology_concurrency);
         let (cache, metrics) = (cache.clone(), metrics.clone());
@@ -287,7 +299,8 @@ mod tests {
             ("all", Some(Controllers::ALL)),
             ("clusterclass", Some(Controllers { classes: true, ..Controllers::NONE })),
             (" topology , topology", Some(Controllers { topologies: true, ..Controllers::NONE })),
-            ("clusterclass,topology", Some(Controllers::ALL)),
+            ("topology-templates", Some(Controllers { templates: true, ..Controllers::NONE })),
+            ("clusterclass,topology,topology-templates", Some(Controllers::ALL)),
             ("", None),
             ("clusterclass,", None),
             ("all,clusterclass", None),

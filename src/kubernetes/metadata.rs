@@ -14,6 +14,7 @@ use kube::runtime::watcher::Event;
 use tracing::{info, warn};
 
 use super::{Selection, events};
+use crate::hub::annotation;
 use crate::telemetry::metrics::{self, Metrics};
 
 /// The metadata of an object of any kind.
@@ -31,7 +32,7 @@ pub enum Change<'a> {
 /// Keeps a store of metadata current, for ever, and tells of each change after it is in the store.
 ///
 /// `kind` is what logs and metrics call the kind. Only what controllers look at is kept: names, labels, owners,
-/// versions.
+/// versions, finalizers, and whether they are paused or being deleted.
 pub(crate) fn follow(
     api: Api<Metadata>,
     resource: ApiResource,
@@ -109,8 +110,17 @@ fn prune(object: &mut Metadata) {
         resource_version: full.resource_version,
         labels: full.labels,
         owner_references: full.owner_references,
+        deletion_timestamp: full.deletion_timestamp,
+        finalizers: full.finalizers,
+        annotations: full.annotations.and_then(paused),
         ..ObjectMeta::default()
     };
+}
+
+/// The one annotation that controllers look at.
+fn paused(mut annotations: BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
+    annotations.retain(|name, _| name == annotation::PAUSED);
+    Some(annotations).filter(|annotations| !annotations.is_empty())
 }
 
 #[cfg(test)]

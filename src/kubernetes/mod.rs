@@ -30,7 +30,7 @@ pub mod mitigation;
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod templates;
-mod untyped;
+pub(crate) mod untyped;
 pub mod versions;
 pub mod watch;
 mod workload;

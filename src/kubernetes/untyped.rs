@@ -60,13 +60,18 @@ impl RequestError {
     }
 
     /// Whether there is no such object.
-    pub(super) fn is_not_found(&self) -> bool {
+    pub(crate) fn is_not_found(&self) -> bool {
         self.code() == Some(StatusCode::NOT_FOUND.as_u16())
     }
 
     /// Whether the object is not what it was thought to be: another version, another uid, or there already.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(StatusCode::CONFLICT.as_u16())
+    }
+
+    /// Whether the object would not be what it has to be, or a patch does not fit it.
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.code() == Some(StatusCode::UNPROCESSABLE_ENTITY.as_u16())
     }
 
     /// How sure it is that nothing was written.
@@ -87,7 +92,7 @@ pub(super) async fn apply(client: &kube::Client, object: &Object, is_dry: bool) 
 }
 
 /// Changes an object by a patch that is not applied but an update (SSA-19).
-pub(super) async fn update(
+pub(crate) async fn update(
     client: &kube::Client,
     object: &ObjectRef,
     change: &Patch<Value>,
@@ -108,7 +113,7 @@ async fn patch<P: serde::Serialize + std::fmt::Debug>(
 }
 
 /// The object; nothing when there is none.
-pub(super) async fn get(client: &kube::Client, object: &ObjectRef) -> Result<Option<Object>, RequestError> {
+pub(crate) async fn get(client: &kube::Client, object: &ObjectRef) -> Result<Option<Object>, RequestError> {
     let name = checked(object)?;
     let request = of(object).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
     match answer(client, request).await {
@@ -127,7 +132,7 @@ pub(super) async fn create(client: &kube::Client, object: &Object) -> Result<Obj
 }
 
 /// Deletes an object, unless it has another uid than the one that is known; says whether there was one.
-pub(super) async fn delete(client: &kube::Client, object: &ObjectRef, uid: Option<&str>) -> Result<bool, RequestError> {
+pub(crate) async fn delete(client: &kube::Client, object: &ObjectRef, uid: Option<&str>) -> Result<bool, RequestError> {
     let name = checked(object)?;
     let preconditions = uid.map(|uid| Preconditions { uid: Some(uid.to_owned()), resource_version: None });
     let params = DeleteParams { preconditions, ..DeleteParams::default() };
@@ -141,16 +146,28 @@ pub(super) async fn delete(client: &kube::Client, object: &ObjectRef, uid: Optio
 
 /// The metadata of the objects of a selection; nothing else of them is asked for. There are none of a kind that is not served.
 pub(super) async fn list_metadata(client: &kube::Client, selection: &Selection) -> Result<Vec<Object>, RequestError> {
+    match pages(client, selection, kube::core::Request::list_metadata).await {
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        listed => listed,
+    }
+}
+
+/// The objects of a selection, of a kind that has to be served.
+pub(crate) async fn list(client: &kube::Client, selection: &Selection) -> Result<Vec<Object>, RequestError> {
+    pages(client, selection, kube::core::Request::list).await
+}
+
+/// How a part of a list is asked for.
+type Ask = fn(&kube::core::Request, &ListParams) -> Result<http::Request<Vec<u8>>, kube::core::request::Error>;
+
+async fn pages(client: &kube::Client, selection: &Selection, ask: Ask) -> Result<Vec<Object>, RequestError> {
     let requests = requests(&selection.api_version, &selection.kind, &selection.namespace);
     let labels = selector(selection).map_err(|_| RequestError::Labels)?;
     let mut params = ListParams::default().limit(PAGE).labels(&labels);
     let mut all = Vec::new();
     loop {
-        let request = requests.list_metadata(&params).map_err(kube::Error::BuildRequest)?;
-        let mut page = match answer(client, request).await {
-            Err(error) if error.is_not_found() => return Ok(all),
-            page => page?,
-        };
+        let request = ask(&requests, &params).map_err(kube::Error::BuildRequest)?;
+        let mut page = answer(client, request).await?;
         let items = match page.get_mut("items").map(Value::take) {
             Some(Value::Array(items)) => items,
             // An empty list of metadata has no list.

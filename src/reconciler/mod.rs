@@ -4,7 +4,8 @@
 //! lease.rs: who leads ─► Leadership ─► every write asks may_write() first
 //!                            │
 //!                            ├─► controller.rs: watches and queue of ClusterClasses ─► class.rs: one run
-//!                            └─► topology/: watches and queue of Clusters ─► one run
+//!                            ├─► topology/: watches and queue of Clusters ─► one run
+//!                            └─► templates/: watches and queues of MachineDeployments and MachineSets ─► one run
 //! ```
 
 mod class;
@@ -14,6 +15,7 @@ pub mod lease;
 pub mod names;
 mod pace;
 mod raw;
+pub mod templates;
 #[cfg(test)]
 mod testing;
 pub mod topology;

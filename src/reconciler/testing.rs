@@ -43,8 +43,8 @@ struct Store {
     objects: BTreeMap<String, Value>,
     version: u64,
     failure: Option<Failure>,
-    /// Paths of which the next patch meets a conflict.
-    conflicts: Vec<String>,
+    /// Paths of which the next patch or deletion gets this answer, and nothing is stored.
+    refusals: Vec<(Method, String, u16)>,
     /// What somebody else does to every status right after it was written.
     meddler: Option<fn(&mut Value)>,
     received: Vec<Received>,
@@ -73,7 +73,12 @@ impl ApiServer {
 
     /// The next patch of this object meets a conflict.
     pub(super) fn conflict(&self, path: &str) {
-        self.store.lock().unwrap().conflicts.push(path.to_owned());
+        self.refuse(&Method::PATCH, path, 409);
+    }
+
+    /// The next write of this kind to this object gets this answer.
+    pub(super) fn refuse(&self, method: &Method, path: &str, code: u16) {
+        self.store.lock().unwrap().refusals.push((method.clone(), path.to_owned(), code));
     }
 
     /// From now on every status that is written is changed by somebody else at once.
@@ -99,12 +104,9 @@ impl ApiServer {
         store.put(path, object);
     }
 
-    /// Deletes the object at a path.
+    /// Deletes the object at a path; finalizers keep it.
     pub(super) fn delete(&self, path: &str) {
-        let mut store = self.store.lock().unwrap();
-        if let Some(object) = store.objects.remove(path) {
-            store.tell("DELETED", path, &object);
-        }
+        self.store.lock().unwrap().delete(path);
     }
 
     /// The requests since the last call.
@@ -201,25 +203,46 @@ impl Store {
                 if self.objects.contains_key(&path) { refusal(409) } else { object(201, &self.put(&path, body)) }
             }
             (_, None) => refusal(404),
+            (_, Some(_)) if let Some(code) = self.refused(&head.method, path) => refusal(code),
+            ("PATCH", Some(stored)) => self.patch(head, path, &stored, &body, is_status),
+            ("DELETE", Some(stored)) => {
+                self.delete(path);
+                object(200, &stored)
+            }
             ("PUT", Some(stored)) => self.replace(path, &stored, body),
-            ("PATCH", Some(stored)) => match self.conflicts.iter().position(|conflict| conflict == path) {
-                Some(at) => {
-                    self.conflicts.remove(at);
-                    refusal(409)
-                }
-                None => self.patch(head, path, &stored, &body, is_status),
-            },
             (other, Some(_)) => panic!("{other} is not offered"),
         }
     }
 
     fn list(&self, path: &str, query: &str) -> Response<Body> {
-        let without_owned = query.contains("labelSelector=%21topology.cluster.x-k8s.io%2Fowned");
-        let owned = |object: &Value| object["metadata"]["labels"].get("topology.cluster.x-k8s.io/owned").is_some();
+        let selector = query.split('&').find_map(|part| part.strip_prefix("labelSelector=")).unwrap_or_default();
+        let selector = selector.replace("%2F", "/").replace("%3D", "=").replace("%21", "!");
+        let is_selected = |object: &&Value| {
+            let labels = &object["metadata"]["labels"];
+            match (selector.strip_prefix('!'), selector.split_once('=')) {
+                (Some(name), _) => labels.get(name).is_none(),
+                (_, Some((name, value))) => labels[name] == value,
+                _ => selector.is_empty() || labels.get(&selector).is_some(),
+            }
+        };
         let items = self.objects.iter().filter(|(object, _)| lists(object).iter().any(|list| list == path));
-        let items: Vec<&Value> =
-            items.map(|(_, object)| object).filter(|object| !(without_owned && owned(object))).collect();
+        let items: Vec<&Value> = items.map(|(_, object)| object).filter(is_selected).collect();
         object(200, &json!({"metadata": {"resourceVersion": self.version.to_string()}, "items": items}))
+    }
+
+    fn refused(&mut self, method: &Method, path: &str) -> Option<u16> {
+        let at = self.refusals.iter().position(|(of, at, _)| of == method && at == path)?;
+        Some(self.refusals.remove(at).2)
+    }
+
+    fn delete(&mut self, path: &str) {
+        let Some(mut object) = self.objects.get(path).cloned() else { return };
+        if object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty()) {
+            object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            self.put(path, object);
+        } else if let Some(object) = self.objects.remove(path) {
+            self.tell("DELETED", path, &object);
+        }
     }
 
     fn watch(&mut self, path: &str) -> Response<Body> {
@@ -250,11 +273,19 @@ impl Store {
             "application/merge-patch+json" => json_patch::merge(&mut new, body),
             "application/json-patch+json" => {
                 let operations: json_patch::Patch = serde_json::from_value(body.clone()).unwrap();
-                json_patch::patch(&mut new, &operations).unwrap();
+                if json_patch::patch(&mut new, &operations).is_err() {
+                    return refusal(422);
+                }
             }
             other => panic!("{other} is not offered"),
         }
         let answer = self.replace(path, stored, new);
+        let kept = |object: &Value| object["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty());
+        let is_leaving = stored["metadata"].get("deletionTimestamp").is_some();
+        if answer.status().is_success() && is_leaving && kept(stored) && !kept(&self.objects[path]) {
+            self.delete(path);
+            return answer;
+        }
         if let (true, Some(meddler)) = (is_status && answer.status().is_success(), self.meddler) {
             let mut object = self.objects[path].clone();
             meddler(&mut object);

@@ -30,6 +30,7 @@ pub mod patches;
 pub mod plan;
 pub mod rotations;
 pub mod status;
+pub mod templates_in_use;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod upgrade;

@@ -27,5 +27,6 @@ mod replicas;
 mod rollout;
 mod self_managed;
 mod server_side_apply;
+mod template_finalizers;
 mod upgrades;
 mod variables;

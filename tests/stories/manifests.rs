@@ -359,13 +359,25 @@ const BUNDLES: [&str; 3] = [
      list watch patch",
 ];
 /// Reconciles.
-const RECONCILES: [&str; 6] = [
+const RECONCILES: [&str; 18] = [
+    "/events: create patch",
+    "/secrets: create delete get",
     "apiextensions.k8s.io/customresourcedefinitions: list watch",
-    "bootstrap.cluster.x-k8s.io/*: get list patch watch",
+    "bootstrap.cluster.x-k8s.io/*: create delete get list patch watch",
+    "bootstrap.topologist.dev/*: create delete get list patch watch",
     "cluster.x-k8s.io/clusterclasses/status: patch",
-    "controlplane.cluster.x-k8s.io/*: get list patch watch",
+    "cluster.x-k8s.io/clusters/status: patch",
+    "cluster.x-k8s.io/clusters: get patch",
+    "cluster.x-k8s.io/machinedeployments: create delete get list patch watch",
+    "cluster.x-k8s.io/machinehealthchecks: create delete get list patch watch",
+    "cluster.x-k8s.io/machinepools: create delete get list patch watch",
+    "cluster.x-k8s.io/machines: list watch",
+    "cluster.x-k8s.io/machinesets: get list patch watch",
+    "controlplane.cluster.x-k8s.io/*: create delete get list patch watch",
+    "controlplane.topologist.dev/*: create delete get list patch watch",
     "coordination.k8s.io/leases[controller-leader-election-capi]: list watch",
-    "infrastructure.cluster.x-k8s.io/*: get list patch watch",
+    "infrastructure.cluster.x-k8s.io/*: create delete get list patch watch",
+    "infrastructure.topologist.dev/*: create delete get list patch watch",
 ];
 
 #[test]

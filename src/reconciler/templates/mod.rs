@@ -1,0 +1,293 @@
+//! The two controllers that delete templates of machines which no topology uses any more: what wakes them, and what follows
+//! from how a run ends.
+//!
+//! ```text
+//! MachineDeployments (metadata) ─┐
+//! MachineSets (metadata) ────────┼─► queue, one for each kind ─► run.rs ─► ok, or again after a while
+//! Clusters that go on ───────────┘
+//! ```
+//!
+//! A finalizer keeps an object until its templates are dealt with. While topologist does not run, such objects stay.
+
+mod run;
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::channel::mpsc;
+use kube::api::{Api, ApiResource, GroupVersionKind};
+use kube::runtime::applier;
+use kube::runtime::controller::{Action, Config};
+use kube::runtime::reflector::{ObjectRef, Store};
+use tokio::time::{Instant, timeout};
+use tracing::{Instrument, debug, info_span, warn};
+
+use self::run::{Outcome, Reconciler, RunError};
+use super::lease::Leadership;
+use super::pace::Pace;
+use crate::hub::{GROUP, ObjectKey, contract, label};
+use crate::kubernetes::Selection;
+use crate::kubernetes::cache::Cache;
+use crate::kubernetes::contract::Definitions;
+use crate::kubernetes::metadata::{self, Change, Metadata};
+use crate::telemetry::metrics::{self, Metrics};
+use crate::world::{Facts, Found};
+
+/// How many objects of each kind are looked at side by side (RS-10).
+const WORKERS: u16 = 25;
+/// How long a run may take (RS-10).
+const RUN_LIMIT: Duration = Duration::from_mins(1);
+
+/// Who makes machines from templates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Maker {
+    Deployment,
+    Set,
+}
+
+impl Maker {
+    const fn kind(self) -> &'static str {
+        match self {
+            Maker::Deployment => "MachineDeployment",
+            Maker::Set => "MachineSet",
+        }
+    }
+
+    /// What keeps an object until its templates are dealt with.
+    const fn finalizer(self) -> &'static str {
+        match self {
+            Maker::Deployment => "machinedeployment.topology.cluster.x-k8s.io",
+            Maker::Set => "machineset.topology.cluster.x-k8s.io",
+        }
+    }
+
+    /// The name of the controller in metrics.
+    const fn controller(self) -> &'static str {
+        match self {
+            Maker::Deployment => "topology/machinedeployment",
+            Maker::Set => "topology/machineset",
+        }
+    }
+
+    fn resource(self) -> ApiResource {
+        let kind = GroupVersionKind::gvk(GROUP, "v1beta2", self.kind());
+        ApiResource::from_gvk_with_plural(&kind, &contract::plural(self.kind()))
+    }
+}
+
+/// The controllers of MachineDeployments and MachineSets that belong to topologies (DEL-05, DEL-07).
+pub struct TemplatesController {
+    client: kube::Client,
+    leadership: Leadership,
+    cache: Arc<Cache>,
+    metrics: Arc<Metrics>,
+}
+
+impl fmt::Debug for TemplatesController {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TemplatesController").field("leadership", &self.leadership).finish_non_exhaustive()
+    }
+}
+
+impl TemplatesController {
+    /// Controllers of what is in the scope of the cached facts, which must be kept current by somebody; they write only while
+    /// `leadership` says so.
+    pub fn new(client: kube::Client, leadership: Leadership, cache: Arc<Cache>, metrics: Arc<Metrics>) -> Self {
+        TemplatesController { client, leadership, cache, metrics }
+    }
+
+    /// Watches and reconciles until dropped.
+    pub async fn run(&self) {
+        let (definitions, follow_definitions) =
+            Definitions::follow(self.client.clone(), self.metrics.clone(), |_: Option<&str>| {});
+        let reconciler = |maker| {
+            Arc::new(Reconciler {
+                maker,
+                client: self.client.clone(),
+                writer: self.leadership.writer(self.client.clone()),
+                leadership: self.leadership.clone(),
+                cache: self.cache.clone(),
+                definitions: definitions.clone(),
+                pace: Pace::default(),
+            })
+        };
+        tokio::select! {
+            () = self.reconcile(reconciler(Maker::Deployment)) => {}
+            () = self.reconcile(reconciler(Maker::Set)) => {}
+            () = follow_definitions => {}
+        }
+    }
+
+    /// Watches the objects of one kind, and runs whatever is woken, one at a time for each object.
+    async fn reconcile(&self, reconciler: Arc<Reconciler>) {
+        let maker = reconciler.maker;
+        let (wake, woken) = mpsc::unbounded();
+        let (store, follow) = self.follow(maker, wake.clone());
+        let run = {
+            let metrics = self.metrics.clone();
+            move |object: Arc<Metadata>, reconciler: Arc<Reconciler>| {
+                let metrics = metrics.clone();
+                let span = info_span!("reconcile", kind = maker.kind(), object = %key_of(&object));
+                Box::pin(async move { Ok(run(&object, &reconciler, &metrics).await) }.instrument(span))
+            }
+        };
+        let woken = {
+            let (store, reconciler) = (store.clone(), reconciler.clone());
+            woken.flat_map(move |wake: Wake| futures::stream::iter(wake.objects(&store, &reconciler)))
+        };
+        let woken = woken.map(Ok::<_, Infallible>);
+        let config = Config::default().concurrency(WORKERS);
+        // Errors are dealt with where they arise; an object that is gone is no error.
+        let again = |_: Arc<Metadata>, never: &Infallible, _: Arc<Reconciler>| match *never {};
+        let runs = applier(run, again, reconciler, store, woken, config).for_each(|_| std::future::ready(()));
+        tokio::select! {
+            () = runs => {}
+            () = follow => {}
+            () = follow_clusters(&self.cache, &wake) => {}
+        }
+    }
+
+    /// The objects of one kind that belong to topologies, and what keeps them current.
+    fn follow(
+        &self,
+        maker: Maker,
+        wake: mpsc::UnboundedSender<Wake>,
+    ) -> (Store<Metadata>, impl Future<Output = ()> + Send + use<>) {
+        let resource = maker.resource();
+        let api = match self.cache.facts().scope().only_namespace() {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        };
+        let selection = Selection { labels: Some(label::OWNED.to_owned()), fields: None };
+        let changed = {
+            let resource = resource.clone();
+            move |change: Change<'_>| {
+                let changed = match change {
+                    Change::One(object) => Wake::One(ObjectRef::from_obj_with(object, resource.clone())),
+                    Change::All => Wake::All,
+                };
+                // Nobody listens any more when this process has ceased to lead.
+                let _ = wake.unbounded_send(changed);
+            }
+        };
+        metadata::follow(api, resource, selection, maker.kind(), self.metrics.clone(), changed)
+    }
+}
+
+/// Who is to be looked at.
+#[derive(Clone, Debug)]
+enum Wake {
+    One(ObjectRef<Metadata>),
+    /// Everything that belongs to this Cluster.
+    Cluster(ObjectKey),
+    All,
+}
+
+impl Wake {
+    /// The objects that there are; the past of one that is gone is forgotten.
+    fn objects(self, store: &Store<Metadata>, reconciler: &Reconciler) -> Vec<ObjectRef<Metadata>> {
+        let resource = reconciler.maker.resource();
+        let reference = |object: Arc<Metadata>| ObjectRef::from_obj_with(&*object, resource.clone());
+        match self {
+            Wake::One(one) if store.get(&one).is_some() => vec![one],
+            Wake::One(gone) => {
+                reconciler.pace.forget(&ObjectKey::new(gone.namespace.unwrap_or_default(), gone.name));
+                Vec::new()
+            }
+            Wake::Cluster(cluster) => {
+                let mut all = store.state();
+                all.retain(|object| cluster_of(object).as_ref() == Some(&cluster));
+                all.into_iter().map(reference).collect()
+            }
+            Wake::All => store.state().into_iter().map(reference).collect(),
+        }
+    }
+}
+
+/// Wakes what belongs to Clusters that are not paused any more, or that have just come, for ever (DEL-05).
+async fn follow_clusters(cache: &Cache, wake: &mpsc::UnboundedSender<Wake>) {
+    let mut changes = cache.changes();
+    let mut going = going_on(&cache.facts());
+    // An error means that the process ends.
+    while changes.changed().await.is_ok() {
+        let now = going_on(&cache.facts());
+        for cluster in now.difference(&going) {
+            // Nobody listens any more when this process has ceased to lead.
+            let _ = wake.unbounded_send(Wake::Cluster(cluster.clone()));
+        }
+        going = now;
+    }
+}
+
+/// The Clusters that are not paused.
+fn going_on(facts: &Facts) -> BTreeSet<ObjectKey> {
+    let goes_on = |key: &&ObjectKey| match facts.cluster(key) {
+        Found::Yes(cluster) => cluster.spec.paused != Some(true),
+        _ => false,
+    };
+    facts.cluster_keys().filter(goes_on).cloned().collect()
+}
+
+/// Namespace and name of an object.
+fn key_of(object: &Metadata) -> ObjectKey {
+    let metadata = &object.metadata;
+    ObjectKey::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+/// The Cluster of an object; topologies write its name on everything.
+fn cluster_of(object: &Metadata) -> Option<ObjectKey> {
+    let name = object.metadata.labels.as_ref()?.get(label::CLUSTER_NAME)?;
+    Some(ObjectKey::new(object.metadata.namespace.clone().unwrap_or_default(), name))
+}
+
+/// One run, and when the next one is due if nothing wakes the object before.
+async fn run(object: &Metadata, reconciler: &Reconciler, metrics: &Metrics) -> Action {
+    let (key, started, controller) = (key_of(object), Instant::now(), reconciler.maker.controller());
+    let outcome = timeout(RUN_LIMIT, reconciler.run(object)).await.unwrap_or(Err(RunError::Late));
+    // What failed because somebody else leads is no failure of the object.
+    let outcome = outcome.or_else(|error| reconciler.leadership.may_write().map_err(RunError::from).and(Err(error)));
+    let (action, outcome) = conclude(&key, outcome, &reconciler.pace);
+    metrics.reconciles.get_or_create(&metrics::Reconcile { controller, outcome }).inc();
+    let elapsed = started.elapsed().as_secs_f64();
+    metrics.reconcile_duration.get_or_create(&metrics::Controller { controller }).observe(elapsed);
+    action
+}
+
+/// What follows from the end of a run (RS-09).
+fn conclude(key: &ObjectKey, outcome: Result<Outcome, RunError>, pace: &Pace) -> (Action, &'static str) {
+    match outcome {
+        Ok(outcome) => {
+            pace.succeeded(key);
+            let name = match outcome {
+                Outcome::Unchanged => "unchanged",
+                Outcome::Changed => "changed",
+                Outcome::LeftAlone => "left-alone",
+            };
+            (Action::await_change(), name)
+        }
+        // The next leader does it.
+        Err(RunError::NotLeading(reason)) => {
+            debug!(%reason, "Left an object to the leader");
+            (Action::await_change(), "not-leading")
+        }
+        // An event with the newer version is on its way.
+        Err(RunError::Conflict) => (Action::requeue(Duration::from_secs(1)), "conflict"),
+        Err(error) => {
+            let error = error.to_string();
+            let (again, is_new) = pace.failed(key, &error);
+            if is_new {
+                warn!(error, ?again, "Templates are not cleaned up");
+            } else {
+                debug!(error, ?again, "Templates are still not cleaned up");
+            }
+            (Action::requeue(again), "failed")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
