@@ -23,7 +23,7 @@ pub fn newest_version(labels: &BTreeMap<String, String>) -> Option<&str> {
 }
 
 /// Orders API versions, the newest last: what is no version, then `v2alpha3`, `v2beta1`, `v1` (CT-3.6).
-fn compare_versions(a: &str, b: &str) -> Ordering {
+pub fn compare_versions(a: &str, b: &str) -> Ordering {
     match (rank(a), rank(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
         (None, None) => b.cmp(a),

@@ -6,12 +6,16 @@ use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, HttpBody};
 use axum::http::{HeaderValue, header};
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -25,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use super::connection::{Activity, Watched};
+use super::connection::{Activity, Answering, Watched};
 use super::tls::Identity;
 use crate::telemetry::metrics::{Metrics, Raised, Reason};
 
@@ -193,8 +197,8 @@ impl Shared {
                 if activity.is_leaving() && !is_http2 {
                     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
-                drop(answering);
-                Ok::<_, Infallible>(answer)
+                // An answer lasts until its body has gone out, which for a watch may be hours.
+                Ok::<_, Infallible>(answer.map(|body| Answered { body, _answering: answering }))
             }
         });
         let protocol = protocol(is_http2);
@@ -229,6 +233,32 @@ impl Shared {
                 }
             }
         }
+    }
+}
+
+/// The body of an answer, which is being given for as long as this lives.
+struct Answered {
+    body: Body,
+    _answering: Answering,
+}
+
+impl HttpBody for Answered {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
