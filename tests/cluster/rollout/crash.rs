@@ -61,7 +61,7 @@ async fn at_rest(site: &Site) {
     .await;
     let mut before = site.versions().await;
     loop {
-        tokio::time::sleep(Duration::from_millis(1_300)).await;
+        tokio::time::sleep(Duration::from_millis(2_500)).await;
         let now = site.versions().await;
         if now == before {
             return site.reconciled("demo").await;
@@ -97,8 +97,8 @@ async fn everything(site: &Site) -> Vec<String> {
             if kind == "Cluster" {
                 metadata.remove("generation");
                 managers.clear();
-                let upgrade = object["status"]["controlPlane"].take();
-                object["status"] = json!({"controlPlane": upgrade});
+                let upgrade = object["status"]["controlPlane"]["upgradePlan"].take();
+                object["status"] = json!({"upgradePlan": upgrade});
             }
             let line = format!("{kind} {object} {managers:?}");
             let line = TIMES.replace_all(&line, "<time>");
@@ -147,7 +147,15 @@ fn compare(what: &str, found: &[String], wanted: &[String]) {
     let (found, wanted) = (count(found), count(wanted));
     let too_much: Vec<_> = found.iter().filter(|(line, times)| wanted.get(*line) != Some(times)).collect();
     let missing: Vec<_> = wanted.iter().filter(|(line, times)| found.get(*line) != Some(times)).collect();
-    assert!(too_much.is_empty() && missing.is_empty(), "{what}: there is {too_much:#?}\nand should be {missing:#?}");
+    let firsts = too_much.iter().zip(&missing).map(|((a, _), (b, _))| {
+        let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count().saturating_sub(100);
+        format!("{}\n…{}\n…{}", a.split(' ').next().unwrap_or_default(), &a[same..], &b[same..])
+    });
+    let firsts: Vec<String> = firsts.collect();
+    assert!(
+        too_much.is_empty() && missing.is_empty(),
+        "{what}: {firsts:#?}\nthere is {too_much:#?}\nand should be {missing:#?}"
+    );
 }
 
 async fn dies_at_every_write(wish: Wish) {
