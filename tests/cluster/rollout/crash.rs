@@ -50,7 +50,7 @@ impl Wish {
 }
 
 /// Waits until nothing is left to be done.
-async fn at_rest(site: &Site) {
+pub(super) async fn at_rest(site: &Site) {
     site.reconciled("demo").await;
     site.until("the last step is over", || async {
         let cluster = site.cluster("demo").await;

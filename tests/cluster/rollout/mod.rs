@@ -6,6 +6,7 @@
 //! ```
 
 mod crash;
+mod foreseen;
 mod layer;
 mod provider;
 mod site;
