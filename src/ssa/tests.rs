@@ -515,6 +515,32 @@ proptest! {
         prop_assert_eq!(again.changes, vec![]);
     }
 
+    /// DEC-15
+    #[test]
+    fn what_the_record_acquits_would_change_nothing(stored in stored(), spec in spec(), other in spec(), more in spec()) {
+        let Some(applied) = stored.storable("ann", &spec) else { return Ok(()) };
+        let mut worlds = vec![applied.updated("new", &other, NOW)];
+        worlds.extend(applied.storable("bob", &other));
+        let is_acquitted = |world: &Stored, spec: &Value| {
+            let own = world.managers.iter().find(|entry| entry.is_of_applier("ann"));
+            own.is_some_and(|own| is_as_applied(world.object.as_ref().unwrap(), &object(spec), own, &[], &[]))
+        };
+        // Of an empty map only a server knows whether it is a whole, and in which order it keeps what others have put in order.
+        if let Some(alone) = Stored::default().storable("ann", &spec) {
+            prop_assert!(is_acquitted(&alone, &spec), "it is as it was applied");
+        }
+        worlds.push(applied);
+        for world in &worlds {
+            for sent in [&spec, &other, &more] {
+                if is_acquitted(world, sent) {
+                    let (after, changed) = world.try_apply("ann", sent, true, NOW).unwrap();
+                    prop_assert!(!changed);
+                    prop_assert_eq!(&after.object, &world.object);
+                }
+            }
+        }
+    }
+
     #[test]
     fn no_value_is_too_odd(schema in anything(), live in anything(), config in anything(), fields in anything()) {
         for schema in [Schema::of_definition(&schema), Schema::unknown(), Schema::deduced()] {
@@ -534,6 +560,9 @@ proptest! {
             let _ = apply(Some(&live), &managers, &config, &request, true);
             let _ = apply(Some(&live), &managers, &config, &Request { manager: "kubectl", ..request }, false);
             let _ = update(Some(&live), &config, &managers, &request);
+            for own in &managers {
+                let _ = is_as_applied(&live, &config, own, &[&["metadata", "name"]], &[&["spec", "*"]]);
+            }
             let reduced = reduce(&live, SENT, &[&["spec", "name"]]);
             for ownership in [Ownership::Recorded(&managers), Ownership::Assumed(Some(&reduced))] {
                 let comparing = Comparing { manager: "m", schema: &schema, ownership, ignored: &[], uncompared: &[] };
