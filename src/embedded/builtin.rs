@@ -78,8 +78,6 @@ impl Builtin {
             Builtin::CustomResourceDefinition => &[&["spec"], &["spec", "names"]],
             Builtin::Event => &[
                 &["eventTime"],
-                &["involvedObject"],
-                &["regarding"],
                 &["reportingComponent"],
                 &["reportingController"],
                 &["reportingInstance"],
@@ -313,6 +311,13 @@ pub(super) fn convert_event(event: &mut Value, api_version: &str) {
         if let Some(value) = members.remove(from) {
             members.insert(to.to_owned(), value);
         }
+    }
+    if api_version == "v1" {
+        for name in ["reportingComponent", "reportingInstance"] {
+            members.entry(name).or_insert_with(|| json!(""));
+        }
+    } else {
+        members.retain(|name, value| !(name.starts_with("reporting") && value == ""));
     }
 }
 

@@ -148,7 +148,7 @@ impl Write<'_> {
             let exists = state.get(&Place::of(self.resource, namespace, &self.target.name)).is_some();
             return if exists { Ok(()) } else { Err(Failure::no_namespace(namespace)) };
         }
-        if self.verb == Verb::Create && state.terminating.contains(namespace.as_str()) {
+        if self.verb == Verb::Create && state.is_being_emptied(namespace) {
             let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
             let name = serde_json::from_slice::<Value>(&self.call.body).unwrap_or_default();
             let mut failure = Failure::forbidden(self.resource, text(&name, "/metadata/name"), &why);
