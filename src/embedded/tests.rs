@@ -274,6 +274,7 @@ async fn webhooks_change_warn_and_deny() {
     let scripted = scripted(&talk, |webhook, request| {
         let patch = json!([{"op": "add", "path": "/data", "value": {"by": "webhook"}}]).to_string();
         match (webhook.name.as_str(), request["name"].as_str().unwrap()) {
+            ("mutate.t.dev", _) if request["operation"] == "DELETE" => json!({"allowed": true}),
             ("mutate.t.dev", _) => {
                 json!({"allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(patch), "warnings": ["careful"]})
             }

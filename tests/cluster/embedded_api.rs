@@ -220,7 +220,9 @@ impl Differential {
         step.body = step.body.replace("$NS", &self.namespace);
         let [ours, real] = &mut self.sides;
         let start = std::time::Instant::now();
+        eprintln!("TRACE {} {}", step.method, step.path);
         let ours = ours.send(&step).await;
+        eprintln!("TRACE2 {:?}", start.elapsed());
         let middle = start.elapsed();
         let mut real = real.send(&step).await;
         if start.elapsed().as_secs() > 4 {
