@@ -69,7 +69,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { clock: Arc::new(Timestamp::now), kept_events: 10_000 }
+        Options { clock: Arc::new(Timestamp::now), kept_events: 2_000 }
     }
 }
 

@@ -388,6 +388,16 @@ async fn what_has_been_forgotten_is_expired() {
 }
 
 #[tokio::test]
+async fn versions_that_are_still_to_come_are_refused() {
+    let talk = Talk::new();
+    for query in ["resourceVersion=999999", "watch=1&resourceVersion=999999"] {
+        let (code, answer) = talk.get(&format!("{MAPS}?{query}")).await;
+        assert_eq!((code, &answer["reason"]), (504, &json!("Timeout")), "{answer}");
+        assert_eq!(answer["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
+    }
+}
+
+#[tokio::test]
 async fn the_ordinary_client_works_on_it() {
     let talk = Talk::new();
     talk.0.load(vec![definition(&["v1"]), thing("loaded")]).unwrap();
