@@ -78,8 +78,6 @@ impl Builtin {
             Builtin::CustomResourceDefinition => &[&["spec"], &["spec", "names"]],
             Builtin::Event => &[
                 &["eventTime"],
-                &["involvedObject"],
-                &["regarding"],
                 &["reportingComponent"],
                 &["reportingController"],
                 &["reportingInstance"],
@@ -314,6 +312,28 @@ pub(super) fn convert_event(event: &mut Value, api_version: &str) {
             members.insert(to.to_owned(), value);
         }
     }
+    if api_version == "v1" {
+        for name in ["reportingComponent", "reportingInstance"] {
+            members.entry(name).or_insert_with(|| json!(""));
+        }
+    } else {
+        members.retain(|name, value| !(name.starts_with("reporting") && value == ""));
+    }
+}
+
+/// Of definitions only what is a list of a special kind; whether the rest makes sense is looked at where it is used.
+fn custom_resource_definition() -> Value {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let mut condition = open.clone();
+    condition["required"] = json!(["type", "status"]);
+    condition["properties"] = json!({"lastTransitionTime": text(), "message": text(), "reason": text(),
+        "status": text(), "type": text()});
+    let mut conditions = keyed("type", condition);
+    conditions["nullable"] = json!(true);
+    let names = object(json!({"categories": {"type": "array", "items": text()}, "kind": text(), "listKind": text(),
+        "plural": text(), "shortNames": {"type": "array", "items": text()}, "singular": text()}));
+    object(json!({"spec": open, "status": object(json!({"acceptedNames": names, "conditions": conditions,
+        "storedVersions": {"type": "array", "items": text()}}))}))
 }
 
 struct Row {
@@ -368,7 +388,7 @@ pub(super) fn resources() -> Vec<Resource> {
             "v1",
             ("CustomResourceDefinition", "customresourcedefinitions", &["crd", "crds"]),
             false,
-            None,
+            Some(custom_resource_definition),
         ),
         row(
             Builtin::MutatingWebhookConfiguration,

@@ -291,6 +291,7 @@ pub(super) fn marked(object: &Value, resource: Option<&Resource>, policy: Option
     let builtin = resource.and_then(|resource| resource.builtin);
     if builtin == Some(Builtin::CustomResourceDefinition) && !is_marked && !finalizers.iter().any(|f| f == CLEANUP) {
         finalizers.push(CLEANUP.to_owned());
+        super::definition::terminate(&mut object, now);
     }
     if builtin == Some(Builtin::Namespace) {
         object["status"]["phase"] = json!("Terminating");
@@ -305,7 +306,10 @@ pub(super) fn marked(object: &Value, resource: Option<&Resource>, policy: Option
         if !matches!(builtin, Some(Builtin::Namespace | Builtin::CustomResourceDefinition)) {
             metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(0));
         }
-        if let Some(generation) = metadata.get("generation").and_then(Value::as_i64).filter(|count| *count > 0) {
+        let counts = builtin != Some(Builtin::CustomResourceDefinition);
+        if let Some(generation) =
+            metadata.get("generation").and_then(Value::as_i64).filter(|count| counts && *count > 0)
+        {
             metadata.insert("generation".to_owned(), json!(generation + 1));
         }
     }

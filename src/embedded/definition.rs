@@ -5,11 +5,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::builtin::EXTENSIONS;
-use super::registry::{Column, Resource, Scale, qualified};
+use super::registry::{Column, Registry, Resource, Scale, qualified};
 use super::status::Failure;
 use super::store::{Place, State};
 use super::structure::{Fault, Structure};
 use crate::field::{ErrorKind, Shown};
+use crate::ssa;
 
 fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
@@ -151,6 +152,9 @@ pub(super) fn faults(definition: &Value) -> Vec<Fault> {
         let detail = "must have exactly one version marked as storage version";
         faults.push(invalid("spec.versions", json!(texts_of(versions)), detail));
     }
+    if !versions.iter().any(|version| is_true(version, "storage")) {
+        faults.push(invalid("status.storedVersions", json!([]), "must have at least one stored version"));
+    }
     for (i, version) in versions.iter().enumerate() {
         let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
         match version.pointer("/schema/openAPIV3Schema") {
@@ -182,7 +186,7 @@ pub(super) fn prepare_new(definition: &mut Value) {
         .map(|version| text(version, "/name").to_owned())
         .collect();
     definition["status"] =
-        json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": stored});
+        json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": stored});
 }
 
 /// The status of a definition whose kind is served.
@@ -212,6 +216,28 @@ fn accepted(definition: &Value, now: &str) -> Value {
     status
 }
 
+/// The definition with the server as the owner of what it writes into the status.
+fn owned_by_server(before: &Value, after: Value, now: &str, registry: &Registry) -> Value {
+    let Some(resource) = registry.stored(EXTENSIONS, "customresourcedefinitions") else { return after };
+    let (api_version, merging) = (resource.api_version(), resource.merging());
+    let request =
+        ssa::Request { subresource: "status", ..ssa::Request::new("kube-apiserver", &api_version, now, &merging) };
+    let managers = ssa::managers_of_update(before, &after, "status");
+    match ssa::update(Some(before), &after, &managers, &request) {
+        Ok(managers) => ssa::with_managers(after, &managers),
+        Err(_) => after,
+    }
+}
+
+/// Says in a definition that its kind goes.
+pub(super) fn terminate(definition: &mut Value, now: &str) {
+    let mut conditions = list(definition, "/status/conditions").to_vec();
+    conditions.push(json!({"type": "Terminating", "status": "True", "lastTransitionTime": now,
+        "reason": "InstanceDeletionPending",
+        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"}));
+    definition["status"]["conditions"] = json!(conditions);
+}
+
 impl State {
     /// Serves the kind of a definition as it is now, or no longer.
     pub(super) fn serve(&mut self, place: &Place, now: &str) {
@@ -228,6 +254,7 @@ impl State {
         if definition.value.get("status") != Some(&status) {
             let mut value = definition.value.clone();
             value["status"] = status;
+            let value = owned_by_server(&definition.value, value, now, &registry);
             self.put(place, value);
         }
         // What cannot be used was refused when it was written.

@@ -41,6 +41,9 @@ mod table;
 mod watch;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -60,11 +63,13 @@ use store::State;
 pub struct Options {
     /// What time it is.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// How many events of a kind are kept for watches that begin in the past and for lists of pages.
+    pub kept_events: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { clock: Arc::new(Timestamp::now) }
+        Options { clock: Arc::new(Timestamp::now), kept_events: 2_000 }
     }
 }
 
@@ -92,7 +97,7 @@ impl Embedded {
         for resource in builtin::resources() {
             registry.replace(&resource.group.clone(), &resource.plural.clone(), vec![resource]);
         }
-        let state = Mutex::new(State::new(registry));
+        let state = Mutex::new(State::new(registry, options.kept_events));
         let embedded = Embedded(Arc::new(Shared { state, options, admission: ArcSwapOption::empty() }));
         load::make_namespaces(&mut embedded.state(), &embedded.now());
         embedded

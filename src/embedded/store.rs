@@ -16,9 +16,6 @@ use tokio::sync::watch;
 
 use super::registry::{Registry, Resource};
 
-/// How many events of a kind are kept for watches that begin in the past.
-const KEPT_EVENTS: usize = 10_000;
-
 /// An object as it is stored: in its storage version, with its resourceVersion in it.
 #[derive(Debug)]
 pub(super) struct Stored {
@@ -119,9 +116,9 @@ impl Collection {
         Collection { objects: Objects::new_sync(), log: VecDeque::new(), forgotten, news: watch::Sender::new(version) }
     }
 
-    fn record(&mut self, happening: Happening) {
+    fn record(&mut self, happening: Happening, kept: usize) {
         let version = happening.version;
-        if self.log.len() >= KEPT_EVENTS
+        if self.log.len() >= kept
             && let Some(oldest) = self.log.pop_front()
         {
             self.forgotten = oldest.version;
@@ -142,6 +139,8 @@ pub(super) struct News {
 /// Everything there is.
 #[derive(Debug)]
 pub(super) struct State {
+    /// How many events of a kind are kept.
+    kept_events: usize,
     /// The version of the last write.
     pub version: u64,
     pub registry: Arc<Registry>,
@@ -159,8 +158,9 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(registry: Registry) -> Self {
+    pub(super) fn new(registry: Registry, kept_events: usize) -> Self {
         State {
+            kept_events,
             version: 1,
             registry: Arc::new(registry),
             collections: BTreeMap::new(),
@@ -185,6 +185,12 @@ impl State {
         self.collections.get("namespaces").is_some_and(|namespaces| namespaces.objects.contains_key(name))
     }
 
+    pub(super) fn is_being_emptied(&self, namespace: &str) -> bool {
+        let namespaces = self.collections.get("namespaces");
+        let found = namespaces.and_then(|namespaces| namespaces.objects.get(namespace));
+        found.is_some_and(|namespace| namespace.is_being_deleted())
+    }
+
     /// Where the object with a uid is.
     pub(super) fn place_of(&self, uid: &str) -> Option<&Place> {
         self.places.get(uid)
@@ -206,15 +212,14 @@ impl State {
         let version = self.version;
         value["metadata"]["resourceVersion"] = json!(version.to_string());
         let after = Arc::new(Stored { value, version });
+        let kept = self.kept_events;
         let collection = self.collection(&place.kind);
         let before = collection.objects.get(&place.key).cloned();
         collection.objects.insert_mut(place.key.clone(), after.clone());
-        collection.record(Happening {
-            version,
-            key: place.key.clone(),
-            before: before.clone(),
-            after: Some(after.clone()),
-        });
+        collection.record(
+            Happening { version, key: place.key.clone(), before: before.clone(), after: Some(after.clone()) },
+            kept,
+        );
         if before.as_ref().is_none_or(|before| before.uid() != after.uid() || before.owners() != after.owners()) {
             self.unlink(place, before.as_deref());
             self.link(place, &after);
@@ -228,9 +233,11 @@ impl State {
         let before = self.get(place)?.clone();
         self.version += 1;
         let version = self.version;
+        let kept = self.kept_events;
         let collection = self.collection(&place.kind);
         collection.objects.remove_mut(&place.key);
-        collection.record(Happening { version, key: place.key.clone(), before: Some(before.clone()), after: None });
+        collection
+            .record(Happening { version, key: place.key.clone(), before: Some(before.clone()), after: None }, kept);
         self.unlink(place, Some(&before));
         self.places.remove(before.uid());
         self.pending.push_back(place.clone());

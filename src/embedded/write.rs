@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Embedded;
 use super::admission::Asked;
@@ -148,7 +148,7 @@ impl Write<'_> {
             let exists = state.get(&Place::of(self.resource, namespace, &self.target.name)).is_some();
             return if exists { Ok(()) } else { Err(Failure::no_namespace(namespace)) };
         }
-        if self.verb == Verb::Create && state.terminating.contains(namespace.as_str()) {
+        if self.verb == Verb::Create && state.is_being_emptied(namespace) {
             let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
             let name = serde_json::from_slice::<Value>(&self.call.body).unwrap_or_default();
             let mut failure = Failure::forbidden(self.resource, text(&name, "/metadata/name"), &why);
@@ -365,7 +365,7 @@ impl Write<'_> {
         {
             object["spec"]["finalizers"] = finalizers.clone();
         }
-        if counts && content(&object) != content(old) {
+        if counts && has_other_content(&object, old) {
             let generation = old.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
             object["metadata"]["generation"] = json!(generation + 1);
         }
@@ -480,11 +480,12 @@ pub(super) fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What the generation counts: everything but metadata.
-fn content(object: &Value) -> Map<String, Value> {
-    let mut content = object.as_object().cloned().unwrap_or_default();
-    content.remove("metadata");
-    content
+/// Whether two objects differ in what the generation counts: everything but metadata.
+fn has_other_content(object: &Value, old: &Value) -> bool {
+    fn content(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+        object.as_object().into_iter().flatten().filter(|(name, _)| *name != "metadata")
+    }
+    !content(object).eq(content(old))
 }
 
 /// The object without its managers, and without what a client may leave out.
