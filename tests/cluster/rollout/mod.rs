@@ -10,3 +10,4 @@ mod layer;
 mod provider;
 mod site;
 mod stories;
+mod templates;
