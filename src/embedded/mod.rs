@@ -16,6 +16,7 @@
 
 mod admission;
 mod admit;
+mod age;
 mod answer;
 mod builtin;
 mod collect;
@@ -23,13 +24,19 @@ mod decode;
 mod definition;
 mod delete;
 mod discovery;
+pub mod front;
+mod json_path;
 mod load;
 mod metadata;
+mod openapi;
 mod patch;
+mod protobuf;
 mod random;
 mod read;
 mod registry;
 mod request;
+#[cfg(test)]
+mod sample;
 mod scale;
 mod selector;
 mod serve;

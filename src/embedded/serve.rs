@@ -63,8 +63,8 @@ impl Embedded {
             };
             let nobody =
                 || if target.as_ref().is_some_and(is_own) { Failure::no_such_kind() } else { Failure::no_such_path() };
-            let (code, body) = discovery::answer(&registry, &call.path, &call.accept).ok_or_else(nobody)?;
-            return Ok(Answer::of(code, &body).into_response());
+            let answer = discovery::answer(&registry, &call.path, &call.accept).ok_or_else(nobody)?;
+            return Ok(answer.into_response());
         };
         let is_known = match target.subresource.as_str() {
             "" => true,
