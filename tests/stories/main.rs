@@ -13,6 +13,9 @@ mod fleet;
 mod floods;
 #[path = "../support/judge.rs"]
 mod judge;
+mod kubectl;
+#[path = "../support/kubectl.rs"]
+mod kubectl_client;
 #[path = "../support/kustomize.rs"]
 mod kustomize;
 mod layering;
