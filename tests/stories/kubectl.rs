@@ -456,6 +456,45 @@ fn a_cluster_that_breaks_a_rule_is_denied_with_the_words_of_the_rule() {
     assert_eq!(gone.code, 0, "{gone:?}");
 }
 
+/// What a terminal shows in a document, from a command on: its lines, and what is printed.
+fn shown(document: &str, command: &str) -> (String, String) {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(document)).unwrap();
+    let (_, rest) = text.split_once(&format!("\n$ {command}")).unwrap_or_else(|| panic!("{command} is in {document}"));
+    let (line, rest) = rest.split_once('\n').unwrap();
+    let printed = rest.split("```").next().unwrap().split("\n$ ").next().unwrap();
+    (format!("{command}{line}"), printed.to_owned())
+}
+
+#[test]
+fn the_examples_for_newcomers_say_what_happens() {
+    let served = serve();
+    let sh = |line: &str| {
+        let (program, arguments) = line.split_once(' ').unwrap();
+        assert_eq!(program, "kubectl");
+        // kubectl with its arguments, which a shell takes apart.
+        let kubectl = served.kubectl.command(&[]);
+        let start: Vec<String> = [kubectl.get_program()]
+            .into_iter()
+            .chain(kubectl.get_args())
+            .map(|part| part.to_str().unwrap().to_owned())
+            .collect();
+        let mut shell = std::process::Command::new("bash");
+        shell.arg("-c").arg(format!("\"$0\" \"$@\" {arguments}")).args(start);
+        shell
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .envs(kubectl.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        Outcome::of(shell)
+    };
+    let (line, printed) = shown("README.md", "kubectl patch cluster demo");
+    assert_eq!(sh(&line).err, printed);
+    let announced = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let lines: Vec<&str> = announced.lines().filter_map(|line| line.strip_prefix("  kubectl ")).collect();
+    assert_eq!(lines.len(), 3);
+    for line in lines {
+        sh(&format!("kubectl {line}")).unwrap();
+    }
+}
+
 #[test]
 fn both_versions_of_a_cluster_are_served_and_kept_as_one() {
     let served = serve();
