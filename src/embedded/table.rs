@@ -194,6 +194,8 @@ fn builtin(group: &str, plural: &str) -> Option<&'static [Own]> {
         ("First Seen", "string", 1, |object, now| json!(first_seen(object, now))),
         ("Count", "string", 1, |object, _| json!(times(object))),
     ];
+    const ACCOUNT: &[Own] = &[("Secrets", "string", 0, |object, _| json!(length(object, "secrets"))), AGE];
+    const WEBHOOKS: &[Own] = &[("Webhooks", "integer", 0, |object, _| json!(length(object, "webhooks"))), AGE];
     const LEASE: &[Own] = &[("Holder", "string", 0, |object, _| object["spec"]["holderIdentity"].clone()), AGE];
     const DEFINITION: &[Own] =
         &[("Created At", "date", 0, |object, _| object["metadata"]["creationTimestamp"].clone())];
@@ -202,6 +204,10 @@ fn builtin(group: &str, plural: &str) -> Option<&'static [Own]> {
         ("", "secrets") => Some(SECRET),
         ("", "configmaps") => Some(CONFIG_MAP),
         ("" | "events.k8s.io", "events") => Some(EVENT),
+        ("", "serviceaccounts") => Some(ACCOUNT),
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations" | "validatingwebhookconfigurations") => {
+            Some(WEBHOOKS)
+        }
         ("coordination.k8s.io", "leases") => Some(LEASE),
         ("apiextensions.k8s.io", "customresourcedefinitions") => Some(DEFINITION),
         _ => None,
@@ -216,6 +222,10 @@ const UNKNOWN: &str = "<unknown>";
 
 fn count(object: &Value, field: &str) -> usize {
     object[field].as_object().map_or(0, Map::len)
+}
+
+fn length(object: &Value, field: &str) -> usize {
+    object[field].as_array().map_or(0, Vec::len)
 }
 
 /// `kind/name` of what an event is about.

@@ -11,6 +11,8 @@ mod conversion_fixtures;
 #[path = "../../benches/support/fleet.rs"]
 mod fleet;
 mod floods;
+#[path = "../support/gadgets.rs"]
+mod gadgets;
 #[path = "../support/judge.rs"]
 mod judge;
 mod kubectl;

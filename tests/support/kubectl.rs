@@ -5,10 +5,17 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::process::SOON;
 
 /// kubectl with a kubeconfig.
 pub struct Kubectl {
     kubeconfig: PathBuf,
+    /// Where its objects are unless a command says something else.
+    pub namespace: String,
     /// Its caches, and files of the test.
     pub folder: tempfile::TempDir,
 }
@@ -23,13 +30,18 @@ pub struct Outcome {
 
 impl Kubectl {
     pub fn new(kubeconfig: PathBuf) -> Self {
-        Kubectl { kubeconfig, folder: tempfile::tempdir().unwrap() }
+        Self::within(kubeconfig, "default".to_owned())
+    }
+
+    pub fn within(kubeconfig: PathBuf, namespace: String) -> Self {
+        Kubectl { kubeconfig, namespace, folder: tempfile::tempdir().unwrap() }
     }
 
     /// A command that was not started yet.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program());
         command.arg("--kubeconfig").arg(&self.kubeconfig).arg("--cache-dir").arg(self.folder.path().join("cache"));
+        command.arg("--namespace").arg(&self.namespace);
         // Nothing of whoever runs the tests: other kubeconfigs, preferences, proxies.
         command.args(arguments).env("HOME", self.folder.path()).env("KUBECTL_KUBERC", "false").stdin(Stdio::null());
         for name in ["KUBECONFIG", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
@@ -54,6 +66,34 @@ impl Kubectl {
         let outcome = self.run(arguments);
         assert_ne!(outcome.code, 0, "kubectl {arguments:?}: {outcome:#?}");
         outcome.err
+    }
+
+    /// The output of a command that succeeds sooner or later.
+    pub fn eventually(&self, arguments: &[&str]) -> String {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let outcome = self.run(arguments);
+            if outcome.code == 0 {
+                return outcome.out;
+            }
+            assert!(Instant::now() < deadline, "kubectl {arguments:?}: {outcome:#?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// `kubectl … -f -` with an object, which has to succeed.
+    #[track_caller]
+    pub fn give(&self, object: &Value, arguments: &[&str]) -> String {
+        self.try_give(object, arguments).unwrap()
+    }
+
+    pub fn try_give(&self, object: &Value, arguments: &[&str]) -> Outcome {
+        self.with_input(&object.to_string(), &[arguments, &["-f", "-"]].concat())
+    }
+
+    /// A field of an object by its JSON path.
+    pub fn field(&self, object: &str, path: &str) -> String {
+        self.out(&["get", object, "-o", &format!("jsonpath={{{path}}}")])
     }
 
     /// Gives a text to a command, which reads it from `-f -`.
