@@ -224,8 +224,14 @@ pub(super) fn invitation(kubeconfig: &Path, address: SocketAddr) -> String {
         "A Kubernetes API is at https://{address}, in memory: nothing in it outlives this process. In another terminal:\n\n  \
          export KUBECONFIG={}\n  kubectl get clusters,clusterclasses --all-namespaces\n  kubectl explain \
          cluster.spec.topology\n  kubectl apply --dry-run=server -f fixtures/quick-start/cluster.yaml\n\n",
-        kubeconfig.display()
+        quoted(&kubeconfig.display().to_string())
     )
+}
+
+/// A text as one word of a shell.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,".contains(c);
+    if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]
@@ -236,6 +242,29 @@ mod tests {
     fn manifests(text: &str) -> Vec<Manifest> {
         let documents = yaml::documents(text).into_iter().map(Result::unwrap);
         documents.flat_map(|document| crate::wire::manifest::objects(document).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_path_is_one_word_for_a_shell() {
+        for (path, want) in [("/home/me/a-b_1", "/home/me/a-b_1"), ("/a b", "'/a b'"), ("/it's", r"'/it'\''s'")] {
+            assert_eq!(quoted(path), want);
+        }
+    }
+
+    #[test]
+    fn a_kubeconfig_names_an_address_that_can_be_reached() {
+        let token = Token::make().unwrap();
+        for (address, want) in [
+            ("127.0.0.1:6443", "https://127.0.0.1:6443"),
+            ("0.0.0.0:7443", "https://127.0.0.1:7443"),
+            ("[::1]:6443", "https://[::1]:6443"),
+        ] {
+            let text = kubeconfig_text(address.parse().unwrap(), "authority", &token);
+            let config: kube::config::Kubeconfig = kube::config::Kubeconfig::from_yaml(&text).unwrap();
+            assert_eq!(config.clusters[0].cluster.as_ref().unwrap().server.as_deref(), Some(want));
+            assert_eq!(config.current_context.as_deref(), Some("topologist"));
+        }
+        assert_ne!(token.reveal(), Token::make().unwrap().reveal());
     }
 
     #[test]
@@ -252,7 +281,7 @@ mod tests {
              {apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: f}}",
         );
         let made = definitions(&all.iter().collect::<Vec<_>>());
-        let made: Vec<_> = made.iter().filter(|one| one["metadata"]["labels"].is_object()).collect();
+        let made: Vec<_> = made.iter().filter(|one| !crd::definitions().contains(one)).collect();
         let said =
             made.iter().map(|one| (one["metadata"]["name"].as_str().unwrap(), one["metadata"]["labels"].clone()));
         let want = [

@@ -145,7 +145,7 @@ fn group(registry: &Registry, name: &str) -> Value {
     json!({"name": name, "versions": versions, "preferredVersion": preferred})
 }
 
-const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// A part of a kind: its name, and the group, version and kind of what is read and written there.

@@ -151,3 +151,68 @@ impl HttpBody for UntilStopped {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt;
+    use serde_json::Value;
+    use tower::ServiceExt;
+
+    use super::super::Options;
+    use super::*;
+
+    fn front(stop: &CancellationToken) -> (Router, Token) {
+        let token = Token::make().unwrap();
+        (router(Embedded::new(Options::default()), token.clone(), stop.clone()), token)
+    }
+
+    async fn get(router: &Router, path: &str, authorization: Option<String>) -> Response {
+        let mut request = Request::get(path);
+        if let Some(authorization) = authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
+        router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn nobody_is_answered_without_the_token() {
+        let (router, token) = front(&CancellationToken::new());
+        let shown = |scheme: &str| Some(format!("{scheme} {}", token.reveal()));
+        for (authorization, code) in [
+            (None, 401),
+            (Some("Bearer ".to_owned()), 401),
+            (Some("Bearer wrong".to_owned()), 401),
+            (shown("Basic"), 401),
+            (shown("Bearer"), 200),
+            (shown("bearer"), 200),
+        ] {
+            let answer = get(&router, "/api/v1/namespaces", authorization.clone()).await;
+            assert_eq!(answer.status().as_u16(), code, "{authorization:?}");
+            let body: Value = serde_json::from_slice(&answer.into_body().collect().await.unwrap().to_bytes()).unwrap();
+            assert_eq!(body["kind"], if code == 401 { "Status" } else { "NamespaceList" });
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_too_large_is_refused() {
+        let (router, token) = front(&CancellationToken::new());
+        let request =
+            Request::post("/api/v1/namespaces").header(header::AUTHORIZATION, format!("Bearer {}", token.reveal()));
+        let answer = router.oneshot(request.body(Body::from(vec![b' '; LIMIT + 1])).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
+
+    #[tokio::test]
+    async fn a_watch_ends_with_the_server_and_not_before() {
+        let stop = CancellationToken::new();
+        let (router, token) = front(&stop);
+        let path = "/api/v1/namespaces?watch=true";
+        let mut events =
+            get(&router, path, Some(format!("Bearer {}", token.reveal()))).await.into_body().into_data_stream();
+        assert!(events.next().await.unwrap().unwrap().starts_with(b"{\"type\":\"ADDED\""));
+        let more = tokio::time::timeout(Duration::from_millis(50), events.next()).await;
+        assert!(more.is_err(), "nothing happens, and it goes on");
+        stop.cancel();
+        assert!(events.next().await.is_none(), "a clean end");
+    }
+}

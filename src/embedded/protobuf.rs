@@ -374,6 +374,17 @@ mod tests {
         vec![field << 3, value]
     }
 
+    /// A field with a number of several bytes.
+    fn large(field: u8, mut value: u64) -> Vec<u8> {
+        let mut bytes = vec![field << 3];
+        while value > 0x7f {
+            bytes.push(u8::try_from(value & 0x7f).unwrap() | 0x80);
+            value >>= 7;
+        }
+        bytes.push(u8::try_from(value).unwrap());
+        bytes
+    }
+
     fn body(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
         let type_meta = [part(1, api_version.as_bytes()), part(2, kind.as_bytes())].concat();
         [MAGIC.to_vec(), part(1, &type_meta), part(2, raw), part(3, b""), part(4, b"")].concat()
@@ -391,9 +402,7 @@ mod tests {
                 "ownerReferences": [{"kind": "Thing", "name": "t", "controller": false}]}});
         assert_eq!(object(&body("v1", "Secret", &secret.concat())), Ok(want));
 
-        // 2030-01-01T00:00:00.5Z
-        let seconds = [0x08, 0x80, 0x83, 0xb6, 0xbc, 0x07];
-        let moment = [&seconds[..], &[0x10, 0x80, 0xca, 0xb5, 0xee, 0x01]].concat();
+        let moment = [large(1, 1_893_456_000), large(2, 500_000_000)].concat();
         let spec = [part(1, b""), number(5, 0), part(4, &moment), part(3, b"")].concat();
         let lease = object(&body("coordination.k8s.io/v1", "Lease", &part(2, &spec))).unwrap();
         let want = json!({"holderIdentity": "", "leaseTransitions": 0, "renewTime": "2030-01-01T00:00:00.500000Z"});

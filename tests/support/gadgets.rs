@@ -15,7 +15,8 @@ use crate::process::SOON;
 /// A test for each story, with the kubectl that `$start` makes.
 macro_rules! stories {
     ($start:expr) => {
-        $crate::gadgets::stories!($start => kinds_that_every_server_has_show_their_own_columns,
+        $crate::gadgets::stories!($start => discovery_says_of_a_kind_what_every_server_says,
+            kinds_that_every_server_has_show_their_own_columns,
             objects_are_shown_in_the_columns_of_their_kind_and_in_every_form,
             applied_objects_are_created_changed_and_left_alone,
             whoever_applies_what_another_owns_is_told_so_until_it_insists,
@@ -72,6 +73,60 @@ pub fn gadget(name: &str, spec: Value) -> Value {
 /// The words of each line.
 pub fn words(text: &str) -> Vec<Vec<&str>> {
     text.lines().map(|line| line.split_whitespace().collect()).collect()
+}
+
+pub fn discovery_says_of_a_kind_what_every_server_says(kubectl: &Kubectl) {
+    let raw = |path: &str| -> Value { serde_json::from_str(&kubectl.eventually(&["get", "--raw", path])).unwrap() };
+    let mut list = raw("/apis/example.com/v1");
+    for resource in list["resources"].as_array_mut().unwrap() {
+        resource.as_object_mut().unwrap().remove("storageVersionHash");
+    }
+    list["resources"].as_array_mut().unwrap().sort_by_key(|resource| resource["name"].to_string());
+    let verbs = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+    let few = ["get", "patch", "update"];
+    let want = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "example.com/v1", "resources": [
+        {"name": "gadgets", "singularName": "gadget", "namespaced": true, "kind": "Gadget", "verbs": verbs,
+            "shortNames": ["gd"], "categories": ["toys"]},
+        {"name": "gadgets/scale", "singularName": "", "namespaced": true, "group": "autoscaling", "version": "v1",
+            "kind": "Scale", "verbs": few},
+        {"name": "gadgets/status", "singularName": "", "namespaced": true, "kind": "Gadget", "verbs": few},
+    ]});
+    assert_eq!(list, want);
+    let version = json!({"groupVersion": "example.com/v1", "version": "v1"});
+    let want = json!({"kind": "APIGroup", "apiVersion": "v1", "name": "example.com", "versions": [version],
+        "preferredVersion": version});
+    assert_eq!(raw("/apis/example.com"), want);
+    assert_eq!(raw("/version")["minor"], "33");
+    let document = raw("/openapi/v3/apis/example.com/v1");
+    let path = "/apis/example.com/v1/namespaces/{namespace}/gadgets/{name}";
+    let operations = |item: &Value| -> Vec<String> {
+        item.as_object().unwrap().keys().filter(|key| *key != "parameters").cloned().collect()
+    };
+    assert_eq!(operations(&document["paths"][path]), ["delete", "get", "patch", "put"]);
+    let paths: Vec<&String> =
+        document["paths"].as_object().unwrap().keys().filter(|path| path.contains("gadgets")).collect();
+    let want = [
+        "/apis/example.com/v1/gadgets",
+        "/apis/example.com/v1/namespaces/{namespace}/gadgets",
+        "/apis/example.com/v1/namespaces/{namespace}/gadgets/{name}",
+        "/apis/example.com/v1/namespaces/{namespace}/gadgets/{name}/scale",
+        "/apis/example.com/v1/namespaces/{namespace}/gadgets/{name}/status",
+    ];
+    assert_eq!(paths, want);
+    let patch = &document["paths"][path]["patch"];
+    assert_eq!(patch["x-kubernetes-action"], "patch");
+    let mut parameters: Vec<&str> =
+        patch["parameters"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    parameters.retain(|name| *name != "pretty");
+    parameters.sort_unstable();
+    assert_eq!(parameters, ["dryRun", "fieldManager", "fieldValidation", "force"]);
+    let schema = &document["components"]["schemas"]["com.example.v1.Gadget"];
+    assert_eq!(
+        schema["properties"]["spec"],
+        gadgets()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    );
+    let meta = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+    assert_eq!(schema["properties"]["metadata"]["allOf"][0]["$ref"], meta);
 }
 
 pub fn kinds_that_every_server_has_show_their_own_columns(kubectl: &Kubectl) {
