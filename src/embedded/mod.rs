@@ -14,6 +14,7 @@
 //! follows. Between versions of a kind nothing changes but `apiVersion`, whatever the definition says about conversion;
 //! Events alone have fields of other names in their newer group.
 
+mod access;
 mod admission;
 mod admit;
 mod age;

@@ -94,6 +94,9 @@ pub(super) fn object(body: &[u8]) -> Result<Value, ProtobufError> {
         ("v1", "Event") => EVENT,
         ("events.k8s.io/v1", "Event") => NEWER_EVENT,
         ("coordination.k8s.io/v1", "Lease") => LEASE,
+        ("authorization.k8s.io/v1", "SelfSubjectAccessReview") => ACCESS_REVIEW,
+        ("authorization.k8s.io/v1", "SelfSubjectRulesReview") => RULES_REVIEW,
+        ("authentication.k8s.io/v1", "SelfSubjectReview") => &[],
         (_, "DeleteOptions") => DELETE_OPTIONS,
         (version, kind) => return Err(ProtobufError::UnknownKind(format!("{kind} in {version}"))),
     };
@@ -353,6 +356,27 @@ const LEASE: &[Field] = &[
         ]),
     ),
 ];
+const ACCESS_REVIEW: &[Field] = &[field(
+    2,
+    "spec",
+    Message(&[
+        field(
+            1,
+            "resourceAttributes",
+            Message(&[
+                field(1, "namespace", Text),
+                field(2, "verb", Text),
+                field(3, "group", Text),
+                field(4, "version", Text),
+                field(5, "resource", Text),
+                field(6, "subresource", Text),
+                field(7, "name", Text),
+            ]),
+        ),
+        field(2, "nonResourceAttributes", Message(&[field(1, "path", Text), field(2, "verb", Text)])),
+    ]),
+)];
+const RULES_REVIEW: &[Field] = &[field(2, "spec", Message(&[field(1, "namespace", Text)]))];
 const DELETE_OPTIONS: &[Field] = &[
     optional(1, "gracePeriodSeconds", Number),
     field(2, "preconditions", Message(&[optional(1, "uid", Text), optional(2, "resourceVersion", Text)])),

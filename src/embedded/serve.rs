@@ -13,7 +13,7 @@ use super::read;
 use super::request::{Call, Target, Verb};
 use super::status::Failure;
 use super::write::Write;
-use super::{Embedded, delete, discovery, watch};
+use super::{Embedded, access, delete, discovery, watch};
 
 /// The longest body, in bytes.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -54,6 +54,9 @@ impl Embedded {
             .as_ref()
             .and_then(|target| Some((target, registry.get(&target.group, &target.version, &target.plural)?)));
         let Some((target, resource)) = found else {
+            if let Some(answer) = access::answer(call)? {
+                return Ok(answer.into_response());
+            }
             if call.method != http::Method::GET {
                 return Err(Failure::no_such_path());
             }

@@ -87,6 +87,15 @@ fn what_the_program_brings_is_shown_explained_and_described() {
 }
 
 #[test]
+fn whoever_has_the_kubeconfig_may_do_everything() {
+    let kubectl = serve();
+    assert_eq!(kubectl.out(&["auth", "can-i", "delete", "clusters"]), "yes\n");
+    assert_eq!(kubectl.out(&["auth", "can-i", "get", "/metrics"]), "yes\n");
+    assert!(kubectl.out(&["auth", "can-i", "--list"]).contains("*.*"));
+    assert!(kubectl.out(&["auth", "whoami"]).contains("topologist"));
+}
+
+#[test]
 fn a_namespace_goes_with_all_that_is_in_it() {
     let kubectl = serve();
     kubectl.out(&["create", "namespace", "n"]);
