@@ -105,7 +105,10 @@ fn main() {
 fn topologist(folder: &Path) -> Process {
     let world = folder.join("class.json");
     std::fs::write(&world, fleet::class(0).to_string()).unwrap();
-    Process::topologist(folder, &["--embedded", "--admin-addr=127.0.0.1:0", "--load", world.to_str().unwrap()])
+    Process::topologist(
+        folder,
+        &["--embedded", "--controllers=none", "--admin-addr=127.0.0.1:0", "--load", world.to_str().unwrap()],
+    )
 }
 
 /// The yardstick.

@@ -26,7 +26,7 @@ pub struct Arguments {
 pub enum Command {
     /// Answer admission reviews over HTTPS.
     ///
-    /// Outside a pod nothing is inferred: give --embedded to serve files, or --kubeconfig to follow an API server.
+    /// Outside a pod nothing is inferred: give --embedded for an API server in memory, or --kubeconfig to follow one.
     Serve(Box<Serve>),
     /// Judge Clusters and ClusterClasses in files as the API server and the webhook would.
     ///
@@ -93,7 +93,8 @@ pub struct Rules {
 /// `serve`
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Run without an API server, on the objects of --load.
+    /// Run on an API server of its own, in memory, which begins with the objects of --load; kubectl gets at it with the
+    /// kubeconfig that is written.
     #[arg(long, env = "TOPOLOGIST_EMBEDDED", value_parser = BoolishValueParser::new(), conflicts_with = "kubeconfig")]
     pub embedded: bool,
     /// Files or folders with objects for --embedded.
@@ -102,6 +103,9 @@ pub struct Serve {
     /// Follow the API server of this kubeconfig.
     #[arg(long, value_name = "FILE", env = "TOPOLOGIST_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
+    /// Where the API of --embedded is. Default: 127.0.0.1:6443.
+    #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_API_ADDR")]
+    pub api_addr: Option<SocketAddr>,
     /// Where reviews are answered. Default: 0.0.0.0:9443, or 127.0.0.1:9443 with --embedded.
     #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_WEBHOOK_ADDR")]
     pub webhook_addr: Option<SocketAddr>,
@@ -129,7 +133,7 @@ pub struct Serve {
         env = "TOPOLOGIST_CLIENT_NAME"
     )]
     pub client_names: Vec<String>,
-    /// Where --embedded leaves the CA certificate that clients need.
+    /// Where --embedded leaves what clients need: kubeconfig, and the CA certificate of the webhook.
     #[arg(long, value_name = "DIR", default_value = ".topologist", env = "TOPOLOGIST_STATE_DIR")]
     pub state_dir: PathBuf,
     /// How long to go on accepting requests after the first stop signal. Default: 5s, or 0s with --embedded.

@@ -27,7 +27,7 @@ use crate::topology::Options;
 #[derive(Debug, Args)]
 pub struct Flags {
     /// Controllers to run: none, all, or names with commas between them (clusterclass, topology,
-    /// topology-templates). Default: all in a pod, else none.
+    /// topology-templates). Default: all in a pod and with --embedded, else none.
     #[arg(long, value_name = "LIST", env = "TOPOLOGIST_CONTROLLERS")]
     pub controllers: Option<Controllers>,
     /// Run controllers although Cluster API's own core controllers hold their lease.
@@ -62,7 +62,7 @@ pub struct Controllers {
 }
 
 /// The namespace of an installation.
-const NAMESPACE: &str = "topologist-system";
+pub(super) const NAMESPACE: &str = "topologist-system";
 /// How long a clean stop may take to give the lease back.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
@@ -97,19 +97,9 @@ impl FromStr for Controllers {
 }
 
 impl Flags {
-    /// Refuses controllers where there is no API server.
-    pub(super) fn check(&self, embedded: bool) -> Result<()> {
-        match self.controllers {
-            Some(chosen) if embedded && chosen != Controllers::NONE => {
-                bail!("--controllers needs an API server, and --embedded has none")
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// The controllers to run.
-    fn chosen(&self, is_in_pod: bool) -> Controllers {
-        self.controllers.unwrap_or(if is_in_pod { Controllers::ALL } else { Controllers::NONE })
+    fn chosen(&self, has_own_server: bool) -> Controllers {
+        self.controllers.unwrap_or(if has_own_server { Controllers::ALL } else { Controllers::NONE })
     }
 
     /// The namespace of the Lease and of whatever else belongs to the installation.
@@ -163,7 +153,7 @@ impl Leading {
 impl Serve {
     /// Whether the pod's own API server is followed; nothing else is inferred (`Source::of`).
     fn is_in_pod(&self) -> bool {
-        self.kubeconfig.is_none()
+        self.kubeconfig.is_none() && !self.embedded
     }
 }
 
@@ -180,7 +170,7 @@ pub(super) async fn start(
     tasks: &mut JoinSet<&'static str>,
 ) -> Result<Option<Leading>> {
     let gates = options.rules.feature_gates;
-    let chosen = options.leading.chosen(options.is_in_pod());
+    let chosen = options.leading.chosen(options.is_in_pod() || options.embedded);
     if chosen == Controllers::NONE || !gates.cluster_topology {
         info!("No controllers run here");
         let manages = options.certificates.manage_certificates;

@@ -8,6 +8,7 @@ mod certs;
 mod completions;
 mod crds;
 mod default;
+mod embedded;
 mod files;
 mod hints;
 pub mod leading;

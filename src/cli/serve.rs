@@ -3,12 +3,13 @@
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use axum::Router;
 use futures::future::OptionFuture;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,24 +18,23 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::args::{Lifecycle, Serve};
+use super::embedded::{self, Api};
 use super::leading::{self, Leading};
-use super::{certificates, certs, files, offline};
+use super::{certificates, certs};
 use crate::admission::Settings;
-use crate::hub::{Cluster, ClusterClass, GROUP, Kind};
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::gather::Gatherer;
-use crate::kubernetes::versions::{ApiVersions, Labels};
+use crate::kubernetes::versions::ApiVersions;
 use crate::kubernetes::watch;
 use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::{self, Health};
-use crate::topology::class_status;
 use crate::webhook::callers::CallerSource;
 use crate::webhook::conversion::{self, Converter};
 use crate::webhook::handler::{self, Handler};
+use crate::webhook::in_process::InProcess;
 use crate::webhook::server::{self, Server};
 use crate::webhook::tls::{Files, Identity, Issued, Pair};
-use crate::wire::Decode;
 use crate::world::{Facts, Scope};
 
 /// Exit code of a process that a second signal ended.
@@ -66,6 +66,8 @@ struct Running {
     /// Tasks that must not end before the process does.
     tasks: JoinSet<&'static str>,
     webhook: JoinHandle<()>,
+    /// The API of --embedded.
+    api: OptionFuture<JoinHandle<()>>,
     health: Arc<Health>,
     leading: Option<Leading>,
     departure: CancellationToken,
@@ -77,10 +79,14 @@ impl Running {
     async fn start(options: &Serve) -> Result<Running> {
         let metrics = Arc::new(Metrics::default());
         let mut tasks = JoinSet::new();
-        options.leading.check(options.embedded)?;
         options.certificates.check()?;
-        let source = Source::of(options).await?;
-        let cache = Arc::new(Cache::new(source.facts().within(options.scope()?)));
+        let scope = options.scope()?;
+        let Source { client, server, api } = Source::of(options).await?;
+        let cache = Arc::new(Cache::new(Facts::not_listed(&watch::WATCHED).within(scope)));
+        let router = end_points(options, &client, &cache, &metrics);
+        if let Some(api) = &api {
+            api.embedded.set_admission(Arc::new(InProcess::new(router.clone(), options.drives_machines())));
+        }
         let (identity, authority) = identity(options, &metrics, &mut tasks)?;
         let local = if options.embedded { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
         let address = |given: Option<SocketAddr>, port| given.unwrap_or(SocketAddr::new(IpAddr::V4(local), port));
@@ -98,40 +104,41 @@ impl Running {
         let probes = bind(address(options.admin_addr, 8081), "--admin-addr", None, few, &metrics).await?;
         let (webhook_address, admin) = (webhook.local_address()?, probes.local_address()?);
 
-        let leading = match &source {
-            Source::Cluster { client, .. } => leading::start(options, client, &cache, &metrics, &mut tasks).await?,
-            Source::Files { .. } => None,
-        };
+        let leading = leading::start(options, &client, &cache, &metrics, &mut tasks).await?;
         let mut health = Health::new(cache.clone(), metrics.clone());
-        if let (Source::Cluster { client, .. }, Some(leading)) = (&source, &leading)
+        if let Some(leading) = &leading
             && options.certificates.manage_certificates
         {
-            let managed = certificates::start(&options.certificates, client, leading, identity, &metrics, &mut tasks);
+            let managed = certificates::start(&options.certificates, &client, leading, identity, &metrics, &mut tasks);
             health = health.requiring(Box::new(move || managed.ready()));
         }
         let health = Arc::new(health);
         supervise(&mut tasks, "probes", probes.serve(probes::router(health.clone()), CancellationToken::new()));
-        if let Source::Cluster { client, .. } = &source {
-            let watches = watch::keep_current(client.clone(), cache.clone(), metrics.clone());
-            supervise(&mut tasks, "watches", watches);
-        }
-        let converter = Converter::new(source.versions(), conversion::Limits::default(), metrics.clone());
-        let gatherer = source.gatherer(cache, &metrics);
-        let handler = Handler::new(gatherer, options.settings(), handler::Limits::default(), metrics);
-        let router = handler::router(Arc::new(handler)).merge(conversion::router(Arc::new(converter)));
+        supervise(&mut tasks, "watches", watch::keep_current(client, cache, metrics));
         let stop = CancellationToken::new();
+        let announcement = Announcement {
+            server: &server,
+            webhook: webhook_address,
+            authority: authority.as_deref(),
+            api: api.as_ref().map(|api| (api.address, api.kubeconfig.clone(), api.loaded)),
+        };
+        let announcement = announcement.text();
+        let api_address = api.as_ref().map(|api| api.address.to_string());
+        let api = OptionFuture::from(api.map(|api| tokio::spawn(api.serve(stop.clone()))));
         let webhook = tokio::spawn(webhook.serve(router, stop.clone()));
         health.set_serving(true);
-        info!(webhook = %webhook_address, %admin, "Serving");
-        announce(&source, webhook_address, authority.as_deref());
+        info!(webhook = %webhook_address, %admin, api = api_address, "Serving");
+        // Nobody has to be listening.
+        let _ = super::print(&announcement);
         let grace = options.shutdown_grace.unwrap_or(Duration::from_secs(if options.embedded { 0 } else { 5 }));
-        Ok(Running { tasks, webhook, health, leading, departure, stop, grace })
+        Ok(Running { tasks, webhook, api, health, leading, departure, stop, grace })
     }
 
     async fn until_stopped(mut self, mut signals: Signals) -> Result<ExitCode> {
         tokio::select! {
             () = signals.next() => {}
             _ = &mut self.webhook => bail!("the webhook server ended, and should not have"),
+            Some(_) = &mut self.api => bail!("the API server ended, and should not have"),
             Some(ended) = self.tasks.join_next() => {
                 let name = ended.unwrap_or("a task that panicked");
                 bail!("{name} ended, and should not have");
@@ -143,7 +150,8 @@ impl Running {
         let server_stopped = async {
             tokio::time::sleep(self.grace).await;
             self.stop.cancel();
-            self.webhook.await
+            let (webhook, api) = tokio::join!(self.webhook, self.api);
+            webhook.and(api.unwrap_or(Ok(())))
         };
         let stopped =
             async { tokio::join!(server_stopped, OptionFuture::from(self.leading.as_ref().map(Leading::stop))).0 };
@@ -181,6 +189,15 @@ impl Serve {
     }
 }
 
+/// What is answered to reviews and conversions.
+fn end_points(options: &Serve, client: &kube::Client, cache: &Arc<Cache>, metrics: &Arc<Metrics>) -> Router {
+    let versions = ApiVersions::of_cluster(client.clone());
+    let converter = Converter::new(versions, conversion::Limits::default(), metrics.clone());
+    let gatherer = Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone());
+    let handler = Handler::new(gatherer, options.settings(), handler::Limits::default(), metrics.clone());
+    handler::router(Arc::new(handler)).merge(conversion::router(Arc::new(converter)))
+}
+
 /// How many clients of probes and metrics may be connected.
 const PROBE_CONNECTIONS: usize = 64;
 
@@ -207,17 +224,21 @@ pub(super) fn supervise(
     });
 }
 
-/// Where facts come from.
-enum Source {
-    Files { facts: Facts, definitions: Labels },
-    Cluster { client: kube::Client, server: String },
+/// The API server that is followed.
+struct Source {
+    client: kube::Client,
+    /// Its address, for people.
+    server: String,
+    /// The server itself, if it is in this process.
+    api: Option<Api>,
 }
 
 impl Source {
     async fn of(options: &Serve) -> Result<Source> {
         if options.embedded {
-            let (facts, definitions) = load(&options.load)?;
-            return Ok(Source::Files { facts, definitions });
+            let api = Api::bind(options).await?;
+            let (client, server) = (api.embedded.client(), format!("https://{}", api.address));
+            return Ok(Source { client, server, api: Some(api) });
         }
         let mut config = match &options.kubeconfig {
             Some(path) => from_kubeconfig(path).await?,
@@ -232,28 +253,7 @@ impl Source {
         // Whoever asks tries again by itself; a write that the client repeats on its own could come too late to be ours.
         config.default_retry = false;
         let client = kube::Client::try_from(config).context("cannot make a client for the API server")?;
-        Ok(Source::Cluster { client, server })
-    }
-
-    fn facts(&self) -> Facts {
-        match self {
-            Source::Files { facts, .. } => facts.clone(),
-            Source::Cluster { .. } => Facts::not_listed(&watch::WATCHED),
-        }
-    }
-
-    fn gatherer(&self, cache: Arc<Cache>, metrics: &Arc<Metrics>) -> Gatherer {
-        match self {
-            Source::Files { .. } => Gatherer::new(cache),
-            Source::Cluster { client, .. } => Gatherer::of_cluster(cache, client.clone(), metrics.clone()),
-        }
-    }
-
-    fn versions(&self) -> ApiVersions {
-        match self {
-            Source::Files { definitions, .. } => ApiVersions::of_files(definitions.clone()),
-            Source::Cluster { client, .. } => ApiVersions::of_cluster(client.clone()),
-        }
+        Ok(Source { client, server, api: None })
     }
 }
 
@@ -265,44 +265,6 @@ async fn from_kubeconfig(path: &Path) -> Result<kube::Config> {
         .with_context(|| format!("cannot use {}", path.display()))?;
     info!(context, server = %config.cluster_url, "Using a kubeconfig");
     Ok(config)
-}
-
-/// The objects of files as facts, and the labels of their definitions.
-fn load(paths: &[std::path::PathBuf]) -> Result<(Facts, Labels)> {
-    let input = files::read(paths, false)?;
-    if let Some(unreadable) = input.unreadable.first() {
-        bail!("{unreadable}");
-    }
-    let (mut clusters, mut classes, mut definitions) = (Vec::new(), Vec::new(), Labels::new());
-    for loaded in &input.objects {
-        let manifest = &loaded.manifest;
-        if manifest.kind == "CustomResourceDefinition" {
-            let labels = manifest.value.pointer("/metadata/labels").and_then(|labels| labels.as_object());
-            let labels = labels.into_iter().flatten();
-            let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
-            definitions.insert(manifest.key.name.clone(), labels.collect());
-        }
-        let Some(kind) = manifest.admitted_kind() else { continue };
-        let place = || format!("{}:{}: {} {}", loaded.file, manifest.line, manifest.kind, manifest.key);
-        let Some(version) = manifest.version() else {
-            bail!("{}: version {} of {GROUP} is not known", place(), manifest.api_version);
-        };
-        match kind {
-            Kind::Cluster => clusters
-                .push(Cluster::decode(version, &manifest.text()).map_err(anyhow::Error::msg).with_context(place)?),
-            // What a version change looks at is a fact like any other (`offline::objects`).
-            Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => {}
-            Kind::ClusterClass => {
-                let text = manifest.text();
-                let class = ClusterClass::decode(version, &class_status::of_file(&text));
-                classes.push(class.map_err(anyhow::Error::msg).with_context(place)?);
-            }
-        }
-    }
-    info!(clusters = clusters.len(), classes = classes.len(), definitions = definitions.len(), "Loaded objects");
-    let facts = Facts::of(clusters, classes).with_objects(offline::objects([&input]));
-    facts.compile_all();
-    Ok((facts, definitions))
 }
 
 /// The certificate to serve with, and where the CA certificate is if one was made for the occasion.
@@ -354,30 +316,37 @@ fn make_certificate(folder: &Path, identity: &Identity) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// Tells a person at a terminal what to do next.
-fn announce(source: &Source, webhook: SocketAddr, authority: Option<&str>) {
-    let mut text = match source {
-        Source::Cluster { server, .. } => {
-            format!("topologist answers reviews at https://{webhook} and follows {server}\n")
+/// What a person at a terminal should know.
+struct Announcement<'a> {
+    server: &'a str,
+    webhook: SocketAddr,
+    /// Where the CA certificate is, if one was made.
+    authority: Option<&'a str>,
+    /// The API of --embedded: its address, its kubeconfig, and how many ClusterClasses and Clusters it began with.
+    api: Option<(SocketAddr, PathBuf, (usize, usize))>,
+}
+
+impl Announcement<'_> {
+    fn text(&self) -> String {
+        let Announcement { server, webhook, authority, api } = self;
+        let mut text = match api {
+            None => format!("topologist answers reviews at https://{webhook} and follows {server}\n"),
+            Some((address, kubeconfig, (classes, clusters))) => format!(
+                "topologist answers reviews at https://{webhook} (ClusterClasses: {classes}, Clusters: {clusters})\n{}",
+                embedded::invitation(kubeconfig, *address)
+            ),
+        };
+        if let Some(authority) = authority {
+            text.push_str(&format!(
+                "Send it a review:\n\n  curl --cacert {authority} --data-binary @fixtures/quick-start/review.json \\\n"
+            ));
+            text.push_str(&format!(
+                "    https://localhost:{}/validate-cluster-x-k8s-io-v1beta2-cluster\n\n",
+                webhook.port()
+            ));
         }
-        Source::Files { facts, .. } => {
-            let (classes, clusters) = (facts.class_keys().len(), facts.cluster_keys().len());
-            format!(
-                "topologist answers reviews at https://{webhook} (ClusterClasses: {classes}, Clusters: {clusters})\n"
-            )
-        }
-    };
-    if let Some(authority) = authority {
-        text.push_str(&format!(
-            "Send it a review:\n\n  curl --cacert {authority} --data-binary @fixtures/quick-start/review.json \\\n"
-        ));
-        text.push_str(&format!(
-            "    https://localhost:{}/validate-cluster-x-k8s-io-v1beta2-cluster\n\n",
-            webhook.port()
-        ));
+        text
     }
-    // Nobody has to be listening.
-    let _ = super::print(&text);
 }
 
 /// SIGTERM and SIGINT.

@@ -9,11 +9,15 @@ use serde_json::{Map, Number, Value, json};
 
 use super::builtin::Builtin;
 use super::metadata;
-use super::registry::Resource;
+use super::protobuf::{self, ProtobufError};
+use super::registry::{Registry, Resource};
 use super::request::{Call, FieldValidation};
 use super::status::Failure;
 use super::structure::Fault;
 use crate::field::{ErrorKind, Shown};
+use crate::hub::Kind;
+use crate::hub::contract::compare_versions;
+use crate::wire::{Version, conversion};
 
 /// How many complaints about one body are kept.
 const KEPT: usize = 100;
@@ -31,16 +35,23 @@ pub(super) struct Body {
 /// # Errors
 /// 400 for what cannot be read.
 pub(super) fn body(call: &Call) -> Result<Body, Failure> {
+    if call.content_type == protobuf::MEDIA_TYPE {
+        return match protobuf::object(&call.body) {
+            Ok(value) => Ok(Body { value, complaints: Vec::new() }),
+            Err(ProtobufError::UnknownKind(_)) => Err(unsupported_media_type(&ACCEPTED)),
+            Err(error) => Err(Failure::bad_request(error.to_string())),
+        };
+    }
     let text = std::str::from_utf8(&call.body).map_err(|_| Failure::bad_request("the body is not UTF-8"))?;
     match call.content_type.as_str() {
         "" | "application/json" | "*/*" => json_body(text),
         "application/yaml" | "application/apply-patch+yaml" => yaml_body(text),
-        _ => {
-            let accepted = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
-            Err(unsupported_media_type(&accepted))
-        }
+        _ => Err(unsupported_media_type(&ACCEPTED)),
     }
 }
+
+/// Media types of objects.
+const ACCEPTED: [&str; 3] = ["application/json", "application/yaml", protobuf::MEDIA_TYPE];
 
 pub(super) fn unsupported_media_type(accepted: &[&str]) -> Failure {
     let message = format!(
@@ -269,12 +280,44 @@ pub(super) fn complain(
 }
 
 /// The object in another version of its kind.
-pub(super) fn converted(object: &Value, to: &Resource) -> Value {
+///
+/// # Errors
+/// When a value has no counterpart in that version.
+pub(super) fn converted(registry: &Registry, object: &Value, to: &Resource) -> Result<Value, Failure> {
     let mut object = object.clone();
-    let api_version = to.api_version();
-    if object.get("apiVersion").and_then(Value::as_str) == Some(&api_version) {
-        return object;
+    let from = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if from == to.api_version() {
+        return Ok(object);
     }
+    if let Some((kind, version)) = converted_by_us(to) {
+        let needed = conversion::versions_needed(kind, &object, version);
+        let versions = needed.into_iter().map(|referenced| {
+            let newest = newest_version(registry, &referenced);
+            (referenced, Ok(newest))
+        });
+        conversion::convert(kind, &mut object, version, &versions.collect()).map_err(|error| {
+            Failure::internal(format!("conversion webhook for {from}, Kind={} failed: {error}", to.kind))
+        })?;
+    }
+    Ok(renamed(object, to))
+}
+
+/// A kind that this program converts, and to which version.
+fn converted_by_us(to: &Resource) -> Option<(Kind, Version)> {
+    let version = Version::from_api_version(&to.api_version())?;
+    Some((Kind::from_name(&to.kind)?, version))
+}
+
+/// The version of a kind that a v1beta1 reference names: the newest one that is served, or of kinds that nobody serves
+/// the one that providers of Cluster API have (DEC-17).
+fn newest_version(registry: &Registry, (group, kind): &(String, String)) -> String {
+    let served = registry.group(group).filter(|resource| resource.kind == *kind).map(|resource| &*resource.version);
+    served.max_by(|a, b| compare_versions(a, b)).unwrap_or("v1beta2").to_owned()
+}
+
+/// The object with the version of another kind: what every converter does that knows nothing of the kind.
+pub(super) fn renamed(mut object: Value, to: &Resource) -> Value {
+    let api_version = to.api_version();
     if to.builtin == Some(Builtin::Event) {
         super::builtin::convert_event(&mut object, &api_version);
     }

@@ -142,7 +142,7 @@ impl Deletion<'_> {
             let (live, view) = {
                 let state = self.embedded.state();
                 let live = state.get(place).cloned().ok_or_else(|| Failure::not_found(self.resource, name))?;
-                let view = viewed(self.resource, &live).into_owned();
+                let view = viewed(&state.registry, self.resource, &live).into_owned();
                 (live, view)
             };
             self.expected(&live, name)?;
@@ -159,7 +159,7 @@ impl Deletion<'_> {
                 return Ok(Deleted { object: if is_gone { view } else { object }, is_gone });
             }
             let left = state.delete(place, self.options.propagation, &self.now);
-            let object = left.as_ref().map(|left| viewed(self.resource, left).into_owned());
+            let object = left.as_ref().map(|left| viewed(&state.registry, self.resource, left).into_owned());
             state.settle(&self.now);
             let is_gone = object.is_none();
             return Ok(Deleted { object: object.unwrap_or(view), is_gone });

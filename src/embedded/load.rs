@@ -133,7 +133,7 @@ fn store(state: &mut State, resource: &Resource, mut object: Value, now: &str) -
         make_namespace(state, &namespace, now);
     }
     let object = match state.registry.stored(storage_group(resource), &resource.plural) {
-        Some(storage) => decode::converted(&object, storage),
+        Some(storage) => decode::converted(&state.registry, &object, storage)?,
         None => object,
     };
     state.put(&place, object);

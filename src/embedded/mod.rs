@@ -14,8 +14,10 @@
 //! follows. Between versions of a kind nothing changes but `apiVersion`, whatever the definition says about conversion;
 //! Events alone have fields of other names in their newer group.
 
+mod access;
 mod admission;
 mod admit;
+mod age;
 mod answer;
 mod builtin;
 mod collect;
@@ -23,13 +25,19 @@ mod decode;
 mod definition;
 mod delete;
 mod discovery;
+pub mod front;
+mod json_path;
 mod load;
 mod metadata;
+mod openapi;
 mod patch;
+mod protobuf;
 mod random;
 mod read;
 mod registry;
 mod request;
+#[cfg(test)]
+mod sample;
 mod scale;
 mod selector;
 mod serve;

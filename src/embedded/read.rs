@@ -9,8 +9,8 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Form};
-use super::decode::converted;
-use super::registry::Resource;
+use super::decode::{converted, renamed};
+use super::registry::{Registry, Resource};
 use super::request::{Call, Target};
 use super::selector::Selector;
 use super::status::Failure;
@@ -23,7 +23,7 @@ const PAGE_EXPIRED: &str = "The provided continue parameter is too old to displa
     created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
 /// A stored object in the version in which a kind is asked for.
-pub(super) fn viewed<'s>(resource: &Resource, stored: &'s Stored) -> Cow<'s, Value> {
+pub(super) fn viewed<'s>(registry: &Registry, resource: &Resource, stored: &'s Stored) -> Cow<'s, Value> {
     let is_as_stored = stored.value.get("apiVersion").and_then(Value::as_str).is_some_and(|version| {
         version == resource.version && resource.group.is_empty()
             || version.split_once('/') == Some((&*resource.group, &*resource.version))
@@ -31,7 +31,9 @@ pub(super) fn viewed<'s>(resource: &Resource, stored: &'s Stored) -> Cow<'s, Val
     if is_as_stored {
         return Cow::Borrowed(&stored.value);
     }
-    Cow::Owned(converted(&stored.value, resource))
+    // What has no counterpart was refused when it was written, or has come in a file.
+    let converted = converted(registry, &stored.value, resource);
+    Cow::Owned(converted.unwrap_or_else(|_| renamed(stored.value.clone(), resource)))
 }
 
 /// The group in which objects of a kind are stored.
@@ -71,7 +73,7 @@ pub(super) fn get(state: &State, call: &Call, target: &Target, resource: &Resour
     }
     let place = Place::of(resource, &target.namespace, &target.name);
     let stored = state.get(&place).ok_or_else(|| Failure::not_found(resource, &target.name))?;
-    let object = viewed(resource, stored);
+    let object = viewed(&state.registry, resource, stored);
     if target.subresource == "scale" {
         let scale = super::scale::shown(resource, &object)?;
         return Ok(Answer::of(StatusCode::OK, &scale));
@@ -114,6 +116,7 @@ impl Continue {
 struct Snapshot {
     objects: Objects,
     version: u64,
+    registry: Arc<Registry>,
 }
 
 /// Answers with a list of objects. `state` is asked for a snapshot and not held.
@@ -140,7 +143,7 @@ pub(super) fn list(
     let all = super::store::from(&snapshot.objects, from).take_while(|(key, _)| key.starts_with(&prefix));
     let mut all = all.filter(|(key, _)| after.is_empty() || &***key > after);
     while let Some((key, stored)) = all.next() {
-        let object = viewed(resource, stored);
+        let object = viewed(&snapshot.registry, resource, stored);
         if !selector.selects(&object) {
             continue;
         }
@@ -176,7 +179,7 @@ fn snapshot_of(
     is_exact: bool,
 ) -> Result<Snapshot, Failure> {
     let kind = resource.store_name();
-    let snapshot = |objects, version| Ok(Snapshot { objects, version });
+    let snapshot = |objects, version| Ok(Snapshot { objects, version, registry: state.registry.clone() });
     if wanted > state.version {
         return Err(too_new(wanted, state.version));
     }
@@ -207,7 +210,7 @@ pub(super) fn selected(state: &State, resource: &Resource, namespace: &str, sele
     let kind: Arc<str> = resource.store_name().into();
     let objects = state.objects(&kind);
     within(&objects, &prefix)
-        .filter(|(_, stored)| selector.selects(&viewed(resource, stored)))
+        .filter(|(_, stored)| selector.selects(&viewed(&state.registry, resource, stored)))
         .map(|(key, _)| Place { kind: kind.clone(), key: key.clone() })
         .collect()
 }

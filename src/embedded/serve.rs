@@ -13,7 +13,7 @@ use super::read;
 use super::request::{Call, Target, Verb};
 use super::status::Failure;
 use super::write::Write;
-use super::{Embedded, delete, discovery, watch};
+use super::{Embedded, access, delete, discovery, watch};
 
 /// The longest body, in bytes.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -54,6 +54,9 @@ impl Embedded {
             .as_ref()
             .and_then(|target| Some((target, registry.get(&target.group, &target.version, &target.plural)?)));
         let Some((target, resource)) = found else {
+            if let Some(answer) = access::answer(call)? {
+                return Ok(answer.into_response());
+            }
             if call.method != http::Method::GET {
                 return Err(Failure::no_such_path());
             }
@@ -63,8 +66,8 @@ impl Embedded {
             };
             let nobody =
                 || if target.as_ref().is_some_and(is_own) { Failure::no_such_kind() } else { Failure::no_such_path() };
-            let (code, body) = discovery::answer(&registry, &call.path, &call.accept).ok_or_else(nobody)?;
-            return Ok(Answer::of(code, &body).into_response());
+            let answer = discovery::answer(&registry, &call.path, &call.accept).ok_or_else(nobody)?;
+            return Ok(answer.into_response());
         };
         let is_known = match target.subresource.as_str() {
             "" => true,

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Embedded;
 use super::answer::Form;
 use super::read::{too_new, version_of, viewed};
-use super::registry::Resource;
+use super::registry::{Registry, Resource};
 use super::request::{Call, Target};
 use super::selector::Selector;
 use super::status::Failure;
@@ -105,7 +105,7 @@ pub(super) fn watch(
             let objects = state.objects(&watch.kind);
             for (key, stored) in within(&objects, &watch.prefix) {
                 if watch.is_about(key) {
-                    let object = viewed(resource, stored);
+                    let object = viewed(&state.registry, resource, stored);
                     if watch.selector.selects(&object) {
                         watch.line("ADDED", object, &mut lines);
                     }
@@ -193,9 +193,9 @@ impl Watch {
 
     /// What has happened since the last time.
     fn lines(&mut self) -> Vec<u8> {
-        let (news, oldest) = {
+        let (news, registry, oldest) = {
             let state = self.embedded.state();
-            (state.news(&self.kind, self.position), state.oldest(&self.kind))
+            (state.news(&self.kind, self.position), state.registry.clone(), state.oldest(&self.kind))
         };
         let mut lines = Vec::new();
         let Some(happenings) = news.happenings else {
@@ -205,7 +205,7 @@ impl Watch {
             return lines;
         };
         for happening in &happenings {
-            self.tell(happening, &mut lines);
+            self.tell(happening, &registry, &mut lines);
         }
         self.position = news.version;
         lines
@@ -216,13 +216,13 @@ impl Watch {
     }
 
     /// An object enters the selection, changes in it, or leaves it.
-    fn tell(&self, happening: &Happening, lines: &mut Vec<u8>) {
+    fn tell(&self, happening: &Happening, registry: &Registry, lines: &mut Vec<u8>) {
         if !self.is_about(&happening.key) {
             return;
         }
         let selected = |stored: &Option<Arc<Stored>>| {
             stored.as_ref().is_some_and(|stored| {
-                self.selector.is_everything() || self.selector.selects(&viewed(&self.resource, stored))
+                self.selector.is_everything() || self.selector.selects(&viewed(registry, &self.resource, stored))
             })
         };
         match (selected(&happening.before), selected(&happening.after)) {
@@ -230,12 +230,12 @@ impl Watch {
             (was_selected, true) => {
                 let Some(after) = &happening.after else { return };
                 let what = if was_selected { "MODIFIED" } else { "ADDED" };
-                self.line(what, viewed(&self.resource, after), lines);
+                self.line(what, viewed(registry, &self.resource, after), lines);
             }
             (true, false) => {
                 // As it was, in the version in which it is gone.
                 let Some(before) = &happening.before else { return };
-                let mut object = viewed(&self.resource, before).into_owned();
+                let mut object = viewed(registry, &self.resource, before).into_owned();
                 object["metadata"]["resourceVersion"] = json!(happening.version.to_string());
                 self.line("DELETED", Cow::Owned(object), lines);
             }

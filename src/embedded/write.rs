@@ -94,7 +94,7 @@ impl Write<'_> {
             };
             (state.registry.clone(), live)
         };
-        let live_view = live.as_ref().map(|live| viewed(self.resource, live).into_owned());
+        let live_view = live.as_ref().map(|live| viewed(&registry, self.resource, live).into_owned());
         let old = live_view.as_ref();
         let draft = self.draft(old)?;
         let is_conditional = draft.is_conditional;
@@ -324,7 +324,8 @@ impl Write<'_> {
             else {
                 return Ok(None);
             };
-            Ok(Some((decode::converted(object, to), to.merging())))
+            let object = decode::converted(&registry, object, to).map_err(|failure| failure.message)?;
+            Ok(Some((object, to.merging())))
         }
     }
 
@@ -440,7 +441,7 @@ impl Write<'_> {
         }
         let is_new = old.is_none();
         let stored = match registry.stored(storage_group(self.resource), &self.resource.plural) {
-            Some(storage) => decode::converted(&object, storage),
+            Some(storage) => decode::converted(registry, &object, storage)?,
             None => object.clone(),
         };
         let candidate = Stored { value: stored, version: 0 };

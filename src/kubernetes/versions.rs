@@ -4,6 +4,7 @@
 //! before the first conversion is answered.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,30 +23,15 @@ const ABSENT: Duration = Duration::from_secs(1);
 /// How long the API server may take, which is waiting for the conversion itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is assumed of the providers of Cluster API where there is no cluster to ask (DEC-17).
-const ASSUMED: (&str, &str) = (".cluster.x-k8s.io", "v1beta2");
-
-/// The labels of definitions by their names.
-pub type Labels = BTreeMap<String, BTreeMap<String, String>>;
-
 /// The API versions of kinds.
-#[derive(Debug)]
 pub struct ApiVersions {
-    source: Source,
+    client: kube::Client,
     known: Mutex<BTreeMap<GroupKind, Known>>,
 }
 
-enum Source {
-    Files(Labels),
-    Cluster(kube::Client),
-}
-
-impl std::fmt::Debug for Source {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Source::Files(_) => "Files",
-            Source::Cluster(_) => "Cluster",
-        })
+impl fmt::Debug for ApiVersions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiVersions").field("known", &self.known).finish_non_exhaustive()
     }
 }
 
@@ -58,12 +44,7 @@ struct Known {
 impl ApiVersions {
     /// The versions that a cluster has.
     pub fn of_cluster(client: kube::Client) -> Self {
-        ApiVersions { source: Source::Cluster(client), known: Mutex::default() }
-    }
-
-    /// The versions that the definitions of files have.
-    pub fn of_files(labels: Labels) -> Self {
-        ApiVersions { source: Source::Files(labels), known: Mutex::default() }
+        ApiVersions { client, known: Mutex::default() }
     }
 
     /// The version of each kind, or why there is none.
@@ -77,22 +58,14 @@ impl ApiVersions {
     }
 
     async fn version(&self, kind: &GroupKind) -> Result<String, String> {
-        let (group, name) = kind;
-        if name.is_empty() {
+        if kind.1.is_empty() {
             return Err("the reference names no kind".to_owned());
         }
-        match &self.source {
-            Source::Files(labels) => of_files(labels, group, name),
-            Source::Cluster(client) => self.of_server(client, kind).await,
-        }
-    }
-
-    async fn of_server(&self, client: &kube::Client, kind: &GroupKind) -> Result<String, String> {
         let former = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(kind).cloned();
         if let Some(known) = former.as_ref().filter(|known| Instant::now() < known.until) {
             return known.version.clone();
         }
-        let (version, is_certain) = ask(client, kind).await;
+        let (version, is_certain) = ask(&self.client, kind).await;
         let version = match (former, version) {
             // What was true a minute ago is better than nothing.
             (Some(Known { version: Ok(former), .. }), Err(_)) if !is_certain => Ok(former),
@@ -122,16 +95,6 @@ fn newest(name: &str, labels: BTreeMap<String, String>) -> Result<String, String
     version.ok_or_else(|| format!("CustomResourceDefinition {name} has no label of a contract"))
 }
 
-fn of_files(labels: &Labels, group: &str, kind: &str) -> Result<String, String> {
-    let name = definition_name(group, kind);
-    let (suffix, assumed) = ASSUMED;
-    match labels.get(&name) {
-        Some(labels) => newest(&name, labels.clone()),
-        None if group.ends_with(suffix) => Ok(assumed.to_owned()),
-        None => Err(format!("CustomResourceDefinition {name} is not among the files")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -141,23 +104,6 @@ mod tests {
 
     fn kind(kind: &str) -> GroupKind {
         ("infrastructure.cluster.x-k8s.io".to_owned(), kind.to_owned())
-    }
-
-    #[test]
-    fn files_come_first_and_cluster_api_itself_is_assumed() {
-        // DEC-17, UPG-021
-        let label = |version: &str| BTreeMap::from([("cluster.x-k8s.io/v1beta1".to_owned(), version.to_owned())]);
-        let labels = Labels::from([
-            ("devclusters.infrastructure.cluster.x-k8s.io".to_owned(), label("v1alpha4_v1beta1")),
-            ("others.example.com".to_owned(), BTreeMap::new()),
-        ]);
-        let group = "infrastructure.cluster.x-k8s.io";
-        assert_eq!(of_files(&labels, group, "DevCluster").as_deref(), Ok("v1beta1"));
-        assert_eq!(of_files(&labels, group, "Another").as_deref(), Ok("v1beta2"));
-        let error = of_files(&labels, "example.com", "Other").unwrap_err();
-        assert_eq!(error, "CustomResourceDefinition others.example.com has no label of a contract");
-        let error = of_files(&labels, "example.com", "Third").unwrap_err();
-        assert_eq!(error, "CustomResourceDefinition thirds.example.com is not among the files");
     }
 
     const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/devs.infrastructure.cluster.x-k8s.io";
@@ -204,7 +150,7 @@ mod tests {
             let error = find(&ApiVersions::of_cluster(script.client())).await.unwrap_err();
             assert!(error.contains(words), "{error}");
         }
-        let nameless = ApiVersions::of_files(Labels::new()).find(vec![kind("")]).await;
+        let nameless = ApiVersions::of_cluster(Script::default().client()).find(vec![kind("")]).await;
         assert_eq!(nameless[&kind("")], Err("the reference names no kind".to_owned()));
     }
 }

@@ -89,6 +89,14 @@ fn listed(labels: &BTreeMap<String, String>, version: &str) -> Option<Contract> 
     }
 }
 
+/// The name of the contract that is assumed of a version of a kind without a definition (DEC-17).
+pub fn assumed_contract(group: &str, kind: &str, version: &str) -> &'static str {
+    match assumed(group, kind, version) {
+        Contract::V1Beta1 => "v1beta1",
+        Contract::V1Beta2 => "v1beta2",
+    }
+}
+
 /// The contract of a kind without a definition (DEC-17).
 fn assumed(group: &str, kind: &str, version: &str) -> Contract {
     let is_older = OLDER_CONTRACT.iter().any(|(known, start)| *known == group && kind.starts_with(start));

@@ -260,10 +260,11 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::kubernetes::versions::Labels;
+    use crate::embedded::{Embedded, Options};
 
     fn converter(limits: Limits) -> Arc<Converter> {
-        Arc::new(Converter::new(ApiVersions::of_files(Labels::new()), limits, Arc::new(Metrics::default())))
+        let versions = ApiVersions::of_cluster(Embedded::new(Options::default()).client());
+        Arc::new(Converter::new(versions, limits, Arc::new(Metrics::default())))
     }
 
     async fn post(converter: &Arc<Converter>, body: impl Into<Body>) -> (StatusCode, String) {
@@ -352,8 +353,8 @@ mod tests {
                 vec![json!({"apiVersion": NEW, "kind": "Cluster", "metadata": {"name": "r", "namespace": "ns"},
                     "spec": {"controlPlaneRef": {"apiGroup": "example.com", "kind": "Third", "name": "t"}}})],
                 "objects[0]: Cluster ns/r (cluster.x-k8s.io/v1beta2) cannot be converted to v1beta1: spec.controlPlaneRef: \
-                 the API version of Third.example.com is not known: CustomResourceDefinition thirds.example.com is not \
-                 among the files".into(),
+                 the API version of Third.example.com is not known: CustomResourceDefinition thirds.example.com does \
+                 not exist".into(),
             ),
         ] {
             let response = response(&converter, desired, &objects).await;

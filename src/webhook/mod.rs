@@ -5,6 +5,7 @@
 //!              ├─ tls.rs (certificates, swapped while serving)     │     ├─ kubernetes::gather
 //!              └─ callers.rs (whose client certificates            │     └─ queue.rs (whose turn it is)
 //!                 are accepted)                                    └─► conversion.rs ─► wire
+//! embedded API ─► in_process.rs ─► handler.rs
 //! ```
 
 pub mod authority;
@@ -13,6 +14,7 @@ pub mod callers;
 mod connection;
 pub mod conversion;
 pub mod handler;
+pub mod in_process;
 mod queue;
 pub mod rotation;
 pub mod self_managed;

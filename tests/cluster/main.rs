@@ -10,8 +10,13 @@ mod client_certificates;
 mod controller;
 mod conversion;
 mod embedded_api;
+#[path = "../support/gadgets.rs"]
+mod gadgets;
 mod installation;
 mod kinds;
+mod kubectl;
+#[path = "../support/kubectl.rs"]
+mod kubectl_client;
 #[path = "../support/kubernetes.rs"]
 mod kubernetes;
 #[path = "../support/kustomize.rs"]

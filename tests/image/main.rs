@@ -176,6 +176,12 @@ async fn reviews_are_answered_in_an_empty_root_directory() {
     let objects = container.root.path().join("objects");
     fs::create_dir(&objects).unwrap();
     fs::copy(repository().join("fixtures/quick-start/class.yaml"), objects.join("class.yaml")).unwrap();
+    // Nothing else can be written to.
+    let state = container.root.path().join("state");
+    fs::create_dir(&state).unwrap();
+    if is_root() {
+        chown(&state, Some(USER), Some(USER)).unwrap();
+    }
     let mut command = container.command(&["serve", "--load", "/objects"]);
     for (flag, value) in [
         ("EMBEDDED", "true"),
@@ -183,6 +189,8 @@ async fn reviews_are_answered_in_an_empty_root_directory() {
         ("TLS_KEY", "/certificates/tls.key"),
         ("WEBHOOK_ADDR", "127.0.0.1:0"),
         ("ADMIN_ADDR", "127.0.0.1:0"),
+        ("API_ADDR", "127.0.0.1:0"),
+        ("STATE_DIR", "/state"),
         ("LOG_FORMAT", "json"),
     ] {
         command.env(format!("TOPOLOGIST_{flag}"), value);

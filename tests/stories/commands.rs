@@ -155,7 +155,7 @@ fn wrong_usage_exits_with_2_and_says_what_is_right() {
         (&["serve", "--embedded", "--load", "/does/not/exist"], "cannot read /does/not/exist"),
         (&["serve", "--kubeconfig", "/does/not/exist"], "cannot read /does/not/exist"),
         (&["serve", "--embedded", "--namespace", "a,B"], "--namespace: \"B\" is neither a namespace"),
-        (&["serve", "--embedded", "--controllers", "all"], "--controllers needs an API server"),
+        (&["serve", "--embedded", "--api-addr", "nowhere"], "--api-addr"),
         (&["serve", "--embedded", "--controllers", "cluster"], "there is no controller \"cluster\""),
         (&["serve", "--embedded", "--lease-duration", "1s"], "must be at least 2s"),
         (&["serve", "--embedded", "--log", "topologist=loud"], "log filter"),

@@ -11,8 +11,13 @@ mod conversion_fixtures;
 #[path = "../../benches/support/fleet.rs"]
 mod fleet;
 mod floods;
+#[path = "../support/gadgets.rs"]
+mod gadgets;
 #[path = "../support/judge.rs"]
 mod judge;
+mod kubectl;
+#[path = "../support/kubectl.rs"]
+mod kubectl_client;
 #[path = "../support/kustomize.rs"]
 mod kustomize;
 mod layering;

@@ -138,28 +138,29 @@ async fn machines_are_guarded_where_they_are_driven() {
 }
 
 #[tokio::test]
-async fn without_an_api_server_a_version_change_is_judged_by_the_files_as_far_as_they_go() {
-    // DEC-18
+async fn a_version_change_is_judged_by_the_control_plane_that_was_loaded() {
     let mut change: Value = serde_json::from_str(&review("review.json")).unwrap();
     let request = &mut change["request"];
     request["operation"] = json!("UPDATE");
     request["oldObject"] = request["object"].clone();
     request["object"]["spec"]["topology"]["version"] = json!("v1.34.2");
+    let message = async |served: &Served, change: &Value| {
+        let (_, body) = served.connect(Protocol::Http2).await.post(VALIDATE, change.to_string()).await.unwrap();
+        response(&body)["status"]["message"].as_str().unwrap().to_owned()
+    };
+    // UPG-008: what was not started has no version that could change.
+    let said = message(&serve(&[]), &change).await;
+    assert!(said.contains("the Cluster has no controlPlaneRef yet"), "{said}");
+
+    let reference = json!({"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "x"});
+    for object in ["object", "oldObject"] {
+        change["request"][object]["spec"]["controlPlaneRef"] = reference.clone();
+    }
     let control_plane = "{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: {name: x, \
         labels: {cluster.x-k8s.io/cluster-name: my-first, topology.cluster.x-k8s.io/owned: ''}}, \
         spec: {version: v1.33.5}, status: {version: v1.32.0}}";
-
-    let mut nothing = serve(&[]);
-    let mut connection = nothing.connect(Protocol::Http2).await;
-    let (_, body) = connection.post(VALIDATE, change.to_string()).await.unwrap();
-    assert_eq!(response(&body)["allowed"], true, "{body}");
-    let entry = nothing.topologist.wait_for_log("Answered admission request");
-    assert!(entry["not_checked"].as_str().is_some_and(|rules| rules.starts_with("UPG-008,UPG-009")), "{entry}");
-
-    let served = serve_also(control_plane);
-    let (_, body) = served.connect(Protocol::Http2).await.post(VALIDATE, change.to_string()).await.unwrap();
-    let message = response(&body)["status"]["message"].as_str().unwrap().to_owned();
-    assert!(message.contains("KubeadmControlPlane default/x is upgrading to v1.33.5: v1.32.0 runs in it"), "{message}");
+    let said = message(&serve_also(control_plane), &change).await;
+    assert!(said.contains("KubeadmControlPlane default/x is upgrading to v1.33.5: v1.32.0 runs in it"), "{said}");
 }
 
 #[tokio::test]
@@ -193,7 +194,9 @@ async fn objects_are_converted_whatever_is_looked_after_and_enforced() {
     std::fs::write(
         &definition,
         "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.example.com, \
-         labels: {cluster.x-k8s.io/v1beta2: v1_v2}}}",
+         labels: {cluster.x-k8s.io/v1beta2: v1_v2}}, spec: {group: example.com, scope: Namespaced, \
+         names: {kind: Thing, plural: things}, versions: [{name: v2, served: true, storage: true, \
+         schema: {openAPIV3Schema: {type: object}}}]}}",
     )
     .unwrap();
     let definition = definition.display().to_string();
@@ -462,6 +465,11 @@ fn the_server_says_how_to_send_a_review() {
         "{text}"
     );
     assert!(text.contains("(ClusterClasses: 1, Clusters: 1)"), "{text}");
+    assert!(text.contains(&format!("  export KUBECONFIG={state}/kubeconfig\n")), "{text}");
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    for line in text.lines().filter(|line| line.starts_with("  kubectl ")) {
+        assert!(readme.contains(line), "{line} is not in the README");
+    }
 }
 
 /// A review of a ClusterClass whose patterns take a tenth of a second each to compile.

@@ -22,6 +22,8 @@ pub struct Topologist {
     pub webhook: String,
     /// `127.0.0.1:port` of probes and metrics.
     pub admin: String,
+    /// `127.0.0.1:port` of the API of --embedded; empty without it.
+    pub api: String,
 }
 
 /// The binary with these arguments, and no environment of ours.
@@ -31,6 +33,8 @@ pub fn command(arguments: &[&str]) -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOPOLOGIST_")) {
         command.env_remove(name);
     }
+    // Whoever does not say otherwise: many servers run at once.
+    command.env("TOPOLOGIST_API_ADDR", "127.0.0.1:0");
     command
 }
 
@@ -61,10 +65,12 @@ impl Topologist {
                 }
             }
         });
-        let mut started = Topologist { child, watchdog, log, webhook: String::new(), admin: String::new() };
+        let mut started =
+            Topologist { child, watchdog, log, webhook: String::new(), admin: String::new(), api: String::new() };
         let entry = started.wait_for_log("Serving");
         started.webhook = entry["webhook"].as_str().unwrap().to_owned();
         started.admin = entry["admin"].as_str().unwrap().to_owned();
+        started.api = entry["api"].as_str().unwrap_or_default().to_owned();
         started
     }
 

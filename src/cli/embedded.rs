@@ -1,0 +1,296 @@
+//! The API of `serve --embedded`: what it holds at the start, where it listens, and how kubectl gets at it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use super::args::Serve;
+use super::certs;
+use super::files::{self, Loaded};
+use super::leading::NAMESPACE;
+use crate::crd;
+use crate::embedded::front::{self, Token};
+use crate::embedded::{Embedded, Options};
+use crate::hub::contract::{definition_name, plural};
+use crate::hub::{GROUP, Kind, group_of, version_of};
+use crate::telemetry::metrics::Metrics;
+use crate::topology::class_status;
+use crate::topology::contract::assumed_contract;
+use crate::webhook::server::{self, Server};
+use crate::webhook::tls::{Files, Identity, Issued};
+use crate::wire::manifest::Manifest;
+
+/// The API, bound and not serving yet.
+pub(super) struct Api {
+    pub embedded: Embedded,
+    server: Server,
+    token: Token,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What kubectl needs to know.
+    pub kubeconfig: PathBuf,
+    /// How many ClusterClasses and Clusters there are at the start.
+    pub loaded: (usize, usize),
+}
+
+impl Api {
+    /// Loads the files, binds the address and writes the kubeconfig.
+    ///
+    /// # Errors
+    /// When a file cannot be read, an object cannot be stored, or the address is taken.
+    pub(super) async fn bind(options: &Serve) -> Result<Api> {
+        let embedded = Embedded::new(Options::default());
+        let loaded = seed(&embedded, &options.load)?;
+        let address = options.api_addr.unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443));
+        // What is counted are the callers of the webhook; these are others.
+        let metrics = Arc::<Metrics>::default();
+        let (identity, authority) = identity(address.ip(), &metrics)?;
+        let limits = server::Limits { patience: options.client_patience, ..server::Limits::default() };
+        let server = Server::bind(address, Some(identity), limits, metrics).await;
+        let server = server.with_context(|| format!("cannot listen on {address} (--api-addr)"))?;
+        let address = server.local_address()?;
+        let token = Token::make()?;
+        let kubeconfig = options.state_dir.join("kubeconfig");
+        std::fs::create_dir_all(&options.state_dir)
+            .with_context(|| format!("cannot make the folder {} (--state-dir)", options.state_dir.display()))?;
+        certs::write(&kubeconfig, &kubeconfig_text(address, &authority, &token), 0o600)
+            .with_context(|| format!("cannot write {}", kubeconfig.display()))?;
+        let kubeconfig = std::path::absolute(&kubeconfig)?;
+        Ok(Api { embedded, server, token, address, kubeconfig, loaded })
+    }
+
+    /// Serves until `stop`.
+    pub(super) async fn serve(self, stop: CancellationToken) {
+        let router = front::router(self.embedded, self.token, stop.clone());
+        self.server.serve(router, stop).await;
+    }
+}
+
+/// A certificate for the address, and the one that vouches for it.
+fn identity(address: IpAddr, metrics: &Arc<Metrics>) -> Result<(Arc<Identity>, String)> {
+    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+    if !address.is_loopback() && !address.is_unspecified() {
+        names.push(address.to_string());
+    }
+    let issued = Issued::make(&names, 365)?;
+    let identity = Arc::new(Identity::new(None, metrics.clone()));
+    let files = Files { certificate: "the generated certificate".into(), key: "the generated key".into() };
+    identity.take_on(&issued.pair(), &files)?;
+    Ok((identity, issued.authority))
+}
+
+fn kubeconfig_text(address: SocketAddr, authority: &str, token: &Token) -> String {
+    let host = match address.ip() {
+        ip if ip.is_unspecified() => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port()),
+        _ => address,
+    };
+    let (authority, token) = (STANDARD.encode(authority), token.reveal());
+    format!(
+        "apiVersion: v1\nkind: Config\nclusters:\n- name: topologist\n  cluster:\n    server: https://{host}\n    \
+         certificate-authority-data: {authority}\nusers:\n- name: topologist\n  user:\n    token: {token}\ncontexts:\n\
+         - name: topologist\n  context:\n    cluster: topologist\n    user: topologist\n    namespace: default\n\
+         current-context: topologist\n"
+    )
+}
+
+/// Stores what there is at the start; returns how many classes and Clusters that is.
+fn seed(embedded: &Embedded, paths: &[PathBuf]) -> Result<(usize, usize)> {
+    let input = files::read(paths, false)?;
+    if let Some(unreadable) = input.unreadable.first() {
+        bail!("{unreadable}");
+    }
+    // What has no name is nothing that can be stored, such as a review in a file.
+    let is_stored =
+        |loaded: &&Loaded| !loaded.manifest.key.name.is_empty() || loaded.manifest.admitted_kind().is_some();
+    let stored: Vec<&Loaded> = input.objects.iter().filter(is_stored).collect();
+    let mut count = BTreeMap::from(Kind::ALL.map(|kind| (kind.name(), 0_usize)));
+    for loaded in &stored {
+        let manifest = &loaded.manifest;
+        let Some(kind) = manifest.admitted_kind() else { continue };
+        if manifest.version().is_none() {
+            bail!("{}: version {} of {GROUP} is not known", place(loaded), manifest.api_version);
+        }
+        *count.entry(kind.name()).or_default() += 1;
+    }
+    let manifests: Vec<&Manifest> = stored.iter().map(|loaded| &loaded.manifest).collect();
+    let mut objects = definitions(&manifests);
+    objects.push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}));
+    objects.extend(manifests.into_iter().map(object));
+    embedded.load(objects).map_err(|error| {
+        let at = stored.iter().find(|loaded| error.object.ends_with(&*loaded.manifest.key.name));
+        anyhow!("{}{error}", at.map(|loaded| format!("{}:{}: ", loaded.file, loaded.manifest.line)).unwrap_or_default())
+    })?;
+    let (classes, clusters) = (count[Kind::ClusterClass.name()], count[Kind::Cluster.name()]);
+    info!(clusters, classes, objects = stored.len(), "Loaded objects");
+    Ok((classes, clusters))
+}
+
+/// Where an object stands.
+fn place(loaded: &Loaded) -> String {
+    let Loaded { file, manifest, .. } = loaded;
+    format!("{file}:{}: {} {}", manifest.line, manifest.kind, manifest.key)
+}
+
+/// The definitions that are there besides those of files: ours, and those of kinds that come without one.
+fn definitions(manifests: &[&Manifest]) -> Vec<Value> {
+    let is_among_files = |definition: &Value| {
+        manifests
+            .iter()
+            .any(|file| file.kind == "CustomResourceDefinition" && definition["metadata"]["name"] == *file.key.name)
+    };
+    let all = crd::definitions().into_iter().chain(assumed_definitions(manifests));
+    all.filter(|definition| !is_among_files(definition)).collect()
+}
+
+/// The object of a manifest as it is stored: a class with the status that its controller would give it.
+fn object(manifest: &Manifest) -> Value {
+    let mut value = manifest.value.clone();
+    if manifest.admitted_kind() == Some(Kind::ClusterClass) {
+        // What is observed is what is stored.
+        value["metadata"]["generation"] = json!(1);
+        let with_status = serde_json::from_str(&class_status::of_file(&value.to_string()));
+        value = with_status.unwrap_or(value);
+    }
+    value
+}
+
+/// Definitions of the kinds of providers that come without one: anything may stand in their objects, and the contract is
+/// that of DEC-17. With a template comes the kind that is cloned from it.
+fn assumed_definitions(manifests: &[&Manifest]) -> Vec<Value> {
+    let ours: BTreeSet<String> =
+        crd::definitions().iter().filter_map(|one| Some(one["metadata"]["name"].as_str()?.to_owned())).collect();
+    let mut kinds: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
+    for manifest in manifests {
+        let (group, version) = (group_of(&manifest.api_version), version_of(&manifest.api_version));
+        if group.ends_with(PROVIDERS) {
+            for kind in [Some(&*manifest.kind), manifest.kind.strip_suffix("Template")].into_iter().flatten() {
+                kinds.entry((group, kind)).or_default().insert(version);
+            }
+        }
+    }
+    let kinds = kinds.into_iter().filter(|((group, kind), _)| !ours.contains(&definition_name(group, kind)));
+    kinds.map(|((group, kind), versions)| assumed_definition(group, kind, &versions)).collect()
+}
+
+/// How the groups of providers end.
+const PROVIDERS: &str = ".cluster.x-k8s.io";
+
+fn assumed_definition(group: &str, kind: &str, versions: &BTreeSet<&str>) -> Value {
+    let mut labels: BTreeMap<String, String> = BTreeMap::new();
+    for version in versions {
+        let listed = labels.entry(format!("cluster.x-k8s.io/{}", assumed_contract(group, kind, version))).or_default();
+        listed.push_str(if listed.is_empty() { "" } else { "_" });
+        listed.push_str(version);
+    }
+    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let mut schema = anything.clone();
+    schema["description"] =
+        json!(format!("What a {kind} looks like is not known: no file of --load had its definition."));
+    schema["properties"] = json!({"spec": anything, "status": anything});
+    let is_template = kind.ends_with("Template");
+    if !is_template {
+        // Asked for by the topology, which leaves out what a kind does not have (DEC-22).
+        schema["properties"]["spec"]["properties"] = json!({"replicas": {"type": "integer", "format": "int32"}});
+    }
+    let stored = versions.last();
+    let version = |name: &&str| {
+        json!({"name": name, "served": true, "storage": Some(name) == stored,
+            "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}}})
+    };
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": definition_name(group, kind), "labels": labels},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural(kind), "categories": ["cluster-api"]},
+            "versions": versions.iter().map(version).collect::<Vec<_>>(),
+        },
+    })
+}
+
+/// What a person at a terminal may do with the API.
+pub(super) fn invitation(kubeconfig: &Path, address: SocketAddr) -> String {
+    format!(
+        "A Kubernetes API is at https://{address}, in memory: nothing in it outlives this process. In another terminal:\n\n  \
+         export KUBECONFIG={}\n  kubectl get clusters,clusterclasses --all-namespaces\n  kubectl explain \
+         cluster.spec.topology\n  kubectl apply --dry-run=server -f fixtures/quick-start/cluster.yaml\n\n",
+        quoted(&kubeconfig.display().to_string())
+    )
+}
+
+/// A text as one word of a shell.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,".contains(c);
+    if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::yaml;
+
+    fn manifests(text: &str) -> Vec<Manifest> {
+        let documents = yaml::documents(text).into_iter().map(Result::unwrap);
+        documents.flat_map(|document| crate::wire::manifest::objects(document).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_path_is_one_word_for_a_shell() {
+        for (path, want) in [("/home/me/a-b_1", "/home/me/a-b_1"), ("/a b", "'/a b'"), ("/it's", r"'/it'\''s'")] {
+            assert_eq!(quoted(path), want);
+        }
+    }
+
+    #[test]
+    fn a_kubeconfig_names_an_address_that_can_be_reached() {
+        let token = Token::make().unwrap();
+        for (address, want) in [
+            ("127.0.0.1:6443", "https://127.0.0.1:6443"),
+            ("0.0.0.0:7443", "https://127.0.0.1:7443"),
+            ("[::1]:6443", "https://[::1]:6443"),
+        ] {
+            let text = kubeconfig_text(address.parse().unwrap(), "authority", &token);
+            let config: kube::config::Kubeconfig = kube::config::Kubeconfig::from_yaml(&text).unwrap();
+            assert_eq!(config.clusters[0].cluster.as_ref().unwrap().server.as_deref(), Some(want));
+            assert_eq!(config.current_context.as_deref(), Some("topologist"));
+        }
+        assert_ne!(token.reveal(), Token::make().unwrap().reveal());
+    }
+
+    #[test]
+    fn kinds_of_providers_without_a_definition_get_one_that_takes_anything() {
+        // DEC-17
+        let all = manifests(
+            "{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: DevMachineTemplate, metadata: {name: a}}\n---\n\
+             {apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: AWSCluster, metadata: {name: b}}\n---\n\
+             {apiVersion: infrastructure.cluster.x-k8s.io/v1beta1, kind: AWSCluster, metadata: {name: c}}\n---\n\
+             {apiVersion: bootstrap.cluster.x-k8s.io/v1beta2, kind: KubeadmConfig, metadata: {name: d}}\n---\n\
+             {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: \
+             kubeadmconfigs.bootstrap.cluster.x-k8s.io}}\n---\n\
+             {apiVersion: example.com/v1, kind: Other, metadata: {name: e}}\n---\n\
+             {apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: f}}",
+        );
+        let made = definitions(&all.iter().collect::<Vec<_>>());
+        let made: Vec<_> = made.iter().filter(|one| !crd::definitions().contains(one)).collect();
+        let said =
+            made.iter().map(|one| (one["metadata"]["name"].as_str().unwrap(), one["metadata"]["labels"].clone()));
+        let want = [
+            ("awsclusters.infrastructure.cluster.x-k8s.io", json!({"cluster.x-k8s.io/v1beta1": "v1beta1_v1beta2"})),
+            ("devmachines.infrastructure.cluster.x-k8s.io", json!({"cluster.x-k8s.io/v1beta2": "v1beta2"})),
+            ("devmachinetemplates.infrastructure.cluster.x-k8s.io", json!({"cluster.x-k8s.io/v1beta2": "v1beta2"})),
+        ];
+        assert_eq!(said.collect::<Vec<_>>(), want);
+        let stored = made[0]["spec"]["versions"].as_array().unwrap().iter().map(|version| &version["storage"]);
+        assert_eq!(stored.collect::<Vec<_>>(), [&json!(false), &json!(true)]);
+    }
+}

@@ -1,0 +1,239 @@
+//! The embedded API as people use it: with kubectl, over HTTPS, from the binary.
+
+use std::fs;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::gadgets::{self, Watch, words};
+use crate::kubectl_client::{Kubectl, Outcome};
+use crate::process::Topologist;
+
+/// A server with its kubectl.
+struct Served {
+    topologist: Topologist,
+    kubectl: Kubectl,
+    folder: tempfile::TempDir,
+}
+
+fn quick_start() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/quick-start")
+}
+
+/// A server on the objects of the quick start. Its controllers rest, so that nobody writes but the test.
+fn serve() -> Served {
+    let folder = tempfile::tempdir().unwrap();
+    let (state, load) = (folder.path().join("state"), quick_start());
+    let (state_text, load) = (state.display().to_string(), load.display().to_string());
+    let arguments = ["--embedded", "--controllers=none", "--load", &load, "--state-dir", &state_text];
+    let topologist = Topologist::serve(&arguments);
+    topologist.wait_until_ready();
+    Served { topologist, kubectl: Kubectl::new(state.join("kubeconfig")), folder }
+}
+
+/// A server that also knows gadgets.
+fn serve_gadgets() -> Served {
+    let served = serve();
+    served.give(&gadgets::gadgets(), &["create"]);
+    served.out(&["wait", "--for=condition=Established", "crd/gadgets.example.com", "--timeout=20s"]);
+    served
+}
+
+impl Deref for Served {
+    type Target = Kubectl;
+
+    fn deref(&self) -> &Kubectl {
+        &self.kubectl
+    }
+}
+
+gadgets::stories!(serve_gadgets);
+
+#[test]
+fn what_the_program_brings_is_shown_explained_and_described() {
+    let kubectl = serve();
+    let clusters = kubectl.out(&["get", "clusters", "-A"]);
+    let header: Vec<&str> = words(&clusters)[0].clone();
+    assert_eq!(header[..5], ["NAMESPACE", "NAME", "CLUSTERCLASS", "AVAILABLE", "CP"], "{clusters}");
+    assert_eq!(words(&clusters)[1][..3], ["default", "demo", "quick-start"], "{clusters}");
+    assert_eq!(words(&clusters)[1].last(), Some(&"v1.33.0"), "{clusters}");
+    for (kind, columns) in [
+        ("namespaces", "NAME STATUS AGE"),
+        ("customresourcedefinitions", "NAME CREATED AT"),
+        ("leases -A", "NAMESPACE NAME HOLDER AGE"),
+    ] {
+        let arguments: Vec<&str> = ["get"].into_iter().chain(kind.split(' ')).collect();
+        let table = kubectl.out(&arguments);
+        let header: Vec<&str> = columns.split(' ').collect();
+        assert!(table.is_empty() || words(&table)[0] == header, "{table}");
+    }
+    let explained = kubectl.out(&["explain", "cluster.spec.topology"]);
+    for part in ["VERSION:    v1beta2", "classRef\t<Object> -required-", "variables\t<[]Object>"] {
+        assert!(explained.contains(part), "{part}: {explained}");
+    }
+    let older =
+        kubectl.out(&["explain", "cluster.spec.topology", "--api-version=cluster.x-k8s.io/v1beta1", "--recursive"]);
+    assert!(older.contains("class\t<string> -required-") && older.contains("machineDeployments"), "{older}");
+    for kind in
+        ["namespace/default", "secret", "cluster/demo", "clusterclass/quick-start", "crd/clusters.cluster.x-k8s.io"]
+    {
+        kubectl.out(&["describe", kind]);
+    }
+    let resources = kubectl.out(&["api-resources", "--no-headers"]);
+    let clusters = ["clusters", "cl", "cluster.x-k8s.io/v1beta2", "true", "Cluster"];
+    assert!(words(&resources).iter().any(|row| *row == clusters), "{resources}");
+    assert!(kubectl.out(&["api-versions"]).contains("cluster.x-k8s.io/v1beta1\n"));
+}
+
+#[test]
+fn whoever_has_the_kubeconfig_may_do_everything() {
+    let kubectl = serve();
+    assert_eq!(kubectl.out(&["auth", "can-i", "delete", "clusters"]), "yes\n");
+    assert_eq!(kubectl.out(&["auth", "can-i", "get", "/metrics"]), "yes\n");
+    assert!(kubectl.out(&["auth", "can-i", "--list"]).contains("*.*"));
+    assert!(kubectl.out(&["auth", "whoami"]).contains("topologist"));
+}
+
+#[test]
+fn a_namespace_goes_with_all_that_is_in_it() {
+    let kubectl = serve();
+    kubectl.out(&["create", "namespace", "n"]);
+    kubectl.out(&["create", "configmap", "m", "-n", "n", "--from-literal=a=1"]);
+    kubectl.out(&["delete", "namespace", "n", "--timeout=20s"]);
+    assert!(kubectl.err(&["get", "configmap", "m", "-n", "n"]).contains("not found"));
+}
+
+#[test]
+fn a_cluster_that_breaks_a_rule_is_denied_with_the_words_of_the_rule() {
+    let served = serve();
+    let kubectl = &served.kubectl;
+    let file = quick_start().join("cluster.yaml");
+    let cluster: Value =
+        serde_json::from_str(&kubectl.out(&["create", "--dry-run=client", "-o", "json", "-f", file.to_str().unwrap()]))
+            .unwrap();
+    let with = |name: &str, version: &str| {
+        let mut cluster = cluster.clone();
+        cluster["metadata"]["name"] = json!(name);
+        cluster["spec"]["topology"]["version"] = json!(version);
+        cluster
+    };
+    let denied = served.try_give(&with("other", "v1.35.0"), &["apply"]);
+    for part in [
+        "The Cluster \"other\" is invalid: spec.topology.version: Invalid value: \"v1.35.0\"",
+        "ClusterClass default/quick-start offers v1.32.0, v1.32.9, v1.33.0, v1.33.5, v1.34.0, v1.34.2",
+    ] {
+        assert!(denied.err.contains(part), "{part}: {denied:?}");
+    }
+    let mut without_class = with("third", "v1.33.0");
+    without_class["spec"]["topology"]["classRef"]["name"] = json!("absent");
+    let warned = served.try_give(&without_class, &["apply", "--dry-run=server"]);
+    assert!(warned.err.contains("Warning: ") && warned.err.contains("default/absent does not exist"), "{warned:?}");
+
+    served.give(&with("other", "1.33.0"), &["apply"]);
+    assert_eq!(served.field("cluster/other", ".spec.topology.version"), "v1.33.0", "defaults are filled in");
+    assert_eq!(
+        served.field("cluster/other", ".spec.topology.variables[?(@.name==\"imageRepository\")].value"),
+        "docker.io/kindest"
+    );
+
+    // What was just created is known: the class is in use.
+    kubectl.out(&["delete", "cluster", "demo"]);
+    let denied = kubectl.err(&["delete", "clusterclass", "quick-start"]);
+    let why = "admission webhook \"validation.clusterclass.topologist.dev\" denied the request: ClusterClass \
+               default/quick-start cannot be deleted because it is used by default/other";
+    assert!(denied.contains(why), "{denied}");
+    kubectl.out(&["delete", "cluster", "other"]);
+    let gone = kubectl.run(&["delete", "clusterclass", "quick-start"]);
+    assert_eq!(gone.code, 0, "{gone:?}");
+}
+
+/// What a terminal shows in a document, from a command on: its lines, and what is printed.
+fn shown(document: &str, command: &str) -> (String, String) {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(document)).unwrap();
+    let (_, rest) = text.split_once(&format!("\n$ {command}")).unwrap_or_else(|| panic!("{command} is in {document}"));
+    let (line, rest) = rest.split_once('\n').unwrap();
+    let printed = rest.split("```").next().unwrap().split("\n$ ").next().unwrap();
+    (format!("{command}{line}"), printed.to_owned())
+}
+
+#[test]
+fn the_examples_for_newcomers_say_what_happens() {
+    let served = serve();
+    let sh = |line: &str| {
+        let (program, arguments) = line.split_once(' ').unwrap();
+        assert_eq!(program, "kubectl");
+        // kubectl with its arguments, which a shell takes apart.
+        let kubectl = served.kubectl.command(&[]);
+        let start: Vec<String> = [kubectl.get_program()]
+            .into_iter()
+            .chain(kubectl.get_args())
+            .map(|part| part.to_str().unwrap().to_owned())
+            .collect();
+        let mut shell = std::process::Command::new("bash");
+        shell.arg("-c").arg(format!("\"$0\" \"$@\" {arguments}")).args(start);
+        shell
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .envs(kubectl.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        Outcome::of(shell)
+    };
+    let (line, printed) = shown("README.md", "kubectl patch cluster demo");
+    assert_eq!(sh(&line).err, printed);
+    let announced = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let lines: Vec<&str> = announced.lines().filter_map(|line| line.strip_prefix("  kubectl ")).collect();
+    assert_eq!(lines.len(), 3);
+    for line in lines {
+        sh(&format!("kubectl {line}")).unwrap();
+    }
+}
+
+#[test]
+fn both_versions_of_a_cluster_are_served_and_kept_as_one() {
+    let served = serve();
+    let older = "clusters.v1beta1.cluster.x-k8s.io";
+    let out = |path: &str| served.kubectl.out(&["get", older, "demo", "-o", &format!("jsonpath={{{path}}}")]);
+    assert_eq!(out(".spec.topology.class"), "quick-start");
+    assert_eq!(words(&served.kubectl.out(&["get", older]))[1][1], "quick-start");
+    let written = json!({"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Cluster", "metadata": {"name": "older"},
+        "spec": {"topology": {"class": "quick-start", "version": "v1.33.0",
+            "controlPlane": {"replicas": 1, "nodeDrainTimeout": "5m0s"}}}});
+    let applied = served.try_give(&written, &["apply", "--server-side"]);
+    assert!(applied.err.contains("cluster.x-k8s.io/v1beta1 Cluster is deprecated"), "{applied:?}");
+    applied.unwrap();
+    assert_eq!(served.field("cluster/older", ".spec.topology.classRef.name"), "quick-start");
+    assert_eq!(served.field("cluster/older", ".spec.topology.controlPlane.deletion.nodeDrainTimeoutSeconds"), "300");
+    served.give(&written, &["apply", "--server-side"]);
+    assert_eq!(served.field(&format!("{older}/older"), ".spec.topology.controlPlane.nodeDrainTimeout"), "5m0s");
+    let mut odd = written;
+    odd["spec"]["topology"]["controlPlane"]["nodeDrainTimeout"] = json!("soon");
+    let refused = served.try_give(&odd, &["apply", "--server-side"]);
+    assert!(refused.err.contains("nodeDrainTimeout") && refused.err.contains("soon"), "{refused:?}");
+}
+
+#[test]
+fn only_the_kubeconfig_opens_the_api() {
+    let served = serve();
+    use std::os::unix::fs::PermissionsExt;
+    let path = served.folder.path().join("state/kubeconfig");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let refused = served.kubectl.err(&["get", "namespaces", "--token=wrong"]);
+    assert!(refused.contains("You must be logged in to the server"), "{refused}");
+    let other = serve();
+    let text = fs::read_to_string(&path).unwrap();
+    let address = |served: &Served| format!("https://{}", served.topologist.api);
+    assert!(text.contains(&address(&served)));
+    fs::write(&path, text.replace(&address(&served), &address(&other))).unwrap();
+    let refused = served.kubectl.err(&["get", "namespaces"]);
+    assert!(refused.contains("certificate signed by unknown authority"), "{refused}");
+}
+
+#[test]
+fn the_server_stops_in_good_order_with_watches_open() {
+    let mut served = serve();
+    let mut watch = Watch::start(&served.kubectl, &["get", "clusters", "-w", "--no-headers"]);
+    assert!(watch.line().starts_with("demo"));
+    served.topologist.signal("INT");
+    assert_eq!(served.topologist.wait().code(), Some(0));
+    let log = served.topologist.log_text();
+    assert!(log.contains("Stopped") && !log.contains("Closing connections that did not finish in time"), "{log}");
+}

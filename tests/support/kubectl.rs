@@ -1,0 +1,140 @@
+//! A real kubectl.
+#![allow(dead_code, reason = "each test binary uses a part of the shared support")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::process::SOON;
+
+/// kubectl with a kubeconfig.
+pub struct Kubectl {
+    kubeconfig: PathBuf,
+    /// Where its objects are unless a command says something else.
+    pub namespace: String,
+    /// Its caches, and files of the test.
+    pub folder: tempfile::TempDir,
+}
+
+/// What came of a command.
+#[derive(Debug)]
+pub struct Outcome {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Kubectl {
+    pub fn new(kubeconfig: PathBuf) -> Self {
+        Self::within(kubeconfig, "default".to_owned())
+    }
+
+    pub fn within(kubeconfig: PathBuf, namespace: String) -> Self {
+        Kubectl { kubeconfig, namespace, folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// A command that was not started yet.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command.arg("--kubeconfig").arg(&self.kubeconfig).arg("--cache-dir").arg(self.folder.path().join("cache"));
+        command.arg("--namespace").arg(&self.namespace);
+        // Nothing of whoever runs the tests: other kubeconfigs, preferences, proxies.
+        command.args(arguments).env("HOME", self.folder.path()).env("KUBECTL_KUBERC", "false").stdin(Stdio::null());
+        for name in ["KUBECONFIG", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Outcome {
+        Outcome::of(self.command(arguments))
+    }
+
+    /// The output of a command that has to succeed.
+    pub fn out(&self, arguments: &[&str]) -> String {
+        let outcome = self.run(arguments);
+        assert_eq!(outcome.code, 0, "kubectl {arguments:?}: {outcome:#?}");
+        outcome.out
+    }
+
+    /// What a command that has to fail says.
+    pub fn err(&self, arguments: &[&str]) -> String {
+        let outcome = self.run(arguments);
+        assert_ne!(outcome.code, 0, "kubectl {arguments:?}: {outcome:#?}");
+        outcome.err
+    }
+
+    /// The output of a command that succeeds sooner or later.
+    pub fn eventually(&self, arguments: &[&str]) -> String {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let outcome = self.run(arguments);
+            if outcome.code == 0 {
+                return outcome.out;
+            }
+            assert!(Instant::now() < deadline, "kubectl {arguments:?}: {outcome:#?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// `kubectl … -f -` with an object, which has to succeed.
+    #[track_caller]
+    pub fn give(&self, object: &Value, arguments: &[&str]) -> String {
+        self.try_give(object, arguments).unwrap()
+    }
+
+    pub fn try_give(&self, object: &Value, arguments: &[&str]) -> Outcome {
+        self.with_input(&object.to_string(), &[arguments, &["-f", "-"]].concat())
+    }
+
+    /// A field of an object by its JSON path.
+    pub fn field(&self, object: &str, path: &str) -> String {
+        self.out(&["get", object, "-o", &format!("jsonpath={{{path}}}")])
+    }
+
+    /// Gives a text to a command, which reads it from `-f -`.
+    pub fn with_input(&self, text: &str, arguments: &[&str]) -> Outcome {
+        let mut command = self.command(arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        Outcome::from(child.wait_with_output().unwrap())
+    }
+}
+
+impl Outcome {
+    pub fn of(mut command: Command) -> Self {
+        command.output().unwrap().into()
+    }
+
+    /// The output, if the command succeeded.
+    #[track_caller]
+    pub fn unwrap(self) -> String {
+        assert_eq!(self.code, 0, "{self:#?}");
+        self.out
+    }
+}
+
+impl From<std::process::Output> for Outcome {
+    fn from(output: std::process::Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Outcome { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+    }
+}
+
+/// kubectl, built if need be; its progress shows even when tests are captured.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes/build");
+        let mut build = Command::new("bash");
+        build.arg(script).arg("kubectl").stdin(Stdio::null()).stderr(Stdio::inherit());
+        let output = build.output().expect("tests/kubernetes/build needs bash");
+        assert!(output.status.success(), "tests/kubernetes/build kubectl failed; it says why on standard error");
+        let printed = String::from_utf8(output.stdout).unwrap();
+        Path::new(printed.lines().last().expect("it prints a directory")).join("kubectl")
+    })
+}
