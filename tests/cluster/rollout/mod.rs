@@ -11,3 +11,4 @@ mod layer;
 mod provider;
 mod site;
 mod stories;
+mod templates;

@@ -1,0 +1,136 @@
+//! What becomes of templates that a rollout leaves behind.
+
+use std::sync::Arc;
+
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use topologist::kubernetes::cache::Cache;
+use topologist::kubernetes::watch;
+use topologist::reconciler::lease::{Candidacy, Election};
+use topologist::reconciler::templates::TemplatesController;
+use topologist::telemetry::metrics::Metrics;
+use topologist::world::{Facts, Scope};
+
+use super::layer::{Trouble, Wire};
+use super::site::{BOOTSTRAP, CORE, INFRASTRUCTURE, Manager, Site, text};
+
+const CONFIG: &str = "/spec/template/spec/bootstrap/configRef/name";
+const MACHINE: &str = "/spec/template/spec/infrastructureRef/name";
+
+/// The controllers of templates in a namespace, until this is dropped.
+fn clean_up(site: &Site) -> JoinSet<()> {
+    let (client, metrics) = (site.client.clone(), Arc::new(Metrics::default()));
+    let scope = Scope::new(std::slice::from_ref(&site.namespace), None).unwrap();
+    let cache = Arc::new(Cache::new(Facts::not_listed(&watch::WATCHED).within(scope)));
+    let candidacy = Candidacy::new(&*site.namespace, "templates", std::time::Duration::from_secs(6));
+    let (election, leadership) = Election::new(client.clone(), candidacy, metrics.clone());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(watch::keep_current(client.clone(), cache.clone(), metrics.clone()));
+    tasks.spawn(election.run(CancellationToken::new()));
+    let controller = TemplatesController::new(client, leadership.clone(), cache, metrics);
+    tasks.spawn(async move { leadership.while_leading(|| controller.run()).await });
+    tasks
+}
+
+/// The machine deployment of a name in the topology, once it has its finalizer.
+async fn deployment(site: &Site, name: &str) -> Value {
+    site.until(&format!("{name} has a finalizer"), || async {
+        let all = site.list(CORE, "MachineDeployment").await;
+        let label = &"topology.cluster.x-k8s.io/deployment-name";
+        let found = all.into_iter().find(|one| one["metadata"]["labels"][label] == name)?;
+        let finalizers = found["metadata"]["finalizers"].as_array()?;
+        finalizers.contains(&json!("machinedeployment.topology.cluster.x-k8s.io")).then_some(found)
+    })
+    .await
+}
+
+/// Makes a MachineSet for a machine deployment as it is, as Cluster API would, and waits until it has its finalizer.
+async fn make_set(site: &Site, name: &str, deployment: &Value) {
+    let owner = json!({"apiVersion": CORE, "kind": "MachineDeployment", "name": deployment["metadata"]["name"],
+        "uid": deployment["metadata"]["uid"], "controller": true});
+    let mut labels = deployment["metadata"]["labels"].clone();
+    labels["cluster.x-k8s.io/deployment-name"] = deployment["metadata"]["name"].clone();
+    let spec = json!({"clusterName": "demo", "replicas": 1, "selector": deployment["spec"]["selector"],
+        "template": deployment["spec"]["template"]});
+    site.create(json!({"apiVersion": CORE, "kind": "MachineSet",
+        "metadata": {"name": name, "labels": labels, "ownerReferences": [owner]}, "spec": spec}))
+        .await;
+    site.until(&format!("{name} has a finalizer"), || async {
+        let found = site.get(CORE, "MachineSet", name).await?;
+        found["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty()).then_some(())
+    })
+    .await;
+}
+
+async fn is_gone(site: &Site, api_version: &str, kind: &str, name: &str) {
+    let what = format!("{kind} {name} is gone");
+    site.until(&what, || async { site.get(api_version, kind, name).await.is_none().then_some(()) }).await;
+}
+
+/// A rotation and the removal of a worker leave no template behind, and take none away that is in use.
+async fn templates_go_with_the_last_machines_that_were_made_from_them(site: Site) {
+    // DEL-04, DEL-06 to DEL-11
+    let wire = Wire::new(Trouble::None);
+    site.provide().await;
+    let manager = Manager::start(&site, &wire);
+    let _cleaner = clean_up(&site);
+    site.apply_file("cluster.yaml").await;
+    site.reconciled("demo").await;
+    let before = deployment(&site, "blue").await;
+    make_set(&site, "blue-old", &before).await;
+
+    // A new template of machines, and the same bootstrap template.
+    site.change("demo", |topology| {
+        let variables = topology["variables"].as_array_mut().unwrap();
+        variables.retain(|variable| variable["name"] != "workerStartup");
+        variables.push(json!({"name": "workerStartup", "value": "7s"}));
+    })
+    .await;
+    let after = site
+        .until("blue has another template", || async {
+            let blue = deployment(&site, "blue").await;
+            (text(&blue, MACHINE) != text(&before, MACHINE)).then_some(blue)
+        })
+        .await;
+    assert_eq!(text(&after, CONFIG), text(&before, CONFIG));
+    make_set(&site, "blue-new", &after).await;
+    let template = |deployment: &Value| text(deployment, MACHINE);
+    assert!(site.get(INFRASTRUCTURE, "EmbeddedMachineTemplate", &template(&before)).await.is_some());
+    site.delete(CORE, "MachineSet", "blue-old").await;
+    is_gone(&site, CORE, "MachineSet", "blue-old").await;
+    assert_eq!(site.get(INFRASTRUCTURE, "EmbeddedMachineTemplate", &template(&before)).await, None);
+    assert!(site.get(BOOTSTRAP, "EmbeddedConfigTemplate", &text(&after, CONFIG)).await.is_some());
+
+    // The worker goes: its health check with it, its templates with its last set.
+    let name = text(&after, "/metadata/name");
+    site.change("demo", |topology| {
+        topology["workers"]["machineDeployments"].as_array_mut().unwrap().retain(|one| one["name"] != "blue");
+    })
+    .await;
+    is_gone(&site, CORE, "MachineDeployment", &name).await;
+    is_gone(&site, CORE, "MachineHealthCheck", &name).await;
+    // Where garbage is collected the set goes by itself.
+    let _ = site.api(CORE, "MachineSet").delete("blue-new", &DeleteParams::default()).await;
+    is_gone(&site, CORE, "MachineSet", "blue-new").await;
+    is_gone(&site, INFRASTRUCTURE, "EmbeddedMachineTemplate", &template(&after)).await;
+    is_gone(&site, BOOTSTRAP, "EmbeddedConfigTemplate", &text(&after, CONFIG)).await;
+    let green = deployment(&site, "green").await;
+    assert!(site.get(INFRASTRUCTURE, "EmbeddedMachineTemplate", &template(&green)).await.is_some());
+    manager.stop().await;
+}
+
+mod embedded {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn templates_go_with_the_last_machines_that_were_made_from_them() {
+        super::templates_go_with_the_last_machines_that_were_made_from_them(super::Site::embedded().await).await;
+    }
+}
+
+mod real {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn templates_go_with_the_last_machines_that_were_made_from_them() {
+        super::templates_go_with_the_last_machines_that_were_made_from_them(super::Site::real().await).await;
+    }
+}
