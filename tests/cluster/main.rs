@@ -17,6 +17,7 @@ mod kubernetes;
 #[path = "../support/kustomize.rs"]
 mod kustomize;
 mod load;
+mod machines;
 mod overload;
 mod plan_live;
 #[path = "../support/process.rs"]

@@ -8,7 +8,7 @@ use super::super::lease::{Candidacy, Election};
 use super::super::testing::{ApiServer, Failure, Received};
 use super::*;
 use crate::hub::Cluster;
-use crate::world::Record;
+use crate::world::{Record, Scope};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const CLUSTER: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/clusters/one";
@@ -77,7 +77,11 @@ struct Process {
 
 impl Process {
     fn start(server: &ApiServer, clusters: impl IntoIterator<Item = Cluster>) -> Self {
-        let (metrics, cache) = (Arc::new(Metrics::default()), Arc::new(Cache::new(Facts::of(clusters, []))));
+        Process::of(server, Facts::of(clusters, []))
+    }
+
+    fn of(server: &ApiServer, facts: Facts) -> Self {
+        let (metrics, cache) = (Arc::new(Metrics::default()), Arc::new(Cache::new(facts)));
         let candidacy = Candidacy::new("own", "topologist", Duration::from_secs(15));
         let (election, leadership) = Election::new(server.client(), candidacy, metrics.clone());
         let controller = TemplatesController::new(server.client(), leadership.clone(), cache.clone(), metrics.clone());
@@ -139,6 +143,20 @@ async fn finalizers_are_put_on_what_belongs_to_topologies_and_on_nothing_else() 
     server.take_requests();
     sleep(MINUTE * 60).await;
     assert!(writes(&server.take_requests()).is_empty(), "there are only watches");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_look_after_is_left_alone() {
+    // RS-04, DEC-37
+    let server = server();
+    makes(&server, &set("ours"), ("b1", "i1"));
+    server.edit(&set("ours"), |set| set["metadata"]["labels"]["cluster.x-k8s.io/watch-filter"] = json!("ours"));
+    let scope = Scope::new(&[], Some("ours".to_owned())).unwrap();
+    let process = Process::of(&server, Facts::of([cluster(false)], []).within(scope));
+    sleep(MINUTE).await;
+    assert_ne!(finalizers(&server, &set("ours")), Value::Null);
+    assert_eq!(finalizers(&server, DEPLOYMENT), Value::Null);
+    assert_eq!(process.outcomes(Maker::Deployment, "left-alone"), 1);
 }
 
 #[tokio::test(start_paused = true)]
