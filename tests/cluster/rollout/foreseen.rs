@@ -59,7 +59,8 @@ impl Watched {
         let said = [&*stdout, &*stderr].map(String::from_utf8_lossy);
         assert!(matches!(status.code(), Some(0 | 3 | 4 | 5)), "{status} {said:?}");
         let plan: Value = serde_json::from_slice(&stdout).unwrap();
-        let steps = plan["clusters"].as_array().unwrap().iter().flat_map(|one| one["steps"].as_array().unwrap().clone());
+        let steps =
+            plan["clusters"].as_array().unwrap().iter().flat_map(|one| one["steps"].as_array().unwrap().clone());
         let mut steps: Vec<String> = steps
             .filter(|step| step["kind"] != "Cluster")
             .map(|step| {
@@ -82,7 +83,8 @@ fn step(write: &Written) -> Option<String> {
         _ => return None,
     };
     let is_of_class = kind == "clusterclasses" || name.starts_with("embedded-");
-    (!matches!(kind, "secrets" | "clusters") && !is_of_class).then(|| format!("{} {kind} {}", write.method, without_end(name)))
+    (!matches!(kind, "secrets" | "clusters") && !is_of_class)
+        .then(|| format!("{} {kind} {}", write.method, without_end(name)))
 }
 
 fn plural(kind: &str) -> String {
@@ -101,11 +103,13 @@ async fn a_plan_lists_what_is_then_written() {
     let watched = Watched::new().await;
     let mut cluster = bundle("cluster.yaml").remove(0);
     // The class has to be ready, which no plan makes it.
-    watched.site.until("the class is ready", || async {
-        let class = watched.site.get(super::site::CORE, "ClusterClass", "embedded").await?;
-        class["status"]["observedGeneration"].is_i64().then_some(())
-    })
-    .await;
+    watched
+        .site
+        .until("the class is ready", || async {
+            let class = watched.site.get(super::site::CORE, "ClusterClass", "embedded").await?;
+            class["status"]["observedGeneration"].is_i64().then_some(())
+        })
+        .await;
     watched.compare("creation", &cluster).await;
     watched.compare("nothing", &cluster).await;
     type Edit = fn(&mut Value);
@@ -181,11 +185,13 @@ async fn plans_of_generated_topologies_list_what_is_then_written() {
     let watched = Watched::new().await;
     let mut draw = Draw(0x2545_f491_4f6c_dd1d);
     let mut cluster = bundle("cluster.yaml").remove(0);
-    watched.site.until("the class is ready", || async {
-        let class = watched.site.get(super::site::CORE, "ClusterClass", "embedded").await?;
-        class["status"]["observedGeneration"].is_i64().then_some(())
-    })
-    .await;
+    watched
+        .site
+        .until("the class is ready", || async {
+            let class = watched.site.get(super::site::CORE, "ClusterClass", "embedded").await?;
+            class["status"]["observedGeneration"].is_i64().then_some(())
+        })
+        .await;
     for (round, version) in [0, 0, 0, 1, 1, 2, 3, 3].into_iter().enumerate() {
         cluster["spec"]["topology"] = draw.topology(version);
         watched.compare(&format!("topology {round}: {}", cluster["spec"]["topology"]), &cluster).await;
