@@ -18,6 +18,7 @@ use crate::kubernetes::cache::Cache;
 use crate::reconciler::controller::ClassController;
 use crate::reconciler::incumbent::{self, Incumbent};
 use crate::reconciler::lease::{Candidacy, Election, Leadership};
+use crate::reconciler::owners::OwnersController;
 use crate::reconciler::templates::TemplatesController;
 use crate::reconciler::topology::TopologyController;
 use crate::telemetry::metrics::Metrics;
@@ -192,6 +193,11 @@ pub(super) async fn start(
         let controller = TemplatesController::new(client.clone(), leadership.clone(), cache.clone(), metrics.clone());
         let run = reconcile(leadership.clone(), incumbent.clone(), async move || controller.run().await);
         supervise(tasks, "the controllers of templates", run);
+    }
+    if chosen.topologies && options.drives_machines() {
+        let controller = OwnersController::new(client.clone(), leadership.clone(), cache.clone(), metrics.clone());
+        let run = reconcile(leadership.clone(), incumbent.clone(), async move || controller.run().await);
+        supervise(tasks, "the controller of owners", run);
     }
     if chosen.topologies {
         let (switches, workers) = (Options { runtime_sdk: gates.runtime_sdk }, options.leading.topology_concurrency);

@@ -180,7 +180,7 @@ impl Serve {
     }
 
     /// Whether the kinds around machines are ours.
-    fn drives_machines(&self) -> bool {
+    pub(super) fn drives_machines(&self) -> bool {
         match self.lifecycle {
             Lifecycle::Auto => self.embedded,
             Lifecycle::On => true,

@@ -13,6 +13,7 @@ pub mod controller;
 pub mod incumbent;
 pub mod lease;
 pub mod names;
+pub mod owners;
 mod pace;
 mod raw;
 pub mod templates;

@@ -1,0 +1,256 @@
+//! The Cluster owns what its topology made, so that everything goes with it.
+//!
+//! Where Cluster API drives machines its controllers see to this. Where topologist does, it has to: the Cluster becomes an owner
+//! of its infrastructure cluster and control plane (MA-27.3, MA-27.4), of its machine deployments (MA-20.2) and pools.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::channel::mpsc;
+use kube::api::{Api, ApiResource, GroupVersionKind, Patch};
+use kube::runtime::reflector::Store;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use tracing::{debug, info, warn};
+
+use super::lease::Leadership;
+use crate::hub::{Cluster, ContractRef, GROUP, Kind, Object, ObjectKey, ObjectRef, contract, label};
+use crate::kubernetes::Selection;
+use crate::kubernetes::cache::Cache;
+use crate::kubernetes::contract::{DefinitionError, Definitions};
+use crate::kubernetes::metadata::{self, Change, Metadata};
+use crate::kubernetes::untyped::{self, RequestError};
+use crate::telemetry::metrics::Metrics;
+use crate::topology::worker::API_VERSION;
+use crate::world::Found;
+
+/// How soon to try again after a failure.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How long definitions are waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The kinds of workers.
+const WORKERS: [&str; 2] = ["MachineDeployment", "MachinePool"];
+
+/// Makes Clusters owners.
+pub struct OwnersController {
+    client: kube::Client,
+    leadership: Leadership,
+    cache: Arc<Cache>,
+    metrics: Arc<Metrics>,
+}
+
+impl fmt::Debug for OwnersController {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnersController").field("leadership", &self.leadership).finish_non_exhaustive()
+    }
+}
+
+/// Why a Cluster does not own everything yet.
+#[derive(Debug, thiserror::Error)]
+enum OwnError {
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    #[error("CustomResourceDefinition {0} names no version for a contract")]
+    NoContract(String),
+    #[error("{0}")]
+    Request(#[from] RequestError),
+}
+
+/// What a run looks at.
+struct Sight<'a> {
+    controller: &'a OwnersController,
+    writer: kube::Client,
+    definitions: Definitions,
+    workers: Vec<Store<Metadata>>,
+    /// The uid of a Cluster and the name of an object that it owns already.
+    done: Mutex<HashSet<(String, String)>>,
+}
+
+impl OwnersController {
+    /// A controller of the Clusters in the cached facts, which must be kept current by somebody; it writes only while
+    /// `leadership` says so.
+    pub fn new(client: kube::Client, leadership: Leadership, cache: Arc<Cache>, metrics: Arc<Metrics>) -> Self {
+        OwnersController { client, leadership, cache, metrics }
+    }
+
+    /// Watches and writes until dropped.
+    pub async fn run(&self) {
+        let (wake, mut woken) = mpsc::unbounded();
+        let (definitions, follow_definitions) =
+            Definitions::follow(self.client.clone(), self.metrics.clone(), |_: Option<&str>| {});
+        let (deployments, follow_deployments) = self.follow(WORKERS[0], wake.clone());
+        let (pools, follow_pools) = self.follow(WORKERS[1], wake.clone());
+        let sight = Sight {
+            controller: self,
+            writer: self.leadership.writer(self.client.clone()),
+            definitions,
+            workers: vec![deployments, pools],
+            done: Mutex::default(),
+        };
+        let runs = async {
+            while let Some(cluster) = woken.next().await {
+                if let Err(error) = sight.own(&cluster).await {
+                    debug!(%cluster, %error, "Cluster does not own everything yet");
+                    let wake = wake.clone();
+                    tokio::spawn(async move {
+                        sleep(AGAIN).await;
+                        // Nobody listens any more when this process has ceased to lead.
+                        let _ = wake.unbounded_send(cluster);
+                    });
+                }
+            }
+        };
+        tokio::select! {
+            () = runs => {}
+            () = follow_definitions => {}
+            () = follow_deployments => {}
+            () = follow_pools => {}
+            () = self.follow_clusters(&wake) => {}
+        }
+    }
+
+    /// The workers of one kind that belong to topologies, and what keeps them current.
+    fn follow(
+        &self,
+        kind: &'static str,
+        wake: mpsc::UnboundedSender<ObjectKey>,
+    ) -> (Store<Metadata>, impl Future<Output = ()> + Send + use<>) {
+        let resource = ApiResource::from_gvk_with_plural(
+            &GroupVersionKind::gvk(GROUP, "v1beta2", kind),
+            &contract::plural(kind),
+        );
+        let api = match self.cache.facts().scope().only_namespace() {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        };
+        let selection = Selection { labels: Some(label::OWNED.to_owned()), fields: None };
+        let cache = self.cache.clone();
+        let changed = move |change: Change<'_>| {
+            let clusters = match change {
+                Change::One(object) => cluster_of(object).into_iter().collect(),
+                Change::All => cache.facts().cluster_keys().cloned().collect::<Vec<_>>(),
+            };
+            for cluster in clusters {
+                // Nobody listens any more when this process has ceased to lead.
+                let _ = wake.unbounded_send(cluster);
+            }
+        };
+        metadata::follow(api, resource, selection, kind, self.metrics.clone(), changed)
+    }
+
+    /// Wakes every Cluster that has come or refers to something new, for ever.
+    async fn follow_clusters(&self, wake: &mpsc::UnboundedSender<ObjectKey>) {
+        let mut changes = self.cache.changes();
+        let mut known: HashSet<(ObjectKey, String)> = HashSet::new();
+        loop {
+            let facts = self.cache.facts();
+            let now = facts.cluster_keys().filter_map(|key| match facts.cluster(key) {
+                Found::Yes(cluster) => Some((key.clone(), references(&cluster).map(|one| one.name.clone()).collect())),
+                _ => None,
+            });
+            let now: HashSet<(ObjectKey, String)> = now.collect();
+            for (cluster, _) in now.difference(&known) {
+                // Nobody listens any more when this process has ceased to lead.
+                let _ = wake.unbounded_send(cluster.clone());
+            }
+            known = now;
+            if changes.changed().await.is_err() {
+                // The process ends.
+                return;
+            }
+        }
+    }
+}
+
+impl Sight<'_> {
+    /// Makes a Cluster an owner of everything that it does not own yet.
+    async fn own(&self, key: &ObjectKey) -> Result<(), OwnError> {
+        let Found::Yes(cluster) = self.controller.cache.facts().cluster(key) else { return Ok(()) };
+        if cluster.metadata.is_being_deleted() || cluster.topology().is_none() {
+            return Ok(());
+        }
+        for reference in references(&cluster) {
+            self.own_referenced(&cluster, reference).await?;
+        }
+        let workers = self.workers.iter().zip(WORKERS);
+        let workers = workers.flat_map(|(store, kind)| store.state().into_iter().map(move |worker| (worker, kind)));
+        for (worker, kind) in workers.filter(|(worker, _)| cluster_of(worker).as_ref() == Some(key)) {
+            let metadata = &worker.metadata;
+            let owners = metadata.owner_references.iter().flatten();
+            let owners: Vec<Value> = owners.filter_map(|owner| serde_json::to_value(owner).ok()).collect();
+            let name = metadata.name.clone().unwrap_or_default();
+            let object = ObjectRef::new(API_VERSION, kind, ObjectKey::new(&key.namespace, name));
+            let version = metadata.resource_version.clone().unwrap_or_default();
+            if metadata.deletion_timestamp.is_none() {
+                self.add(&cluster, &object, owners, &version).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a reference of a Cluster leads to, in the version that its definition names as the newest (CS-08).
+    async fn own_referenced(&self, cluster: &Cluster, reference: &ContractRef) -> Result<(), OwnError> {
+        let ContractRef { api_group, kind, name } = reference;
+        let (done, namespace) = ((cluster.metadata.uid.clone(), name.clone()), &cluster.metadata.namespace);
+        if self.done.lock().unwrap_or_else(PoisonError::into_inner).contains(&done) {
+            return Ok(());
+        }
+        let definition = contract::definition_name(api_group, kind);
+        let labels = self.definitions.labels(&definition, Instant::now() + PATIENCE).await?;
+        let version = contract::newest_version(&labels).ok_or(OwnError::NoContract(definition))?;
+        let object = ObjectRef::new(format!("{api_group}/{version}"), kind, ObjectKey::new(namespace, name));
+        let Some(found) = untyped::get(&self.controller.client, &object).await? else { return Ok(()) };
+        let owners = found.at("metadata.ownerReferences").and_then(Value::as_array).cloned().unwrap_or_default();
+        self.add(cluster, &object, owners, version_of(&found)).await?;
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).insert(done);
+        Ok(())
+    }
+
+    /// Adds the Cluster to owners, unless it is among them.
+    async fn add(
+        &self,
+        cluster: &Cluster,
+        object: &ObjectRef,
+        mut owners: Vec<Value>,
+        version: &str,
+    ) -> Result<(), OwnError> {
+        let of_cluster = &cluster.metadata;
+        if owners.iter().any(|owner| owner["uid"] == of_cluster.uid) {
+            return Ok(());
+        }
+        let kind = Kind::Cluster.name();
+        owners.push(json!({"apiVersion": API_VERSION, "kind": kind, "name": of_cluster.name, "uid": of_cluster.uid}));
+        let patch = json!({"metadata": {"resourceVersion": version, "ownerReferences": owners}});
+        match untyped::update(&self.writer, object, &Patch::Merge(patch)).await {
+            Ok(_) => {
+                info!(cluster = %of_cluster.key(), %object, "Cluster became an owner");
+                Ok(())
+            }
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => {
+                if !error.is_conflict() {
+                    warn!(cluster = %of_cluster.key(), %object, %error, "Cluster cannot become an owner");
+                }
+                Err(error.into())
+            }
+        }
+    }
+}
+
+/// What a Cluster refers to.
+fn references(cluster: &Cluster) -> impl Iterator<Item = &ContractRef> {
+    [&cluster.spec.infrastructure_ref, &cluster.spec.control_plane_ref].into_iter().filter(|one| one.is_defined())
+}
+
+fn version_of(object: &Object) -> &str {
+    object.text("metadata.resourceVersion").ok().flatten().unwrap_or_default()
+}
+
+/// The Cluster of an object; topologies write its name on everything.
+fn cluster_of(object: &Metadata) -> Option<ObjectKey> {
+    let name = object.metadata.labels.as_ref()?.get(label::CLUSTER_NAME)?;
+    Some(ObjectKey::new(object.metadata.namespace.clone().unwrap_or_default(), name))
+}
