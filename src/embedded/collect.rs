@@ -119,7 +119,8 @@ impl State {
     fn keep_owners(&mut self, place: &Place, object: &Arc<Stored>, mut keep: impl FnMut(&Value) -> bool) {
         let mut value = object.value.clone();
         if let Some(Value::Object(metadata)) = value.get_mut("metadata") {
-            let left: Vec<Value> = object.owners().iter().filter(|owner| keep(owner)).cloned().collect();
+            let (left, gone): (Vec<Value>, Vec<Value>) = object.owners().iter().cloned().partition(|owner| keep(owner));
+            gone.iter().filter_map(|owner| owner.get("uid")?.as_str()).for_each(|uid| disown(metadata, uid));
             match left.is_empty() {
                 true => metadata.remove("ownerReferences"),
                 false => metadata.insert("ownerReferences".to_owned(), Value::Array(left)),
@@ -314,6 +315,19 @@ pub(super) fn marked(object: &Value, resource: Option<&Resource>, policy: Option
         }
     }
     object
+}
+
+/// Takes an owner out of the records of who manages the list of owners, as an update that drops it does.
+fn disown(metadata: &mut serde_json::Map<String, Value>, uid: &str) {
+    let key = format!("k:{}", json!({"uid": uid}));
+    for entry in metadata.get_mut("managedFields").and_then(Value::as_array_mut).into_iter().flatten() {
+        let Some(fields) = entry.pointer_mut("/fieldsV1/f:metadata").and_then(Value::as_object_mut) else { continue };
+        let Some(owners) = fields.get_mut("f:ownerReferences").and_then(Value::as_object_mut) else { continue };
+        owners.remove(&key);
+        if owners.is_empty() {
+            fields.remove("f:ownerReferences");
+        }
+    }
 }
 
 #[cfg(test)]
