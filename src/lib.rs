@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Leaves know nothing of Cluster API; the pure core turns a World into a Verdict without IO, clock or randomness; the
-//! edges own sockets, files and time.
+//! edges own sockets, files and time. Where there is no API server, `embedded` is one, in memory.
 
 // Leaves.
 pub mod field;

@@ -185,15 +185,13 @@ fn snapshot_of(
     }
     if let Some(page) = page {
         let Some(version) = page.version else { return snapshot(state.objects(&kind), state.version) };
-        return match state.objects_at(&kind, version) {
-            Some(objects) => snapshot(objects, version),
-            None => {
-                let mut failure = Failure::expired(PAGE_EXPIRED);
-                let inconsistent = Continue { version: None, after: page.after.clone() };
-                failure.metadata = json!({"continue": inconsistent.text()});
-                Err(failure)
-            }
-        };
+        if let Some(objects) = state.objects_at(&kind, version) {
+            return snapshot(objects, version);
+        }
+        let mut failure = Failure::expired(PAGE_EXPIRED);
+        let inconsistent = Continue { version: None, after: page.after.clone() };
+        failure.metadata = json!({"continue": inconsistent.text()});
+        return Err(failure);
     }
     if is_exact && wanted > 0 {
         let objects = state.objects_at(&kind, wanted).ok_or_else(|| {

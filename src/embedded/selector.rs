@@ -96,7 +96,7 @@ impl FieldRequirement {
         let is_equal = match at_path(object, &self.path) {
             None | Some(Value::Null) => self.value.is_empty(),
             Some(Value::String(text)) => *text == self.value,
-            Some(other) => other.to_string() == self.value,
+            Some(other) => *self.value == *other.to_string(),
         };
         is_equal == self.equals
     }

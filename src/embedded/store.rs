@@ -178,7 +178,7 @@ impl State {
 
     /// The objects of a kind as they are now.
     pub(super) fn objects(&self, kind: &str) -> Objects {
-        self.collections.get(kind).map(|collection| collection.objects.clone()).unwrap_or_else(Objects::new_sync)
+        self.collections.get(kind).map_or_else(Objects::new_sync, |collection| collection.objects.clone())
     }
 
     pub(super) fn has_namespace(&self, name: &str) -> bool {

@@ -166,10 +166,8 @@ fn prepare(schema: &mut Value, is_resource: bool) {
         let more = ["apiVersion", "kind"].map(Value::from).into_iter().filter(|name| !required.contains(name));
         schema["required"] = required.iter().cloned().chain(more).collect();
     }
-    for keyword in ["properties"] {
-        let nodes = schema.get_mut(keyword).and_then(Value::as_object_mut).into_iter().flatten();
-        nodes.for_each(|(_, node)| prepare(node, false));
-    }
+    let nodes = schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten();
+    nodes.for_each(|(_, node)| prepare(node, false));
     for keyword in ["items", "additionalProperties", "not"] {
         if let Some(node) = schema.get_mut(keyword).filter(|node| node.is_object()) {
             prepare(node, false);
@@ -298,7 +296,7 @@ fn drop_nulls(value: &mut Value, schema: &Value) {
 
 /// Entries of a list that is a set differ, and those of one that is a map differ in their keys.
 fn lists(value: &Value, schema: &Value, place: &mut String, pointer: &mut String, found: &mut Vec<Violation>) {
-    let (at, pointed) = (place.len(), pointer.len());
+    let (length, pointer_length) = (place.len(), pointer.len());
     match value {
         Value::Object(members) => {
             for (name, member) in members {
@@ -309,8 +307,8 @@ fn lists(value: &Value, schema: &Value, place: &mut String, pointer: &mut String
                 }
                 point(pointer, name);
                 lists(member, node, place, pointer, found);
-                place.truncate(at);
-                pointer.truncate(pointed);
+                place.truncate(length);
+                pointer.truncate(pointer_length);
             }
         }
         Value::Array(elements) => {
@@ -332,8 +330,8 @@ fn lists(value: &Value, schema: &Value, place: &mut String, pointer: &mut String
                 if let Some(node) = schema.get("items") {
                     lists(element, node, place, pointer, found);
                 }
-                place.truncate(at);
-                pointer.truncate(pointed);
+                place.truncate(length);
+                pointer.truncate(pointer_length);
             }
         }
         _ => {}

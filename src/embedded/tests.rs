@@ -4,12 +4,14 @@ use std::time::Duration;
 use axum::body::Body;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures::StreamExt;
 use futures::future::BoxFuture;
 use http::Request;
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::{Admission, Asked, Embedded, Options, Phase, Webhook};
@@ -230,9 +232,12 @@ async fn a_definition_is_served_at_once_and_takes_its_objects_with_it() {
     assert!(talk.0.registry().group("t.dev").next().is_none());
 }
 
+/// What a webhook answers to a request.
+type Answering = dyn Fn(&Webhook, &Value) -> Value + Send + Sync;
+
 /// Webhooks that do what a function says, and note what they are asked.
 struct Scripted {
-    answer: Box<dyn Fn(&Webhook, &Value) -> Value + Send + Sync>,
+    answer: Box<Answering>,
     asked: Mutex<Vec<Value>>,
 }
 
@@ -412,8 +417,6 @@ async fn the_ordinary_client_works_on_it() {
     things.delete("loaded", &DeleteParams::default()).await.unwrap();
     assert!(things.get_opt("loaded").await.unwrap().is_none());
     things.patch("b", &PatchParams::default(), &Patch::Merge(json!({"spec": {"size": 7}}))).await.unwrap();
-    use futures::StreamExt;
-    use kube::runtime::watcher::Event;
     while seen.len() < 2 {
         match tokio::time::timeout(Duration::from_secs(10), events.next()).await.unwrap().unwrap().unwrap() {
             Event::InitApply(object) | Event::Apply(object) => seen.push(object.data["spec"]["size"].clone()),

@@ -253,7 +253,7 @@ impl Write<'_> {
         }
         let namespace = &self.target.namespace;
         let given = text(object, "/metadata/namespace");
-        if !given.is_empty() && given != namespace {
+        if !given.is_empty() && !namespace.is_empty() && given != namespace {
             return Err(Failure::bad_request(match name {
                 "" => {
                     "the namespace of the provided object does not match the namespace sent on the request".to_owned()
@@ -263,8 +263,11 @@ impl Write<'_> {
                 ),
             }));
         }
-        if !namespace.is_empty() {
-            object["metadata"]["namespace"] = json!(namespace);
+        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+            match namespace.is_empty() {
+                true => metadata.remove("namespace"),
+                false => metadata.insert("namespace".to_owned(), json!(namespace)),
+            };
         }
         Ok(())
     }

@@ -136,7 +136,7 @@ impl Side {
         let reason = status.get("reason").and_then(Value::as_str).unwrap_or_default().to_owned();
         if let Some(Value::String(message)) = status.get_mut("message") {
             for (name, value) in &self.memory {
-                if name.starts_with("$UID") || (name.starts_with("$RV") && value.len() > 1) {
+                if name.starts_with("$UID") {
                     *message = message.replace(value.as_str(), "<remembered>");
                 } else if name.starts_with("$RV") {
                     *message = message.replace(&format!("({value})"), "(<remembered>)");
@@ -777,5 +777,27 @@ async fn definitions_are_served_changed_and_withdrawn_alike() {
     both.settled(&get(&one), |answer| answer.code == 404).await;
     both.settled(&listed, |answer| answer.code == 404).await;
     both.steps(vec![get(&one), get(&all)]).await;
+
+    // Without namespaces.
+    let mut wide = widgets(json!([version("v1", true, size)]));
+    json_patch::merge(
+        &mut wide,
+        &json!({"metadata": {"name": format!("gizmos.{group}")}, "spec": {"scope": "Cluster", "names": {"kind": "Gizmo", "plural": "gizmos"}}}),
+    );
+    both.define(&wide).await;
+    let gizmos = format!("/apis/{group}/v1/gizmos");
+    let gizmo = |metadata: Value| json!({"apiVersion": format!("{group}/v1"), "kind": "Gizmo", "metadata": metadata, "spec": {"size": 1}});
+    both.steps(vec![
+        post(&gizmos, &gizmo(json!({"name": "a"}))),
+        post(&gizmos, &gizmo(json!({"name": "b", "namespace": "$NS"}))),
+        get(&format!("{gizmos}/a")),
+        get(&format!("/apis/{group}/v1/namespaces/$NS/gizmos/a")).loosely(),
+        apply(&format!("{gizmos}/c?fieldManager=ann"), &gizmo(json!({"name": "c"}))),
+        get(&gizmos),
+        delete(&format!("{gizmos}/a"), &Value::Null),
+        delete(&gizmos, &Value::Null),
+        get(&gizmos),
+    ])
+    .await;
     both.finish();
 }
