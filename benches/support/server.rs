@@ -31,7 +31,13 @@ impl Process {
     pub fn topologist(folder: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_topologist"));
         command.args(["serve", "--webhook-addr=127.0.0.1:0", "--api-addr=127.0.0.1:0"]).args(arguments);
-        command.arg("--tls-cert").arg(folder.join("tls.crt")).arg("--tls-key").arg(folder.join("tls.key"));
+        command
+            .arg("--state-dir")
+            .arg(folder)
+            .arg("--tls-cert")
+            .arg(folder.join("tls.crt"))
+            .arg("--tls-key")
+            .arg(folder.join("tls.key"));
         Self::start(&mut command, &folder.join("log"))
     }
 

@@ -32,6 +32,8 @@ use crate::wire::manifest::Manifest;
 pub(super) struct Api {
     pub embedded: Embedded,
     server: Server,
+    /// The certificate that vouches for the server's, in PEM form.
+    authority: String,
     token: Token,
     /// Where it listens.
     pub address: SocketAddr,
@@ -42,7 +44,7 @@ pub(super) struct Api {
 }
 
 impl Api {
-    /// Loads the files, binds the address and writes the kubeconfig.
+    /// Loads the files and binds the address.
     ///
     /// # Errors
     /// When a file cannot be read, an object cannot be stored, or the address is taken.
@@ -57,14 +59,21 @@ impl Api {
         let server = Server::bind(address, Some(identity), limits, metrics).await;
         let server = server.with_context(|| format!("cannot listen on {address} (--api-addr)"))?;
         let address = server.local_address()?;
-        let token = Token::make()?;
-        let kubeconfig = options.state_dir.join("kubeconfig");
-        std::fs::create_dir_all(&options.state_dir)
-            .with_context(|| format!("cannot make the folder {} (--state-dir)", options.state_dir.display()))?;
-        certs::write(&kubeconfig, &kubeconfig_text(address, &authority, &token), 0o600)
-            .with_context(|| format!("cannot write {}", kubeconfig.display()))?;
-        let kubeconfig = std::path::absolute(&kubeconfig)?;
-        Ok(Api { embedded, server, token, address, kubeconfig, loaded })
+        let kubeconfig = std::path::absolute(options.state_dir.join("kubeconfig"))?;
+        Ok(Api { embedded, server, authority, token: Token::make()?, address, kubeconfig, loaded })
+    }
+
+    /// Writes the kubeconfig. That comes last: one that does not start leaves alone what belongs to another that runs.
+    ///
+    /// # Errors
+    /// When the file, or its folder, cannot be written.
+    pub(super) fn invite(&self) -> Result<()> {
+        let Api { kubeconfig, .. } = self;
+        let folder = kubeconfig.parent().unwrap_or(Path::new("/"));
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {} (--state-dir)", folder.display()))?;
+        certs::write(kubeconfig, &kubeconfig_text(self.address, &self.authority, &self.token), 0o600)
+            .with_context(|| format!("cannot write {}", kubeconfig.display()))
     }
 
     /// Serves until `stop`.

@@ -123,6 +123,7 @@ impl Running {
             api: api.as_ref().map(|api| (api.address, api.kubeconfig.clone(), api.loaded)),
         };
         let announcement = announcement.text();
+        api.as_ref().map_or(Ok(()), Api::invite)?;
         let api_address = api.as_ref().map(|api| api.address.to_string());
         let api = OptionFuture::from(api.map(|api| tokio::spawn(api.serve(stop.clone()))));
         let webhook = tokio::spawn(webhook.serve(router, stop.clone()));

@@ -31,7 +31,8 @@ fn serve(more: &[&str]) -> Served {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state").display().to_string();
     let load = quick_start().display().to_string();
-    let mut arguments = vec!["--embedded", "--load", &load, "--state-dir", &state];
+    // Controllers would write, and what they write is reviewed as well.
+    let mut arguments = vec!["--embedded", "--controllers=none", "--load", &load, "--state-dir", &state];
     arguments.extend(more);
     let topologist = Topologist::serve(&arguments);
     topologist.wait_until_ready();
@@ -46,7 +47,16 @@ fn serve_also(objects: &str) -> Served {
     std::fs::write(file("more.yaml"), objects).unwrap();
     let (load, state) = (quick_start().display().to_string(), file("state"));
     let more = file("more.yaml");
-    let topologist = Topologist::serve(&["--embedded", "--load", &load, "--load", &more, "--state-dir", &state]);
+    let topologist = Topologist::serve(&[
+        "--embedded",
+        "--controllers=none",
+        "--load",
+        &load,
+        "--load",
+        &more,
+        "--state-dir",
+        &state,
+    ]);
     topologist.wait_until_ready();
     let authority = std::fs::read(Path::new(&state).join("ca.crt")).unwrap();
     Served { topologist, authority, folder }
@@ -58,8 +68,21 @@ fn serve_with_files() -> Served {
     make_certificates(folder.path());
     let file = |name: &str| folder.path().join(name).display().to_string();
     let load = quick_start().display().to_string();
-    let (cert, key) = (file("tls.crt"), file("tls.key"));
-    let arguments = ["--embedded", "--load", &load, "--tls-cert", &cert, "--tls-key", &key, "--tls-poll", "300ms"];
+    let (cert, key, state) = (file("tls.crt"), file("tls.key"), file("state"));
+    let arguments = [
+        "--embedded",
+        "--controllers=none",
+        "--state-dir",
+        &state,
+        "--load",
+        &load,
+        "--tls-cert",
+        &cert,
+        "--tls-key",
+        &key,
+        "--tls-poll",
+        "300ms",
+    ];
     let topologist = Topologist::serve(&arguments);
     let authority = std::fs::read(file("ca.crt")).unwrap();
     Served { topologist, authority, folder }
@@ -395,6 +418,7 @@ fn a_port_that_is_taken_is_named() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.contains(&format!("cannot listen on {address} (--webhook-addr)")), "{text}");
+    assert!(!folder.path().join("kubeconfig").exists(), "another server may have written one");
 }
 
 #[tokio::test(flavor = "multi_thread")]
