@@ -118,10 +118,8 @@ impl OwnersController {
         kind: &'static str,
         wake: mpsc::UnboundedSender<ObjectKey>,
     ) -> (Store<Metadata>, impl Future<Output = ()> + Send + use<>) {
-        let resource = ApiResource::from_gvk_with_plural(
-            &GroupVersionKind::gvk(GROUP, "v1beta2", kind),
-            &contract::plural(kind),
-        );
+        let resource =
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, "v1beta2", kind), &contract::plural(kind));
         let api = match self.cache.facts().scope().only_namespace() {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
             None => Api::all_with(self.client.clone(), &resource),

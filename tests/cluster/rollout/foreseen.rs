@@ -33,12 +33,11 @@ impl Watched {
     async fn compare(&self, what: &str, cluster: &Value) {
         let foreseen = self.plan(cluster);
         let before = self.wire.writes().len();
-        match self.site.cluster("demo").await {
-            Value::Null => drop(self.site.create(cluster.clone()).await),
-            _ => {
-                let topology = cluster["spec"]["topology"].clone();
-                self.site.change("demo", |now| *now = topology).await;
-            }
+        if self.site.cluster("demo").await.is_null() {
+            self.site.create(cluster.clone()).await;
+        } else {
+            let topology = cluster["spec"]["topology"].clone();
+            self.site.change("demo", |now| *now = topology).await;
         }
         at_rest(&self.site).await;
         let mut written: Vec<String> = self.wire.writes().iter().skip(before).filter_map(step).collect();
@@ -97,6 +96,9 @@ fn without_end(name: &str) -> String {
     END.replace(name, "-*").into_owned()
 }
 
+/// What a user changes of a topology.
+type Edit = fn(&mut Value);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plan_lists_what_is_then_written() {
     // DEC-41, RS-39
@@ -112,7 +114,6 @@ async fn a_plan_lists_what_is_then_written() {
         .await;
     watched.compare("creation", &cluster).await;
     watched.compare("nothing", &cluster).await;
-    type Edit = fn(&mut Value);
     let edits: [(&str, Edit); 6] = [
         ("scaling", |topology| topology["workers"]["machineDeployments"][0]["replicas"] = json!(4)),
         ("a variable", |topology| topology["variables"][0]["value"] = json!("other")),

@@ -88,18 +88,15 @@ impl Wire {
         }
         let is_dry_run = query.contains("dryRun=All");
         let is_read = method == Method::GET;
-        let count = match is_read {
-            true => {
-                *self.reads.lock().unwrap().entry(path).or_default() += 1;
-                0
+        let count = if is_read {
+            *self.reads.lock().unwrap().entry(path).or_default() += 1;
+            0
+        } else {
+            let mut writes = self.writes.lock().unwrap();
+            if !path.contains("/events") {
+                writes.push(Written { method, path, is_dry_run });
             }
-            false => {
-                let mut writes = self.writes.lock().unwrap();
-                if !path.contains("/events") {
-                    writes.push(Written { method, path, is_dry_run });
-                }
-                writes.iter().filter(|write| !write.is_dry_run).count()
-            }
+            writes.iter().filter(|write| !write.is_dry_run).count()
         };
         let trouble = *self.trouble.lock().unwrap();
         match trouble {

@@ -155,9 +155,12 @@ impl Site {
             if let Some(found) = holds().await {
                 return found;
             }
-            if started.elapsed() > LIMIT {
-                panic!("{what} did not come true\n{}", self.state().await);
-            }
+            let state = if started.elapsed() > LIMIT { self.state().await } else { String::new() };
+            assert!(
+                state.is_empty(),
+                "{what} did not come true
+{state}"
+            );
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
