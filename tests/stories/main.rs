@@ -25,6 +25,7 @@ mod manifests;
 mod memory;
 mod mistakes;
 mod monitoring;
+mod newcomer;
 mod offline;
 mod plans;
 #[path = "../support/process.rs"]
