@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::ops::Deref;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -213,7 +214,6 @@ fn both_versions_of_a_cluster_are_served_and_kept_as_one() {
 #[test]
 fn only_the_kubeconfig_opens_the_api() {
     let served = serve();
-    use std::os::unix::fs::PermissionsExt;
     let path = served.folder.path().join("state/kubeconfig");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let refused = served.kubectl.err(&["get", "namespaces", "--token=wrong"]);

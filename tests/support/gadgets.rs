@@ -113,10 +113,10 @@ pub fn discovery_says_of_a_kind_what_every_server_says(kubectl: &Kubectl) {
         "/apis/example.com/v1/namespaces/{namespace}/gadgets/{name}/status",
     ];
     assert_eq!(paths, want);
-    let patch = &document["paths"][path]["patch"];
-    assert_eq!(patch["x-kubernetes-action"], "patch");
+    let changing = &document["paths"][path]["patch"];
+    assert_eq!(changing["x-kubernetes-action"], "patch");
     let mut parameters: Vec<&str> =
-        patch["parameters"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+        changing["parameters"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     parameters.retain(|name| *name != "pretty");
     parameters.sort_unstable();
     assert_eq!(parameters, ["dryRun", "fieldManager", "fieldValidation", "force"]);
