@@ -78,6 +78,15 @@ impl Cache {
         self.pulses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits until every kind that is watched has been listed once.
+    pub async fn listed(&self) {
+        let mut changes = self.changes();
+        while !self.facts().gaps().is_empty() {
+            // The cache is borrowed, so its changes do not end.
+            let _ = changes.changed().await;
+        }
+    }
+
     /// Becomes ready when the facts change after this call.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()

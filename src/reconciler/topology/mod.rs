@@ -116,6 +116,8 @@ impl TopologyController {
             metrics: self.metrics.clone(),
         });
         let runs = self.runs(&reconciler, &queue, woken);
+        // Nobody is told that a class is missing as long as classes are not listed.
+        self.cache.listed().await;
         let begin = async {
             managed.clusters().await.iter().for_each(|key| queue.wake(key));
             std::future::pending::<()>().await;

@@ -1,0 +1,182 @@
+//! A leader that rolls fleets out: how long it takes from nothing, what it holds in memory then, and what it asks for when
+//! nothing changes.
+//!
+//! Two processes: the in-memory API of one, without controllers, and the leader under test, which follows it over HTTPS as it
+//! follows kube-apiserver. Each Cluster comes to sixteen objects. `cargo bench --bench rollout -- [--quick]`; exit code 1 when a
+//! budget is missed by more than the tolerance.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
+
+#[path = "support/budgets.rs"]
+mod budgets;
+#[path = "support/server.rs"]
+mod server;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use budgets::{Budget, Budgets};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::{Value, json};
+use server::{Process, certificates};
+use topologist::yaml;
+
+/// How long a fleet may take before the benchmark gives up.
+const PATIENCE: Duration = Duration::from_mins(10);
+/// How long nothing is to happen.
+const CALM: Duration = Duration::from_secs(20);
+
+fn main() {
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let mut budgets = Budgets::titled("A leader and its fleet: Clusters of sixteen objects each");
+    for clusters in if quick { &[100][..] } else { &[100, 1000] } {
+        measure(*clusters, &mut budgets);
+    }
+    budgets.finish();
+}
+
+fn measure(clusters: usize, budgets: &mut Budgets) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let (of_api, of_leader) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for folder in [&of_api, &of_leader] {
+        certificates(folder.path());
+    }
+    let fleet = of_api.path().join("fleet.json");
+    std::fs::write(&fleet, fleet_of(clusters).to_string()).unwrap();
+    let load = ["--embedded", "--controllers=none", "--admin-addr=127.0.0.1:0", "--load", fleet.to_str().unwrap()];
+    let api = Process::topologist(of_api.path(), &load);
+    let kubeconfig = of_api.path().join("kubeconfig");
+    let client = runtime.block_on(client(&kubeconfig));
+    let admin = free_port();
+    let arguments = [
+        format!("--admin-addr=127.0.0.1:{admin}"),
+        format!("--kubeconfig={}", kubeconfig.display()),
+        "--controllers=all".into(),
+    ];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let start = || Process::topologist(of_leader.path(), &arguments);
+    let started = Instant::now();
+    let leader = start();
+    runtime.block_on(until_reconciled(&client, clusters));
+    let what = |text: &str| format!("{clusters} Clusters: {text}");
+    budgets.note(&what("rolled out from nothing"), "s", Budget::None, started.elapsed().as_secs_f64());
+    let settled = at_rest(admin);
+    let most = if clusters == 1000 { Budget::AtMost(300.0) } else { Budget::None };
+    budgets.note(&what("memory of the leader (VmRSS)"), "MB", most, leader.megabytes("VmRSS"));
+    budgets.note(&what("the most there was on the way"), "MB", Budget::None, leader.megabytes("VmHWM"));
+    let cpu = leader.cpu();
+    std::thread::sleep(CALM);
+    budgets.note(&what("runs, dry runs and reads of a calm time"), "", Budget::AtMost(0.0), asked(admin) - settled);
+    budgets.note(
+        &what("its processor time, of a second"),
+        "ms",
+        Budget::None,
+        (leader.cpu() - cpu) * 1000.0 / CALM.as_secs_f64(),
+    );
+    drop(leader);
+    // The lease of a leader that was killed has to end first.
+    let again = start();
+    wait_for_runs(admin, clusters);
+    at_rest(admin);
+    budgets.note(&what("dry runs and reads of a new leader"), "", Budget::AtMost(0.0), dry_runs_and_reads(admin));
+    budgets.note(&what("its processor time until all are looked at"), "s", Budget::None, again.cpu());
+    drop(api);
+}
+
+/// The bundle of the repository with so many Clusters.
+fn fleet_of(clusters: usize) -> Value {
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/embedded").join(name))
+            .unwrap();
+        yaml::documents(&text).into_iter().map(|document| document.unwrap().value).collect::<Vec<_>>()
+    };
+    let (mut items, cluster) = (read("class.yaml"), read("cluster.yaml").remove(0));
+    items.extend((0..clusters).map(|i| {
+        let mut cluster = cluster.clone();
+        cluster["metadata"]["name"] = json!(format!("fleet-{i}"));
+        cluster
+    }));
+    json!({"apiVersion": "v1", "kind": "List", "items": items})
+}
+
+async fn client(kubeconfig: &Path) -> kube::Client {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    kube::Client::try_from(config).unwrap()
+}
+
+async fn until_reconciled(client: &kube::Client, clusters: usize) {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "Cluster"));
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let list = api.list(&ListParams::default()).await.unwrap();
+        let is_reconciled = |cluster: &&DynamicObject| {
+            let conditions = cluster.data.pointer("/status/conditions").and_then(Value::as_array);
+            conditions.into_iter().flatten().any(|one| one["type"] == "TopologyReconciled" && one["status"] == "True")
+        };
+        let done = list.items.iter().filter(is_reconciled).count();
+        if done == clusters {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{done} of {clusters} Clusters after {PATIENCE:?}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Waits until the leader does nothing any more, and returns what it has asked for.
+fn at_rest(admin: u16) -> f64 {
+    let mut before = asked(admin);
+    loop {
+        std::thread::sleep(Duration::from_secs(4));
+        let now = asked(admin);
+        if (now - before).abs() < f64::EPSILON {
+            return now;
+        }
+        before = now;
+    }
+}
+
+fn wait_for_runs(admin: u16, runs: usize) {
+    let deadline = Instant::now() + PATIENCE;
+    while sum(&metrics(admin), "topologist_reconciles_total{controller=\"topology/cluster\"")
+        < f64::from(u32::try_from(runs).unwrap())
+    {
+        assert!(Instant::now() < deadline, "the new leader does nothing");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Everything that a leader does.
+fn asked(admin: u16) -> f64 {
+    let metrics = metrics(admin);
+    sum(&metrics, "topologist_reconciles_total{") + dry_runs_and_reads(admin)
+}
+
+fn dry_runs_and_reads(admin: u16) -> f64 {
+    let metrics = metrics(admin);
+    sum(&metrics, "topologist_ssa_cache_misses_total") + sum(&metrics, "topologist_live_reads_total")
+}
+
+fn sum(metrics: &str, name: &str) -> f64 {
+    let values = metrics.lines().filter(|line| line.starts_with(name)).filter_map(|line| line.rsplit(' ').next());
+    values.filter_map(|value| value.parse::<f64>().ok()).sum()
+}
+
+fn metrics(admin: u16) -> String {
+    let mut text = String::new();
+    // It may not be listening yet.
+    if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", admin)) {
+        let request = "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.read_to_string(&mut text).unwrap();
+    }
+    text
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
