@@ -1,4 +1,5 @@
-//! The labels of CustomResourceDefinitions, which say what contract a version follows (CT-2.2, CS-08).
+//! The labels of CustomResourceDefinitions, which say what contract a version follows (CT-2.2, CS-08). Nothing else of them is
+//! read or kept (PERF-07).
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -345,7 +345,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_metadata_of_a_definition_is_read() {
-        // CT-2.2, UPG-021
+        // CT-2.2, UPG-021, PERF-07
         let script = Script::default();
         let metadata = json!({"name": "things.example.com", "labels": {"cluster.x-k8s.io/v1beta2": "v1"}});
         let partial = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata});

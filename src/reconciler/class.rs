@@ -1,4 +1,4 @@
-//! One run of the ClusterClass reconciler.
+//! One run of the ClusterClass reconciler, which keeps no class from being deleted (CCR-14).
 //!
 //! Every write names the resourceVersion that it was computed from. So a write that was held up until somebody else
 //! led is refused, and no write takes back what others have written.

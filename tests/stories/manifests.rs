@@ -359,7 +359,7 @@ const BUNDLES: [&str; 3] = [
      list watch patch",
 ];
 /// Reconciles.
-const RECONCILES: [&str; 18] = [
+const RECONCILES: [&str; 19] = [
     "/events: create patch",
     "/secrets: create delete get",
     "apiextensions.k8s.io/customresourcedefinitions: list watch",
@@ -378,6 +378,7 @@ const RECONCILES: [&str; 18] = [
     "coordination.k8s.io/leases[controller-leader-election-capi]: list watch",
     "infrastructure.cluster.x-k8s.io/*: create delete get list patch watch",
     "infrastructure.topologist.dev/*: create delete get list patch watch",
+    "runtime.cluster.x-k8s.io/extensionconfigs: list",
 ];
 
 #[test]

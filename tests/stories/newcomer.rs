@@ -11,7 +11,7 @@ const MADE: &str = "embeddedclusters,embeddedcontrolplanes,machinedeployments,ma
 
 #[test]
 fn a_newcomer_creates_a_cluster_rolls_a_change_out_and_deletes_it() {
-    // DEL-01, DEL-02, DEL-06, MA-20.2, MA-27.3
+    // DEL-01, DEL-02, DEL-06, DEL-12, DEL-13, MA-20.2, MA-27.3, MA-27.4
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state");
     let topologist = Topologist::serve(&["--embedded", "--state-dir", &state.display().to_string()]);

@@ -40,7 +40,8 @@ struct Compact {
 }
 
 impl Shelf {
-    /// Keeps an object; returns whether anything but its version and the records of other field managers is different.
+    /// Keeps an object; returns whether anything but its version and the records of other field managers is different (RS-01,
+    /// PERF-06).
     pub(super) fn put(&self, object: Object) -> bool {
         let key = object.key();
         let (compact, mut contents) = (Compact::of(object), self.write());
@@ -251,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_change_is_what_differs_in_more_than_versions_and_other_managers() {
-        // RS-01
+        // RS-01, PERF-06
         let shelf = Shelf::default();
         assert!(shelf.put(object("a", "c", "1", json!({"x": 1}))));
         assert!(!shelf.put(object("a", "c", "2", json!({"x": 1}))));

@@ -7,7 +7,8 @@
 //! Clusters that go on ───────────┘
 //! ```
 //!
-//! A finalizer keeps an object until its templates are dealt with. While topologist does not run, such objects stay.
+//! A finalizer keeps an object until its templates are dealt with. While topologist does not run, such objects stay. Machine
+//! pools have none: their objects go with them by owner references (DEL-12).
 
 mod run;
 

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZero;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use futures::channel::mpsc;
 use kube::runtime::applier;
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::reflector::ObjectRef;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug, info_span, warn};
 
@@ -112,6 +114,7 @@ impl TopologyController {
             past: Past::default(),
             pace: Pace::default(),
             rotations: Mutex::default(),
+            turns: Semaphore::new(std::thread::available_parallelism().map_or(2, NonZero::get)),
             began: Instant::now(),
             metrics: self.metrics.clone(),
         });
@@ -270,4 +273,40 @@ fn resync(key: &ObjectKey) -> Duration {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     RESYNC + Duration::from_millis(hasher.finish() % 60_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn concluded(outcome: Result<Outcome, RunError>, pace: &Pace) -> (Action, &'static str) {
+        conclude(&ObjectKey::new("ns", "c"), outcome, pace)
+    }
+
+    #[test]
+    fn a_run_is_followed_by_the_next_when_a_hook_says_so_and_else_after_a_long_while() {
+        // RS-08, RS-10
+        let (pace, key) = (Pace::default(), ObjectKey::new("ns", "c"));
+        let done = |again| Ok(Outcome::Done { changed: false, again });
+        let after = |seconds| (Action::requeue(Duration::from_secs(seconds)), "unchanged");
+        assert_eq!(concluded(done(Some(Duration::from_secs(30))), &pace), after(30));
+        assert_eq!(concluded(done(Some(Duration::from_millis(1))), &pace), after(1));
+        assert_eq!(concluded(done(None), &pace), (Action::requeue(resync(&key)), "unchanged"));
+        assert!(resync(&key) >= RESYNC && resync(&key) < RESYNC + Duration::from_mins(1));
+        assert_ne!(resync(&key), resync(&ObjectKey::new("ns", "d")));
+        assert_eq!(concluded(Ok(Outcome::Done { changed: true, again: None }), &pace).1, "changed");
+    }
+
+    #[test]
+    fn failures_wait_longer_and_longer_and_conflicts_do_not() {
+        // RS-09
+        let pace = Pace::default();
+        let failed = || Err(RunError::Failed("why".to_owned()));
+        assert_eq!(concluded(failed(), &pace), (Action::requeue(Duration::from_millis(1010)), "failed"));
+        assert_eq!(concluded(failed(), &pace), (Action::requeue(Duration::from_millis(1020)), "failed"));
+        assert_eq!(concluded(Err(RunError::Conflict), &pace), (Action::requeue(Duration::from_secs(1)), "conflict"));
+        assert_eq!(concluded(Ok(Outcome::LeftAlone), &pace), (Action::await_change(), "left-alone"));
+        assert_eq!(concluded(failed(), &pace), (Action::requeue(Duration::from_millis(1010)), "failed"));
+        assert_eq!(concluded(Ok(Outcome::Gone), &pace), (Action::await_change(), "gone"));
+    }
 }

@@ -122,7 +122,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_written_is_waited_for_until_it_shows() {
-        // RS-11
+        // RS-11, PERF-02
         let past = Past::default();
         past.wrote(&key(), [deployment("7"), deployment("9")]);
         assert_eq!(past.unseen(&key(), |write| write.version == "7"), ["MachineDeployment"]);

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -56,6 +57,8 @@ pub(super) struct Reconciler {
     pub past: Past,
     pub pace: Pace,
     pub rotations: Mutex<Rotations>,
+    /// How many computations run at a time.
+    pub turns: Semaphore,
     /// What instants are counted from.
     pub began: Instant,
     pub metrics: Arc<Metrics>,
@@ -255,12 +258,15 @@ impl Reconciler {
         let mut needs: Vec<Need> = Vec::new();
         for _ in 0..ROUNDS {
             let asked = std::mem::replace(world, World::closed(Arc::default()));
+            // Few threads compute: more are not faster, and each keeps memory of its own.
+            let turn = self.turns.acquire().await.map_err(|error| Failure::Unreadable(error.to_string()))?;
             let work = tokio::task::spawn_blocking(move || {
                 let result = compute(&asked);
                 (result, asked, compute)
             });
             let (result, answered, again) = work.await.map_err(|error| Failure::Unreadable(error.to_string()))?;
             (*world, compute) = (answered, again);
+            drop(turn);
             needs = world.take_needs().into_iter().collect();
             if needs.is_empty() {
                 return result;
@@ -350,7 +356,7 @@ impl Reconciler {
         self.rotations().forget(key);
     }
 
-    /// The kinds whose watches lag behind what was written for a Cluster (RS-11, PERF-02).
+    /// Whether a watch lags behind what was written for a Cluster (RS-11, PERF-02).
     pub(super) fn stale(&self, key: &ObjectKey) -> bool {
         let unseen = self
             .past

@@ -178,7 +178,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Templates of control plane machines that were replaced before, by a run that did not get to delete them (ROT-06). Nothing
+    /// Templates of control plane machines that were replaced before, by a run that did not get to delete them (ROT-06, DEL-13). Nothing
     /// refers to them, and nobody else would delete them before the Cluster.
     fn forgotten_machines(&mut self) -> Result<(), Failure> {
         let metadata = &self.cluster.metadata;
@@ -365,7 +365,7 @@ impl Planner<'_> {
         })
     }
 
-    /// A worker that the topology does not name any more, its health check first (RS-33, RS-34).
+    /// A worker that the topology does not name any more, its health check first (RS-33, RS-34, DEL-03, DEL-04).
     fn delete_worker(&mut self, kind: WorkerKind, name: &str, worker: &CurrentWorker) {
         let reason = "the topology does not name it any more";
         if let Some(health_check) = &worker.health_check {

@@ -177,7 +177,7 @@ async fn dies_at_every_write(wish: Wish) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_creation_that_dies_at_any_write_is_finished_by_the_next_process() {
-    // RS-37, RS-38, ROT-11
+    // RS-37, RS-38, ROT-11, PERF-11
     dies_at_every_write(Wish::Create).await;
 }
 

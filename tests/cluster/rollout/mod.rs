@@ -8,6 +8,7 @@
 mod crash;
 mod foreseen;
 mod layer;
+mod process;
 mod provider;
 mod site;
 mod stories;

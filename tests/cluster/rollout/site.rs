@@ -58,7 +58,7 @@ impl Site {
         let embedded = Embedded::new(embedded::Options::default());
         embedded.load(topologist::crd::definitions()).unwrap();
         let client = embedded.client();
-        Site::with(client, "rollout".to_owned()).await
+        Site::on(client, "rollout".to_owned()).await
     }
 
     /// A namespace on a kube-apiserver, which all stories share.
@@ -72,10 +72,11 @@ impl Site {
         }
         drop(defined);
         let namespace = kubernetes.namespace("rollout").await;
-        Site::with(kubernetes.client(), namespace).await
+        Site::on(kubernetes.client(), namespace).await
     }
 
-    async fn with(client: kube::Client, namespace: String) -> Self {
+    /// A namespace on a server on which all kinds are defined.
+    pub(super) async fn on(client: kube::Client, namespace: String) -> Self {
         let site = Site { client, namespace, provider: Mutex::default() };
         if site.get("v1", "Namespace", &site.namespace).await.is_none() {
             site.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})).await;
@@ -295,7 +296,7 @@ pub(super) fn text(object: &Value, pointer: &str) -> String {
 }
 
 /// A definition whose versions are stored as they come, for a server on which nobody converts.
-fn without_conversion(mut definition: Value) -> Value {
+pub(super) fn without_conversion(mut definition: Value) -> Value {
     definition["spec"].as_object_mut().unwrap().remove("conversion");
     definition
 }

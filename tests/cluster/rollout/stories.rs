@@ -39,6 +39,7 @@ on_both![
     an_object_that_bears_the_name_already_is_taken_over,
     what_is_wrong_stands_in_the_condition_with_a_stable_text,
     a_paused_cluster_is_left_alone,
+    lost_records_of_owners_are_mended_and_say_nothing,
 ];
 
 /// A cluster of the bundle, rolled out.
@@ -82,7 +83,7 @@ async fn settled(site: &Site) -> Vec<String> {
 }
 
 async fn a_cluster_becomes_a_topology_and_then_nothing_is_asked_or_written_any_more(site: Site) {
-    // RS-07, RS-12, RS-14, RS-38, RS-39, LBL-01, LBL-06
+    // RS-07, RS-12, RS-14, RS-38, RS-39, LBL-01, LBL-06, PERF-09
     let (manager, wire) = rolled_out(&site).await;
     for (api_version, kind, count) in [
         (INFRASTRUCTURE, "EmbeddedCluster", 1),
@@ -349,5 +350,24 @@ async fn a_paused_cluster_is_left_alone(site: Site) {
     })
     .await;
     assert!(MADE.len() > 1);
+    manager.stop().await;
+}
+
+async fn lost_records_of_owners_are_mended_and_say_nothing(site: Site) {
+    // SSA-20 to SSA-23, ST-17
+    let (manager, _wire) = rolled_out(&site).await;
+    let blue = text(&deployment(&site, "demo", "blue").await.unwrap(), "/metadata/name");
+    let before = site.cluster("demo").await["status"].clone();
+    site.merge(CORE, "MachineDeployment", &blue, json!({"metadata": {"managedFields": [{}]}})).await;
+    let is_ours = |entry: &Value| entry["manager"] == "capi-topology" && entry["operation"] == "Apply";
+    site.until("the record is mended", || async {
+        let blue = deployment(&site, "demo", "blue").await?;
+        let entries = blue["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        // The next apply owns all that it sends again.
+        entries.iter().any(|entry| is_ours(entry) && entry["fieldsV1"]["f:spec"].is_object()).then_some(())
+    })
+    .await;
+    settled(&site).await;
+    assert_eq!(site.cluster("demo").await["status"], before);
     manager.stop().await;
 }
