@@ -15,10 +15,23 @@ use tracing::{info, warn};
 
 use super::{Selection, events};
 use crate::hub::annotation;
+use crate::hub::{ObjectKey, label};
 use crate::telemetry::metrics::{self, Metrics};
 
 /// The metadata of an object of any kind.
 pub type Metadata = PartialObjectMeta<DynamicObject>;
+
+/// Namespace and name of an object.
+pub(crate) fn key_of(object: &Metadata) -> ObjectKey {
+    let metadata = &object.metadata;
+    ObjectKey::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+/// The Cluster that an object belongs to; topologies write its name on everything.
+pub(crate) fn cluster_of(object: &Metadata) -> Option<ObjectKey> {
+    let name = object.metadata.labels.as_ref()?.get(label::CLUSTER_NAME)?;
+    Some(ObjectKey::new(object.metadata.namespace.clone().unwrap_or_default(), name))
+}
 
 /// What became different in a store.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Selection;
-use super::metadata::{self, Change, Metadata};
+use super::metadata::{self, Change, Metadata, key_of};
 use crate::hub::{ObjectKey, contract};
 use crate::telemetry::metrics::Metrics;
 
@@ -23,13 +23,13 @@ const NOT_OWNED: &str = "!topology.cluster.x-k8s.io/owned";
 
 /// A version of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TemplateKind {
+pub struct ObjectKind {
     pub group: String,
     pub version: String,
     pub kind: String,
 }
 
-impl TemplateKind {
+impl ObjectKind {
     /// The kind as the API serves it; the plural is the one that the contract prescribes (CT-2.1).
     pub fn resource(&self) -> ApiResource {
         let kind = GroupVersionKind::gvk(&self.group, &self.version, &self.kind);
@@ -38,7 +38,7 @@ impl TemplateKind {
 }
 
 /// Learns of a template, or of a kind of which any template may be different.
-type Changed = dyn Fn(&TemplateKind, Option<ObjectKey>) + Send + Sync;
+type Changed = dyn Fn(&ObjectKind, Option<ObjectKey>) + Send + Sync;
 
 /// The watched kinds.
 pub struct Templates {
@@ -46,7 +46,7 @@ pub struct Templates {
     namespace: Option<String>,
     metrics: Arc<Metrics>,
     changed: Arc<Changed>,
-    kinds: Mutex<BTreeMap<TemplateKind, Followed>>,
+    kinds: Mutex<BTreeMap<ObjectKind, Followed>>,
 }
 
 struct Followed {
@@ -68,7 +68,7 @@ impl Templates {
         client: kube::Client,
         namespace: Option<&str>,
         metrics: Arc<Metrics>,
-        changed: impl Fn(&TemplateKind, Option<ObjectKey>) + Send + Sync + 'static,
+        changed: impl Fn(&ObjectKind, Option<ObjectKey>) + Send + Sync + 'static,
     ) -> Self {
         let namespace = namespace.map(str::to_owned);
         Templates { client, namespace, metrics, changed: Arc::new(changed), kinds: Mutex::default() }
@@ -81,7 +81,7 @@ impl Templates {
     /// When the API server cannot be asked.
     pub async fn get(
         &self,
-        kind: &TemplateKind,
+        kind: &ObjectKind,
         key: &ObjectKey,
         deadline: Instant,
     ) -> Result<Option<Arc<Metadata>>, kube::Error> {
@@ -98,22 +98,22 @@ impl Templates {
     ///
     /// # Errors
     /// When the API server cannot be asked.
-    pub async fn look_up(&self, kind: &TemplateKind, key: &ObjectKey) -> Result<Option<Arc<Metadata>>, kube::Error> {
+    pub async fn look_up(&self, kind: &ObjectKind, key: &ObjectKey) -> Result<Option<Arc<Metadata>>, kube::Error> {
         let api: Api<Metadata> = Api::namespaced_with(self.client.clone(), &key.namespace, &kind.resource());
         Ok(api.get_opt(&key.name).await?.map(Arc::new))
     }
 
     /// Ends the watches of all other kinds.
-    pub fn keep_only(&self, kinds: &BTreeSet<TemplateKind>) {
+    pub fn keep_only(&self, kinds: &BTreeSet<ObjectKind>) {
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner).retain(|kind, _| kinds.contains(kind));
     }
 
-    fn store(&self, kind: &TemplateKind) -> Store<Metadata> {
+    fn store(&self, kind: &ObjectKind) -> Store<Metadata> {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         kinds.entry(kind.clone()).or_insert_with(|| self.follow(kind)).store.clone()
     }
 
-    fn follow(&self, kind: &TemplateKind) -> Followed {
+    fn follow(&self, kind: &ObjectKind) -> Followed {
         let resource = kind.resource();
         let api = match &self.namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
@@ -130,9 +130,4 @@ impl Templates {
         let (store, watch) = metadata::follow(api, resource, selection, "Template", self.metrics.clone(), changed);
         Followed { store, _watch: AbortOnDropHandle::new(tokio::spawn(watch)) }
     }
-}
-
-fn key_of(object: &Metadata) -> ObjectKey {
-    let metadata = &object.metadata;
-    ObjectKey::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }

@@ -9,19 +9,19 @@ use std::time::Duration;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::info;
 
 use super::lease::{Leadership, NotLeading};
+use super::now;
 use super::pace::{Held, Pace};
 use super::raw::RawClass;
 use crate::hub::{ClusterClass, GROUP, Kind, ObjectKey, TemplateRef, contract};
 use crate::kubernetes::contract::{DefinitionError, Definitions};
 use crate::kubernetes::metadata::Metadata;
-use crate::kubernetes::templates::{TemplateKind, Templates};
+use crate::kubernetes::templates::{ObjectKind, Templates};
 use crate::kubernetes::words;
 use crate::topology::class_references::{Outdated, ReferenceError, group_version, references};
 use crate::topology::class_status::{self, References, Variables};
@@ -162,7 +162,7 @@ impl Reconciler {
         // Without a definition the kind is not served, which would look like a missing template (CT-4.6).
         let definition = contract::definition_name(group, &reference.kind);
         let labels = self.definitions.labels(&definition, deadline).await?;
-        let kind = TemplateKind { group: group.into(), version: version.into(), kind: reference.kind.clone() };
+        let kind = ObjectKind { group: group.into(), version: version.into(), kind: reference.kind.clone() };
         let took = self.own(class, &kind, &reference.name, deadline).await?;
         Ok((Outdated::of(reference, &labels)?, took))
     }
@@ -171,7 +171,7 @@ impl Reconciler {
     async fn own(
         &self,
         class: &RawClass,
-        kind: &TemplateKind,
+        kind: &ObjectKind,
         name: &str,
         deadline: Instant,
     ) -> Result<bool, ReferenceFailure> {
@@ -240,11 +240,6 @@ fn in_our_name() -> PatchParams {
 
 fn add<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
     PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path), value })
-}
-
-/// The present moment, as conditions have it.
-fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 fn owner(class: &RawClass) -> OwnerReference {

@@ -32,7 +32,7 @@ use super::raw::RawClass;
 use crate::hub::{ObjectKey, TemplateRef, contract};
 use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::metadata::differences;
-use crate::kubernetes::templates::{TemplateKind, Templates};
+use crate::kubernetes::templates::{ObjectKind, Templates};
 use crate::kubernetes::{Selection, events};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::topology::class_references::{group_version, references};
@@ -273,7 +273,7 @@ impl Index {
     }
 
     /// Every kind of template that a class refers to.
-    fn kinds(&self) -> BTreeSet<TemplateKind> {
+    fn kinds(&self) -> BTreeSet<ObjectKind> {
         let references = self.references.lock().unwrap_or_else(PoisonError::into_inner);
         references.values().flatten().filter_map(kind_of).collect()
     }
@@ -294,7 +294,7 @@ impl Index {
         });
     }
 
-    fn wake_users_of_template(&self, kind: &TemplateKind, template: Option<&ObjectKey>) {
+    fn wake_users_of_template(&self, kind: &ObjectKind, template: Option<&ObjectKey>) {
         self.wake_where(|class, reference| {
             template.is_none_or(|key| key.namespace == class.namespace && key.name == reference.name)
                 && kind_of(reference).as_ref() == Some(kind)
@@ -314,9 +314,9 @@ fn references_of(class: &RawClass) -> Vec<TemplateRef> {
     references.cloned().collect()
 }
 
-fn kind_of(reference: &TemplateRef) -> Option<TemplateKind> {
+fn kind_of(reference: &TemplateRef) -> Option<ObjectKind> {
     let (group, version) = group_version(reference).ok()?;
-    Some(TemplateKind { group: group.to_owned(), version: version.to_owned(), kind: reference.kind.clone() })
+    Some(ObjectKind { group: group.to_owned(), version: version.to_owned(), kind: reference.kind.clone() })
 }
 
 #[cfg(test)]

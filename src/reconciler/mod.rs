@@ -5,8 +5,11 @@
 //!                            │
 //!                            ├─► controller.rs: watches and queue of ClusterClasses ─► class.rs: one run
 //!                            ├─► topology/: watches and queue of Clusters ─► one run
-//!                            └─► templates/: watches and queues of MachineDeployments and MachineSets ─► one run
+//!                            ├─► templates/: watches and queues of MachineDeployments and MachineSets ─► one run
+//!                            └─► owners.rs: what the Cluster owns, where nobody else sees to it
 //! ```
+
+use k8s_openapi::jiff::Timestamp;
 
 mod class;
 pub mod controller;
@@ -20,3 +23,8 @@ pub mod templates;
 #[cfg(test)]
 mod testing;
 pub mod topology;
+
+/// The present moment, as conditions have it.
+fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -21,7 +21,7 @@ use crate::hub::{Cluster, ContractRef, GROUP, Kind, Object, ObjectKey, ObjectRef
 use crate::kubernetes::Selection;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
-use crate::kubernetes::metadata::{self, Change, Metadata};
+use crate::kubernetes::metadata::{self, Change, Metadata, cluster_of};
 use crate::kubernetes::untyped::{self, RequestError};
 use crate::telemetry::metrics::Metrics;
 use crate::topology::worker::API_VERSION;
@@ -245,10 +245,4 @@ fn references(cluster: &Cluster) -> impl Iterator<Item = &ContractRef> {
 
 fn version_of(object: &Object) -> &str {
     object.text("metadata.resourceVersion").ok().flatten().unwrap_or_default()
-}
-
-/// The Cluster of an object; topologies write its name on everything.
-fn cluster_of(object: &Metadata) -> Option<ObjectKey> {
-    let name = object.metadata.labels.as_ref()?.get(label::CLUSTER_NAME)?;
-    Some(ObjectKey::new(object.metadata.namespace.clone().unwrap_or_default(), name))
 }

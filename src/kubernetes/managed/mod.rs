@@ -26,7 +26,7 @@ use tracing::{debug, info, warn};
 
 use self::shelf::Shelf;
 pub(super) use self::shelf::slim;
-use super::templates::TemplateKind as ObjectKind;
+use super::templates::ObjectKind;
 use super::written::Written;
 use super::{Fault, Selection as Selected, events};
 use crate::hub::{GROUP, Kind, Object, ObjectKey, ObjectRef, label, version_of};

@@ -34,7 +34,7 @@ use crate::hub::{GROUP, ObjectKey, contract, label};
 use crate::kubernetes::Selection;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
-use crate::kubernetes::metadata::{self, Change, Metadata};
+use crate::kubernetes::metadata::{self, Change, Metadata, cluster_of, key_of};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::world::{Facts, Found};
 
@@ -231,18 +231,6 @@ fn going_on(facts: &Facts) -> BTreeSet<ObjectKey> {
         _ => false,
     };
     facts.cluster_keys().filter(goes_on).cloned().collect()
-}
-
-/// Namespace and name of an object.
-fn key_of(object: &Metadata) -> ObjectKey {
-    let metadata = &object.metadata;
-    ObjectKey::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
-}
-
-/// The Cluster of an object; topologies write its name on everything.
-fn cluster_of(object: &Metadata) -> Option<ObjectKey> {
-    let name = object.metadata.labels.as_ref()?.get(label::CLUSTER_NAME)?;
-    Some(ObjectKey::new(object.metadata.namespace.clone().unwrap_or_default(), name))
 }
 
 /// One run, and when the next one is due if nothing wakes the object before.

@@ -10,7 +10,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -25,6 +24,7 @@ use crate::kubernetes::managed::Managed;
 use crate::kubernetes::mitigation::mitigate;
 use crate::reconciler::lease::{Leadership, NotLeading};
 use crate::reconciler::names::LiveNames;
+use crate::reconciler::now;
 use crate::reconciler::pace::Pace;
 use crate::telemetry::metrics::{self, Metrics};
 use crate::topology::blueprint::Blueprint;
@@ -413,9 +413,4 @@ impl Findings {
         }
         self.error = Some(error.to_string());
     }
-}
-
-/// The present moment, as conditions have it.
-fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
