@@ -339,17 +339,17 @@ fn definition() -> Value {
                 "statusReplicasPath": ".status.replicas", "labelSelectorPath": ".status.selector"}}})
     };
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("gadgets.{GROUP}")},
+        "metadata": {"name": format!("widgets.{GROUP}")},
         "spec": {"group": GROUP, "scope": "Namespaced",
-            "names": {"kind": "Gadget", "plural": "gadgets", "shortNames": ["gg"], "categories": ["all"]},
+            "names": {"kind": "Widget", "plural": "widgets", "shortNames": ["wg"], "categories": ["all"]},
             "versions": [version("v1", true), version("v1beta1", false)]}})
 }
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const ALL: &str = "/apis/embedded.topologist.dev/v1/namespaces/$NS/gadgets";
+const ALL: &str = "/apis/embedded.topologist.dev/v1/namespaces/$NS/widgets";
 
-fn gadget(name: &str, spec: Value) -> Value {
-    json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Gadget", "metadata": {"name": name}, "spec": spec})
+fn widget(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }
 
 fn one(name: &str) -> String {
@@ -360,9 +360,9 @@ fn one(name: &str) -> String {
 async fn custom_objects_are_created_read_and_updated_alike() {
     let mut both = Differential::new("embedded").await;
     both.define(&definition()).await;
-    let red = gadget("a", json!({"color": "red", "ports": [{"port": 80}], "maybe": null, "size": null}));
+    let red = widget("a", json!({"color": "red", "ports": [{"port": 80}], "maybe": null, "size": null}));
     let labelled = |name: &str, metadata: Value| {
-        let mut object = gadget(name, json!({"color": "red"}));
+        let mut object = widget(name, json!({"color": "red"}));
         json_patch::merge(&mut object["metadata"], &metadata);
         object
     };
@@ -373,26 +373,26 @@ async fn custom_objects_are_created_read_and_updated_alike() {
         post(ALL, &red),
         get(&one("a")).note("first"),
         get(&format!("{}/status", one("a"))),
-        get("/apis/embedded.topologist.dev/v1beta1/namespaces/$NS/gadgets/a"),
-        get("/apis/embedded.topologist.dev/v1/gadgets?fieldSelector=metadata.namespace=$NS"),
-        get("/apis/embedded.topologist.dev/v2/namespaces/$NS/gadgets/a"),
+        get("/apis/embedded.topologist.dev/v1beta1/namespaces/$NS/widgets/a"),
+        get("/apis/embedded.topologist.dev/v1/widgets?fieldSelector=metadata.namespace=$NS"),
+        get("/apis/embedded.topologist.dev/v2/namespaces/$NS/widgets/a"),
         get("/apis/embedded.topologist.dev/v1/namespaces/$NS/widgets"),
-        post("/apis/embedded.topologist.dev/v1/namespaces/absent-one/gadgets", &red),
-        get("/apis/embedded.topologist.dev/v1/namespaces/absent-one/gadgets"),
+        post("/apis/embedded.topologist.dev/v1/namespaces/absent-one/widgets", &red),
+        get("/apis/embedded.topologist.dev/v1/namespaces/absent-one/widgets"),
         // What cannot be created.
         post(ALL, &json!({"metadata": {"name": "x"}})).loosely(),
-        post(ALL, &json!({"apiVersion": "embedded.topologist.dev/v3", "kind": "Gadget", "metadata": {"name": "x"}})).loosely(),
+        post(ALL, &json!({"apiVersion": "embedded.topologist.dev/v3", "kind": "Widget", "metadata": {"name": "x"}})).loosely(),
         post(ALL, &json!({"apiVersion": "embedded.topologist.dev/v1", "kind": "Widget", "metadata": {"name": "x"}})),
         post(ALL, &json!([])).loosely(),
         Step { body: "{".to_owned(), ..post(ALL, &Value::Null) }.loosely(),
         post(&one("a"), &red),
-        post(ALL, &gadget("", json!({"color": "red"}))),
-        post(ALL, &gadget("UPPER", json!({"color": "red"}))),
-        post(ALL, &gadget("b", json!({}))),
-        post(ALL, &gadget("b", json!({"color": "pink", "size": 11, "name": "toolong", "list": ["a", "b", "c", "d"]}))),
-        post(ALL, &gadget("b", json!({"color": "red", "name": "A1", "replicas": "x"}))),
-        post(ALL, &gadget("b", json!({"color": "red", "tags": ["a", "a"], "ports": [{"port": 1}, {"port": 1, "protocol": "TCP"}]}))),
-        post(ALL, &gadget("b", json!({"color": "red", "replicas": 100}))),
+        post(ALL, &widget("", json!({"color": "red"}))),
+        post(ALL, &widget("UPPER", json!({"color": "red"}))),
+        post(ALL, &widget("b", json!({}))),
+        post(ALL, &widget("b", json!({"color": "pink", "size": 11, "name": "toolong", "list": ["a", "b", "c", "d"]}))),
+        post(ALL, &widget("b", json!({"color": "red", "name": "A1", "replicas": "x"}))),
+        post(ALL, &widget("b", json!({"color": "red", "tags": ["a", "a"], "ports": [{"port": 1}, {"port": 1, "protocol": "TCP"}]}))),
+        post(ALL, &widget("b", json!({"color": "red", "replicas": 100}))),
         post(ALL, &labelled("b", json!({"namespace": "other"}))),
         post(ALL, &labelled("b", json!({"labels": {"a b": "c d"}, "annotations": {"x y": "z"}}))),
         post(ALL, &labelled("b", json!({"labels": {"n": 5}}))).loosely(),
@@ -400,32 +400,32 @@ async fn custom_objects_are_created_read_and_updated_alike() {
         post(ALL, &labelled("b", json!({"finalizers": ["x"], "ownerReferences": [{"name": "x"}]}))),
         post(ALL, &labelled("b", json!({"resourceVersion": "5"}))),
         // Unknown and repeated fields.
-        post(ALL, &gadget("unknown", json!({"color": "red", "colour": "red", "free": {"any": 1}, "ports": [{"port": 1, "x": 2}]}))),
-        post(&format!("{ALL}?fieldValidation=Ignore"), &gadget("ignored", json!({"color": "red", "colour": "red"}))),
-        post(&format!("{ALL}?fieldValidation=Strict"), &gadget("strict", json!({"color": "red", "colour": "red"}))),
-        post(&format!("{ALL}?fieldValidation=Other"), &gadget("strict", json!({"color": "red"}))),
+        post(ALL, &widget("unknown", json!({"color": "red", "colour": "red", "free": {"any": 1}, "ports": [{"port": 1, "x": 2}]}))),
+        post(&format!("{ALL}?fieldValidation=Ignore"), &widget("ignored", json!({"color": "red", "colour": "red"}))),
+        post(&format!("{ALL}?fieldValidation=Strict"), &widget("strict", json!({"color": "red", "colour": "red"}))),
+        post(&format!("{ALL}?fieldValidation=Other"), &widget("strict", json!({"color": "red"}))),
         post(&format!("{ALL}?fieldValidation=Strict"), &labelled("strict", json!({"unknown": 1}))),
         Step {
-            body: r#"{"apiVersion":"embedded.topologist.dev/v1","kind":"Gadget","metadata":{"name":"twice"},
+            body: r#"{"apiVersion":"embedded.topologist.dev/v1","kind":"Widget","metadata":{"name":"twice"},
                 "spec":{"color":"red","color":"green"}}"#
                 .to_owned(),
             ..post(ALL, &Value::Null)
         },
         Step {
-            body: r#"{"apiVersion":"embedded.topologist.dev/v1","kind":"Gadget","metadata":{"name":"twice"},
+            body: r#"{"apiVersion":"embedded.topologist.dev/v1","kind":"Widget","metadata":{"name":"twice"},
                 "spec":{"color":"red","color":"green"}}"#
                 .to_owned(),
             ..post(&format!("{ALL}?fieldValidation=Strict"), &Value::Null)
         },
         // Dry runs and generated names.
-        post(&format!("{ALL}?dryRun=All"), &gadget("dry", json!({"color": "red"}))),
-        post(&format!("{ALL}?dryRun=Some"), &gadget("dry", json!({"color": "red"}))),
+        post(&format!("{ALL}?dryRun=All"), &widget("dry", json!({"color": "red"}))),
+        post(&format!("{ALL}?dryRun=Some"), &widget("dry", json!({"color": "red"}))),
         get(&one("dry")),
-        post(ALL, &json!({"apiVersion": "embedded.topologist.dev/v1", "kind": "Gadget", "metadata": {"generateName": "gen-"}, "spec": {"color": "red"}})),
+        post(ALL, &json!({"apiVersion": "embedded.topologist.dev/v1", "kind": "Widget", "metadata": {"generateName": "gen-"}, "spec": {"color": "red"}})),
         post(&format!("{ALL}?fieldManager=me"), &labelled("managed", json!({"labels": {"l": "1"}, "generation": 7, "uid": "x", "creationTimestamp": "2020-01-01T00:00:00Z"}))),
         // Updates.
         get(&one("a")),
-        put(&one("a"), &gadget("a", json!({"color": "green"}))),
+        put(&one("a"), &widget("a", json!({"color": "green"}))),
         put(&one("absent"), &labelled("absent", json!({"resourceVersion": "1"}))),
         put(&one("a"), &labelled("b", json!({"resourceVersion": "$RV"}))),
         put(&one("a"), &labelled("a", json!({"resourceVersion": "1"}))),
@@ -435,19 +435,19 @@ async fn custom_objects_are_created_read_and_updated_alike() {
         put(&one("a"), &labelled("a", json!({"resourceVersion": "$RV", "labels": {"a": "1"}}))),
         get(&one("a")),
         put(&one("a"), &{
-            let mut object = gadget("a", json!({"color": "green", "fixed": "x"}));
+            let mut object = widget("a", json!({"color": "green", "fixed": "x"}));
             object["metadata"]["resourceVersion"] = json!("$RV");
             object["status"] = json!({"phase": "sent"});
             object
         }),
         get(&one("a")),
         put(&one("a"), &{
-            let mut object = gadget("a", json!({"color": "green", "fixed": "y"}));
+            let mut object = widget("a", json!({"color": "green", "fixed": "y"}));
             object["metadata"]["resourceVersion"] = json!("$RV");
             object
         }),
         put(&format!("{}?dryRun=All", one("a")), &{
-            let mut object = gadget("a", json!({"color": "blue", "fixed": "x"}));
+            let mut object = widget("a", json!({"color": "blue", "fixed": "x"}));
             object["metadata"]["resourceVersion"] = json!("$RV");
             object
         }),
@@ -463,12 +463,12 @@ async fn custom_objects_are_created_read_and_updated_alike() {
 async fn custom_objects_are_applied_patched_and_scaled_alike() {
     let mut both = Differential::new("embedded").await;
     both.define(&definition()).await;
-    let config = |spec: Value| gadget("a", spec);
+    let config = |spec: Value| widget("a", spec);
     let apply_as = |manager: &str, spec: Value| apply(&format!("{}?fieldManager={manager}", one("a")), &config(spec));
     let forced =
         |manager: &str, spec: Value| apply(&format!("{}?fieldManager={manager}&force=true", one("a")), &config(spec));
     let with_metadata = |metadata: Value, spec: Value| {
-        let mut config = gadget("a", spec);
+        let mut config = widget("a", spec);
         json_patch::merge(&mut config["metadata"], &metadata);
         config
     };
@@ -495,22 +495,22 @@ async fn custom_objects_are_applied_patched_and_scaled_alike() {
         apply(&by("ann"), &with_metadata(json!({"resourceVersion": "1"}), json!({"color": "green"}))),
         apply(&by("ann"), &with_metadata(json!({"uid": "other"}), json!({"color": "green"}))),
         apply(&by("ann"), &with_metadata(json!({"name": "b"}), json!({"color": "green"}))),
-        apply(&by("ann"), &json!({"apiVersion": "embedded.topologist.dev/v2", "kind": "Gadget", "metadata": {"name": "a"}})).loosely(),
+        apply(&by("ann"), &json!({"apiVersion": "embedded.topologist.dev/v2", "kind": "Widget", "metadata": {"name": "a"}})).loosely(),
         apply(&by("ann"), &json!({"apiVersion": "embedded.topologist.dev/v1", "kind": "Widget", "metadata": {"name": "a"}})).loosely(),
         apply(&by("ann"), &json!({"metadata": {"name": "a"}})).loosely(),
-        apply("/apis/embedded.topologist.dev/v1beta1/namespaces/$NS/gadgets/a?fieldManager=ann", &json!({
-            "apiVersion": "embedded.topologist.dev/v1beta1", "kind": "Gadget", "metadata": {"name": "a"}, "spec": {"color": "green", "name": "x"}})),
+        apply("/apis/embedded.topologist.dev/v1beta1/namespaces/$NS/widgets/a?fieldManager=ann", &json!({
+            "apiVersion": "embedded.topologist.dev/v1beta1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"color": "green", "name": "x"}})),
         apply(&by("ann"), &with_metadata(json!({"labels": {"a": "1"}}), json!({"color": "green"}))),
-        Step { body: "apiVersion: embedded.topologist.dev/v1\nkind: Gadget\nmetadata: {name: yaml}\nspec: {color: red}\n".to_owned(), ..apply(&format!("{}?fieldManager=ann", one("yaml")), &Value::Null) },
+        Step { body: "apiVersion: embedded.topologist.dev/v1\nkind: Widget\nmetadata: {name: yaml}\nspec: {color: red}\n".to_owned(), ..apply(&format!("{}?fieldManager=ann", one("yaml")), &Value::Null) },
         Step { body: "{{".to_owned(), ..apply(&by("ann"), &Value::Null) }.loosely(),
         // Status.
-        apply(&format!("{}/status?fieldManager=ctl", one("a")), &json!({"apiVersion": "embedded.topologist.dev/v1", "kind": "Gadget", "metadata": {"name": "a"}, "status": {"phase": "Ready"}})),
-        apply(&format!("{}/status?fieldManager=ctl", one("absent")), &json!({"apiVersion": "embedded.topologist.dev/v1", "kind": "Gadget", "metadata": {"name": "absent"}, "status": {"phase": "Ready"}})),
+        apply(&format!("{}/status?fieldManager=ctl", one("a")), &json!({"apiVersion": "embedded.topologist.dev/v1", "kind": "Widget", "metadata": {"name": "a"}, "status": {"phase": "Ready"}})),
+        apply(&format!("{}/status?fieldManager=ctl", one("absent")), &json!({"apiVersion": "embedded.topologist.dev/v1", "kind": "Widget", "metadata": {"name": "absent"}, "status": {"phase": "Ready"}})),
         merge(&format!("{}/status", one("a")), &json!({"status": {"replicas": 2, "selector": "a=b"}, "spec": {"color": "blue"}, "metadata": {"labels": {"by": "status"}}})),
         get(&one("a")),
-        put(&format!("{}/status", one("a")), &json!({"apiVersion": "embedded.topologist.dev/v1", "kind": "Gadget", "metadata": {"name": "a", "resourceVersion": "$RV"}, "spec": {"color": "blue"}, "status": {"phase": "Put"}})),
-        put(&format!("{}/status", one("a")), &json!({"apiVersion": "embedded.topologist.dev/v1", "kind": "Gadget", "metadata": {"name": "a", "resourceVersion": "1"}, "status": {"phase": "Put"}})),
-        put(&format!("{}/status", one("a")), &json!({"apiVersion": "embedded.topologist.dev/v1", "kind": "Gadget", "metadata": {"name": "a"}, "status": {"phase": "Put"}})),
+        put(&format!("{}/status", one("a")), &json!({"apiVersion": "embedded.topologist.dev/v1", "kind": "Widget", "metadata": {"name": "a", "resourceVersion": "$RV"}, "spec": {"color": "blue"}, "status": {"phase": "Put"}})),
+        put(&format!("{}/status", one("a")), &json!({"apiVersion": "embedded.topologist.dev/v1", "kind": "Widget", "metadata": {"name": "a", "resourceVersion": "1"}, "status": {"phase": "Put"}})),
+        put(&format!("{}/status", one("a")), &json!({"apiVersion": "embedded.topologist.dev/v1", "kind": "Widget", "metadata": {"name": "a"}, "status": {"phase": "Put"}})),
         merge(&format!("{}/status", one("a")), &json!({"status": {"phase": 5}})),
         merge(&format!("{}/status", one("a")), &json!({"status": null})),
         merge(&format!("{}/status", one("a")), &json!({"status": {"replicas": 2, "selector": "a=b"}})),
@@ -558,12 +558,12 @@ async fn custom_objects_are_deleted_listed_and_watched_alike() {
     let mut both = Differential::new("embedded").await;
     both.define(&definition()).await;
     let labelled = |name: &str, color: &str, label: &str| {
-        let mut object = gadget(name, json!({"color": color}));
+        let mut object = widget(name, json!({"color": color}));
         object["metadata"]["labels"] = json!({"l": label});
         object
     };
     let held = |name: &str| {
-        let mut object = gadget(name, json!({"color": "red"}));
+        let mut object = widget(name, json!({"color": "red"}));
         object["metadata"]["finalizers"] = json!(["x/y"]);
         object
     };
@@ -708,7 +708,7 @@ async fn objects_of_a_servers_own_kinds_are_handled_alike() {
         post("/api/v1/namespaces?dryRun=All", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dry-$NS"}})),
         delete("/api/v1/namespaces/default", &Value::Null),
         post("/api/v1/namespaces/$NS/events", &json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"},
-            "involvedObject": {"kind": "Gadget", "name": "a", "namespace": "$NS"}, "reason": "Tested", "message": "hello", "type": "Normal",
+            "involvedObject": {"kind": "Widget", "name": "a", "namespace": "$NS"}, "reason": "Tested", "message": "hello", "type": "Normal",
             "firstTimestamp": "2030-01-02T03:04:05Z", "lastTimestamp": "2030-01-02T03:04:05Z", "count": 1, "source": {"component": "tester"}})),
         get("/api/v1/namespaces/$NS/events?fieldSelector=involvedObject.name%3Da,type%3DNormal"),
         get("/api/v1/namespaces/$NS/events?fieldSelector=involvedObject.name%3Db"),
@@ -782,21 +782,21 @@ async fn definitions_are_served_changed_and_withdrawn_alike() {
     let mut wide = widgets(json!([version("v1", true, size)]));
     json_patch::merge(
         &mut wide,
-        &json!({"metadata": {"name": format!("gizmos.{group}")}, "spec": {"scope": "Cluster", "names": {"kind": "Gizmo", "plural": "gizmos"}}}),
+        &json!({"metadata": {"name": format!("widgets.{group}")}, "spec": {"scope": "Cluster", "names": {"kind": "Widget", "plural": "widgets"}}}),
     );
     both.define(&wide).await;
-    let gizmos = format!("/apis/{group}/v1/gizmos");
-    let gizmo = |metadata: Value| json!({"apiVersion": format!("{group}/v1"), "kind": "Gizmo", "metadata": metadata, "spec": {"size": 1}});
+    let widgets = format!("/apis/{group}/v1/widgets");
+    let widget = |metadata: Value| json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": metadata, "spec": {"size": 1}});
     both.steps(vec![
-        post(&gizmos, &gizmo(json!({"name": "a"}))),
-        post(&gizmos, &gizmo(json!({"name": "b", "namespace": "$NS"}))),
-        get(&format!("{gizmos}/a")),
-        get(&format!("/apis/{group}/v1/namespaces/$NS/gizmos/a")).loosely(),
-        apply(&format!("{gizmos}/c?fieldManager=ann"), &gizmo(json!({"name": "c"}))),
-        get(&gizmos),
-        delete(&format!("{gizmos}/a"), &Value::Null),
-        delete(&gizmos, &Value::Null),
-        get(&gizmos),
+        post(&widgets, &widget(json!({"name": "a"}))),
+        post(&widgets, &widget(json!({"name": "b", "namespace": "$NS"}))),
+        get(&format!("{widgets}/a")),
+        get(&format!("/apis/{group}/v1/namespaces/$NS/widgets/a")).loosely(),
+        apply(&format!("{widgets}/c?fieldManager=ann"), &widget(json!({"name": "c"}))),
+        get(&widgets),
+        delete(&format!("{widgets}/a"), &Value::Null),
+        delete(&widgets, &Value::Null),
+        get(&widgets),
     ])
     .await;
     both.finish();

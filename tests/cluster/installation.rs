@@ -131,9 +131,7 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
     let guard = [
         ("any", "list clusters.cluster.x-k8s.io", true),
         ("any", "watch clusterclasses.cluster.x-k8s.io", true),
-        ("any", "patch clusters.cluster.x-k8s.io one", false),
         ("any", "list machines.cluster.x-k8s.io", true),
-        ("any", "watch machines.cluster.x-k8s.io", false),
         ("any", "get kubeadmcontrolplanes.controlplane.cluster.x-k8s.io one", true),
         ("any", "get azuremanagedcontrolplanes.infrastructure.cluster.x-k8s.io one", true),
         ("", "get customresourcedefinitions.apiextensions.k8s.io one", true),
@@ -144,7 +142,6 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
         (NAMESPACE, "watch secrets another", false),
         (NAMESPACE, "list secrets", false),
         ("any", "watch secrets topologist-certificates", false),
-        ("any", "create secrets", false),
         (NAMESPACE, "update leases.coordination.k8s.io topologist", true),
         (NAMESPACE, "update leases.coordination.k8s.io another", false),
         ("kube-system", "update leases.coordination.k8s.io topologist", false),
@@ -157,6 +154,13 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
     // What the reconciler may do besides, and the guard may not.
     let reconciler = [
         ("any", "patch clusterclasses.cluster.x-k8s.io/status one"),
+        ("any", "patch clusters.cluster.x-k8s.io one"),
+        ("any", "patch clusters.cluster.x-k8s.io/status one"),
+        ("any", "delete machinedeployments.cluster.x-k8s.io one"),
+        ("any", "watch machines.cluster.x-k8s.io"),
+        ("any", "create secrets"),
+        ("any", "create events"),
+        ("", "list extensionconfigs.runtime.cluster.x-k8s.io"),
         ("any", "patch dockermachinetemplates.infrastructure.cluster.x-k8s.io one"),
         ("any", "get kubeadmconfigs.bootstrap.cluster.x-k8s.io one"),
         ("", "watch customresourcedefinitions.apiextensions.k8s.io"),

@@ -16,7 +16,7 @@ const SIDE_BY_SIDE: usize = 4;
 
 /// What somebody asks for.
 #[derive(Clone, Copy, Debug)]
-enum Wish {
+pub(super) enum Wish {
     Create,
     /// New templates for the control plane and for workers, and changes in place.
     Rotate,
@@ -35,7 +35,7 @@ impl Wish {
         drop(manager);
     }
 
-    async fn say(self, site: &Site) {
+    pub(super) async fn say(self, site: &Site) {
         match self {
             Wish::Create => site.apply_file("cluster.yaml").await,
             Wish::Rotate => {
@@ -71,7 +71,7 @@ pub(super) async fn at_rest(site: &Site) {
 }
 
 /// Everything that is there, but for what differs each time: uids, times, versions and the random ends of names.
-async fn everything(site: &Site) -> Vec<String> {
+pub(super) async fn everything(site: &Site) -> Vec<String> {
     static ENDS: LazyLock<Regex> =
         LazyLock::new(|| Regex::new("(demo(?:-[a-z]+)?)-[bcdfghjklmnpqrstvwxz2456789]{5}\\b").unwrap());
     static UIDS: LazyLock<Regex> = LazyLock::new(|| Regex::new("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").unwrap());
@@ -137,7 +137,7 @@ async fn comes_of(wish: Wish, trouble: Trouble) -> (Vec<String>, usize) {
 }
 
 /// Compares line by line, so that a failure can be read.
-fn compare(what: &str, found: &[String], wanted: &[String]) {
+pub(super) fn compare(what: &str, found: &[String], wanted: &[String]) {
     let count = |lines: &[String]| {
         lines.iter().fold(BTreeMap::new(), |mut counts: BTreeMap<String, usize>, line| {
             *counts.entry(line.clone()).or_default() += 1;

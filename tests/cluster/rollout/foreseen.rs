@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::crash::at_rest;
 use super::layer::{Trouble, Wire, Written};
-use super::site::{Manager, Site, bundle};
-use crate::kubernetes::Kubernetes;
+use super::site::{Manager, Site, bundle, kubernetes};
 use crate::process::command;
 
 /// A cluster on a real API server, whose changes are planned before they are made.
@@ -54,7 +53,7 @@ impl Watched {
         let name = format!("{}/demo", self.site.namespace);
         let mut plan = command(&["plan", "--live", "-o", "json", "--cluster", &name, "--kubeconfig"]);
         let Output { stdout, stderr, status } =
-            plan.arg(Kubernetes::shared().kubeconfig()).arg("--to").arg(&file).output().unwrap();
+            plan.arg(kubernetes().kubeconfig()).arg("--to").arg(&file).output().unwrap();
         let said = [&*stdout, &*stderr].map(String::from_utf8_lossy);
         assert!(matches!(status.code(), Some(0 | 3 | 4 | 5)), "{status} {said:?}");
         let plan: Value = serde_json::from_slice(&stdout).unwrap();

@@ -64,7 +64,7 @@ impl Site {
     /// A namespace on a kube-apiserver, which all stories share.
     pub(super) async fn real() -> Self {
         static DEFINED: OnceLock<Mutex<bool>> = OnceLock::new();
-        let kubernetes = Kubernetes::shared();
+        let kubernetes = kubernetes();
         let mut defined = DEFINED.get_or_init(Mutex::default).lock().await;
         if !std::mem::replace(&mut *defined, true) {
             let definitions = topologist::crd::definitions().into_iter().map(without_conversion);
@@ -268,6 +268,12 @@ impl Manager {
         tokio::time::sleep(Duration::from_millis(200)).await;
         self.tasks.shutdown().await;
     }
+}
+
+/// A kube-apiserver that all stories of rollouts share, and nobody else: the webhooks of others would judge their Clusters.
+pub(super) fn kubernetes() -> &'static Kubernetes {
+    static SERVER: OnceLock<Kubernetes> = OnceLock::new();
+    SERVER.get_or_init(Kubernetes::start)
 }
 
 pub(super) fn api(client: &kube::Client, namespace: &str, api_version: &str, kind: &str) -> Api<DynamicObject> {
