@@ -21,6 +21,8 @@ pub(super) enum Wish {
     /// New templates for the control plane and for workers, and changes in place.
     Rotate,
     Upgrade,
+    /// More machines here, a worker set less, another more, a health check less.
+    Workers,
 }
 
 impl Wish {
@@ -45,6 +47,16 @@ impl Wish {
                 site.change("demo", |topology| topology["variables"][0]["value"] = json!("other")).await;
             }
             Wish::Upgrade => site.change("demo", |topology| topology["version"] = json!("v1.34.0")).await,
+            Wish::Workers => {
+                let red = json!({"class": "default-worker", "name": "red", "replicas": 1});
+                site.change("demo", |topology| {
+                    let workers = topology["workers"]["machineDeployments"].as_array_mut().unwrap();
+                    workers[0]["replicas"] = json!(5);
+                    workers[0]["healthCheck"] = json!({"enabled": false});
+                    workers[1] = red;
+                })
+                .await;
+            }
         }
     }
 }
@@ -194,11 +206,17 @@ async fn an_upgrade_that_dies_at_any_write_goes_on_where_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_come_change_and_go_whenever_the_process_dies() {
+    // RS-26, RS-28, RS-33, RS-35, RS-37
+    dies_at_every_write(Wish::Workers).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wire_that_fails_delays_and_reorders_changes_nothing_in_the_end() {
     // RS-09, RS-13, RS-36, RS-37
-    for wish in [Wish::Create, Wish::Rotate, Wish::Upgrade] {
+    for wish in [Wish::Create, Wish::Rotate, Wish::Upgrade, Wish::Workers] {
         let (wanted, _) = comes_of(wish, Trouble::None).await;
-        let outcomes = (1..=4).map(|seed| async move { (seed, comes_of(wish, Trouble::Chaos(seed)).await.0) });
+        let outcomes = (1..=3).map(|seed| async move { (seed, comes_of(wish, Trouble::Chaos(seed)).await.0) });
         for (seed, found) in futures::future::join_all(outcomes).await {
             compare(&format!("{wish:?}, chaos {seed}"), &found, &wanted);
         }

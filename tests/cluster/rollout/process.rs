@@ -48,7 +48,7 @@ async fn processes_that_are_killed_are_followed_by_one_that_finishes_their_work(
     for delay in [None, Some(40), Some(250)] {
         let site = Site::on(ground.kubernetes.client(), ground.kubernetes.namespace("killed").await).await;
         site.provide().await;
-        for (position, wish) in [Wish::Create, Wish::Rotate, Wish::Upgrade].into_iter().enumerate() {
+        for (position, wish) in [Wish::Create, Wish::Rotate, Wish::Workers, Wish::Upgrade].into_iter().enumerate() {
             wish.say(&site).await;
             if let Some(delay) = delay {
                 tokio::time::sleep(std::time::Duration::from_millis(delay)).await;

@@ -49,6 +49,8 @@ pub(super) struct Site {
     /// What tests do, and what the provider of a test does.
     pub client: kube::Client,
     pub namespace: String,
+    /// Whether what belongs to something that is gone goes as well.
+    pub collects_garbage: bool,
     provider: Mutex<JoinSet<()>>,
 }
 
@@ -58,7 +60,7 @@ impl Site {
         let embedded = Embedded::new(embedded::Options::default());
         embedded.load(topologist::crd::definitions()).unwrap();
         let client = embedded.client();
-        Site::on(client, "rollout".to_owned()).await
+        Site { collects_garbage: true, ..Site::on(client, "rollout".to_owned()).await }
     }
 
     /// A namespace on a kube-apiserver, which all stories share.
@@ -77,7 +79,7 @@ impl Site {
 
     /// A namespace on a server on which all kinds are defined.
     pub(super) async fn on(client: kube::Client, namespace: String) -> Self {
-        let site = Site { client, namespace, provider: Mutex::default() };
+        let site = Site { client, namespace, collects_garbage: false, provider: Mutex::default() };
         if site.get("v1", "Namespace", &site.namespace).await.is_none() {
             site.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})).await;
         }

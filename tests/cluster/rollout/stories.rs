@@ -39,6 +39,7 @@ on_both![
     an_object_that_bears_the_name_already_is_taken_over,
     what_is_wrong_stands_in_the_condition_with_a_stable_text,
     a_paused_cluster_is_left_alone,
+    a_deleted_cluster_is_not_made_again,
     lost_records_of_owners_are_mended_and_say_nothing,
 ];
 
@@ -369,5 +370,27 @@ async fn lost_records_of_owners_are_mended_and_say_nothing(site: Site) {
     .await;
     settled(&site).await;
     assert_eq!(site.cluster("demo").await["status"], before);
+    manager.stop().await;
+}
+
+async fn a_deleted_cluster_is_not_made_again(site: Site) {
+    // DEL-01, RS-05
+    let (manager, wire) = rolled_out(&site).await;
+    settled(&site).await;
+    let writes = wire.writes().len();
+    site.delete(CORE, "Cluster", "demo").await;
+    site.until("it is gone", || async { site.get(CORE, "Cluster", "demo").await.is_none().then_some(()) }).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(wire.writes().len(), writes, "{:?}", wire.writes().get(writes..));
+    let owned = |object: &Value| {
+        let owners = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        owners.iter().any(|owner| owner["kind"] == "Cluster")
+    };
+    for (api_version, kind) in MADE {
+        let left = site.list(api_version, kind).await.iter().filter(|object| owned(object)).count();
+        // Where the test runs no garbage collector, everything stays as it is.
+        let stays = !site.collects_garbage && !matches!(kind, "MachineDeployment" | "MachinePool");
+        assert_eq!(left > 0, stays, "{kind}: {left} left");
+    }
     manager.stop().await;
 }
