@@ -17,7 +17,7 @@ mod process;
 mod tls_client;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -57,6 +57,17 @@ struct Container {
     root: tempfile::TempDir,
 }
 
+/// The devices of chance, which every container runtime brings (OCI runtime specification, "Default Devices"). Files do as
+/// well, and anybody may make them.
+fn devices(folder: &Path) {
+    fs::create_dir(folder).unwrap();
+    let mut bytes = vec![0; 64 * 1024];
+    fs::File::open("/dev/urandom").unwrap().read_exact(&mut bytes).unwrap();
+    for name in ["random", "urandom"] {
+        fs::write(folder.join(name), &bytes).unwrap();
+    }
+}
+
 impl Container {
     fn new() -> Self {
         let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -65,6 +76,7 @@ impl Container {
         for file in fs::read_dir(&image().root).unwrap().map(Result::unwrap) {
             fs::copy(file.path(), root.path().join(file.file_name())).unwrap();
         }
+        devices(&root.path().join("dev"));
         Container { root }
     }
 
