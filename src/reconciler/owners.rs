@@ -3,7 +3,7 @@
 //! Where Cluster API drives machines its controllers see to this. Where topologist does, it has to: the Cluster becomes an owner
 //! of its infrastructure cluster and control plane (MA-27.3, MA-27.4), of its machine deployments (MA-20.2) and pools.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -91,15 +91,19 @@ impl OwnersController {
             done: Mutex::default(),
         };
         let runs = async {
-            while let Some(cluster) = woken.next().await {
-                if let Err(error) = sight.own(&cluster).await {
-                    debug!(%cluster, %error, "Cluster does not own everything yet");
-                    let wake = wake.clone();
-                    tokio::spawn(async move {
-                        sleep(AGAIN).await;
-                        // Nobody listens any more when this process has ceased to lead.
-                        let _ = wake.unbounded_send(cluster);
-                    });
+            let mut failed = BTreeSet::new();
+            loop {
+                // Whoever failed is tried again with the others that did, however often it is woken meanwhile.
+                let clusters = tokio::select! {
+                    Some(cluster) = woken.next() => BTreeSet::from([cluster]),
+                    () = sleep(AGAIN), if !failed.is_empty() => std::mem::take(&mut failed),
+                    else => return,
+                };
+                for cluster in clusters {
+                    if let Err(error) = sight.own(&cluster).await {
+                        debug!(%cluster, %error, "Cluster does not own everything yet");
+                        failed.insert(cluster);
+                    }
                 }
             }
         };
@@ -170,8 +174,10 @@ impl Sight<'_> {
         if cluster.metadata.is_being_deleted() || cluster.topology().is_none() {
             return Ok(());
         }
+        // One that fails holds up no other; the first failure has the whole looked at again.
+        let mut outcome = Ok(());
         for reference in references(&cluster) {
-            self.own_referenced(&cluster, reference).await?;
+            outcome = outcome.and(self.own_referenced(&cluster, reference).await);
         }
         let workers = self.workers.iter().zip(WORKERS);
         let workers = workers.flat_map(|(store, kind)| store.state().into_iter().map(move |worker| (worker, kind)));
@@ -183,10 +189,10 @@ impl Sight<'_> {
             let object = ObjectRef::new(API_VERSION, kind, ObjectKey::new(&key.namespace, name));
             let version = metadata.resource_version.clone().unwrap_or_default();
             if metadata.deletion_timestamp.is_none() {
-                self.add(&cluster, &object, owners, &version).await?;
+                outcome = outcome.and(self.add(&cluster, &object, owners, &version).await);
             }
         }
-        Ok(())
+        outcome
     }
 
     /// What a reference of a Cluster leads to, in the version that its definition names as the newest (CS-08).

@@ -32,7 +32,7 @@ pub enum Need {
 }
 
 /// A call of all extensions that are registered for a lifecycle hook.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HookCall {
     pub hook: Hook,
     pub cluster: ObjectKey,
@@ -50,7 +50,7 @@ pub enum HookAnswer {
 }
 
 /// A call of the extension that plans upgrades of a class.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PlanCall {
     /// The name that the extension is registered by.
     pub extension: String,
@@ -118,7 +118,23 @@ pub struct ItemPatch {
     pub patch: Vec<u8>,
 }
 
-/// A request holds values of variables, which are shown nowhere.
+/// A request holds values of variables, which are shown nowhere (DEC-34).
+impl fmt::Debug for HookCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HookCall { hook, cluster, request } = self;
+        write!(f, "{hook} for Cluster {cluster} ({} bytes)", request.len())
+    }
+}
+
+/// As a hook's.
+impl fmt::Debug for PlanCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PlanCall { extension, cluster, request } = self;
+        write!(f, "GenerateUpgradePlan of {extension} for Cluster {cluster} ({} bytes)", request.len())
+    }
+}
+
+/// As a hook's.
 impl fmt::Debug for PatchCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PatchCall { hook, extension, cluster, request } = self;
@@ -202,6 +218,28 @@ impl Need {
             Need::GenerateUpgradePlan(_) => Answer::GenerateUpgradePlan(Found::Unreadable(reason)),
             Need::Patch(_) => Answer::Patch(Found::Unreadable(reason)),
             Need::DryRun(_) => Answer::DryRun(Found::Unreadable(reason)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn needs_show_no_values() {
+        // DEC-34
+        let (cluster, request) = (ObjectKey::new("ns", "c"), "secret".to_owned());
+        let hook = HookCall { hook: Hook::BeforeClusterCreate, cluster: cluster.clone(), request: request.clone() };
+        let extension = "e".to_owned();
+        let plan = PlanCall { extension: extension.clone(), cluster: cluster.clone(), request: request.clone() };
+        let patch_hook = PatchHook::GeneratePatches;
+        let patch = PatchCall { hook: patch_hook, extension, cluster: cluster.clone(), request: request.clone() };
+        let object = ObjectRef::new("a/v1", "Thing", cluster);
+        let dry_run = DryRunCall { object, version: "1".to_owned(), current: request.clone(), sent: request };
+        for need in [Need::Hook(hook), Need::GenerateUpgradePlan(plan), Need::Patch(patch), Need::DryRun(dry_run)] {
+            let shown = format!("{need:?}");
+            assert!(!shown.contains("secret") && shown.contains("ns/c"), "{shown}");
         }
     }
 }

@@ -152,7 +152,7 @@ impl Reconciler {
         match asked.await {
             Ok((deletion, hooks)) => {
                 findings.permits_deletion = deletion == Deletion::Permit;
-                findings.again = hooks.requeue_after_seconds().map(|seconds| Duration::from_secs(seconds.into()));
+                findings.again = retry(&hooks);
                 findings.tracker.hooks = hooks;
             }
             Err(failure) => findings.error = Some(failure.to_string()),
@@ -175,11 +175,11 @@ impl Reconciler {
             Ok(blueprint) => LiveNames::of(&blueprint.cluster, &blueprint.class),
             Err(failure) => return findings.failed(failure),
         };
-        let current = match self.computed(&mut world, &cluster, &names).await {
-            Ok(computation) => computation.current,
+        let computation = match self.computed(&mut world, &cluster, &names).await {
+            Ok(computation) => computation,
             Err(failure) => return findings.failed(failure),
         };
-        match mitigate(&self.writer, &findings.raw, current.objects().map(|object| &**object)).await {
+        match mitigate(&self.writer, &findings.raw, computation.current.objects().map(|object| &**object)).await {
             Ok(false) => {}
             Ok(true) => {
                 (findings.is_silent, findings.changed, findings.again) = (true, true, Some(MENDED));
@@ -187,13 +187,13 @@ impl Reconciler {
             }
             Err(error) => return findings.failed_to_write(&error),
         }
-        let planned = match self.planned(&mut world, &cluster, &names).await {
+        let planned = match self.planned(&mut world, &cluster, &names, computation).await {
             Ok(planned) => planned,
             Err(failure) => return findings.failed(failure),
         };
         findings.tracker = planned.tracker;
         findings.defaulted = Some(planned.cluster);
-        findings.again = findings.tracker.hooks.requeue_after_seconds().map(|wait| Duration::from_secs(wait.into()));
+        findings.again = retry(&findings.tracker.hooks);
         let mut plan = planned.plan;
         plan.shim = self.past.shim(&cluster.metadata.key(), plan.shim);
         let held = self.hold_endless_rotations(&cluster, &mut plan, &planned.generations).await;
@@ -235,11 +235,19 @@ impl Reconciler {
         self.gathered(world, move |world| Computation::of(&cluster, world, &mut names, &options)).await
     }
 
-    /// What is to be done.
-    async fn planned(&self, world: &mut World, cluster: &Arc<Cluster>, names: &LiveNames) -> Result<Planned, Failure> {
+    /// What is to be done for what was computed. Only when dry runs are needed is it computed again.
+    async fn planned(
+        &self,
+        world: &mut World,
+        cluster: &Arc<Cluster>,
+        names: &LiveNames,
+        computation: Computation,
+    ) -> Result<Planned, Failure> {
         let (cluster, options, mut names) = (cluster.clone(), self.options, names.clone());
+        let mut computed = Some(computation);
         let plan = move |world: &World| {
-            let computation = Computation::of(&cluster, world, &mut names, &options)?;
+            let computation =
+                computed.take().map_or_else(|| Computation::of(&cluster, world, &mut names, &options), Ok)?;
             let (tracker, cluster) = (computation.tracker.clone(), computation.blueprint.cluster.clone());
             let generations = Generations::of(&computation.blueprint);
             let plan = Plan::of(computation, world, &Applied::default(), &mut names)?;
@@ -399,7 +407,7 @@ impl Findings {
     fn failed(&mut self, failure: Failure) {
         match failure {
             Failure::CreationWaits(hooks) => {
-                self.again = hooks.requeue_after_seconds().map(|seconds| Duration::from_secs(seconds.into()));
+                self.again = retry(&hooks);
                 self.tracker.hooks = *hooks;
             }
             failure => self.error = Some(failure.to_string()),
@@ -413,4 +421,9 @@ impl Findings {
         }
         self.error = Some(error.to_string());
     }
+}
+
+/// When a hook that blocks is to be asked again (HK-09).
+fn retry(hooks: &HookTracker) -> Option<Duration> {
+    hooks.requeue_after_seconds().map(|seconds| Duration::from_secs(seconds.into()))
 }

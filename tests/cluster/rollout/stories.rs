@@ -350,7 +350,6 @@ async fn a_paused_cluster_is_left_alone(site: Site) {
         (deployment(&site, "demo", "blue").await?["spec"]["replicas"] == 7).then_some(())
     })
     .await;
-    assert!(MADE.len() > 1);
     manager.stop().await;
 }
 
