@@ -12,13 +12,13 @@ COPY Cargo.toml Cargo.lock ./
 RUN sed -n 's/^path = "\(.*\)"$/\1/p' Cargo.toml | while read -r path; do \
       mkdir -p "$(dirname "$path")" && echo 'fn main() {}' >"$path" || exit 1; \
     done \
- && cargo build --locked --release
+ && cargo build --locked --profile dist
 COPY src src
 # Newer than what was built of the placeholders.
-RUN touch src/main.rs src/lib.rs && cargo build --locked --release
+RUN touch src/main.rs src/lib.rs && cargo build --locked --profile dist
 
 FROM scratch
-COPY --from=build /src/target/release/topologist /topologist
+COPY --from=build /src/target/dist/topologist /topologist
 USER 65532:65532
 EXPOSE 9443 8081
 ENTRYPOINT ["/topologist"]

@@ -32,8 +32,8 @@ lint: ## format, clippy with warnings denied, and cargo deny where it is install
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check licenses bans sources; \
 	else echo 'cargo deny is not installed, so licenses, bans and sources are not checked (cargo install --locked cargo-deny)'; fi
 
-bench: ## benchmarks, with the budgets they are held against
-	$(CARGO) bench $(LOCKED)
+bench: ## benchmarks in the profile of the image, with the budgets they are held against
+	$(CARGO) bench $(LOCKED) --profile dist
 
 manifests: ## write what the manifests take from the program: the CRDs
 	$(CARGO) run $(LOCKED) --quiet -- crds --only cluster-api >manifests/crds/cluster.x-k8s.io.yaml.new

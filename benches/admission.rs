@@ -6,7 +6,7 @@
 //!
 //! Budgets: at 20 KB at least 0.8 of the yardstick's throughput, and at most 100 µs more processor time per review.
 //!
-//! `cargo bench --bench admission -- [--quick]`; exit code 1 when a budget is missed by more than the tolerance.
+//! `cargo bench --profile dist --bench admission -- [--quick]`; exit code 1 when a budget is missed by more than the tolerance.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
 #![allow(clippy::cast_precision_loss, reason = "counts and times are small")]

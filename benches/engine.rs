@@ -1,6 +1,6 @@
 //! What the guard computes, without TLS and on one thread: reviews, compiled classes, re-checks, and growth.
 //!
-//! Budgets are those of the design. Times are the shortest of many rounds. `cargo bench --bench engine -- [PART…]`; exit code 1 when a
+//! Budgets are those of the design. Times are the shortest of many rounds. `cargo bench --profile dist --bench engine -- [PART…]`; exit code 1 when a
 //! budget is missed by more than the tolerance.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]

@@ -2,7 +2,7 @@
 //! nothing changes.
 //!
 //! Two processes: the in-memory API of one, without controllers, and the leader under test, which follows it over HTTPS as it
-//! follows kube-apiserver. Each Cluster comes to sixteen objects. `cargo bench --bench rollout -- [--quick]`; exit code 1 when a
+//! follows kube-apiserver. Each Cluster comes to sixteen objects. `cargo bench --profile dist --bench rollout -- [--quick]`; exit code 1 when a
 //! budget is missed by more than the tolerance.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]

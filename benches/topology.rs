@@ -1,6 +1,6 @@
 //! What topologies cost: desired state, patches, plans, and how that grows. On one thread, unless something else is said.
 //!
-//! Budgets are those of the design. `cargo bench --bench topology -- [PART…]`; exit code 1 when a budget is missed by more than the
+//! Budgets are those of the design. `cargo bench --profile dist --bench topology -- [PART…]`; exit code 1 when a budget is missed by more than the
 //! tolerance.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]

@@ -109,10 +109,10 @@ impl Builder {
     }
 }
 
-/// Instead of a release on musl: the development profile, statically linked to glibc.
+/// Instead of the dist profile on musl: the development profile, statically linked to glibc.
 const STAND_IN: &str = r#"
-[ "$*" = "build --locked --release" ] || { echo "the tests stand in for another cargo command: $*" >&2; exit 64; }
+[ "$*" = "build --locked --profile dist" ] || { echo "the tests stand in for another cargo command: $*" >&2; exit 64; }
 host=$(rustc -vV | sed -n 's/^host: //p')
 export CARGO_PROFILE_DEV_DEBUG=false CARGO_INCREMENTAL=0 RUSTFLAGS='-C target-feature=+crt-static'
-"$CARGO" build --locked --target "$host" && mkdir -p target/release && cp "target/$host/debug/topologist" target/release/
+"$CARGO" build --locked --target "$host" && mkdir -p target/dist && cp "target/$host/debug/topologist" target/dist/
 "#;
