@@ -29,8 +29,9 @@ use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdi
 use topologist::hub::{Cluster, ClusterClass, Kind, ObjectKey};
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::gather::Gatherer;
+use topologist::schema::Allowance;
 use topologist::telemetry::metrics::Metrics;
-use topologist::variables::Variables;
+use topologist::variables::{Library, Slot, Variables};
 use topologist::webhook::handler::{Handler, Limits, router};
 use topologist::wire::Version;
 use topologist::world::{Facts, Found};
@@ -123,9 +124,12 @@ fn classes(budgets: &mut Budgets) {
     budgets.note("50 classes of equal content: compiled", "times", Budget::AtMost(1.0), 1.0 + others as f64);
     let object = class(0);
     let definitions = object.status.variables.clone();
-    let cold = shortest(20, || drop(black_box(Variables::compile(&definitions))));
+    let cold = shortest(20, || drop(black_box(Variables::compile(&definitions, &mut Allowance::unlimited()))));
     budgets.note("compiling the 20 variables of a class", "ms", Budget::None, millis(cold));
-    let hot = shortest(20, || drop(black_box(topologist::variables::Library::keep(&LIBRARY, &definitions))));
+    let library = Arc::new(Library::default());
+    let slot = Slot::of(&library);
+    slot.compile(&definitions, &mut Allowance::unlimited()).unwrap();
+    let hot = shortest(20, || drop(black_box(library.look_up(&definitions, &mut Allowance::unlimited()))));
     budgets.note("finding them compiled", "ms", Budget::None, millis(hot));
     let (large, facts) = (fleet::large_class().to_string(), Arc::new(Facts::default()));
     let admit = || judge(Kind::ClusterClass, Phase::Validate, &large, None, &facts);
@@ -138,8 +142,6 @@ fn classes(budgets: &mut Budgets) {
         millis(time),
     );
 }
-
-static LIBRARY: std::sync::LazyLock<topologist::variables::Library> = std::sync::LazyLock::new(Default::default);
 
 fn with_name(mut class: ClusterClass, i: usize) -> ClusterClass {
     class.metadata.name = format!("class-{i}");

@@ -13,6 +13,7 @@
 //! edges own sockets, files and time. Where there is no API server, `embedded` is one, in memory.
 
 // Leaves.
+pub mod budget;
 pub mod field;
 pub mod goregex;
 pub mod gotemplate;

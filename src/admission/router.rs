@@ -12,7 +12,7 @@ use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Machine, MachineGroup, Mach
 use crate::json;
 use crate::wire::review::GroupVersionKind;
 use crate::wire::{Decode, Reference, Version, references};
-use crate::world::{Answer, Facts, Need, World};
+use crate::world::{Answer, Facts, Found, Need, World};
 
 /// What happens to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -292,7 +292,7 @@ impl Question {
                 Ok((old_object::<Cluster>(request)?.metadata.name, Subject::AlwaysAllowed))
             }
             (Phase::Validate, Kind::ClusterClass, Operation::Delete) => {
-                let old = old_object::<ClusterClass>(request)?;
+                let old = deleted_class(request)?;
                 Ok((old.metadata.name.clone(), Subject::DeleteClass { old: Box::new(old) }))
             }
             (_, kind, Operation::Delete) if Kind::OF_MACHINES.contains(&kind) => {
@@ -324,6 +324,17 @@ impl Question {
     /// The name of the object.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether the answer needs nothing that has to be compiled first.
+    pub fn is_quick(&self, world: &World) -> bool {
+        let (Subject::DefaultCluster { new, .. } | Subject::ValidateCluster { new, .. }) = &self.subject else {
+            return true;
+        };
+        match new.class_key().map(|key| world.class_at_once(&key)) {
+            Some(Found::Yes(class)) => class.is_compiled(),
+            _ => true,
+        }
     }
 
     /// The verdict on facts that are all there are: what they lack is absent, and nothing is waited for.
@@ -375,10 +386,19 @@ impl Question {
                 (Phase::Validate, new, old) => machine_health_check::validate(new, old, settings),
             },
         };
+        if world.stop().has_stopped() {
+            // What was found so far says nothing about the rest (DEC-44).
+            let outcome = Outcome::Unknown { rule: "DEC-44", message: STOPPED.to_owned() };
+            verdict = Verdict::plain(self.kind, "", outcome);
+        }
         verdict.name.clone_from(&self.name);
         verdict
     }
 }
+
+/// What to say of a review that took too long.
+const STOPPED: &str =
+    "the review did not end in the time that its caller waits; make the object smaller or simpler, or try again";
 
 /// The name and the subject of a request about an object that has no facts besides itself.
 fn reviewed<T: Decode + AsRef<Metadata>>(
@@ -403,6 +423,19 @@ fn new_object<T: Decode>(request: &Request<'_>) -> Result<Box<T>, String> {
 fn old_object<T: Decode>(request: &Request<'_>) -> Result<T, String> {
     let text = request.old_object.ok_or("the review has no oldObject")?;
     T::decode(request.old_version, text).map_err(|error| format!("the oldObject does not decode: {error}"))
+}
+
+/// A class that is deleted. What cannot be read of it does not keep it from going (DEC-44): who uses it is known by its name.
+fn deleted_class(request: &Request<'_>) -> Result<ClusterClass, String> {
+    #[derive(Deserialize)]
+    struct Named {
+        metadata: Metadata,
+    }
+    old_object::<ClusterClass>(request).or_else(|error| {
+        let named = request.old_object.and_then(|text| json::decode::<Named>(text).ok());
+        let named = named.filter(|named| !named.metadata.name.is_empty());
+        named.map(|Named { metadata }| ClusterClass { metadata, ..ClusterClass::default() }).ok_or(error)
+    })
 }
 
 fn previous_object<T: Decode>(request: &Request<'_>) -> Result<Option<Box<T>>, String> {

@@ -17,7 +17,7 @@ pub enum RegexError {
     TooLarge { expression: String, limit: usize },
     /// The engine refuses what we made of a valid pattern.
     #[error("regexp `{expression}` is beyond the engine")]
-    Engine { expression: String, source: regex::Error },
+    Engine { expression: String, reason: String },
 }
 
 /// What is wrong with the syntax.

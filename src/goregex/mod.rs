@@ -1,4 +1,4 @@
-//! Go regular expressions (package `regexp`: RE2 with Perl's extensions) on the `regex` crate.
+//! Go regular expressions (package `regexp`: RE2 with Perl's extensions) on the engine of the `regex` crate.
 //!
 //! ```text
 //!  Go pattern ──parse──► pattern of the regex crate ──build──► Regex
@@ -16,12 +16,16 @@
 //!   more, and repeats large classes more often (`\pL{1000}`).
 //! * The height of an expression may be measured a little differently next to Go's limit of 1000.
 //!
+//! The engine is used through `regex-automata`, which says how much memory a compiled pattern takes ([`Regex::footprint`]).
+//!
 //! The syntax: <https://pkg.go.dev/regexp/syntax>. Uses std and the `regex` crate with its Unicode tables of cases,
 //! categories and scripts.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use regex::RegexBuilder;
+use regex_automata::meta;
+use regex_automata::util::syntax;
 
 mod class;
 mod emit;
@@ -44,8 +48,9 @@ pub const MAX_UNICODE_CLASSES: usize = 500;
 /// The largest compiled program, in bytes.
 pub const MAX_COMPILED: usize = 10 << 20;
 
-/// What a search may cache, in bytes; beyond it searches are slower but stay linear.
-const SEARCH_CACHE: usize = 2 << 20;
+/// What each of the two lazy automata of a pattern may cache while it searches, in bytes; beyond it searches are slower but stay
+/// linear.
+const SEARCH_CACHE: usize = 64 << 10;
 
 /// Expressions up to this height are compiled on the caller's stack. Compiling recurses, at up to 16 KiB a level in
 /// a debug build.
@@ -59,7 +64,8 @@ const DEEP_STACK: usize = 64 << 20;
 pub struct Regex {
     pattern: Arc<str>,
     names: Arc<[Option<Box<str>>]>,
-    inner: regex::Regex,
+    inner: meta::Regex,
+    footprint: usize,
 }
 
 impl Regex {
@@ -74,7 +80,13 @@ impl Regex {
         let translation = parse::translate(pattern)?;
         at_most(MAX_UNICODE_CLASSES, translation.pattern.matches(r"\p{").count(), "Unicode classes")?;
         let inner = compile(pattern, &translation, compiled)?;
-        Ok(Self { pattern: pattern.into(), names: translation.names.into(), inner })
+        let footprint = pattern.len() + inner.memory_usage() + inner.create_cache().memory_usage() + 2 * SEARCH_CACHE;
+        Ok(Self { pattern: pattern.into(), names: translation.names.into(), inner, footprint })
+    }
+
+    /// How much memory the pattern takes, in bytes: the compiled program, and what one search at a time caches at most.
+    pub fn footprint(&self) -> usize {
+        self.footprint
     }
 
     /// Whether `text` contains a match.
@@ -87,11 +99,19 @@ impl Regex {
         &self.pattern
     }
 
-    /// The engine, for finding and replacing. Its groups are numbered as in Go but have no names.
-    ///
-    /// A group that cannot take part in a match, as in `(a){0}`, may be missing at the end.
-    pub fn inner(&self) -> &regex::Regex {
-        &self.inner
+    /// The first match in `text`.
+    pub fn find<'t>(&self, text: &'t str) -> Option<Match<'t>> {
+        self.inner.find(text).map(|found| Match { text, range: found.range() })
+    }
+
+    /// All matches in `text` that do not overlap.
+    pub fn find_iter<'t>(&self, text: &'t str) -> impl Iterator<Item = Match<'t>> {
+        self.inner.find_iter(text).map(move |found| Match { text, range: found.range() })
+    }
+
+    /// All matches in `text` that do not overlap, with their groups.
+    pub fn captures_iter<'t>(&self, text: &'t str) -> impl Iterator<Item = Captures<'t>> {
+        self.inner.captures_iter(text).map(move |groups| Captures { text, groups })
     }
 
     /// The name of each capturing group, from group 1 on. Go lets several groups share one name.
@@ -100,12 +120,57 @@ impl Regex {
     }
 }
 
+/// A piece of a text that matches.
+#[derive(Clone, Debug)]
+pub struct Match<'t> {
+    text: &'t str,
+    range: Range<usize>,
+}
+
+impl<'t> Match<'t> {
+    /// Where it starts, in bytes.
+    pub fn start(&self) -> usize {
+        self.range.start
+    }
+
+    /// Where it ends, in bytes.
+    pub fn end(&self) -> usize {
+        self.range.end
+    }
+
+    /// Whether it has no characters.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// The piece itself.
+    pub fn as_str(&self) -> &'t str {
+        &self.text[self.range.clone()]
+    }
+}
+
+/// A match with its groups, which are numbered as in Go.
+#[derive(Clone, Debug)]
+pub struct Captures<'t> {
+    text: &'t str,
+    groups: regex_automata::util::captures::Captures,
+}
+
+impl<'t> Captures<'t> {
+    /// A group; 0 is the whole match.
+    ///
+    /// A group that cannot take part in a match, as in `(a){0}`, may be missing at the end.
+    pub fn get(&self, group: usize) -> Option<Match<'t>> {
+        self.groups.get_group(group).map(|span| Match { text: self.text, range: span.range() })
+    }
+}
+
 fn at_most(limit: usize, count: usize, unit: &'static str) -> Result<(), RegexError> {
     if count > limit { Err(RegexError::TooLong { count, unit, limit }) } else { Ok(()) }
 }
 
-fn compile(pattern: &str, translation: &Translation, limit: usize) -> Result<regex::Regex, RegexError> {
-    let build = || build(&translation.pattern, limit).map_err(|error| refusal(pattern, error));
+fn compile(pattern: &str, translation: &Translation, limit: usize) -> Result<meta::Regex, RegexError> {
+    let build = || build(pattern, &translation.pattern, limit);
     if translation.height <= MAX_HEIGHT_IN_PLACE {
         return build();
     }
@@ -117,15 +182,18 @@ fn compile(pattern: &str, translation: &Translation, limit: usize) -> Result<reg
 }
 
 /// Nesting needs no limit here: what is left of it after groups that do not capture is bounded by the parser.
-fn build(pattern: &str, limit: usize) -> Result<regex::Regex, regex::Error> {
-    RegexBuilder::new(pattern).size_limit(limit).dfa_size_limit(SEARCH_CACHE).nest_limit(u32::MAX).build()
+fn build(pattern: &str, translated: &str, limit: usize) -> Result<meta::Regex, RegexError> {
+    let bounds = meta::Config::new().nfa_size_limit(Some(limit)).hybrid_cache_capacity(SEARCH_CACHE);
+    let syntax = syntax::Config::new().nest_limit(u32::MAX);
+    let built = meta::Builder::new().configure(bounds).syntax(syntax).build(translated);
+    built.map_err(|error| refusal(pattern, &error))
 }
 
-fn refusal(pattern: &str, error: regex::Error) -> RegexError {
+fn refusal(pattern: &str, error: &meta::BuildError) -> RegexError {
     let expression = pattern.to_string();
-    match error {
-        regex::Error::CompiledTooBig(limit) => RegexError::TooLarge { expression, limit },
-        source => RegexError::Engine { expression, source },
+    match error.size_limit() {
+        Some(limit) => RegexError::TooLarge { expression, limit },
+        None => RegexError::Engine { expression, reason: error.to_string() },
     }
 }
 

@@ -62,6 +62,10 @@ impl Functions {
 /// What prints where the data lacks something.
 const NO_VALUE: &str = "<no value>";
 
+/// What an action of a template takes once it is parsed, and each byte of it, in bytes at most.
+const ACTION: usize = 512;
+const ACTION_BYTE: usize = 64;
+
 /// The value of a template's output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
@@ -84,6 +88,16 @@ impl Template {
     pub fn parse(name: &str, text: &str, functions: Functions) -> Result<Self, ParseError> {
         let parsed = parse::parse(name, text, functions)?;
         Ok(Self { name: name.to_owned(), text: text.to_owned(), parsed, strict: false })
+    }
+
+    /// What the template in `text` takes once it is parsed, in bytes at most.
+    pub fn footprint(text: &str) -> usize {
+        let mut pieces = text.split("{{");
+        let outside = pieces.next().map_or(0, str::len);
+        pieces.fold(outside, |bytes, piece| {
+            let inside = piece.split("}}").next().unwrap_or_default().len();
+            bytes.saturating_add(ACTION + ACTION_BYTE * inside + (piece.len() - inside))
+        })
     }
 
     /// The template for which a missing map key is an error, as in names (NAM-001).

@@ -222,6 +222,15 @@ impl ClusterClass {
 }
 
 impl ClusterClassSpec {
+    /// The texts of all templates of its patches, conditions included.
+    pub fn templates(&self) -> impl Iterator<Item = &str> {
+        self.patches.iter().flat_map(|patch| {
+            let operations = patch.definitions.iter().flat_map(|definition| definition.json_patches.iter());
+            let templates = operations.filter_map(|operation| Some(&*operation.value_from.as_ref()?.template));
+            std::iter::once(&*patch.enabled_if).chain(templates)
+        })
+    }
+
     /// The patches that contribute variable definitions, in their order, with the extension that knows them.
     pub fn discovering_patches(&self) -> impl Iterator<Item = (&Patch, &ExternalPatch)> {
         let asks = |extension: &&ExternalPatch| !extension.discover_variables_extension.is_empty();

@@ -53,7 +53,7 @@ trait Watched: Decode + Clone + Send + 'static {
     /// The object with everything done that a review should find done.
     type Prepared: Send + Sync + 'static;
 
-    fn prepare(self, facts: &Facts) -> Self::Prepared;
+    fn prepare(self, facts: &Facts) -> Record<Self::Prepared>;
     fn put(facts: &mut Facts, key: ObjectKey, record: Record<Self::Prepared>);
     fn remove(facts: &mut Facts, key: &ObjectKey);
     fn keys(facts: &Facts) -> Vec<ObjectKey>;
@@ -69,7 +69,7 @@ impl Watched for ClusterClass {
     const INLINE: usize = 0;
     type Prepared = Class;
 
-    fn prepare(self, facts: &Facts) -> Class {
+    fn prepare(self, facts: &Facts) -> Record<Class> {
         facts.compile(self)
     }
 
@@ -100,8 +100,8 @@ impl Watched for Cluster {
     const INLINE: usize = 256 * 1024;
     type Prepared = Cluster;
 
-    fn prepare(self, _: &Facts) -> Cluster {
-        self
+    fn prepare(self, _: &Facts) -> Record<Cluster> {
+        Record::readable(self)
     }
 
     fn put(facts: &mut Facts, key: ObjectKey, record: Record<Cluster>) {
@@ -235,7 +235,7 @@ fn record<T: Watched>(object: &Written, facts: &Facts) -> Record<T::Prepared> {
     let prepare = || T::decode(Version::V1Beta2, object.text()).map(compact).map(|object| object.prepare(facts));
     let prepared = AssertUnwindSafe(prepare);
     match catch_unwind(prepared).unwrap_or_else(|_| Err("reading it ended in a panic".to_owned())) {
-        Ok(prepared) => Record::readable(prepared),
+        Ok(prepared) => prepared,
         Err(reason) => {
             let class = serde_json::from_str(object.text()).ok().and_then(|value| T::class_of(&value));
             Record::Unreadable { reason: reason.into(), class }

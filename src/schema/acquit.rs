@@ -6,13 +6,15 @@
 //! reader of `json::value`, so what cannot be read there is not acquitted here.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 
-use super::Schema;
 use super::node::Kind;
+use super::{Allowance, Schema, Unusable};
+use crate::budget::Exceeded;
 use crate::json;
 
 /// What a glance finds out about a value; what CEL rules say of it is another matter.
@@ -42,10 +44,22 @@ impl Schema {
     }
 
     /// Whether the default of this node, as it is filled in, is a good value of it.
-    pub(super) fn has_good_default(&self) -> bool {
-        let Some(mut value) = self.default.clone() else { return false };
-        self.complete(&mut value);
-        self.violations(&value).is_empty() && self.unknown_fields(&value).is_empty()
+    fn has_good_default(&self, allowance: &mut Allowance) -> Result<bool, Unusable> {
+        let Some(value) = self.expanded_default(allowance)? else { return Ok(false) };
+        Ok(self.violations_until(&value, allowance.stop()).is_empty() && self.unknown_fields(&value).is_empty())
+    }
+
+    /// The default of this node with the defaults below it filled in.
+    ///
+    /// # Errors
+    /// When it is larger than the allowance permits (DEC-44).
+    pub fn expanded_default(&self, allowance: &mut Allowance) -> Result<Option<Value>, Unusable> {
+        let Some(default) = &self.default else { return Ok(None) };
+        let at_default = |exceeded: Exceeded| Unusable::from(exceeded).below(|| ".default".to_owned());
+        allowance.growth().take(default).map_err(at_default)?;
+        let mut value = default.clone();
+        self.complete_within(&mut value, allowance.growth()).map_err(at_default)?;
+        Ok(Some(value))
     }
 }
 
@@ -65,7 +79,7 @@ pub(super) struct Outline {
 }
 
 impl Outline {
-    pub(super) fn of(node: &Schema) -> Outline {
+    pub(super) fn of(node: &Schema, allowance: &mut Allowance) -> Result<Outline, Unusable> {
         // Every keyword is named: a new one has to be thought about here.
         let Schema {
             kind,
@@ -107,14 +121,20 @@ impl Outline {
         let is_plain = !int_or_string && values.is_empty() && !has_junctors;
         let may_be = |wanted| is_plain && kind.is_none_or(|kind| kind == wanted);
         let is_countable = properties.len() <= 64 && required.iter().all(|name| properties.position(name).is_some());
-        let is_needed = |(name, node): (&str, &Schema)| node.default.is_some() || required.iter().any(|r| r == name);
-        Outline {
+        let wanted: HashSet<&str> = required.iter().map(String::as_str).collect();
+        let is_needed = |(name, node): (&str, &Schema)| node.default.is_some() || wanted.contains(name);
+        let mut filled = 0;
+        for (i, (name, node)) in properties.iter().enumerate().take(64) {
+            let is_good = node.has_good_default(allowance);
+            filled |= u64::from(is_good.map_err(|error| error.below(|| format!(".properties[{name}]")))?) << i;
+        }
+        Ok(Outline {
             texts: may_be(Kind::String),
             arrays: may_be(Kind::Array) && !unique_items,
             objects: may_be(Kind::Object) && is_countable,
             needed: mask(properties.iter().map(is_needed)),
-            filled: mask(properties.iter().map(|(_, node)| node.has_good_default())),
-        }
+            filled,
+        })
     }
 }
 

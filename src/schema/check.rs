@@ -9,36 +9,46 @@ use serde_json::Value;
 
 use super::cel::{Budget, Rules};
 use super::validate::Violation;
-use super::{Definition, SENSITIVE, Schema, rules};
+use super::{Allowance, Definition, SENSITIVE, Schema, Unusable, rules};
+use crate::budget::{Pool, Stop};
 use crate::field::{ErrorKind, Findings, Path, RuleId, Shown};
-use crate::goregex::Regex;
 use crate::json::{self, RawJson};
 
-/// Checks a definition whose root stands at `path`, and compiles it if nothing is wrong.
-pub fn check(definition: &Definition, path: &Path, found: &mut Findings) -> Option<Schema> {
+/// Checks a definition whose root stands at `path`, and compiles it if nothing is wrong. What exceeds the allowance is noted there
+/// and no finding (DEC-44).
+pub fn check(definition: &Definition, path: &Path, allowance: &mut Allowance, found: &mut Findings) -> Option<Schema> {
     let before = found.error_count();
     found.run("VAR-S-010", |found| literals(definition, path, found));
     if found.error_count() > before {
         return None;
     }
-    structure(definition, path, Role::Core, found);
-    if found.error_count() > before {
+    let mut pool = allowance.preview();
+    structure(definition, path, Role::Core, &mut Patterns { allowance, pool: &mut pool }, found);
+    if found.error_count() > before || allowance.is_over() {
         return None;
     }
-    let schema = match Schema::compile(definition) {
-        Ok(schema) => schema,
+    let compiled = Schema::compile_within(definition, allowance).and_then(|schema| {
+        schema.expanded_default(allowance)?;
+        Ok((schema, Rules::compile(definition, true, allowance)?))
+    });
+    let (schema, root) = match compiled {
+        Ok(compiled) => compiled,
+        Err(Unusable::Exceeded { place, exceeded }) => {
+            allowance.note_breach(path.place(&place), exceeded);
+            return None;
+        }
+        Err(Unusable::Stopped) => return None,
         Err(reason) => {
             found.run("VAR-S-047", |found| found.invalid(path.clone(), "", format!("cannot be used: {reason}")));
             return None;
         }
     };
-    let root = Rules::compile(definition, true);
-    defaults(&schema, root.as_ref(), path, &mut Budget::new(), found);
-    if found.error_count() > before {
+    defaults(&schema, root.as_ref(), path, allowance, found);
+    if found.error_count() > before || allowance.is_over() {
         return None;
     }
-    rules::rules_and_everything_else(definition, &schema, root.as_ref(), path, found);
-    (found.error_count() == before).then_some(schema)
+    rules::rules_and_everything_else(definition, &schema, root.as_ref(), path, allowance, found);
+    (found.error_count() == before && !allowance.is_over()).then_some(schema)
 }
 
 /// How a node is reached: by `properties`, `additionalProperties` and `items` only, or below a junctor.
@@ -66,23 +76,33 @@ fn literals(node: &Definition, path: &Path, found: &mut Findings) {
     core.into_iter().chain(junctors).for_each(|(path, child)| literals(child, &path, found));
 }
 
+/// Where patterns are compiled to see whether they can be; what is kept of them is taken from the allowance later.
+struct Patterns<'a> {
+    allowance: &'a mut Allowance,
+    pool: &'a mut Pool,
+}
+
 /// The shape of a schema (VAR-S-020 to VAR-S-027).
-fn structure(node: &Definition, path: &Path, role: Role, found: &mut Findings) {
+fn structure(node: &Definition, path: &Path, role: Role, patterns: &mut Patterns<'_>, found: &mut Findings) {
+    if patterns.allowance.is_over() {
+        return;
+    }
     match role {
         Role::Core => core_keywords(node, path, found),
         Role::Junctor => {
             found.run("VAR-S-024", |found| junctor_keywords(node, path, found));
         }
     }
-    found.run("VAR-S-023", |found| {
-        if !node.pattern.is_empty()
-            && let Err(error) = Regex::new(&node.pattern)
-        {
-            found.invalid(path.child("pattern"), &*node.pattern, error.to_string());
-        }
-    });
+    if !node.pattern.is_empty() {
+        let path = path.child("pattern");
+        found.run("VAR-S-023", |found| match patterns.allowance.compiled_pattern(&node.pattern, patterns.pool) {
+            Ok(_) => {}
+            Err(Unusable::Exceeded { exceeded, .. }) => patterns.allowance.note_breach(path, exceeded),
+            Err(error) => found.invalid(path, &*node.pattern, error.to_string()),
+        });
+    }
     let (core, junctors) = node.children(path);
-    core.into_iter().for_each(|(path, child)| structure(child, &path, role, found));
+    core.into_iter().for_each(|(path, child)| structure(child, &path, role, patterns, found));
     let any_of_is_exempt = role == Role::Core && spells_out_int_or_string(node);
     let first_is_exempt = role == Role::Core && node.all_of.first().is_some_and(only_spells_out_int_or_string);
     for (child_path, child) in junctors {
@@ -92,7 +112,7 @@ fn structure(node: &Definition, path: &Path, role: Role, found: &mut Findings) {
         if first_is_exempt && child_path == path.child("allOf").index(0) {
             continue;
         }
-        structure(child, &child_path, Role::Junctor, found);
+        structure(child, &child_path, Role::Junctor, patterns, found);
     }
 }
 
@@ -150,8 +170,11 @@ fn junctor_keywords(node: &Definition, path: &Path, found: &mut Findings) {
 }
 
 /// Defaults reached through `properties` and `items` are good values themselves (VAR-S-030 to VAR-S-032). `rules` are
-/// those of this node; all defaults share one budget.
-fn defaults(schema: &Schema, rules: Option<&Arc<Rules>>, path: &Path, budget: &mut Budget, found: &mut Findings) {
+/// those of this node.
+fn defaults(schema: &Schema, rules: Option<&Arc<Rules>>, path: &Path, allowance: &mut Allowance, found: &mut Findings) {
+    if allowance.is_over() {
+        return;
+    }
     if let Some(default) = &schema.default {
         let path = path.child("default");
         let before = found.error_count();
@@ -161,20 +184,21 @@ fn defaults(schema: &Schema, rules: Option<&Arc<Rules>>, path: &Path, budget: &m
                 found.invalid(path.clone(), schema.shown(default), "has fields that the schema does not know");
             }
         });
-        let violations = schema.violations(default);
+        let violations = schema.violations_until(default, allowance.stop());
         let is_valid = violations.is_empty();
         report("VAR-S-031", violations, &path, schema.shown(default), found);
         if is_valid && schema.has_rules && found.error_count() == before {
-            let violations = broken_by_default(schema, rules, default, budget);
+            let evaluate = |budget: &mut Budget, stop: &Stop| broken_by_default(schema, rules, default, budget, stop);
+            let violations = allowance.evaluate(&path, evaluate);
             report_at_place("VAR-S-032", violations, &path, schema, default, found);
         }
     }
     let properties = path.child("properties");
     for (name, child) in schema.properties.iter() {
-        defaults(child, child.rules.as_ref(), &properties.key(name), budget, found);
+        defaults(child, child.rules.as_ref(), &properties.key(name), allowance, found);
     }
     if let Some(child) = &schema.items {
-        defaults(child, child.rules.as_ref(), &path.child("items"), budget, found);
+        defaults(child, child.rules.as_ref(), &path.child("items"), allowance, found);
     }
 }
 
@@ -185,22 +209,23 @@ fn broken_by_default(
     rules: Option<&Arc<Rules>>,
     default: &Value,
     budget: &mut Budget,
+    stop: &Stop,
 ) -> Vec<Violation> {
     let given = budget.left();
-    let violations = schema.broken_rules(default, Some(default), rules, budget);
+    let violations = schema.broken_rules(default, Some(default), rules, budget, stop);
     if !violations.is_empty() {
         return violations;
     }
     let left = budget.left();
     budget.set_left(given);
-    let violations = schema.broken_rules(default, None, rules, budget);
+    let violations = schema.broken_rules(default, None, rules, budget, stop);
     budget.set_left(left.min(budget.left()));
     violations
 }
 
 /// The type, example and enum of a node (VAR-S-040 to VAR-S-044), be it a junctor node. Says whether what is below is to be
 /// looked at.
-pub(super) fn keywords(node: &Definition, schema: &Schema, path: &Path, found: &mut Findings) -> bool {
+pub(super) fn keywords(node: &Definition, schema: &Schema, path: &Path, stop: &Stop, found: &mut Findings) -> bool {
     let supported = super::node::Kind::NAMES.map(|(name, _)| name);
     if !node.r#type.is_empty() && !supported.contains(&&*node.r#type) {
         found.run("VAR-S-040", |found| {
@@ -215,10 +240,22 @@ pub(super) fn keywords(node: &Definition, schema: &Schema, path: &Path, found: &
         return false;
     }
     if let Some(example) = &schema.example {
-        report("VAR-S-041", schema.violations(example), &path.child("example"), schema.shown(example), found);
+        report(
+            "VAR-S-041",
+            schema.violations_until(example, stop),
+            &path.child("example"),
+            schema.shown(example),
+            found,
+        );
     }
     for (i, entry) in schema.values.iter().enumerate() {
-        report("VAR-S-042", schema.violations(entry), &path.child("enum").index(i), schema.shown(entry), found);
+        report(
+            "VAR-S-042",
+            schema.violations_until(entry, stop),
+            &path.child("enum").index(i),
+            schema.shown(entry),
+            found,
+        );
     }
     found.run("VAR-S-043", |found| {
         if node.additional_properties.is_some()

@@ -81,6 +81,13 @@ impl Definition {
             || core.into_iter().chain(junctors).any(|(_, child)| child.has_secrets())
     }
 
+    /// How many nodes there are, this one and all below it.
+    pub fn count(&self) -> usize {
+        let single = [&self.additional_properties, &self.items, &self.not].into_iter().flatten().map(|node| &**node);
+        let lists = [&self.all_of, &self.one_of, &self.any_of].into_iter().flat_map(|list| list.iter());
+        1 + self.each_property().map(|(_, node)| node).chain(single).chain(lists).map(Definition::count).sum::<usize>()
+    }
+
     /// The nodes right below this one, which stands at `path`, with their paths: core ones, then those of junctors.
     pub fn children(&self, path: &Path) -> (Vec<Child<'_>>, Vec<Child<'_>>) {
         let mut core = Vec::new();

@@ -13,6 +13,7 @@
 //! `oneOf` or `not`. Nothing here knows Cluster API.
 
 mod acquit;
+mod allowance;
 mod cel;
 mod check;
 mod default;
@@ -24,6 +25,8 @@ mod unknown;
 mod validate;
 
 pub use acquit::Sight;
+pub use allowance::{Allowance, Breach, Footprint, Growth};
+pub use cel::CelCost;
 pub use check::check;
 pub use definition::{Definition, Metadata, ValidationRule};
 pub use node::{SENSITIVE, Schema, Unusable};

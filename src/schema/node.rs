@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Definition;
 use super::acquit::Outline;
 use super::cel::Rules;
 use super::format::Format;
+use super::{Allowance, Definition};
+use crate::budget::Exceeded;
 use crate::field::Shown;
 use crate::goregex::{Regex, RegexError};
 
@@ -171,28 +172,73 @@ pub enum Unusable {
     Literal(&'static str),
     #[error("{0}")]
     Pattern(#[from] RegexError),
+    /// It does not fit into what the schemas of its set may take together (DEC-44).
+    #[error("{place}{}{exceeded}", if place.is_empty() { "" } else { " " })]
+    Exceeded { place: String, exceeded: Exceeded },
+    /// Nobody waits for the result any more.
+    #[error("it took too long")]
+    Stopped,
+}
+
+impl From<Exceeded> for Unusable {
+    fn from(exceeded: Exceeded) -> Self {
+        Unusable::Exceeded { place: String::new(), exceeded }
+    }
+}
+
+impl Unusable {
+    /// The same, seen from the node above.
+    #[must_use]
+    pub fn below(self, step: impl FnOnce() -> String) -> Self {
+        match self {
+            Unusable::Exceeded { place, exceeded } => Unusable::Exceeded { place: step() + &place, exceeded },
+            other => other,
+        }
+    }
+
+    /// Whether it says nothing about this schema alone.
+    pub fn is_of_the_set(&self) -> bool {
+        matches!(self, Unusable::Exceeded { .. } | Unusable::Stopped)
+    }
 }
 
 impl Schema {
-    /// Compiles a definition. Keywords that may not stand where they do are taken as they are; `check` refuses them.
+    /// Compiles a definition that is trusted, whatever it takes.
+    ///
+    /// # Errors
+    /// When a pattern does not compile or a literal cannot be read.
     pub fn compile(definition: &Definition) -> Result<Schema, Unusable> {
-        let each = |definitions: &[Definition]| definitions.iter().map(Schema::compile).collect::<Result<Vec<_>, _>>();
-        let one = |definition: &Option<Box<Definition>>| match definition {
-            Some(definition) => Schema::compile(definition).map(|schema| Some(Box::new(schema))),
-            None => Ok(None),
-        };
-        let properties = definition.each_property();
-        let properties = properties.map(|(name, node)| Ok((name.into(), Schema::compile(node)?)));
-        let bound = |value: Option<i64>, exclusive| value.map(|value| Bound { value, exclusive });
-        let properties: Properties = properties.collect::<Result<_, Unusable>>()?;
-        let (additional_properties, items) = (one(&definition.additional_properties)?, one(&definition.items)?);
-        let rules = Rules::compile(definition, false);
+        Schema::compile_within(definition, &mut Allowance::unlimited())
+    }
+
+    /// Compiles a definition. Keywords that may not stand where they do are taken as they are; `check` refuses them.
+    ///
+    /// # Errors
+    /// When a pattern does not compile, a literal cannot be read, or the allowance does not suffice (DEC-44).
+    pub fn compile_within(definition: &Definition, allowance: &mut Allowance) -> Result<Schema, Unusable> {
+        if allowance.stop().is_due() {
+            return Err(Unusable::Stopped);
+        }
+        allowance.compile(size_of::<Schema>())?;
+        let mut properties = Vec::new();
+        for (name, node) in definition.each_property() {
+            allowance.compile(name.len())?;
+            let below = Schema::compile_within(node, allowance);
+            properties.push((name.into(), below.map_err(|error| error.below(|| format!(".properties[{name}]")))?));
+        }
+        let properties: Properties = properties.into_iter().collect();
+        let additional_properties =
+            boxed(definition.additional_properties.as_deref(), "additionalProperties", allowance)?;
+        let items = boxed(definition.items.as_deref(), "items", allowance)?;
+        let rules = Rules::compile(definition, false, allowance)?;
         let has_rules = rules.is_some()
             || properties
                 .values()
                 .chain(additional_properties.as_deref())
                 .chain(items.as_deref())
                 .any(Schema::has_rules);
+        let bound = |value: Option<i64>, exclusive| value.map(|value| Bound { value, exclusive });
+        let pattern = (!definition.pattern.is_empty()).then(|| allowance.pattern(&definition.pattern)).transpose();
         let mut schema = Schema {
             kind: Kind::from_name(&definition.r#type),
             int_or_string: definition.int_or_string,
@@ -208,24 +254,24 @@ impl Schema {
             unique_items: definition.unique_items,
             min_length: definition.min_length,
             max_length: definition.max_length,
-            pattern: (!definition.pattern.is_empty()).then(|| Regex::new(&definition.pattern)).transpose()?,
+            pattern: pattern.map_err(|error| error.below(|| ".pattern".to_owned()))?,
             format: Format::from_name(&definition.format),
             minimum: bound(definition.minimum, definition.exclusive_minimum),
             maximum: bound(definition.maximum, definition.exclusive_maximum),
             values: literals(definition)?,
             default: literal(definition.default.as_ref(), "default")?,
             example: literal(definition.example.as_ref(), "example")?,
-            all_of: each(&definition.all_of)?,
-            any_of: each(&definition.any_of)?,
-            one_of: each(&definition.one_of)?,
-            not: one(&definition.not)?,
+            all_of: each(&definition.all_of, "allOf", allowance)?,
+            any_of: each(&definition.any_of, "anyOf", allowance)?,
+            one_of: each(&definition.one_of, "oneOf", allowance)?,
+            not: boxed(definition.not.as_deref(), "not", allowance)?,
             rules,
             has_rules,
             has_secrets: false,
             outline: Outline::default(),
         };
         schema.has_secrets = schema.holds_secrets();
-        schema.outline = Outline::of(&schema);
+        schema.outline = Outline::of(&schema, allowance)?;
         Ok(schema)
     }
 
@@ -233,6 +279,26 @@ impl Schema {
     pub fn default_value(&self) -> Option<&Value> {
         self.default.as_ref()
     }
+}
+
+/// A node below a keyword, if there is one.
+fn boxed(
+    definition: Option<&Definition>,
+    keyword: &str,
+    allowance: &mut Allowance,
+) -> Result<Option<Box<Schema>>, Unusable> {
+    let Some(definition) = definition else { return Ok(None) };
+    let below = Schema::compile_within(definition, allowance);
+    below.map(|schema| Some(Box::new(schema))).map_err(|error| error.below(|| format!(".{keyword}")))
+}
+
+/// The nodes of a list below a keyword.
+fn each(definitions: &[Definition], keyword: &str, allowance: &mut Allowance) -> Result<Vec<Schema>, Unusable> {
+    let compiled = definitions.iter().enumerate().map(|(i, definition)| {
+        let below = Schema::compile_within(definition, allowance);
+        below.map_err(|error| error.below(|| format!(".{keyword}[{i}]")))
+    });
+    compiled.collect()
 }
 
 /// A literal; an explicit `null` is the same as none (VAR-S-010).

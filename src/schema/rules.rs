@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::cel::{Budget, MAX_REQUEST, PER_RULE, PER_VARIABLE, Rules, field_path};
+use super::cel::{MAX_REQUEST, PER_RULE, PER_VARIABLE, Rules, field_path};
 use super::check::{keywords, report_at_place};
-use super::{Definition, Schema, ValidationRule};
+use super::{Allowance, Definition, Schema, ValidationRule};
 use crate::field::{ErrorKind, Findings, Path, Shown};
 
 /// The longest message, in bytes.
@@ -25,9 +25,10 @@ pub(super) fn rules_and_everything_else(
     schema: &Schema,
     root: Option<&Arc<Rules>>,
     path: &Path,
+    allowance: &mut Allowance,
     found: &mut Findings,
 ) {
-    let mut walk = Walk { contributions: Vec::new(), total: 0 };
+    let mut walk = Walk { contributions: Vec::new(), total: 0, allowance };
     let place = Place { cardinality: Some(1), items: None };
     walk.node(definition, schema, root, path, &place, found);
     found.run("CEL-012", |found| walk.total_is_bounded(path, found));
@@ -55,12 +56,13 @@ impl Place {
     }
 }
 
-struct Walk {
+struct Walk<'a> {
     contributions: Vec<(u64, Path)>,
     total: u64,
+    allowance: &'a mut Allowance,
 }
 
-impl Walk {
+impl Walk<'_> {
     /// Checks a node and everything below it. Says whether rules of the nodes above can be compiled (CEL-005).
     fn node(
         &mut self,
@@ -72,7 +74,7 @@ impl Walk {
         found: &mut Findings,
     ) -> bool {
         let (before, mut is_sound) = (found.error_count(), true);
-        if !keywords(node, schema, path, found) {
+        if self.allowance.is_over() || !keywords(node, schema, path, self.allowance.stop(), found) {
             return false;
         }
         is_sound &= found.error_count() == before;
@@ -108,7 +110,7 @@ impl Walk {
         if let Some(rules) = rules.filter(|_| is_sound) {
             self.compiled(node, rules, &at, place, found);
             if found.error_count() == before {
-                found.run("CEL-013", |found| literals_keep_the_rules(schema, path, found));
+                found.run("CEL-013", |found| literals_keep_the_rules(schema, path, self.allowance, found));
             }
         }
         is_sound
@@ -243,10 +245,14 @@ fn field_path_is_good(rule: &ValidationRule, node: &Definition, at: &Path, found
 }
 
 /// Examples and enum entries keep the rules, as new values (CEL-013).
-fn literals_keep_the_rules(schema: &Schema, path: &Path, found: &mut Findings) {
+fn literals_keep_the_rules(schema: &Schema, path: &Path, allowance: &mut Allowance, found: &mut Findings) {
     let entries = schema.values.iter().enumerate().map(|(i, entry)| (path.child("enum").index(i), entry));
     for (path, literal) in schema.example.iter().map(|example| (path.child("example"), example)).chain(entries) {
-        let violations = schema.broken_rules(literal, None, schema.rules.as_ref(), &mut Budget::new());
+        if allowance.is_over() {
+            return;
+        }
+        let violations = allowance
+            .evaluate(&path, |budget, stop| schema.broken_rules(literal, None, schema.rules.as_ref(), budget, stop));
         report_at_place("CEL-013", violations, &path, schema, literal, found);
     }
 }

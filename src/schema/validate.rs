@@ -8,6 +8,7 @@ use serde_json::{Map, Number, Value};
 use super::Schema;
 use super::format::Format;
 use super::node::{Bound, Kind};
+use crate::budget::Stop;
 use crate::field::{ErrorKind, RuleId, enumerated, shortened};
 
 /// One thing that is wrong with a value.
@@ -26,19 +27,27 @@ pub struct Violation {
 impl Schema {
     /// Everything that is wrong with `value`; unknown fields and CEL rules are checked elsewhere.
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
-        let mut report = Report::default();
+        self.violations_until(value, &Stop::never())
+    }
+
+    /// The same; ends early when `stop` is due.
+    pub fn violations_until(&self, value: &Value, stop: &Stop) -> Vec<Violation> {
+        let mut report = Report { stop, steps: 0, violations: Vec::new(), satisfied: 0 };
         self.apply(value, &Place::Root, &mut report);
         report.violations
     }
 
     /// Whether nothing is wrong with the length, the pattern and the format of a text.
     pub(super) fn fits_text(&self, text: &str) -> bool {
-        let mut report = Report::default();
+        let mut report = Report { stop: &Stop::never(), steps: 0, violations: Vec::new(), satisfied: 0 };
         self.check_string(text, &Place::Root, &mut report);
         report.violations.is_empty()
     }
 
-    fn apply(&self, value: &Value, place: &Place<'_>, report: &mut Report) {
+    fn apply(&self, value: &Value, place: &Place<'_>, report: &mut Report<'_>) {
+        if report.is_over(1) {
+            return;
+        }
         let is_formatted_array = self.check_type(value, place, report);
         if !value.is_null() && !is_formatted_array {
             match value {
@@ -57,7 +66,7 @@ impl Schema {
 
     /// VAR-V-020, 023, 026, 028. Says whether the value is an array that passes for a string only because the node has a
     /// format, which is how the reference reads it; nothing else of the node applies to such an array.
-    fn check_type(&self, value: &Value, place: &Place<'_>, report: &mut Report) -> bool {
+    fn check_type(&self, value: &Value, place: &Place<'_>, report: &mut Report<'_>) -> bool {
         let wanted = match self.kind {
             _ if self.int_or_string => {
                 let fits = value.is_string() || is_integer(value);
@@ -90,7 +99,7 @@ impl Schema {
         is_formatted_array
     }
 
-    fn check_string(&self, text: &str, place: &Place<'_>, report: &mut Report) {
+    fn check_string(&self, text: &str, place: &Place<'_>, report: &mut Report<'_>) {
         // A text has no more characters than bytes, so most need not be counted.
         let may_be_too_long = self.max_length.is_some_and(|most| signed(text.len()) > most);
         let length = if may_be_too_long || self.min_length.is_some() { signed(text.chars().count()) } else { 0 };
@@ -125,7 +134,7 @@ impl Schema {
         }
     }
 
-    fn check_number(&self, number: &Number, place: &Place<'_>, report: &mut Report) {
+    fn check_number(&self, number: &Number, place: &Place<'_>, report: &mut Report<'_>) {
         let value = number.as_f64().unwrap_or(f64::NAN);
         if let Some(bound) = self.minimum {
             let fits = value > as_float(bound) || (!bound.exclusive && value >= as_float(bound));
@@ -153,7 +162,7 @@ impl Schema {
         }
     }
 
-    fn check_array(&self, elements: &[Value], place: &Place<'_>, report: &mut Report) {
+    fn check_array(&self, elements: &[Value], place: &Place<'_>, report: &mut Report<'_>) {
         let count = signed(elements.len());
         if let Some(least) = self.min_items {
             report.require(count >= least, "VAR-V-022", ErrorKind::Invalid, place, || {
@@ -179,7 +188,7 @@ impl Schema {
         }
     }
 
-    fn check_object(&self, members: &Map<String, Value>, place: &Place<'_>, report: &mut Report) {
+    fn check_object(&self, members: &Map<String, Value>, place: &Place<'_>, report: &mut Report<'_>) {
         let count = signed(members.len());
         if let Some(least) = self.min_properties {
             report.require(count >= least, "VAR-V-022", ErrorKind::Invalid, place, || {
@@ -208,8 +217,8 @@ impl Schema {
     }
 
     /// VAR-V-025
-    fn check_enum(&self, value: &Value, place: &Place<'_>, report: &mut Report) {
-        if self.values.is_empty() {
+    fn check_enum(&self, value: &Value, place: &Place<'_>, report: &mut Report<'_>) {
+        if self.values.is_empty() || report.is_over(self.values.len()) {
             return;
         }
         let fits = self.values.iter().any(|entry| equals_entry(value, entry));
@@ -223,13 +232,18 @@ impl Schema {
     }
 
     /// VAR-V-027. The Invalid error of a junctor stands at the whole value, whatever its depth.
-    fn check_junctors(&self, value: &Value, place: &Place<'_>, report: &mut Report) {
-        let attempt = |node: &Schema| {
-            let mut attempt = Report::default();
+    fn check_junctors(&self, value: &Value, place: &Place<'_>, report: &mut Report<'_>) {
+        if self.not.is_none() && self.all_of.is_empty() && self.any_of.is_empty() && self.one_of.is_empty() {
+            return;
+        }
+        let (stop, mut steps) = (report.stop, report.steps);
+        let mut attempt = |node: &Schema| {
+            let mut attempt = Report { stop, steps, violations: Vec::new(), satisfied: 0 };
             node.apply(value, place, &mut attempt);
+            steps = attempt.steps;
             attempt
         };
-        let fails = |report: &mut Report, detail: String| {
+        let fails = |report: &mut Report<'_>, detail: String| {
             report.violation("VAR-V-027", ErrorKind::Invalid, &Place::Root, detail);
         };
         if let Some(node) = &self.not {
@@ -250,7 +264,7 @@ impl Schema {
             report.violations.extend(failed);
         }
         if !self.any_of.is_empty() {
-            let attempts: Vec<Report> = self.any_of.iter().map(attempt).collect();
+            let attempts: Vec<Report<'_>> = self.any_of.iter().map(&mut attempt).collect();
             if let Some(valid) = attempts.iter().find(|attempt| attempt.violations.is_empty()) {
                 report.satisfied += valid.satisfied;
             } else {
@@ -259,7 +273,7 @@ impl Schema {
             }
         }
         if !self.one_of.is_empty() {
-            let attempts: Vec<Report> = self.one_of.iter().map(attempt).collect();
+            let attempts: Vec<Report<'_>> = self.one_of.iter().map(&mut attempt).collect();
             match attempts.iter().filter(|attempt| attempt.violations.is_empty()).count() {
                 1 => report.satisfied += 1,
                 valid => {
@@ -276,20 +290,36 @@ impl Schema {
                 }
             }
         }
+        report.steps = steps;
     }
 }
 
 /// How many violations of one value are kept.
 const KEPT: usize = 1000;
 
+/// After how many steps the deadline is looked at: nodes and enum entries.
+const STEPS: usize = 256;
+
 /// What was found so far, and how many checks were satisfied.
-#[derive(Default)]
-struct Report {
+struct Report<'s> {
+    stop: &'s Stop,
+    /// How many steps were taken since the deadline was looked at.
+    steps: usize,
     violations: Vec<Violation>,
     satisfied: usize,
 }
 
-impl Report {
+impl Report<'_> {
+    /// Counts steps; says whether to end because the time is over.
+    fn is_over(&mut self, steps: usize) -> bool {
+        self.steps += steps;
+        if self.steps < STEPS {
+            return self.stop.has_stopped();
+        }
+        self.steps = 0;
+        self.stop.is_due()
+    }
+
     fn require(
         &mut self,
         fits: bool,
@@ -314,7 +344,7 @@ impl Report {
 }
 
 /// The violations of the entry with the most satisfied checks, the first among equals.
-fn closest(attempts: Vec<Report>) -> Vec<Violation> {
+fn closest(attempts: Vec<Report<'_>>) -> Vec<Violation> {
     let best = attempts.into_iter().reduce(|best, next| if next.satisfied > best.satisfied { next } else { best });
     best.map(|best| best.violations).unwrap_or_default()
 }

@@ -9,7 +9,7 @@ use crate::field::{Findings, Path};
 use crate::hub::{Cluster, ObjectKey, ObjectRef, TemplateRef, Topology, VariableValue};
 use crate::hub::{MachineDeploymentClass, MachinePoolClass, Object};
 use crate::json::{List, RawJson};
-use crate::variables::{self, Change, Mode, Variables};
+use crate::variables::{self, Change, Mode, ValueBudget, Variables};
 use crate::world::{Class, Found, World};
 
 /// The immutable input of one computation (BP-08).
@@ -43,7 +43,7 @@ impl Blueprint {
     /// A class or a template is missing, the class is not ready, or the variables do not fit it.
     pub fn of(cluster: &Cluster, world: &World) -> Result<Self, Failure> {
         let class = class(cluster, world)?;
-        let cluster = with_defaults(cluster, &class)?;
+        let cluster = with_defaults(cluster, &class, world)?;
         let spec = &class.spec;
         let namespace = &class.metadata.namespace;
         let template = |reference: &TemplateRef| template(reference, namespace, world);
@@ -130,29 +130,32 @@ fn class(cluster: &Cluster, world: &World) -> Result<Arc<Class>, Failure> {
 }
 
 /// The Cluster with the defaults of its variables, all of which are in order (BP-03 to BP-06).
-fn with_defaults(cluster: &Cluster, class: &Class) -> Result<Cluster, Failure> {
+fn with_defaults(cluster: &Cluster, class: &Class, world: &World) -> Result<Cluster, Failure> {
     let mut cluster = cluster.clone();
     let Some(variables) = class.variables() else {
         let expected = "its variables are not discovered yet".to_owned();
         return Err(Failure::ClassNotReady { class: class.metadata.key(), expected });
     };
-    let mut found = Findings::default();
+    let (mut found, mut budget) = (Findings::default(), ValueBudget::new(world.stop()));
+    let mut settle = |values: &mut List<VariableValue>, path: Path, mode: Mode| {
+        settle(values, &path, &variables, mode, &mut budget, &mut found);
+    };
     let topology = &mut cluster.spec.topology;
-    settle(&mut topology.variables, Path::of("spec.topology.variables"), variables, Mode::Create, &mut found);
+    settle(&mut topology.variables, Path::of("spec.topology.variables"), Mode::Create);
     let path = Path::of("spec.topology.controlPlane.variables.overrides");
-    settle(&mut topology.control_plane.variables.overrides, path, variables, Mode::ExistingOnly, &mut found);
+    settle(&mut topology.control_plane.variables.overrides, path, Mode::ExistingOnly);
     let workers = &mut topology.workers;
     let mut deployments = std::mem::take(&mut workers.machine_deployments).into_vec();
     for worker in &mut deployments {
         let path = Path::of("spec.topology.workers.machineDeployments").key(&worker.name);
         let path = path.child("variables.overrides");
-        settle(&mut worker.variables.overrides, path, variables, Mode::ExistingOnly, &mut found);
+        settle(&mut worker.variables.overrides, path, Mode::ExistingOnly);
     }
     workers.machine_deployments = deployments.into();
     let mut pools = std::mem::take(&mut workers.machine_pools).into_vec();
     for worker in &mut pools {
         let path = Path::of("spec.topology.workers.machinePools").key(&worker.name).child("variables.overrides");
-        settle(&mut worker.variables.overrides, path, variables, Mode::ExistingOnly, &mut found);
+        settle(&mut worker.variables.overrides, path, Mode::ExistingOnly);
     }
     workers.machine_pools = pools.into();
     let (errors, _) = found.into_parts();
@@ -160,11 +163,18 @@ fn with_defaults(cluster: &Cluster, class: &Class) -> Result<Cluster, Failure> {
 }
 
 /// Completes one list of values; an empty list of overrides stays as it is (BP-05).
-fn settle(values: &mut List<VariableValue>, path: Path, variables: &Variables, mode: Mode, found: &mut Findings) {
+fn settle(
+    values: &mut List<VariableValue>,
+    path: &Path,
+    variables: &Variables,
+    mode: Mode,
+    budget: &mut ValueBudget,
+    found: &mut Findings,
+) {
     if mode == Mode::ExistingOnly && values.is_empty() {
         return;
     }
-    let changes = variables::settle(values, &[], &path, variables, mode, found);
+    let changes = variables::settle(values, &[], path, variables, mode, budget, found);
     if changes.is_empty() {
         return;
     }

@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
+use super::Library;
 use crate::hub::{ClusterClass, ClusterClassSpec, StatusVariable, StatusVariableDefinition, VariableDefinition};
 use crate::json::Shared;
-use crate::schema::{Definition, Schema};
+use crate::schema::{Allowance, Definition, Footprint, Schema, Unusable};
 
 /// Where a definition of the class itself says that it comes from (CCR-06).
 pub const INLINE: &str = "inline";
@@ -85,7 +87,7 @@ pub struct Variables {
 }
 
 /// A variable; only the first of its definitions counts (VAR-S-052).
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Variable {
     pub name: String,
     pub required: bool,
@@ -95,6 +97,30 @@ pub struct Variable {
     pub(super) addition: Option<Addition>,
     /// The schema, or why it cannot be used.
     pub schema: Result<Schema, String>,
+    /// What it takes of an allowance.
+    pub(super) footprint: Footprint,
+    /// Counts its memory for as long as it lives.
+    pub(super) _charge: Charge,
+}
+
+/// Memory of something compiled, counted for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Charge {
+    live: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Charge {
+    pub(super) fn new(live: &Arc<AtomicUsize>, bytes: usize) -> Self {
+        live.fetch_add(bytes, Ordering::Relaxed);
+        Charge { live: live.clone(), bytes }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.live.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// All that makes a variable what it is.
@@ -114,21 +140,46 @@ pub(super) struct Addition {
 }
 
 impl Addition {
-    fn of(schema: &Schema) -> Option<Self> {
-        let mut value = schema.default_value()?.clone();
-        schema.complete(&mut value);
-        let is_good = schema.violations(&value).is_empty() && schema.unknown_fields(&value).is_empty();
-        Some(Addition { value, is_good })
+    fn of(schema: &Schema, allowance: &mut Allowance) -> Result<Option<Self>, Unusable> {
+        let Some(value) = schema.expanded_default(allowance)? else { return Ok(None) };
+        let violations = schema.violations_until(&value, allowance.stop());
+        let is_good = violations.is_empty() && schema.unknown_fields(&value).is_empty();
+        Ok(Some(Addition { value, is_good }))
     }
 }
 
 impl Variable {
-    pub(super) fn compile(content: &Content) -> Variable {
+    /// Compiles a variable; `live` counts the memory of all that are alive.
+    ///
+    /// # Errors
+    /// When the allowance does not suffice for it, or the time.
+    pub(super) fn compile(
+        content: &Content,
+        live: &Arc<AtomicUsize>,
+        allowance: &mut Allowance,
+    ) -> Result<Variable, Unusable> {
         let Content { name, required, definition } = content;
-        let schema = Schema::compile(definition).map_err(|error| error.to_string());
+        let before = allowance.compiled_bytes();
+        let schema = match Schema::compile_within(definition, allowance) {
+            Err(error) if error.is_of_the_set() => return Err(error),
+            compiled => compiled.map_err(|error| error.to_string()),
+        };
         let has_default = definition.default.as_ref().is_some_and(|default| default.get() != "null");
-        let addition = schema.as_ref().ok().filter(|_| has_default).and_then(Addition::of);
-        Variable { name: name.clone(), required: *required, has_default, addition, schema }
+        let addition = match schema.as_ref() {
+            Ok(schema) if has_default => Addition::of(schema, allowance)?,
+            _ => None,
+        };
+        let footprint = allowance.measure(before);
+        let charge = Charge::new(live, footprint.bytes());
+        Ok(Variable {
+            name: name.clone(),
+            required: *required,
+            has_default,
+            addition,
+            schema,
+            footprint,
+            _charge: charge,
+        })
     }
 
     /// Whether values have more to satisfy than the structure of the schema.
@@ -139,28 +190,54 @@ impl Variable {
 
 impl Variables {
     /// Compiles the variables of a status; of several definitions the first counts (VAR-S-052).
-    pub fn compile(status: &[StatusVariable]) -> Variables {
-        Variables::compile_with(status, |content| Arc::new(Variable::compile(&content)))
+    ///
+    /// # Errors
+    /// When the allowance does not suffice for them, or the time.
+    pub fn compile(status: &[StatusVariable], allowance: &mut Allowance) -> Result<Variables, Unusable> {
+        Library::default().look_up(status, allowance).map(Arc::unwrap_or_clone)
     }
 
-    /// As [`Variables::compile`], by somebody who may know some of them.
+    /// As [`Variables::compile`], where `compiled` may know some of them.
     pub(super) fn compile_with(
         status: &[StatusVariable],
-        mut compiled: impl FnMut(Content) -> Arc<Variable>,
-    ) -> Variables {
+        allowance: &mut Allowance,
+        mut compiled: impl FnMut(Content, &mut Allowance) -> Result<Arc<Variable>, Unusable>,
+    ) -> Result<Variables, Unusable> {
         let mut variables = Variables::default();
         for variable in status {
             match variable.definitions.first() {
                 Some(first) if !variable.definitions_conflict => {
                     let definition = first.schema.open_api_v3_schema.clone();
                     let content = Content { name: variable.name.clone(), required: first.required, definition };
-                    variables.defined.push(compiled(content));
+                    allowance.next_schema()?;
+                    let compiled = compiled(content, allowance);
+                    let compiled = compiled.map_err(|error| error.below(|| format!("variable {:?}", variable.name)))?;
+                    variables.defined.push(compiled);
                 }
                 _ => variables.unsettled.push(variable.name.clone()),
             }
         }
+        allowance.next_schema()?;
         variables.defined.sort_by(|a, b| a.name.cmp(&b.name));
-        variables
+        Ok(variables)
+    }
+
+    /// Variables that no value satisfies, because their definitions cannot be used together.
+    pub fn unusable(status: &[StatusVariable], reason: &str) -> Variables {
+        let defined = status.iter().map(|variable| {
+            Arc::new(Variable {
+                name: variable.name.clone(),
+                required: false,
+                has_default: false,
+                addition: None,
+                schema: Err(reason.to_owned()),
+                footprint: Footprint::default(),
+                _charge: Charge::new(&Arc::default(), 0),
+            })
+        });
+        let mut defined: Vec<_> = defined.collect();
+        defined.sort_by(|a, b| a.name.cmp(&b.name));
+        Variables { defined, ..Variables::default() }
     }
 
     /// Those variables that `is_wanted` by name: values of others are not looked at.
@@ -238,7 +315,8 @@ mod tests {
         };
         let names = |spec: &Value, status: &Value| {
             let class = class(spec, status);
-            current(&class).map(|status| Variables::compile(&status).names().collect::<Vec<_>>().join(","))
+            let compiled = |status: &[_]| Variables::compile(status, &mut Allowance::unlimited()).unwrap();
+            current(&class).map(|status| compiled(&status).names().collect::<Vec<_>>().join(","))
         };
         assert_eq!(names(&spec, &json!({})).as_deref(), Some("new"));
         assert_eq!(names(&spec, &status(0)).as_deref(), Some("new"), "an older generation");

@@ -1,63 +1,182 @@
-//! Compiled variables, kept by content.
+//! What is compiled of classes, kept by content and by bytes.
 
+use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
-use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use lru::LruCache;
 
 use super::Variables;
-use super::definitions::{Content, Variable};
+use super::definitions::{Charge, Content, Variable};
 use crate::hub::StatusVariable;
+use crate::schema::{Allowance, Unusable};
 
-/// How many variables are kept; an installation has some dozens of classes of some dozens each, most of them the same.
-const KEPT: NonZeroUsize = NonZeroUsize::new(4096).expect("it is not 0");
+/// How many bytes of compiled classes are kept, unless something else is said. An installation has some dozens of classes of
+/// some dozens of variables each, most of them the same; each takes some hundred kilobytes.
+const CAPACITY: usize = 256 << 20;
+
+/// After how many entries those of variables that are gone are looked for.
+const SWEEP: usize = 1024;
 
 /// Compiled variables by what defines them and nothing else (DEC-39): versions of a class have most of them in common.
 ///
 /// Names of classes, uids and generations say nothing: a review that is denied may carry those of a real class. What is
-/// looked up for a review is not kept; only definitions that are stored get a place, the least recently used go first.
+/// looked up for a review is not kept. What is compiled of stored classes is kept by bytes, and the class that was used least
+/// recently loses it first (DEC-44); it is compiled again when it is used.
 pub struct Library {
-    entries: Mutex<LruCache<Content, Arc<Variable>>>,
+    kept: Mutex<Kept>,
+    /// Bytes of everything compiled that is alive, for reviews as well.
+    live: Arc<AtomicUsize>,
+    capacity: usize,
+    slots: AtomicU64,
+}
+
+struct Kept {
+    variables: HashMap<Content, Weak<Variable>>,
+    /// By the number of the class's slot.
+    classes: LruCache<u64, Entry>,
+    sweep_at: usize,
+}
+
+/// What is compiled of a class.
+#[derive(Default)]
+struct Entry {
+    variables: Option<Arc<Variables>>,
+    /// What the layer above has compiled, with its memory.
+    more: Option<(Arc<dyn Any + Send + Sync>, Charge)>,
+}
+
+/// The place of one class in a [`Library`]; what is compiled of it goes with the place.
+pub struct Slot {
+    number: u64,
+    library: Arc<Library>,
+}
+
+impl Slot {
+    /// A place for a class.
+    pub fn of(library: &Arc<Library>) -> Self {
+        Slot { number: library.slots.fetch_add(1, Ordering::Relaxed), library: library.clone() }
+    }
+
+    /// The compiled variables of the class, if they are kept.
+    pub fn variables(&self) -> Option<Arc<Variables>> {
+        self.library.with(|kept| kept.classes.get(&self.number)?.variables.clone())
+    }
+
+    /// Compiles the variables of the class, and keeps them.
+    ///
+    /// # Errors
+    /// When the allowance does not suffice.
+    pub fn compile(
+        &self,
+        definitions: &[StatusVariable],
+        allowance: &mut Allowance,
+    ) -> Result<Arc<Variables>, Unusable> {
+        let compiled = self.library.look_up(definitions, allowance)?;
+        self.library.keep(self.number, |entry| entry.variables = Some(compiled.clone()));
+        Ok(compiled)
+    }
+
+    /// What the layer above has compiled of the class, which takes about so many bytes.
+    pub fn more<T: Send + Sync + 'static>(&self, bytes: usize, compile: impl FnOnce() -> T) -> Arc<T> {
+        let kept = self.library.with(|kept| Some(kept.classes.get(&self.number)?.more.as_ref()?.0.clone()));
+        if let Some(Ok(kept)) = kept.map(Arc::downcast) {
+            return kept;
+        }
+        let compiled = Arc::new(compile());
+        let more = (compiled.clone() as Arc<dyn Any + Send + Sync>, Charge::new(&self.library.live, bytes));
+        self.library.keep(self.number, |entry| entry.more = Some(more));
+        compiled
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // What is compiled is dropped after the lock is.
+        let _entry = self.library.with(|kept| kept.classes.pop(&self.number));
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Slot").field(&self.number).finish()
+    }
 }
 
 impl Library {
-    /// The compiled form of definitions that are stored; compiles what is not known, and keeps it.
-    pub fn keep(&self, definitions: &[StatusVariable]) -> Arc<Variables> {
-        Arc::new(Variables::compile_with(definitions, |content| {
-            self.known(&content).unwrap_or_else(|| {
-                let compiled = Arc::new(Variable::compile(&content));
-                self.with(|entries| entries.put(content, compiled.clone()));
-                compiled
-            })
-        }))
+    /// A library that keeps at most so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        let kept = Kept { variables: HashMap::new(), classes: LruCache::unbounded(), sweep_at: SWEEP };
+        Library { kept: Mutex::new(kept), live: Arc::default(), capacity: bytes, slots: AtomicU64::new(0) }
     }
 
-    /// The compiled form of definitions that may never be stored; compiles what is not known, and forgets it.
-    pub fn look_up(&self, definitions: &[StatusVariable]) -> Arc<Variables> {
-        Arc::new(Variables::compile_with(definitions, |content| {
-            self.known(&content).unwrap_or_else(|| Arc::new(Variable::compile(&content)))
-        }))
+    /// The compiled form of definitions that may never be stored; what is not known is compiled, and not kept.
+    ///
+    /// # Errors
+    /// When the allowance does not suffice.
+    pub fn look_up(
+        &self,
+        definitions: &[StatusVariable],
+        allowance: &mut Allowance,
+    ) -> Result<Arc<Variables>, Unusable> {
+        let compiled = Variables::compile_with(definitions, allowance, |content, allowance| {
+            if let Some(known) = self.with(|kept| kept.variables.get(&content).and_then(Weak::upgrade)) {
+                allowance.take(known.footprint)?;
+                return Ok(known);
+            }
+            Variable::compile(&content, &self.live, allowance).map(|variable| self.note(content, variable))
+        });
+        compiled.map(Arc::new)
     }
 
-    fn known(&self, content: &Content) -> Option<Arc<Variable>> {
-        self.with(|entries| entries.get(content).cloned())
+    /// Bytes of everything compiled that is alive.
+    pub fn bytes(&self) -> usize {
+        self.live.load(Ordering::Relaxed)
     }
 
-    fn with<R>(&self, act: impl FnOnce(&mut LruCache<Content, Arc<Variable>>) -> R) -> R {
-        act(&mut self.entries.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Lets others find a variable for as long as it is in use.
+    fn note(&self, content: Content, variable: Variable) -> Arc<Variable> {
+        let variable = Arc::new(variable);
+        self.with(|kept| {
+            kept.variables.insert(content, Arc::downgrade(&variable));
+            if kept.variables.len() >= kept.sweep_at {
+                kept.variables.retain(|_, variable| variable.strong_count() > 0);
+                kept.sweep_at = (kept.variables.len() * 2).max(SWEEP);
+            }
+        });
+        variable
+    }
+
+    /// Changes what is kept of a class, and lets go of what was used least recently while there is too much.
+    fn keep(&self, slot: u64, change: impl FnOnce(&mut Entry)) {
+        self.with(|kept| change(kept.classes.get_or_insert_mut(slot, Entry::default)));
+        while self.bytes() > self.capacity {
+            let least = self.with(|kept| if kept.classes.len() > 1 { kept.classes.pop_lru() } else { None });
+            match least {
+                // It frees nothing before it is dropped, which happens outside of the lock.
+                Some((_, entry)) => drop(entry),
+                None => break,
+            }
+        }
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut Kept) -> R) -> R {
+        act(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Default for Library {
     fn default() -> Self {
-        Library { entries: Mutex::new(LruCache::sparse(KEPT)) }
+        Library::with_capacity(CAPACITY)
     }
 }
 
 impl fmt::Debug for Library {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Library").field("entries", &self.with(|entries| entries.len())).finish()
+        let classes = self.with(|kept| kept.classes.len());
+        f.debug_struct("Library").field("classes", &classes).field("bytes", &self.bytes()).finish_non_exhaustive()
     }
 }
 
@@ -66,6 +185,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::budget::Stop;
     use crate::hub::ClusterClass;
 
     fn definitions(default: usize) -> Vec<StatusVariable> {
@@ -82,16 +202,27 @@ mod tests {
         std::ptr::eq(one.get(name).unwrap(), other.get(name).unwrap())
     }
 
+    fn keep(library: &Arc<Library>, definitions: &[StatusVariable]) -> (Slot, Arc<Variables>) {
+        let slot = Slot::of(library);
+        let compiled = slot.compile(definitions, &mut Allowance::new(Stop::never())).unwrap();
+        (slot, compiled)
+    }
+
+    fn look_up(library: &Library, definitions: &[StatusVariable]) -> Arc<Variables> {
+        library.look_up(definitions, &mut Allowance::new(Stop::never())).unwrap()
+    }
+
     #[test]
     fn equal_definitions_are_compiled_once_and_a_review_keeps_nothing() {
         // DEC-39
-        let library = Library::default();
-        let looked_up = library.look_up(&definitions(1));
-        let kept = library.keep(&definitions(1));
-        assert!(!shares("size", &looked_up, &kept), "what was looked up is not kept");
-        assert!(shares("size", &kept, &library.keep(&definitions(1))));
-        assert!(shares("size", &kept, &library.look_up(&definitions(1))), "and what is kept is found");
-        let other = library.keep(&definitions(2));
+        let library = Arc::new(Library::default());
+        drop(look_up(&library, &definitions(1)));
+        assert_eq!(library.bytes(), 0, "what was looked up is not kept");
+        let (_slot, kept) = keep(&library, &definitions(1));
+        let (_other_slot, again) = keep(&library, &definitions(1));
+        assert!(shares("size", &kept, &again));
+        assert!(shares("size", &kept, &look_up(&library, &definitions(1))), "and what is kept is found");
+        let (_third_slot, other) = keep(&library, &definitions(2));
         assert!(!shares("size", &kept, &other));
         assert!(shares("zone", &kept, &other), "classes that differ have the rest in common");
     }
@@ -99,27 +230,44 @@ mod tests {
     #[test]
     fn what_is_required_of_a_variable_belongs_to_its_content() {
         // DEC-39
-        let library = Library::default();
-        let kept = library.keep(&definitions(1));
+        let library = Arc::new(Library::default());
+        let (_slot, kept) = keep(&library, &definitions(1));
         let mut definitions = definitions(1);
         definitions[0].definitions[0].required = true;
         definitions[1].name = "area".to_owned();
-        let other = library.keep(&definitions);
+        let (_other_slot, other) = keep(&library, &definitions);
         assert!(other.get("size").unwrap().required && !kept.get("size").unwrap().required);
         assert!(other.get("area").is_some() && other.get("zone").is_none());
     }
 
     #[test]
-    fn the_least_recently_used_go_first() {
-        // DEC-39
-        let library = Library::default();
-        let first = library.keep(&definitions(0));
-        for default in 1..=KEPT.get() {
-            library.keep(&definitions(default));
-            assert!(shares("size", &first, &library.look_up(&definitions(0))), "in use, however many come");
+    fn what_was_used_least_recently_goes_when_there_is_too_much() {
+        // DEC-39, DEC-44
+        let (_, one) = keep(&Arc::new(Library::default()), &definitions(0));
+        let each: usize = one.iter().map(|variable| variable.footprint.bytes()).sum();
+        let library = Arc::new(Library::with_capacity(each * 10));
+        let (first, _) = keep(&library, &definitions(0));
+        let (second, _) = keep(&library, &definitions(1));
+        let mut slots = Vec::new();
+        for default in 2..200 {
+            slots.push(keep(&library, &definitions(default)).0);
+            assert!(first.variables().is_some(), "in use, however many come");
+            assert!(library.bytes() <= each * 10, "{}", library.bytes());
         }
-        assert_eq!(format!("{library:?}"), format!("Library {{ entries: {KEPT} }}"));
-        let second = library.look_up(&definitions(1));
-        assert!(!shares("size", &second, &library.look_up(&definitions(1))), "the oldest unused one is gone");
+        assert!(second.variables().is_none(), "the oldest unused one is gone");
+        second.compile(&definitions(1), &mut Allowance::new(Stop::never())).unwrap();
+        assert!(second.variables().is_some(), "and comes back when it is used");
+        drop((slots, first, second));
+        assert_eq!(library.bytes(), 0, "a class that is gone takes nothing");
+    }
+
+    #[test]
+    fn what_the_layer_above_compiles_is_counted_too() {
+        // DEC-44
+        let library = Arc::new(Library::with_capacity(100));
+        let (one, two) = (Slot::of(&library), Slot::of(&library));
+        assert_eq!((*one.more(60, || 1), *one.more(60, || 2), library.bytes()), (1, 1, 60));
+        assert_eq!((*two.more(60, || 3), library.bytes()), (3, 60));
+        assert_eq!(*one.more(60, || 4), 4, "it was not kept");
     }
 }

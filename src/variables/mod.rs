@@ -11,6 +11,6 @@ mod path;
 mod values;
 
 pub use definitions::{INLINE, Variable, Variables, current, expected_status, status_variables};
-pub use library::Library;
+pub use library::{Library, Slot};
 pub use path::{PathError, VariablePath};
-pub use values::{Change, Mode, settle, without_hint};
+pub use values::{Change, Mode, ValueBudget, settle, without_hint};

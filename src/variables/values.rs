@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use super::definitions::Addition;
 use super::{Variable, Variables};
+use crate::budget::{Exceeded, Stop};
 use crate::field::{Findings, Path, closest, enumerated, shortened};
 use crate::hub::VariableValue;
 use crate::json;
-use crate::schema::{SENSITIVE, Schema, Sight};
+use crate::schema::{CelCost, Growth, SENSITIVE, Schema, Sight, Violation};
 
 /// Whether variables that a list lacks are added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,43 @@ pub enum Mode {
     Create,
     /// Overrides of a part: existing values are completed, nothing else (VAR-D-009).
     ExistingOnly,
+}
+
+/// What all values of one object may take together (DEC-44).
+#[derive(Debug)]
+pub struct ValueBudget {
+    /// The CEL cost of all values; with none only each value has a budget (CEL-026).
+    cost: Option<CelCost>,
+    growth: Growth,
+    stop: Stop,
+    exceeded: Option<Exceeded>,
+}
+
+impl ValueBudget {
+    /// The budget of one object.
+    pub fn new(stop: &Stop) -> Self {
+        let cost =
+            CelCost::of_object("CEL cost units for all variable values, which is Kubernetes' budget for an object");
+        ValueBudget { cost: Some(cost), growth: Growth::of_values(), stop: stop.clone(), exceeded: None }
+    }
+
+    /// A budget for each value, and none for their sum: what an object may go on taking that took it before.
+    pub fn of_each_value(stop: &Stop) -> Self {
+        ValueBudget { cost: None, ..ValueBudget::new(stop) }
+    }
+
+    /// Whether the CEL rules of all values cost more than the budget.
+    pub fn is_over(&self) -> bool {
+        self.exceeded.is_some()
+    }
+
+    /// Rules that a value breaks.
+    fn rule_violations(&mut self, schema: &Schema, value: &Value, old: Option<&Value>) -> Vec<Violation> {
+        let Some(cost) = &mut self.cost else { return schema.rule_violations_until(value, old, &self.stop) };
+        let (violations, outcome) = schema.rule_violations_at_cost(value, old, cost, &self.stop);
+        self.exceeded = outcome.err();
+        violations
+    }
 }
 
 /// What defaulting does to a list.
@@ -85,6 +123,7 @@ pub fn settle(
     path: &Path,
     variables: &Variables,
     mode: Mode,
+    budget: &mut ValueBudget,
     found: &mut Findings,
 ) -> Vec<Change> {
     let before = found.error_count();
@@ -92,9 +131,9 @@ pub fn settle(
     if !definitions_are_settled(variables, path, found) {
         return Vec::new();
     }
-    let mut entries = entries(values, path, variables, found);
+    let mut entries = entries(values, path, variables, budget, found);
     let mut added = match mode {
-        Mode::Create => missing_with_default(&given, path, variables, found),
+        Mode::Create => missing_with_default(&given, path, variables, budget, found),
         Mode::ExistingOnly => Vec::new(),
     };
     // VAR-D-004: with an error the list is as it was written, and is checked like that.
@@ -109,10 +148,10 @@ pub fn settle(
         required_are_set(&given, &added, path, variables, found);
     }
     for Entry { written, schema, value, is_good, .. } in &entries {
-        check(&written.name, value, *is_good, old, schema, path, found);
+        check(&written.name, value, *is_good, old, schema, path, budget, found);
     }
     for Added { variable, schema, addition } in &added {
-        check(&variable.name, &addition.value, addition.is_good, old, schema, path, found);
+        check(&variable.name, &addition.value, addition.is_good, old, schema, path, budget, found);
     }
     if found.error_count() > before {
         return Vec::new();
@@ -136,12 +175,16 @@ fn entries<'a>(
     values: &'a [VariableValue],
     path: &Path,
     variables: &'a Variables,
+    budget: &mut ValueBudget,
     found: &mut Findings,
 ) -> Vec<Entry<'a>> {
     let mut entries = Vec::new();
     // Made once: there may be many values without a definition.
     let known = LazyCell::new(|| enumerated(variables.names()));
     for (position, written) in values.iter().enumerate() {
+        if budget.stop.is_due() {
+            break;
+        }
         let Some(variable) = defined(written, variables, &known, path, found) else { continue };
         let sight = sight_of(written, variable);
         if sight == Sight::Whole && !variable.has_rules() {
@@ -149,7 +192,15 @@ fn entries<'a>(
         }
         let Some(schema) = usable(variable, path, found) else { continue };
         let Some(mut value) = read(written, schema, path, found) else { continue };
-        let is_completed = sight != Sight::Whole && schema.complete(&mut value);
+        let completed =
+            if sight == Sight::Whole { Ok(false) } else { schema.complete_within(&mut value, &mut budget.growth) };
+        let is_completed = match completed {
+            Ok(is_completed) => is_completed,
+            Err(exceeded) => {
+                defaults_are_too_large(&written.name, exceeded, path, found);
+                continue;
+            }
+        };
         let is_good = sight != Sight::Unclear;
         entries.push(Entry { position, written, schema, value, is_good, is_completed });
     }
@@ -266,14 +317,28 @@ fn missing_with_default<'a>(
     given: &BTreeSet<&str>,
     path: &Path,
     variables: &'a Variables,
+    budget: &mut ValueBudget,
     found: &mut Findings,
 ) -> Vec<Added<'a>> {
     let missing = variables.iter().filter(|variable| variable.has_default && !given.contains(&*variable.name));
     let added = missing.filter_map(|variable| {
         let schema = usable(variable, path, found)?;
-        Some(Added { variable, schema, addition: variable.addition.as_ref()? })
+        let addition = variable.addition.as_ref()?;
+        if let Err(exceeded) = budget.growth.take(&addition.value) {
+            defaults_are_too_large(&variable.name, exceeded, path, found);
+            return None;
+        }
+        Some(Added { variable, schema, addition })
     });
     added.collect()
+}
+
+/// Defaults do not make values larger than an object may be (DEC-44).
+fn defaults_are_too_large(name: &str, exceeded: Exceeded, path: &Path, found: &mut Findings) {
+    found.run("DEC-44", |found| {
+        let detail = format!("with its defaults it {exceeded}; make lists in the value shorter");
+        found.invalid(path.key(name).child("value"), "", detail);
+    });
 }
 
 /// Required variables are there (VAR-V-003); what their value is does not matter here, and a default will do (VAR-S-033).
@@ -298,6 +363,7 @@ fn required_are_set(
 
 /// A value fits its schema, and has no field that the schema does not know, none of which is pruned (VAR-V-020 to VAR-V-031).
 /// Only then are its CEL rules run (CEL-020 to CEL-026). Of a value that is known to be good so far, only they are.
+#[allow(clippy::too_many_arguments, reason = "a value, what it is judged by, and where the outcome goes")]
 fn check(
     name: &str,
     value: &Value,
@@ -305,13 +371,20 @@ fn check(
     old: &[VariableValue],
     schema: &Schema,
     path: &Path,
+    budget: &mut ValueBudget,
     found: &mut Findings,
 ) {
-    let mut violations = if is_good { Vec::new() } else { schema.violations(value) };
+    let mut violations = if is_good { Vec::new() } else { schema.violations_until(value, &budget.stop) };
     let unknown = if violations.is_empty() && !is_good { schema.unknown_fields(value) } else { Vec::new() };
-    if violations.is_empty() && unknown.is_empty() && schema.has_rules() {
+    if violations.is_empty() && unknown.is_empty() && schema.has_rules() && !budget.is_over() {
         let old = old.iter().find(|old| old.name == name).and_then(|old| written_value(old).ok());
-        violations = schema.rule_violations(value, old.as_ref());
+        violations = budget.rule_violations(schema, value, old.as_ref());
+        if let Some(exceeded) = budget.exceeded {
+            found.run("DEC-44", |found| {
+                let detail = format!("{exceeded}; make lists, maps and texts in the values smaller");
+                found.invalid(path.key(name).child("value"), "", detail);
+            });
+        }
     }
     if violations.is_empty() && unknown.is_empty() {
         return;

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -24,10 +25,12 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tracing::{Instrument, Span, info, info_span};
 
 use super::queue::{Queue, Shed};
+use super::turns::Turns;
 
 use crate::admission::{
     END_POINTS, EndPoint, Enforce, MACHINE_END_POINTS, Operation, Outcome, Question, Request, Settings, Verdict,
 };
+use crate::budget::Stop;
 use crate::hub::{GROUP, Kind, Metadata};
 use crate::json;
 use crate::kubernetes::gather::Gatherer;
@@ -72,8 +75,11 @@ impl Default for Limits {
     }
 }
 
-/// Reviews of Clusters with larger bodies leave the async threads too; decoding them takes about a millisecond.
-const INLINE: usize = 512 * 1024;
+/// Reviews of Clusters with a larger object leave the async threads too (DEC-44).
+const INLINE: usize = 64 * 1024;
+
+/// How long a review may hold an async thread; one that takes longer begins again on a thread for such work.
+const INLINE_TIME: Duration = Duration::from_millis(10);
 
 /// After how many seconds a write that was shed should be tried again; clients do so by themselves.
 const RETRY_AFTER: u32 = 1;
@@ -97,7 +103,7 @@ pub struct Handler {
     settings: Arc<Settings>,
     limits: Limits,
     places: Queue,
-    aside: Queue,
+    aside: Turns,
     /// Bytes of bodies, in KiB.
     memory: Arc<Semaphore>,
     metrics: Arc<Metrics>,
@@ -113,7 +119,7 @@ impl Handler {
             settings: Arc::new(settings),
             limits,
             places: Queue::new(limits.in_flight, limits.queue, waiting("reviews")),
-            aside: Queue::new(limits.aside, limits.aside_queue, waiting("threads")),
+            aside: Turns::new(limits.aside, limits.aside_queue, waiting("threads")),
             memory: Arc::new(Semaphore::new(limits.held / KIB)),
             metrics,
             evaluate: Question::answer,
@@ -290,9 +296,10 @@ impl Handler {
         let verdict = match Asked::of(end_point, review, body) {
             Err(reason) => Verdict::plain(end_point.kind, name, Outcome::Undecodable(reason)),
             Ok(asked) => {
-                let pace = Pace::of(end_point.kind, body);
-                match self.work(pace, deadline, move || asked.question()).await? {
-                    Ok(Ok(question)) => self.settle(question, pace, deadline).await?,
+                let work =
+                    Work { pace: asked.pace(), namespace: review.namespace.as_deref().unwrap_or_default(), deadline };
+                match self.work(work, move |_| asked.question()).await? {
+                    Ok(Ok(question)) => self.settle(question, work).await?,
                     Ok(Err(verdict)) => *verdict,
                     Err(Panicked) => self.panicked(end_point.kind, name),
                 }
@@ -305,19 +312,30 @@ impl Handler {
     }
 
     /// Puts the question, gathers what it needs, and puts it again until nothing is missing.
-    async fn settle(&self, question: Question, pace: Pace, deadline: Instant) -> Result<Verdict, Shed> {
-        let question = Arc::new(question);
+    async fn settle(&self, question: Question, mut work: Work<'_>) -> Result<Verdict, Shed> {
+        let (question, deadline) = (Arc::new(question), work.deadline);
         let mut world = self.gatherer.world();
+        if !question.is_quick(&world) {
+            work.pace = Pace::Aside;
+        }
         // Facts may come late, and the last answer still has to be given.
         let facts_by = deadline.checked_sub(LAST_ROUND).unwrap_or(deadline);
         let mut open = String::new();
         for _ in 0..ROUNDS {
             let (evaluate, asked, settings) = (self.evaluate, question.clone(), self.settings.clone());
-            let evaluate = move || {
+            let evaluate = move |stop| {
+                let world = world.until(stop);
                 let verdict = evaluate(&asked, &world, &settings);
                 (verdict, world)
             };
-            let verdict = match self.work(pace, deadline, evaluate).await? {
+            let verdict = match self.work(work, evaluate).await? {
+                Ok((_, seen)) if work.pace == Pace::Inline && seen.stop().has_stopped() => {
+                    // What was recorded on the way is asked for again.
+                    world = seen;
+                    world.take_needs();
+                    work.pace = Pace::Aside;
+                    continue;
+                }
                 Ok((verdict, seen)) => {
                     world = seen;
                     verdict
@@ -338,23 +356,28 @@ impl Handler {
         Ok(Verdict::plain(question.kind(), question.name(), Outcome::Unknown { rule: "ADM-009", message }))
     }
 
-    /// Does work on this thread, or aside in its turn and not beyond the deadline.
+    /// Does work on this thread, or aside in its turn. It is told to stop when it has taken too long for this thread, when the
+    /// deadline is over, and when its caller has gone.
     async fn work<T: Send + 'static>(
         &self,
-        pace: Pace,
-        deadline: Instant,
-        work: impl FnOnce() -> T + Send + 'static,
+        Work { pace, namespace, deadline }: Work<'_>,
+        work: impl FnOnce(Stop) -> T + Send + 'static,
     ) -> Result<Result<T, Panicked>, Shed> {
-        let work = AssertUnwindSafe(work);
         if pace == Pace::Inline {
-            return Ok(catch_unwind(work).map_err(|_| Panicked));
+            let until = std::time::Instant::now() + INLINE_TIME;
+            let stop = Stop::when(move || std::time::Instant::now() >= until);
+            return Ok(catch_unwind(AssertUnwindSafe(|| work(stop))).map_err(|_| Panicked));
         }
-        let turn = self.aside.place(deadline).await?;
-        let span = Span::current();
+        let turn = self.aside.turn(namespace, deadline).await?;
+        let (span, gone) = (Span::current(), Gone::default());
+        let stop = {
+            let (until, is_gone) = (deadline.into_std(), gone.0.clone());
+            Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= until)
+        };
         let work = tokio::task::spawn_blocking(move || {
-            // Work cannot be stopped: its turn lasts until it ends, even when nobody waits for it any more.
+            // Work ends between its parts: its turn lasts until then, even when nobody waits for it any more.
             let _turn = turn;
-            span.in_scope(|| catch_unwind(work))
+            span.in_scope(|| catch_unwind(AssertUnwindSafe(|| work(stop))))
         });
         match timeout_at(deadline, work).await {
             Ok(done) => Ok(done.unwrap_or_else(|error| Err(Box::new(error))).map_err(|_| Panicked)),
@@ -443,6 +466,25 @@ fn is_looked_after(review: &AdmissionRequest<'_>, scope: &Scope) -> bool {
     objects.any(|object| json::decode::<Glance>(object.get()).map_or(true, |object| scope.has_labels(&object.metadata)))
 }
 
+/// How the work on a review is done.
+#[derive(Clone, Copy, Debug)]
+struct Work<'a> {
+    pace: Pace,
+    /// Whose turn it takes.
+    namespace: &'a str,
+    deadline: Instant,
+}
+
+/// Says that nobody waits for the work any more, once it is dropped.
+#[derive(Debug, Default)]
+struct Gone(Arc<AtomicBool>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// The work ended in a panic, which the log has.
 #[derive(Debug)]
 struct Panicked;
@@ -454,16 +496,6 @@ enum Pace {
     Inline,
     /// On a thread for such work: compiling what a ClusterClass holds can take seconds.
     Aside,
-}
-
-impl Pace {
-    fn of(kind: Kind, body: &Bytes) -> Pace {
-        match kind {
-            Kind::ClusterClass => Pace::Aside,
-            _ if body.len() <= INLINE => Pace::Inline,
-            _ => Pace::Aside,
-        }
-    }
 }
 
 /// What a review asks of an end point, whose version says nothing: group, version and kind stand in the review.
@@ -502,6 +534,12 @@ impl Asked {
         })
     }
 
+    fn pace(&self) -> Pace {
+        let objects = [&self.object, &self.old_object];
+        let is_small = objects.into_iter().flatten().all(|object| object.len() <= INLINE);
+        if is_small && self.end_point.kind != Kind::ClusterClass { Pace::Inline } else { Pace::Aside }
+    }
+
     fn question(&self) -> Result<Question, Box<Verdict>> {
         let text = |part| str::from_utf8(part).expect("a part of a body that was read as text");
         Question::decode(&Request {
@@ -532,8 +570,8 @@ fn overload<'a>(
     }
     let (code, reason, retry_after_seconds) = match shed {
         Shed::Full | Shed::Late => (429, "TooManyRequests", Some(RETRY_AFTER)),
-        // Trying again would take as long again.
-        Shed::Unfinished => (504, "Timeout", None),
+        // Trying again would take as long again. Time says nothing about the object, so it is not called invalid (DEC-44).
+        Shed::Unfinished => (500, "InternalError", None),
     };
     let mut status = Status::failure(code, reason, message);
     status.details = Some(StatusDetails {
@@ -900,7 +938,7 @@ mod tests {
             codes.push((answer["status"]["code"].clone(), answer["status"]["details"]["retryAfterSeconds"].clone()));
         }
         codes.sort_by_key(|(code, _)| code.as_u64());
-        assert_eq!(codes, [(json!(429), json!(1)), (json!(504), Value::Null)]);
+        assert_eq!(codes, [(json!(429), json!(1)), (json!(500), Value::Null)]);
         for reason in ["no_turn", "unfinished"] {
             assert!(metrics.render().contains(&format!("topologist_shed_requests_total{{reason=\"{reason}\"}} 1\n")));
         }

@@ -4,7 +4,8 @@
 //! socket ─► server.rs (limits, TLS handshake, HTTP/1.1 and HTTP/2) ─► handler.rs ─► admission
 //!              ├─ tls.rs (certificates, swapped while serving)     │     ├─ kubernetes::gather
 //!              └─ callers.rs (whose client certificates            │     └─ queue.rs (whose turn it is)
-//!                 are accepted)                                    └─► conversion.rs ─► wire
+//!                 are accepted)                                    │     turns.rs (whose turn it is at the threads)
+//!                                                                  └─► conversion.rs ─► wire
 //! embedded API ─► in_process.rs ─► handler.rs
 //! ```
 
@@ -20,3 +21,4 @@ pub mod rotation;
 pub mod self_managed;
 pub mod server;
 pub mod tls;
+mod turns;

@@ -1,46 +1,61 @@
 //! A ClusterClass with what is computed from it once.
 
-use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use crate::budget::Stop;
+use crate::gotemplate::Template;
 use crate::hub::ClusterClass;
-use crate::variables::{self, Library, Variables};
+use crate::schema::{Allowance, Unusable};
+use crate::variables::{self, Library, Slot, Variables};
 
-/// A ClusterClass; its variables are compiled when they are first asked for, and never again.
-#[derive(Clone)]
+/// A ClusterClass. Its variables are compiled once, and again only if they were not used for long and their memory was needed
+/// for other classes (DEC-44).
 pub struct Class {
     object: ClusterClass,
-    variables: OnceLock<Option<Arc<Variables>>>,
-    compiled: OnceLock<Arc<dyn Any + Send + Sync>>,
-    library: Arc<Library>,
+    slot: Slot,
 }
 
 impl Class {
     /// A class that shares what it compiles with all classes of equal content in `library` (DEC-39).
-    pub(super) fn new(mut object: ClusterClass, library: Arc<Library>) -> Self {
+    ///
+    /// # Errors
+    /// When its variables and templates take more than a class may (DEC-44).
+    pub(super) fn compile(mut object: ClusterClass, library: &Arc<Library>) -> Result<Self, Unusable> {
         object.share_definitions();
-        Class { object, variables: OnceLock::new(), compiled: OnceLock::new(), library }
+        let class = Class { object, slot: Slot::of(library) };
+        let mut allowance = Allowance::new(Stop::never());
+        allowance.compile(class.template_bytes())?;
+        if let Some(definitions) = variables::current(&class.object) {
+            class.slot.compile(&definitions, &mut allowance)?;
+        }
+        Ok(class)
     }
 
     /// The variables that values are judged by; `None` while only an extension knows them.
-    pub fn variables(&self) -> Option<&Arc<Variables>> {
-        let compile = || Some(self.library.keep(&variables::current(&self.object)?));
-        self.variables.get_or_init(compile).as_ref()
+    pub fn variables(&self) -> Option<Arc<Variables>> {
+        self.slot.variables().or_else(|| {
+            let definitions = variables::current(&self.object)?;
+            // They were compiled within the same allowance before, with the same outcome.
+            let compiled = self.slot.compile(&definitions, &mut Allowance::new(Stop::never()));
+            Some(compiled.unwrap_or_else(|error| Arc::new(Variables::unusable(&definitions, &error.to_string()))))
+        })
+    }
+
+    /// Whether its variables are compiled, so that asking for them takes no time.
+    pub fn is_compiled(&self) -> bool {
+        self.slot.variables().is_some() || variables::current(&self.object).is_none()
     }
 
     /// What the layer above computes from the class alone, once; there is one such thing, of one type.
     pub fn compiled<T: Send + Sync + 'static>(&self, compile: impl FnOnce(&ClusterClass) -> T) -> Arc<T> {
-        if let Some(kept) = self.compiled.get()
-            && let Ok(kept) = kept.clone().downcast()
-        {
-            return kept;
-        }
-        let compiled = Arc::new(compile(&self.object));
-        // Whoever was faster has compiled the same.
-        let _ = self.compiled.set(compiled.clone());
-        compiled
+        self.slot.more(self.template_bytes(), || compile(&self.object))
+    }
+
+    /// What its templates take once they are compiled, in bytes at most.
+    fn template_bytes(&self) -> usize {
+        self.object.spec.templates().map(Template::footprint).sum()
     }
 }
 
@@ -82,7 +97,7 @@ mod tests {
             "status": {"variables": [settled("a", &["string", "integer"]), settled("b", &["integer"]), settled("c", &["string"])]},
         }))
         .unwrap();
-        let kept = Class::new(class.clone(), Arc::default());
+        let kept = Class::compile(class.clone(), &Arc::default()).unwrap();
         assert_eq!(*kept, class, "nothing else is different");
         let written = |i: usize| &kept.spec.variables[i].schema.open_api_v3_schema;
         let repeated = |i: usize, j: usize| &kept.status.variables[i].definitions[j].schema.open_api_v3_schema;

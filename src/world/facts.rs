@@ -100,28 +100,26 @@ impl Facts {
     /// Adds or replaces a ClusterClass.
     pub fn put_class(&mut self, key: ObjectKey, record: Record<ClusterClass>) {
         let record = match record {
-            Record::Readable(class) => Record::readable(Class::new(Arc::unwrap_or_clone(class), self.library.clone())),
+            Record::Readable(class) => self.compile(Arc::unwrap_or_clone(class)),
             Record::Unreadable { reason, class } => Record::Unreadable { reason, class },
         };
         self.classes.insert_mut(key, record);
     }
 
-    /// The class with all compiled that reviews ask of it.
+    /// The class with all compiled that reviews ask of it; unreadable when that takes more than a class may (DEC-44).
     ///
-    /// Compiling can take seconds, so a watch does it before it takes its turn to change the facts.
-    pub fn compile(&self, class: ClusterClass) -> Class {
-        let class = Class::new(class, self.library.clone());
-        class.variables();
-        class
+    /// Compiling can take a second, so a watch does it before it takes its turn to change the facts.
+    pub fn compile(&self, class: ClusterClass) -> Record<Class> {
+        match Class::compile(class, &self.library) {
+            Ok(class) => Record::readable(class),
+            Err(error) => Record::Unreadable { reason: error.to_string().into(), class: None },
+        }
     }
 
-    /// Compiles all classes, so that no review has to.
-    pub fn compile_all(&self) {
-        for record in self.classes.values() {
-            if let Record::Readable(class) = record {
-                class.variables();
-            }
-        }
+    /// The same facts; of what is compiled at most so many bytes are kept (DEC-44).
+    #[must_use]
+    pub fn keeping(self, bytes: usize) -> Self {
+        Facts { library: Arc::new(Library::with_capacity(bytes)), ..self }
     }
 
     /// Adds or replaces a ClusterClass that is compiled.
@@ -190,6 +188,11 @@ impl Facts {
             None if self.gaps.contains(&CLASSES) => Found::Unreadable(not_listed(CLASSES)),
             None => Found::Absent,
         }
+    }
+
+    /// Whether a ClusterClass is stored that cannot be read.
+    pub fn is_unreadable(&self, key: &ObjectKey) -> bool {
+        matches!(self.classes.get(key), Some(Record::Unreadable { .. }))
     }
 
     /// The Cluster of that name.

@@ -29,7 +29,9 @@ pub use need::{
 pub use objects::Objects;
 pub use scope::Scope;
 
+use crate::budget::Stop;
 use crate::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey, ObjectRef, StatusVariable};
+use crate::schema::{Allowance, Unusable};
 use crate::variables::Variables;
 
 /// The answer to a lookup.
@@ -64,12 +66,13 @@ pub struct World {
     is_closed: bool,
     pinned: BTreeMap<Need, Answer>,
     needs: RefCell<BTreeSet<Need>>,
+    stop: Stop,
 }
 
 impl World {
     /// A world of `facts` in which nothing has been asked yet.
     pub fn new(facts: Arc<Facts>) -> Self {
-        World { facts, is_closed: false, pinned: BTreeMap::new(), needs: RefCell::default() }
+        World { facts, is_closed: false, pinned: BTreeMap::new(), needs: RefCell::default(), stop: Stop::never() }
     }
 
     /// A world of files: there is nobody to ask for objects that the facts lack, so those are absent. What is absent
@@ -99,6 +102,11 @@ impl World {
     /// The class of that name as it is, without waiting (CL-V-061).
     pub fn class_at_once(&self, key: &ObjectKey) -> Found<Arc<Class>> {
         self.facts.class(key)
+    }
+
+    /// Whether a class is stored that cannot be read, which waiting does not change (DEC-44).
+    pub fn is_unreadable(&self, key: &ObjectKey) -> bool {
+        self.facts.is_unreadable(key)
     }
 
     /// The Clusters of all namespaces that use a class, by namespace and name (CC-V-100).
@@ -231,8 +239,22 @@ impl World {
     }
 
     /// The variables that `definitions` make, which need not be those of a class that is stored (DEC-39).
-    pub fn variables(&self, definitions: &[StatusVariable]) -> Arc<Variables> {
-        self.facts.library().look_up(definitions)
+    ///
+    /// # Errors
+    /// When they take more than those of a class may, or the time is over (DEC-44).
+    pub fn variables(&self, definitions: &[StatusVariable]) -> Result<Arc<Variables>, Unusable> {
+        self.facts.library().look_up(definitions, &mut Allowance::new(self.stop.clone()))
+    }
+
+    /// The same world, in which work ends when `stop` is due.
+    #[must_use]
+    pub fn until(self, stop: Stop) -> Self {
+        World { stop, ..self }
+    }
+
+    /// Whether to end although the work is not finished; the outcome then counts for nothing.
+    pub fn stop(&self) -> &Stop {
+        &self.stop
     }
 
     /// Answers a need for the rest of this run.

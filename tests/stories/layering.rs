@@ -3,27 +3,28 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LEAVES: [&str; 8] = ["field", "goregex", "gotemplate", "json", "schema", "ssa", "version", "yaml"];
+const LEAVES: [&str; 9] = ["budget", "field", "goregex", "gotemplate", "json", "schema", "ssa", "version", "yaml"];
 const CORE: [&str; 7] = ["admission", "crd", "hub", "topology", "variables", "wire", "world"];
 const EDGES: [&str; 6] = ["cli", "embedded", "kubernetes", "reconciler", "telemetry", "webhook"];
 
 /// What a core or leaf module may use besides itself: its own row and what stands in the rows that it names.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
+    ("budget", &[]),
     ("field", &[]),
     ("goregex", &[]),
     ("gotemplate", &["version", "goregex", "yaml", "json"]),
     ("json", &[]),
     ("version", &[]),
     ("yaml", &["json"]),
-    ("schema", &["field", "goregex", "json"]),
+    ("schema", &["budget", "field", "goregex", "json"]),
     ("ssa", &["field", "json"]),
     ("hub", &["field", "json", "version", "schema", "gotemplate", "ssa"]),
     ("wire", &["hub", "yaml", "json", "field"]),
     ("crd", &["hub", "wire", "schema", "field"]),
-    ("variables", &["hub", "schema", "json", "field"]),
-    ("world", &["hub", "variables"]),
+    ("variables", &["hub", "schema", "json", "field", "budget"]),
+    ("world", &["hub", "variables", "schema", "gotemplate", "budget"]),
     ("topology", &["wire", "world", "variables", "hub", "version", "gotemplate", "schema", "ssa", "json", "field"]),
-    ("admission", &["wire", "world", "variables", "hub", "version", "field", "json", "schema", "gotemplate"]),
+    ("admission", &["wire", "world", "variables", "hub", "version", "field", "json", "schema", "gotemplate", "budget"]),
 ];
 
 /// What the core must not name.

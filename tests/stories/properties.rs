@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdict};
 use topologist::field::{Findings, Path as FieldPath};
 use topologist::hub::{Cluster, ClusterClass, Kind};
-use topologist::schema::{Definition, Schema, Sight, check};
+use topologist::schema::{Allowance, Definition, Schema, Sight, check};
 use topologist::wire::review::AdmissionReview;
 use topologist::wire::{Decode, Version};
 use topologist::world::Facts;
@@ -243,7 +243,7 @@ proptest! {
         }
         let Ok(definition) = serde_json::from_value::<Definition>(node) else { return Ok(()) };
         let mut found = Findings::default();
-        let checked = check(&definition, &FieldPath::of("schema"), &mut found);
+        let checked = check(&definition, &FieldPath::of("schema"), &mut Allowance::unlimited(), &mut found);
         prop_assert_eq!(checked.is_some(), found.error_count() == 0);
         let Ok(compiled) = Schema::compile(&definition) else { return Ok(()) };
         for value in [value.clone(), json!({"a": value, "b": [value, null]})] {

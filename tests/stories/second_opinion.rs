@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 use topologist::field::{Findings, Path};
-use topologist::schema::{Definition, Schema, check};
+use topologist::schema::{Allowance, Definition, Schema, check};
 
 const SCHEMAS: usize = 500;
 const VALUES_PER_SCHEMA: usize = 4;
@@ -190,7 +190,7 @@ fn a_definition_that_passes_every_check_can_be_used_and_no_other() {
     for _ in 0..SCHEMAS {
         let schema = dice.schema(1);
         let (definition, mut found) = (definition(&schema.to_string()), Findings::default());
-        let compiled = check(&definition, &Path::of("schema"), &mut found);
+        let compiled = check(&definition, &Path::of("schema"), &mut Allowance::unlimited(), &mut found);
         assert_eq!(compiled.is_some(), found.error_count() == 0, "{schema}");
         if compiled.is_some() {
             assert!(Schema::compile(&definition).is_ok(), "{schema}");

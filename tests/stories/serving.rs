@@ -322,7 +322,7 @@ async fn connections_are_ended_in_good_order_once_they_are_old() {
         connection.post(VALIDATE, review("review.json")).await.unwrap();
         // This one waits for its class when the connection grows old, and is answered all the same.
         let waits = review("review.json").replace("\"quick-start\"", "\"absent\"");
-        let (code, _) = connection.post(VALIDATE, waits).await.unwrap();
+        let (code, _) = connection.post(MUTATE, waits).await.unwrap();
         assert_eq!(code.as_u16(), 200, "{protocol:?}");
         assert!(
             connection.post(VALIDATE, review("review.json")).await.is_err(),
@@ -445,7 +445,7 @@ async fn a_review_under_way_is_finished_when_the_server_stops() {
     let mut connection = served.connect(Protocol::Http2).await;
     // A class that does not exist is waited for, which keeps the review open for two seconds.
     let waits = review("review.json").replace("\"quick-start\"", "\"absent\"");
-    let answer = tokio::spawn(async move { connection.post(VALIDATE, waits).await });
+    let answer = tokio::spawn(async move { connection.post(MUTATE, waits).await });
     let deadline = Instant::now() + SOON;
     while served.topologist.metric("topologist_admission_requests_in_flight") != Some(1.0) {
         assert!(Instant::now() < deadline, "the review never arrives");
@@ -453,9 +453,27 @@ async fn a_review_under_way_is_finished_when_the_server_stops() {
     }
     served.topologist.signal("TERM");
     let (code, body) = answer.await.unwrap().unwrap();
-    assert_eq!(code.as_u16(), 200);
-    assert!(response(&body)["warnings"][0].as_str().unwrap().contains("default/absent does not exist"), "{body}");
+    assert_eq!((code.as_u16(), &response(&body)["allowed"]), (200, &true.into()), "{body}");
     assert_eq!(served.topologist.wait().code(), Some(0));
+}
+
+#[tokio::test]
+async fn only_the_mutating_end_point_waits_for_a_class_that_is_absent() {
+    // DEC-2
+    let served = serve(&[]);
+    let mut connection = served.connect(Protocol::Http2).await;
+    let absent = review("review.json").replace("\"quick-start\"", "\"absent\"");
+    let mut time = async |path: &str| {
+        let started = Instant::now();
+        let (code, body) = connection.post(path, absent.clone()).await.unwrap();
+        assert_eq!(code.as_u16(), 200, "{body}");
+        (started.elapsed(), body)
+    };
+    let (waited, _) = time(MUTATE).await;
+    assert!(waited >= Duration::from_millis(1900), "it may be about to arrive: {waited:?}");
+    let (waited, body) = time(VALIDATE).await;
+    assert!(waited < Duration::from_millis(1500), "it was waited for already: {waited:?}");
+    assert!(response(&body)["warnings"][0].as_str().unwrap().contains("default/absent does not exist"), "{body}");
 }
 
 #[test]

@@ -8,10 +8,11 @@ use json_patch::{Patch, PatchOperation};
 use serde_json::{Value, json};
 
 use super::{add, pointer};
+use crate::admission::rules::topology::leaves_alone_what_the_class_says;
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path};
 use crate::hub::{Cluster, Kind, Topology, VariableOverrides, VariableValue};
-use crate::variables::{self, Change, Mode, Variables};
+use crate::variables::{self, Change, Mode, ValueBudget, Variables};
 use crate::world::{Class, Found, World};
 
 /// The rules of this file in the order in which they run.
@@ -60,11 +61,11 @@ pub(in crate::admission) fn default(
         patch.extend(version.map(|operation| (operation, None)));
         found.run("CL-D-003", |found| class_is_named(topology, found));
         if found.error_count() == 0 {
-            match class_of(cluster, world) {
+            match class_of(cluster, old, world) {
                 Ok(class) => {
-                    if let Some(variables) = class.as_ref().and_then(|class| class.variables()) {
+                    if let Some(variables) = class.and_then(|class| class.variables()) {
                         let old = old.and_then(Cluster::topology);
-                        patch.extend(settle_variables(topology, old, variables, &mut found).0);
+                        patch.extend(settle_within_budget(topology, old, &variables, world, &mut found).0);
                     }
                 }
                 Err(message) => {
@@ -125,8 +126,13 @@ fn class_is_named(topology: &Topology, found: &mut Findings) {
 }
 
 /// The class, if it is there (CL-D-004). A class that is not reconciled has no variables yet (CL-D-005).
-fn class_of(cluster: &Cluster, world: &World) -> Result<Option<Arc<Class>>, String> {
+///
+/// One that cannot be read gives no defaults to a Cluster that leaves alone what it says (DEC-44).
+fn class_of(cluster: &Cluster, old: Option<&Cluster>, world: &World) -> Result<Option<Arc<Class>>, String> {
     let Some(key) = cluster.class_key() else { return Ok(None) };
+    if world.is_unreadable(&key) && old.is_some_and(|old| leaves_alone_what_the_class_says(cluster, old)) {
+        return Ok(None);
+    }
     match world.class(&key) {
         Found::Yes(class) => Ok(Some(class)),
         Found::Absent | Found::NotAsked => Ok(None),
@@ -143,16 +149,52 @@ pub(in crate::admission) struct Values<'a> {
     pub mode: Mode,
 }
 
+/// Defaults and validates all values within the budget of an object (DEC-44).
+///
+/// A Cluster that exceeded it before goes on with a budget for each value, which is what the reference has, and a warning.
+fn settle_within_budget(
+    topology: &Topology,
+    old: Option<&Topology>,
+    variables: &Variables,
+    world: &World,
+    found: &mut Findings,
+) -> Edits {
+    let mut budget = ValueBudget::new(world.stop());
+    let before = found.clone();
+    let patch = settle_variables(topology, old, variables, &mut budget, found);
+    let exceeded_before = |old: &Topology| {
+        let (mut budget, mut scratch) = (ValueBudget::new(world.stop()), Findings::default());
+        settle_variables(old, Some(old), variables, &mut budget, &mut scratch);
+        budget.is_over()
+    };
+    if budget.is_over() && old.is_some_and(exceeded_before) {
+        *found = before;
+        found.run("DEC-44", |found| found.warn(EXCEEDED_BEFORE));
+        return settle_variables(topology, old, variables, &mut ValueBudget::of_each_value(world.stop()), found);
+    }
+    patch
+}
+
+/// What to say of a Cluster that was too expensive before there was a budget.
+const EXCEEDED_BEFORE: &str = "spec.topology: the CEL rules of all variable values cost more than 10000000 units together, as before; \
+                               a new Cluster like this one is refused";
+
 /// Defaults and validates every list of values (CL-D-006, CL-D-007); the patch is in the order of the lists.
 ///
 /// Transition rules compare with the list of the old object at the same path, which names the topology of a worker: a list
 /// of one name belongs to a list of the same name (CL-D-008).
-fn settle_variables(topology: &Topology, old: Option<&Topology>, variables: &Variables, found: &mut Findings) -> Edits {
+fn settle_variables(
+    topology: &Topology,
+    old: Option<&Topology>,
+    variables: &Variables,
+    budget: &mut ValueBudget,
+    found: &mut Findings,
+) -> Edits {
     let mut patch = Edits::default();
     let before: Vec<Values<'_>> = old.into_iter().flat_map(lists).collect();
     for list in lists(topology) {
         let old = before.iter().find(|old| old.path == list.path).map_or(&[][..], |old| old.values);
-        let changes = variables::settle(list.values, old, &list.path, variables, list.mode, found);
+        let changes = variables::settle(list.values, old, &list.path, variables, list.mode, budget, found);
         found.run("CL-D-006", |_| patch.extend(list.operations(changes)));
     }
     patch

@@ -12,9 +12,10 @@ use super::class::Change;
 use super::shared;
 use crate::admission::Dependents;
 use crate::admission::defaults::cluster::lists;
+use crate::budget::Stop;
 use crate::field::{ErrorKind, FieldError, Findings, Path, Shown};
 use crate::hub::{Cluster, ClusterClass, ExternalPatch, Patch, StatusVariable, annotation};
-use crate::variables::{self, Variables};
+use crate::variables::{self, ValueBudget, Variables};
 use crate::world::World;
 
 /// How many Clusters a message about a removed variable names.
@@ -118,7 +119,8 @@ impl<'a> ChangeOfVariables<'a> {
             false => BTreeSet::new(),
         };
         // A definition that stays as it was finds wrong what it found wrong before.
-        let new = change.world.variables(&expected).only(differs);
+        // Definitions that take more than a class may are refused by themselves (DEC-44).
+        let new = change.world.variables(&expected).ok()?.only(differs);
         Some(ChangeOfVariables { world: change.world, before, old: OnceCell::new(), new, removed })
     }
 
@@ -130,9 +132,13 @@ impl<'a> ChangeOfVariables<'a> {
             breakages.push(|| removed(name, &clusters));
         }
         for cluster in clusters() {
-            let errors = judge(cluster, &self.new);
+            let stop = self.world.stop();
+            if stop.is_due() {
+                break;
+            }
+            let errors = judge(cluster, &self.new, stop);
             if !errors.is_empty() {
-                let excused: BTreeSet<String> = judge(cluster, self.old()).iter().map(identity).collect();
+                let excused: BTreeSet<String> = judge(cluster, self.old(), stop).iter().map(identity).collect();
                 let breaking = errors.into_iter().filter(|error| !excused.contains(&identity(error)));
                 breaking.for_each(|error| breakages.push(|| of_cluster(error, cluster)));
             }
@@ -142,7 +148,9 @@ impl<'a> ChangeOfVariables<'a> {
 
     fn old(&self) -> &Variables {
         let is_judged = |name: &str| self.new.get(name).is_some();
-        self.old.get_or_init(|| self.world.variables(&self.before).only(is_judged))
+        let compiled = || self.world.variables(&self.before).map(|before| before.only(is_judged));
+        // A class that took too much found nothing wrong, and is not kept from becoming smaller.
+        self.old.get_or_init(|| compiled().unwrap_or_default())
     }
 
     /// Removed variables that are set, with the Clusters that set them.
@@ -171,11 +179,11 @@ fn by_name(status: &[StatusVariable]) -> BTreeMap<&str, &StatusVariable> {
 
 /// What is wrong with the values of a Cluster that have one of these definitions, after their defaults. Values of removed
 /// variables are spoken of by [`removed`].
-fn judge(cluster: &Cluster, variables: &Variables) -> Vec<FieldError> {
-    let mut found = Findings::default();
+fn judge(cluster: &Cluster, variables: &Variables, stop: &Stop) -> Vec<FieldError> {
+    let (mut found, mut budget) = (Findings::default(), ValueBudget::new(stop));
     for list in lists(&cluster.spec.topology) {
         // Transition rules are not run: nothing changes a value here.
-        variables::settle(list.values, &[], &list.path, variables, list.mode, &mut found);
+        variables::settle(list.values, &[], &list.path, variables, list.mode, &mut budget, &mut found);
     }
     found.into_parts().0
 }

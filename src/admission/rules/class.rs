@@ -1,5 +1,6 @@
 //! A ClusterClass by itself, and its deletion (CC-V).
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use super::definitions::{schemas_are_not_nullable, variable_definitions_are_usable};
@@ -10,6 +11,7 @@ use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path, RuleId};
 use crate::hub::{ClusterClass, ClusterClassSpec, Kind};
+use crate::schema::{Allowance, Breach};
 use crate::version::{BuildOrder, KubeVersion};
 use crate::wire::Reference;
 use crate::world::World;
@@ -21,9 +23,16 @@ pub(super) struct Change<'a> {
     pub references: &'a [Reference],
     pub world: &'a World,
     pub settings: &'a Settings,
+    /// What its variables and patches may still take together (DEC-44).
+    pub allowance: RefCell<Allowance>,
 }
 
-impl Change<'_> {
+impl<'a> Change<'a> {
+    fn new(new: &'a ClusterClass, references: &'a [Reference], world: &'a World, settings: &'a Settings) -> Self {
+        let allowance = RefCell::new(Allowance::new(world.stop().clone()));
+        Change { new, references, world, settings, allowance }
+    }
+
     fn spec(&self) -> &ClusterClassSpec {
         &self.new.spec
     }
@@ -52,6 +61,9 @@ const RULES: &[ClassRule] = rules![
     "CC-V-090" => kubernetes_versions_rise_without_gaps,
 ];
 
+/// What the parts of a class may take together.
+const BUDGET: RuleId = "DEC-44";
+
 const IN_USE: RuleId = "CC-V-140";
 
 /// How many Clusters the refusal of a deletion names.
@@ -79,19 +91,47 @@ pub(crate) fn validate(
     settings: &Settings,
 ) -> Verdict {
     let mut found = Findings::without(settings.silenced);
-    let change = Change { new, references, world, settings };
+    let change = Change::new(new, references, world, settings);
     found.run(GATE, |found| classes_are_switched_on(&change, found));
     if found.error_count() > 0 {
         let message = found.into_parts().0.iter().map(ToString::to_string).collect();
         return Verdict::plain(Kind::ClusterClass, "", Outcome::Forbidden { rule: GATE, message, names_object: false });
     }
     run(RULES, &change, &mut found);
+    found.run(BUDGET, |found| class_keeps_its_budget(&change, old, found));
     if let Some(old) = old {
         dependents::validate(&change, old, &mut found);
     }
     let (errors, warnings) = found.into_parts();
     let outcome = if errors.is_empty() { Outcome::Allowed } else { Outcome::Invalid(errors) };
     Verdict { warnings, ..Verdict::plain(Kind::ClusterClass, "", outcome) }
+}
+
+/// What is compiled and computed of a class alone stays within a budget (DEC-44).
+///
+/// A class that exceeded it before may go on doing so: it is stored, unreadable, and may be made smaller step by step.
+fn class_keeps_its_budget(change: &Change<'_>, old: Option<&ClusterClass>, found: &mut Findings) {
+    let allowance = change.allowance.borrow();
+    let Some(Breach { path, exceeded }) = allowance.breach() else { return };
+    if old.is_some_and(|old| exceeds_its_budget(old, change)) {
+        found.warn(format!(
+            "{path}: the ClusterClass {exceeded}; until it is smaller, its Clusters can change neither class, version nor variables"
+        ));
+    } else {
+        found.invalid(
+            path.clone(),
+            "",
+            format!("the ClusterClass {exceeded}; make its schemas, patterns and defaults smaller"),
+        );
+    }
+}
+
+fn exceeds_its_budget(class: &ClusterClass, change: &Change<'_>) -> bool {
+    let change = Change::new(class, &[], change.world, change.settings);
+    let mut found = Findings::default();
+    variable_definitions_are_usable(&change, &mut found);
+    patches_are_usable(&change, &mut found);
+    change.allowance.into_inner().breach().is_some()
 }
 
 /// The validating end point for ClusterClasses on delete: a class in use stays (CC-V-140).

@@ -7,7 +7,7 @@ use super::shared;
 use crate::admission::Listed;
 use crate::field::{Findings, Path};
 use crate::hub::{Kind, TopologyMetadata, VariableDefinition};
-use crate::schema::{self, Definition};
+use crate::schema::{self, Allowance, Definition};
 
 /// The rules of this file in the order in which they run.
 pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
@@ -51,7 +51,21 @@ pub(super) fn variable_definitions_are_usable(change: &Change<'_>, found: &mut F
     let variables = &change.new.spec.variables;
     found.run("VAR-S-001", |found| names_are_unique(variables, found));
     for variable in variables {
-        definition_is_usable(variable, found);
+        let mut allowance = change.allowance.borrow_mut();
+        if allowance.is_over() {
+            return;
+        }
+        let path = path(variable).child("schema.openAPIV3Schema");
+        if let Err(exceeded) = allowance.next_schema() {
+            allowance.note_breach(path, exceeded);
+            return;
+        }
+        definition_is_usable(variable, &mut allowance, found);
+    }
+    // What the last one took counts as well.
+    let mut allowance = change.allowance.borrow_mut();
+    if let Err(exceeded) = allowance.next_schema() {
+        allowance.note_breach(Path::of("spec.variables"), exceeded);
     }
 }
 
@@ -65,7 +79,7 @@ fn names_are_unique(variables: &[VariableDefinition], found: &mut Findings) {
     }
 }
 
-fn definition_is_usable(variable: &VariableDefinition, found: &mut Findings) {
+fn definition_is_usable(variable: &VariableDefinition, allowance: &mut Allowance, found: &mut Findings) {
     let (name, path) = (&*variable.name, path(variable));
     found.run("VAR-S-002", |found| {
         if name.is_empty() {
@@ -87,7 +101,7 @@ fn definition_is_usable(variable: &VariableDefinition, found: &mut Findings) {
     });
     let (definition, path) = (&variable.schema.open_api_v3_schema, path.child("schema.openAPIV3Schema"));
     found.run("VAR-S-006", |found| metadata_is_well_formed(definition, &path, found));
-    schema::check(definition, &path, found);
+    schema::check(definition, &path, allowance, found);
 }
 
 /// Labels and annotations of a node and of the core nodes below it are well-formed (VAR-S-006).

@@ -29,7 +29,7 @@ mod names;
 mod patches;
 mod rebase;
 mod shared;
-mod topology;
+pub(super) mod topology;
 mod upgrade;
 mod version;
 

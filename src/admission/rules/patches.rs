@@ -2,6 +2,7 @@
 //!
 //! Nothing here says whether a path exists in the templates that a patch selects, or what a Go template renders.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use super::class::Change;
@@ -13,6 +14,7 @@ use crate::hub::naming::{decimal_integer, label_key_faults};
 use crate::hub::{
     ClassNames, ClusterClassSpec, JsonPatch, JsonPatchValue, Kind, Patch, PatchDefinition, PatchSelector, TemplateRef,
 };
+use crate::schema::Allowance;
 
 /// The rules of this file in the order in which they run.
 pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
@@ -50,7 +52,7 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
 /// Patches can be applied (CC-V-070).
 pub(super) fn patches_are_usable(change: &Change<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
-    let scope = Scope::of(spec);
+    let scope = Scope::of(spec, &change.allowance);
     let mut names = BTreeSet::new();
     for (i, entry) in spec.patches.iter().enumerate() {
         let path = Path::of("spec.patches").index(i);
@@ -60,7 +62,7 @@ pub(super) fn patches_are_usable(change: &Change<'_>, found: &mut Findings) {
         }
         kind_of_patch_is_clear(entry, change, &path, found);
         for (j, definition) in entry.definitions.iter().enumerate() {
-            if found.is_full() {
+            if found.is_full() || change.allowance.borrow().is_over() {
                 return;
             }
             definition_is_usable(definition, &scope, &path.child("definitions").index(j), found);
@@ -76,13 +78,15 @@ struct Scope<'a> {
     defined: BTreeSet<&'a str>,
     /// Whether an extension may define others.
     is_open: bool,
+    /// What the class may still take (DEC-44).
+    allowance: &'a RefCell<Allowance>,
 }
 
 impl<'a> Scope<'a> {
-    fn of(spec: &'a ClusterClassSpec) -> Self {
+    fn of(spec: &'a ClusterClassSpec, allowance: &'a RefCell<Allowance>) -> Self {
         let variables: Vec<&str> = spec.variables.iter().map(|variable| &*variable.name).collect();
         let defined = variables.iter().copied().collect();
-        Scope { spec, variables, defined, is_open: spec.discovering_patches().next().is_some() }
+        Scope { spec, variables, defined, is_open: spec.discovering_patches().next().is_some(), allowance }
     }
 
     /// What to say of a variable that is not defined.
@@ -271,6 +275,15 @@ fn source_is_usable(source: &JsonPatchValue, scope: &Scope<'_>, path: &Path, fou
 
 /// A template parses (PAT-004, PAT-018), and the variables that it refers to are defined (DEC-5).
 fn template_is_usable(rule: RuleId, template: &str, scope: &Scope<'_>, path: &Path, found: &mut Findings) {
+    {
+        let mut allowance = scope.allowance.borrow_mut();
+        if allowance.is_over() {
+            return;
+        }
+        if let Err(exceeded) = allowance.compile(Template::footprint(template)) {
+            return allowance.note_breach(path.clone(), exceeded);
+        }
+    }
     let parsed = match Template::parse("template", template, Functions::Sprig) {
         Ok(parsed) => parsed,
         Err(error) => {

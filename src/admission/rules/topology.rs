@@ -1,14 +1,15 @@
 //! The topology of a Cluster: by itself, and against its class (CL-V).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{rebase, shared, version};
+use crate::admission::defaults::cluster::lists;
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{Listed, Settings};
 use crate::field::{Findings, Path, RuleId};
 use crate::hub::naming::decimal_integer;
-use crate::hub::{Cluster, ClusterClass, Kind, ObjectKey, Topology, annotation};
+use crate::hub::{Cluster, ClusterClass, Kind, ObjectKey, Topology, VariableValue, annotation};
 use crate::version::KubeVersion;
 use crate::world::{Class, Found, World, is_settled};
 
@@ -85,7 +86,14 @@ pub(super) fn validate(change: &TopologyChange<'_>, found: &mut Findings, not_ch
     }
     run(BY_ITSELF, change, found);
     let Some(key) = change.new.class_key() else { return };
-    let answer = change.world.class(&key);
+    // Whether a class is about to arrive is waited for where defaults are given, and not once more (DEC-2).
+    let answer = change.world.class_at_once(&key);
+    if change.world.is_unreadable(&key)
+        && change.old.is_some_and(|old| leaves_alone_what_the_class_says(change.new, old))
+    {
+        found.run("DEC-44", |found| class_is_not_asked(&answer, found));
+        return;
+    }
     run(LOOKUP, &Lookup { change, key: &key, answer: &answer }, found);
     let class = match &answer {
         Found::Yes(class) => Some(class),
@@ -220,6 +228,27 @@ fn class_is_there_and_reconciled(lookup: &Lookup<'_>, found: &mut Findings) {
         )),
         Found::Yes(_) | Found::Unreadable(_) | Found::NotAsked => {}
     }
+}
+
+/// What a class cannot be asked about because it is unreadable does not keep its Clusters from being scaled (DEC-44).
+fn class_is_not_asked(answer: &Found<Arc<Class>>, found: &mut Findings) {
+    if let Found::Unreadable(reason) = answer {
+        found.warn(format!(
+            "{reason}; the update is allowed, because it leaves class, version and variables as they were, and is not checked against \
+             the ClusterClass"
+        ));
+    }
+}
+
+/// Whether an update of a Cluster leaves its class, its version and its variables as they were, overrides included.
+pub(in crate::admission) fn leaves_alone_what_the_class_says(new: &Cluster, old: &Cluster) -> bool {
+    let said = |cluster: &Cluster| {
+        let topology = cluster.topology()?;
+        let values: BTreeMap<String, Vec<VariableValue>> =
+            lists(topology).map(|list| (list.path.to_string(), list.values.to_vec())).collect();
+        Some((cluster.class_key(), topology.version.clone(), values))
+    };
+    said(new).is_some_and(|new| Some(new) == said(old))
 }
 
 /// A class that is there can be read (CL-V-053).

@@ -5,7 +5,7 @@ use super::super::error::Failure;
 use super::super::value::{Elements, Value};
 use super::Parameter::{Int, Text};
 use super::{Arguments, Function};
-use crate::goregex::Regex;
+use crate::goregex::{Captures, Match, Regex};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("regexMatch", &[Text, Text], |context, arguments| match compiled(context, arguments, 1) {
@@ -83,16 +83,16 @@ fn matches<'t>(
     regex: &Regex,
     text: &'t str,
     most: usize,
-) -> Result<Vec<regex::Match<'t>>, Failure> {
-    let mut found: Vec<regex::Match<'t>> = Vec::new();
-    for next in regex.inner().find_iter(text) {
+) -> Result<Vec<Match<'t>>, Failure> {
+    let mut found: Vec<Match<'t>> = Vec::new();
+    for next in regex.find_iter(text) {
         let repeats = next.is_empty() && found.last().is_some_and(|last| last.end() == next.start());
         if found.len() >= most {
             break;
         }
         if !repeats {
             // Every search may look at all that follows.
-            context.work(size_of::<regex::Match<'_>>() + (text.len() - next.start()) / SEARCH_WORK)?;
+            context.work(size_of::<Match<'_>>() + (text.len() - next.start()) / SEARCH_WORK)?;
             found.push(next);
         }
     }
@@ -101,7 +101,7 @@ fn matches<'t>(
 
 fn find<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>, wording: Wording) -> Result<Value<'a>, Failure> {
     let regex = worded(context, arguments, wording)?;
-    let found = regex.inner().find(arguments.text(1)).map_or("", |found| found.as_str());
+    let found = regex.find(arguments.text(1)).map_or("", |found| found.as_str());
     context.text(found.to_owned())
 }
 
@@ -147,7 +147,7 @@ fn split<'a>(context: &mut Context<'a>, arguments: &Arguments<'_, 'a>, wording: 
     context.text_list(parts)
 }
 
-type Expansion = for<'t> fn(&Regex, &regex::Captures<'t>, &str, &mut String);
+type Expansion = for<'t> fn(&Regex, &Captures<'t>, &str, &mut String);
 
 fn replace<'a>(
     context: &mut Context<'a>,
@@ -159,7 +159,7 @@ fn replace<'a>(
     let (text, replacement) = (arguments.text(1), arguments.text(2));
     let mut written = String::new();
     let mut last: Option<usize> = None;
-    for captures in regex.inner().captures_iter(text) {
+    for captures in regex.captures_iter(text) {
         let Some(whole) = captures.get(0) else { continue };
         if whole.is_empty() && last == Some(whole.start()) {
             continue;
@@ -175,12 +175,12 @@ fn replace<'a>(
     context.text(written)
 }
 
-fn literal(_: &Regex, _: &regex::Captures<'_>, replacement: &str, written: &mut String) {
+fn literal(_: &Regex, _: &Captures<'_>, replacement: &str, written: &mut String) {
     written.push_str(replacement);
 }
 
 /// Go's `Regexp.Expand`: `$1`, `${1}`, `$name`, `${name}`, `$$`; unknown groups are empty.
-fn expand(regex: &Regex, captures: &regex::Captures<'_>, replacement: &str, written: &mut String) {
+fn expand(regex: &Regex, captures: &Captures<'_>, replacement: &str, written: &mut String) {
     let mut rest = replacement;
     while let Some(dollar) = rest.find('$') {
         written.push_str(&rest[..dollar]);
@@ -210,7 +210,7 @@ fn group_name(text: &str) -> Option<(&str, &str)> {
     (!name.is_empty()).then_some((name, after))
 }
 
-fn group<'t>(regex: &Regex, captures: &regex::Captures<'t>, name: &str) -> &'t str {
+fn group<'t>(regex: &Regex, captures: &Captures<'t>, name: &str) -> &'t str {
     if name.bytes().all(|byte| byte.is_ascii_digit()) && (name.len() == 1 || !name.starts_with('0')) {
         let group = name.parse().ok().and_then(|index| captures.get(index));
         return group.map_or("", |group| group.as_str());

@@ -4,8 +4,10 @@ use super::fault::Mistake;
 use super::library::{self, Function, Overload};
 use super::parse::{Expr, Form, Kind, Literal, Loop, Selection, parse};
 use super::types::{Decl, Type};
+use crate::budget::Pool;
 use crate::field::closest;
 use crate::goregex::Regex;
+use crate::schema::allowance::within;
 
 /// A piece of a program.
 #[derive(Debug, Clone)]
@@ -78,16 +80,19 @@ pub(super) struct Checked {
 }
 
 /// Reads and checks an expression over `self` and `oldSelf`.
-pub(super) fn compile(text: &str, decl: &Decl, wanted: Wanted) -> Result<Checked, Mistake> {
-    compile_for(text, decl, wanted, false)
+///
+/// Patterns of searches are taken from `pool`; one that does not fit exhausts it.
+pub(super) fn compile(text: &str, decl: &Decl, wanted: Wanted, pool: &mut Pool) -> Result<Checked, Mistake> {
+    compile_for(text, decl, wanted, false, pool)
 }
 
 /// The mistake of an expression, with the name that may have been meant.
 pub(super) fn mistake_with_hint(text: &str, decl: &Decl, wanted: Wanted) -> Option<Mistake> {
-    compile_for(text, decl, wanted, true).err()
+    // Whatever the patterns of the rule take was taken when it was compiled.
+    compile_for(text, decl, wanted, true, &mut Pool::unlimited()).err()
 }
 
-fn compile_for(text: &str, decl: &Decl, wanted: Wanted, has_hints: bool) -> Result<Checked, Mistake> {
+fn compile_for(text: &str, decl: &Decl, wanted: Wanted, has_hints: bool, pool: &mut Pool) -> Result<Checked, Mistake> {
     let expr = parse(text)?;
     let mut checker = Checker {
         names: vec![("self".to_owned(), decl.ty.clone()), ("oldSelf".to_owned(), decl.ty.clone())],
@@ -95,6 +100,7 @@ fn compile_for(text: &str, decl: &Decl, wanted: Wanted, has_hints: bool) -> Resu
         trail: Vec::new(),
         uses_old: false,
         has_hints,
+        pool,
     };
     let mut root = checker.check(&expr)?;
     root.ty = checker.resolved(&root.ty);
@@ -108,7 +114,7 @@ fn compile_for(text: &str, decl: &Decl, wanted: Wanted, has_hints: bool) -> Resu
     Ok(Checked { root, uses_old: checker.uses_old })
 }
 
-struct Checker {
+struct Checker<'p> {
     names: Vec<(String, Type)>,
     /// What open types turned out to be.
     bound: Vec<Option<Type>>,
@@ -117,13 +123,15 @@ struct Checker {
     uses_old: bool,
     /// Whether mistakes come with names that may have been meant, which takes time.
     has_hints: bool,
+    /// What compiled patterns are taken from.
+    pool: &'p mut Pool,
 }
 
 fn mistake<T>(at: usize, text: impl Into<String>) -> Result<T, Mistake> {
     Err(Mistake::new(at, text))
 }
 
-impl Checker {
+impl Checker<'_> {
     fn open(&mut self) -> Type {
         self.bound.push(None);
         Type::Open(u32::try_from(self.bound.len() - 1).unwrap_or(u32::MAX))
@@ -429,7 +437,7 @@ impl Checker {
         if library::SEARCHES.contains(&function.name)
             && let Some(Node { op: Op::Literal(Literal::Text(pattern)), .. }) = args.get(1)
         {
-            let regex = Regex::new(pattern).or_else(|error| mistake(at, format!("{pattern:?}: {error}")))?;
+            let regex = within(pattern, self.pool).or_else(|error| mistake(at, format!("{pattern:?}: {error}")))?;
             return Ok(Node { op: Op::Search { function, args, regex }, ty });
         }
         Ok(Node { op: Op::Call { function, args }, ty })

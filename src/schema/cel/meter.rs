@@ -57,6 +57,11 @@ impl Meter {
         self.total == 0 || self.work == 0
     }
 
+    /// What was spent so far: cost units, and work.
+    pub(super) fn spent(&self) -> (u64, u64) {
+        (PER_VALUE - self.total, WORK_PER_VALUE - self.work)
+    }
+
     /// What is left of the total.
     pub(super) fn total(&self) -> u64 {
         self.total

@@ -12,14 +12,55 @@ use super::field_path;
 use super::meter::Meter;
 use super::types::Decl;
 use super::value::{Val, view};
+use crate::budget::{Exceeded, Pool, Stop};
 use crate::field::ErrorKind;
-use crate::schema::{Definition, Schema, ValidationRule, Violation};
+use crate::schema::{Allowance, Definition, Schema, Unusable, ValidationRule, Violation};
 
 /// The longest message that an expression may give, in bytes.
 const MAX_MESSAGE: usize = 5120;
 
 /// How many violations of one value are kept.
 const KEPT: usize = 1000;
+
+/// What a byte of an expression takes once it is compiled, and a node of the schema that expressions see, in bytes at most.
+const COMPILED_BYTE: usize = 160;
+const DECLARED_NODE: usize = 256;
+
+/// What the evaluation of all rules for one object may cost: the values of a Cluster, or the defaults, examples and enum
+/// entries of a class (DEC-44). Kubernetes has the same budget for an object.
+#[derive(Debug)]
+pub struct CelCost {
+    units: Pool,
+    /// Cost units say little about the time that an evaluation takes.
+    steps: Pool,
+}
+
+impl CelCost {
+    /// The whole budget of an object; `what` names what is evaluated.
+    pub fn of_object(units: &'static str) -> Self {
+        CelCost { units: Pool::new(PER_OBJECT, units), steps: Pool::new(STEPS_PER_OBJECT, "steps of CEL evaluation") }
+    }
+
+    fn take(&mut self, budget: &Budget) -> Result<(), Exceeded> {
+        let (units, steps) = budget.0.spent();
+        let amount = |amount: u64| usize::try_from(amount).unwrap_or(usize::MAX);
+        let units = self.units.take(amount(units));
+        self.steps.take(amount(steps)).and(units)
+    }
+
+    /// Takes from the budget what `evaluate` spends.
+    pub(in crate::schema) fn spend<R>(&mut self, evaluate: impl FnOnce(&mut Budget) -> R) -> (R, Result<(), Exceeded>) {
+        let mut budget = Budget::new();
+        let result = evaluate(&mut budget);
+        (result, self.take(&budget))
+    }
+}
+
+/// Cost units for everything that is evaluated for one object.
+const PER_OBJECT: usize = 10_000_000;
+
+/// Steps for the same: about as many nanoseconds, or bytes of memory.
+const STEPS_PER_OBJECT: usize = 400_000_000;
 
 /// The rules of a node.
 #[derive(Debug)]
@@ -50,14 +91,26 @@ struct Program {
 
 impl Rules {
     /// Compiles the rules of a node, if it has any; as a Kubernetes object has them at its root where asked (CEL-008).
-    pub(in crate::schema) fn compile(node: &Definition, with_pseudo_fields: bool) -> Option<Arc<Rules>> {
+    ///
+    /// # Errors
+    /// When the allowance does not suffice (DEC-44).
+    pub(in crate::schema) fn compile(
+        node: &Definition,
+        with_pseudo_fields: bool,
+        allowance: &mut Allowance,
+    ) -> Result<Option<Arc<Rules>>, Unusable> {
         if node.validations.is_empty() {
-            return None;
+            return Ok(None);
         }
+        allowance.compile(node.count().saturating_mul(DECLARED_NODE))?;
         let decl = if with_pseudo_fields { Decl::with_pseudo_fields(node) } else { Decl::of(node) };
-        let rules: Vec<Rule> = node.validations.iter().map(|rule| Rule::compile(rule, node, decl.as_ref())).collect();
+        let rules = node.validations.iter().enumerate().map(|(i, rule)| {
+            let compiled = Rule::compile(rule, node, decl.as_ref(), allowance);
+            compiled.map_err(|error| error.below(|| format!(".x-kubernetes-validations[{i}]")))
+        });
+        let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
         let uses_old = rules.iter().any(Rule::uses_old);
-        Some(Arc::new(Rules { decl, rules, uses_old }))
+        Ok(Some(Arc::new(Rules { decl, rules, uses_old })))
     }
 
     /// Whether expressions can speak of the node.
@@ -72,10 +125,18 @@ impl Rules {
 }
 
 impl Rule {
-    fn compile(rule: &ValidationRule, node: &Definition, decl: Option<&Decl>) -> Rule {
-        let compiled = |text: &str, wanted| {
+    fn compile(
+        rule: &ValidationRule,
+        node: &Definition,
+        decl: Option<&Decl>,
+        allowance: &mut Allowance,
+    ) -> Result<Rule, Unusable> {
+        if allowance.stop().is_due() {
+            return Err(Unusable::Stopped);
+        }
+        let mut compiled = |text: &str, wanted| {
             let decl = decl.ok_or("the node has no type that expressions know")?;
-            let checked = compile(text, decl, wanted).map_err(|mistake| mistake.shown(text))?;
+            let checked = compile(text, decl, wanted, allowance.compiled()).map_err(|mistake| mistake.shown(text))?;
             let cost = cost::estimate(&checked.root, decl);
             Ok(Program { checked, cost })
         };
@@ -88,14 +149,17 @@ impl Rule {
             Some("FieldValueDuplicate") => ErrorKind::Duplicate,
             _ => ErrorKind::Invalid,
         };
+        // What does not compile is not kept. A pattern that did not fit has left nothing in the pool.
+        let kept = if program.is_ok() { rule.rule.len() + rule.message_expression.len() } else { 0 };
+        allowance.compile(size_of::<Rule>() + kept * COMPILED_BYTE)?;
         let field_path = field_path::normalised(&rule.field_path, node).map(|path| format!(".{path}"));
-        Rule {
+        Ok(Rule {
             source: rule.clone(),
             kind,
             field_path: field_path.filter(|_| !rule.field_path.is_empty()).unwrap_or_default(),
             program,
             message,
-        }
+        })
     }
 
     /// What keeps the rule from running (CEL-009).
@@ -144,11 +208,12 @@ impl Rule {
     }
 }
 
-/// The budget of one checked value, or of all defaults of a variable (CEL-026).
+/// The budget of one checked value (CEL-026).
 #[derive(Debug)]
 pub(in crate::schema) struct Budget(Meter);
 
 impl Budget {
+    /// A full budget.
     pub(in crate::schema) fn new() -> Budget {
         Budget(Meter::new())
     }
@@ -173,12 +238,34 @@ impl Schema {
     /// Rules that do not hold for `value` (CEL-020 to CEL-026); `old` is what stood in its place, if anything did.
     ///
     /// The value must be valid against the schema. A place is `.key` for a property, `[key]` for an additional property,
-    /// `[0]` for an element. Costs nothing for a schema without rules; otherwise it ends within a fixed budget, whatever
-    /// the rules and the value are.
+    /// `[0]` for an element. Costs nothing for a schema without rules; otherwise it ends within a budget, whatever the rules
+    /// and the value are.
     pub fn rule_violations(&self, value: &Value, old: Option<&Value>) -> Vec<Violation> {
+        self.rule_violations_until(value, old, &Stop::never())
+    }
+
+    /// The same; ends early when `stop` is due.
+    pub fn rule_violations_until(&self, value: &Value, old: Option<&Value>, stop: &Stop) -> Vec<Violation> {
         match self.has_rules {
-            true => self.broken_rules(value, old, self.rules.as_ref(), &mut Budget::new()),
+            true => self.broken_rules(value, old, self.rules.as_ref(), &mut Budget::new(), stop),
             false => Vec::new(),
+        }
+    }
+
+    /// The same, at the cost of an object, and until `stop` is due.
+    ///
+    /// # Errors
+    /// When the evaluation cost more than was left. The violations are those of the value by itself.
+    pub fn rule_violations_at_cost(
+        &self,
+        value: &Value,
+        old: Option<&Value>,
+        cost: &mut CelCost,
+        stop: &Stop,
+    ) -> (Vec<Violation>, Result<(), Exceeded>) {
+        match self.has_rules {
+            true => cost.spend(|budget| self.broken_rules(value, old, self.rules.as_ref(), budget, stop)),
+            false => (Vec::new(), Ok(())),
         }
     }
 
@@ -189,15 +276,16 @@ impl Schema {
         old: Option<&Value>,
         root: Option<&Arc<Rules>>,
         budget: &mut Budget,
+        stop: &Stop,
     ) -> Vec<Violation> {
-        let mut judge = Judge { meter: &mut budget.0, is_secret: false, violations: Vec::new() };
+        let mut judge = Judge { meter: &mut budget.0, stop, is_secret: false, violations: Vec::new() };
         // Whether the budget lasted is seen in the violations.
         let _ = judge.node(self, root.map(|rules| &**rules), value, old, &mut Place::default());
         judge.violations
     }
 }
 
-/// A budget is used up.
+/// A budget is used up, or the time.
 struct Exhausted;
 
 /// Where a rule is evaluated.
@@ -222,6 +310,7 @@ impl Place {
 
 struct Judge<'m> {
     meter: &'m mut Meter,
+    stop: &'m Stop,
     /// Whether the node whose rules are run may hold a password: what expressions make of it is not told (DEC-34).
     is_secret: bool,
     violations: Vec<Violation>,
@@ -278,6 +367,9 @@ impl Judge<'_> {
 
     fn rules(&mut self, rules: &Rules, value: &Value, old: Option<&Value>, place: &Place) -> Result<(), Exhausted> {
         for rule in &rules.rules {
+            if self.stop.is_due() {
+                return Err(Exhausted);
+            }
             let program = match (&rule.program, &rules.decl) {
                 (Ok(program), Some(decl)) => (program, decl),
                 (Err(mistake), _) => {

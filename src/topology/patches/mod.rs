@@ -53,8 +53,7 @@ pub fn apply(
         return Ok(Trace::default());
     }
     let class = &blueprint.class;
-    let compiled =
-        class.compiled(|object| CompiledPatches::of(object, class.variables().map(|variables| &**variables)));
+    let compiled = class.compiled(|object| CompiledPatches::of(object, class.variables().as_deref()));
     let cluster = items::cluster_as_holder(blueprint);
     let items = items::of(blueprint, contract, desired, &cluster)?;
     let scopes = Scopes::of(blueprint, desired, compiled.expressions, compiled.sources);

@@ -146,7 +146,7 @@ fn searched<'v>(name: &str, regex: &Regex, meter: &mut Meter, args: &[Val<'v>]) 
     meter.work(100 + length.saturating_mul(2 + regex.as_str().len() / 8))?;
     match (name, args.get(2)) {
         ("matches", None) => Ok(Val::Bool(regex.is_match(text))),
-        ("find", None) => Ok(Val::made(regex.inner().find(text).map_or("", |found| found.as_str()))),
+        ("find", None) => Ok(Val::made(regex.find(text).map_or("", |found| found.as_str()))),
         ("findAll", limit) => {
             let limit = match limit {
                 Some(Val::Int(limit)) => usize::try_from(*limit).unwrap_or(usize::MAX),
@@ -154,7 +154,7 @@ fn searched<'v>(name: &str, regex: &Regex, meter: &mut Meter, args: &[Val<'v>]) 
                 None => usize::MAX,
             };
             let mut found = Vec::new();
-            for part in regex.inner().find_iter(text).take(limit) {
+            for part in regex.find_iter(text).take(limit) {
                 meter.work(80)?;
                 found.push(Val::made(part.as_str()));
             }

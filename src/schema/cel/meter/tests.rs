@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::budget::Pool;
 use crate::schema::cel::check::{Wanted, compile};
 use crate::schema::cel::types::Decl;
 use crate::schema::{Definition, Schema};
@@ -183,7 +184,7 @@ proptest! {
             "y": {"type": "string", "format": "byte"}}});
         schema(object.clone(), &rule).rule_violations(&value, Some(&old));
         let decl = Decl::of(&serde_json::from_value(object).unwrap()).unwrap();
-        if let Err(mistake) = compile(&rule, &decl, Wanted::Bool) {
+        if let Err(mistake) = compile(&rule, &decl, Wanted::Bool, &mut Pool::unlimited()) {
             mistake.shown(&rule);
         }
     }
