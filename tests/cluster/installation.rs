@@ -175,7 +175,8 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
     ];
     let kubernetes = Kubernetes::start();
     let client = kubernetes.client();
-    for (name, reconciles) in [("beside", false), ("alone", true)] {
+    // Applying the manifests of another way takes away what the former one granted.
+    for (name, reconciles) in [("beside", false), ("alone", true), ("beside", false)] {
         kubernetes.apply_yaml(&stream(&overlay(name))).await;
         let more = reconciler.map(|(namespace, what)| (namespace, what, reconciles));
         let mut all: Vec<_> = guard.into_iter().chain(more).collect();
