@@ -161,6 +161,9 @@ pub struct Serve {
     #[arg(long = "namespace", value_name = "NS", value_delimiter = ',', env = "TOPOLOGIST_NAMESPACE")]
     pub namespaces: Vec<String>,
     /// Look after objects with this value of the label cluster.x-k8s.io/watch-filter alone.
+    ///
+    /// This shares out work between installations and is no security boundary: a user who may write an object may set or
+    /// remove its label, and the guard allows objects without the label unread. Use --namespace and RBAC for tenants.
     #[arg(long, value_name = "VALUE", env = "TOPOLOGIST_WATCH_FILTER")]
     pub watch_filter: Option<String>,
     /// How log lines look.

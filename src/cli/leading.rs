@@ -43,7 +43,7 @@ pub struct Flags {
     /// Where that Lease is. Default: the namespace of the pod, or topologist-system outside a pod.
     #[arg(long, value_name = "NAMESPACE", env = "TOPOLOGIST_LEASE_NAMESPACE")]
     pub lease_namespace: Option<String>,
-    /// How long the lease lasts after a renewal, which is how long a follower waits for a leader that fell silent.
+    /// How long the lease lasts after a renewal. A leader that dies is replaced within this time and two seconds.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = lease_duration, env = "TOPOLOGIST_LEASE_DURATION")]
     pub lease_duration: Duration,
     /// For how many Clusters topologies are reconciled at a time.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -11,6 +12,7 @@ use kube::core::Request;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
+use tracing::warn;
 
 use super::managed::slim;
 use super::words;
@@ -38,6 +40,8 @@ pub(super) struct Live {
     client: kube::Client,
     workloads: Workloads,
     readers: Semaphore,
+    /// Whether the log has said that kubeconfigs may not be read.
+    told_of_permission: AtomicBool,
     metrics: Arc<Metrics>,
 }
 
@@ -75,7 +79,8 @@ impl ReadError {
 
 impl Live {
     pub(super) fn new(client: kube::Client, metrics: Arc<Metrics>) -> Self {
-        Live { workloads: Workloads::new(client.clone()), client, readers: Semaphore::new(READERS), metrics }
+        let (workloads, readers) = (Workloads::new(client.clone()), Semaphore::new(READERS));
+        Live { client, workloads, readers, told_of_permission: AtomicBool::new(false), metrics }
     }
 
     /// The answer to a need, at `deadline` at the latest.
@@ -92,7 +97,16 @@ impl Live {
             Need::Nodes { cluster, names } => {
                 let nodes = self.workloads.nodes(cluster, names.iter(), deadline).await;
                 self.count("nodes", nodes.as_ref().map_or_else(WorkloadError::outcome, |_| "found"));
-                Answer::Nodes(nodes.map_or_else(|error| Found::Unreadable(error.to_string()), Found::Yes))
+                Answer::Nodes(match nodes {
+                    Ok(nodes) => Found::Yes(nodes),
+                    Err(error @ WorkloadError::Forbidden(_)) => {
+                        if !self.told_of_permission.swap(true, Ordering::Relaxed) {
+                            warn!(%cluster, %error, "Nodes of workload clusters are not read");
+                        }
+                        Found::Absent
+                    }
+                    Err(error) => Found::Unreadable(error.to_string()),
+                })
             }
             Need::Class(_) => need.unanswered("classes are watched, and not asked for"),
             Need::DryRun(_) => need.unanswered("only the process that leads tries changes"),
@@ -243,7 +257,7 @@ pub(super) fn selector(selection: &Selection) -> Result<String, ReadError> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use serde_json::json;
 
@@ -376,6 +390,22 @@ mod tests {
         }
         script.get(path, &[], items(&[json!({}), handlers("BeforeClusterCreate")]));
         assert_eq!(answer(&script, &need).await, Answer::Hook(Found::Unreadable(NOT_CALLED.to_owned())));
+    }
+
+    #[tokio::test]
+    async fn a_missing_permission_on_secrets_is_told_from_other_failures() {
+        // DEC-47
+        let need = Need::Nodes { cluster: ObjectKey::new("ns", "one"), names: BTreeSet::new() };
+        let script = Script::default();
+        let live = live(&script);
+        let deadline = Instant::now() + Duration::from_secs(9);
+        for (code, want) in [(403, true), (401, false), (404, false), (500, false)] {
+            script.get("/api/v1/namespaces/ns/secrets/one-kubeconfig", &[], Said::error(code, "Refused"));
+            let answer = live.answer(&need, deadline).await;
+            assert_eq!(answer == Answer::Nodes(Found::Absent), want, "{code}: {answer:?}");
+        }
+        let text = live.metrics.render();
+        assert!(text.contains("topologist_live_reads_total{what=\"nodes\",outcome=\"forbidden\"} 1\n"), "{text}");
     }
 
     #[tokio::test]

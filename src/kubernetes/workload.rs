@@ -53,6 +53,9 @@ const REST: Duration = Duration::from_secs(30);
 pub(super) enum WorkloadError {
     #[error("Secret {0} does not exist")]
     NoSecret(ObjectKey),
+    /// The permission is in an opt-in component of the manifests (DEC-47).
+    #[error("permission to read Secret {0} is missing")]
+    Forbidden(ObjectKey),
     #[error("Secret {0} cannot be read: {1}")]
     UnreadableSecret(ObjectKey, String),
     #[error("Secret {0} has no data `value`")]
@@ -78,6 +81,7 @@ impl WorkloadError {
     pub(super) fn outcome(&self) -> &'static str {
         match self {
             WorkloadError::NoSecret(_) | WorkloadError::EmptySecret(_) => "no_kubeconfig",
+            WorkloadError::Forbidden(_) => "forbidden",
             WorkloadError::UnreadableSecret(..) => "failed",
             WorkloadError::Refused(..) => "refused",
             WorkloadError::Resting(_) => "resting",
@@ -206,6 +210,9 @@ impl Workloads {
         let secret = match timeout_at(Instant::now() + PATIENCE, secrets.get_opt(&key.name)).await {
             Ok(Ok(Some(secret))) => secret,
             Ok(Ok(None)) => return Err(WorkloadError::NoSecret(key)),
+            Ok(Err(kube::Error::Api(status))) if status.code == StatusCode::FORBIDDEN.as_u16() => {
+                return Err(WorkloadError::Forbidden(key));
+            }
             Ok(Err(error)) => return Err(WorkloadError::UnreadableSecret(key, words(&error))),
             Err(_) => {
                 return Err(WorkloadError::UnreadableSecret(key, "the API server did not answer in time".to_owned()));
@@ -426,7 +433,8 @@ mod tests {
         let empty = Said::ok(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one-kubeconfig"}}));
         for (said, want) in [
             (Said::error(404, "NotFound"), "Secret ns/one-kubeconfig does not exist"),
-            (Said::error(403, "Forbidden"), "Secret ns/one-kubeconfig cannot be read: scripted Forbidden"),
+            (Said::error(401, "Unauthorized"), "Secret ns/one-kubeconfig cannot be read: scripted Unauthorized"),
+            (Said::error(403, "Forbidden"), "permission to read Secret ns/one-kubeconfig is missing"),
             (empty, "Secret ns/one-kubeconfig has no data `value`"),
             (secret("1", &exec), "is not used: exec is not allowed: no programs are run"),
             (secret("2", &garbled), "is not used: its certificates, its key or its server name cannot be used"),

@@ -10,6 +10,8 @@
 //! Guarantees, with a lease duration of `D`:
 //! * Whether another's lease is over is judged by renewals seen here and by the clock here; times in the Lease are
 //!   never compared with it. A follower takes over `D` after the last renewal that it saw.
+//! * A follower reads the Lease at least once a second, and at the moment at which the lease that it saw is over. So a
+//!   process that dies is replaced within `D` and two seconds, of which one is left for the requests.
 //! * The clock of a mandate starts before the request that renews it is sent. [`Leadership::may_write`] says no once
 //!   half of `D` has passed, and a request of [`Leadership::writer`] takes less than the other half. The clock is
 //!   monotonic; the system's clock is looked at besides, since the monotonic one stands still while a machine sleeps.
@@ -40,6 +42,9 @@ use tracing::{info, warn};
 use crate::kubernetes::words;
 use crate::telemetry::metrics::{Metrics, Outcome};
 
+/// The longest time between two looks at another's lease, whatever its duration.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Which Lease is campaigned for, and as whom.
 #[derive(Clone, Debug)]
 pub struct Candidacy {
@@ -67,9 +72,14 @@ impl Candidacy {
         self.duration * 2 / 15
     }
 
-    /// How long to wait after something went wrong.
+    /// How long after something went wrong the next attempt follows.
     fn retry(&self) -> Duration {
-        self.duration / 15
+        LOOK.min(self.duration / 15)
+    }
+
+    /// How long after a look at another's lease the next one is due: the time by which a renewal is seen too late.
+    fn look(&self) -> Duration {
+        LOOK.min(self.renewal())
     }
 
     /// How long a request for the Lease may take.
@@ -321,14 +331,14 @@ impl Seen {
         holder(self.lease.spec.as_ref()?)
     }
 
-    /// Whether its holder has let it run out, as far as can be seen from here.
-    fn is_over(&self, default: Duration) -> bool {
+    /// How long its holder has left to renew it, as far as can be seen from here.
+    fn left(&self, default: Duration) -> Duration {
         let seconds = self.lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
         let duration = match seconds.and_then(|seconds| u64::try_from(seconds).ok()) {
             None | Some(0) => default,
             Some(seconds) => Duration::from_secs(seconds),
         };
-        self.since.elapsed() >= duration
+        duration.saturating_sub(self.since.elapsed())
     }
 }
 
@@ -384,10 +394,15 @@ impl Election {
         }
     }
 
+    /// How long until the next attempt. That of a follower falls on the end of the lease that it saw, never after it.
     fn pause(&self, outcome: &Result<(), LeaseError>) -> Duration {
-        match outcome {
-            Ok(()) => self.office.candidacy.renewal(),
-            Err(_) => self.office.candidacy.retry(),
+        let candidacy = &self.office.candidacy;
+        match (outcome, &self.seen) {
+            (Err(_), _) => candidacy.retry(),
+            (Ok(()), Some(seen)) if seen.holder() != Some(&*candidacy.identity) => {
+                candidacy.look().min(seen.left(candidacy.duration))
+            }
+            (Ok(()), _) => candidacy.renewal(),
         }
     }
 
@@ -468,7 +483,7 @@ impl Election {
         match seen.holder() {
             Some(holder) if holder != self.office.candidacy.identity => {
                 self.office.lose("another process holds it");
-                seen.is_over(self.office.candidacy.duration)
+                seen.left(self.office.candidacy.duration).is_zero()
             }
             _ => true,
         }

@@ -774,6 +774,39 @@ mod tests {
         }
     }
 
+    const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
+
+    #[tokio::test]
+    async fn the_watch_filter_is_no_boundary_because_who_writes_an_object_writes_its_label() {
+        // DEC-37
+        let labelled = |labels: Value| json!({"metadata": {"labels": labels}, "spec": {}});
+        let (ours, theirs, none) = (json!({WATCH_FILTER: "ours"}), json!({WATCH_FILTER: "theirs"}), json!({}));
+        let scope = Scope::new(&[], Some("ours".to_owned())).unwrap();
+        let cache = Arc::new(Cache::new(Facts::of([], []).within(scope)));
+        let update = |old: &Value, new: &Value| {
+            let mut request = create(labelled(new.clone()));
+            request["operation"] = json!("UPDATE");
+            request["oldObject"] = labelled(old.clone());
+            request
+        };
+        for (what, request, is_judged) in [
+            ("created with the label", create(labelled(ours.clone())), true),
+            ("created without the label", create(labelled(none.clone())), false),
+            ("gets the label", update(&none, &ours), true),
+            ("loses the label, which is judged for the last time", update(&ours, &none), true),
+            ("gets another value, which is judged for the last time", update(&ours, &theirs), true),
+            ("changed after it lost the label", update(&none, &none), false),
+            ("changed after it got another value", update(&theirs, &theirs), false),
+        ] {
+            let (settings, limits, metrics) = (Settings::default(), Limits::default(), Arc::new(Metrics::default()));
+            let handler = Handler::new(Gatherer::new(cache.clone()), settings, limits, metrics);
+            let (_, body) = post(handler, PATH, review(request)).await;
+            let answer: Value = serde_json::from_str(&body).unwrap();
+            // This Cluster is wrong, so what is judged is denied.
+            assert_eq!(answer["response"]["allowed"], !is_judged, "{what}");
+        }
+    }
+
     #[tokio::test]
     async fn what_is_wrong_inside_a_review_is_answered_under_its_uid() {
         // ADM-001, ADM-003

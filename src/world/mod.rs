@@ -174,15 +174,14 @@ impl World {
         }
     }
 
-    /// These Nodes of the workload cluster of a Cluster; those that do not exist are left out.
+    /// These Nodes of the workload cluster of a Cluster; those that do not exist are left out. Absent when there is no way to
+    /// know: files hold none of them (DEC-18), or kubeconfigs may not be read (DEC-47).
     pub fn nodes(&self, cluster: &ObjectKey, names: &BTreeSet<String>) -> Found<Nodes> {
         let known = self.facts.objects().map(|objects| objects.nodes(cluster));
         if self.is_closed || known.is_some() {
             return match known.unwrap_or_default() {
                 // Files that hold some Nodes of a cluster hold all that matter; without any nothing is known of it.
-                none if none.is_empty() && !names.is_empty() => {
-                    Found::Unreadable(format!("no Node of the workload cluster of {cluster} is known"))
-                }
+                none if none.is_empty() && !names.is_empty() => Found::Absent,
                 nodes => Found::Yes(nodes.into_iter().filter(|(name, _)| names.contains(name)).collect()),
             };
         }

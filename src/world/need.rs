@@ -19,7 +19,8 @@ pub enum Need {
     List(Selection),
     /// The CustomResourceDefinition of that name (CT-2.1).
     Definition(String),
-    /// These Nodes of the workload cluster of a Cluster; without names, whether it can be reached.
+    /// These Nodes of the workload cluster of a Cluster; without names, whether it can be reached. Absent when its kubeconfig
+    /// may not be read (DEC-47).
     Nodes { cluster: ObjectKey, names: BTreeSet<String> },
     /// What all extensions of a lifecycle hook answer (HK-04, HK-07).
     Hook(HookCall),

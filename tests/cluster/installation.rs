@@ -13,8 +13,10 @@ use topologist::crd;
 use topologist::hub::Kind;
 
 use crate::kubernetes::Kubernetes;
-use crate::kustomize::{OVERLAYS, find, overlay, permissions, render, stream, webhooks_at};
-use crate::process::{SOON, Topologist, make_certificates};
+use crate::kustomize::{
+    OVERLAYS, find, overlay, overlay_with, permissions, render, render_own, scope, stream, variables, webhooks_at,
+};
+use crate::process::{SOON, Topologist, command, make_certificates};
 use crate::recorder::Recorder;
 use crate::upgrades;
 
@@ -135,7 +137,8 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
         ("any", "get kubeadmcontrolplanes.controlplane.cluster.x-k8s.io one", true),
         ("any", "get azuremanagedcontrolplanes.infrastructure.cluster.x-k8s.io one", true),
         ("", "get customresourcedefinitions.apiextensions.k8s.io one", true),
-        ("any", "get secrets one-kubeconfig", true),
+        ("any", "get secrets one-kubeconfig", false),
+        (NAMESPACE, "get secrets one-kubeconfig", false),
         ("any", "patch clusterclasses.cluster.x-k8s.io one", false),
         (NAMESPACE, "create secrets", true),
         (NAMESPACE, "update secrets topologist-certificates", true),
@@ -150,6 +153,9 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
         ("", "delete mutatingwebhookconfigurations.admissionregistration.k8s.io topologist", false),
         ("", "create clusterrolebindings.rbac.authorization.k8s.io", false),
         (NAMESPACE, "create pods", false),
+        // DEC-47
+        ("any", "create secrets", false),
+        ("any", "delete secrets one-shim", false),
     ];
     // What the reconciler may do besides, and the guard may not.
     let reconciler = [
@@ -158,7 +164,8 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
         ("any", "patch clusters.cluster.x-k8s.io/status one"),
         ("any", "delete machinedeployments.cluster.x-k8s.io one"),
         ("any", "watch machines.cluster.x-k8s.io"),
-        ("any", "create secrets"),
+        ("any", "create configmaps"),
+        ("any", "delete configmaps one-shim"),
         ("any", "create events"),
         ("", "list extensionconfigs.runtime.cluster.x-k8s.io"),
         ("any", "patch dockermachinetemplates.infrastructure.cluster.x-k8s.io one"),
@@ -168,7 +175,8 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
     ];
     let kubernetes = Kubernetes::start();
     let client = kubernetes.client();
-    for (name, reconciles) in [("beside", false), ("alone", true)] {
+    // Applying the manifests of another way takes away what the former one granted.
+    for (name, reconciles) in [("beside", false), ("alone", true), ("beside", false)] {
         kubernetes.apply_yaml(&stream(&overlay(name))).await;
         let more = reconciler.map(|(namespace, what)| (namespace, what, reconciles));
         let mut all: Vec<_> = guard.into_iter().chain(more).collect();
@@ -186,54 +194,162 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
     }
 }
 
+/// An API server that asks the binary, which runs with the account, the permissions and the variables of these manifests.
+struct Guarded {
+    /// Fields end in this order: the process first, so that it does not outlive its API server.
+    topologist: Topologist,
+    _folder: tempfile::TempDir,
+    kubernetes: Kubernetes,
+}
+
+impl Guarded {
+    async fn by(manifests: Vec<Value>, namespaces: &[&str]) -> Self {
+        let kubernetes = Kubernetes::start();
+        kubernetes.apply_yaml(&stream(&crd::definitions())).await;
+        kubernetes.apply_yaml(&stream(&upgrades::definitions())).await;
+        for name in namespaces {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            kubernetes.apply_yaml(&namespace.to_string()).await;
+        }
+        kubernetes.apply_yaml(&stream(&permissions(manifests.clone()))).await;
+        let kubeconfig = kubernetes.service_account_kubeconfig(NAMESPACE, "topologist").await;
+        let folder = tempfile::tempdir().unwrap();
+        make_certificates(folder.path());
+        let file = |name: &str| folder.path().join(name).display().to_string();
+        let (cert, key) = (file("tls.crt"), file("tls.key"));
+        let own = ["--tls-cert", &cert, "--tls-key", &key, "--kubeconfig", kubeconfig.to_str().unwrap()];
+        let more = ["--webhook-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
+        let mut start = command(&[&["serve"], &own[..], &more].concat());
+        start.envs(variables(&manifests)).env_remove("TOPOLOGIST_MANAGE_CERTIFICATES");
+        let topologist = Topologist::launch(start);
+        topologist.wait_until_ready();
+        let authority = std::fs::read(file("ca.crt")).unwrap();
+        kubernetes.apply_yaml(&stream(&webhooks_at(manifests, &topologist.webhook, &authority))).await;
+        Guarded { topologist, _folder: folder, kubernetes }
+    }
+
+    fn client(&self) -> kube::Client {
+        self.kubernetes.client()
+    }
+
+    /// Waits until a wrong Cluster in a namespace is denied.
+    async fn until_guarded(&self, namespace: &str) {
+        let wrong = object(Kind::Cluster, "v1beta2", &json!({"metadata": {"name": "wrong"}, "spec": {"paused": true}}));
+        let clusters = objects(&self.client(), Kind::Cluster, "v1beta2", namespace);
+        eventually(&format!("{namespace} is guarded"), async || match clusters.create(&dry(), &wrong).await {
+            Err(kube::Error::Api(status)) if status.code == 422 => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+        .await;
+    }
+
+    /// A wrong Cluster in a namespace is no business of this installation, which is not even asked.
+    async fn is_not_asked_about(&self, namespace: &str) {
+        let reviews = || self.topologist.metric("topologist_admission_duration_seconds_count");
+        let before = reviews();
+        let wrong = object(Kind::Cluster, "v1beta2", &json!({"metadata": {"name": "wrong"}, "spec": {"paused": true}}));
+        objects(&self.client(), Kind::Cluster, "v1beta2", namespace).create(&dry(), &wrong).await.unwrap();
+        assert_eq!(reviews(), before, "{namespace}");
+    }
+
+    /// Changes the version of a Cluster with everything that a version change looks at (UPG-008); returns the warnings.
+    async fn change_version(&self, namespace: &str) -> Vec<String> {
+        let client = self.client();
+        upgrades::run_one(&self.kubernetes, namespace).await;
+        let create_one = async |kind: Kind, value: &Value| {
+            let api = objects(&client, kind, "v1beta2", namespace);
+            api.create(&PostParams::default(), &object(kind, "v1beta2", value)).await.unwrap()
+        };
+        create_one(Kind::ClusterClass, &class("v1beta2", "base")).await;
+        create_one(Kind::Cluster, &cluster("v1beta2", "one")).await;
+        let clusters = objects(&client, Kind::Cluster, "v1beta2", namespace);
+        clusters.patch("one", &PatchParams::default(), &upgrades::with_control_plane("one")).await.unwrap();
+        let next = json!({"spec": {"topology": {"version": "v1.34.0"}}});
+        let path = format!("/apis/cluster.x-k8s.io/v1beta2/namespaces/{namespace}/clusters/one");
+        let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
+        let request = request.body(kube::client::Body::from(next.to_string().into_bytes())).unwrap();
+        let response = client.send(request).await.unwrap();
+        assert_eq!(response.status(), 200, "{}", self.topologist.log_text());
+        let warnings = response.headers().get_all("warning").iter();
+        warnings.map(|warning| warning.to_str().unwrap().to_owned()).collect()
+    }
+
+    fn reads_of_nodes(&self, outcome: &str) -> Option<f64> {
+        self.topologist.metric(&format!("topologist_live_reads_total{{what=\"nodes\",outcome=\"{outcome}\"}}"))
+    }
+
+    fn was_never_forbidden(&self) {
+        let log = self.topologist.log_text();
+        assert!(!log.to_lowercase().contains("forbidden") && !log.contains("Watch failed"), "{log}");
+    }
+}
+
 #[tokio::test]
 async fn a_role_in_one_namespace_is_enough_to_guard_it() {
+    // DEC-37, UPG-008: everything that a version change looks at may be read.
+    let file = scope("team-a");
+    let files = [("scope.yaml", &*file)];
+    let manifests = overlay_with("beside", &["workload-clusters", "namespaced"], &files);
+    let guarded = Guarded::by(manifests, &["team-a"]).await;
+    guarded.until_guarded("team-a").await;
+    let none: [String; 0] = [];
+    assert_eq!(guarded.change_version("team-a").await, none);
+    assert_eq!(guarded.reads_of_nodes("found"), Some(1.0));
+    guarded.is_not_asked_about("kube-public").await;
+    guarded.was_never_forbidden();
+}
+
+#[tokio::test]
+async fn without_permission_to_read_secrets_machine_pools_are_a_warning() {
+    // DEC-47, UPG-015 to UPG-017
+    let guarded = Guarded::by(overlay("namespaced"), &[]).await;
+    guarded.until_guarded("default").await;
+    let warnings = guarded.change_version("default").await;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let words = ["machine pools were not checked (UPG-015, UPG-016, UPG-017)", "Secret default/one-kubeconfig"];
+    assert!(words.iter().all(|word| warnings[0].contains(word)), "{warnings:?}");
+    assert_eq!((guarded.reads_of_nodes("forbidden"), guarded.reads_of_nodes("found")), (Some(1.0), None));
+    guarded.was_never_forbidden();
+}
+
+#[tokio::test]
+async fn a_list_of_namespaces_is_guarded_and_no_other() {
     // DEC-37
-    let kubernetes = Kubernetes::start();
-    let client = kubernetes.client();
-    let manifests = overlay("namespaced");
-    kubernetes.apply_yaml(&stream(&crd::definitions())).await;
-    kubernetes.apply_yaml(&stream(&permissions(manifests.clone()))).await;
-    let kubeconfig = kubernetes.service_account_kubeconfig(NAMESPACE, "topologist").await;
-    let folder = tempfile::tempdir().unwrap();
-    make_certificates(folder.path());
-    let file = |name: &str| folder.path().join(name).display().to_string();
-    let (cert, key) = (file("tls.crt"), file("tls.key"));
-    let kubeconfig = kubeconfig.to_str().unwrap();
-    let arguments = ["--kubeconfig", kubeconfig, "--tls-cert", &cert, "--tls-key", &key, "--namespace", "default"];
-    let topologist = Topologist::serve(&arguments);
-    topologist.wait_until_ready();
-    assert!(!topologist.log_text().contains("Watch failed"), "{}", topologist.log_text());
+    let own = "resources: [manifests/examples/list]\ncomponents: [manifests/components/workload-clusters]\n";
+    let guarded = Guarded::by(render_own(own, &[]), &["team-a", "team-b", "team-c"]).await;
+    let none: [String; 0] = [];
+    for namespace in ["team-a", "team-b"] {
+        guarded.until_guarded(namespace).await;
+        assert_eq!(guarded.change_version(namespace).await, none);
+    }
+    assert_eq!(guarded.reads_of_nodes("found"), Some(2.0));
+    guarded.is_not_asked_about("team-c").await;
+    let client = guarded.client();
+    for (namespace, want) in [("team-a", true), ("team-b", true), ("team-c", false)] {
+        assert_eq!(may(&client, namespace, "get secrets one-kubeconfig").await, want, "{namespace}");
+        let machines = "list machines.cluster.x-k8s.io";
+        assert_eq!(may(&client, namespace, machines).await, want, "{namespace}");
+    }
+    // A namespace that goes takes its Roles with it, and nothing else.
+    let roles = Api::<k8s_openapi::api::rbac::v1::RoleBinding>::namespaced(client.clone(), "team-b");
+    roles.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
+    guarded.until_guarded("team-a").await;
+    assert_eq!(guarded.topologist.admin_get("/readyz").0, 200);
+    guarded.was_never_forbidden();
+}
 
-    let authority = std::fs::read(file("ca.crt")).unwrap();
-    kubernetes.apply_yaml(&stream(&webhooks_at(manifests, &topologist.webhook, &authority))).await;
-    let wrong = object(Kind::Cluster, "v1beta2", &json!({"metadata": {"name": "wrong"}, "spec": {"paused": true}}));
-    let create =
-        async |namespace: &str| objects(&client, Kind::Cluster, "v1beta2", namespace).create(&dry(), &wrong).await;
-    eventually("the namespace is guarded", async || match create("default").await {
-        Err(kube::Error::Api(status)) if status.code == 422 => Ok(()),
-        other => Err(format!("{other:?}")),
-    })
-    .await;
-    // UPG-008: everything that a version change looks at may be read.
-    kubernetes.apply_yaml(&stream(&upgrades::definitions())).await;
-    upgrades::run_one(&kubernetes, "default").await;
-    let create_one = async |kind: Kind, value: &Value| {
-        let api = objects(&client, kind, "v1beta2", "default");
-        api.create(&PostParams::default(), &object(kind, "v1beta2", value)).await.unwrap()
-    };
-    create_one(Kind::ClusterClass, &class("v1beta2", "base")).await;
-    create_one(Kind::Cluster, &cluster("v1beta2", "one")).await;
-    let clusters = objects(&client, Kind::Cluster, "v1beta2", "default");
-    clusters.patch("one", &PatchParams::default(), &upgrades::with_control_plane("one")).await.unwrap();
-    let next = Patch::Merge(json!({"spec": {"topology": {"version": "v1.34.0"}}}));
-    clusters.patch("one", &PatchParams::default(), &next).await.unwrap();
-    let nodes = "topologist_live_reads_total{what=\"nodes\",outcome=\"found\"}";
-    assert_eq!(topologist.metric(nodes), Some(1.0));
-
-    let reviews = topologist.metric("topologist_admission_duration_seconds_count");
-    create("kube-public").await.unwrap();
-    assert_eq!(topologist.metric("topologist_admission_duration_seconds_count"), reviews, "others are not asked about");
+#[tokio::test]
+async fn namespaces_with_a_prefix_are_guarded_also_those_that_come_later() {
+    // DEC-37
+    let guarded = Guarded::by(render("examples/prefix"), &["team-a", "other-team-a"]).await;
+    guarded.until_guarded("team-a").await;
+    guarded.is_not_asked_about("other-team-a").await;
+    guarded.is_not_asked_about("default").await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-later"}});
+    guarded.kubernetes.apply_yaml(&namespace.to_string()).await;
+    guarded.until_guarded("team-later").await;
+    assert_eq!(guarded.change_version("team-later").await.len(), 1, "DEC-47");
+    guarded.was_never_forbidden();
 }
 
 #[tokio::test]

@@ -15,7 +15,9 @@ use topologist::webhook::server::Limits;
 use topologist::wire::conversion_review::PATH;
 use topologist::yaml;
 
-use crate::kustomize::{OVERLAYS, find, manifests, overlay, render_own, stream};
+use crate::kustomize::{
+    OVERLAYS, find, manifests, overlay, overlay_with, render, render_own, scope, stream, variables,
+};
 use crate::process::command;
 
 fn strings(value: &Value) -> Vec<&str> {
@@ -183,15 +185,6 @@ fn everything_can_be_found_by_its_label_or_its_namespace() {
     }
 }
 
-/// The variables of the one container of the Deployment.
-fn variables(objects: &[Value]) -> BTreeMap<String, String> {
-    let deployment = find(objects, "Deployment", "topologist");
-    let containers = list(&deployment["spec"]["template"]["spec"]["containers"]);
-    assert_eq!(containers.len(), 1);
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    list(&containers[0]["env"]).iter().map(|entry| (text(&entry["name"]), text(&entry["value"]))).collect()
-}
-
 #[test]
 fn each_way_sets_its_flags() {
     let common = [("TOPOLOGIST_LOG_FORMAT", "json"), ("TOPOLOGIST_SHUTDOWN_GRACE", "10s")];
@@ -323,8 +316,13 @@ fn permissions(objects: &[Value]) -> BTreeMap<String, BTreeSet<String>> {
         assert_eq!(subject["namespace"], "topologist-system");
         let place = binding["metadata"]["namespace"].as_str().unwrap_or("*").to_owned();
         let (kind, name) = (&binding["roleRef"]["kind"], &binding["roleRef"]["name"]);
-        let role = find(objects, kind.as_str().unwrap(), name.as_str().unwrap());
-        assert_eq!(role["metadata"].get("namespace"), binding["metadata"].get("namespace"), "{name}");
+        let is_it = |role: &&Value| {
+            role["kind"] == *kind
+                && role["metadata"]["name"] == *name
+                && role["metadata"].get("namespace") == binding["metadata"].get("namespace")
+        };
+        let found: Vec<_> = objects.iter().filter(is_it).collect();
+        let [role] = found[..] else { panic!("{kind} {name} in {place}: {}", found.len()) };
         all.entry(place).or_default().extend(grants(role));
     }
     let roles = objects.iter().filter(|object| object["kind"].as_str().unwrap().ends_with("Role")).count();
@@ -334,7 +332,7 @@ fn permissions(objects: &[Value]) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// Follows both kinds, and looks at what belongs to a Cluster whose version changes.
-const READS: [&str; 8] = [
+const READS: [&str; 7] = [
     "cluster.x-k8s.io/clusterclasses: list watch",
     "cluster.x-k8s.io/clusters: list watch",
     "cluster.x-k8s.io/machinedeployments: list",
@@ -342,9 +340,8 @@ const READS: [&str; 8] = [
     "cluster.x-k8s.io/machines: list",
     "controlplane.cluster.x-k8s.io/*: get",
     "infrastructure.cluster.x-k8s.io/*: get",
-    KUBECONFIGS,
 ];
-/// Reaches workload clusters (DEC-40).
+/// Reaches workload clusters (DEC-40), with the component `workload-clusters`.
 const KUBECONFIGS: &str = "/secrets: get";
 /// Reads labels of definitions, which are in no namespace.
 const DEFINITIONS: [&str; 1] = ["apiextensions.k8s.io/customresourcedefinitions: get"];
@@ -358,11 +355,10 @@ const BUNDLES: [&str; 3] = [
     "apiextensions.k8s.io/customresourcedefinitions[clusterclasses.cluster.x-k8s.io,clusters.cluster.x-k8s.io]: \
      list watch patch",
 ];
-/// Reconciles.
-const RECONCILES: [&str; 19] = [
+/// Reconciles: in namespaces of Clusters.
+const RECONCILES: [&str; 16] = [
+    "/configmaps: create delete get",
     "/events: create patch",
-    "/secrets: create delete get",
-    "apiextensions.k8s.io/customresourcedefinitions: list watch",
     "bootstrap.cluster.x-k8s.io/*: create delete get list patch watch",
     "bootstrap.topologist.dev/*: create delete get list patch watch",
     "cluster.x-k8s.io/clusterclasses/status: patch",
@@ -375,50 +371,139 @@ const RECONCILES: [&str; 19] = [
     "cluster.x-k8s.io/machinesets: get list patch watch",
     "controlplane.cluster.x-k8s.io/*: create delete get list patch watch",
     "controlplane.topologist.dev/*: create delete get list patch watch",
-    "coordination.k8s.io/leases[controller-leader-election-capi]: list watch",
     "infrastructure.cluster.x-k8s.io/*: create delete get list patch watch",
     "infrastructure.topologist.dev/*: create delete get list patch watch",
+];
+/// Reconciles: what is in no namespace, or in that of Cluster API.
+const BEYOND: [&str; 3] = [
+    "apiextensions.k8s.io/customresourcedefinitions: list watch",
+    "coordination.k8s.io/leases[controller-leader-election-capi]: list watch",
     "runtime.cluster.x-k8s.io/extensionconfigs: list",
 ];
 
+type Place<'a> = (&'a str, Vec<&'a str>);
+
+fn places(places: Vec<Place<'_>>) -> BTreeMap<String, BTreeSet<String>> {
+    let grants = |grants: Vec<&str>| grants.into_iter().map(str::to_owned).collect();
+    places.into_iter().map(|(place, granted)| (place.to_owned(), grants(granted))).collect()
+}
+
+/// What the ServiceAccount may do in its own namespace where it manages its certificates.
+fn own() -> Place<'static> {
+    ("topologist-system", [&LEADS[..], &CERTIFIES].concat())
+}
+
 #[test]
 fn permissions_are_what_each_way_needs_and_nothing_else() {
-    let (everywhere, own) = ("*", "topologist-system");
-    let leads = (own, [&LEADS[..], &CERTIFIES].concat());
-    let reconciles = (everywhere, [&READS[..], &DEFINITIONS, &BUNDLES, &RECONCILES].concat());
+    // DEC-47: no Secret of tenants is read.
+    let everywhere = "*";
+    let reconciles = (everywhere, [&READS[..], &DEFINITIONS, &BUNDLES, &RECONCILES, &BEYOND].concat());
     for (name, want) in [
-        ("alone", vec![reconciles.clone(), leads.clone()]),
-        ("take-over", vec![reconciles, leads.clone()]),
-        ("beside", vec![(everywhere, [&READS[..], &DEFINITIONS, &BUNDLES].concat()), leads.clone()]),
+        ("alone", vec![reconciles.clone(), own()]),
+        ("take-over", vec![reconciles, own()]),
+        ("beside", vec![(everywhere, [&READS[..], &DEFINITIONS, &BUNDLES].concat()), own()]),
         ("cert-manager", vec![(everywhere, [&READS[..], &DEFINITIONS].concat())]),
-        ("namespaced", vec![(everywhere, [&DEFINITIONS[..], &BUNDLES].concat()), ("default", READS.to_vec()), leads]),
+        ("namespaced", vec![(everywhere, [&DEFINITIONS[..], &BUNDLES].concat()), ("default", READS.to_vec()), own()]),
     ] {
-        let want: BTreeMap<_, BTreeSet<_>> = want
-            .into_iter()
-            .map(|(place, grants)| (place.to_owned(), grants.into_iter().map(str::to_owned).collect()))
-            .collect();
-        assert_eq!(permissions(&overlay(name)), want, "{name}");
+        assert_eq!(permissions(&overlay(name)), places(want), "{name}");
     }
 }
 
 #[test]
-fn secrets_of_tenants_need_not_be_readable() {
-    // DEC-40
-    let own = "resources: [manifests/overlays/beside]\ncomponents: [manifests/components/no-workload-clusters]\n";
-    let everywhere = permissions(&render_own(own, &[]))["*"].clone();
-    assert!(everywhere.contains(READS[0]) && !everywhere.contains(KUBECONFIGS), "{everywhere:?}");
-    let own = "resources: [manifests/overlays/namespaced]\ncomponents: [manifests/components/no-workload-clusters]\n";
-    let of_namespace = permissions(&render_own(own, &[]))["default"].clone();
-    assert!(of_namespace.contains(READS[0]) && !of_namespace.contains(KUBECONFIGS), "{of_namespace:?}");
+fn in_one_namespace_everything_but_what_is_in_none_is_granted_by_roles() {
+    // DEC-37: alone and take-over too.
+    let file = scope("team-a");
+    let files = [("scope.yaml", &*file)];
+    let everywhere = ("*", [&DEFINITIONS[..], &BUNDLES, &BEYOND].concat());
+    let want = places(vec![everywhere.clone(), ("team-a", [&READS[..], &RECONCILES].concat()), own()]);
+    for name in ["alone", "take-over"] {
+        let objects = overlay_with(name, &["namespaced"], &files);
+        assert_eq!(permissions(&objects), want, "{name}");
+        assert_eq!(variables(&objects)["TOPOLOGIST_NAMESPACE"], "team-a");
+        assert!(!stream(&objects).contains(":\"scope\""), "{name}: the placeholder is left over");
+    }
+}
+
+#[test]
+fn the_order_of_components_does_not_matter() {
+    let file = scope("team-a");
+    let files = [("scope.yaml", &*file)];
+    let everywhere = ("*", [&DEFINITIONS[..], &BUNDLES, &BEYOND].concat());
+    let in_namespace = ("team-a", [&READS[..], &RECONCILES, &[KUBECONFIGS]].concat());
+    let want = places(vec![everywhere, in_namespace, own()]);
+    let [a, b, c] = ["namespaced", "reconciler", "workload-clusters"];
+    let first = overlay_with("beside", &[a, b, c], &files);
+    for order in [[a, c, b], [b, a, c], [b, c, a], [c, a, b], [c, b, a]] {
+        let objects = overlay_with("beside", &order, &files);
+        assert_eq!(permissions(&objects), want, "{order:?}");
+        assert_eq!(variables(&objects), variables(&first), "{order:?}");
+        // The variables of the Deployment are in another order.
+        let others = |objects: &[Value]| -> BTreeSet<String> {
+            objects.iter().filter(|object| object["kind"] != "Deployment").map(Value::to_string).collect()
+        };
+        assert_eq!(others(&objects), others(&first), "{order:?}");
+    }
+}
+
+#[test]
+fn secrets_of_tenants_are_readable_only_with_the_component_for_it() {
+    // DEC-40, DEC-47
+    for name in OVERLAYS {
+        let granted = permissions(&overlay(name));
+        let of_tenants = granted.iter().filter(|(place, _)| *place != "topologist-system");
+        assert!(
+            of_tenants.into_iter().all(|(_, grants)| !grants.iter().any(|grant| grant.contains("secrets"))),
+            "{name}"
+        );
+        let place = if name == "namespaced" { "default" } else { "*" };
+        let granted = permissions(&overlay_with(name, &["workload-clusters"], &[]));
+        let with: Vec<_> = granted[place].iter().filter(|grant| grant.contains("secrets")).collect();
+        assert_eq!(with, [KUBECONFIGS], "{name}");
+    }
+}
+
+#[test]
+fn a_list_of_namespaces_is_the_same_everywhere_and_has_a_role_in_each() {
+    // DEC-37
+    let objects = render("examples/list");
+    assert_eq!(variables(&objects)["TOPOLOGIST_NAMESPACE"], "team-a,team-b");
+    let expressions = serde_json::json!([
+        {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team-a", "team-b"]}
+    ]);
+    let hooks = webhooks(&objects);
+    assert_eq!(hooks.len(), 4);
+    for (_, webhook) in hooks {
+        assert_eq!(webhook["namespaceSelector"], serde_json::json!({"matchExpressions": expressions}));
+    }
+    let watches = || READS[..2].iter().chain(&DEFINITIONS).chain(&BUNDLES).copied().collect::<Vec<_>>();
+    let both =
+        |grants: Vec<&'static str>| vec![("*", watches()), ("team-a", grants.clone()), ("team-b", grants), own()];
+    assert_eq!(permissions(&objects), places(both(READS.to_vec())));
+    assert!(!stream(&objects).contains(":\"scope\""), "the placeholder is left over");
+    let own = "resources: [manifests/examples/list]\ncomponents: [manifests/components/workload-clusters]\n";
+    let with_nodes = places(both([&READS[..], &[KUBECONFIGS]].concat()));
+    assert_eq!(permissions(&render_own(own, &[])), with_nodes);
+}
+
+#[test]
+fn a_prefix_is_the_same_in_the_webhooks_and_keeps_the_permissions_of_all_namespaces() {
+    // DEC-37
+    let objects = render("examples/prefix");
+    assert_eq!(variables(&objects)["TOPOLOGIST_NAMESPACE"], "team-*");
+    let hooks = webhooks(&objects);
+    assert_eq!(hooks.len(), 4);
+    for (_, webhook) in hooks {
+        let conditions = list(&webhook["matchConditions"]);
+        assert_eq!(conditions.len(), 2, "{webhook}");
+        assert_eq!(conditions[1]["expression"], "request.namespace.startsWith('team-')");
+    }
+    assert_eq!(permissions(&objects), permissions(&overlay("beside")));
 }
 
 #[test]
 fn a_namespace_is_named_in_one_place() {
     // DEC-37
-    let scope = "{apiVersion: v1, kind: ConfigMap, metadata: {name: scope, annotations: \
-                 {config.kubernetes.io/local-config: 'true'}}, data: {namespace: team-a}}";
-    let own = "resources: [manifests/overlays/beside, scope.yaml]\ncomponents: [manifests/components/namespaced]\n";
-    let objects = render_own(own, &[("scope.yaml", scope)]);
+    let objects = overlay_with("beside", &["namespaced"], &[("scope.yaml", &scope("team-a"))]);
     assert!(permissions(&objects)["team-a"].contains(READS[0]));
     assert_eq!(variables(&objects)["TOPOLOGIST_NAMESPACE"], "team-a");
     for (_, webhook) in webhooks(&objects) {

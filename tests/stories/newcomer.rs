@@ -46,7 +46,7 @@ fn a_newcomer_creates_a_cluster_rolls_a_change_out_and_deletes_it() {
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    let left = format!("{MADE},embeddedmachinetemplates,embeddedconfigtemplates,secrets");
+    let left = format!("{MADE},embeddedmachinetemplates,embeddedconfigtemplates,configmaps,secrets");
     let left = kubectl.out(&["get", &left, "-o", "name"]);
     let of_the_class = |line: &&str| line.contains("/embedded-");
     assert!(left.lines().all(|line| of_the_class(&line)), "{left}");

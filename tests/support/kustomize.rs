@@ -1,6 +1,7 @@
 //! Manifests as `kubectl apply -k` would send them.
 #![allow(dead_code, reason = "each test binary uses a part of the shared support")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,6 +23,34 @@ pub fn render(folder: &str) -> Vec<Value> {
 /// The objects of an overlay.
 pub fn overlay(name: &str) -> Vec<Value> {
     render(&format!("overlays/{name}"))
+}
+
+/// The objects of an overlay with components of `manifests/components/` on top, in this order.
+pub fn overlay_with(name: &str, components: &[&str], files: &[(&str, &str)]) -> Vec<Value> {
+    let mut text = format!("resources:\n- manifests/overlays/{name}\n");
+    files.iter().for_each(|(name, _)| text.push_str(&format!("- {name}\n")));
+    text.push_str("components:\n");
+    components.iter().for_each(|component| text.push_str(&format!("- manifests/components/{component}\n")));
+    render_own(&text, files)
+}
+
+/// The file that names the namespace of the component `namespaced`.
+pub fn scope(namespace: &str) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"namespace": namespace},
+        "metadata": {"name": "scope", "annotations": {"config.kubernetes.io/local-config": "true"}},
+    })
+    .to_string()
+}
+
+/// The variables of the one container of the Deployment.
+pub fn variables(objects: &[Value]) -> BTreeMap<String, String> {
+    let deployment = find(objects, "Deployment", "topologist");
+    let containers = deployment["spec"]["template"]["spec"]["containers"].as_array().unwrap();
+    assert_eq!(containers.len(), 1);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let entries = containers[0]["env"].as_array().unwrap();
+    entries.iter().map(|entry| (text(&entry["name"]), text(&entry["value"]))).collect()
 }
 
 /// The objects of somebody's own kustomization and its files; `manifests/` in it is the folder of that name.

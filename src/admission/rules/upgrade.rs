@@ -8,7 +8,7 @@
 //!
 //! All three are looked at, so that what they need is gathered side by side; each gives one reason at most.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::topology::version_path;
@@ -46,6 +46,9 @@ const LIVE: [RuleId; 10] = [
     POOL_VERSIONS,
     NODES,
 ];
+
+/// What is not checked where kubeconfigs of workload clusters may not be read (DEC-47).
+const OF_POOLS: [RuleId; 3] = [POOLS, POOL_VERSIONS, NODES];
 
 /// The rules of this file in the order in which they run.
 pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
@@ -103,7 +106,8 @@ pub(super) fn validate(upgrade: &Upgrade<'_>, found: &mut Findings, not_checked:
         not_checked.extend(LIVE);
         return;
     }
-    let parts = [upgrade.control_plane(), upgrade.machine_deployments(), upgrade.machine_pools(not_checked)];
+    let pools = upgrade.machine_pools(found, not_checked);
+    let parts = [upgrade.control_plane(), upgrade.machine_deployments(), pools];
     let mut reasons: Vec<(RuleId, String)> = parts.into_iter().filter_map(reason).collect();
     // Of a rule that is silenced nothing is reported, be it one reason of several.
     reasons.retain(|(rule, _)| found.run(rule, |_| ()).is_some());
@@ -123,6 +127,15 @@ fn reason(part: Part) -> Option<(RuleId, String)> {
         Err(Halt::Because(rule, text)) => Some((rule, text)),
         Err(Halt::NotAsked) | Ok(()) => None,
     }
+}
+
+/// The warning about machine pools that are not checked (DEC-47).
+fn unreadable_kubeconfig(cluster: &ObjectKey) -> String {
+    format!(
+        "spec.topology.version: machine pools were not checked ({}), because topologist has no permission to read \
+         Secret {cluster}-kubeconfig; make sure that none of them is upgrading",
+        enumerated(OF_POOLS)
+    )
 }
 
 fn halt(rule: RuleId, reason: impl ToString) -> Halt {
@@ -254,23 +267,23 @@ impl Upgrade<'_> {
     }
 
     /// As for machine deployments, with Nodes in the place of Machines (UPG-015).
-    fn machine_pools(&self, not_checked: &mut Vec<RuleId>) -> Part {
+    fn machine_pools(&self, found: &mut Findings, not_checked: &mut Vec<RuleId>) -> Part {
         let pools = self.owned("MachinePool", POOLS)?;
         if pools.is_empty() {
             return Ok(());
         }
         let mut upgrading = Upgrading::of("MachinePool");
-        let mut settled = Vec::new();
-        for pool in &pools {
-            let version = version_at(pool, TEMPLATE_VERSION).map_err(|unclear| halt(POOL_VERSIONS, unclear))?;
-            if version == *self.from {
-                settled.push((pool, nodes_of(pool).map_err(|reason| halt(NODES, reason))?));
-            } else {
-                upgrading.note(pool.name(), POOL_VERSIONS);
-            }
+        let settled = self.settled(&pools, &mut upgrading);
+        let names = settled.iter().flatten().flat_map(|(_, names)| names).cloned().collect();
+        let cluster = self.old.metadata.key();
+        let nodes = self.world.nodes(&cluster, &names);
+        if nodes == Found::Absent && !self.world.is_offline() {
+            not_checked.extend(OF_POOLS);
+            found.run(POOLS, |found| found.warn(unreadable_kubeconfig(&cluster)));
+            return Ok(());
         }
-        let names = settled.iter().flat_map(|(_, names)| names).cloned().collect();
-        let Some(nodes) = self.nodes(&names)? else {
+        let settled = settled?;
+        let Some(nodes) = known(nodes, POOLS, format!("the workload cluster of {cluster}"))? else {
             not_checked.push(NODES);
             return upgrading.into();
         };
@@ -282,13 +295,22 @@ impl Upgrade<'_> {
         upgrading.into()
     }
 
-    /// These Nodes of the workload cluster; nothing where the world is one of files that hold none of it (DEC-18).
-    fn nodes(&self, names: &BTreeSet<String>) -> Part<Option<Nodes>> {
-        let cluster = self.old.metadata.key();
-        match self.world.nodes(&cluster, names) {
-            Found::Unreadable(_) if self.world.is_closed() => Ok(None),
-            found => Ok(Some(known(found, POOLS, format!("the workload cluster of {cluster}"))?.unwrap_or_default())),
+    /// The machine pools that have the old version, each with the names of its Nodes. The others are noted as upgrading.
+    fn settled<'p>(
+        &self,
+        pools: &'p [Arc<Object>],
+        upgrading: &mut Upgrading,
+    ) -> Part<Vec<(&'p Arc<Object>, Vec<String>)>> {
+        let mut settled = Vec::new();
+        for pool in pools {
+            let version = version_at(pool, TEMPLATE_VERSION).map_err(|unclear| halt(POOL_VERSIONS, unclear))?;
+            if version == *self.from {
+                settled.push((pool, nodes_of(pool).map_err(|reason| halt(NODES, reason))?));
+            } else {
+                upgrading.note(pool.name(), POOL_VERSIONS);
+            }
         }
+        Ok(settled)
     }
 
     /// The objects of a kind that belong to the topology (UPG-012).
@@ -388,4 +410,108 @@ fn nodes_of(pool: &Object) -> Result<Vec<String>, String> {
         name.map(str::to_owned).ok_or_else(|| format!("status.nodeRefs of {} names no Node", pool.reference()))
     };
     listed.into_iter().flatten().map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::wire::{Decode, Version};
+    use crate::world::{Answer, Facts, Need};
+
+    const OLD: &str = "v1.33.0";
+
+    fn object(value: Value) -> Arc<Object> {
+        Arc::new(Object::try_from(value).unwrap())
+    }
+
+    /// The verdict on a version change of a Cluster with this machine pool, when its Nodes are answered like this: errors,
+    /// warnings, and rules that were not checked.
+    fn judged(pool: Option<&Value>, nodes: &Found<Nodes>) -> (Vec<String>, Vec<String>, Vec<RuleId>) {
+        let cluster = json!({"metadata": {"namespace": "ns", "name": "one"}, "spec": {
+            "controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "cp"},
+            "topology": {"classRef": {"name": "base"}, "version": OLD},
+        }});
+        let old = Cluster::decode(Version::V1Beta2, &cluster.to_string()).unwrap();
+        let class = ClusterClass::decode(Version::V1Beta2, r#"{"metadata": {"name": "base"}, "spec": {}}"#).unwrap();
+        let from = KubeVersion::parse_tolerant(OLD).unwrap();
+        let mut world = World::new(Arc::new(Facts::default()));
+        let mut not_checked = Vec::new();
+        loop {
+            let mut found = Findings::default();
+            not_checked.clear();
+            let upgrade = Upgrade { world: &world, old: &old, class: &class, from: &from, to: "v1.34.0" };
+            validate(&upgrade, &mut found, &mut not_checked);
+            let needs = world.take_needs();
+            if needs.is_empty() {
+                let (errors, warnings) = found.into_parts();
+                let errors = errors.iter().map(|error| format!("{} {}", error.rule, error.detail)).collect();
+                let warnings =
+                    warnings.into_iter().map(|warning| format!("{} {}", warning.rule, warning.text)).collect();
+                return (errors, warnings, not_checked);
+            }
+            for need in needs {
+                let labels = [("cluster.x-k8s.io/v1beta2".to_owned(), "v1beta2".to_owned())];
+                let answer = match &need {
+                    Need::Definition(_) => Answer::Definition(Found::Yes(Arc::new(crate::hub::Definition {
+                        labels: labels.into(),
+                        ..crate::hub::Definition::default()
+                    }))),
+                    Need::Object(_) => Answer::Object(Found::Yes(object(json!({
+                        "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+                        "metadata": {"name": "cp"}, "spec": {"version": OLD}, "status": {"version": OLD},
+                    })))),
+                    Need::List(selection) if selection.kind == "MachinePool" => {
+                        Answer::List(Found::Yes(pool.cloned().map(object).into_iter().collect()))
+                    }
+                    Need::List(_) => Answer::List(Found::Yes(Vec::new())),
+                    Need::Nodes { .. } => Answer::Nodes(nodes.clone()),
+                    other => panic!("{other:?}"),
+                };
+                world.pin(need, answer);
+            }
+        }
+    }
+
+    #[test]
+    fn without_permission_to_read_kubeconfigs_machine_pools_are_not_checked_and_deny_nothing() {
+        // DEC-47, UPG-015 to UPG-017
+        let pool = |version: Value, status: Value| {
+            json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachinePool", "metadata": {"name": "mp"},
+                "spec": {"template": {"spec": {"version": version}}}, "status": status})
+        };
+        let ready = pool(json!(OLD), json!({"nodeRefs": [{"name": "n"}]}));
+        let warning = "UPG-015 spec.topology.version: machine pools were not checked (UPG-015, UPG-016, UPG-017), because \
+                       topologist has no permission to read Secret ns/one-kubeconfig; make sure that none of them is upgrading";
+        for pool in [
+            ready.clone(),
+            pool(json!("v1.32.0"), json!({})),
+            pool(json!("latest"), json!({})),
+            pool(json!(OLD), json!({"nodeRefs": [{}]})),
+        ] {
+            let (errors, warnings, not_checked) = judged(Some(&pool), &Found::Absent);
+            assert_eq!((errors, warnings), (vec![], vec![warning.to_owned()]), "{pool}");
+            assert_eq!(not_checked, OF_POOLS, "{pool}");
+        }
+        // Any other failure is a reason to deny, as is what is known of Nodes.
+        let nodes = |kubelet: &str| {
+            let node = object(json!({"metadata": {"name": "n"}, "status": {"nodeInfo": {"kubeletVersion": kubelet}}}));
+            Found::Yes([("n".to_owned(), node)].into())
+        };
+        for (nodes, want) in [
+            (Found::Unreadable("no".to_owned()), vec!["UPG-015 the workload cluster of ns/one cannot be read: no"]),
+            (Found::Yes(Nodes::new()), vec!["UPG-017 Node n does not exist"]),
+            (nodes("v1.32.0"), vec!["UPG-017 MachinePool mp is upgrading"]),
+            (nodes(OLD), vec![]),
+        ] {
+            let (errors, warnings, not_checked) = judged(Some(&ready), &nodes);
+            assert_eq!(
+                (errors, warnings, not_checked),
+                (want.into_iter().map(str::to_owned).collect(), vec![], vec![])
+            );
+        }
+        // Without machine pools nothing is asked for, and nothing is missing.
+        assert_eq!(judged(None, &Found::Absent), (vec![], vec![], vec![]));
+    }
 }

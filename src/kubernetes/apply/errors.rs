@@ -20,6 +20,8 @@ pub enum ApplyError {
     Delete { object: Box<ObjectRef>, source: Box<RequestError> },
     #[error("failed to look for {kind}s that are there already: {source}")]
     List { kind: &'static str, source: Box<RequestError> },
+    #[error("{object} exists and does not belong to this Cluster; delete or rename it")]
+    Foreign { object: Box<ObjectRef> },
     /// Somebody else has changed what the plan changes; a plan of what is there now is another.
     #[error("{object} has changed meanwhile")]
     Changed { object: Box<ObjectRef> },
@@ -46,7 +48,10 @@ impl ApplyError {
             | ApplyError::Update { source, .. }
             | ApplyError::Delete { source, .. }
             | ApplyError::List { source, .. } => Some(source),
-            ApplyError::Changed { .. } | ApplyError::WrongType(_) | ApplyError::Several(_) => None,
+            ApplyError::Foreign { .. }
+            | ApplyError::Changed { .. }
+            | ApplyError::WrongType(_)
+            | ApplyError::Several(_) => None,
         }
     }
 

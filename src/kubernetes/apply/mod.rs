@@ -52,6 +52,8 @@ pub struct Run<'a> {
     /// The `resourceVersion` of the Cluster that the plan was made of.
     pub cluster_version: &'a str,
     pub plan: &'a Plan,
+    /// The uid of the shim, if an earlier run of this process created it.
+    pub shim: Option<&'a str>,
 }
 
 /// What has become of a plan. Everything that was written stays, whatever went wrong after that.
@@ -63,6 +65,8 @@ pub struct Outcome {
     pub rotated: Vec<Part>,
     /// The Cluster as the last write left it; `None` when it was not written.
     pub cluster: Option<Object>,
+    /// The uid of the shim, when it was created or found (RS-14).
+    pub shim: Option<String>,
     pub error: Option<ApplyError>,
 }
 
@@ -86,7 +90,6 @@ impl Applier {
             client: &self.client,
             run,
             version: run.cluster_version.to_owned(),
-            shim: None,
             there: BTreeMap::new(),
             made: Vec::new(),
             told: Vec::new(),
@@ -111,8 +114,6 @@ struct Work<'a> {
     run: Run<'a>,
     /// The `resourceVersion` of the Cluster as it is now.
     version: String,
-    /// What names the shim as an owner, when it was made for this run.
-    shim: Option<Value>,
     /// The topology names of workers that are there, once somebody has looked (RS-27).
     there: BTreeMap<WorkerKind, BTreeSet<String>>,
     /// What was created, or put in the place of another, in this run.
@@ -130,10 +131,10 @@ struct Made {
 
 impl Work<'_> {
     async fn carry_out(&mut self) -> Result<(), ApplyError> {
-        let Run { cluster, cluster_uid, plan, .. } = self.run;
+        let Run { cluster, cluster_uid, plan, shim, .. } = self.run;
         match plan.shim {
-            Shim::Create => self.shim = Some(shim::create(self.client, cluster, cluster_uid).await?),
-            Shim::Delete => shim::delete(self.client, cluster).await?,
+            Shim::Create => self.outcome.shim = Some(shim::create(self.client, cluster, cluster_uid).await?),
+            Shim::Delete => shim::delete(self.client, cluster, cluster_uid, shim).await?,
             Shim::Keep => {}
         }
         for (position, step) in plan.steps.iter().enumerate() {
@@ -163,10 +164,10 @@ impl Work<'_> {
     async fn write(&mut self, step: &Step, sent: &Object) -> Result<(), ApplyError> {
         let is_new = matches!(step.action, Action::Create | Action::Rotate);
         let mut sent = sent.clone();
-        if let (Action::Create, Part::Infrastructure | Part::ControlPlane, Some(shim)) =
-            (step.action, &step.part, &self.shim)
+        if let (Action::Create, Part::Infrastructure | Part::ControlPlane, Some(uid)) =
+            (step.action, &step.part, &self.outcome.shim)
         {
-            sent.set("metadata.ownerReferences", json!([shim]))?;
+            sent.set("metadata.ownerReferences", json!([shim::owner(self.run.cluster, uid)]))?;
         }
         let written = untyped::apply(self.client, &sent, false).await.map_err(|error| {
             warn!(object = %step.object, action = step.action.name(), %error, "Object could not be written");

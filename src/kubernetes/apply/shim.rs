@@ -1,44 +1,93 @@
-//! The Secret that owns infrastructure cluster and control plane until the Cluster does (RS-14).
+//! The ConfigMap that owns infrastructure cluster and control plane until the Cluster does (RS-14, DEC-47).
+//!
+//! A ConfigMap of that name belongs to the topology if it has the labels of a topology and the Cluster, by uid, as an owner. Any
+//! other one is neither used nor deleted: garbage collection follows owner references, so an object that another writer
+//! deletes would take infrastructure cluster and control plane with it.
 
 use serde_json::{Value, json};
+use tracing::info;
 
 use super::ApplyError;
-use crate::hub::{Object, ObjectKey, ObjectRef};
+use crate::hub::{Object, ObjectKey, ObjectRef, label};
 use crate::kubernetes::untyped::{self, RequestError};
-use crate::topology::plan::shim_name;
+use crate::topology::plan::{SHIM_KIND, shim_name};
 use crate::topology::worker::API_VERSION;
 
-const TYPE: &str = "cluster.x-k8s.io/secret";
-
 fn reference(cluster: &ObjectKey) -> ObjectRef {
-    ObjectRef::new("v1", "Secret", ObjectKey::new(&cluster.namespace, shim_name(&cluster.name)))
+    ObjectRef::new("v1", SHIM_KIND, ObjectKey::new(&cluster.namespace, shim_name(&cluster.name)))
 }
 
-/// Makes the Secret, or takes the one that is there, and returns what names it as an owner.
-pub(super) async fn create(client: &kube::Client, cluster: &ObjectKey, uid: &str) -> Result<Value, ApplyError> {
+/// The ConfigMap as it is created for a Cluster.
+fn shim(cluster: &ObjectKey, uid: &str) -> Result<Object, ApplyError> {
     let reference = reference(cluster);
     let owner = json!({"apiVersion": API_VERSION, "kind": "Cluster", "name": cluster.name, "uid": uid});
-    let metadata = json!({"namespace": cluster.namespace, "name": reference.key.name, "ownerReferences": [owner]});
-    let mut secret = Object::default();
-    for (path, value) in
-        [("apiVersion", json!("v1")), ("kind", json!("Secret")), ("metadata", metadata), ("type", json!(TYPE))]
-    {
-        secret.set(path, value)?;
+    let labels = json!({(label::CLUSTER_NAME): cluster.name, (label::OWNED): ""});
+    let metadata = json!({"namespace": cluster.namespace, "name": reference.key.name, "labels": labels,
+        "ownerReferences": [owner]});
+    let mut shim = Object::default();
+    for (path, value) in [("apiVersion", json!("v1")), ("kind", json!(SHIM_KIND)), ("metadata", metadata)] {
+        shim.set(path, value)?;
     }
-    let failed = |source| ApplyError::create(&reference, source);
-    let found = match untyped::create(client, &secret).await {
+    Ok(shim)
+}
+
+/// Creates the ConfigMap, or uses the one that an earlier run created, and returns its uid.
+pub(super) async fn create(client: &kube::Client, cluster: &ObjectKey, uid: &str) -> Result<String, ApplyError> {
+    let reference = reference(cluster);
+    let found = match untyped::create(client, &shim(cluster, uid)?).await {
         Err(error) if error.is_conflict() => untyped::get(client, &reference).await.and_then(there),
         created => created,
     };
-    let found = found.map_err(failed)?;
-    Ok(json!({"apiVersion": "v1", "kind": "Secret", "name": reference.key.name, "uid": found.uid()}))
+    let found = found.map_err(|source| ApplyError::create(&reference, source))?;
+    if !is_ours(&found, cluster, uid) {
+        return Err(ApplyError::Foreign { object: Box::new(reference) });
+    }
+    if found.at("metadata.deletionTimestamp").is_some() {
+        return Err(ApplyError::Changed { object: Box::new(reference) });
+    }
+    Ok(found.uid().to_owned())
 }
 
-/// Deletes the Secret; it may be gone already.
-pub(super) async fn delete(client: &kube::Client, cluster: &ObjectKey) -> Result<(), ApplyError> {
+/// The owner reference that names the ConfigMap with this uid.
+pub(super) fn owner(cluster: &ObjectKey, uid: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": SHIM_KIND, "name": shim_name(&cluster.name), "uid": uid})
+}
+
+/// Deletes the ConfigMap with the uid that this process remembers to have created; without one, the ConfigMap that is there
+/// if it belongs to the topology. One that is gone, or that was replaced meanwhile, is no error.
+pub(super) async fn delete(
+    client: &kube::Client,
+    cluster: &ObjectKey,
+    uid: &str,
+    created: Option<&str>,
+) -> Result<(), ApplyError> {
     let reference = reference(cluster);
-    let deleted = untyped::delete(client, &reference, None).await;
-    deleted.map(drop).map_err(|source| ApplyError::delete(&reference, source))
+    let failed = |source| ApplyError::delete(&reference, source);
+    let shim = match created {
+        Some(created) => created.to_owned(),
+        None => match untyped::get(client, &reference).await.map_err(failed)? {
+            Some(found) if is_ours(&found, cluster, uid) => found.uid().to_owned(),
+            Some(_) => {
+                info!(object = %reference, "Left a ConfigMap that does not belong to the topology");
+                return Ok(());
+            }
+            None => return Ok(()),
+        },
+    };
+    match untyped::delete(client, &reference, Some(&shim)).await {
+        Err(error) if error.is_conflict() => Ok(()),
+        deleted => deleted.map(drop).map_err(failed),
+    }
+}
+
+/// Whether a ConfigMap was made for this Cluster.
+fn is_ours(found: &Object, cluster: &ObjectKey, uid: &str) -> bool {
+    let owners = found.at("metadata.ownerReferences").and_then(Value::as_array);
+    let is_cluster =
+        |owner: &Value| owner["kind"] == "Cluster" && owner["name"] == *cluster.name && owner["uid"] == *uid;
+    found.label(label::CLUSTER_NAME) == Some(&*cluster.name)
+        && found.label(label::OWNED).is_some()
+        && owners.into_iter().flatten().any(is_cluster)
 }
 
 /// It was there a moment ago.

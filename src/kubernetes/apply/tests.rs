@@ -91,9 +91,14 @@ async fn carry_out(script: &Script, steps: Vec<Step>) -> Outcome {
 }
 
 async fn carry_out_plan(script: &Script, plan: &Plan) -> Outcome {
+    carry_out_plan_of(script, plan, None).await
+}
+
+/// As a process that knows the uid of the shim, or does not.
+async fn carry_out_plan_of(script: &Script, plan: &Plan, shim: Option<&str>) -> Outcome {
     let applier = Applier::new(script.client());
     let cluster = ObjectKey::new("ns", "blade");
-    let run = Run { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan };
+    let run = Run { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan, shim };
     let outcome = applier.apply(run).await;
     assert_eq!(script.left(), 0, "{:?}", outcome.error);
     outcome
@@ -192,7 +197,9 @@ async fn the_reference_to_a_control_plane_that_is_not_there_is_left_out() {
     let applier = Applier::new(kube::Client::new(service, "default"));
     let steps = vec![create(Part::Infrastructure, "ground"), create(Part::ControlPlane, "brain"), references()];
     let (plan, cluster) = (Plan { steps, ..Plan::default() }, ObjectKey::new("ns", "blade"));
-    let outcome = applier.apply(Run { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan: &plan }).await;
+    let outcome = applier
+        .apply(Run { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan: &plan, shim: None })
+        .await;
     assert!(outcome.error.is_some());
     let reference = json!({"apiGroup": "g", "kind": "K", "name": "infrastructureRef"});
     let want = json!({"metadata": {"uid": "uid", "resourceVersion": "7"}, "spec": {"infrastructureRef": reference}});
@@ -340,29 +347,99 @@ async fn without_the_live_list_no_worker_is_created() {
     assert_eq!(error, "failed to look for MachineDeployments that are there already: scripted Forbidden");
 }
 
+const CONFIG_MAPS: &str = "/api/v1/namespaces/ns/configmaps";
+
+/// The shim of `ns/blade` as the API server has it, with some of its metadata changed.
+fn shim(changed: Value) -> Answer {
+    let labels = json!({(label::CLUSTER_NAME): "blade", (label::OWNED): ""});
+    let owner = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "blade", "uid": "uid"});
+    let mut metadata = json!({"namespace": "ns", "name": "blade-shim", "uid": "uid-of-shim", "labels": labels,
+        "ownerReferences": [owner]});
+    for (name, value) in changed.as_object().unwrap() {
+        metadata[name] = value.clone();
+    }
+    Answer::ok(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
+}
+
+/// What ConfigMaps of the name of the shim have that are none.
+fn foreign() -> [Value; 5] {
+    let owner = |kind: &str, uid: &str| json!([{"apiVersion": "v1", "kind": kind, "name": "blade", "uid": uid}]);
+    [
+        json!({"ownerReferences": []}),
+        json!({"ownerReferences": owner("Cluster", "another")}),
+        json!({"ownerReferences": owner("Service", "uid")}),
+        json!({"labels": {(label::CLUSTER_NAME): "blade"}}),
+        json!({"labels": {(label::CLUSTER_NAME): "another", (label::OWNED): ""}}),
+    ]
+}
+
+fn with_shim(steps: Vec<Step>, shim: Shim) -> Plan {
+    Plan { steps, shim, ..Plan::default() }
+}
+
 #[tokio::test]
-async fn a_shim_that_is_there_already_is_taken() {
-    // RS-14
-    let secrets = "/api/v1/namespaces/ns/secrets";
-    let plan = |steps: Vec<Step>, shim| Plan { steps, shim, ..Plan::default() };
+async fn a_shim_of_the_cluster_that_is_there_already_is_used_and_another_object_is_not() {
+    // RS-14, DEC-47
     let ground = format!("{INFRASTRUCTURE}/forgeclusters/ground");
+    let map = format!("{CONFIG_MAPS}/blade-shim");
+    let made = with_shim(vec![create(Part::Infrastructure, "ground")], Shim::Create);
+    let owner = "\"ownerReferences\":[{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"name\":\"blade-shim\",\"uid\":\"uid-of-shim\"}]";
     let script = Script::default();
-    let words = ["\"type\":\"cluster.x-k8s.io/secret\"", "\"uid\":\"uid\"", "\"name\":\"blade-shim\""];
-    script.expect(&Method::POST, secrets, &words, Answer::error(409, "AlreadyExists"));
-    script.get(&format!("{secrets}/blade-shim"), &[], written("blade-shim"));
-    let owner = "\"ownerReferences\":[{\"apiVersion\":\"v1\",\"kind\":\"Secret\",\"name\":\"blade-shim\",\"uid\":\"uid-of-blade-shim\"}]";
+    let words = ["\"uid\":\"uid\"", "\"name\":\"blade-shim\"", label::OWNED];
+    script.expect(&Method::POST, CONFIG_MAPS, &words, Answer::error(409, "AlreadyExists"));
+    script.get(&map, &[], shim(json!({})));
     script.expect(&Method::PATCH, &ground, &[owner], written("ground")).hears(1);
-    let made = plan(vec![create(Part::Infrastructure, "ground")], Shim::Create);
-    assert!(carry_out_plan(&script, &made).await.error.is_none());
+    let outcome = carry_out_plan(&script, &made).await;
+    assert_eq!((outcome.error.is_none(), outcome.shim.as_deref()), (true, Some("uid-of-shim")));
+
+    for changed in foreign() {
+        let script = Script::default();
+        script.expect(&Method::POST, CONFIG_MAPS, &[], Answer::error(409, "AlreadyExists"));
+        script.get(&map, &[], shim(changed.clone()));
+        let outcome = carry_out_plan(&script, &made).await;
+        let want = "ConfigMap ns/blade-shim exists and does not belong to this Cluster; delete or rename it";
+        assert_eq!(outcome.error.unwrap().to_string(), want, "{changed}");
+        assert!(outcome.written.is_empty() && outcome.shim.is_none(), "{changed}");
+    }
+
+    // With an owner that is being deleted, garbage collection would delete what it owns.
+    let script = Script::default();
+    script.expect(&Method::POST, CONFIG_MAPS, &[], Answer::error(409, "AlreadyExists"));
+    script.get(&map, &[], shim(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"})));
+    assert!(carry_out_plan(&script, &made).await.error.unwrap().is_conflict());
 
     let script = Script::default();
-    script.expect(&Method::POST, secrets, &[], Answer::error(403, "Forbidden"));
+    script.expect(&Method::POST, CONFIG_MAPS, &[], Answer::error(403, "Forbidden"));
     let error = carry_out_plan(&script, &made).await.error.unwrap();
-    assert_eq!(error.to_string(), "failed to create Secret");
+    assert_eq!(error.to_string(), "failed to create ConfigMap");
+}
 
+#[tokio::test]
+async fn only_the_shim_of_the_cluster_is_deleted_and_by_its_uid() {
+    // RS-14, DEC-47
+    let map = format!("{CONFIG_MAPS}/blade-shim");
+    let plan = with_shim(Vec::new(), Shim::Delete);
+    let conflict = || Answer::error(409, "Conflict");
+    let gone = || Answer::error(404, "NotFound");
+    for answer in [Answer::ok(json!({})), gone(), conflict()] {
+        let script = Script::default();
+        script.deletes(&map, "uid-of-another-run", answer);
+        let error = carry_out_plan_of(&script, &plan, Some("uid-of-another-run")).await.error;
+        assert!(error.is_none(), "{error:?}");
+    }
+    for answer in [Answer::ok(json!({})), gone(), conflict()] {
+        let script = Script::default();
+        script.get(&map, &[], shim(json!({}))).deletes(&map, "uid-of-shim", answer);
+        assert!(carry_out_plan(&script, &plan).await.error.is_none());
+    }
     let script = Script::default();
-    script.expect(&Method::DELETE, &format!("{secrets}/blade-shim"), &[], Answer::error(404, "NotFound"));
-    assert!(carry_out_plan(&script, &plan(Vec::new(), Shim::Delete)).await.error.is_none());
+    script.get(&map, &[], gone());
+    assert!(carry_out_plan(&script, &plan).await.error.is_none(), "it is gone already");
+    for changed in foreign() {
+        let script = Script::default();
+        script.get(&map, &[], shim(changed.clone()));
+        assert!(carry_out_plan(&script, &plan).await.error.is_none(), "{changed}");
+    }
 }
 
 #[tokio::test]

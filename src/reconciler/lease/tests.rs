@@ -20,8 +20,12 @@ struct Candidate {
 
 impl Candidate {
     fn new(server: &ApiServer, identity: &str) -> Self {
+        Candidate::of(server, identity, LEASE)
+    }
+
+    fn of(server: &ApiServer, identity: &str, duration: Duration) -> Self {
         let (metrics, stop) = (Arc::new(Metrics::default()), CancellationToken::new());
-        let candidacy = Candidacy { identity: identity.to_owned(), ..Candidacy::new("ns", "topologist", LEASE) };
+        let candidacy = Candidacy { identity: identity.to_owned(), ..Candidacy::new("ns", "topologist", duration) };
         let (election, leadership) = Election::new(server.client(), candidacy, metrics.clone());
         Candidate { leadership, metrics, stop: stop.clone(), election: Box::pin(election.run(stop)) }
     }
@@ -82,6 +86,35 @@ async fn a_follower_takes_over_a_lease_duration_after_the_last_renewal_it_saw() 
     two.run(6 * SECOND).await;
     assert!(two.leads());
     assert_eq!(spec(&server).lease_transitions, Some(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_dies_is_replaced_within_its_lease_and_two_seconds() {
+    for millis in [500, 1_000, 2_500, 3_000, 15_000, 40_000, 137_000] {
+        let duration = Duration::from_millis(millis);
+        let mut latest = Duration::ZERO;
+        // At every moment between two renewals and between two looks.
+        for moment in 0..16 {
+            let server = ApiServer::default();
+            let mut one = Candidate::of(&server, "one", duration);
+            let mut two = Candidate::of(&server, "two", duration);
+            one.run(duration / 30).await;
+            run(duration * 2 + duration * moment / 32, &mut one, &mut two).await;
+            assert!(one.leads() && !two.leads(), "{duration:?}");
+            let last = one.leadership.office.renewal().unwrap().at;
+            drop(one);
+            let died = Instant::now();
+            while !two.leads() {
+                two.run(duration / 250).await;
+                assert!(died.elapsed() <= duration + 2 * SECOND, "{duration:?}, {moment}: it is not replaced");
+            }
+            // Writes of the former leader end within nine tenths of its lease.
+            assert!(last.elapsed() >= duration * 9 / 10, "{duration:?}, {moment}: {:?}", last.elapsed());
+            latest = latest.max(died.elapsed());
+        }
+        // A second is left for requests, which take no time here.
+        assert!(latest <= duration.max(SECOND) + SECOND + duration / 250, "{duration:?}: {latest:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -22,7 +22,9 @@ pub(super) struct Past(Mutex<HashMap<ObjectKey, Memory>>);
 struct Memory {
     started: Option<Instant>,
     written: Vec<Write>,
-    /// The shim is gone, whatever owner references still say: to drop those is the business of garbage collection.
+    /// The uid of the shim that this process created.
+    shim: Option<String>,
+    /// The shim is deleted, whatever owner references still say: garbage collection drops those.
     has_dropped_shim: bool,
 }
 
@@ -78,6 +80,17 @@ impl Past {
         if has_dropped && wanted == Shim::Delete { Shim::Keep } else { wanted }
     }
 
+    /// Notes the uid of the shim that a run created.
+    pub(super) fn made_shim(&self, key: &ObjectKey, uid: String) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(key.clone()).or_default().shim = Some(uid);
+    }
+
+    /// The uid of the shim, if this process created it.
+    pub(super) fn shim_uid(&self, key: &ObjectKey) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key)?.shim.clone()
+    }
+
     /// The Cluster is gone.
     pub(super) fn forget(&self, key: &ObjectKey) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
@@ -118,6 +131,9 @@ mod tests {
         let all = [Shim::Create, Shim::Delete, Shim::Delete, Shim::Keep, Shim::Delete]
             .map(|wanted| past.shim(&key(), wanted));
         assert_eq!(all, [Shim::Create, Shim::Delete, Shim::Keep, Shim::Keep, Shim::Delete]);
+        assert_eq!(past.shim_uid(&key()), None);
+        past.made_shim(&key(), "uid".to_owned());
+        assert_eq!((past.shim_uid(&key()).as_deref(), past.shim_uid(&ObjectKey::new("ns", "d"))), (Some("uid"), None));
     }
 
     #[tokio::test(start_paused = true)]

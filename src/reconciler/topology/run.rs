@@ -292,13 +292,18 @@ impl Reconciler {
             return;
         }
         let key = cluster.metadata.key();
+        let shim = self.past.shim_uid(&key);
         let run = apply::Run {
             cluster: &key,
             cluster_uid: &cluster.metadata.uid,
             cluster_version: &cluster.metadata.resource_version,
             plan,
+            shim: shim.as_deref(),
         };
         let outcome = self.applier.apply(run).await;
+        if let Some(uid) = outcome.shim {
+            self.past.made_shim(&key, uid);
+        }
         findings.changed = !outcome.written.is_empty();
         let now = self.began.elapsed().as_secs();
         self.rotations().note(&key, plan, &outcome.rotated, generations, now);

@@ -10,7 +10,7 @@ use crate::field::Path;
 use crate::hub::{Cluster, Object, label};
 use crate::topology::Failure;
 use crate::topology::origin::{Origin, Origins};
-use crate::topology::plan::shim_name;
+use crate::topology::plan::is_shim;
 use crate::topology::worker::API_VERSION;
 
 impl DesiredObject {
@@ -57,17 +57,12 @@ impl DesiredObject {
         self.set("metadata.ownerReferences", vec![owner], Origin::Topology)
     }
 
-    /// Keeps the owner that stands in while the Cluster does not refer to the object yet (DS-10). Owners are told by kind and
-    /// name (LBL-06).
+    /// Keeps the shim as an owner, whichever version created it (DS-10). Owners are compared by kind and name (LBL-06).
     pub(super) fn keep_shim(&mut self, current: Option<&Arc<Object>>, basis: Basis<'_>) -> Result<(), Failure> {
         let Some(current) = current else { return Ok(()) };
-        let shim = shim_name(basis.cluster_name());
-        let owners = current.list("metadata.ownerReferences")?;
-        let is_shim = |owner: &&Value| owner["kind"] == "Secret" && owner["name"] == *shim;
-        match owners.into_iter().flatten().find(is_shim) {
-            Some(owner) => self.set("metadata.ownerReferences", vec![owner.clone()], Origin::Topology),
-            None => Ok(()),
-        }
+        let owners = current.list("metadata.ownerReferences")?.into_iter().flatten();
+        let shims: Vec<Value> = owners.filter(|owner| is_shim(owner, basis.cluster_name())).cloned().collect();
+        if shims.is_empty() { Ok(()) } else { self.set("metadata.ownerReferences", shims, Origin::Topology) }
     }
 }
 

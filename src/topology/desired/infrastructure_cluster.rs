@@ -38,17 +38,20 @@ mod tests {
 
     #[test]
     fn infrastructure_cluster_and_control_plane_have_no_owner_but_the_shim() {
-        // DS-09, DS-10, LBL-06
-        let shim = json!({"apiVersion": "v1", "kind": "Secret", "name": "blade-shim", "uid": "s"});
+        // DS-09, DS-10, LBL-06, DEC-47: a Secret is the shim of the reference, and of earlier versions
+        let shim = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "blade-shim", "uid": "s"});
+        let former = json!({"apiVersion": "v1", "kind": "Secret", "name": "blade-shim", "uid": "f"});
         let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "blade", "uid": "c"});
-        let secret = json!({"apiVersion": "v1", "kind": "Secret", "name": "other-shim", "uid": "o"});
-        let remade = json!({"apiVersion": "v0", "kind": "Secret", "name": "blade-shim", "uid": "another"});
-        let namesake = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "blade-shim", "uid": "n"});
+        let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "other-shim", "uid": "o"});
+        let remade = json!({"apiVersion": "v0", "kind": "ConfigMap", "name": "blade-shim", "uid": "another"});
+        let namesake = json!({"apiVersion": "v1", "kind": "Service", "name": "blade-shim", "uid": "n"});
         for (owners, want) in [
             (json!(null), None),
             (json!([]), None),
-            (json!([cluster, secret, namesake]), None),
+            (json!([cluster, other, namesake]), None),
             (json!([cluster, shim]), Some(json!([shim]))),
+            (json!([former, cluster]), Some(json!([former]))),
+            (json!([former, cluster, shim]), Some(json!([former, shim]))),
             (json!([remade]), Some(json!([remade]))),
         ] {
             let scene = Scene::new().applied();

@@ -23,7 +23,7 @@ use serde_json::Value;
 pub use difference::{MANAGER, sent};
 pub use fold::{Fold, Outcome, Round, uid};
 pub use rolls::Roll;
-pub use shim::name as shim_name;
+pub use shim::{KIND as SHIM_KIND, is_shim, name as shim_name};
 
 use super::Failure;
 use super::origin::{Origin, Origins};
@@ -41,16 +41,16 @@ pub struct Plan {
     /// What keeps the plan from going on after its steps (RS-12): they are carried out all the same, for what comes first in a
     /// topology does not wait for what comes last.
     pub failure: Option<Failure>,
-    /// What becomes of the Secret that stands in as an owner; nobody's business but the API server's, and so no step.
+    /// What becomes of the ConfigMap that is the owner until the Cluster is. It is no part of the topology, and so no step.
     pub shim: Shim,
 }
 
-/// What becomes of the Secret that owns infrastructure cluster and control plane until the Cluster does (RS-14).
+/// What becomes of the ConfigMap that owns infrastructure cluster and control plane until the Cluster does (RS-14, DEC-47).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shim {
     #[default]
     Keep,
-    /// It is made before anything else, and owns what is created.
+    /// It is created before anything else, and owns what is created.
     Create,
     Delete,
 }

@@ -8,7 +8,7 @@ use crate::hub::{Object, ObjectKey};
 use crate::topology::Failure;
 use crate::topology::current::CurrentWorker;
 use crate::topology::worker::API_VERSION;
-use crate::world::{Found, Nodes, Selection, World};
+use crate::world::{Found, Selection, World};
 
 /// Where the version of a worker stands.
 pub(super) const VERSION: &str = "spec.template.spec.version";
@@ -84,7 +84,8 @@ fn selected_labels(deployment: &Object) -> Result<BTreeMap<String, String>, Fail
 }
 
 /// The names of the machine pools that are upgrading (UP-22). Nodes are looked at only where a pool has some, so that
-/// creation does not depend on access to the workload cluster; and files without Nodes say nothing of pools.
+/// creation does not depend on access to the workload cluster. Without them pools do not count as upgrading: in files that
+/// hold none (DEC-18), and without permission to read kubeconfigs (DEC-47).
 pub(super) fn upgrading_pools(
     pools: &BTreeMap<String, CurrentWorker>,
     cluster: &ObjectKey,
@@ -102,8 +103,7 @@ pub(super) fn upgrading_pools(
     }
     let nodes = match world.nodes(cluster, &names) {
         Found::Yes(nodes) => nodes,
-        Found::Absent | Found::Unreadable(_) if world.is_offline() => return Ok(BTreeSet::new()),
-        Found::Absent => Nodes::new(),
+        Found::Absent => return Ok(BTreeSet::new()),
         Found::Unreadable(reason) => return Err(Failure::Unreadable(reason)),
         Found::NotAsked => return Err(Failure::NotAsked),
     };

@@ -3,7 +3,7 @@
 mod normalizing;
 mod stage;
 
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use topologist::hub::Object;
 use topologist::kubernetes::mitigation::mitigate;
@@ -25,7 +25,7 @@ async fn a_topology_is_written_and_then_left_alone() {
     let outcome = stage.apply(&planned).await;
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
     let want = [
-        "POST secrets",
+        "POST configmaps",
         "PATCH forgeclusters",
         "PATCH machinehealthchecks",
         "PATCH forgemachinetemplates",
@@ -46,10 +46,12 @@ async fn a_topology_is_written_and_then_left_alone() {
         outcome.cluster.unwrap().as_ref()["metadata"]["resourceVersion"],
         cluster["metadata"]["resourceVersion"]
     );
-    let secret = serde_json::to_value(stage.api("v1", "Secret").get("blade-shim").await.unwrap()).unwrap();
-    assert_eq!(secret["type"], "cluster.x-k8s.io/secret");
-    assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], cluster["metadata"]["uid"]);
-    let shim = json!({"apiVersion": "v1", "kind": "Secret", "name": "blade-shim", "uid": secret["metadata"]["uid"]});
+    // DEC-47
+    let shim = serde_json::to_value(stage.api("v1", "ConfigMap").get("blade-shim").await.unwrap()).unwrap();
+    assert_eq!(shim["metadata"]["ownerReferences"][0]["uid"], cluster["metadata"]["uid"]);
+    assert_eq!(outcome.shim, shim["metadata"]["uid"].as_str().map(str::to_owned));
+    assert!(stage.api("v1", "Secret").list(&ListParams::default()).await.unwrap().items.is_empty());
+    let shim = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "blade-shim", "uid": shim["metadata"]["uid"]});
     for kind in MADE {
         for object in stage.made(kind).await {
             let managers: Vec<_> = object["metadata"]["managedFields"]
@@ -136,12 +138,12 @@ async fn the_shim_goes_when_the_cluster_owns_what_it_refers_to() {
     // RS-14, RS-38, LBL-06, DS-10
     let stage = Stage::new("shim").await;
     stage.roll_out().await;
-    let secrets = stage.api("v1", "Secret");
+    let maps = stage.api("v1", "ConfigMap");
     let uid = stage.cluster().await["metadata"]["uid"].clone();
     for kind in [GROUND, BRAIN] {
         let planned = stage.roll_out().await;
         assert_eq!((steps(&planned), planned.plan.shim), (vec![], Shim::Keep));
-        assert!(secrets.get_opt("blade-shim").await.unwrap().is_some());
+        assert!(maps.get_opt("blade-shim").await.unwrap().is_some());
         let name = stage.name_of(kind).await;
         let mut owners = stage.one(kind).await["metadata"]["ownerReferences"].clone();
         let cluster = json!({"apiVersion": CORE, "kind": "Cluster", "name": "blade", "uid": uid});
@@ -150,9 +152,65 @@ async fn the_shim_goes_when_the_cluster_owns_what_it_refers_to() {
     }
     let planned = stage.roll_out().await;
     assert_eq!((steps(&planned), planned.plan.shim), (vec![], Shim::Delete));
-    assert!(secrets.get_opt("blade-shim").await.unwrap().is_none());
+    assert!(maps.get_opt("blade-shim").await.unwrap().is_none());
     // It is gone already, and nothing is wrong with that.
     assert_eq!(stage.roll_out().await.plan.shim, Shim::Delete);
+    // Another object of that name is not ours to delete.
+    let theirs =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "blade-shim"}, "data": {"a": "b"}});
+    maps.create(&PostParams::default(), &serde_json::from_value(theirs).unwrap()).await.unwrap();
+    assert_eq!(stage.roll_out().await.plan.shim, Shim::Delete);
+    assert!(maps.get_opt("blade-shim").await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn another_object_of_the_name_of_the_shim_is_left_alone() {
+    // DEC-47
+    let stage = Stage::new("foreign-shim").await;
+    let maps = stage.api("v1", "ConfigMap");
+    let theirs =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "blade-shim"}, "data": {"a": "b"}});
+    maps.create(&PostParams::default(), &serde_json::from_value(theirs).unwrap()).await.unwrap();
+    let outcome = stage.apply(&stage.plan().await.unwrap()).await;
+    let want = format!(
+        "ConfigMap {}/blade-shim exists and does not belong to this Cluster; delete or rename it",
+        stage.namespace
+    );
+    assert_eq!(outcome.error.unwrap().to_string(), want);
+    assert!(outcome.written.is_empty());
+    maps.delete("blade-shim", &DeleteParams::default()).await.unwrap();
+    stage.roll_out().await;
+    assert!(stage.api("v1", "ConfigMap").get("blade-shim").await.unwrap().metadata.owner_references.is_some());
+}
+
+#[tokio::test]
+async fn what_a_secret_owns_stays_as_it_is_and_the_secret_is_not_touched() {
+    // DEC-47, DS-10: the reference, and earlier versions, use a Secret.
+    let stage = Stage::new("former-shim").await;
+    stage.roll_out().await;
+    let uid = stage.cluster().await["metadata"]["uid"].clone();
+    let cluster = json!({"apiVersion": CORE, "kind": "Cluster", "name": "blade", "uid": uid});
+    let secret =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "blade-shim", "ownerReferences": [cluster]}});
+    let secrets = stage.api("v1", "Secret");
+    let secret = secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+    let former = json!({"apiVersion": "v1", "kind": "Secret", "name": "blade-shim", "uid": secret.metadata.uid});
+    for kind in [GROUND, BRAIN] {
+        let name = stage.name_of(kind).await;
+        let owners = json!({"metadata": {"ownerReferences": [former, cluster]}});
+        stage.edit("core", kind, &name, owners).await;
+    }
+    stage.requests();
+    let planned = stage.roll_out().await;
+    assert_eq!(planned.plan.shim, Shim::Keep);
+    let (writes, _) = stage.requests();
+    assert!(!writes.iter().any(|write| write.contains("secrets")), "{writes:?}");
+    for kind in [GROUND, BRAIN] {
+        let owners = stage.one(kind).await["metadata"]["ownerReferences"].clone();
+        assert!(owners.as_array().unwrap().contains(&former), "{owners}");
+    }
+    assert!(secrets.get_opt("blade-shim").await.unwrap().is_some());
+    assert_eq!(steps(&stage.plan().await.unwrap()), [""; 0]);
 }
 
 #[tokio::test]

@@ -430,6 +430,7 @@ impl Stage {
             cluster_uid: &planned.uid,
             cluster_version: &planned.version,
             plan: &planned.plan,
+            shim: None,
         };
         self.applier.apply(run).await
     }

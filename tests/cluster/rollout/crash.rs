@@ -67,7 +67,7 @@ pub(super) async fn at_rest(site: &Site) {
     site.until("the last step is over", || async {
         let cluster = site.cluster("demo").await;
         let step = &cluster["metadata"]["annotations"]["topology.internal.cluster.x-k8s.io/upgrade-step"];
-        let has_shim = site.get("v1", "Secret", "demo-shim").await.is_some();
+        let has_shim = site.get("v1", "ConfigMap", "demo-shim").await.is_some();
         (step.is_null() && !has_shim).then_some(())
     })
     .await;
@@ -90,7 +90,7 @@ pub(super) async fn everything(site: &Site) -> Vec<String> {
     static TIMES: LazyLock<Regex> = LazyLock::new(|| Regex::new("\\d{4}-\\d\\d-\\d\\dT[0-9:]+Z").unwrap());
     let mut all = Vec::new();
     for (api_version, kind) in
-        MADE.into_iter().chain([(CORE, "MachineHealthCheck"), (CORE, "Cluster"), ("v1", "Secret")])
+        MADE.into_iter().chain([(CORE, "MachineHealthCheck"), (CORE, "Cluster"), ("v1", "ConfigMap")])
     {
         for mut object in site.list(api_version, kind).await {
             let metadata = object["metadata"].as_object_mut().unwrap();

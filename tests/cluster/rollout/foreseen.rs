@@ -81,7 +81,7 @@ fn step(write: &Written) -> Option<String> {
         _ => return None,
     };
     let is_of_class = kind == "clusterclasses" || name.starts_with("embedded-");
-    (!matches!(kind, "secrets" | "clusters") && !is_of_class)
+    (!matches!(kind, "configmaps" | "clusters") && !is_of_class)
         .then(|| format!("{} {kind} {}", write.method, without_end(name)))
 }
 

@@ -222,7 +222,7 @@ impl Site {
             (CORE, "Cluster"),
             (CORE, "ClusterClass"),
             (CORE, "MachineHealthCheck"),
-            ("v1", "Secret"),
+            ("v1", "ConfigMap"),
         ]) {
             for object in self.list(api_version, kind).await {
                 let (name, version) = (text(&object, "/metadata/name"), text(&object, "/metadata/resourceVersion"));

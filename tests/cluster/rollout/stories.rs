@@ -102,7 +102,8 @@ async fn a_cluster_becomes_a_topology_and_then_nothing_is_asked_or_written_any_m
     let cluster = site.cluster("demo").await;
     assert!(text(&cluster, "/spec/infrastructureRef/name").starts_with("demo-"), "{cluster}");
     assert!(text(&cluster, "/spec/controlPlaneRef/name").starts_with("demo-"), "{cluster}");
-    site.until("the shim goes", || async { site.get("v1", "Secret", "demo-shim").await.is_none().then_some(()) }).await;
+    site.until("the shim goes", || async { site.get("v1", "ConfigMap", "demo-shim").await.is_none().then_some(()) })
+        .await;
     let before = settled(&site).await;
     let asked = wire.requests();
     // Something happens that concerns no topology, and something that does and changes nothing.

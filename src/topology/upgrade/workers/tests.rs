@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::world::{Answer, Facts, Need, Objects};
+use crate::world::{Answer, Facts, Need, Nodes, Objects};
 
 fn object(value: Value) -> Arc<Object> {
     Arc::new(Object::try_from(value).unwrap())
@@ -116,6 +116,8 @@ fn nodes_are_looked_at_where_a_pool_has_some() {
     let missing = answered(nodes(&[("a", "v1.31.0")])).unwrap_err();
     assert_eq!(missing.to_string(), "Node b of MachinePool ns/w was not found in the workload cluster");
     assert_eq!(answered(Found::Unreadable("no route".to_owned())), Err(Failure::Unreadable("no route".to_owned())));
+    // DEC-47: without permission to read kubeconfigs pools hold nothing up.
+    assert_eq!(answered(Found::Absent), Ok(0));
     // Files that hold no Nodes say nothing of pools.
     let files = World::new(Arc::new(Facts::default().with_objects(Objects::default())));
     assert_eq!(upgrading_pools(&two, &cluster, &files), Ok(BTreeSet::new()));
