@@ -13,7 +13,7 @@ pub(super) const RULE: RuleId = "DEC-45";
 
 /// What a part of a reference is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum Part {
     ApiVersion,
     /// That of a template, which has rules of its own for one that is not whole (TRF-003).
     TemplateApiVersion,
@@ -27,19 +27,19 @@ enum Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Malformed<'a> {
     path: Path,
-    kind: Kind,
+    kind: Part,
     text: &'a str,
     faults: Vec<String>,
 }
 
 /// What is wrong with a text; nothing of one that is not given.
-fn faults(kind: Kind, text: &str) -> Vec<String> {
+fn faults(kind: Part, text: &str) -> Vec<String> {
     match kind {
         _ if text.is_empty() => Vec::new(),
-        Kind::TemplateApiVersion | Kind::ApiVersion => group_version_faults(text),
-        Kind::Group | Kind::Name => subdomain_faults(text),
-        Kind::Kind => kind_faults(text),
-        Kind::Namespace => dns_label_faults(text),
+        Part::TemplateApiVersion | Part::ApiVersion => group_version_faults(text),
+        Part::Group | Part::Name => subdomain_faults(text),
+        Part::Kind => kind_faults(text),
+        Part::Namespace => dns_label_faults(text),
     }
 }
 
@@ -56,10 +56,10 @@ pub(super) fn can_be_part_of_a_url(new: Vec<Malformed<'_>>, old: &[Malformed<'_>
     if new.is_empty() {
         return;
     }
-    let known: BTreeSet<(Kind, &str)> = old.iter().map(|part| (part.kind, part.text)).collect();
+    let known: BTreeSet<(Part, &str)> = old.iter().map(|part| (part.kind, part.text)).collect();
     let places: BTreeSet<String> = old.iter().map(|part| part.path.to_string()).collect();
     for Malformed { path, kind, text, faults } in new {
-        if kind == Kind::TemplateApiVersion && is_reported_by_trf_003(text) {
+        if kind == Part::TemplateApiVersion && is_reported_by_trf_003(text) {
             continue;
         }
         if known.contains(&(kind, text)) || places.contains(&path.to_string()) {
@@ -76,7 +76,7 @@ pub(super) fn can_be_part_of_a_url(new: Vec<Malformed<'_>>, old: &[Malformed<'_>
 struct Parts<'a>(Vec<Malformed<'a>>);
 
 impl<'a> Parts<'a> {
-    fn note(&mut self, kind: Kind, text: &'a str, path: impl FnOnce() -> Path) {
+    fn note(&mut self, kind: Part, text: &'a str, path: impl FnOnce() -> Path) {
         let faults = faults(kind, text);
         if !faults.is_empty() {
             self.0.push(Malformed { path: path(), kind, text, faults });
@@ -86,24 +86,24 @@ impl<'a> Parts<'a> {
     fn template(&mut self, reference: &'a TemplateRef, holder: &Path) {
         // The established paths have `ref` here (DEC-4).
         let at = |field| holder.child("ref").child(field);
-        self.note(Kind::TemplateApiVersion, &reference.api_version, || at("apiVersion"));
-        self.note(Kind::Kind, &reference.kind, || at("kind"));
-        self.note(Kind::Name, &reference.name, || at("name"));
+        self.note(Part::TemplateApiVersion, &reference.api_version, || at("apiVersion"));
+        self.note(Part::Kind, &reference.kind, || at("kind"));
+        self.note(Part::Name, &reference.name, || at("name"));
     }
 
     fn contract(&mut self, reference: &'a ContractRef, path: &'static str) {
         let at = |field| Path::of(path).child(field);
-        self.note(Kind::Group, &reference.api_group, || at("apiGroup"));
-        self.note(Kind::Kind, &reference.kind, || at("kind"));
-        self.note(Kind::Name, &reference.name, || at("name"));
+        self.note(Part::Group, &reference.api_group, || at("apiGroup"));
+        self.note(Part::Kind, &reference.kind, || at("kind"));
+        self.note(Part::Name, &reference.name, || at("name"));
     }
 
     fn remediation(&mut self, remediation: &'a Remediation, path: impl Fn() -> Path) {
         let reference = &remediation.template_ref;
         let at = |field| path().child("remediation.templateRef").child(field);
-        self.note(Kind::ApiVersion, &reference.api_version, || at("apiVersion"));
-        self.note(Kind::Kind, &reference.kind, || at("kind"));
-        self.note(Kind::Name, &reference.name, || at("name"));
+        self.note(Part::ApiVersion, &reference.api_version, || at("apiVersion"));
+        self.note(Part::Kind, &reference.kind, || at("kind"));
+        self.note(Part::Name, &reference.name, || at("name"));
     }
 }
 
@@ -138,8 +138,8 @@ pub(super) fn of_cluster(cluster: &Cluster) -> Vec<Malformed<'_>> {
     let (spec, topology, mut parts) = (&cluster.spec, &cluster.spec.topology, Parts::default());
     parts.contract(&spec.infrastructure_ref, "spec.infrastructureRef");
     parts.contract(&spec.control_plane_ref, "spec.controlPlaneRef");
-    parts.note(Kind::Name, &topology.class_ref.name, || Path::of("spec.topology.classRef.name"));
-    parts.note(Kind::Namespace, &topology.class_ref.namespace, || Path::of("spec.topology.classRef.namespace"));
+    parts.note(Part::Name, &topology.class_ref.name, || Path::of("spec.topology.classRef.name"));
+    parts.note(Part::Namespace, &topology.class_ref.namespace, || Path::of("spec.topology.classRef.namespace"));
     let control_plane = || Path::of("spec.topology.controlPlane.healthCheck");
     parts.remediation(&topology.control_plane.health_check.remediation, control_plane);
     for deployment in &topology.workers.machine_deployments {
