@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use kube::api::{DynamicObject, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::files::{Input, Loaded};
 use crate::hub::contract::definition_name;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey};
+use crate::kubernetes::address::{self, Resource};
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::Metrics;
@@ -185,11 +186,14 @@ impl Reading {
 
     /// Everything as if it had been in a file, with the definitions of all kinds that were met.
     async fn into_input(self) -> Result<Input> {
-        let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         let mut values: Vec<Value> = self.stored.into_iter().map(|(_, object)| object).collect();
         values.extend(self.objects.into_values().map(|object| Value::from(Object::clone(&object))));
         for name in self.definitions {
-            if let Some(definition) = definitions.get_opt(&name).await.with_context(|| format!("cannot read {name}"))? {
+            // A name that is none has been reported as the answer to the question that it was part of.
+            let Ok(one) = address::one_of_cluster::<CustomResourceDefinition>(self.client.clone(), &name) else {
+                continue;
+            };
+            if let Some(definition) = one.get_opt().await.with_context(|| format!("cannot read {name}"))? {
                 let mut value = serde_json::to_value(definition)?;
                 value["apiVersion"] = "apiextensions.k8s.io/v1".into();
                 value["kind"] = "CustomResourceDefinition".into();
@@ -230,9 +234,7 @@ fn in_files(need: &Need, files: &Objects) -> Option<Answer> {
 
 /// All objects of one of our kinds.
 async fn list(client: &kube::Client, kind: Kind) -> Result<Vec<Value>> {
-    let gvk = GroupVersionKind::gvk(GROUP, "v1beta2", kind.name());
-    let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural());
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let api = Resource::known(GROUP, "v1beta2", kind.name()).anywhere::<DynamicObject>(client.clone());
     let mut params = ListParams::default().limit(PAGE);
     let mut all = Vec::new();
     loop {

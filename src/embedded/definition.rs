@@ -10,6 +10,7 @@ use super::status::Failure;
 use super::store::{Place, State};
 use super::structure::{Fault, Structure};
 use crate::field::{ErrorKind, Shown};
+use crate::hub::naming::{kind_faults, resource_part_faults, subdomain_faults};
 use crate::ssa;
 
 fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
@@ -148,6 +149,21 @@ pub(super) fn faults(definition: &Value) -> Vec<Fault> {
         faults.push(invalid("metadata.name", json!(name), "must be spec.names.plural+\".\"+spec.group"));
     }
     let versions = list(definition, "/spec/versions");
+    // Each becomes a part of paths (DEC-45).
+    let mut names = vec![
+        ("spec.group".to_owned(), text(definition, "/spec/group"), subdomain_faults as fn(&str) -> Vec<String>),
+        ("spec.names.plural".to_owned(), text(definition, "/spec/names/plural"), resource_part_faults),
+        ("spec.names.kind".to_owned(), text(definition, "/spec/names/kind"), kind_faults),
+    ];
+    for (i, version) in versions.iter().enumerate() {
+        names.push((format!("spec.versions[{i}].name"), text(version, "/name"), resource_part_faults));
+    }
+    for (field, text, check) in names {
+        // What is missing is told as such.
+        if !text.is_empty() || field.starts_with("spec.versions") {
+            faults.extend(check(text).into_iter().map(|detail| invalid(&field, json!(text), &detail)));
+        }
+    }
     if versions.iter().filter(|version| is_true(version, "storage")).count() != 1 {
         let detail = "must have exactly one version marked as storage version";
         faults.push(invalid("spec.versions", json!(texts_of(versions)), detail));

@@ -14,6 +14,8 @@ use super::store::{Place, State};
 use super::structure::Fault;
 use super::write::text;
 use super::{Embedded, random};
+use crate::field::shortened;
+use crate::hub::naming::{group_version_faults, kind_faults, resource_part_faults};
 
 /// Why an object cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,6 +81,16 @@ fn resource_of(state: &mut State, object: &Value, all: &[Value]) -> Result<Resou
     let (group, _) = api_version.split_once('/').unwrap_or(("", api_version));
     if let Some(other) = state.registry.group(group).find(|resource| resource.kind == kind) {
         return Err(Failure::bad_request(format!("{kind} is served as {}, not as {api_version}", other.api_version())));
+    }
+    // They become parts of paths (DEC-45).
+    let version_faults = match api_version.contains('/') {
+        true => group_version_faults(api_version),
+        false => resource_part_faults(api_version),
+    };
+    for (field, value, faults) in [("apiVersion", api_version, version_faults), ("kind", kind, kind_faults(kind))] {
+        if let Some(fault) = faults.first() {
+            return Err(Failure::bad_request(format!("{field} {:?}: {fault}", shortened(value))));
+        }
     }
     // Objects of one kind either all have a namespace or none has.
     let is_namespaced =

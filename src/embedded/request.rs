@@ -37,9 +37,13 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Reads a path; none when it does not lead to objects.
+    /// Reads a path; none when it does not lead to objects. A segment that is several once it is decoded, or that means another
+    /// place, leads nowhere (DEC-45).
     pub(super) fn parse(path: &str) -> Option<Self> {
         let segments: Vec<String> = path.split('/').filter(|segment| !segment.is_empty()).map(decoded).collect();
+        if segments.iter().any(|segment| segment.contains('/') || matches!(&**segment, "." | "..")) {
+            return None;
+        }
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         let (group, version, rest) = match segments.as_slice() {
             ["api", version, rest @ ..] => ("", *version, rest),
@@ -280,6 +284,11 @@ mod tests {
             ("/apis/g.io/v1/namespaces/a/things/b%3Ac/status", Some("g.io|v1|things|a|b:c|status|false")),
             ("/apis/g.io/v1/things/b/c/d", None),
             ("/apis/g.io/v1", None),
+            ("/apis/g.io/v1%2Fnamespaces%2Fvictim%2Fthings%2Fprod", None),
+            ("/apis/g.io/v1/namespaces/a/things/b%2fstatus", None),
+            ("/apis/g.io/v1/namespaces/a/things/..", None),
+            ("/apis/g.io/v1/namespaces/%2e%2e/things", None),
+            ("/apis/g.io/v1/namespaces/a/things/b%253Ac", Some("g.io|v1|things|a|b%3Ac||false")),
             ("/healthz", None),
         ] {
             assert_eq!(parsed(path).as_deref(), want, "{path}");

@@ -436,6 +436,42 @@ async fn the_ordinary_client_works_on_it() {
     assert_eq!(secrets.list(&kube::api::ListParams::default()).await.unwrap().items.len(), 1);
 }
 
+#[tokio::test]
+async fn what_cannot_be_part_of_a_path_is_not_defined_and_leads_nowhere() {
+    // DEC-45
+    let talk = Talk::new();
+    for (pointer, value, field) in [
+        ("/spec/group", "T.dev", "spec.group"),
+        ("/spec/names/plural", "things.x", "spec.names.plural"),
+        ("/spec/names/plural", "things%2Fx", "spec.names.plural"),
+        ("/spec/names/kind", "Thing/../Secret", "spec.names.kind"),
+        ("/spec/versions/0/name", "v1%2Fnamespaces", "spec.versions[0].name"),
+        ("/spec/versions/0/name", "..", "spec.versions[0].name"),
+    ] {
+        let mut odd = definition(&["v1"]);
+        *odd.pointer_mut(pointer).unwrap() = json!(value);
+        let name =
+            format!("{}.{}", odd["spec"]["names"]["plural"].as_str().unwrap(), odd["spec"]["group"].as_str().unwrap());
+        odd["metadata"]["name"] = json!(name);
+        let (code, status) = talk.send("POST", DEFINITIONS, odd).await;
+        assert_eq!(code, 422, "{status}");
+        assert!(
+            status["message"].as_str().unwrap().contains(&format!("{field}: Invalid value: {value:?}")),
+            "{status}"
+        );
+    }
+    talk.map("default", "prod", json!({})).await;
+    for path in [
+        "/api/v1/namespaces/other%2F..%2Fdefault/configmaps/prod",
+        "/api/v1/namespaces/other/../default/configmaps/prod",
+        "/api/v1/namespaces/default/configmaps/%2e%2e%2fprod",
+        "/api/v1%2Fnamespaces%2Fdefault%2Fconfigmaps%2Fprod",
+    ] {
+        assert_eq!(talk.get(path).await.0, 404, "{path}");
+    }
+    assert_eq!(talk.get("/api/v1/namespaces/default/configmaps/prod").await.0, 200);
+}
+
 #[test]
 fn files_are_loaded_with_kinds_and_namespaces_and_mistakes_are_named() {
     let embedded = Embedded::new(Options::default());
@@ -459,6 +495,14 @@ fn files_are_loaded_with_kinds_and_namespaces_and_mistakes_are_named() {
         (
             json!({"apiVersion": "t.dev/v9", "kind": "Thing", "metadata": {"name": "x"}}),
             "Thing x: Thing is served as t.dev/v1",
+        ),
+        (
+            json!({"apiVersion": "x.dev/v1%2Fa", "kind": "Odd", "metadata": {"name": "x"}}),
+            "Odd x: apiVersion \"x.dev/v1%2Fa\": the version must",
+        ),
+        (
+            json!({"apiVersion": "x.dev/v1", "kind": "Odd/../Secret", "metadata": {"name": "x"}}),
+            "Odd/../Secret x: kind \"Odd/../Secret\": must",
         ),
         (json!([]), "object without a kind"),
     ] {

@@ -1,4 +1,4 @@
-//! What may be a name, a label or a number written as text (LBL, INT and IOP of the admission rules).
+//! What may be a name, a label, a part of a URL or a number written as text (LBL, INT and IOP of the admission rules, DEC-45).
 //!
 //! Each check returns what is wrong, one sentence per violated condition, and nothing for a good text.
 
@@ -76,6 +76,82 @@ pub fn subdomain_faults(text: &str) -> Vec<String> {
             "must consist of lower-case letters, digits, \"-\" and \".\", and start and end with a letter or digit"
                 .to_owned(),
         );
+    }
+    faults
+}
+
+/// A DNS label of at most 63 bytes, such as the name of a namespace (DEC-45).
+pub fn dns_label_faults(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.len() > LABEL_LIMIT {
+        faults.push(format!("must be no more than {LABEL_LIMIT} bytes"));
+    }
+    if !is_dns_label(text) {
+        faults.push(
+            "must consist of lower-case letters, digits and \"-\", and start and end with a letter or digit".to_owned(),
+        );
+    }
+    faults
+}
+
+/// The version or the plural of a kind: a DNS label that starts with a letter (DEC-45).
+pub fn resource_part_faults(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.len() > LABEL_LIMIT {
+        faults.push(format!("must be no more than {LABEL_LIMIT} bytes"));
+    }
+    if !is_dns_label(text) || !text.starts_with(|first: char| first.is_ascii_lowercase()) {
+        faults.push(
+            "must consist of lower-case letters, digits and \"-\", start with a letter, and end with a letter or digit"
+                .to_owned(),
+        );
+    }
+    faults
+}
+
+/// A kind of at most 63 bytes: `[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?` (DEC-45).
+pub fn kind_faults(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.len() > LABEL_LIMIT {
+        faults.push(format!("must be no more than {LABEL_LIMIT} bytes"));
+    }
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_kind = has_edges(text, |byte| byte.is_ascii_alphanumeric())
+        && text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.bytes().all(inner);
+    if !is_kind {
+        faults.push(
+            "must consist of letters, digits and \"-\", start with a letter, and end with a letter or digit".to_owned(),
+        );
+    }
+    faults
+}
+
+/// `group/version`: a DNS subdomain and the version of a kind (DEC-45).
+pub fn group_version_faults(text: &str) -> Vec<String> {
+    match text.split_once('/') {
+        Some((group, version)) => {
+            let group = subdomain_faults(group).into_iter().map(|fault| format!("the group {fault}"));
+            let version = resource_part_faults(version).into_iter().map(|fault| format!("the version {fault}"));
+            group.chain(version).collect()
+        }
+        None => vec!["must be <group>/<version>".to_owned()],
+    }
+}
+
+/// Longest name of an object in bytes.
+const NAME_LIMIT: usize = 253;
+
+/// A name of an object that need not be a DNS subdomain: one segment of a path, which needs no escapes (DEC-45).
+pub fn path_segment_faults(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.len() > NAME_LIMIT {
+        faults.push(format!("must be no more than {NAME_LIMIT} bytes"));
+    }
+    // RFC 3986, `pchar` without percent-encoding.
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte);
+    if text.is_empty() || matches!(text, "." | "..") || !text.bytes().all(fits) {
+        faults.push("must be one segment of a path: not empty, \".\" or \"..\", and without \"/\", \"%\" and other characters that a path cannot hold".to_owned());
     }
     faults
 }
@@ -184,6 +260,37 @@ mod tests {
         ] {
             assert_eq!(subdomain_faults(text).len(), faults, "{text:?}");
         }
+    }
+
+    #[test]
+    fn parts_of_paths_have_the_shapes_that_kubernetes_gives_them() {
+        // DEC-45
+        type Check = fn(&str) -> Vec<String>;
+        let (label, long) = ("a".repeat(63), "a".repeat(64));
+        let checks: [(Check, &[&str], &[&str]); 5] = [
+            (dns_label_faults, &["a", "1a", "a-b", &label], &["", "a.b", "A", "-a", "a-", "a_b", "a?x=", &long]),
+            (
+                resource_part_faults,
+                &["v1", "v1beta2", "a-b", &label],
+                &["", "1a", "v1.2", "V1", "v1%62eta2", "..", &long],
+            ),
+            (kind_faults, &["A", "aB9", "A-B", &label], &["", "9A", "A/B", "A.B", "A-", "Ä", "A%41", "A?", &long]),
+            (
+                group_version_faults,
+                &["g/v1", "a.b-c.io/v1beta2"],
+                &["", "/", "v1", "g/", "/v1", "g/v1/x", "g/v1%2Fx", "../v1", "g/..", "g/v1?x=", "g/1"],
+            ),
+            (
+                path_segment_faults,
+                &["a", "a:b", "A_b~", "...", "system:x"],
+                &["", ".", "..", "a/b", "a%2Fb", "a?b", "a#b", "a b", "ä"],
+            ),
+        ];
+        for (faults, good, bad) in checks {
+            good.iter().for_each(|text| assert_eq!(faults(text), Vec::<String>::new(), "{text:?}"));
+            bad.iter().for_each(|text| assert_ne!(faults(text), Vec::<String>::new(), "{text:?}"));
+        }
+        assert_eq!(path_segment_faults(&"a".repeat(254)).len(), 1);
     }
 
     #[test]

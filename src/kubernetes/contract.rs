@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
-use kube::api::{Api, ApiResource, GroupVersionKind};
+use kube::api::ApiResource;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::time::{Instant, timeout_at};
 
 use super::Selection;
-use super::metadata::{self, Change, Metadata};
+use super::address::Resource;
+use super::metadata::{self, Change, IfUnserved, Metadata};
 use crate::telemetry::metrics::Metrics;
 
 /// Why the definition of a kind cannot be looked at.
@@ -38,15 +39,22 @@ impl Definitions {
         metrics: Arc<Metrics>,
         changed: impl Fn(Option<&str>) + Send,
     ) -> (Self, impl Future<Output = ()> + Send) {
-        let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-        let resource = ApiResource::from_gvk_with_plural(&kind, "customresourcedefinitions");
+        let served = Resource::known("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        let resource = served.as_api().clone();
         let changed = move |change: Change<'_>| match change {
             Change::One(definition) => changed(Some(definition.metadata.name.as_deref().unwrap_or_default())),
             Change::All => changed(None),
         };
-        let api = Api::all_with(client, &resource);
-        let (store, follow) =
-            metadata::follow(api, resource.clone(), Selection::default(), "CustomResourceDefinition", metrics, changed);
+        let api = served.anywhere(client);
+        let (store, follow) = metadata::follow(
+            api,
+            resource.clone(),
+            Selection::default(),
+            "CustomResourceDefinition",
+            metrics,
+            IfUnserved::Retry,
+            changed,
+        );
         (Definitions { store, resource }, follow)
     }
 

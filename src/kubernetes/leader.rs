@@ -9,7 +9,7 @@ use super::contract::{DefinitionError, Definitions};
 use super::dry_run::DryRuns;
 use super::live::Live;
 use super::managed::Managed;
-use crate::hub::{Definition, Object, ObjectRef};
+use crate::hub::{Definition, GROUP, Object, ObjectRef};
 use crate::telemetry::metrics::Metrics;
 use crate::world::{Answer, Found, Need};
 
@@ -70,7 +70,7 @@ impl Leader {
     /// what belongs to topologies (CS-13). A health check is looked for by its name, and most often there is none.
     async fn object(&self, reference: &ObjectRef, deadline: Instant) -> Found<Arc<Object>> {
         match self.managed.object(reference, deadline).await {
-            Found::Absent if reference.kind != "MachineHealthCheck" => {
+            Found::Absent if (reference.group(), &*reference.kind) != (GROUP, "MachineHealthCheck") => {
                 self.live.managed_object(reference, deadline).await
             }
             found => found,

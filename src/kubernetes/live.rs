@@ -7,18 +7,17 @@ use std::time::Duration;
 
 use http::StatusCode;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DynamicObject, GetParams, GroupVersionKind, ListParams, Resource};
-use kube::core::Request;
+use kube::api::ListParams;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
+use super::address::{self, AnotherObject, Malformed, Requests, Resource};
 use super::managed::slim;
 use super::words;
 use super::workload::{WorkloadError, Workloads};
-use crate::hub::naming::subdomain_faults;
-use crate::hub::{Definition, Hook, Object, ObjectRef, contract, group_of, version_of};
+use crate::hub::{Definition, Hook, Object, ObjectRef};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::world::{Answer, Found, HookAnswer, Need, Selection};
 
@@ -58,8 +57,10 @@ pub(super) enum ReadError {
     Api(#[from] kube::Error),
     #[error("the API server did not answer in time")]
     TimedOut,
-    #[error("{0:?} is no name of an object")]
-    Name(String),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error(transparent)]
+    Another(#[from] AnotherObject),
     #[error("{0:?} is no label and its value")]
     Label(String),
     #[error("the API server answered with something that is no object")]
@@ -125,12 +126,8 @@ impl Live {
 
     /// Nothing when no extension is registered for a hook (HK-04); extensions themselves are not called.
     async fn handlers(&self, hook: Hook) -> Result<Option<HookAnswer>, ReadError> {
-        let gvk = GroupVersionKind::gvk("runtime.cluster.x-k8s.io", "v1beta2", "ExtensionConfig");
-        let resource = ApiResource::from_gvk(&gvk);
-        let request = Request::new(DynamicObject::url_path(&resource, None)).list(&ListParams::default());
-        let Some(list) = self.client_answer(request.map_err(kube::Error::BuildRequest)?).await? else {
-            return Ok(None);
-        };
+        let requests = Resource::new("runtime.cluster.x-k8s.io", "v1beta2", "ExtensionConfig")?.everywhere();
+        let Some(list) = self.client_answer(requests.list(&ListParams::default())?).await? else { return Ok(None) };
         let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
         let handlers = items.filter_map(|item| item.pointer("/status/handlers")?.as_array()).flatten();
         let is_registered =
@@ -165,29 +162,25 @@ impl Live {
     }
 
     async fn object(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadError> {
-        let name = &reference.key.name;
-        if !subdomain_faults(name).is_empty() {
-            return Err(ReadError::Name(name.clone()));
-        }
-        let requests = requests(&reference.api_version, &reference.kind, &reference.key.namespace);
-        let request = requests.get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
-        self.client_answer(request).await?.map(object).transpose()
+        let request = Requests::to(reference)?.get(&reference.key.name)?;
+        let Some(found) = self.client_answer(request).await? else { return Ok(None) };
+        Ok(Some(address::answered(reference, object(found)?)?))
     }
 
     /// The objects of a selection by name; nothing when their kind is not served.
     async fn list(&self, selection: &Selection) -> Result<Option<Vec<Arc<Object>>>, ReadError> {
-        let requests = requests(&selection.api_version, &selection.kind, &selection.namespace);
+        let requests = Requests::of(&selection.api_version, &selection.kind, &selection.namespace)?;
         let mut params = ListParams::default().limit(PAGE);
         if !selection.labels.is_empty() {
             params = params.labels(&selector(selection)?);
         }
         let mut all = Vec::new();
         loop {
-            let request = requests.list(&params).map_err(kube::Error::BuildRequest)?;
+            let request = requests.list(&params)?;
             let Some(mut page) = self.client_answer(request).await? else { return Ok(None) };
             let items = page.get_mut("items").map(Value::take);
             for item in items.and_then(|items| items.as_array().cloned()).ok_or(ReadError::NoObject)? {
-                all.push(Arc::new(unmanaged(object(item)?)));
+                all.push(Arc::new(unmanaged(requests.checked(object(item)?)?)));
             }
             match page.pointer("/metadata/continue").and_then(Value::as_str).filter(|token| !token.is_empty()) {
                 Some(token) => params.continue_token = Some(token.to_owned()),
@@ -200,13 +193,10 @@ impl Live {
 
     /// The labels of a definition; nothing else of it is asked for (CT-2.2).
     async fn definition(&self, name: &str) -> Result<Option<Definition>, ReadError> {
-        if !subdomain_faults(name).is_empty() {
-            return Err(ReadError::Name(name.to_owned()));
-        }
-        let requests = Request::new(CustomResourceDefinition::url_path(&(), None));
-        let request = requests.get_metadata(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+        let request = Requests::of_cluster::<CustomResourceDefinition>().get_metadata(name)?;
         let Some(found) = self.client_answer(request).await? else { return Ok(None) };
-        let labels = object(found)?.texts("metadata.labels").map_err(|_| ReadError::NoObject)?;
+        let found = address::answered_definition(name, object(found)?)?;
+        let labels = found.texts("metadata.labels").map_err(|_| ReadError::NoObject)?;
         Ok(Some(Definition { labels, ..Definition::default() }))
     }
 
@@ -226,13 +216,6 @@ impl Live {
             }
         }
     }
-}
-
-/// Requests for the objects of a kind in a namespace.
-pub(super) fn requests(api_version: &str, kind: &str, namespace: &str) -> Request {
-    let gvk = GroupVersionKind::gvk(group_of(api_version), version_of(api_version), kind);
-    let resource = ApiResource::from_gvk_with_plural(&gvk, &contract::plural(kind));
-    Request::new(DynamicObject::url_path(&resource, Some(namespace)))
 }
 
 fn object(value: Value) -> Result<Object, ReadError> {
@@ -317,8 +300,9 @@ mod tests {
         assert_eq!((&*reason, started.elapsed()), ("the API server did not answer in time", PATIENCE));
         script.get(LIST, &[], Said::ok(json!({"kind": "MachineList"})));
         assert!(unreadable(answer(&script, &machines(&[])).await).contains("no object"));
-        for name in ["", "../secrets", "cp?x=1", "a/b"] {
-            assert!(unreadable(answer(&script, &object(name)).await).contains("is no name of an object"));
+        for name in ["", "..", "../secrets", "cp?x=1", "a/b", "a%2Fb"] {
+            let reason = unreadable(answer(&script, &object(name)).await);
+            assert!(reason.starts_with(&format!("no request is sent: the name {name:?} must")), "{reason}");
         }
         for (name, value) in [("a", "b,c=d"), ("", "b"), ("a b", "c"), ("a", "!b")] {
             let reason = unreadable(answer(&script, &machines(&[(name, value)])).await);
@@ -343,7 +327,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_list_is_read_to_its_end_by_all_its_labels() {
-        let item = |name: &str| json!({"kind": "Machine", "metadata": {"name": name}});
+        let item = |name: &str| json!({"metadata": {"name": name, "namespace": "ns"}});
         let script = Script::default();
         let words = ["labelSelector=a%3Db%2Cc%2Fd%3D", "limit=500"];
         let first = json!({"metadata": {"continue": "more"}, "items": [item("z"), item("b")]});
@@ -355,6 +339,70 @@ mod tests {
         assert_eq!(found.iter().map(|object| object.name()).collect::<Vec<_>>(), ["a", "b", "z"]);
         script.get(LIST, &[], Said::error(404, "NotFound"));
         assert_eq!(answer(&script, &machines(&[])).await, Answer::List(Found::Absent), "the kind is not served");
+    }
+
+    #[tokio::test]
+    async fn an_answer_about_another_object_is_an_error_and_no_absence() {
+        // DEC-45
+        let script = Script::default();
+        let (api_version, kind) = ("controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane");
+        for (field, other) in [
+            ("/apiVersion", "controlplane.cluster.x-k8s.io/v1beta1"),
+            ("/apiVersion", "other.x-k8s.io/v1beta2"),
+            ("/kind", "Secret"),
+            ("/metadata/namespace", "victim"),
+            ("/metadata/name", "other"),
+        ] {
+            let metadata = json!({"namespace": "ns", "name": "cp"});
+            let mut said = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
+            *said.pointer_mut(field).unwrap() = json!(other);
+            script.get(OBJECT, &[], Said::ok(said.clone())).get(OBJECT, &[], Said::ok(said));
+            let Answer::Object(Found::Unreadable(reason)) = answer(&script, &object("cp")).await else {
+                panic!("{field} {other}")
+            };
+            let asked =
+                "the API server was asked for KubeadmControlPlane ns/cp of \"controlplane.cluster.x-k8s.io/v1beta2\"";
+            assert!(reason.starts_with(asked) && reason.contains(other), "{reason}");
+            let Need::Object(reference) = object("cp") else { unreachable!() };
+            let error = crate::kubernetes::untyped::get(&script.client(), &reference).await.unwrap_err().to_string();
+            assert_eq!(error, reason, "those who write see the same");
+        }
+        let item = json!({"metadata": {"name": "m", "namespace": "victim"}});
+        script.get(LIST, &[], Said::ok(json!({"metadata": {}, "items": [item]})));
+        let Answer::List(Found::Unreadable(reason)) = answer(&script, &machines(&[])).await else { panic!("another") };
+        assert!(reason.contains("Machine of cluster.x-k8s.io/v1beta2 in namespace \"ns\""), "{reason}");
+        let metadata = json!({"name": "others.example.com"});
+        let partial = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata});
+        script.get(DEFINITION, &[], Said::ok(partial));
+        let need = Need::Definition("things.example.com".to_owned());
+        let Answer::Definition(Found::Unreadable(reason)) = answer(&script, &need).await else { panic!("another") };
+        assert!(reason.contains("CustomResourceDefinition things.example.com"), "{reason}");
+        assert_eq!(script.left(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_part_of_a_url_is_never_sent() {
+        // DEC-45
+        let script = Script::default();
+        let (good, key) = ("controlplane.cluster.x-k8s.io/v1beta2", || ObjectKey::new("ns", "cp"));
+        let traversal = format!("{good}%2Fnamespaces%2Fvictim%2Fkubeadmcontrolplanes%2Fprod?x=");
+        for (api_version, kind, key) in [
+            (&*traversal, "KubeadmControlPlane", key()),
+            ("controlplane.cluster.x-k8s.io/v1%62eta2", "KubeadmControlPlane", key()),
+            ("../api/v1", "KubeadmControlPlane", key()),
+            (good, "Secrets/x?y=", key()),
+            (good, "../../../../v1/namespaces/victim/Secret", key()),
+            (good, "KubeadmControlPlane", ObjectKey::new("ns", "..")),
+            (good, "KubeadmControlPlane", ObjectKey::new("ns", "cp%2F..%2Fother")),
+            (good, "KubeadmControlPlane", ObjectKey::new("ns?labelSelector=", "cp")),
+            (good, "KubeadmControlPlane", ObjectKey::new("", "cp")),
+        ] {
+            let need = Need::Object(ObjectRef::new(api_version, kind, key));
+            let Answer::Object(Found::Unreadable(reason)) = answer(&script, &need).await else { panic!("{need:?}") };
+            assert!(reason.starts_with("no request is sent: the "), "{reason}");
+        }
+        let need = Need::Definition("things.example.com/../x".to_owned());
+        assert!(matches!(answer(&script, &need).await, Answer::Definition(Found::Unreadable(_))));
     }
 
     #[tokio::test]

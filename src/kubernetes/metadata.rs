@@ -11,7 +11,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::Store;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::Event;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{Selection, events};
 use crate::hub::annotation;
@@ -42,6 +42,15 @@ pub enum Change<'a> {
     All,
 }
 
+/// What becomes of a watch whose first list is answered with 404.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfUnserved {
+    /// The kind belongs to the installation, and is about to be served.
+    Retry,
+    /// The watch ends; who needs the kind asks again.
+    End,
+}
+
 /// Keeps a store of metadata current, for ever, and tells of each change after it is in the store.
 ///
 /// `kind` is what logs and metrics call the kind. Only what controllers look at is kept: names, labels, owners,
@@ -52,6 +61,7 @@ pub(crate) fn follow(
     selection: Selection,
     kind: &'static str,
     metrics: Arc<Metrics>,
+    if_unserved: IfUnserved,
     changed: impl Fn(Change<'_>) + Send,
 ) -> (Store<Metadata>, impl Future<Output = ()> + Send) {
     let mut writer = Writer::new(resource.clone());
@@ -79,6 +89,10 @@ pub(crate) fn follow(
                         }
                         Event::Init | Event::InitApply(_) => {}
                     }
+                }
+                Err(error) if !listed && if_unserved == IfUnserved::End && error.is_not_found() => {
+                    debug!(kind = resource.kind, version = resource.api_version, "API server does not serve this kind");
+                    return;
                 }
                 Err(error) => {
                     metrics.watch_errors.get_or_create(&metrics::Kind { kind }).inc();

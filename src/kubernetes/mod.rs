@@ -9,12 +9,14 @@
 //! dry_run.rs (whether applying changes anything) ─┐
 //! Plan ─► apply/ (server-side apply) ──────────────┴► untyped.rs (requests about objects of any kind)
 //! versions.rs (API versions of referenced kinds, asked for one by one) ─► conversion
+//! address.rs: the paths of all these requests, checked
 //! ```
 
 use std::error::Error;
 
 pub(crate) use list_watch::{Fault, Selection, events};
 
+pub mod address;
 pub mod apply;
 pub mod cache;
 pub mod contract;
@@ -42,6 +44,11 @@ pub(crate) fn words(error: &kube::Error) -> String {
         && !status.message.is_empty()
     {
         return status.message.clone();
+    }
+    if let kube::Error::Service(cause) = error
+        && (cause.is::<address::Malformed>() || cause.is::<address::AnotherObject>())
+    {
+        return cause.to_string();
     }
     let mut text = error.to_string();
     let mut source = error.source();

@@ -31,6 +31,27 @@ struct Line {
     answer: Answer,
 }
 
+/// The kinds of objects that scripts do not name.
+const KINDS: [&str; 17] = [
+    "ATemplate",
+    "BTemplate",
+    "Cluster",
+    "ClusterClass",
+    "Event",
+    "ForgeCluster",
+    "ForgeMachinePool",
+    "ForgeMachineTemplate",
+    "ITemplate",
+    "KubeadmConfig",
+    "KubeadmConfigTemplate",
+    "KubeadmControlPlane",
+    "MachineDeployment",
+    "MachineHealthCheck",
+    "MachinePool",
+    "MachineSet",
+    "Secret",
+];
+
 /// The lines that have not been spoken yet.
 #[derive(Clone, Default)]
 pub(crate) struct Script(Arc<Mutex<VecDeque<Line>>>);
@@ -68,7 +89,7 @@ impl Script {
                 for word in &line.words {
                     assert!(text.contains(word.as_str()), "{word:?} is not in {text:?}");
                 }
-                Ok::<_, Infallible>(line.answer.response().await)
+                Ok::<_, Infallible>(line.answer.about(head.uri.path(), &body).response().await)
             }
         });
         kube::Client::new(service, "default")
@@ -86,6 +107,17 @@ impl Answer {
         Answer::Object(code, status(code.as_u16(), reason))
     }
 
+    /// The answer with what the script leaves out and every API server says of an object: which one it is.
+    fn about(self, path: &str, body: &[u8]) -> Answer {
+        let Answer::Object(StatusCode::OK, mut object) = self else { return self };
+        if object.get("items").is_none() {
+            let sent: Value = serde_json::from_slice(body).unwrap_or_default();
+            let sent = sent["metadata"]["name"].as_str().map(|name| format!("{path}/{name}"));
+            identify(sent.as_deref().filter(|_| !is_of_object(path)).unwrap_or(path), &mut object);
+        }
+        Answer::Object(StatusCode::OK, object)
+    }
+
     async fn response(self) -> Response<Body> {
         let (code, body) = match self {
             Answer::Object(code, object) => (code, Body::from(object.to_string())),
@@ -95,6 +127,33 @@ impl Answer {
         };
         Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
     }
+}
+
+/// Whether a path leads to one object in a namespace.
+fn is_of_object(path: &str) -> bool {
+    path.split('/').skip_while(|segment| *segment != "namespaces").count() == 4
+}
+
+/// Writes into an object in a namespace which one it is, as its path says; what is there already stays.
+pub(crate) fn identify(path: &str, object: &mut Value) {
+    let segments: Vec<&str> = path.split('/').collect();
+    let (api_version, namespace, plural, name) = match segments.as_slice() {
+        ["", "api", version, "namespaces", namespace, plural, name] => ((*version).to_owned(), namespace, plural, name),
+        ["", "apis", group, version, "namespaces", namespace, plural, name] => {
+            (format!("{group}/{version}"), namespace, plural, name)
+        }
+        _ => return,
+    };
+    let mut put = |pointer: &str, field: &str, value: &str| {
+        let Some(members) = object.pointer_mut(pointer).and_then(Value::as_object_mut) else { return };
+        members.entry(field).or_insert_with(|| value.into());
+    };
+    put("", "apiVersion", &api_version);
+    if let Some(kind) = KINDS.iter().find(|kind| crate::hub::contract::plural(kind) == **plural) {
+        put("", "kind", kind);
+    }
+    put("/metadata", "namespace", namespace);
+    put("/metadata", "name", name);
 }
 
 /// A Status object.

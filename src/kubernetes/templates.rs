@@ -8,15 +8,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kube::api::{Api, ApiResource, GroupVersionKind};
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
+use tracing::warn;
 
 use super::Selection;
-use super::metadata::{self, Change, Metadata, key_of};
-use crate::hub::{ObjectKey, contract};
-use crate::telemetry::metrics::Metrics;
+use super::address::{Malformed, One, Resource};
+use super::metadata::{self, Change, IfUnserved, Metadata, key_of};
+use crate::hub::ObjectKey;
+use crate::telemetry::metrics::{self, Metrics};
+
+/// How many versions of kinds are watched at a time: the sum over all classes (DEC-45). Objects of others are read one by one.
+pub const MOST_KINDS: usize = 128;
 
 /// Templates that belong to the topology of a Cluster do not interest a class.
 const NOT_OWNED: &str = "!topology.cluster.x-k8s.io/owned";
@@ -31,9 +35,11 @@ pub struct ObjectKind {
 
 impl ObjectKind {
     /// The kind as the API serves it; the plural is the one that the contract prescribes (CT-2.1).
-    pub fn resource(&self) -> ApiResource {
-        let kind = GroupVersionKind::gvk(&self.group, &self.version, &self.kind);
-        ApiResource::from_gvk_with_plural(&kind, &contract::plural(&self.kind))
+    ///
+    /// # Errors
+    /// When group, version or kind cannot be a part of a path (DEC-45).
+    pub fn resource(&self) -> Result<Resource, Malformed> {
+        Resource::new(&self.group, &self.version, &self.kind)
     }
 }
 
@@ -78,47 +84,69 @@ impl Templates {
     /// `deadline`.
     ///
     /// # Errors
-    /// When the API server cannot be asked.
+    /// When the API server cannot be asked, or kind or key cannot be parts of a path.
     pub async fn get(
         &self,
         kind: &ObjectKind,
         key: &ObjectKey,
         deadline: Instant,
     ) -> Result<Option<Arc<Metadata>>, kube::Error> {
-        let (store, resource) = (self.store(kind), kind.resource());
-        if let Ok(Ok(())) = timeout_at(deadline, store.wait_until_ready()).await
-            && let Some(found) = store.get(&ObjectRef::new_with(&key.name, resource).within(&key.namespace))
-        {
-            return Ok(Some(found));
+        let resource = kind.resource()?;
+        let one = resource.one::<Metadata>(self.client.clone(), key)?;
+        let Some(store) = self.store(kind, &resource)? else { return look_up(&one).await };
+        match timeout_at(deadline, store.wait_until_ready()).await {
+            Ok(Ok(())) => {
+                let key = ObjectRef::new_with(&key.name, resource.as_api().clone()).within(&key.namespace);
+                if let Some(found) = store.get(&key) {
+                    return Ok(Some(found));
+                }
+            }
+            // The API server does not serve this version of the kind: the watch has ended.
+            Ok(Err(_)) => self.change(|kinds| drop(kinds.remove(kind))),
+            Err(_) => {}
         }
-        self.look_up(kind, key).await
+        look_up(&one).await
     }
 
     /// The metadata of a template as the API server has it now.
     ///
     /// # Errors
-    /// When the API server cannot be asked.
+    /// When the API server cannot be asked, or kind or key cannot be parts of a path.
     pub async fn look_up(&self, kind: &ObjectKind, key: &ObjectKey) -> Result<Option<Arc<Metadata>>, kube::Error> {
-        let api: Api<Metadata> = Api::namespaced_with(self.client.clone(), &key.namespace, &kind.resource());
-        Ok(api.get_opt(&key.name).await?.map(Arc::new))
+        look_up(&kind.resource()?.one(self.client.clone(), key)?).await
     }
 
     /// Ends the watches of all other kinds.
     pub fn keep_only(&self, kinds: &BTreeSet<ObjectKind>) {
-        self.kinds.lock().unwrap_or_else(PoisonError::into_inner).retain(|kind, _| kinds.contains(kind));
+        self.change(|followed| followed.retain(|kind, _| kinds.contains(kind)));
     }
 
-    fn store(&self, kind: &ObjectKind) -> Store<Metadata> {
+    /// What the watch of a kind shows; nothing when too many kinds are watched.
+    fn store(&self, kind: &ObjectKind, resource: &Resource) -> Result<Option<Store<Metadata>>, Malformed> {
+        self.change(|kinds| {
+            if let Some(known) = kinds.get(kind) {
+                return Ok(Some(known.store.clone()));
+            }
+            if kinds.len() >= MOST_KINDS {
+                let ObjectKind { group, version, kind } = kind;
+                warn!(group, version, kind, limit = MOST_KINDS, "Too many kinds of templates, this one is not watched");
+                return Ok(None);
+            }
+            let followed = self.follow(kind, resource)?;
+            Ok(Some(kinds.entry(kind.clone()).or_insert(followed).store.clone()))
+        })
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<ObjectKind, Followed>) -> T) -> T {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        kinds.entry(kind.clone()).or_insert_with(|| self.follow(kind)).store.clone()
+        let result = change(&mut kinds);
+        let count = i64::try_from(kinds.len()).unwrap_or(i64::MAX);
+        self.metrics.watched_kinds.get_or_create(&metrics::Kind { kind: "Template" }).set(count);
+        result
     }
 
-    fn follow(&self, kind: &ObjectKind) -> Followed {
-        let resource = kind.resource();
-        let api = match &self.namespace {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
-            None => Api::all_with(self.client.clone(), &resource),
-        };
+    fn follow(&self, kind: &ObjectKind, resource: &Resource) -> Result<Followed, Malformed> {
+        let api = resource.api(self.client.clone(), self.namespace.as_deref())?;
         let selection = Selection { labels: Some(NOT_OWNED.to_owned()), fields: None };
         let changed = {
             let (kind, changed) = (kind.clone(), self.changed.clone());
@@ -127,7 +155,77 @@ impl Templates {
                 Change::All => changed(&kind, None),
             }
         };
-        let (store, watch) = metadata::follow(api, resource, selection, "Template", self.metrics.clone(), changed);
-        Followed { store, _watch: AbortOnDropHandle::new(tokio::spawn(watch)) }
+        let (resource, metrics) = (resource.as_api().clone(), self.metrics.clone());
+        let (store, watch) = metadata::follow(api, resource, selection, "Template", metrics, IfUnserved::End, changed);
+        Ok(Followed { store, _watch: AbortOnDropHandle::new(tokio::spawn(watch)) })
+    }
+}
+
+async fn look_up(one: &One<Metadata>) -> Result<Option<Arc<Metadata>>, kube::Error> {
+    Ok(one.get_opt().await?.map(Arc::new))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// An API server on which every kind is served in the version `v1` and has no objects, and the paths it was asked for.
+    fn empty() -> (kube::Client, Arc<Mutex<Vec<String>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let noted = asked.clone();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (path, query) = (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
+            noted.lock().unwrap().push(path.clone());
+            async move {
+                if query.contains("watch=true") {
+                    std::future::pending::<()>().await;
+                }
+                let (code, body) = match path.contains("/v1/") && query.contains("limit=") {
+                    true => (200, json!({"metadata": {"resourceVersion": "1"}, "items": []})),
+                    false => (404, crate::kubernetes::scripted::status(404, "NotFound")),
+                };
+                let response = http::Response::builder().status(code).body(axum::body::Body::from(body.to_string()));
+                Ok::<_, Infallible>(response.unwrap())
+            }
+        });
+        (kube::Client::new(service, "default"), asked)
+    }
+
+    fn kind(version: &str, number: usize) -> ObjectKind {
+        ObjectKind { group: "g.io".to_owned(), version: version.to_owned(), kind: format!("T{number}Template") }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_kinds_are_watched_and_others_are_looked_up() {
+        // DEC-45
+        let (client, asked) = empty();
+        let metrics = Arc::new(Metrics::default());
+        let templates = Templates::new(client, None, metrics.clone(), |_, _| {});
+        let get = async |kind: &ObjectKind| {
+            let deadline = Instant::now() + Duration::from_secs(5);
+            templates.get(kind, &ObjectKey::new("ns", "one"), deadline).await.unwrap()
+        };
+        let watched = || metrics.watched_kinds.get_or_create(&metrics::Kind { kind: "Template" }).get();
+        for version in 2..=203 {
+            assert!(get(&kind(&format!("v{version}"), 0)).await.is_none());
+        }
+        assert_eq!(watched(), 0, "versions that are not served");
+        for number in 0..MOST_KINDS {
+            assert!(get(&kind("v1", number)).await.is_none());
+        }
+        assert_eq!(usize::try_from(watched()), Ok(MOST_KINDS));
+        asked.lock().unwrap().clear();
+        assert!(get(&kind("v1", MOST_KINDS)).await.is_none());
+        let path = format!("/apis/g.io/v1/namespaces/ns/t{MOST_KINDS}templates/one");
+        assert_eq!(std::mem::take(&mut *asked.lock().unwrap()), [path], "one request, and no watch");
+        assert_eq!(usize::try_from(watched()), Ok(MOST_KINDS));
+        templates.keep_only(&BTreeSet::from([kind("v1", 7)]));
+        assert!(get(&kind("v1", MOST_KINDS)).await.is_none());
+        assert_eq!(watched(), 2, "there is room again");
     }
 }

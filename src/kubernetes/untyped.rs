@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
-use super::live::{requests, selector};
+use super::address::{self, AnotherObject, Malformed, Requests};
+use super::live::selector;
 use super::words;
-use crate::hub::naming::subdomain_faults;
 use crate::hub::{Object, ObjectRef};
 use crate::topology::plan::MANAGER;
 use crate::world::Selection;
@@ -28,11 +28,13 @@ const UPDATER: &str = "topologist";
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     #[error("{}", words(.0))]
-    Api(#[from] kube::Error),
+    Api(#[source] kube::Error),
     #[error("the API server did not answer in time")]
     TimedOut,
-    #[error("{0:?} is no name of an object")]
-    Name(String),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error(transparent)]
+    Another(#[from] AnotherObject),
     #[error("the labels cannot be asked for")]
     Labels,
     #[error("the API server answered with something that is no object")]
@@ -48,6 +50,18 @@ pub(super) enum Refusal {
     Unclear,
     /// It said nothing.
     Unknown,
+}
+
+impl From<kube::Error> for RequestError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Service(cause) => match cause.downcast::<Malformed>() {
+                Ok(malformed) => RequestError::Malformed(*malformed),
+                Err(cause) => RequestError::Api(kube::Error::Service(cause)),
+            },
+            error => RequestError::Api(error),
+        }
+    }
 }
 
 impl RequestError {
@@ -77,7 +91,7 @@ impl RequestError {
     /// How sure it is that nothing was written.
     pub(super) fn refusal(&self) -> Refusal {
         match (self, self.code()) {
-            (RequestError::Name(_) | RequestError::Labels, _) | (_, Some(400..=499)) => Refusal::Certain,
+            (RequestError::Malformed(_) | RequestError::Labels, _) | (_, Some(400..=499)) => Refusal::Certain,
             (_, Some(_)) => Refusal::Unclear,
             (_, None) => Refusal::Unknown,
         }
@@ -107,36 +121,33 @@ async fn patch<P: serde::Serialize + std::fmt::Debug>(
     params: &PatchParams,
     change: &Patch<P>,
 ) -> Result<Object, RequestError> {
-    let name = checked(object)?;
-    let request = of(object).patch(name, params, change).map_err(kube::Error::BuildRequest)?;
-    read(answer(client, request).await?)
+    let request = Requests::to(object)?.patch(&object.key.name, params, change)?;
+    read(object, answer(client, request).await?)
 }
 
 /// The object; nothing when there is none.
 pub(crate) async fn get(client: &kube::Client, object: &ObjectRef) -> Result<Option<Object>, RequestError> {
-    let name = checked(object)?;
-    let request = of(object).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+    let request = Requests::to(object)?.get(&object.key.name)?;
     match answer(client, request).await {
         Err(error) if error.is_not_found() => Ok(None),
-        found => found.and_then(read).map(Some),
+        found => found.and_then(|found| read(object, found)).map(Some),
     }
 }
 
 /// Makes an object that must not be there yet.
 pub(super) async fn create(client: &kube::Client, object: &Object) -> Result<Object, RequestError> {
-    checked(&object.reference())?;
+    let reference = object.reference();
     let params = PostParams { field_manager: Some(UPDATER.to_owned()), ..PostParams::default() };
     let body = object.as_ref().to_string().into_bytes();
-    let request = of(&object.reference()).create(&params, body).map_err(kube::Error::BuildRequest)?;
-    read(answer(client, request).await?)
+    let request = Requests::to(&reference)?.create(&reference.key.name, &params, body)?;
+    read(&reference, answer(client, request).await?)
 }
 
 /// Deletes an object, unless it has another uid than the one that is known; says whether there was one.
 pub(crate) async fn delete(client: &kube::Client, object: &ObjectRef, uid: Option<&str>) -> Result<bool, RequestError> {
-    let name = checked(object)?;
     let preconditions = uid.map(|uid| Preconditions { uid: Some(uid.to_owned()), resource_version: None });
     let params = DeleteParams { preconditions, ..DeleteParams::default() };
-    let request = of(object).delete(name, &params).map_err(kube::Error::BuildRequest)?;
+    let request = Requests::to(object)?.delete(&object.key.name, &params)?;
     match answer(client, request).await {
         Ok(_) => Ok(true),
         Err(error) if error.is_not_found() => Ok(false),
@@ -146,7 +157,7 @@ pub(crate) async fn delete(client: &kube::Client, object: &ObjectRef, uid: Optio
 
 /// The metadata of the objects of a selection; nothing else of them is asked for. There are none of a kind that is not served.
 pub(super) async fn list_metadata(client: &kube::Client, selection: &Selection) -> Result<Vec<Object>, RequestError> {
-    match pages(client, selection, kube::core::Request::list_metadata).await {
+    match pages(client, selection, Requests::list_metadata).await {
         Err(error) if error.is_not_found() => Ok(Vec::new()),
         listed => listed,
     }
@@ -154,19 +165,19 @@ pub(super) async fn list_metadata(client: &kube::Client, selection: &Selection) 
 
 /// The objects of a selection, of a kind that has to be served.
 pub(crate) async fn list(client: &kube::Client, selection: &Selection) -> Result<Vec<Object>, RequestError> {
-    pages(client, selection, kube::core::Request::list).await
+    pages(client, selection, Requests::list).await
 }
 
 /// How a part of a list is asked for.
-type Ask = fn(&kube::core::Request, &ListParams) -> Result<http::Request<Vec<u8>>, kube::core::request::Error>;
+type Ask = fn(&Requests, &ListParams) -> Result<http::Request<Vec<u8>>, kube::Error>;
 
 async fn pages(client: &kube::Client, selection: &Selection, ask: Ask) -> Result<Vec<Object>, RequestError> {
-    let requests = requests(&selection.api_version, &selection.kind, &selection.namespace);
+    let requests = Requests::of(&selection.api_version, &selection.kind, &selection.namespace)?;
     let labels = selector(selection).map_err(|_| RequestError::Labels)?;
     let mut params = ListParams::default().limit(PAGE).labels(&labels);
     let mut all = Vec::new();
     loop {
-        let request = ask(&requests, &params).map_err(kube::Error::BuildRequest)?;
+        let request = ask(&requests, &params)?;
         let mut page = answer(client, request).await?;
         let items = match page.get_mut("items").map(Value::take) {
             Some(Value::Array(items)) => items,
@@ -175,7 +186,7 @@ async fn pages(client: &kube::Client, selection: &Selection, ask: Ask) -> Result
             _ => return Err(RequestError::NoObject),
         };
         for item in items {
-            all.push(read(item)?);
+            all.push(requests.checked(Object::try_from(item).map_err(|_| RequestError::NoObject)?)?);
         }
         match page.pointer("/metadata/continue").and_then(Value::as_str).filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token.to_owned()),
@@ -184,18 +195,10 @@ async fn pages(client: &kube::Client, selection: &Selection, ask: Ask) -> Result
     }
 }
 
-fn of(object: &ObjectRef) -> kube::core::Request {
-    requests(&object.api_version, &object.kind, &object.key.namespace)
-}
-
-/// The name, which becomes part of a path (NAM-07).
-fn checked(object: &ObjectRef) -> Result<&str, RequestError> {
-    let name = &object.key.name;
-    if subdomain_faults(name).is_empty() { Ok(name) } else { Err(RequestError::Name(name.clone())) }
-}
-
-fn read(value: Value) -> Result<Object, RequestError> {
-    Object::try_from(value).map_err(|_| RequestError::NoObject)
+/// What was asked for, and no other object (DEC-45).
+fn read(wanted: &ObjectRef, value: Value) -> Result<Object, RequestError> {
+    let found = Object::try_from(value).map_err(|_| RequestError::NoObject)?;
+    Ok(address::answered(wanted, found)?)
 }
 
 /// What the API server answers, in time. One that turns requests away unread is asked again.

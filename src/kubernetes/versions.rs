@@ -9,10 +9,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::Api;
 use tokio::time::{Instant, timeout};
 
-use super::words;
+use super::{address, words};
 use crate::hub::contract::{definition_name, newest_version};
 use crate::wire::conversion::{GroupKind, Versions};
 
@@ -81,8 +80,11 @@ impl ApiVersions {
 /// The answer of the API server, and whether it is one.
 async fn ask(client: &kube::Client, (group, kind): &GroupKind) -> (Result<String, String>, bool) {
     let name = definition_name(group, kind);
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    match timeout(PATIENCE, definitions.get_metadata_opt(&name)).await {
+    let definition = match address::one_of_cluster::<CustomResourceDefinition>(client.clone(), &name) {
+        Ok(definition) => definition,
+        Err(malformed) => return (Err(malformed.to_string()), true),
+    };
+    match timeout(PATIENCE, definition.get_metadata_opt()).await {
         Ok(Ok(Some(definition))) => (newest(&name, definition.metadata.labels.unwrap_or_default()), true),
         Ok(Ok(None)) => (Err(format!("CustomResourceDefinition {name} does not exist")), true),
         Ok(Err(error)) => (Err(format!("CustomResourceDefinition {name} cannot be read: {}", words(&error))), false),

@@ -9,11 +9,11 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use kube::api::{Api, ApiResource, GroupVersionKind};
 use kube::runtime::watcher::Event;
 use serde_json::Value;
 use tracing::{debug, info, warn};
 
+use super::address::Resource;
 use super::cache::Cache;
 use super::list_watch::{Report, list_watch};
 use super::written::Written;
@@ -130,14 +130,8 @@ impl Watched for Cluster {
 
 /// Applies the events of one watch to the cache, for ever.
 fn follow<T: Watched>(client: kube::Client, cache: Arc<Cache>, metrics: Arc<Metrics>) -> impl Future<Output = ()> {
-    let resource = ApiResource::from_gvk_with_plural(
-        &GroupVersionKind::gvk(GROUP, Version::V1Beta2.name(), T::KIND.name()),
-        T::KIND.plural(),
-    );
-    let api: Api<Written> = match cache.facts().scope().only_namespace() {
-        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-        None => Api::all_with(client, &resource),
-    };
+    let resource = Resource::known(GROUP, Version::V1Beta2.name(), T::KIND.name());
+    let api = resource.in_scope::<Written>(client, cache.facts().scope());
     let kind = metrics::Kind { kind: T::KIND.name() };
     async move {
         let mut reports = pin!(list_watch(api));

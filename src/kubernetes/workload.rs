@@ -18,7 +18,6 @@ use futures::{StreamExt, TryStreamExt, stream};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::Api;
 use lru::LruCache;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
@@ -27,9 +26,9 @@ use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
 use tracing::warn;
 
+use super::address::{self, Malformed};
 use super::{kubeconfig, words};
 use crate::field::shortened;
-use crate::hub::naming::subdomain_faults;
 use crate::hub::{Object, ObjectKey};
 use crate::world::Nodes;
 
@@ -72,8 +71,12 @@ pub(super) enum WorkloadError {
     Answered(StatusCode, String),
     #[error("its answer to a request for {0} is no object, or a very large one")]
     NoObject(String),
-    #[error("{0:?} is no name of a Node")]
-    Name(String),
+    #[error("it is asked for no Node of this name: {0}")]
+    Name(Malformed),
+    #[error("no Secret has its kubeconfig: {0}")]
+    SecretName(Malformed),
+    #[error("its answer to a request for {0} is about another object")]
+    Another(String),
 }
 
 impl WorkloadError {
@@ -82,12 +85,15 @@ impl WorkloadError {
         match self {
             WorkloadError::NoSecret(_) | WorkloadError::EmptySecret(_) => "no_kubeconfig",
             WorkloadError::Forbidden(_) => "forbidden",
-            WorkloadError::UnreadableSecret(..) => "failed",
+            WorkloadError::UnreadableSecret(..) | WorkloadError::SecretName(_) => "failed",
             WorkloadError::Refused(..) => "refused",
             WorkloadError::Resting(_) => "resting",
             WorkloadError::Unreachable => "unreachable",
             WorkloadError::TimedOut => "timed_out",
-            WorkloadError::Answered(..) | WorkloadError::NoObject(_) | WorkloadError::Name(_) => "answered",
+            WorkloadError::Answered(..)
+            | WorkloadError::NoObject(_)
+            | WorkloadError::Another(_)
+            | WorkloadError::Name(_) => "answered",
         }
     }
 
@@ -162,9 +168,8 @@ impl Workloads {
         deadline: Instant,
     ) -> Result<Nodes, WorkloadError> {
         let names: Vec<String> = names.cloned().collect();
-        if let Some(name) = names.iter().find(|name| !subdomain_faults(name).is_empty()) {
-            return Err(WorkloadError::Name(name.clone()));
-        }
+        // A name that is none is told before anybody is asked.
+        names.iter().try_for_each(|name| address::nodes(Some(name)).map(drop)).map_err(WorkloadError::Name)?;
         let read = async {
             let (client, turns) = self.client(cluster).await?;
             let _turn = turns.acquire().await.map_err(|_| WorkloadError::TimedOut)?;
@@ -206,8 +211,8 @@ impl Workloads {
     /// A client for the cluster and the turns at it, the former ones if its Secret has not changed.
     async fn client(&self, cluster: &ObjectKey) -> Result<(kube::Client, Arc<Semaphore>), WorkloadError> {
         let key = ObjectKey::new(&cluster.namespace, format!("{}-kubeconfig", cluster.name));
-        let secrets: Api<Secret> = Api::namespaced(self.management.clone(), &key.namespace);
-        let secret = match timeout_at(Instant::now() + PATIENCE, secrets.get_opt(&key.name)).await {
+        let secret = address::one::<Secret>(self.management.clone(), &key).map_err(WorkloadError::SecretName)?;
+        let secret = match timeout_at(Instant::now() + PATIENCE, secret.get_opt()).await {
             Ok(Ok(Some(secret))) => secret,
             Ok(Ok(None)) => return Err(WorkloadError::NoSecret(key)),
             Ok(Err(kube::Error::Api(status))) if status.code == StatusCode::FORBIDDEN.as_u16() => {
@@ -239,12 +244,17 @@ impl Workloads {
 
 async fn nodes(client: &kube::Client, cluster: &ObjectKey, names: Vec<String>) -> Result<Nodes, WorkloadError> {
     if names.is_empty() {
-        get(client, cluster, "Nodes", "/api/v1/nodes?limit=1").await?;
+        let path = address::nodes(None).map_err(WorkloadError::Name)?;
+        get(client, cluster, "Nodes", &format!("{path}?limit=1")).await?;
         return Ok(Nodes::new());
     }
     let node = |name: String| async move {
-        let found = get(client, cluster, &format!("Node {name}"), &format!("/api/v1/nodes/{name}")).await?;
-        Ok(found.map(|node| (name, node.into())))
+        let (path, what) = (address::nodes(Some(&name)).map_err(WorkloadError::Name)?, format!("Node {name}"));
+        match get(client, cluster, &what, &path).await? {
+            Some(node) if node.name() == name && matches!(node.kind(), "Node" | "") => Ok(Some((name, node.into()))),
+            Some(_) => Err(WorkloadError::Another(what)),
+            None => Ok(None),
+        }
     };
     let found = stream::iter(names).map(node).buffer_unordered(AT_A_TIME);
     found.try_filter_map(|node| async move { Ok(node) }).try_collect().await
@@ -417,7 +427,7 @@ mod tests {
         script.get(SECRET, &[], secret("2", &nobody));
         let want = "it answered 401 Unauthorized to a request for Node n1";
         assert_eq!(ask(&workloads, &["n1"]).await, Err(want.to_owned()));
-        assert!(ask(&workloads, &["../../secrets"]).await.unwrap_err().contains("is no name of a Node"));
+        assert!(ask(&workloads, &["../../secrets"]).await.unwrap_err().contains("the name \"../../secrets\" must"));
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::info;
@@ -18,7 +18,9 @@ use super::lease::{Leadership, NotLeading};
 use super::now;
 use super::pace::{Held, Pace};
 use super::raw::RawClass;
+use crate::field::shortened;
 use crate::hub::{ClusterClass, GROUP, Kind, ObjectKey, TemplateRef, contract};
+use crate::kubernetes::address::{self, Malformed, One};
 use crate::kubernetes::contract::{DefinitionError, Definitions};
 use crate::kubernetes::metadata::Metadata;
 use crate::kubernetes::templates::{ObjectKind, Templates};
@@ -73,6 +75,9 @@ pub(super) enum ReconcileError {
 enum ReferenceFailure {
     #[error(transparent)]
     Reference(#[from] ReferenceError),
+    /// It cannot become part of a URL (DEC-45).
+    #[error("the reference to {kind} {name} is not followed: {error}")]
+    Malformed { kind: String, name: String, error: Malformed },
     #[error(transparent)]
     Definition(#[from] DefinitionError),
     #[error("{kind} {name} does not exist in version {version}")]
@@ -137,18 +142,29 @@ impl Reconciler {
     /// Follows every reference, whatever becomes of the others (CCR-03 to CCR-05); says what failed, and whether any
     /// template got a new owner.
     async fn references(&self, class: &RawClass, hub: &ClusterClass) -> (References, Vec<String>, bool) {
+        use ReferenceFailure::{Malformed, Reference};
         let deadline = Instant::now() + PATIENCE;
-        let (mut all_outdated, mut failures, mut took_any) = (Vec::new(), Vec::new(), false);
+        let (mut all_outdated, mut failures, mut malformed, mut took_any) = (Vec::new(), Vec::new(), Vec::new(), false);
         for reference in references(&hub.spec) {
             match self.reference(class, reference, deadline).await {
                 Ok((outdated, took)) => {
                     all_outdated.extend(outdated);
                     took_any |= took;
                 }
-                Err(failure) => failures.push(failure.to_string()),
+                Err(failure) => {
+                    let text = failure.to_string();
+                    if matches!(failure, Malformed { .. } | Reference(ReferenceError::Incomplete(_))) {
+                        malformed.push(text.clone());
+                    }
+                    failures.push(text);
+                }
             }
         }
-        let references = if failures.is_empty() { References::Checked(all_outdated) } else { References::Failed };
+        let references = match (failures.is_empty(), malformed.is_empty()) {
+            (true, _) => References::Checked(all_outdated),
+            (false, true) => References::Failed,
+            (false, false) => References::Malformed(malformed),
+        };
         (references, failures, took_any)
     }
 
@@ -159,11 +175,17 @@ impl Reconciler {
         deadline: Instant,
     ) -> Result<(Option<Outdated>, bool), ReferenceFailure> {
         let (group, version) = group_version(reference)?;
+        let key = ObjectKey::new(class.key().namespace, &reference.name);
+        let kind = ObjectKind { group: group.into(), version: version.into(), kind: reference.kind.clone() };
+        let served = kind.resource().and_then(|resource| resource.one::<Metadata>(self.writer.clone(), &key));
+        let template = served.map_err(|error| {
+            let (kind, name) = (shortened(&reference.kind).into_owned(), shortened(&reference.name).into_owned());
+            ReferenceFailure::Malformed { kind, name, error }
+        })?;
         // Without a definition the kind is not served, which would look like a missing template (CT-4.6).
         let definition = contract::definition_name(group, &reference.kind);
         let labels = self.definitions.labels(&definition, deadline).await?;
-        let kind = ObjectKind { group: group.into(), version: version.into(), kind: reference.kind.clone() };
-        let took = self.own(class, &kind, &reference.name, deadline).await?;
+        let took = self.own(class, &kind, &key, &template, deadline).await?;
         Ok((Outdated::of(reference, &labels)?, took))
     }
 
@@ -172,17 +194,16 @@ impl Reconciler {
         &self,
         class: &RawClass,
         kind: &ObjectKind,
-        name: &str,
+        key: &ObjectKey,
+        one: &One<Metadata>,
         deadline: Instant,
     ) -> Result<bool, ReferenceFailure> {
-        let key = ObjectKey::new(class.key().namespace, name);
-        let named = || (kind.kind.clone(), name.to_owned());
+        let named = || (kind.kind.clone(), key.name.clone());
         let unreadable = |error| {
             let (kind, name) = named();
             ReferenceFailure::Unreadable { kind, name, error }
         };
-        let mut found = self.templates.get(kind, &key, deadline).await.map_err(unreadable)?;
-        let api: Api<Metadata> = Api::namespaced_with(self.writer.clone(), &key.namespace, &kind.resource());
+        let mut found = self.templates.get(kind, key, deadline).await.map_err(unreadable)?;
         for _ in 0..CONFLICTS {
             let Some(template) = found else {
                 let ((kind_name, name), version) = (named(), kind.version.clone());
@@ -190,13 +211,13 @@ impl Reconciler {
             };
             let Some(patch) = ownership(&template, &owner(class)) else { return Ok(false) };
             self.leadership.may_write()?;
-            match api.patch(name, &in_our_name(), &Patch::Merge(patch)).await {
+            match one.patch(&in_our_name(), &Patch::Merge(patch)).await {
                 Ok(_) => {
-                    info!(class = %class.key(), kind = kind.kind, template = name, "Became owner of a template");
+                    info!(class = %class.key(), kind = kind.kind, template = key.name, "Became owner of a template");
                     return Ok(true);
                 }
                 Err(kube::Error::Api(status)) if status.code == 409 => {
-                    found = self.templates.look_up(kind, &key).await.map_err(unreadable)?;
+                    found = self.templates.look_up(kind, key).await.map_err(unreadable)?;
                 }
                 Err(error) => {
                     let (kind, name) = named();
@@ -218,8 +239,9 @@ impl Reconciler {
             add(["metadata", "resourceVersion"], json!(class.version())),
             add(["status"], status.clone()),
         ]);
-        let api: Api<RawClass> = Api::namespaced(self.writer.clone(), &key.namespace);
-        match api.patch_status(&key.name, &in_our_name(), &Patch::Json::<()>(patch)).await {
+        let one = address::one::<RawClass>(self.writer.clone(), &key);
+        let one = one.map_err(|malformed| ReconcileError::Status(malformed.into()))?;
+        match one.patch_status(&in_our_name(), &Patch::Json::<()>(patch)).await {
             Ok(written) => {
                 // A write that changes nothing leaves the version as it is, and no event follows.
                 if written.version() != class.version() {

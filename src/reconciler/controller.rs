@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc;
-use kube::api::Api;
 use kube::runtime::applier;
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::reflector::store::Writer;
@@ -30,6 +29,7 @@ use super::lease::Leadership;
 use super::pace::Pace;
 use super::raw::RawClass;
 use crate::hub::{ObjectKey, TemplateRef, contract};
+use crate::kubernetes::address;
 use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::metadata::differences;
 use crate::kubernetes::templates::{ObjectKind, Templates};
@@ -134,10 +134,7 @@ impl ClassController {
         templates: &Templates,
         reconciler: &Reconciler,
     ) {
-        let api: Api<RawClass> = match self.scope.only_namespace() {
-            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-            None => Api::all(self.client.clone()),
-        };
+        let api = address::in_scope::<RawClass>(self.client.clone(), &self.scope);
         let (store, mut listed) = (writer.as_reader(), false);
         let mut events = pin!(events(api, Selection::default()));
         while let Some(event) = events.next().await {

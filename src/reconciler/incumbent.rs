@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use kube::api::Api;
 use kube::runtime::watcher::Event;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -18,7 +17,7 @@ use tracing::warn;
 
 use super::lease::holder;
 use crate::hub::ObjectKey;
-use crate::kubernetes::{Selection, events};
+use crate::kubernetes::{Selection, address, events};
 use crate::telemetry::metrics::{self, Metrics};
 
 /// The Lease of Cluster API's core controllers.
@@ -124,7 +123,7 @@ pub fn follow(client: kube::Client, metrics: Arc<Metrics>) -> (watch::Receiver<I
     let (sender, receiver) = watch::channel(Incumbent::Unknown);
     let follow = async move {
         let selection = Selection { labels: None, fields: Some(format!("metadata.name={LEASE}")) };
-        let mut events = events(Api::<Lease>::all(client), selection).boxed();
+        let mut events = events(address::anywhere::<Lease>(client), selection).boxed();
         let mut leases = Leases::default();
         loop {
             tokio::select! {

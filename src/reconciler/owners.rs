@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc;
-use kube::api::{Api, ApiResource, GroupVersionKind, Patch};
+use kube::api::Patch;
 use kube::runtime::reflector::Store;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -19,9 +19,10 @@ use tracing::{debug, info, warn};
 use super::lease::Leadership;
 use crate::hub::{Cluster, ContractRef, GROUP, Kind, Object, ObjectKey, ObjectRef, contract, label};
 use crate::kubernetes::Selection;
+use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
-use crate::kubernetes::metadata::{self, Change, Metadata, cluster_of};
+use crate::kubernetes::metadata::{self, Change, IfUnserved, Metadata, cluster_of};
 use crate::kubernetes::untyped::{self, RequestError};
 use crate::telemetry::metrics::Metrics;
 use crate::topology::worker::API_VERSION;
@@ -122,12 +123,9 @@ impl OwnersController {
         kind: &'static str,
         wake: mpsc::UnboundedSender<ObjectKey>,
     ) -> (Store<Metadata>, impl Future<Output = ()> + Send + use<>) {
-        let resource =
-            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, "v1beta2", kind), &contract::plural(kind));
-        let api = match self.cache.facts().scope().only_namespace() {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
-            None => Api::all_with(self.client.clone(), &resource),
-        };
+        let served = Resource::known(GROUP, "v1beta2", kind);
+        let (api, resource) =
+            (served.in_scope(self.client.clone(), self.cache.facts().scope()), served.as_api().clone());
         let selection = Selection { labels: Some(label::OWNED.to_owned()), fields: None };
         let cache = self.cache.clone();
         let changed = move |change: Change<'_>| {
@@ -140,7 +138,7 @@ impl OwnersController {
                 let _ = wake.unbounded_send(cluster);
             }
         };
-        metadata::follow(api, resource, selection, kind, self.metrics.clone(), changed)
+        metadata::follow(api, resource, selection, kind, self.metrics.clone(), IfUnserved::Retry, changed)
     }
 
     /// Wakes every Cluster that has come or refers to something new, for ever.

@@ -50,6 +50,8 @@ struct Store {
     received: Vec<Received>,
     /// What watches do not show.
     unseen: Option<String>,
+    /// The beginnings of paths that lead to nothing, whatever is stored.
+    unserved: Vec<String>,
     watches: Vec<(String, mpsc::UnboundedSender<Value>)>,
 }
 
@@ -89,6 +91,11 @@ impl ApiServer {
     /// From now on watches show nothing of objects of this plural.
     pub(super) fn hide(&self, plural: &str) {
         self.store.lock().unwrap().unseen = Some(format!("/{plural}/"));
+    }
+
+    /// From now on paths that begin like this lead to nothing.
+    pub(super) fn stop_serving(&self, paths: impl IntoIterator<Item = String>) {
+        self.store.lock().unwrap().unserved.extend(paths);
     }
 
     /// The object at a path.
@@ -141,7 +148,9 @@ fn named(path: &str) -> Value {
     let mut segments = path.rsplit('/');
     let name = segments.next().unwrap();
     let namespace = segments.nth(1).filter(|_| path.contains("/namespaces/"));
-    json!({"metadata": {"name": name, "namespace": namespace, "uid": format!("uid-of-{name}")}})
+    let mut object = json!({"metadata": {"name": name, "namespace": namespace, "uid": format!("uid-of-{name}")}});
+    crate::kubernetes::scripted::identify(path, &mut object);
+    object
 }
 
 /// The lists that an object is in: of its namespace, and of all.
@@ -194,6 +203,9 @@ impl Store {
         let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
         let (path, is_status) = path.strip_suffix("/status").map_or((path, false), |path| (path, true));
         let stored = self.objects.get(path).cloned();
+        if self.unserved.iter().any(|start| path.starts_with(&**start)) {
+            return refusal(404);
+        }
         match (head.method.as_str(), stored) {
             ("GET", Some(stored)) => object(200, &stored),
             ("GET", None) if query.contains("watch=true") => self.watch(path),

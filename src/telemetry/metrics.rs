@@ -97,6 +97,8 @@ pub struct Metrics {
     pub refused_requests: Family<Reason, Counter>,
     pub panics: Counter,
     pub cache_objects: Family<Kind, Gauge>,
+    /// Versions of provider kinds that are watched, of templates and of managed objects.
+    pub watched_kinds: Family<Kind, Gauge>,
     pub cache_age: Family<Kind, Gauge<f64, AtomicU64>>,
     pub unreadable_objects: Family<Kind, Counter>,
     pub watch_errors: Family<Kind, Counter>,
@@ -152,6 +154,7 @@ impl Default for Metrics {
             refused_requests: Family::default(),
             panics: Counter::default(),
             cache_objects: Family::default(),
+            watched_kinds: Family::default(),
             cache_age: Family::default(),
             unreadable_objects: Family::default(),
             watch_errors: Family::default(),
@@ -206,6 +209,7 @@ impl Metrics {
         registry.register("refused_requests", "Requests turned away unread", self.refused_requests.clone());
         registry.register("panics", "Requests that ended in a panic", self.panics.clone());
         registry.register("cache_objects", "Objects in the caches", self.cache_objects.clone());
+        registry.register("watched_kinds", "Versions of kinds that the leader watches", self.watched_kinds.clone());
         registry.register_with_unit(
             "cache_age",
             "Time since the API server was last heard of, be it that nothing has changed",

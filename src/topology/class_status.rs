@@ -26,6 +26,8 @@ pub enum References {
     Checked(Vec<Outdated>),
     /// Some could not be followed.
     Failed,
+    /// Some are not followed, since they cannot become part of a URL, for these reasons (DEC-45).
+    Malformed(Vec<String>),
 }
 
 /// What came of the variables of a class.
@@ -201,6 +203,11 @@ impl Status<'_> {
                 let message = "Please check the logs of the controller for errors".to_owned();
                 self.set(&condition(TYPE, "Unknown", "InternalError", message.clone()));
                 self.set_legacy(&condition(TYPE, "Unknown", "InternalError", message), None);
+            }
+            References::Malformed(reasons) => {
+                let message = list("The following references are malformed:", reasons);
+                self.set(&condition(TYPE, "Unknown", "MalformedReferences", message.clone()));
+                self.set_legacy(&condition(TYPE, "Unknown", "MalformedReferences", message), None);
             }
             References::Checked(outdated) if !outdated.is_empty() => {
                 let items = outdated.iter().map(|Outdated { kind, name, current, latest }| {

@@ -1,6 +1,7 @@
 //! Which objects an installation looks after.
 
 use crate::hub::Metadata;
+use crate::hub::naming::dns_label_faults;
 
 /// The label that says whose object it is.
 const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
@@ -62,8 +63,11 @@ impl Scope {
 impl Pattern {
     fn parse(text: &str) -> Result<Self, String> {
         let (name, is_prefix) = text.strip_suffix('*').map_or((text, false), |prefix| (prefix, true));
-        let is_plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-        match (is_plain && !text.is_empty(), is_prefix) {
+        let is_plain = match is_prefix {
+            true => name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'),
+            false => dns_label_faults(name).is_empty(),
+        };
+        match (is_plain, is_prefix) {
             (true, true) => Ok(Pattern::Prefix(name.to_owned())),
             (true, false) => Ok(Pattern::Name(name.to_owned())),
             (false, _) => Err(format!("{text:?} is neither a namespace nor the beginning of one and \"*\"")),

@@ -9,7 +9,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchP
 use serde_json::{Value, json};
 
 use crate::kubernetes::Kubernetes;
-use crate::kustomize::{overlay, permissions, stream};
+use crate::kustomize::{definitions_at, overlay, permissions, stream, webhooks_at};
 use crate::process::{SOON, Topologist, command, make_certificates};
 
 /// The group of the templates.
@@ -449,4 +449,81 @@ async fn controllers_do_not_start_beside_those_of_cluster_api() {
     renewing.abort();
     let mut topologist = ground.controller();
     topologist.wait_for_log("Controllers start");
+}
+
+/// A v1beta1 class with this reference to its infrastructure, and others that are what they should be.
+fn older_class(name: &str, (api_version, kind, template): (&str, &str, &str)) -> Value {
+    let good = json!({"apiVersion": format!("{GROUP}/v1beta2"), "kind": "DevClusterTemplate", "name": "plane"});
+    json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta1",
+        "kind": "ClusterClass",
+        "metadata": {"name": name},
+        "spec": {
+            "infrastructure": {"ref": {"apiVersion": api_version, "kind": kind, "name": template}},
+            "controlPlane": {"ref": good},
+        },
+    })
+}
+
+#[tokio::test]
+async fn a_reference_leads_into_no_other_namespace() {
+    // DEC-45
+    let ground = Ground::new().await;
+    let namespace = ground.namespace().await;
+    let victim = ground.kubernetes.namespace("victim").await;
+    let prod = ground.create(&victim, template("DevClusterTemplate", "prod")).await;
+    let topologist = ground.controller();
+    topologist.wait_until_ready();
+    // Both versions are served, and admission is not installed yet.
+    let authority = std::fs::read(ground.certificates.path().join("ca.crt")).unwrap();
+    let definitions = definitions_at(overlay("alone"), &topologist.webhook, &authority);
+    ground.kubernetes.apply_yaml(&stream(&definitions)).await;
+    let (good, traversal) = (
+        format!("{GROUP}/v1beta2"),
+        format!("{GROUP}/v1beta2%2Fnamespaces%2F{victim}%2Fdevclustertemplates%2Fprod?x="),
+    );
+    let path = format!("../../{victim}/devclustertemplates/prod?x=");
+    let spelling = format!("{GROUP}/v1b%65ta2");
+    let attacks = [
+        ("version", (&*traversal, "DevClusterTemplate", "infra"), "the version \"v1beta2%2Fnamespaces%2F"),
+        ("spelling", (&*spelling, "DevClusterTemplate", "infra"), "the version \"v1b%65ta2\""),
+        ("kind", (&*good, "%2E%2E/xTemplate", "infra"), "the kind \"%2E%2E/xTemplate\""),
+        ("name", (&*good, "DevClusterTemplate", &*path), "the name \"../../"),
+        ("dots", (&*good, "DevClusterTemplate", ".."), "the name \"..\""),
+    ];
+    let older = ground.api("cluster.x-k8s.io/v1beta1", "ClusterClass", &namespace);
+    for (name, attack, words) in attacks {
+        ground.create(&namespace, older_class(name, attack)).await;
+        let stored = with_condition(&ground, &topologist, (&namespace, name), "RefVersionsUpToDate", "Unknown").await;
+        let told = condition(&stored, "RefVersionsUpToDate");
+        assert_eq!(told["reason"], "MalformedReferences", "{name}");
+        assert!(told["message"].as_str().unwrap().contains(words), "{name}: {told}");
+    }
+    // The class owns the template that it may refer to, and nobody owns the one of the other namespace.
+    until("the other template is owned", &topologist, async || {
+        (owners(&ground.templates(&namespace), "plane").await.len() == attacks.len()).then_some(())
+    })
+    .await;
+    let now = ground.templates(&victim).get("prod").await.unwrap();
+    assert_eq!(now.metadata.resource_version, prod.metadata.resource_version);
+    assert!(owners(&ground.templates(&victim), "prod").await.is_empty());
+    assert_eq!(topologist.metric("topologist_watched_kinds{kind=\"Template\"}"), Some(1.0), "and one watch for all");
+
+    // With admission such classes are denied, and those that are there can be changed.
+    ground.kubernetes.apply_yaml(&stream(&webhooks_at(overlay("alone"), &topologist.webhook, &authority))).await;
+    for (name, attack, _) in attacks {
+        let denied: DynamicObject = serde_json::from_value(older_class(&format!("new-{name}"), attack)).unwrap();
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        // A new webhook configuration takes effect some milliseconds after it is stored.
+        let message = until("it is denied", &topologist, async || match older.create(&dry, &denied).await {
+            Err(kube::Error::Api(status)) => Some(status.message.clone()),
+            _ => None,
+        })
+        .await;
+        assert!(message.contains("spec.infrastructure.ref."), "{name}: {message}");
+    }
+    for (name, ..) in attacks {
+        let label = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+        older.patch(name, &PatchParams::default(), &label).await.unwrap();
+    }
 }

@@ -66,6 +66,43 @@ fn code(text: &str) -> String {
     text.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
 }
 
+/// The files that may build the path of a request: one that checks its parts, and two whose parts come from the command line.
+const BUILD_PATHS: [&str; 3] = ["kubernetes/address.rs", "reconciler/lease.rs", "webhook/self_managed.rs"];
+
+/// What builds the path of a request to an API server.
+const PATH_BUILDERS: [&str; 13] = [
+    "Api::namespaced",
+    "Api::all",
+    "Api::default_namespaced",
+    ">::namespaced",
+    ">::all(",
+    "url_path(",
+    "core::Request",
+    "from_gvk",
+    "format!(\"/api",
+    "\"/api/v1/",
+    "\"/apis/",
+    ".request(http",
+    "ApiResource::erase",
+];
+
+#[test]
+fn paths_of_requests_are_built_in_one_place() {
+    // DEC-45
+    let mut wrong = Vec::new();
+    for module in EDGES.into_iter().filter(|module| *module != "embedded") {
+        for (file, text) in files(&source(module)) {
+            if BUILD_PATHS.iter().any(|allowed| file.ends_with(allowed)) || file.ends_with("scripted.rs") {
+                continue;
+            }
+            let code = code(&text);
+            let built = PATH_BUILDERS.iter().filter(|name| code.contains(**name));
+            wrong.extend(built.map(|name| format!("{file} has {name}")));
+        }
+    }
+    assert!(wrong.is_empty(), "build paths in kubernetes/address.rs:\n{}", wrong.join("\n"));
+}
+
 #[test]
 fn every_module_has_a_layer() {
     let mut modules: Vec<String> = fs::read_dir(source(""))

@@ -34,6 +34,7 @@ fn reported() -> BTreeMap<String, BTreeSet<String>> {
     drop(metrics.refused_requests.get_or_create(&reason));
     drop(metrics.handshake_failures.get_or_create(&reason));
     drop(metrics.cache_objects.get_or_create(&kind));
+    drop(metrics.watched_kinds.get_or_create(&kind));
     drop(metrics.cache_age.get_or_create(&kind));
     drop(metrics.unreadable_objects.get_or_create(&kind));
     drop(metrics.watch_errors.get_or_create(&kind));

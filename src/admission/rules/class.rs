@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::definitions::{schemas_are_not_nullable, variable_definitions_are_usable};
 use super::names::naming_templates_make_names;
 use super::patches::patches_are_usable;
-use super::{definitions, dependents, names, patches, shared};
+use super::{definitions, dependents, names, patches, references, shared};
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path, RuleId};
@@ -19,6 +19,7 @@ use crate::world::World;
 /// A ClusterClass that is created or updated.
 pub(super) struct Change<'a> {
     pub new: &'a ClusterClass,
+    pub old: Option<&'a ClusterClass>,
     /// The references of a v1beta1 object, with what the hub does not have.
     pub references: &'a [Reference],
     pub world: &'a World,
@@ -28,9 +29,15 @@ pub(super) struct Change<'a> {
 }
 
 impl<'a> Change<'a> {
-    fn new(new: &'a ClusterClass, references: &'a [Reference], world: &'a World, settings: &'a Settings) -> Self {
+    fn new(
+        new: &'a ClusterClass,
+        old: Option<&'a ClusterClass>,
+        references: &'a [Reference],
+        world: &'a World,
+        settings: &'a Settings,
+    ) -> Self {
         let allowance = RefCell::new(Allowance::new(world.stop().clone()));
-        Change { new, references, world, settings, allowance }
+        Change { new, old, references, world, settings, allowance }
     }
 
     fn spec(&self) -> &ClusterClassSpec {
@@ -91,7 +98,7 @@ pub(crate) fn validate(
     settings: &Settings,
 ) -> Verdict {
     let mut found = Findings::without(settings.silenced);
-    let change = Change::new(new, references, world, settings);
+    let change = Change::new(new, old, references, world, settings);
     found.run(GATE, |found| classes_are_switched_on(&change, found));
     if found.error_count() > 0 {
         let message = found.into_parts().0.iter().map(ToString::to_string).collect();
@@ -99,6 +106,7 @@ pub(crate) fn validate(
     }
     run(RULES, &change, &mut found);
     found.run(BUDGET, |found| class_keeps_its_budget(&change, old, found));
+    found.run(references::RULE, |found| references_can_be_part_of_a_url(&change, found));
     if let Some(old) = old {
         dependents::validate(&change, old, &mut found);
     }
@@ -127,7 +135,7 @@ fn class_keeps_its_budget(change: &Change<'_>, old: Option<&ClusterClass>, found
 }
 
 fn exceeds_its_budget(class: &ClusterClass, change: &Change<'_>) -> bool {
-    let change = Change::new(class, &[], change.world, change.settings);
+    let change = Change::new(class, None, &[], change.world, change.settings);
     let mut found = Findings::default();
     variable_definitions_are_usable(&change, &mut found);
     patches_are_usable(&change, &mut found);
@@ -186,6 +194,12 @@ fn template_references_are_complete(change: &Change<'_>, found: &mut Findings) {
         shared::template_reference(&class.bootstrap.template_ref, &path.child("bootstrap"), found);
         shared::template_reference(&class.infrastructure.template_ref, &path.child("infrastructure"), found);
     }
+}
+
+/// What a class refers to can be asked for (DEC-45).
+fn references_can_be_part_of_a_url(change: &Change<'_>, found: &mut Findings) {
+    let old = change.old.map(references::of_class).unwrap_or_default();
+    references::can_be_part_of_a_url(references::of_class(change.new), &old, found);
 }
 
 /// Templates are in the namespace of their class, which v1beta1 references can gainsay (DEC-3).

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::topology::TopologyChange;
-use super::{rebase, topology, version};
+use super::{rebase, references, topology, version};
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path};
@@ -44,6 +44,7 @@ pub(crate) fn validate(new: &Cluster, old: Option<&Cluster>, world: &World, sett
     let mut found = Findings::without(settings.silenced);
     let change = Change { new, old };
     run(INDEPENDENT, &change, &mut found);
+    found.run(references::RULE, |found| references_can_be_part_of_a_url(&change, found));
     let mut not_checked = Vec::new();
     if let Some(topology) = new.topology() {
         let change = TopologyChange { new, topology, old, world, settings };
@@ -65,6 +66,12 @@ fn name_is_a_label_value(change: &Change<'_>, found: &mut Findings) {
             format!("the name of a Cluster is a label value, which {fault}"),
         );
     }
+}
+
+/// What a Cluster refers to can be asked for (DEC-45).
+fn references_can_be_part_of_a_url(change: &Change<'_>, found: &mut Findings) {
+    let old = change.old.map(references::of_cluster).unwrap_or_default();
+    references::can_be_part_of_a_url(references::of_cluster(change.new), &old, found);
 }
 
 /// An infrastructure reference may change, and may not be taken away (CL-V-002).

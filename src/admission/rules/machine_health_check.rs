@@ -1,6 +1,6 @@
 //! A MachineHealthCheck (MA-28.5).
 
-use super::{machine, shared};
+use super::{machine, references, shared};
 use crate::admission::rule::{Rule, rules, run};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path};
@@ -36,6 +36,7 @@ pub(in crate::admission) fn validate(
     let change = Change { new, old, settings };
     run(OF_MACHINES, &change, &mut found);
     run(RULES, &change, &mut found);
+    found.run(references::RULE, |found| reference_can_be_part_of_a_url(&change, found));
     let (errors, warnings) = found.into_parts();
     let outcome = if errors.is_empty() { Outcome::Allowed } else { Outcome::Invalid(errors) };
     Verdict { warnings, ..Verdict::plain(Kind::MachineHealthCheck, "", outcome) }
@@ -44,6 +45,12 @@ pub(in crate::admission) fn validate(
 fn cluster_name_never_changes(change: &Change<'_>, found: &mut Findings) {
     let old = change.old.map(|old| &*old.spec.cluster_name);
     machine::cluster_name_is_that_of(old, &change.new.spec.cluster_name, found);
+}
+
+/// The template of remediation can be asked for (DEC-45).
+fn reference_can_be_part_of_a_url(change: &Change<'_>, found: &mut Findings) {
+    let old = change.old.map(references::of_health_check).unwrap_or_default();
+    references::can_be_part_of_a_url(references::of_health_check(change.new), &old, found);
 }
 
 /// A startup timeout is long enough or switched off, and the trigger is a number of machines.

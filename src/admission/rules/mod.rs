@@ -12,6 +12,7 @@
 //!   ├─ patches.rs      its patches
 //!   ├─ dependents.rs   a class against the Clusters that use it
 //!   └─ breakage.rs     whether their variables still fit
+//! references.rs  what becomes part of a URL
 //! machine.rs, machine_group.rs, machine_health_check.rs   machines, where they are driven here
 //! shared.rs    checks that several rules use
 //! ```
@@ -28,6 +29,7 @@ pub(super) mod machine_health_check;
 mod names;
 mod patches;
 mod rebase;
+mod references;
 mod shared;
 pub(super) mod topology;
 mod upgrade;

@@ -14,6 +14,7 @@ pub(super) const LISTED: &[(RuleId, &str)] = &[
     ("TRF-002", "template_reference_names_a_template_kind"),
     ("TRF-003", "template_reference_has_an_api_version"),
     ("DEC-44", "objects_keep_their_budget"),
+    ("DEC-45", "references_can_be_part_of_a_url"),
     ("ROL-001", "rollout_bounds_are_ints_or_percentages"),
     ("ROL-002", "rollout_can_proceed"),
     ("HCK-001", "node_startup_timeout_is_off_or_long_enough"),

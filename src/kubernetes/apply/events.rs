@@ -10,13 +10,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use lru::LruCache;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use crate::hub::ObjectRef;
+use crate::hub::{ObjectKey, ObjectRef};
+use crate::kubernetes::address::{self, Malformed, One};
 use crate::kubernetes::words;
 
 /// Who reports them.
@@ -138,7 +139,7 @@ impl Recorder {
     async fn count(&self, told: &Told, known: Known) -> kube::Result<Option<Known>> {
         let count = known.count.saturating_add(1);
         let patch = Patch::Merge(json!({"count": count, "lastTimestamp": Time(told.at)}));
-        match self.api(told).patch(&known.name, &PatchParams::default(), &patch).await {
+        match self.event(told, &known.name)?.patch(&PatchParams::default(), &patch).await {
             Ok(_) => Ok(Some(Known { count, last: Instant::now(), ..known })),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(error),
@@ -172,12 +173,12 @@ impl Recorder {
             last_timestamp: Some(Time(*at)),
             ..Event::default()
         };
-        self.api(told).create(&PostParams::default(), &event).await?;
+        self.event(told, &name)?.create(&PostParams::default(), &event).await?;
         Ok(Known { name, count: 1, last: Instant::now() })
     }
 
-    fn api(&self, told: &Told) -> Api<Event> {
-        Api::namespaced(self.client.clone(), &told.object.key.namespace)
+    fn event(&self, told: &Told, name: &str) -> Result<One<Event>, Malformed> {
+        address::one(self.client.clone(), &ObjectKey::new(&told.object.key.namespace, name))
     }
 }
 

@@ -182,7 +182,7 @@ async fn the_reference_to_a_control_plane_that_is_not_there_is_left_out() {
             let (head, body) = request.into_parts();
             let body = body.collect_bytes().await.unwrap();
             let path = head.uri.path().to_owned();
-            let answer = match path.rsplit('/').next().unwrap() {
+            let mut answer = match path.rsplit('/').next().unwrap() {
                 "brain" => (422, status(422, "Invalid")),
                 "blade" => {
                     *noted.lock().unwrap() = serde_json::from_slice(&body).unwrap();
@@ -190,6 +190,9 @@ async fn the_reference_to_a_control_plane_that_is_not_there_is_left_out() {
                 }
                 _ => (200, json!({"metadata": {"uid": "u"}})),
             };
+            if answer.0 == 200 {
+                crate::kubernetes::scripted::identify(&path, &mut answer.1);
+            }
             let body = axum::body::Body::from(answer.1.to_string());
             Ok::<_, std::convert::Infallible>(http::Response::builder().status(answer.0).body(body).unwrap())
         }
@@ -332,7 +335,7 @@ async fn objects_of_a_machine_pool_go_again_when_it_is_new_and_its_health_check_
         format!("{BOOTSTRAP}/kubeadmconfigtemplates/boot"),
         format!("{CORE}/machinedeployments/md-object"),
     ] {
-        script.applies(&path, written("x"));
+        script.applies(&path, written(path.rsplit('/').next().unwrap()));
     }
     script.applies(&format!("{CORE}/machinehealthchecks/check"), refused(422)).hears(3);
     carry_out(&script, steps).await.error.unwrap();

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::StreamExt;
 use kube::api::{Api, ApiResource};
@@ -26,7 +27,8 @@ use tracing::{debug, info, warn};
 
 use self::shelf::Shelf;
 pub(super) use self::shelf::slim;
-use super::templates::ObjectKind;
+use super::address::{self, Resource};
+use super::templates::{MOST_KINDS, ObjectKind};
 use super::written::Written;
 use super::{Fault, Selection as Selected, events};
 use crate::hub::{GROUP, Kind, Object, ObjectKey, ObjectRef, label, version_of};
@@ -56,7 +58,14 @@ pub struct Managed {
 struct Followed {
     shelf: Arc<Shelf>,
     state: watch::Receiver<State>,
+    since: Instant,
     _watch: AbortOnDropHandle<()>,
+}
+
+impl Followed {
+    fn is_unserved(&self) -> bool {
+        *self.state.borrow() == State::Unserved
+    }
 }
 
 /// How far the watch of a kind is.
@@ -64,10 +73,15 @@ struct Followed {
 enum State {
     Starting,
     Listed,
-    /// Nothing serves the kind.
+    /// Nothing serves the kind. The watch has ended.
     Unserved,
+    /// Too many kinds are watched already.
+    Unwatched,
     Failed(String),
 }
+
+/// How long it counts that nothing serves a kind.
+const UNSERVED: Duration = Duration::from_secs(10);
 
 impl fmt::Debug for Managed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,8 +106,14 @@ impl Managed {
     pub async fn object(&self, reference: &ObjectRef, deadline: Instant) -> Found<Arc<Object>> {
         let (kept, state) = self.ready(&kind_of(&reference.api_version, &reference.kind), deadline).await;
         match state {
-            State::Listed => kept.get(&reference.key).map_or(Found::Absent, Found::Yes),
-            State::Unserved => Found::Absent,
+            State::Listed => match kept.get(&reference.key) {
+                Some(found) => match address::answers(reference, &found) {
+                    Ok(()) => Found::Yes(found),
+                    Err(error) => Found::Unreadable(error.to_string()),
+                },
+                None => Found::Absent,
+            },
+            State::Unserved | State::Unwatched => Found::Absent,
             State::Starting => Found::Unreadable(format!("{}s are not listed yet", reference.kind)),
             State::Failed(reason) => Found::Unreadable(format!("{}s cannot be listed: {reason}", reference.kind)),
         }
@@ -105,6 +125,9 @@ impl Managed {
         match state {
             State::Listed => Found::Yes(kept.list(selection)),
             State::Unserved => Found::Absent,
+            State::Unwatched => {
+                Found::Unreadable(format!("{}s are not listed: {MOST_KINDS} other kinds are watched", selection.kind))
+            }
             State::Starting => Found::Unreadable(format!("{}s are not listed yet", selection.kind)),
             State::Failed(reason) => Found::Unreadable(format!("{}s cannot be listed: {reason}", selection.kind)),
         }
@@ -112,16 +135,12 @@ impl Managed {
 
     /// The Cluster of that name as the watch last showed it.
     pub fn cluster(&self, key: &ObjectKey) -> Option<Arc<Object>> {
-        self.shelf(&clusters()).get(key)
+        self.of_clusters().0.get(key)
     }
 
     /// The keys of all Clusters, once they are listed.
     pub async fn clusters(&self) -> Vec<ObjectKey> {
-        let (kept, mut state) = {
-            let mut kinds = self.lock();
-            let followed = self.follow_if_new(&mut kinds, &clusters());
-            (followed.shelf.clone(), followed.state.clone())
-        };
+        let (kept, mut state) = self.of_clusters();
         // An error means that the watch is over, and so is whoever asks.
         let _ = state.wait_for(|state| *state == State::Listed).await;
         kept.keys()
@@ -132,7 +151,7 @@ impl Managed {
     pub fn has_seen(&self, api_version: &str, kind: &str, version: &str) -> bool {
         let kinds = self.lock();
         let followed = kinds.get(&kind_of(api_version, kind));
-        followed.is_none_or(|followed| followed.shelf.has_seen(version))
+        followed.is_none_or(|followed| followed.is_unserved() || followed.shelf.has_seen(version))
     }
 
     /// How many objects are kept, and how many bytes they take.
@@ -141,10 +160,12 @@ impl Managed {
     }
 
     async fn ready(&self, kind: &ObjectKind, deadline: Instant) -> (Arc<Shelf>, State) {
-        let (kept, mut state) = {
-            let mut kinds = self.lock();
-            let followed = self.follow_if_new(&mut kinds, kind);
-            (followed.shelf.clone(), followed.state.clone())
+        let resource = match kind.resource() {
+            Ok(resource) => resource,
+            Err(malformed) => return (Arc::default(), State::Failed(malformed.to_string())),
+        };
+        let Some((kept, mut state)) = self.follow_if_new(kind, &resource) else {
+            return (Arc::default(), State::Unwatched);
         };
         let known = timeout_at(deadline, state.wait_for(|state| *state != State::Starting)).await;
         let state = match known {
@@ -154,20 +175,40 @@ impl Managed {
         (kept, state)
     }
 
-    fn shelf(&self, kind: &ObjectKind) -> Arc<Shelf> {
-        self.follow_if_new(&mut self.lock(), kind).shelf.clone()
+    /// The Clusters, which are always watched.
+    fn of_clusters(&self) -> (Arc<Shelf>, watch::Receiver<State>) {
+        let resource = Resource::known(GROUP, "v1beta2", Kind::Cluster.name());
+        let followed = self.follow_if_new(&clusters(), &resource);
+        followed.unwrap_or_else(|| (Arc::default(), watch::channel(State::Unwatched).1))
     }
 
-    fn follow_if_new<'a>(&self, kinds: &'a mut BTreeMap<ObjectKind, Followed>, kind: &ObjectKind) -> &'a Followed {
-        kinds.entry(kind.clone()).or_insert_with(|| self.follow(kind))
+    /// What the watch of a kind shows; nothing when too many kinds are watched. The kinds of Cluster API itself do not count, of
+    /// which there are a few; nor do those that nothing serves.
+    fn follow_if_new(&self, kind: &ObjectKind, resource: &Resource) -> Option<(Arc<Shelf>, watch::Receiver<State>)> {
+        let mut kinds = self.lock();
+        kinds.retain(|_, followed| !followed.is_unserved() || followed.since.elapsed() < UNSERVED);
+        if !kinds.contains_key(kind) {
+            let counts = |kind: &ObjectKind| kind.group != GROUP;
+            let count = kinds.iter().filter(|(kind, followed)| counts(kind) && !followed.is_unserved()).count();
+            if counts(kind) && count >= MOST_KINDS {
+                let ObjectKind { group, version, kind } = kind;
+                warn!(
+                    group,
+                    version,
+                    kind,
+                    limit = MOST_KINDS,
+                    "Too many kinds of managed objects, this one is not watched"
+                );
+                return None;
+            }
+            kinds.insert(kind.clone(), self.follow(kind, resource));
+            let count = i64::try_from(kinds.len()).unwrap_or(i64::MAX);
+            self.metrics.watched_kinds.get_or_create(&metrics::Kind { kind: "Managed" }).set(count);
+        }
+        kinds.get(kind).map(|followed| (followed.shelf.clone(), followed.state.clone()))
     }
 
-    fn follow(&self, kind: &ObjectKind) -> Followed {
-        let resource = kind.resource();
-        let api: Api<Written> = match &self.namespace {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
-            None => Api::all_with(self.client.clone(), &resource),
-        };
+    fn follow(&self, kind: &ObjectKind, resource: &Resource) -> Followed {
         let (kept, (report, state)) = (Arc::new(Shelf::default()), watch::channel(State::Starting));
         let follow = Follow {
             kind: kind.clone(),
@@ -178,8 +219,15 @@ impl Managed {
             seen: None,
         };
         let selected = Selected { labels: selector(kind).map(str::to_owned), fields: None };
-        let watch = follow.run(api, resource, selected);
-        Followed { shelf: kept, state, _watch: AbortOnDropHandle::new(tokio::spawn(watch)) }
+        let (client, namespace, resource) = (self.client.clone(), self.namespace.clone(), resource.clone());
+        let watch = async move {
+            match resource.api(client, namespace.as_deref()) {
+                Ok(api) => follow.run(api, resource.as_api().clone(), selected).await,
+                Err(malformed) => drop(follow.report.send_replace(State::Failed(malformed.to_string()))),
+            }
+        };
+        let watch = AbortOnDropHandle::new(tokio::spawn(watch));
+        Followed { shelf: kept, state, since: Instant::now(), _watch: watch }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ObjectKind, Followed>> {
@@ -220,7 +268,12 @@ impl Follow {
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => self.apply(event),
-                Err(fault) => self.fail(&resource, &fault),
+                Err(fault) => {
+                    self.fail(&resource, &fault);
+                    if *self.report.borrow() == State::Unserved {
+                        return;
+                    }
+                }
             }
         }
     }
@@ -295,8 +348,6 @@ impl Follow {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use http::Method;
     use serde_json::json;
 
@@ -385,6 +436,64 @@ mod tests {
         let (silent, _) = managed(&script);
         let Found::Unreadable(reason) = silent.object(&reference("a"), soon()).await else { panic!("silence") };
         assert_eq!(reason, "Things are not listed yet");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_serves_is_not_watched_and_of_the_rest_so_many_kinds_are() {
+        // DEC-45
+        let served = Arc::new(Mutex::new(0_usize));
+        let asked = served.clone();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            *asked.lock().unwrap() += 1;
+            let (path, query) = (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
+            async move {
+                if query.contains("watch=true") {
+                    std::future::pending::<()>().await;
+                }
+                let (code, body) = match path.contains("/v1/") || path.starts_with("/apis/cluster.x-k8s.io/") {
+                    true => (200, json!({"metadata": {"resourceVersion": "1"}, "items": []})),
+                    false => (404, crate::kubernetes::scripted::status(404, "NotFound")),
+                };
+                let response = http::Response::builder().status(code).body(axum::body::Body::from(body.to_string()));
+                Ok::<_, std::convert::Infallible>(response.unwrap())
+            }
+        });
+        let metrics = Arc::new(Metrics::default());
+        let managed = Managed::new(kube::Client::new(service, "default"), None, metrics.clone(), |_| {});
+        let read = async |api_version: &str, kind: &str| {
+            let reference = ObjectRef::new(api_version, kind, ObjectKey::new("ns", "a"));
+            managed.object(&reference, soon()).await
+        };
+        let take = || std::mem::take(&mut *served.lock().unwrap());
+        for _ in 0..2 {
+            for version in 2..=203 {
+                assert_eq!(read(&format!("example.com/v{version}"), "Thing").await, Found::Absent);
+            }
+        }
+        assert_eq!(take(), 202, "each version is asked for once");
+        tokio::time::sleep(UNSERVED * 6).await;
+        assert_eq!(take(), 0, "and never by itself");
+        assert_eq!(read("example.com/v2", "Thing").await, Found::Absent);
+        assert_eq!((take(), managed.lock().len()), (1, 1), "the others are forgotten");
+        for number in 0..MOST_KINDS {
+            assert_eq!(read("example.com/v1", &format!("T{number}")).await, Found::Absent);
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        take();
+        let Found::Absent = read("example.com/v1", "OneMore").await else { panic!("it is looked up by those who ask") };
+        assert_eq!(take(), 0);
+        let selection = Selection { api_version: "example.com/v1".to_owned(), kind: "OneMore".to_owned(), ..list_of() };
+        let Found::Unreadable(reason) = managed.list(&selection, soon()).await else { panic!("it is not watched") };
+        assert_eq!(reason, format!("OneMores are not listed: {MOST_KINDS} other kinds are watched"));
+        assert_eq!(read("cluster.x-k8s.io/v1beta2", "Machine").await, Found::Absent);
+        assert!(take() > 0, "Cluster API's own kinds have a place");
+        let Found::Unreadable(reason) = read("example.com/v%31", "T1").await else { panic!("it is no version") };
+        assert!(reason.contains("the version \"v%31\" must"), "{reason}");
+    }
+
+    fn list_of() -> Selection {
+        let (api_version, kind, namespace) = (String::new(), String::new(), "ns".to_owned());
+        Selection { api_version, kind, namespace, labels: BTreeMap::new() }
     }
 
     #[test]

@@ -275,3 +275,64 @@ async fn a_class_that_is_being_deleted_and_one_that_cannot_be_read_are_left_alon
     assert_eq!((writes(&server.take_requests(), "one"), observed(&server)), (0, Value::Null));
     assert!(process.outcomes("left-alone") > 0 && process.outcomes("failed") > 0);
 }
+
+/// A class whose infrastructure has these references, as classes of workers.
+fn refer(server: &ApiServer, references: impl IntoIterator<Item = (String, &'static str, &'static str)>) {
+    let holder = |(api_version, kind, name)| json!({"bootstrap": {"templateRef": {"apiVersion": api_version, "kind": kind, "name": name}}});
+    let workers: Vec<Value> = references.into_iter().map(holder).collect();
+    server.edit(CLASS, |class| class["spec"]["workers"]["machineDeployments"] = json!(workers));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_part_of_a_url_is_not_followed_and_a_condition_says_so() {
+    // DEC-45
+    let server = server();
+    server.edit("/apis/g.io/v1/namespaces/victim/atemplates/prod", |_| ());
+    let traversal = "g.io/v1%2Fnamespaces%2Fvictim%2Fatemplates%2Fprod?x=".to_owned();
+    refer(
+        &server,
+        [
+            (traversal.clone(), "ATemplate", "prod"),
+            ("g.io/%761".to_owned(), "ATemplate", "one"),
+            ("g.io/v1".to_owned(), "ATemplate", ".."),
+            ("g.io/v1".to_owned(), "ATemplate", "../../victim/atemplates/prod"),
+            ("g.io/v1".to_owned(), "x?y=/ATemplate", "one"),
+            ("g.io/v1/../../v1".to_owned(), "ATemplate", "one"),
+        ],
+    );
+    let process = Process::start(&server);
+    sleep(HOUR).await;
+    let requests = server.take_requests();
+    let odd = |path: &str| path.contains("victim") || path.contains('%') || path.contains("..");
+    assert!(!requests.iter().any(|request| odd(&request.path)), "{requests:?}");
+    assert_eq!((writes(&requests, "one"), writes(&requests, "two")), (1, 1), "other references are followed");
+    assert!(process.outcomes("failed") > 0);
+    let told = condition(&server, "RefVersionsUpToDate");
+    assert_eq!((&told["status"], &told["reason"]), (&json!("Unknown"), &json!("MalformedReferences")));
+    let message = told["message"].as_str().unwrap();
+    for words in
+        [&*traversal, "the version \"%761\"", "the name \"..\"", "the kind \"x?y=/ATemplate\"", "g.io/v1/../../v1"]
+    {
+        assert!(message.contains(words.trim_start_matches("g.io/")), "{words}: {message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn versions_that_are_not_served_are_not_watched() {
+    // DEC-45
+    let server = server();
+    let versions = || (2..=203).map(|version| format!("g.io/v{version}"));
+    server.stop_serving(versions().map(|version| format!("/apis/{version}/")));
+    refer(&server, versions().map(|version| (version, "ATemplate", "one")));
+    let process = Process::start(&server);
+    sleep(HOUR).await;
+    let requests = server.take_requests();
+    let of_unserved =
+        requests.iter().filter(|request| request.path.ends_with("/atemplates") && !request.path.contains("/v1/"));
+    let runs = usize::try_from(process.outcomes("failed")).unwrap();
+    assert!((1..40).contains(&runs), "{runs}");
+    assert!(of_unserved.count() <= 202 * (runs + 1), "a list for each run, and no watch that tries again by itself");
+    let watched = process.metrics.watched_kinds.get_or_create(&metrics::Kind { kind: "Template" }).get();
+    assert_eq!(watched, 1, "the one version that is served");
+    assert_eq!((writes(&requests, "one"), writes(&requests, "two")), (1, 1));
+}

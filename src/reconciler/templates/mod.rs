@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc;
-use kube::api::{Api, ApiResource, GroupVersionKind};
+use kube::api::ApiResource;
 use kube::runtime::applier;
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -30,11 +30,12 @@ use tracing::{Instrument, debug, info_span, warn};
 use self::run::{Outcome, Reconciler, RunError};
 use super::lease::Leadership;
 use super::pace::Pace;
-use crate::hub::{GROUP, ObjectKey, contract, label};
+use crate::hub::{GROUP, ObjectKey, label};
 use crate::kubernetes::Selection;
+use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
-use crate::kubernetes::metadata::{self, Change, Metadata, cluster_of, key_of};
+use crate::kubernetes::metadata::{self, Change, IfUnserved, Metadata, cluster_of, key_of};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::world::{Facts, Found};
 
@@ -74,9 +75,12 @@ impl Maker {
         }
     }
 
+    fn served(self) -> Resource {
+        Resource::known(GROUP, "v1beta2", self.kind())
+    }
+
     fn resource(self) -> ApiResource {
-        let kind = GroupVersionKind::gvk(GROUP, "v1beta2", self.kind());
-        ApiResource::from_gvk_with_plural(&kind, &contract::plural(self.kind()))
+        self.served().as_api().clone()
     }
 }
 
@@ -159,10 +163,7 @@ impl TemplatesController {
         wake: mpsc::UnboundedSender<Wake>,
     ) -> (Store<Metadata>, impl Future<Output = ()> + Send + use<>) {
         let resource = maker.resource();
-        let api = match self.cache.facts().scope().only_namespace() {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
-            None => Api::all_with(self.client.clone(), &resource),
-        };
+        let api = maker.served().in_scope(self.client.clone(), self.cache.facts().scope());
         let selection = Selection { labels: Some(label::OWNED.to_owned()), fields: None };
         let changed = {
             let resource = resource.clone();
@@ -175,7 +176,7 @@ impl TemplatesController {
                 let _ = wake.unbounded_send(changed);
             }
         };
-        metadata::follow(api, resource, selection, maker.kind(), self.metrics.clone(), changed)
+        metadata::follow(api, resource, selection, maker.kind(), self.metrics.clone(), IfUnserved::Retry, changed)
     }
 }
 

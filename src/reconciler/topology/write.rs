@@ -2,11 +2,12 @@
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation};
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PatchParams};
+use kube::api::{DynamicObject, PatchParams};
 use serde_json::{Value, json};
 
 use super::defaulted;
 use crate::hub::{Cluster, GROUP, Kind, Object, ObjectKey, annotation};
+use crate::kubernetes::address::Resource;
 
 /// Who we are in `managedFields` of Clusters; topologies apply other objects under another name (SSA-19, SSA-21).
 const FIELD_MANAGER: &str = "topologist";
@@ -46,14 +47,13 @@ pub(super) async fn patch(
 ) -> Result<Object, kube::Error> {
     let version = raw.at("metadata.resourceVersion").cloned().unwrap_or_default();
     operations.insert(0, add(["metadata", "resourceVersion"], version));
-    let kind = GroupVersionKind::gvk(GROUP, "v1beta2", Kind::Cluster.name());
-    let resource = ApiResource::from_gvk_with_plural(&kind, Kind::Cluster.plural());
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
+    let resource = Resource::known(GROUP, "v1beta2", Kind::Cluster.name());
+    let cluster = resource.one::<DynamicObject>(client.clone(), key)?;
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let patch = kube::api::Patch::Json::<()>(Patch(operations));
     let written = match is_status {
-        true => api.patch_status(&key.name, &params, &patch).await?,
-        false => api.patch(&key.name, &params, &patch).await?,
+        true => cluster.patch_status(&params, &patch).await?,
+        false => cluster.patch(&params, &patch).await?,
     };
     let value = serde_json::to_value(written).map_err(kube::Error::SerdeError)?;
     Object::try_from(value).map_err(|_| kube::Error::Service("the answer is no object".into()))

@@ -1,0 +1,638 @@
+//! Where objects are on an API server: the only place that makes the path of a request (DEC-45).
+//!
+//! ```text
+//! apiVersion, kind, namespace, name ─► checked ─► Resource ─► Api, to list and watch
+//!                                         │          └─► One, Requests: for one object, for those of a namespace
+//!                                         └─► Malformed: no request is sent
+//! ```
+//!
+//! The client puts the parts of a path together as they are. Most of them come from objects that tenants write, so each part is
+//! checked before: none can leave its segment of the path. What comes back is compared with what was asked for.
+
+use std::fmt::Debug;
+
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GetParams, GroupVersionKind, ListParams, Patch, PatchParams,
+    PostParams, Resource as _,
+};
+use kube::core::{DynamicResourceScope, PartialObjectMeta, Request, request};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::field::shortened;
+use crate::hub::naming::{dns_label_faults, kind_faults, resource_part_faults, subdomain_faults};
+use crate::hub::{Object, ObjectKey, ObjectRef, contract, group_of, version_of};
+use crate::world::Scope;
+
+/// A text that cannot be a part of a path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no request is sent: {part} {:?} {fault}", shortened(.text))]
+pub struct Malformed {
+    /// Which part it was to be.
+    pub part: &'static str,
+    pub text: String,
+    pub fault: String,
+}
+
+/// An answer that is not about the object that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the API server was asked for {wanted} and answered with {found}")]
+pub struct AnotherObject {
+    pub wanted: String,
+    pub found: String,
+}
+
+impl From<Malformed> for kube::Error {
+    fn from(error: Malformed) -> Self {
+        kube::Error::Service(error.into())
+    }
+}
+
+impl From<AnotherObject> for kube::Error {
+    fn from(error: AnotherObject) -> Self {
+        kube::Error::Service(error.into())
+    }
+}
+
+fn checked(part: &'static str, text: &str, faults: impl Fn(&str) -> Vec<String>) -> Result<(), Malformed> {
+    match faults(text) {
+        faults if faults.is_empty() => Ok(()),
+        faults => Err(Malformed { part, text: shortened(text).into_owned(), fault: faults.join(", and ") }),
+    }
+}
+
+/// A namespace.
+fn namespace(text: &str) -> Result<(), Malformed> {
+    checked("the namespace", text, dns_label_faults)
+}
+
+/// A name. The API server knows other names, of roles for instance; no object that is looked at has one.
+fn name(text: &str) -> Result<(), Malformed> {
+    checked("the name", text, subdomain_faults)
+}
+
+/// A version of a kind as an API server serves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource(ApiResource);
+
+impl Resource {
+    /// The kind of a reference; the plural is the one that the contract prescribes (CT-2.1). A core kind has no group.
+    ///
+    /// # Errors
+    /// When group, version or kind cannot be a part of a path.
+    pub fn new(group: &str, version: &str, kind: &str) -> Result<Self, Malformed> {
+        Self::with_plural(group, version, kind, &contract::plural(kind))
+    }
+
+    /// The kind of an `apiVersion`.
+    ///
+    /// # Errors
+    /// When group, version or kind cannot be a part of a path.
+    pub fn of(api_version: &str, kind: &str) -> Result<Self, Malformed> {
+        if api_version.starts_with('/') {
+            return Err(Malformed {
+                part: "the apiVersion",
+                text: shortened(api_version).into_owned(),
+                fault: "must be <group>/<version>".to_owned(),
+            });
+        }
+        Self::new(group_of(api_version), version_of(api_version), kind)
+    }
+
+    /// A kind that the program knows by itself; nothing of it comes from an object.
+    pub fn known(group: &'static str, version: &'static str, kind: &'static str) -> Self {
+        let plural = contract::plural(kind);
+        Resource(ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), &plural))
+    }
+
+    fn with_plural(group: &str, version: &str, kind: &str, plural: &str) -> Result<Self, Malformed> {
+        if !group.is_empty() {
+            checked("the group", group, subdomain_faults)?;
+        }
+        checked("the version", version, resource_part_faults)?;
+        checked("the kind", kind, kind_faults)?;
+        checked("the plural", plural, resource_part_faults)?;
+        let kind = GroupVersionKind::gvk(group, version, kind);
+        Ok(Resource(ApiResource::from_gvk_with_plural(&kind, plural)))
+    }
+
+    /// The kind as the client knows it.
+    pub fn as_api(&self) -> &ApiResource {
+        &self.0
+    }
+
+    /// The objects of the kind, in one namespace or wherever they are.
+    ///
+    /// # Errors
+    /// When the namespace cannot be a part of a path.
+    pub fn api<K>(&self, client: kube::Client, namespace: Option<&str>) -> Result<Api<K>, Malformed>
+    where
+        K: kube::Resource<Scope = DynamicResourceScope, DynamicType = ApiResource>,
+    {
+        match namespace {
+            Some(one) => {
+                self::namespace(one)?;
+                Ok(Api::namespaced_with(client, one, &self.0))
+            }
+            None => Ok(Api::all_with(client, &self.0)),
+        }
+    }
+
+    /// The objects of the kind that an installation looks after. A [`Scope`] has no namespace that is none.
+    pub fn in_scope<K>(&self, client: kube::Client, scope: &Scope) -> Api<K>
+    where
+        K: kube::Resource<Scope = DynamicResourceScope, DynamicType = ApiResource>,
+    {
+        match scope.only_namespace() {
+            Some(one) => Api::namespaced_with(client, one, &self.0),
+            None => Api::all_with(client, &self.0),
+        }
+    }
+
+    /// The objects of the kind wherever they are.
+    pub fn anywhere<K>(&self, client: kube::Client) -> Api<K>
+    where
+        K: kube::Resource<Scope = DynamicResourceScope, DynamicType = ApiResource>,
+    {
+        Api::all_with(client, &self.0)
+    }
+
+    /// One object of the kind.
+    ///
+    /// # Errors
+    /// When namespace or name cannot be a part of a path.
+    pub fn one<K>(&self, client: kube::Client, key: &ObjectKey) -> Result<One<K>, Malformed>
+    where
+        K: kube::Resource<Scope = DynamicResourceScope, DynamicType = ApiResource>,
+    {
+        name(&key.name)?;
+        let what = format!("{} {key}", self.0.kind);
+        Ok(One { api: self.api(client, Some(&key.namespace))?, key: key.clone(), what })
+    }
+
+    /// Requests for the objects of the kind in a namespace.
+    ///
+    /// # Errors
+    /// When the namespace cannot be a part of a path.
+    pub fn requests(&self, namespace: &str) -> Result<Requests, Malformed> {
+        self::namespace(namespace)?;
+        let resource = self.0.clone();
+        let request = Request::new(DynamicObject::url_path(&resource, Some(namespace)));
+        Ok(Requests { resource, namespace: namespace.to_owned(), request })
+    }
+
+    /// Requests for the objects of the kind wherever they are.
+    pub(super) fn everywhere(&self) -> Requests {
+        let resource = self.0.clone();
+        let request = Request::new(DynamicObject::url_path(&resource, None));
+        Requests { resource, namespace: String::new(), request }
+    }
+}
+
+/// The objects of a kind that the program knows, as far as an installation looks after them.
+pub(crate) fn in_scope<K>(client: kube::Client, scope: &Scope) -> Api<K>
+where
+    K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+{
+    match scope.only_namespace() {
+        Some(one) => Api::namespaced(client, one),
+        None => Api::all(client),
+    }
+}
+
+/// The objects of a kind that the program knows, wherever they are.
+pub(crate) fn anywhere<K: kube::Resource<DynamicType = ()>>(client: kube::Client) -> Api<K> {
+    Api::all(client)
+}
+
+/// One object of a kind that the program knows.
+///
+/// # Errors
+/// When namespace or name cannot be a part of a path.
+pub(crate) fn one<K>(client: kube::Client, key: &ObjectKey) -> Result<One<K>, Malformed>
+where
+    K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+{
+    namespace(&key.namespace)?;
+    name(&key.name)?;
+    let what = format!("{} {key}", K::kind(&()));
+    Ok(One { api: Api::namespaced(client, &key.namespace), key: key.clone(), what })
+}
+
+/// One object, of a kind that the program knows, which is in no namespace.
+///
+/// # Errors
+/// When the name cannot be a part of a path.
+pub(crate) fn one_of_cluster<K>(client: kube::Client, name: &str) -> Result<One<K>, Malformed>
+where
+    K: kube::Resource<Scope = ClusterResourceScope, DynamicType = ()>,
+{
+    self::name(name)?;
+    let what = format!("{} {name}", K::kind(&()));
+    Ok(One { api: Api::all(client), key: ObjectKey::new("", name), what })
+}
+
+/// The path to the Nodes of a cluster, or to one of them.
+///
+/// # Errors
+/// When the name cannot be a part of a path.
+pub(super) fn nodes(one: Option<&str>) -> Result<String, Malformed> {
+    match one {
+        Some(one) => {
+            name(one)?;
+            Ok(format!("/api/v1/nodes/{one}"))
+        }
+        None => Ok("/api/v1/nodes".to_owned()),
+    }
+}
+
+/// One object of an API server, whose namespace and name can be parts of a path. Each answer is about this very object.
+#[derive(Clone, Debug)]
+pub struct One<K> {
+    api: Api<K>,
+    key: ObjectKey,
+    what: String,
+}
+
+impl<K: kube::Resource + Clone + DeserializeOwned + Debug> One<K> {
+    /// The object, if there is one.
+    ///
+    /// # Errors
+    /// When it cannot be read, or the answer is about another.
+    pub async fn get_opt(&self) -> kube::Result<Option<K>> {
+        let found = self.api.get_opt(&self.key.name).await?;
+        found.map(|found| self.checked(found)).transpose()
+    }
+
+    /// The metadata of the object, if there is one.
+    ///
+    /// # Errors
+    /// When it cannot be read, or the answer is about another.
+    pub async fn get_metadata_opt(&self) -> kube::Result<Option<PartialObjectMeta<K>>> {
+        let Some(found) = self.api.get_metadata_opt(&self.key.name).await? else { return Ok(None) };
+        self.check(found.metadata.namespace.as_deref(), found.metadata.name.as_deref())?;
+        Ok(Some(found))
+    }
+
+    /// Creates the object, whose namespace and name are those that were checked.
+    ///
+    /// # Errors
+    /// When it is not created, or the answer is about another.
+    pub async fn create(&self, params: &PostParams, object: &K) -> kube::Result<K>
+    where
+        K: Serialize,
+    {
+        self.checked(self.api.create(params, object).await?)
+    }
+
+    /// Changes the object.
+    ///
+    /// # Errors
+    /// When it is not changed, or the answer is about another.
+    pub async fn patch<P: Serialize + Debug>(&self, params: &PatchParams, patch: &Patch<P>) -> kube::Result<K> {
+        self.checked(self.api.patch(&self.key.name, params, patch).await?)
+    }
+
+    /// Changes the status of the object.
+    ///
+    /// # Errors
+    /// When it is not changed, or the answer is about another.
+    pub async fn patch_status<P: Serialize + Debug>(&self, params: &PatchParams, patch: &Patch<P>) -> kube::Result<K> {
+        self.checked(self.api.patch_status(&self.key.name, params, patch).await?)
+    }
+
+    fn checked(&self, found: K) -> kube::Result<K> {
+        let metadata = found.meta();
+        self.check(metadata.namespace.as_deref(), metadata.name.as_deref())?;
+        Ok(found)
+    }
+
+    fn check(&self, namespace: Option<&str>, name: Option<&str>) -> Result<(), AnotherObject> {
+        let found = ObjectKey::new(namespace.unwrap_or_default(), name.unwrap_or_default());
+        if found == self.key {
+            return Ok(());
+        }
+        Err(AnotherObject { wanted: self.what.clone(), found: found.to_string() })
+    }
+}
+
+/// Requests for the objects of a kind in a namespace, both of which can be parts of a path.
+#[derive(Clone, Debug)]
+pub struct Requests {
+    resource: ApiResource,
+    namespace: String,
+    request: Request,
+}
+
+/// A request, ready to be sent.
+type Ready = Result<http::Request<Vec<u8>>, kube::Error>;
+
+impl Requests {
+    /// Requests for the objects that a reference or selection is about.
+    ///
+    /// # Errors
+    /// When one of its parts cannot be a part of a path.
+    pub fn of(api_version: &str, kind: &str, namespace: &str) -> Result<Self, Malformed> {
+        Resource::of(api_version, kind)?.requests(namespace)
+    }
+
+    /// Requests for the object of a reference.
+    ///
+    /// # Errors
+    /// When one of its parts cannot be a part of a path.
+    pub fn to(reference: &ObjectRef) -> Result<Self, Malformed> {
+        Self::of(&reference.api_version, &reference.kind, &reference.key.namespace)
+    }
+
+    /// Requests for objects, of a kind that the program knows, which are in no namespace.
+    pub(super) fn of_cluster<K: kube::Resource<Scope = ClusterResourceScope, DynamicType = ()>>() -> Self {
+        let resource = ApiResource::erase::<K>(&());
+        Requests { resource, namespace: String::new(), request: Request::new(K::url_path(&(), None)) }
+    }
+
+    pub(super) fn get_metadata(&self, name: &str) -> Ready {
+        self.named(name, |request| request.get_metadata(name, &GetParams::default()))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Ready {
+        self.named(name, |request| request.get(name, &GetParams::default()))
+    }
+
+    pub(super) fn patch<P: Serialize + Debug>(&self, name: &str, params: &PatchParams, patch: &Patch<P>) -> Ready {
+        self.named(name, |request| request.patch(name, params, patch))
+    }
+
+    pub(super) fn delete(&self, name: &str, params: &DeleteParams) -> Ready {
+        self.named(name, |request| request.delete(name, params))
+    }
+
+    /// Creates an object, whose name is in its body alone.
+    pub(super) fn create(&self, name: &str, params: &PostParams, body: Vec<u8>) -> Ready {
+        self.named(name, |request| request.create(params, body))
+    }
+
+    pub(super) fn list(&self, params: &ListParams) -> Ready {
+        self.request.list(params).map_err(kube::Error::BuildRequest)
+    }
+
+    pub(super) fn list_metadata(&self, params: &ListParams) -> Ready {
+        self.request.list_metadata(params).map_err(kube::Error::BuildRequest)
+    }
+
+    fn named(
+        &self,
+        name: &str,
+        build: impl FnOnce(&Request) -> Result<http::Request<Vec<u8>>, request::Error>,
+    ) -> Ready {
+        self::name(name)?;
+        build(&self.request).map_err(kube::Error::BuildRequest)
+    }
+
+    /// Whether an object of a list is one of those that were asked for. A list of a kind of Kubernetes itself does not say of each
+    /// object what kind it is; metadata has a kind of its own.
+    pub(super) fn checked(&self, found: Object) -> Result<Object, AnotherObject> {
+        let (api_version, kind) = (found.api_version(), found.kind());
+        let is_of_kind = (api_version, kind) == (&*self.resource.api_version, &*self.resource.kind)
+            || (api_version, kind) == METADATA
+            || (api_version.is_empty() && kind.is_empty());
+        if is_of_kind && found.namespace() == self.namespace && !found.name().is_empty() {
+            return Ok(found);
+        }
+        let ApiResource { api_version, kind, .. } = &self.resource;
+        let wanted = format!("{kind} of {api_version} in namespace {:?}", self.namespace);
+        Err(AnotherObject { wanted, found: described(&found.reference()) })
+    }
+}
+
+/// The kind of an object of which only the metadata was asked for.
+const METADATA: (&str, &str) = ("meta.k8s.io/v1", "PartialObjectMetadata");
+
+/// The object that was asked for: of that version of that kind, in that namespace, with that name.
+///
+/// # Errors
+/// When it is another.
+pub(super) fn answered(wanted: &ObjectRef, found: Object) -> Result<Object, AnotherObject> {
+    answers(wanted, &found).map(|()| found)
+}
+
+/// Whether an object is the one that was asked for.
+///
+/// # Errors
+/// When it is another.
+pub(super) fn answers(wanted: &ObjectRef, found: &Object) -> Result<(), AnotherObject> {
+    let ObjectRef { api_version, kind, key } = wanted;
+    let is_of_kind = (found.api_version(), found.kind()) == (&**api_version, &**kind);
+    if is_of_kind && (found.namespace(), found.name()) == (&*key.namespace, &*key.name) {
+        return Ok(());
+    }
+    Err(AnotherObject { wanted: described(wanted), found: described(&found.reference()) })
+}
+
+fn described(reference: &ObjectRef) -> String {
+    format!("{reference} of {:?}", shortened(&reference.api_version))
+}
+
+/// The definition of which only the metadata was asked for.
+///
+/// # Errors
+/// When it is another.
+pub(super) fn answered_definition(wanted: &str, found: Object) -> Result<Object, AnotherObject> {
+    if found.name() == wanted && found.namespace().is_empty() {
+        return Ok(found);
+    }
+    let wanted = format!("CustomResourceDefinition {wanted}");
+    Err(AnotherObject { wanted, found: described(&found.reference()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use k8s_openapi::api::core::v1::Secret;
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+    use proptest::prelude::*;
+    use proptest::proptest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::cases;
+
+    /// What could be a part of a path, and what would like to be more than one.
+    fn part() -> impl Strategy<Value = String> {
+        let piece = prop::sample::select(vec![
+            "a",
+            "b1",
+            "v1",
+            "v1beta2",
+            "victim",
+            "Kind",
+            "-",
+            ".",
+            "..",
+            "/",
+            "%2F",
+            "%2f",
+            "%2e",
+            "%62",
+            "%",
+            "%00",
+            "?",
+            "&",
+            "#",
+            "=",
+            "x=",
+            ";",
+            ":",
+            "@",
+            "\\",
+            " ",
+            "\n",
+            "\r\n",
+            "\0",
+            "ä",
+            "K",
+            "namespaces",
+            "secrets",
+            "labelSelector=",
+        ]);
+        prop_oneof![
+            3 => prop::sample::select(vec!["a", "v1", "ns", "cluster.x-k8s.io", "Thing"]).prop_map(str::to_owned),
+            4 => prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat()),
+            1 => "[a-z]{60,70}",
+            1 => any::<String>(),
+        ]
+    }
+
+    fn api_version() -> impl Strategy<Value = String> {
+        prop_oneof![part(), (part(), part()).prop_map(|(group, version)| format!("{group}/{version}"))]
+    }
+
+    /// A text without its percent-encoding.
+    fn decode(text: &str) -> String {
+        let mut bytes = Vec::new();
+        let mut rest = text.as_bytes();
+        while let [first, after @ ..] = rest {
+            let code = after.get(..2).and_then(|code| std::str::from_utf8(code).ok());
+            let code = code.filter(|_| *first == b'%').and_then(|code| u8::from_str_radix(code, 16).ok());
+            bytes.push(code.unwrap_or(*first));
+            rest = if code.is_some() { &after[2..] } else { after };
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The segments of a path as a server sees them that splits it after it has decoded it, and the names in the query.
+    fn taken_apart(uri: &http::Uri) -> (Vec<String>, Vec<String>) {
+        let path = decode(uri.path());
+        let query = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let names = query.map(|pair| decode(pair.split_once('=').map_or(pair, |(name, _)| name)));
+        (path.split('/').map(str::to_owned).collect(), names.collect())
+    }
+
+    /// A client that notes where requests go and answers none.
+    fn noting() -> (kube::Client, Arc<Mutex<Vec<http::Uri>>>) {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (noted, said) = (seen.clone(), crate::kubernetes::scripted::status(404, "NotFound").to_string());
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            noted.lock().unwrap().push(request.uri().clone());
+            let response = http::Response::builder().status(404).body(axum::body::Body::from(said.clone())).unwrap();
+            async move { Ok::<_, Infallible>(response) }
+        });
+        (kube::Client::new(service, "default"), seen)
+    }
+
+    const OURS: [&str; 5] = ["limit", "labelSelector", "fieldManager", "force", "dryRun"];
+
+    proptest! {
+        #![proptest_config(cases(500))]
+
+        #[test]
+        fn no_input_leaves_its_segment_of_a_path(api_version in api_version(), kind in part(), namespace in part(), name in part()) {
+            // DEC-45
+            let (group, version) = (group_of(&api_version).to_owned(), version_of(&api_version).to_owned());
+            let plural = contract::plural(&kind);
+            let mut want = vec![String::new()];
+            want.extend(if group.is_empty() { vec!["api".into(), version] } else { vec!["apis".into(), group, version] });
+            want.extend(["namespaces".to_owned(), namespace.clone(), plural]);
+            if let Ok(requests) = Requests::of(&api_version, &kind, &namespace) {
+                let patch = Patch::Merge(json!({}));
+                let params = PatchParams { dry_run: true, ..PatchParams::apply("m").force() };
+                let list = ListParams::default().limit(5).labels("a=b");
+                let all = [requests.list(&list), requests.list_metadata(&list), requests.create(&name, &PostParams::default(), vec![])];
+                let one = [
+                    requests.get(&name), requests.get_metadata(&name), requests.patch(&name, &params, &patch),
+                    requests.delete(&name, &DeleteParams::default()),
+                ];
+                let named: Vec<String> = want.iter().cloned().chain([name.clone()]).collect();
+                for (ready, want) in all.into_iter().map(|one| (one, &want)).chain(one.into_iter().map(|one| (one, &named))) {
+                    let Ok(request) = ready else { continue };
+                    let (segments, query) = taken_apart(request.uri());
+                    prop_assert_eq!(&segments, want);
+                    prop_assert!(query.iter().all(|name| OURS.contains(&&**name)), "{:?}", query);
+                }
+            }
+        }
+
+        #[test]
+        fn no_name_leaves_its_segment_of_a_path(namespace in part(), name in part()) {
+            // DEC-45
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let key = ObjectKey::new(&*namespace, &*name);
+            let seen = runtime.block_on(async {
+                let (client, seen) = noting();
+                if let Ok(one) = one::<Secret>(client.clone(), &key) {
+                    assert!(one.get_opt().await.is_ok_and(|found| found.is_none()));
+                }
+                if let Ok(one) = one_of_cluster::<CustomResourceDefinition>(client.clone(), &name) {
+                    assert!(one.get_metadata_opt().await.is_ok_and(|found| found.is_none()));
+                }
+                let things = Resource::new("g.io", "v1", "Thing").unwrap();
+                if let Ok(one) = things.one::<DynamicObject>(client.clone(), &key) {
+                    one.patch(&PatchParams::default(), &Patch::Merge(json!({}))).await.unwrap_err();
+                    one.patch_status(&PatchParams::default(), &Patch::Merge(json!({}))).await.unwrap_err();
+                }
+                if let Ok(api) = things.api::<DynamicObject>(client.clone(), Some(&namespace)) {
+                    api.list(&ListParams::default()).await.unwrap_err();
+                }
+                seen
+            });
+            if let Ok(path) = nodes(Some(&name)) {
+                seen.lock().unwrap().push(path.parse().unwrap());
+            }
+            for uri in &*seen.lock().unwrap() {
+                let (segments, query) = taken_apart(uri);
+                let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+                let is_ours = match segments.as_slice() {
+                    ["", "api", "v1", "namespaces", ns, "secrets", one]
+                    | ["", "apis", "g.io", "v1", "namespaces", ns, "things", one]
+                    | ["", "apis", "g.io", "v1", "namespaces", ns, "things", one, "status"] => {
+                        (*ns, *one) == (&*namespace, &*name)
+                    }
+                    ["", "apis", "apiextensions.k8s.io", "v1", "customresourcedefinitions", one]
+                    | ["", "api", "v1", "nodes", one] => *one == name,
+                    ["", "apis", "g.io", "v1", "namespaces", ns, "things"] => *ns == namespace,
+                    _ => false,
+                };
+                prop_assert!(is_ours && query.is_empty(), "{}", uri);
+            }
+        }
+    }
+
+    #[test]
+    fn what_objects_are_really_called_is_sent() {
+        // DEC-45
+        for (api_version, kind, want) in [
+            ("v1", "Secret", "/api/v1/namespaces/ns-1/secrets/a.b-c"),
+            ("cluster.x-k8s.io/v1beta2", "Machine", "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns-1/machines/a.b-c"),
+            ("g/v1alpha1", "AWSCluster", "/apis/g/v1alpha1/namespaces/ns-1/awsclusters/a.b-c"),
+        ] {
+            let requests = Requests::of(api_version, kind, "ns-1").unwrap();
+            assert_eq!(requests.get("a.b-c").unwrap().uri().path(), want);
+        }
+        let error = Requests::of("g/v1%62eta2", "Thing", "ns").unwrap_err().to_string();
+        let want = "no request is sent: the version \"v1%62eta2\" must consist of lower-case letters, digits and \"-\", start with a letter, and \
+                    end with a letter or digit";
+        assert_eq!(error, want);
+    }
+}
