@@ -28,6 +28,7 @@ use crate::kubernetes::words;
 use crate::topology::class_references::{Outdated, ReferenceError, group_version, references};
 use crate::topology::class_status::{self, References, Variables};
 use crate::wire::Version;
+use crate::world::{Facts, Record};
 
 /// How long a run waits for watches that have just begun.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -123,13 +124,16 @@ impl Reconciler {
         let (references, mut failures, took_any) = self.references(class, hub).await;
         // What failed because somebody else leads is no failure of the class.
         self.leadership.may_write()?;
-        let variables = Variables::of(&class.value, &hub.spec, self.discovery);
+        let variables = match excess(hub).await {
+            Some(reason) => Variables::Unreadable(reason),
+            None => Variables::of(&class.value, &hub.spec, self.discovery),
+        };
         let status = class_status::reconciled(&class.value, &references, &variables, &now());
         let differs = !class_status::says_the_same(class.value.get("status"), &status);
         if differs {
             self.write_status(class, &status).await?;
         }
-        if let Variables::Undiscovered(error) = variables {
+        if let Variables::Undiscovered(error) | Variables::Unreadable(error) = variables {
             failures.push(error);
         }
         match failures.is_empty() {
@@ -253,6 +257,17 @@ impl Reconciler {
             Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Err(ReconcileError::Conflict),
             Err(error) => Err(ReconcileError::Status(error)),
         }
+    }
+}
+
+/// Why reviews cannot use a class although it decodes: it takes more than a class may (DEC-44).
+async fn excess(class: &Arc<ClusterClass>) -> Option<String> {
+    let class = ClusterClass::clone(class);
+    // Compiling can take a second, which is too long for an async thread.
+    let compiled = tokio::task::spawn_blocking(move || Facts::default().compile(class)).await.ok()?;
+    match compiled {
+        Record::Unreadable { reason, .. } => Some(reason.to_string()),
+        Record::Readable(_) => None,
     }
 }
 

@@ -37,6 +37,8 @@ pub enum Variables {
     Settled(Vec<Value>),
     /// Extensions know some, and could not be asked: the variables stay as they were (CCR-09).
     Undiscovered(String),
+    /// The class takes more than a class may, so reviews cannot use it: the variables stay as they were (DEC-44).
+    Unreadable(String),
 }
 
 impl Variables {
@@ -189,6 +191,12 @@ impl Status<'_> {
             Variables::Undiscovered(error) => {
                 let message = cut(&format!("VariableDiscovery failed: {error}"));
                 let reason = "VariableDiscoveryFailed";
+                self.set(&condition("VariablesReady", "False", reason, message.clone()));
+                self.set_legacy(&condition("VariablesReconciled", "False", reason, message), Some("Error"));
+            }
+            Variables::Unreadable(error) => {
+                let message = cut(&format!("ClusterClass cannot be read: {error}"));
+                let reason = "ClusterClassUnreadable";
                 self.set(&condition("VariablesReady", "False", reason, message.clone()));
                 self.set_legacy(&condition("VariablesReconciled", "False", reason, message), Some("Error"));
             }

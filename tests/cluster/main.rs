@@ -6,6 +6,7 @@ mod admission;
 mod apply;
 #[path = "../support/balancer.rs"]
 mod balancer;
+mod break_glass;
 mod client_certificates;
 mod controller;
 mod conversion;

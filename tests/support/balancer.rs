@@ -60,6 +60,20 @@ impl Balancer {
 
     /// Puts a replica behind the balancer, and returns when it gets connections.
     pub fn add(&self, webhook: &str, admin: &str) {
+        let replica = self.enlist(webhook, admin);
+        let deadline = Instant::now() + SOON;
+        while !replica.is_ready.load(Ordering::Acquire) {
+            assert!(Instant::now() < deadline, "{webhook} does not become ready: {:?}", http_get(admin, "/readyz"));
+            std::thread::sleep(LAG / 10);
+        }
+    }
+
+    /// Puts a replica behind the balancer; it gets connections while it is ready.
+    pub fn follow(&self, webhook: &str, admin: &str) {
+        self.enlist(webhook, admin);
+    }
+
+    fn enlist(&self, webhook: &str, admin: &str) -> Arc<Replica> {
         let replica = Arc::new(Replica {
             webhook: webhook.to_owned(),
             admin: admin.to_owned(),
@@ -67,11 +81,7 @@ impl Balancer {
             connections: AtomicUsize::new(0),
         });
         self.shared.replicas.lock().unwrap().push(replica.clone());
-        let deadline = Instant::now() + SOON;
-        while !replica.is_ready.load(Ordering::Acquire) {
-            assert!(Instant::now() < deadline, "{webhook} does not become ready: {:?}", http_get(admin, "/readyz"));
-            std::thread::sleep(LAG / 10);
-        }
+        replica
     }
 
     /// Forgets a replica that has ended: another process may get its ports.

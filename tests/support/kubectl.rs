@@ -126,7 +126,7 @@ impl From<std::process::Output> for Outcome {
 }
 
 /// kubectl, built if need be; its progress shows even when tests are captured.
-fn program() -> &'static Path {
+pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes/build");

@@ -85,10 +85,15 @@ impl Kubernetes {
     ///
     /// It belongs to the current tokio runtime, and every test has its own, so there is no shared one.
     pub fn client(&self) -> kube::Client {
+        self.client_maker()()
+    }
+
+    /// Makes such a client in another runtime.
+    pub fn client_maker(&self) -> impl FnOnce() -> kube::Client + Send + 'static {
         let mut config = kube::Config::new(self.url.parse().expect("a loopback URL"));
         config.root_cert = Some(vec![self.authority.der().to_vec()]);
         config.auth_info = serde_json::from_value(self.administrator.clone()).expect("a kubeconfig user");
-        kube::Client::try_from(config).expect("our own certificates are fit for a client")
+        || kube::Client::try_from(config).expect("our own certificates are fit for a client")
     }
 
     /// Creates a namespace whose name starts with `prefix` and is new, and returns the name.

@@ -239,6 +239,25 @@ fn messages_stay_within_what_the_api_takes() {
 }
 
 #[test]
+fn a_class_beyond_its_budget_says_so_and_keeps_the_old_variables() {
+    // DEC-44
+    let old = json!([{"name": "old", "definitions": [{"from": "inline", "required": false, "schema": {}}]}]);
+    let class = class(json!({"variables": variables()}), json!({"observedGeneration": 2, "variables": old}));
+    let excess = Variables::Unreadable("variables[a] has too many values".to_owned());
+    let status = reconciled(&class, &up_to_date(), &excess, NOW);
+    assert_eq!((&status["observedGeneration"], &status["variables"]), (&json!(2), &old));
+    let message = "ClusterClass cannot be read: variables[a] has too many values";
+    for (conditions, r#type) in [
+        (&status["conditions"], "VariablesReady"),
+        (&status["deprecated"]["v1beta1"]["conditions"], "VariablesReconciled"),
+    ] {
+        let condition = find(conditions, r#type);
+        let said = (&condition["status"], &condition["reason"], &condition["message"]);
+        assert_eq!(said, (&json!("False"), &json!("ClusterClassUnreadable"), &json!(message)));
+    }
+}
+
+#[test]
 fn a_status_of_any_shape_is_survived() {
     for status in [
         json!(5),
