@@ -241,14 +241,23 @@ fn class_is_not_asked(answer: &Found<Arc<Class>>, found: &mut Findings) {
 }
 
 /// Whether an update of a Cluster leaves its class, its version and its variables as they were, overrides included.
+///
+/// A worker set that is removed takes its overrides with it.
 pub(in crate::admission) fn leaves_alone_what_the_class_says(new: &Cluster, old: &Cluster) -> bool {
-    let said = |cluster: &Cluster| {
-        let topology = cluster.topology()?;
-        let values: BTreeMap<String, Vec<VariableValue>> =
-            lists(topology).map(|list| (list.path.to_string(), list.values.to_vec())).collect();
-        Some((cluster.class_key(), topology.version.clone(), values))
+    let (Some(after), Some(before)) = (new.topology(), old.topology()) else { return false };
+    let (workers, mut kept) = (&after.workers, before.clone());
+    let names: BTreeSet<&str> = workers.machine_deployments.iter().map(|worker| &*worker.name).collect();
+    let mut deployments = kept.workers.machine_deployments.into_vec();
+    deployments.retain(|worker| names.contains(&*worker.name));
+    kept.workers.machine_deployments = deployments.into();
+    let names: BTreeSet<&str> = workers.machine_pools.iter().map(|worker| &*worker.name).collect();
+    let mut pools = kept.workers.machine_pools.into_vec();
+    pools.retain(|worker| names.contains(&*worker.name));
+    kept.workers.machine_pools = pools.into();
+    let values = |topology: &Topology| -> BTreeMap<String, Vec<VariableValue>> {
+        lists(topology).map(|list| (list.path.to_string(), list.values.to_vec())).collect()
     };
-    said(new).is_some_and(|new| Some(new) == said(old))
+    new.class_key() == old.class_key() && after.version == before.version && values(after) == values(&kept)
 }
 
 /// A class that is there can be read (CL-V-053).
