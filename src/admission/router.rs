@@ -8,10 +8,12 @@ use serde_json::value::RawValue;
 
 use super::rules::{class, cluster, machine, machine_group, machine_health_check};
 use super::{Outcome, Settings, Verdict, defaults};
+use crate::crd;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Machine, MachineGroup, MachineHealthCheck, Metadata};
 use crate::json;
+use crate::schema::Violation;
 use crate::wire::review::GroupVersionKind;
-use crate::wire::{Decode, Reference, Version, references};
+use crate::wire::{Decode, Reference, Version, as_hub_json, references};
 use crate::world::{Answer, Facts, Found, Need, World};
 
 /// What happens to an object.
@@ -242,6 +244,7 @@ enum Subject {
         new: Box<ClusterClass>,
         old: Option<Box<ClusterClass>>,
         references: Vec<Reference>,
+        sizes: Sizes,
     },
     DeleteClass {
         old: Box<ClusterClass>,
@@ -249,6 +252,25 @@ enum Subject {
     Machine(Box<Reviewed<Machine>>),
     MachineGroup(Box<Reviewed<MachineGroup>>),
     MachineHealthCheck(Box<Reviewed<MachineHealthCheck>>),
+}
+
+/// What of an object in v1beta1 is larger than v1beta2 allows, and what of it was before (DEC-44).
+#[derive(Debug, Default)]
+pub(super) struct Sizes {
+    pub new: Vec<Violation>,
+    pub old: Vec<Violation>,
+}
+
+impl Sizes {
+    fn of(request: &Request<'_>) -> Self {
+        let oversized = |version, text: Option<&str>| {
+            let object = text.and_then(|text| as_hub_json(version, text, request.kind));
+            object.map(|object| crd::oversized(request.kind, &object)).unwrap_or_default()
+        };
+        let new = oversized(request.version, request.object);
+        let old = if new.is_empty() { Vec::new() } else { oversized(request.old_version, request.old_object) };
+        Sizes { new, old }
+    }
 }
 
 /// An object of a kind that has no facts besides itself.
@@ -311,6 +333,7 @@ impl Question {
                     new,
                     old,
                     references: references_of(request),
+                    sizes: Sizes::of(request),
                 }))
             }
         }
@@ -365,8 +388,9 @@ impl Question {
             Subject::DefaultClass { namespace, references } => {
                 defaults::cluster_class::default(namespace, references, settings)
             }
-            Subject::ValidateClass { new, old, references } => {
-                class::validate(new, old.as_deref(), references, world, settings)
+            Subject::ValidateClass { new, old, references, sizes } => {
+                let written = class::Written { new, old: old.as_deref(), references, sizes };
+                class::validate(written, world, settings)
             }
             Subject::DeleteClass { old } => class::validate_delete(old, world, settings),
             Subject::Machine(reviewed) => match (reviewed.phase, &reviewed.new, reviewed.old.as_deref()) {

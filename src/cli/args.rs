@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::builder::{BoolishValueParser, PossibleValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::{certificates, leading};
+use super::{certificates, leading, memory};
 use crate::admission::{Dependents, Enforce, FeatureGates};
 use crate::hub::ObjectKey;
 use crate::telemetry::log::Format;
@@ -149,6 +149,10 @@ pub struct Serve {
     /// How long a connection is used before it is ended in good order; the most is twice as long.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = positive_duration, env = "TOPOLOGIST_CONNECTION_AGE")]
     pub connection_age: Duration,
+    /// The memory that the process may use, in bytes or as 512Mi or 1Gi. Bodies of reviews, compiled classes and work in progress
+    /// together stay below 60 % of it. Default: the limit of the container, or 1Gi where there is none.
+    #[arg(long, value_name = "SIZE", value_parser = memory::size, env = "TOPOLOGIST_MEMORY_LIMIT")]
+    pub memory_limit: Option<usize>,
     /// Whether denials deny, or are only warned about, counted and written to the audit log.
     #[arg(long, value_name = "HOW", default_value = "deny", env = "TOPOLOGIST_ENFORCE")]
     pub enforce: Enforce,

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use tracing::{info, warn};
 use super::args::{Lifecycle, Serve};
 use super::embedded::{self, Api};
 use super::leading::{self, Leading};
+use super::memory::{self, Shares};
 use super::{certificates, certs};
 use crate::admission::Settings;
 use crate::kubernetes::cache::Cache;
@@ -82,8 +84,12 @@ impl Running {
         options.certificates.check()?;
         let scope = options.scope()?;
         let Source { client, server, api } = Source::of(options).await?;
-        let cache = Arc::new(Cache::new(Facts::not_listed(&watch::WATCHED).within(scope)));
-        let router = end_points(options, &client, &cache, &metrics);
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let shares = Shares::of(options.memory_limit.unwrap_or_else(memory::limit), processors);
+        info!(bodies = shares.bodies, classes = shares.classes, threads = shares.threads, "Shared memory out");
+        let facts = Facts::not_listed(&watch::WATCHED).within(scope).keeping(shares.classes);
+        let cache = Arc::new(Cache::new(facts));
+        let router = end_points(options, shares, &client, &cache, &metrics);
         if let Some(api) = &api {
             api.embedded.set_admission(Arc::new(InProcess::new(router.clone(), options.drives_machines())));
         }
@@ -191,11 +197,18 @@ impl Serve {
 }
 
 /// What is answered to reviews and conversions.
-fn end_points(options: &Serve, client: &kube::Client, cache: &Arc<Cache>, metrics: &Arc<Metrics>) -> Router {
+fn end_points(
+    options: &Serve,
+    shares: Shares,
+    client: &kube::Client,
+    cache: &Arc<Cache>,
+    metrics: &Arc<Metrics>,
+) -> Router {
     let versions = ApiVersions::of_cluster(client.clone());
     let converter = Converter::new(versions, conversion::Limits::default(), metrics.clone());
     let gatherer = Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone());
-    let handler = Handler::new(gatherer, options.settings(), handler::Limits::default(), metrics.clone());
+    let limits = handler::Limits { aside: shares.threads, held: shares.bodies, ..handler::Limits::default() };
+    let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone());
     handler::router(Arc::new(handler)).merge(conversion::router(Arc::new(converter)))
 }
 

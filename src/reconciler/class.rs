@@ -19,7 +19,7 @@ use super::now;
 use super::pace::{Held, Pace};
 use super::raw::RawClass;
 use crate::field::shortened;
-use crate::hub::{ClusterClass, GROUP, Kind, ObjectKey, TemplateRef, contract};
+use crate::hub::{ClusterClass, ClusterClassStatus, GROUP, Kind, ObjectKey, TemplateRef, contract};
 use crate::kubernetes::address::{self, Malformed, One};
 use crate::kubernetes::contract::{DefinitionError, Definitions};
 use crate::kubernetes::metadata::Metadata;
@@ -28,6 +28,7 @@ use crate::kubernetes::words;
 use crate::topology::class_references::{Outdated, ReferenceError, group_version, references};
 use crate::topology::class_status::{self, References, Variables};
 use crate::wire::Version;
+use crate::world::{Facts, Record};
 
 /// How long a run waits for watches that have just begun.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -123,13 +124,16 @@ impl Reconciler {
         let (references, mut failures, took_any) = self.references(class, hub).await;
         // What failed because somebody else leads is no failure of the class.
         self.leadership.may_write()?;
-        let variables = Variables::of(&class.value, &hub.spec, self.discovery);
+        let variables = match over_budget(hub).await {
+            Some(error) => Variables::OverBudget(error),
+            None => Variables::of(&class.value, &hub.spec, self.discovery),
+        };
         let status = class_status::reconciled(&class.value, &references, &variables, &now());
         let differs = !class_status::says_the_same(class.value.get("status"), &status);
         if differs {
             self.write_status(class, &status).await?;
         }
-        if let Variables::Undiscovered(error) = variables {
+        if let Variables::Undiscovered(error) | Variables::OverBudget(error) = variables {
             failures.push(error);
         }
         match failures.is_empty() {
@@ -253,6 +257,19 @@ impl Reconciler {
             Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Err(ReconcileError::Conflict),
             Err(error) => Err(ReconcileError::Status(error)),
         }
+    }
+}
+
+/// Why the class is unreadable to reviews, if it takes more than a class may (DEC-44). It is compiled to find out, which can take a
+/// second.
+async fn over_budget(class: &Arc<ClusterClass>) -> Option<String> {
+    let mut class = ClusterClass::clone(class);
+    // What counts is what the spec comes to.
+    class.status = ClusterClassStatus::default();
+    let compiled = tokio::task::spawn_blocking(move || Facts::default().compile(class));
+    match compiled.await {
+        Ok(Record::Unreadable { reason, .. }) => Some(reason.to_string()),
+        Ok(Record::Readable(_)) | Err(_) => None,
     }
 }
 

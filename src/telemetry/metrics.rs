@@ -101,6 +101,7 @@ pub struct Metrics {
     pub watched_kinds: Family<Kind, Gauge>,
     pub cache_age: Family<Kind, Gauge<f64, AtomicU64>>,
     pub unreadable_objects: Family<Kind, Counter>,
+    pub cache_unreadable_objects: Family<Kind, Gauge>,
     pub watch_errors: Family<Kind, Counter>,
     pub handshake_failures: Family<Reason, Counter>,
     pub tls_reloads: Family<Outcome, Counter>,
@@ -157,6 +158,7 @@ impl Default for Metrics {
             watched_kinds: Family::default(),
             cache_age: Family::default(),
             unreadable_objects: Family::default(),
+            cache_unreadable_objects: Family::default(),
             watch_errors: Family::default(),
             handshake_failures: Family::default(),
             tls_reloads: Family::default(),
@@ -217,6 +219,11 @@ impl Metrics {
             self.cache_age.clone(),
         );
         registry.register("unreadable_objects", "Watched objects that did not decode", self.unreadable_objects.clone());
+        registry.register(
+            "cache_unreadable_objects",
+            "Stored objects that cannot be read now",
+            self.cache_unreadable_objects.clone(),
+        );
         registry.register("watch_errors", "Errors of watches, each followed by a retry", self.watch_errors.clone());
         registry.register("tls_handshake_failures", "TLS handshakes that failed", self.handshake_failures.clone());
         registry.register("tls_reloads", "Certificates found changed, and what came of it", self.tls_reloads.clone());

@@ -37,6 +37,8 @@ pub enum Variables {
     Settled(Vec<Value>),
     /// Extensions know some, and could not be asked: the variables stay as they were (CCR-09).
     Undiscovered(String),
+    /// They take more than those of a class may: the variables stay as they were (DEC-44).
+    OverBudget(String),
 }
 
 impl Variables {
@@ -189,6 +191,12 @@ impl Status<'_> {
             Variables::Undiscovered(error) => {
                 let message = cut(&format!("VariableDiscovery failed: {error}"));
                 let reason = "VariableDiscoveryFailed";
+                self.set(&condition("VariablesReady", "False", reason, message.clone()));
+                self.set_legacy(&condition("VariablesReconciled", "False", reason, message), Some("Error"));
+            }
+            Variables::OverBudget(error) => {
+                let message = cut(&format!("The ClusterClass takes more than a ClusterClass may: {error}"));
+                let reason = "ExceedsBudget";
                 self.set(&condition("VariablesReady", "False", reason, message.clone()));
                 self.set_legacy(&condition("VariablesReconciled", "False", reason, message), Some("Error"));
             }
