@@ -37,6 +37,7 @@ mod rules_documentation;
 mod second_opinion;
 mod secrets;
 mod serving;
+mod sums;
 mod templates;
 #[path = "../support/tls_client.rs"]
 mod tls_client;

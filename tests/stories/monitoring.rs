@@ -37,6 +37,7 @@ fn reported() -> BTreeMap<String, BTreeSet<String>> {
     drop(metrics.watched_kinds.get_or_create(&kind));
     drop(metrics.cache_age.get_or_create(&kind));
     drop(metrics.unreadable_objects.get_or_create(&kind));
+    drop(metrics.cache_unreadable_objects.get_or_create(&kind));
     drop(metrics.watch_errors.get_or_create(&kind));
     drop(metrics.tls_reloads.get_or_create(&outcome));
     drop(metrics.lease_transitions.get_or_create(&outcome));
