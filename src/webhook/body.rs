@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn half_read_bodies_do_not_wait_for_each_other() {
+    async fn half_read_bodies_do_not_wait_for_eachother() {
         let bodies = bodies(8, 12);
         let mut all: Vec<_> = (0..5).map(|_| begin(&bodies)).collect();
         for part in [3, 3, 2] {
@@ -489,8 +489,8 @@ mod tests {
         sleep(Duration::from_secs(4)).await;
         drop(held.1);
         sleep(Duration::from_millis(1)).await;
-        let (_other, waits) = begin(&bodies);
-        send(&_other, 8).await;
+        let (other, waits) = begin(&bodies);
+        send(&other, 8).await;
         sleep(Duration::from_millis(1500)).await;
         assert!(!patient.is_finished() && !waits.is_finished());
         drop(sender);

@@ -89,6 +89,12 @@ impl Places {
         }
     }
 
+    /// Closes a connection, if one can be spared, and waits until it has ended.
+    pub(super) async fn make_room(&self) -> bool {
+        let ends = self.freed.notified();
+        self.close_one() && timeout(LOOK, ends).await.is_ok()
+    }
+
     fn try_take(self: &Arc<Self>, peer: IpAddr, activity: &Activity) -> Option<Place> {
         let mut taken = self.taken();
         if taken.open.len() >= self.limit {
@@ -101,7 +107,7 @@ impl Places {
     }
 
     /// Closes the connection that can be spared most; false if all are answering.
-    pub(super) fn close_one(&self) -> bool {
+    fn close_one(&self) -> bool {
         let now = Instant::now();
         let mut taken = self.taken();
         let spare: Vec<(u64, IpAddr, Spare, Instant)> = taken
@@ -207,7 +213,7 @@ mod tests {
     async fn a_body_that_takes_long_to_arrive_does_not_protect_its_connection() {
         let places = places(1);
         let slow = Activity::new();
-        let _answering = slow.answering();
+        let answering = slow.answering();
         let arriving = slow.arriving();
         let place = places.take(peer(1), &slow).await;
         assert!(!places.close_one());
@@ -218,7 +224,7 @@ mod tests {
         let _arriving = slow.arriving();
         after(2).await;
         assert!(!places.close_one(), "another request is answered");
-        drop(_answering);
+        drop(answering);
         assert!(!places.close_one(), "until a moment ago");
         after(2).await;
         assert!(places.close_one() && place.close().is_cancelled());

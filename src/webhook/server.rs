@@ -88,7 +88,8 @@ impl Server {
         Ok(Server { listener, identity, asks_callers: true, limits, metrics, leaving: CancellationToken::new() })
     }
 
-    /// Once `leaving` is cancelled, answers of HTTP/1.1 end their connections, so that few are left at the end.
+    /// Once `leaving` is cancelled, answers of HTTP/1.1 end their connections and those of HTTP/2 get a GOAWAY, so that few
+    /// are left at the end.
     #[must_use]
     pub fn leaving_with(self, leaving: CancellationToken) -> Self {
         Server { leaving, ..self }
@@ -127,10 +128,11 @@ impl Server {
                     Ok(accepted) => accepted,
                     Err(error) => {
                         // Out of file descriptors, or the peer has gone: neither is a reason to stop.
-                        warn!(%error, "Could not accept a connection");
-                        if NO_DESCRIPTORS.contains(&error.raw_os_error().unwrap_or_default()) {
-                            places.close_one();
+                        let is_full = NO_DESCRIPTORS.contains(&error.raw_os_error().unwrap_or_default());
+                        if is_full && places.make_room().await {
+                            continue;
                         }
+                        warn!(%error, "Could not accept a connection");
                         tokio::time::sleep(Duration::from_millis(50)).await;
                         continue;
                     }
@@ -159,6 +161,9 @@ impl Server {
 
 /// Too many open files, of the process and of the system.
 const NO_DESCRIPTORS: [i32; 2] = [24, 23];
+
+/// How long a connection of HTTP/2 is used while its server is about to go.
+const RECONNECT: Duration = Duration::from_millis(200);
 
 /// How long a connection has for its GOAWAY when it makes room for another.
 const FAREWELL: Duration = Duration::from_millis(50);
@@ -238,7 +243,7 @@ impl Shared {
         let mut overdue = pin!(activity.overdue(self.limits.idle, self.limits.patience));
         let mut age = pin!(tokio::time::sleep(scattered(self.limits.age)));
         let (mut is_old, mut stopping) = (false, false);
-        let is_told = loop {
+        let makes_room = loop {
             tokio::select! {
                 outcome = connection.as_mut() => return note(outcome),
                 () = overdue.as_mut() => break false,
@@ -257,12 +262,12 @@ impl Shared {
                 }
             }
         };
-        debug!(is_told, "No request came");
+        debug!(makes_room, "No request came");
         if is_http2 && activity.has_asked() {
             // With a GOAWAY the client knows which requests it can send again.
             connection.as_mut().graceful_shutdown();
             let time = async {
-                if is_told { tokio::time::sleep(FAREWELL).await } else { activity.quiet(self.limits.patience).await }
+                if makes_room { tokio::time::sleep(FAREWELL).await } else { activity.quiet(self.limits.patience).await }
             };
             tokio::select! {
                 outcome = connection => note(outcome),
@@ -339,8 +344,10 @@ impl HttpBody for Answered {
 async fn old(age: impl Future<Output = ()>, leaving: &CancellationToken, is_http2: bool) {
     tokio::select! {
         () = age => {}
-        // Whoever speaks HTTP/2 would come back at once; it hears of the end when it has come.
         () = leaving.cancelled(), if !is_http2 => {}
+        // A client of HTTP/2 connects again at once, maybe to this process. That has to happen while this process still
+        // accepts connections, and not too often.
+        () = async { leaving.cancelled().await; tokio::time::sleep(RECONNECT).await }, if is_http2 => {}
     }
 }
 
