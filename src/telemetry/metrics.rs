@@ -107,6 +107,8 @@ pub struct Metrics {
     pub tls_reloads: Family<Outcome, Counter>,
     pub tls_certificate_expiry: Gauge<f64, AtomicU64>,
     pub connections: Gauge,
+    /// Connections that were closed to make room for others.
+    pub closed_early: Family<Reason, Counter>,
     pub in_flight: Gauge,
     pub leader: Gauge,
     pub lease_transitions: Family<Outcome, Counter>,
@@ -164,6 +166,7 @@ impl Default for Metrics {
             tls_reloads: Family::default(),
             tls_certificate_expiry: Gauge::default(),
             connections: Gauge::default(),
+            closed_early: Family::default(),
             in_flight: Gauge::default(),
             leader: Gauge::default(),
             lease_transitions: Family::default(),
@@ -234,6 +237,11 @@ impl Metrics {
             self.tls_certificate_expiry.clone(),
         );
         registry.register("connections", "Open connections, those of probes included", self.connections.clone());
+        registry.register(
+            "connections_closed_early",
+            "Connections closed to make room for others",
+            self.closed_early.clone(),
+        );
         registry.register("admission_requests_in_flight", "Reviews that are being answered", self.in_flight.clone());
         registry.register("leader", "Whether this process holds the lease and reconciles: 0 or 1", self.leader.clone());
         registry.register(

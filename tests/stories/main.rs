@@ -7,6 +7,7 @@ mod admission_fixtures;
 mod api;
 mod authors;
 mod commands;
+mod connections;
 mod conversion_fixtures;
 #[path = "../../benches/support/fleet.rs"]
 mod fleet;
