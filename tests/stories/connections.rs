@@ -1,5 +1,6 @@
 //! Attacks on connections and bodies, over real TLS: while each goes on, normal reviews are answered, all of them.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -50,8 +51,11 @@ impl Served {
         for index in 0..count {
             let protocol = if index % 2 == 0 { Protocol::Http1 } else { Protocol::Http2 };
             let asked = Instant::now();
-            let mut connection = self.connect(protocol).await;
-            let (code, body) = connection.post(VALIDATE, review("review.json")).await.unwrap();
+            let answer = tokio::time::timeout(SOON, async {
+                let mut connection = self.connect(protocol).await;
+                connection.post(VALIDATE, review("review.json")).await.unwrap()
+            });
+            let (code, body) = answer.await.expect("a new caller is answered");
             assert_eq!((code.as_u16(), &response(&body)["allowed"]), (200, &true.into()), "{index}: {body}");
             assert!(asked.elapsed() < AT_ONCE, "{index} of {count} took {:?}", asked.elapsed());
         }
@@ -79,24 +83,27 @@ impl Served {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chunks_of_one_byte_cost_one_byte() {
-    let served = serve(&[]);
-    let chunks = "1\r\nx\r\n".repeat(100);
-    let mut slow = served.many(64, async || served.begin("transfer-encoding: chunked").await).await;
-    // More chunks than there are KiB for all bodies.
-    for _ in 0..42 {
-        for stream in &mut slow {
-            stream.write_all(chunks.as_bytes()).await.unwrap();
-        }
-    }
-    served.answers_new_callers(20).await;
-    for mut stream in slow {
-        stream.write_all(b"0\r\n\r\n").await.unwrap();
-        let mut answer = [0; 12];
-        stream.read_exact(&mut answer).await.unwrap();
-        // It is no review, and on a busy machine it may also come late.
-        assert!([b"HTTP/1.1 400", b"HTTP/1.1 408"].contains(&&answer), "{answer:?}");
+    let served = Arc::new(serve(&[]));
+    let chunks = "1\r\nx\r\n".repeat(500);
+    // Together more chunks than there are KiB for all bodies, and again as soon as a body has been answered.
+    let flood: Vec<_> = (0..64)
+        .map(|_| {
+            let (served, chunks) = (served.clone(), chunks.clone());
+            tokio::spawn(async move {
+                loop {
+                    let mut stream = served.begin("transfer-encoding: chunked").await;
+                    while stream.write_all(chunks.as_bytes()).await.is_ok() {}
+                }
+            })
+        })
+        .collect();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(15) {
+        served.answers_new_callers(2).await;
     }
     assert_eq!(served.count("refused_requests", "too_many"), None);
+    assert!(served.peak() < 200, "{} MiB", served.peak());
+    flood.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,13 +218,19 @@ async fn half_open_handshakes_do_not_keep_others_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_with_slow_bodies_do_not_keep_others_out() {
     let served = serve(&["--connections", "16"]);
-    let deadline = Instant::now() + SOON;
-    while served.count("connections_closed_early", "slow_body").is_none() {
-        assert!(Instant::now() < deadline, "no slow connection is closed");
-        let slow = served.many(16, async || served.begin("content-length: 1000").await).await;
-        served.answers_new_callers(2).await;
-        drop(slow);
-    }
+    let slow = served
+        .many(16, async || {
+            let mut stream = served.begin("content-length: 1000\r\nexpect: 100-continue").await;
+            // The server waits for the body now.
+            let mut go_on = [0; 25];
+            stream.read_exact(&mut go_on).await.unwrap();
+            assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+            stream
+        })
+        .await;
+    served.answers_new_callers(4).await;
+    assert!(served.count("connections_closed_early", "slow_body").is_some_and(|count| count >= 1.0));
+    drop(slow);
 }
 
 #[tokio::test(flavor = "multi_thread")]
