@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! limit of the container ─► 60 % ─┬─► bodies of reviews        a quarter, at most 256 MiB
+//!                                 ├─► bodies of conversions    an eighth, at most 128 MiB
 //!                                 ├─► compiled classes         a third, at most 256 MiB
 //!                                 └─► reviews in progress      the rest: so many threads for long work
 //! ```
@@ -11,7 +12,7 @@ use std::fs;
 /// What is taken as the limit where there is none.
 const WITHOUT_LIMIT: usize = 1 << 30;
 
-/// What bodies, and compiled classes, take at most.
+/// What bodies of reviews, and compiled classes, take at most; bodies of conversions take half of it.
 const MOST: usize = 256 << 20;
 
 /// What the review of a ClusterClass takes at most: two objects of 3 MiB, decoded, and what is compiled of them.
@@ -21,6 +22,7 @@ const REVIEW: usize = 80 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shares {
     pub bodies: usize,
+    pub conversions: usize,
     pub classes: usize,
     /// How many threads may judge large objects and ClusterClasses.
     pub threads: usize,
@@ -30,11 +32,11 @@ impl Shares {
     /// The shares of a process with this limit, on so many processors.
     pub(super) fn of(limit: usize, processors: usize) -> Self {
         let all = limit / 100 * 60;
-        let (bodies, classes) = ((all / 4).min(MOST), (all / 3).min(MOST));
-        let left = all - bodies - classes;
+        let (bodies, conversions, classes) = ((all / 4).min(MOST), (all / 8).min(MOST / 2), (all / 3).min(MOST));
+        let left = all - bodies - conversions - classes;
         // One processor stays with the reviews of Clusters.
         let threads = (left / REVIEW).min(processors.saturating_sub(1)).max(1);
-        Shares { bodies, classes, threads }
+        Shares { bodies, conversions, classes, threads }
     }
 }
 
@@ -71,16 +73,18 @@ mod tests {
         // DEC-44
         for limit in [64 * MIB, 128 * MIB, 512 * MIB, 1 << 30, 4 << 30, 64 << 30] {
             for processors in [1, 2, 8, 128] {
-                let Shares { bodies, classes, threads } = Shares::of(limit, processors);
-                let sum = bodies + classes + threads * REVIEW;
+                let Shares { bodies, conversions, classes, threads } = Shares::of(limit, processors);
+                let sum = bodies + conversions + classes + threads * REVIEW;
                 // One review has to be possible, however little there is.
                 assert!(sum <= limit / 100 * 60 || threads == 1, "{limit} {processors}: {sum}");
                 assert!(threads >= 1 && threads < processors.max(2) && bodies <= MOST && classes <= MOST);
             }
         }
         let shares = Shares::of(1 << 30, 8);
-        assert_eq!((shares.bodies / MIB, shares.classes / MIB, shares.threads), (153, 204, 3));
-        assert_eq!(Shares::of(8 << 30, 8), Shares { bodies: MOST, classes: MOST, threads: 7 });
+        let in_mib = [shares.bodies, shares.conversions, shares.classes].map(|bytes| bytes / MIB);
+        assert_eq!((in_mib, shares.threads), ([153, 76, 204], 2));
+        let ample = Shares { bodies: MOST, conversions: MOST / 2, classes: MOST, threads: 7 };
+        assert_eq!(Shares::of(8 << 30, 8), ample);
     }
 
     #[test]

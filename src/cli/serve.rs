@@ -98,7 +98,13 @@ impl Running {
         let Source { client, server, api } = Source::of(options).await?;
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let shares = Shares::of(options.memory_limit.unwrap_or_else(memory::limit), processors);
-        info!(bodies = shares.bodies, classes = shares.classes, threads = shares.threads, "Shared memory out");
+        info!(
+            bodies = shares.bodies,
+            conversions = shares.conversions,
+            classes = shares.classes,
+            threads = shares.threads,
+            "Shared memory out"
+        );
         let facts = Facts::not_listed(&watch::WATCHED).within(scope).keeping(shares.classes);
         let cache = Arc::new(Cache::new(facts));
         let EndPoints { all, reviews, conversions } = EndPoints::of(options, shares, &client, &cache, &metrics);
@@ -245,7 +251,8 @@ impl EndPoints {
         metrics: &Arc<Metrics>,
     ) -> EndPoints {
         let versions = ApiVersions::of_cluster(client.clone());
-        let converter = Arc::new(Converter::new(versions, conversion::Limits::default(), metrics.clone()));
+        let conversion_limits = conversion::Limits { held: shares.conversions, ..conversion::Limits::default() };
+        let converter = Arc::new(Converter::new(versions, conversion_limits, metrics.clone()));
         let gatherer = Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone());
         let limits = handler::Limits { aside: shares.threads, held: shares.bodies, ..handler::Limits::default() };
         let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone());

@@ -37,6 +37,7 @@ mod rule_costs;
 mod rules_documentation;
 mod second_opinion;
 mod secrets;
+mod security;
 mod serving;
 mod sums;
 mod templates;

@@ -5,6 +5,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use topologist::budget::Stop;
+use topologist::gotemplate::Template;
+use topologist::hub::ClusterClass;
+use topologist::schema::Allowance;
+use topologist::variables::{Variables, status_variables};
+use topologist::wire::{Decode, Version, manifest};
+use topologist::yaml;
 
 use crate::process::Topologist;
 use crate::tls_client::{Connection, Protocol};
@@ -207,4 +214,42 @@ async fn a_class_in_v1beta1_meets_the_bounds_of_v1beta2_first() {
     assert_eq!(causes[0]["field"], "spec.variables[0].schema.openAPIV3Schema.enum", "{causes}");
     assert_eq!((causes[0]["reason"].as_str(), causes.as_array().map(Vec::len)), (Some("FieldValueTooMany"), Some(1)));
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+}
+
+/// What a class takes of each budget, in thousandths: compiled bytes, and bytes of defaults.
+fn shares(class: &ClusterClass) -> [usize; 2] {
+    let mut allowance = Allowance::new(Stop::never());
+    let templates: usize = class.spec.templates().map(Template::footprint).sum();
+    allowance.compile(templates).unwrap();
+    Variables::compile(&status_variables(&class.spec), &mut allowance).unwrap();
+    // All defaults are held against what one variable may have.
+    [allowance.compiled_bytes() * 1000 / (32 << 20), allowance.default_bytes() * 1000 / (1 << 20)]
+}
+
+#[test]
+fn bundles_of_every_provider_shape_take_less_than_a_tenth_of_their_budgets() {
+    // DEC-44
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/providers");
+    let folder = std::env::var_os("TOPOLOGIST_TEST_BUNDLES").map_or(folder, Into::into);
+    let (mut seen, mut folders) = (0, vec![folder]);
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let objects =
+                yaml::documents(&text).into_iter().flat_map(|document| manifest::objects(document.unwrap()).unwrap());
+            for manifest in objects.filter(|manifest| manifest.kind == "ClusterClass") {
+                let version = Version::from_api_version(&manifest.api_version).unwrap();
+                let class = ClusterClass::decode(version, &manifest.text()).unwrap();
+                let shares = shares(&class);
+                println!("{}: {shares:?} thousandths", path.display());
+                assert!(shares.iter().all(|share| *share < 100), "{}: {shares:?}", path.display());
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen >= 5, "{seen}");
 }
