@@ -103,7 +103,7 @@ impl Running {
             conversions = shares.conversions,
             classes = shares.classes,
             threads = shares.threads,
-            "Shared memory out"
+            "Divided the memory limit"
         );
         let facts = Facts::not_listed(&watch::WATCHED).within(scope).keeping(shares.classes);
         let cache = Arc::new(Cache::new(facts));

@@ -17,6 +17,7 @@ use super::address::Resource;
 use super::cache::Cache;
 use super::list_watch::{Report, list_watch};
 use super::written::Written;
+use crate::admission::{too_many_objects, too_many_objects_reason};
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Metadata, ObjectKey};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::{Decode, Version};
@@ -237,6 +238,9 @@ fn record<T: Watched>(object: &Written, facts: &Facts) -> Record<T::Prepared> {
     // Lists that were read have room to grow, and what is read stays among what reading needed. A copy is kept, which is
     // as large as it has to be.
     let compact = |read: T| T::clone(&read);
+    if let Some(count) = too_many_objects(T::KIND, object.text()) {
+        return Record::Unreadable { reason: format!("it {}", too_many_objects_reason(count)).into(), class: None };
+    }
     let prepare = || T::decode(Version::V1Beta2, object.text()).map(compact).map(|object| object.prepare(facts));
     let prepared = AssertUnwindSafe(prepare);
     match catch_unwind(prepared).unwrap_or_else(|_| Err("reading it ended in a panic".to_owned())) {

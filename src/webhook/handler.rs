@@ -76,6 +76,10 @@ impl Default for Limits {
 /// Reviews of Clusters with a larger object leave the async threads too (DEC-44).
 const INLINE: usize = 64 * 1024;
 
+/// How long a review may take a turn at the threads for long work, whose other reviews have to be answered within their callers'
+/// timeouts. Without optimization everything takes many times as long.
+const TURN_TIME: Duration = Duration::from_secs(if cfg!(debug_assertions) { 45 } else { 3 });
+
 /// How long a review may hold an async thread; one that takes longer begins again on a thread for such work.
 const INLINE_TIME: Duration = Duration::from_millis(10);
 
@@ -313,7 +317,7 @@ impl Handler {
         let turn = self.aside.turn(namespace, deadline).await?;
         let (span, gone) = (Span::current(), Gone::default());
         let stop = {
-            let (until, is_gone) = (deadline.into_std(), gone.0.clone());
+            let (until, is_gone) = (deadline.min(Instant::now() + TURN_TIME).into_std(), gone.0.clone());
             Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= until)
         };
         let work = tokio::task::spawn_blocking(move || {

@@ -253,3 +253,30 @@ fn bundles_of_every_provider_shape_take_less_than_a_tenth_of_their_budgets() {
     }
     assert!(seen >= 5, "{seen}");
 }
+
+#[tokio::test]
+async fn objects_are_counted_before_they_are_decoded() {
+    // DEC-44: three bytes of text are some hundred bytes once they are decoded.
+    let many = vec![json!({}); 900_000];
+    let wide = class("tenant", "wide", &json!([variable("v", &json!({"type": "string", "anyOf": many}))]));
+    let mut workers = cluster("tenant", "wide", 1, "v1.33.0", &json!([]));
+    workers["spec"]["topology"]["workers"] = json!({"machineDeployments": many});
+    let served = Served::start(&[]);
+    let mut connection = served.connect().await;
+    let small = class("tenant", "wide", &json!([]));
+    for (path, review, names) in [
+        (CLASS, review("CREATE", "ClusterClass", &wide, None), "spec: Invalid value: \"\": has 9000"),
+        (DEFAULTS, review("CREATE", "Cluster", &workers, None), "spec: Invalid value: \"\": has 9000"),
+        (CLUSTER, review("CREATE", "Cluster", &workers, None), "the limit is 50000"),
+        // Stored before there was a limit: it can be relabelled, made smaller and deleted.
+        (CLASS, review("UPDATE", "ClusterClass", &wide, Some(&wide)), ""),
+        (CLASS, review("UPDATE", "ClusterClass", &small, Some(&wide)), ""),
+        (CLASS, review("DELETE", "ClusterClass", &wide, Some(&wide)), ""),
+    ] {
+        let answer = ask(&mut connection, path, &review).await;
+        assert_eq!(answer["allowed"], names.is_empty(), "{answer}");
+        let message = answer["status"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains(names), "{message}");
+    }
+    assert!(served.peak() < 250 * MIB, "{} MiB", served.peak() / MIB);
+}
