@@ -20,6 +20,6 @@ RUN touch src/main.rs src/lib.rs && cargo build --locked --profile dist
 FROM scratch
 COPY --from=build /src/target/dist/topologist /topologist
 USER 65532:65532
-EXPOSE 9443 8081
+EXPOSE 9443 9444 8081
 ENTRYPOINT ["/topologist"]
 CMD ["serve"]

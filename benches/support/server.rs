@@ -30,7 +30,9 @@ impl Process {
     /// `topologist serve` with the certificates of a folder.
     pub fn topologist(folder: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_topologist"));
-        command.args(["serve", "--webhook-addr=127.0.0.1:0", "--api-addr=127.0.0.1:0"]).args(arguments);
+        command
+            .args(["serve", "--webhook-addr=127.0.0.1:0", "--conversion-addr=127.0.0.1:0", "--api-addr=127.0.0.1:0"])
+            .args(arguments);
         command
             .arg("--state-dir")
             .arg(folder)

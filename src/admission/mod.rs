@@ -15,7 +15,10 @@ mod rules;
 mod settings;
 mod verdict;
 
-pub use router::{END_POINTS, EndPoint, Hook, MACHINE_END_POINTS, Operation, Phase, Question, Request, hooks};
+pub use router::{
+    END_POINTS, EndPoint, Hook, MACHINE_END_POINTS, Operation, Phase, Question, Request, hooks, too_many_objects,
+    too_many_objects_reason,
+};
 pub use rule::{Listed, catalogue};
 pub use settings::{Dependents, Enforce, FeatureGates, Settings, UnknownGate};
 pub use verdict::{Outcome, Verdict};

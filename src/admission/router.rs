@@ -8,10 +8,13 @@ use serde_json::value::RawValue;
 
 use super::rules::{class, cluster, machine, machine_group, machine_health_check};
 use super::{Outcome, Settings, Verdict, defaults};
+use crate::crd;
+use crate::field::{Findings, Path};
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Machine, MachineGroup, MachineHealthCheck, Metadata};
 use crate::json;
+use crate::schema::Violation;
 use crate::wire::review::GroupVersionKind;
-use crate::wire::{Decode, Reference, Version, references};
+use crate::wire::{Decode, Reference, Version, as_hub_json, references};
 use crate::world::{Answer, Facts, Found, Need, World};
 
 /// What happens to an object.
@@ -223,6 +226,11 @@ pub struct Question {
 
 #[derive(Debug)]
 enum Subject {
+    /// Its text holds so many objects that it is not decoded (DEC-44).
+    TooManyObjects {
+        count: usize,
+        exceeded_before: bool,
+    },
     /// Nothing to look at: a deletion on the mutating end point (ADM-008), a Cluster that is deleted (CL-V-080), or an
     /// update of an object that is being deleted (DEC-16).
     AlwaysAllowed,
@@ -242,6 +250,7 @@ enum Subject {
         new: Box<ClusterClass>,
         old: Option<Box<ClusterClass>>,
         references: Vec<Reference>,
+        sizes: Sizes,
     },
     DeleteClass {
         old: Box<ClusterClass>,
@@ -249,6 +258,25 @@ enum Subject {
     Machine(Box<Reviewed<Machine>>),
     MachineGroup(Box<Reviewed<MachineGroup>>),
     MachineHealthCheck(Box<Reviewed<MachineHealthCheck>>),
+}
+
+/// What of an object in v1beta1 is larger than v1beta2 allows, and what of it was before (DEC-44).
+#[derive(Debug, Default)]
+pub(super) struct Sizes {
+    pub new: Vec<Violation>,
+    pub old: Vec<Violation>,
+}
+
+impl Sizes {
+    fn of(request: &Request<'_>) -> Self {
+        let oversized = |version, text: Option<&str>| {
+            let object = text.and_then(|text| as_hub_json(version, text, request.kind));
+            object.map(|object| crd::oversized(request.kind, &object)).unwrap_or_default()
+        };
+        let new = oversized(request.version, request.object);
+        let old = if new.is_empty() { Vec::new() } else { oversized(request.old_version, request.old_object) };
+        Sizes { new, old }
+    }
 }
 
 /// An object of a kind that has no facts besides itself.
@@ -277,6 +305,12 @@ impl Question {
     }
 
     fn subject(request: &Request<'_>) -> Result<(String, Subject), String> {
+        if request.operation != Operation::Delete
+            && let Some(count) = request.object.and_then(|text| too_many_objects(request.kind, text))
+        {
+            let before = request.old_object.and_then(|text| too_many_objects(request.kind, text));
+            return Ok((request.name.to_owned(), Subject::TooManyObjects { count, exceeded_before: before.is_some() }));
+        }
         match (request.phase, request.kind, request.operation) {
             (Phase::Default, _, Operation::Delete) => Ok((request.name.to_owned(), Subject::AlwaysAllowed)),
             (Phase::Default, Kind::ClusterClass, _) => {
@@ -287,6 +321,11 @@ impl Question {
             (Phase::Default, Kind::Cluster, _) => {
                 let (new, old) = (new_object::<Cluster>(request)?, previous_object(request)?);
                 Ok(examined(request, new, |new| Subject::DefaultCluster { new, old }))
+            }
+            (Phase::Validate, Kind::Cluster, Operation::Delete)
+                if request.old_object.is_some_and(|text| too_many_objects(request.kind, text).is_some()) =>
+            {
+                Ok((request.name.to_owned(), Subject::AlwaysAllowed))
             }
             (Phase::Validate, Kind::Cluster, Operation::Delete) => {
                 Ok((old_object::<Cluster>(request)?.metadata.name, Subject::AlwaysAllowed))
@@ -311,6 +350,7 @@ impl Question {
                     new,
                     old,
                     references: references_of(request),
+                    sizes: Sizes::of(request),
                 }))
             }
         }
@@ -360,13 +400,17 @@ impl Question {
     pub fn answer(&self, world: &World, settings: &Settings) -> Verdict {
         let mut verdict = match &self.subject {
             Subject::AlwaysAllowed => Verdict::plain(self.kind, "", Outcome::Allowed),
+            &Subject::TooManyObjects { count, exceeded_before } => {
+                too_many_objects_verdict(self.kind, count, exceeded_before, settings)
+            }
             Subject::DefaultCluster { new, old } => defaults::cluster::default(new, old.as_deref(), world, settings),
             Subject::ValidateCluster { new, old } => cluster::validate(new, old.as_deref(), world, settings),
             Subject::DefaultClass { namespace, references } => {
                 defaults::cluster_class::default(namespace, references, settings)
             }
-            Subject::ValidateClass { new, old, references } => {
-                class::validate(new, old.as_deref(), references, world, settings)
+            Subject::ValidateClass { new, old, references, sizes } => {
+                let written = class::Written { new, old: old.as_deref(), references, sizes };
+                class::validate(written, world, settings)
             }
             Subject::DeleteClass { old } => class::validate_delete(old, world, settings),
             Subject::Machine(reviewed) => match (reviewed.phase, &reviewed.new, reviewed.old.as_deref()) {
@@ -394,6 +438,33 @@ impl Question {
         verdict.name.clone_from(&self.name);
         verdict
     }
+}
+
+/// How many objects the text of a class or a Cluster may hold, `{}` included: each takes some hundred bytes once it is decoded, which
+/// happens before anything else can be looked at.
+const MOST_OBJECTS: usize = 50_000;
+
+/// How many objects a text holds, if that is more than it may. Braces in strings are counted as well, which costs nothing.
+pub fn too_many_objects(kind: Kind, text: &str) -> Option<usize> {
+    let is_bounded = matches!(kind, Kind::Cluster | Kind::ClusterClass);
+    let count = || text.bytes().filter(|byte| *byte == b'{').count();
+    is_bounded.then(count).filter(|count| *count > MOST_OBJECTS)
+}
+
+/// The reason why an object is not decoded.
+pub fn too_many_objects_reason(count: usize) -> String {
+    format!("has {count} JSON objects, and the limit is {MOST_OBJECTS}; make its lists and schemas smaller")
+}
+
+fn too_many_objects_verdict(kind: Kind, count: usize, exceeded_before: bool, settings: &Settings) -> Verdict {
+    let mut found = Findings::without(settings.silenced);
+    found.run("DEC-44", |found| match exceeded_before {
+        true => found.warn(format!("spec {}, as before; nothing else is checked", too_many_objects_reason(count))),
+        false => found.invalid(Path::of("spec"), "", too_many_objects_reason(count)),
+    });
+    let (errors, warnings) = found.into_parts();
+    let outcome = if errors.is_empty() { Outcome::Allowed } else { Outcome::Invalid(errors) };
+    Verdict { warnings, ..Verdict::plain(kind, "", outcome) }
 }
 
 /// What to say of a review that took too long.
@@ -431,7 +502,9 @@ fn deleted_class(request: &Request<'_>) -> Result<ClusterClass, String> {
     struct Named {
         metadata: Metadata,
     }
-    old_object::<ClusterClass>(request).or_else(|error| {
+    let is_large = request.old_object.is_some_and(|text| too_many_objects(request.kind, text).is_some());
+    let old = if is_large { Err("the oldObject is too large".to_owned()) } else { old_object(request) };
+    old.or_else(|error| {
         let named = request.old_object.and_then(|text| json::decode::<Named>(text).ok());
         let named = named.filter(|named| !named.metadata.name.is_empty());
         named.map(|Named { metadata }| ClusterClass { metadata, ..ClusterClass::default() }).ok_or(error)
@@ -439,7 +512,10 @@ fn deleted_class(request: &Request<'_>) -> Result<ClusterClass, String> {
 }
 
 fn previous_object<T: Decode>(request: &Request<'_>) -> Result<Option<Box<T>>, String> {
+    // One that is too large is not decoded, and what takes its place is judged like something new.
+    let is_large = request.old_object.is_some_and(|text| too_many_objects(request.kind, text).is_some());
     match request.operation {
+        Operation::Update if is_large => Ok(None),
         Operation::Update => old_object(request).map(Box::new).map(Some),
         Operation::Create | Operation::Delete => Ok(None),
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::builder::{BoolishValueParser, PossibleValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::{certificates, leading};
+use super::{certificates, leading, memory};
 use crate::admission::{Dependents, Enforce, FeatureGates};
 use crate::hub::ObjectKey;
 use crate::telemetry::log::Format;
@@ -109,6 +109,10 @@ pub struct Serve {
     /// Where reviews are answered. Default: 0.0.0.0:9443, or 127.0.0.1:9443 with --embedded.
     #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_WEBHOOK_ADDR")]
     pub webhook_addr: Option<SocketAddr>,
+    /// Where conversions are answered, of callers without a certificate too; --webhook-addr answers them as well, unless
+    /// --client-ca is given. Default: 0.0.0.0:9444, or 127.0.0.1:9444 with --embedded.
+    #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_CONVERSION_ADDR")]
+    pub conversion_addr: Option<SocketAddr>,
     /// Where /healthz, /readyz and /metrics are. Default: 0.0.0.0:8081, or 127.0.0.1:8081 with --embedded.
     #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_ADMIN_ADDR")]
     pub admin_addr: Option<SocketAddr>,
@@ -121,7 +125,7 @@ pub struct Serve {
     /// How often the files of --tls-cert, --tls-key and --client-ca are read, such as 5s or 500ms.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_duration, env = "TOPOLOGIST_TLS_POLL")]
     pub tls_poll: Duration,
-    /// Ask callers for a certificate that was issued by one of this file's authorities; read again when it changes.
+    /// Ask callers of reviews for a certificate that was issued by one of this file's authorities; read again when it changes.
     #[arg(long, value_name = "FILE", env = "TOPOLOGIST_CLIENT_CA")]
     pub client_ca: Option<PathBuf>,
     /// A common name or DNS name that a caller's certificate may have; may be repeated. Default: any.
@@ -139,7 +143,10 @@ pub struct Serve {
     /// How long to go on accepting requests after the first stop signal. Default: 5s, or 0s with --embedded.
     #[arg(long, value_name = "TIME", value_parser = duration, env = "TOPOLOGIST_SHUTDOWN_GRACE")]
     pub shutdown_grace: Option<Duration>,
-    /// How long a client may take for its TLS handshake and for the head of a request.
+    /// How many connections for reviews may be open. When all are, a new one closes one that waits for a request.
+    #[arg(long, value_name = "NUMBER", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..), env = "TOPOLOGIST_CONNECTIONS")]
+    pub connections: u32,
+    /// How long a client may take for its TLS handshake, for its first request, and for the head of each other request.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration, env = "TOPOLOGIST_CLIENT_PATIENCE")]
     pub client_patience: Duration,
     /// How long a connection may be idle. Clients should end theirs sooner (kube-apiserver: 90s): a request that is sent while
@@ -149,6 +156,10 @@ pub struct Serve {
     /// How long a connection is used before it is ended in good order; the most is twice as long.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = positive_duration, env = "TOPOLOGIST_CONNECTION_AGE")]
     pub connection_age: Duration,
+    /// The memory that the process may use, in bytes or as 512Mi or 1Gi. Bodies of reviews, compiled classes and work in progress
+    /// together stay below 60 % of it. Default: the limit of the container, or 1Gi where there is none.
+    #[arg(long, value_name = "SIZE", value_parser = memory::size, env = "TOPOLOGIST_MEMORY_LIMIT")]
+    pub memory_limit: Option<usize>,
     /// Whether denials deny, or are only warned about, counted and written to the audit log.
     #[arg(long, value_name = "HOW", default_value = "deny", env = "TOPOLOGIST_ENFORCE")]
     pub enforce: Enforce,

@@ -13,6 +13,7 @@ mod files;
 mod hints;
 pub mod leading;
 mod live;
+mod memory;
 mod offline;
 mod plan;
 mod render;

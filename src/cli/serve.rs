@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use axum::Router;
 use futures::future::OptionFuture;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -20,6 +22,7 @@ use tracing::{info, warn};
 use super::args::{Lifecycle, Serve};
 use super::embedded::{self, Api};
 use super::leading::{self, Leading};
+use super::memory::{self, Shares};
 use super::{certificates, certs};
 use crate::admission::Settings;
 use crate::kubernetes::cache::Cache;
@@ -46,16 +49,24 @@ pub(super) fn run(options: Serve) -> Result<ExitCode> {
     log::log_panics();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
-    let outcome = runtime.block_on(serve(options));
+    // Of their own, so that they answer whatever blocks the threads of the other.
+    let probes = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("probes")
+        .enable_all()
+        .build()
+        .context("cannot start the runtime of the probes")?;
+    let outcome = runtime.block_on(serve(options, probes.handle().clone()));
     // A name that is still being resolved must not hold up the end.
     runtime.shutdown_timeout(Duration::from_secs(1));
+    probes.shutdown_background();
     outcome
 }
 
-async fn serve(options: Serve) -> Result<ExitCode> {
+async fn serve(options: Serve, probes: Handle) -> Result<ExitCode> {
     let mut signals = Signals::install()?;
     let running = tokio::select! {
-        running = Running::start(&options) => running?,
+        running = Running::start(&options, &probes) => running?,
         () = signals.next() => return Ok(ExitCode::SUCCESS),
     };
     running.until_stopped(signals).await
@@ -66,43 +77,64 @@ struct Running {
     /// Tasks that must not end before the process does.
     tasks: JoinSet<&'static str>,
     webhook: JoinHandle<()>,
+    conversions: JoinHandle<()>,
     /// The API of --embedded.
     api: OptionFuture<JoinHandle<()>>,
     health: Arc<Health>,
     leading: Option<Leading>,
     departure: CancellationToken,
     stop: CancellationToken,
+    /// Stops conversions.
+    last_stop: CancellationToken,
     grace: Duration,
 }
 
 impl Running {
-    async fn start(options: &Serve) -> Result<Running> {
+    async fn start(options: &Serve, probe_runtime: &Handle) -> Result<Running> {
         let metrics = Arc::new(Metrics::default());
         let mut tasks = JoinSet::new();
         options.certificates.check()?;
         let scope = options.scope()?;
         let Source { client, server, api } = Source::of(options).await?;
-        let cache = Arc::new(Cache::new(Facts::not_listed(&watch::WATCHED).within(scope)));
-        let router = end_points(options, &client, &cache, &metrics);
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let shares = Shares::of(options.memory_limit.unwrap_or_else(memory::limit), processors);
+        info!(
+            bodies = shares.bodies,
+            conversions = shares.conversions,
+            classes = shares.classes,
+            threads = shares.threads,
+            "Divided the memory limit"
+        );
+        let facts = Facts::not_listed(&watch::WATCHED).within(scope).keeping(shares.classes);
+        let cache = Arc::new(Cache::new(facts));
+        let EndPoints { all, reviews, conversions } = EndPoints::of(options, shares, &client, &cache, &metrics);
         if let Some(api) = &api {
-            api.embedded.set_admission(Arc::new(InProcess::new(router.clone(), options.drives_machines())));
+            api.embedded.set_admission(Arc::new(InProcess::new(all, options.drives_machines())));
         }
         let (identity, authority) = identity(options, &metrics, &mut tasks)?;
         let local = if options.embedded { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
         let address = |given: Option<SocketAddr>, port| given.unwrap_or(SocketAddr::new(IpAddr::V4(local), port));
         let limits = server::Limits {
+            connections: options.connections as usize,
             patience: options.client_patience,
             idle: options.client_idle,
             age: options.connection_age,
             ..server::Limits::default()
         };
-        let shown = Some(identity.clone());
-        let webhook = bind(address(options.webhook_addr, 9443), "--webhook-addr", shown, limits, &metrics).await?;
         let departure = CancellationToken::new();
+        let shown = Some(identity.clone());
+        let address_of_reviews = address(options.webhook_addr, 9443);
+        let webhook = bind(address_of_reviews, "--webhook-addr", shown.clone(), limits, metrics.clone()).await?;
         let webhook = webhook.leaving_with(departure.clone());
+        let few = server::Limits { connections: CONVERSION_CONNECTIONS, drain: CONVERSION_DRAIN, ..limits };
+        let address_of_conversions = address(options.conversion_addr, 9444);
+        let converter = bind(address_of_conversions, "--conversion-addr", shown, few, metrics.clone()).await?;
+        let converter = converter.leaving_with(departure.clone()).asking_no_caller();
         let few = server::Limits { connections: PROBE_CONNECTIONS, ..limits };
-        let probes = bind(address(options.admin_addr, 8081), "--admin-addr", None, few, &metrics).await?;
+        let bound = bind(address(options.admin_addr, 8081), "--admin-addr", None, few, metrics.clone());
+        let probes = probe_runtime.spawn(bound).await.context("the probes ended early")??;
         let (webhook_address, admin) = (webhook.local_address()?, probes.local_address()?);
+        let conversion_address = converter.local_address()?;
 
         let leading = leading::start(options, &client, &cache, &metrics, &mut tasks).await?;
         let mut health = Health::new(cache.clone(), metrics.clone());
@@ -113,7 +145,9 @@ impl Running {
             health = health.requiring(Box::new(move || managed.ready()));
         }
         let health = Arc::new(health);
-        supervise(&mut tasks, "probes", probes.serve(probes::router(health.clone()), CancellationToken::new()));
+        let probes = probe_runtime.spawn(probes.serve(probes::router(health.clone()), CancellationToken::new()));
+        supervise(&mut tasks, "probes", async { drop(probes.await) });
+        supervise(&mut tasks, "the heartbeat", health.clone().beat());
         supervise(&mut tasks, "watches", watch::keep_current(client, cache, metrics));
         let stop = CancellationToken::new();
         let announcement = Announcement {
@@ -126,19 +160,23 @@ impl Running {
         api.as_ref().map_or(Ok(()), Api::invite)?;
         let api_address = api.as_ref().map(|api| api.address.to_string());
         let api = OptionFuture::from(api.map(|api| tokio::spawn(api.serve(stop.clone()))));
-        let webhook = tokio::spawn(webhook.serve(router, stop.clone()));
+        let webhook = tokio::spawn(webhook.serve(reviews, stop.clone()));
+        let last_stop = CancellationToken::new();
+        let converter = tokio::spawn(converter.serve(conversions, last_stop.clone()));
         health.set_serving(true);
-        info!(webhook = %webhook_address, %admin, api = api_address, "Serving");
+        info!(webhook = %webhook_address, conversions = %conversion_address, %admin, api = api_address, "Serving");
         // Nobody has to be listening.
         let _ = super::print(&announcement);
         let grace = options.shutdown_grace.unwrap_or(Duration::from_secs(if options.embedded { 0 } else { 5 }));
-        Ok(Running { tasks, webhook, api, health, leading, departure, stop, grace })
+        let conversions = converter;
+        Ok(Running { tasks, webhook, conversions, api, health, leading, departure, stop, last_stop, grace })
     }
 
     async fn until_stopped(mut self, mut signals: Signals) -> Result<ExitCode> {
         tokio::select! {
             () = signals.next() => {}
             _ = &mut self.webhook => bail!("the webhook server ended, and should not have"),
+            _ = &mut self.conversions => bail!("the conversion server ended, and should not have"),
             Some(_) = &mut self.api => bail!("the API server ended, and should not have"),
             Some(ended) = self.tasks.join_next() => {
                 let name = ended.unwrap_or("a task that panicked");
@@ -154,8 +192,14 @@ impl Running {
             let (webhook, api) = tokio::join!(self.webhook, self.api);
             webhook.and(api.unwrap_or(Ok(())))
         };
-        let stopped =
-            async { tokio::join!(server_stopped, OptionFuture::from(self.leading.as_ref().map(Leading::stop))).0 };
+        let stopped = async {
+            let leading = OptionFuture::from(self.leading.as_ref().map(Leading::stop));
+            let (stopped, _) = tokio::join!(server_stopped, leading);
+            // Last, since a Service that publishes addresses of pods that are not ready sends conversions here until the
+            // process has ended.
+            self.last_stop.cancel();
+            stopped.and(self.conversions.await)
+        };
         tokio::select! {
             ended = stopped => {
                 ended.context("the server did not stop in good order")?;
@@ -190,26 +234,53 @@ impl Serve {
     }
 }
 
-/// What is answered to reviews and conversions.
-fn end_points(options: &Serve, client: &kube::Client, cache: &Arc<Cache>, metrics: &Arc<Metrics>) -> Router {
-    let versions = ApiVersions::of_cluster(client.clone());
-    let converter = Converter::new(versions, conversion::Limits::default(), metrics.clone());
-    let gatherer = Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone());
-    let handler = Handler::new(gatherer, options.settings(), handler::Limits::default(), metrics.clone());
-    handler::router(Arc::new(handler)).merge(conversion::router(Arc::new(converter)))
+/// What is answered on each port.
+struct EndPoints {
+    /// Everything, for callers in this process.
+    all: Router,
+    reviews: Router,
+    conversions: Router,
 }
+
+impl EndPoints {
+    fn of(
+        options: &Serve,
+        shares: Shares,
+        client: &kube::Client,
+        cache: &Arc<Cache>,
+        metrics: &Arc<Metrics>,
+    ) -> EndPoints {
+        let versions = ApiVersions::of_cluster(client.clone());
+        let conversion_limits = conversion::Limits { held: shares.conversions, ..conversion::Limits::default() };
+        let converter = Arc::new(Converter::new(versions, conversion_limits, metrics.clone()));
+        let gatherer = Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone());
+        let limits = handler::Limits { aside: shares.threads, held: shares.bodies, ..handler::Limits::default() };
+        let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone());
+        let reviews = handler::router(Arc::new(handler));
+        let all = reviews.clone().merge(conversion::router(converter.clone()));
+        // kube-apiserver shows no certificate when it asks for conversions.
+        let reviews = if options.client_ca.is_some() { reviews.merge(conversion::elsewhere()) } else { all.clone() };
+        EndPoints { all, reviews, conversions: conversion::router_alone(converter) }
+    }
+}
+
+/// How many callers of conversions may be connected.
+const CONVERSION_CONNECTIONS: usize = 512;
+
+/// How long open conversions may go on after everything else has stopped.
+const CONVERSION_DRAIN: Duration = Duration::from_secs(5);
 
 /// How many clients of probes and metrics may be connected.
 const PROBE_CONNECTIONS: usize = 64;
 
 async fn bind(
     address: SocketAddr,
-    flag: &str,
+    flag: &'static str,
     identity: Option<Arc<Identity>>,
     limits: server::Limits,
-    metrics: &Arc<Metrics>,
+    metrics: Arc<Metrics>,
 ) -> Result<Server> {
-    let server = Server::bind(address, identity, limits, metrics.clone()).await;
+    let server = Server::bind(address, identity, limits, metrics).await;
     server.with_context(|| format!("cannot listen on {address} ({flag})"))
 }
 

@@ -17,7 +17,7 @@ use super::{Shape, schema};
 use crate::field::{ErrorKind, Findings, Path, RuleId, Shown};
 use crate::hub::Kind;
 use crate::hub::naming::{label_key_faults, label_value_faults, subdomain_faults};
-use crate::schema::{Definition, Schema};
+use crate::schema::{Definition, Schema, Violation};
 
 /// Every error of the layer bears this id.
 const LAYER: RuleId = "DEC-32";
@@ -102,6 +102,42 @@ pub fn check(kind: Kind, version: Shape, object: &Value, found: &mut Findings) -
         layer.compiled.unknown_fields(&object)
     });
     reported.unwrap_or_default()
+}
+
+/// What is larger than the API schema of v1beta2 allows: texts, lists and maps. Nothing else is looked at (DEC-44).
+///
+/// Objects of the shape of v1beta1 meet looser schemas, or those of somebody else's CustomResourceDefinitions.
+pub fn oversized(kind: Kind, object: &Value) -> Vec<Violation> {
+    static CLASS: LazyLock<Schema> = LazyLock::new(|| maxima(Kind::ClusterClass));
+    static CLUSTER: LazyLock<Schema> = LazyLock::new(|| maxima(Kind::Cluster));
+    let spec = json!({"spec": object["spec"]});
+    match kind {
+        Kind::ClusterClass => CLASS.violations(&spec),
+        Kind::Cluster => CLUSTER.violations(&spec),
+        _ => Vec::new(),
+    }
+}
+
+/// The schema of a kind in v1beta2 with its upper bounds of sizes alone.
+fn maxima(kind: Kind) -> Schema {
+    let mut raw = schema(kind, Shape::V1Beta2);
+    keep_maxima(&mut raw);
+    let definition: Definition = serde_json::from_value(raw).expect("our schemas have the shape of schemas");
+    Schema::compile(&definition).expect("bounds compile")
+}
+
+fn keep_maxima(schema: &mut Value) {
+    const BOUNDS: [&str; 3] = ["maxItems", "maxLength", "maxProperties"];
+    const BELOW: [&str; 3] = ["properties", "items", "additionalProperties"];
+    let Some(keywords) = schema.as_object_mut() else { return };
+    keywords.retain(|name, value| BOUNDS.contains(&&**name) || (BELOW.contains(&&**name) && value.is_object()));
+    for (name, value) in keywords {
+        match (&**name, value) {
+            ("properties", Value::Object(properties)) => properties.values_mut().for_each(keep_maxima),
+            ("items" | "additionalProperties", node) => keep_maxima(node),
+            _ => {}
+        }
+    }
 }
 
 /// A value as errors show it. What somebody wrote in the place of a variable, or of a part of one, may be a password
@@ -298,6 +334,30 @@ mod tests {
             let want: Vec<_> = want.into_iter().map(|(kind, path)| (kind.to_owned(), path.to_owned())).collect();
             assert_eq!(errors(Kind::Cluster, Shape::V1Beta2, &object), want, "{object}");
         }
+    }
+
+    #[test]
+    fn upper_bounds_of_sizes_are_looked_at_alone() {
+        // DEC-44: all bounds of api-types that are maxima, and no others.
+        let places = |spec: Value| -> Vec<String> {
+            let found = oversized(Kind::ClusterClass, &json!({"spec": spec, "status": {"variables": vec![1; 2000]}}));
+            found.into_iter().map(|violation| violation.place).collect()
+        };
+        let root = |schema: Value| json!({"variables": [{"name": "v", "schema": {"openAPIV3Schema": schema}}]});
+        let at = |field: &str| vec![format!(".spec.variables[0].schema.openAPIV3Schema.{field}")];
+        assert_eq!(places(root(json!({"enum": vec![1; 101]}))), at("enum"));
+        assert_eq!(places(root(json!({"enum": vec![1; 100], "pattern": "", "type": 5}))), [""; 0]);
+        assert_eq!(places(root(json!({"pattern": "x".repeat(513)}))), at("pattern"));
+        assert_eq!(places(root(json!({"required": vec!["a"; 1001]}))), at("required"));
+        assert_eq!(places(json!({"variables": vec![json!({}); 1001]})), [".spec.variables"]);
+        let template = json!([{"valueFrom": {"template": "x".repeat(10241)}}]);
+        let patches = json!([{"definitions": [{"jsonPatches": template}]}]);
+        assert_eq!(
+            places(json!({"patches": patches})),
+            [".spec.patches[0].definitions[0].jsonPatches[0].valueFrom.template"]
+        );
+        assert_eq!(places(json!({})), [""; 0]);
+        assert_eq!(places(json!(null)), [""; 0]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod renamed;
 mod resource;
 mod schema;
 
-pub use layer::check;
+pub use layer::{check, oversized};
 pub use renamed::instead;
 
 use serde_json::{Value, json};

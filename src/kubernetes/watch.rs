@@ -17,6 +17,7 @@ use super::address::Resource;
 use super::cache::Cache;
 use super::list_watch::{Report, list_watch};
 use super::written::Written;
+use crate::admission::{too_many_objects, too_many_objects_reason};
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Metadata, ObjectKey};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::{Decode, Version};
@@ -58,6 +59,7 @@ trait Watched: Decode + Clone + Send + 'static {
     fn remove(facts: &mut Facts, key: &ObjectKey);
     fn keys(facts: &Facts) -> Vec<ObjectKey>;
     fn count(facts: &Facts) -> usize;
+    fn unreadable(facts: &Facts) -> usize;
     /// What an object that does not decode still says of the class that it uses.
     fn class_of(object: &Value) -> Option<ObjectKey>;
 }
@@ -87,6 +89,10 @@ impl Watched for ClusterClass {
 
     fn count(facts: &Facts) -> usize {
         facts.class_keys().len()
+    }
+
+    fn unreadable(facts: &Facts) -> usize {
+        facts.unreadable_classes()
     }
 
     fn class_of(_: &Value) -> Option<ObjectKey> {
@@ -120,6 +126,10 @@ impl Watched for Cluster {
         facts.cluster_keys().len()
     }
 
+    fn unreadable(facts: &Facts) -> usize {
+        facts.unreadable_clusters()
+    }
+
     fn class_of(object: &Value) -> Option<ObjectKey> {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
         let name = text("/spec/topology/classRef/name")?;
@@ -143,6 +153,8 @@ fn follow<T: Watched>(client: kube::Client, cache: Arc<Cache>, metrics: Arc<Metr
                         list.apply::<T>(event, &cache, &metrics).await;
                         let count = i64::try_from(T::count(&cache.facts())).unwrap_or(i64::MAX);
                         metrics.cache_objects.get_or_create(&kind).set(count);
+                        let unreadable = i64::try_from(T::unreadable(&cache.facts())).unwrap_or(i64::MAX);
+                        metrics.cache_unreadable_objects.get_or_create(&kind).set(unreadable);
                     }
                     cache.note_alive(T::PLURAL);
                 }
@@ -216,7 +228,7 @@ async fn store<T: Watched>(object: Written, cache: &Arc<Cache>, metrics: &Metric
     };
     if let Record::Unreadable { reason, .. } = &record {
         metrics.unreadable_objects.get_or_create(&metrics::Kind { kind: T::KIND.name() }).inc();
-        warn!(kind = T::KIND.name(), object = %key, error = &**reason, "Object does not decode");
+        warn!(kind = T::KIND.name(), object = %key, error = &**reason, "Stored object cannot be read");
     }
     cache.update(|facts| T::put(facts, key.clone(), record));
     key
@@ -226,6 +238,9 @@ fn record<T: Watched>(object: &Written, facts: &Facts) -> Record<T::Prepared> {
     // Lists that were read have room to grow, and what is read stays among what reading needed. A copy is kept, which is
     // as large as it has to be.
     let compact = |read: T| T::clone(&read);
+    if let Some(count) = too_many_objects(T::KIND, object.text()) {
+        return Record::Unreadable { reason: format!("it {}", too_many_objects_reason(count)).into(), class: None };
+    }
     let prepare = || T::decode(Version::V1Beta2, object.text()).map(compact).map(|object| object.prepare(facts));
     let prepared = AssertUnwindSafe(prepare);
     match catch_unwind(prepared).unwrap_or_else(|_| Err("reading it ended in a panic".to_owned())) {

@@ -188,6 +188,11 @@ impl Allowance {
         self.compiled.taken()
     }
 
+    /// How many bytes the expanded defaults of all schemas took that were begun before the last one.
+    pub fn default_bytes(&self) -> usize {
+        self.all_defaults.taken()
+    }
+
     /// Takes what a schema takes that is compiled already.
     ///
     /// # Errors

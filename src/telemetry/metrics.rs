@@ -101,11 +101,14 @@ pub struct Metrics {
     pub watched_kinds: Family<Kind, Gauge>,
     pub cache_age: Family<Kind, Gauge<f64, AtomicU64>>,
     pub unreadable_objects: Family<Kind, Counter>,
+    pub cache_unreadable_objects: Family<Kind, Gauge>,
     pub watch_errors: Family<Kind, Counter>,
     pub handshake_failures: Family<Reason, Counter>,
     pub tls_reloads: Family<Outcome, Counter>,
     pub tls_certificate_expiry: Gauge<f64, AtomicU64>,
     pub connections: Gauge,
+    /// Connections that were closed to make room for others.
+    pub closed_early: Family<Reason, Counter>,
     pub in_flight: Gauge,
     pub leader: Gauge,
     pub lease_transitions: Family<Outcome, Counter>,
@@ -157,11 +160,13 @@ impl Default for Metrics {
             watched_kinds: Family::default(),
             cache_age: Family::default(),
             unreadable_objects: Family::default(),
+            cache_unreadable_objects: Family::default(),
             watch_errors: Family::default(),
             handshake_failures: Family::default(),
             tls_reloads: Family::default(),
             tls_certificate_expiry: Gauge::default(),
             connections: Gauge::default(),
+            closed_early: Family::default(),
             in_flight: Gauge::default(),
             leader: Gauge::default(),
             lease_transitions: Family::default(),
@@ -217,6 +222,11 @@ impl Metrics {
             self.cache_age.clone(),
         );
         registry.register("unreadable_objects", "Watched objects that did not decode", self.unreadable_objects.clone());
+        registry.register(
+            "cache_unreadable_objects",
+            "Stored objects that cannot be read now",
+            self.cache_unreadable_objects.clone(),
+        );
         registry.register("watch_errors", "Errors of watches, each followed by a retry", self.watch_errors.clone());
         registry.register("tls_handshake_failures", "TLS handshakes that failed", self.handshake_failures.clone());
         registry.register("tls_reloads", "Certificates found changed, and what came of it", self.tls_reloads.clone());
@@ -227,6 +237,11 @@ impl Metrics {
             self.tls_certificate_expiry.clone(),
         );
         registry.register("connections", "Open connections, those of probes included", self.connections.clone());
+        registry.register(
+            "connections_closed_early",
+            "Connections closed to make room for others",
+            self.closed_early.clone(),
+        );
         registry.register("admission_requests_in_flight", "Reviews that are being answered", self.in_flight.clone());
         registry.register("leader", "Whether this process holds the lease and reconciles: 0 or 1", self.leader.clone());
         registry.register(

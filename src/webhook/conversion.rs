@@ -7,21 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{Request as HttpRequest, State};
-use axum::http::{StatusCode, header};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
-use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use axum::routing::{any, post};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::{debug, info, warn};
 
+use super::body::{Bodies, Bounds, Unread};
 use super::handler::{PANICKED, refusal};
 use crate::hub::{GROUP, Kind};
 use crate::json;
@@ -57,25 +55,40 @@ impl Default for Limits {
 /// How many failures a message names; it counts the others.
 const NAMED: usize = 5;
 
-const KIB: usize = 1024;
-
 /// What converts objects.
 #[derive(Debug)]
 pub struct Converter {
     versions: ApiVersions,
     limits: Limits,
     turns: Semaphore,
-    /// Bytes of bodies, in KiB.
-    memory: Arc<Semaphore>,
+    bodies: Bodies,
     metrics: Arc<Metrics>,
 }
 
 impl Converter {
     /// A converter that looks up API versions of referenced kinds in `versions`.
     pub fn new(versions: ApiVersions, limits: Limits, metrics: Arc<Metrics>) -> Self {
-        let (turns, memory) = (Semaphore::new(limits.aside), Arc::new(Semaphore::new(limits.held / KIB)));
-        Converter { versions, limits, turns, memory, metrics }
+        let bounds = Bounds { body: limits.body, time: limits.time, held: limits.held };
+        let waiting = metrics.waiting.get_or_create(&metrics::Queue { queue: "conversion_memory" }).clone();
+        let (turns, bodies) = (Semaphore::new(limits.aside), Bodies::new(bounds, waiting));
+        Converter { versions, limits, turns, bodies, metrics }
     }
+}
+
+/// Says where conversions are answered, on a port where they are not.
+pub fn elsewhere() -> Router {
+    let text = "conversions are answered at --conversion-addr: this port asks for a certificate of the caller, which \
+                kube-apiserver does not show for conversions";
+    Router::new().route(PATH, any(async move || refusal(StatusCode::NOT_FOUND, text)))
+}
+
+/// The end point as a router, the only one of its port.
+pub fn router_alone(converter: Arc<Converter>) -> Router {
+    let unknown = async |method: Method, uri: Uri| {
+        let text = format!("nothing answers {method} {}; conversions go to POST {PATH}", uri.path());
+        refusal(StatusCode::NOT_FOUND, &text)
+    };
+    router(converter).fallback(unknown).method_not_allowed_fallback(unknown)
 }
 
 /// The end point as a router.
@@ -91,14 +104,8 @@ pub fn router(converter: Arc<Converter>) -> Router {
 /// Why a request gets an HTTP error instead of a review.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
-    #[error("the body is larger than {0} bytes")]
-    TooLarge(usize),
-    #[error("the body did not arrive in time")]
-    TooSlow,
-    #[error("the body could not be read: {0}")]
-    Broken(String),
-    #[error("the bodies of other conversions take all memory that is set aside for them; try again")]
-    TooMany,
+    #[error(transparent)]
+    Unread(#[from] Unread),
     #[error("the body is not a ConversionReview: {0}")]
     NotAReview(String),
     #[error("the answer could not be written: {0}")]
@@ -110,10 +117,7 @@ enum Refusal {
 impl Refusal {
     fn parts(&self) -> (StatusCode, &'static str) {
         match self {
-            Refusal::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
-            Refusal::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too_slow"),
-            Refusal::Broken(_) => (StatusCode::BAD_REQUEST, "broken"),
-            Refusal::TooMany => (StatusCode::TOO_MANY_REQUESTS, "too_many"),
+            Refusal::Unread(unread) => unread.parts(),
             Refusal::NotAReview(_) => (StatusCode::BAD_REQUEST, "not_a_review"),
             Refusal::Unwritable(_) => (StatusCode::INTERNAL_SERVER_ERROR, "unwritable"),
             Refusal::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "panicked"),
@@ -124,7 +128,7 @@ impl Refusal {
 impl Converter {
     async fn answer(self: Arc<Self>, request: HttpRequest) -> Response {
         let metrics = self.metrics.clone();
-        match self.review(request.into_body()).await {
+        match self.review(request).await {
             Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
             Err(refused) => {
                 let (code, reason) = refused.parts();
@@ -135,13 +139,13 @@ impl Converter {
         }
     }
 
-    async fn review(self: Arc<Self>, body: Body) -> Result<Vec<u8>, Refusal> {
-        let (body, _held) = self.read(body).await?;
+    async fn review(self: Arc<Self>, request: HttpRequest) -> Result<Vec<u8>, Refusal> {
+        let body = self.bodies.read(request, Instant::now() + self.limits.time).await?;
         let started = Instant::now();
         let answer = if body.len() <= self.limits.inline {
             self.convert(&body).await
         } else {
-            let _turn = self.turns.acquire().await.map_err(|_| Refusal::TooMany)?;
+            let _turn = self.turns.acquire().await.map_err(|_| Unread::NoMemory)?;
             let (converter, runtime) = (self.clone(), Handle::current());
             let work = tokio::task::spawn_blocking(move || runtime.block_on(converter.convert(&body)));
             work.await.unwrap_or_else(|_| {
@@ -151,33 +155,6 @@ impl Converter {
         };
         self.metrics.conversion_duration.observe(started.elapsed().as_secs_f64());
         answer
-    }
-
-    /// The whole of a body, and the room that it takes.
-    async fn read(&self, body: Body) -> Result<(Bytes, OwnedSemaphorePermit), Refusal> {
-        let limit = self.limits.body;
-        let mut body = Limited::new(body, limit);
-        let mut held = self.room(0)?;
-        let collect = async {
-            let mut all = Vec::new();
-            while let Some(frame) = body.frame().await {
-                let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
-                    true => Refusal::TooLarge(limit),
-                    false => Refusal::Broken(error.to_string()),
-                })?;
-                let Ok(data) = frame.into_data() else { continue };
-                held.merge(self.room(data.len())?);
-                all.extend_from_slice(&data);
-            }
-            Ok::<_, Refusal>(all)
-        };
-        let bytes = timeout(self.limits.time, collect).await.map_err(|_| Refusal::TooSlow)??;
-        Ok((bytes.into(), held))
-    }
-
-    fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
-        let kib = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX);
-        self.memory.clone().try_acquire_many_owned(kib).map_err(|_| Refusal::TooMany)
     }
 
     async fn convert(&self, body: &[u8]) -> Result<Vec<u8>, Refusal> {
@@ -256,6 +233,9 @@ fn describe(object: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+    use bytes::Bytes;
+    use http_body_util::BodyExt;
     use serde_json::json;
     use tower::ServiceExt;
 
@@ -396,9 +376,6 @@ mod tests {
             assert!(text.contains(words), "{text}");
             assert!(converter.metrics.render().contains("topologist_refused_requests_total{"));
         }
-        let converter = converter(Limits { held: 1024, ..Limits::default() });
-        let (code, _) = post(&converter, review(NEW, &[json!({"x": "y".repeat(1500)})])).await;
-        assert_eq!(code, StatusCode::TOO_MANY_REQUESTS);
     }
 
     #[tokio::test(start_paused = true)]

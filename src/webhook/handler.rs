@@ -11,19 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{Request as HttpRequest, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use serde_json::value::RawValue;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::{Instrument, Span, info, info_span};
 
+use super::body::{Bodies, Bounds, Unread};
 use super::queue::{Queue, Shed};
 use super::turns::Turns;
 
@@ -78,6 +76,10 @@ impl Default for Limits {
 /// Reviews of Clusters with a larger object leave the async threads too (DEC-44).
 const INLINE: usize = 64 * 1024;
 
+/// How long a review may take a turn at the threads for long work, whose other reviews have to be answered within their callers'
+/// timeouts. Without optimization everything takes many times as long.
+const TURN_TIME: Duration = Duration::from_secs(if cfg!(debug_assertions) { 45 } else { 3 });
+
 /// How long a review may hold an async thread; one that takes longer begins again on a thread for such work.
 const INLINE_TIME: Duration = Duration::from_millis(10);
 
@@ -104,8 +106,7 @@ pub struct Handler {
     limits: Limits,
     places: Queue,
     aside: Turns,
-    /// Bytes of bodies, in KiB.
-    memory: Arc<Semaphore>,
+    bodies: Bodies,
     metrics: Arc<Metrics>,
     evaluate: Evaluate,
 }
@@ -120,14 +121,12 @@ impl Handler {
             limits,
             places: Queue::new(limits.in_flight, limits.queue, waiting("reviews")),
             aside: Turns::new(limits.aside, limits.aside_queue, waiting("threads")),
-            memory: Arc::new(Semaphore::new(limits.held / KIB)),
+            bodies: Bodies::new(Bounds { body: limits.body, time: limits.time, held: limits.held }, waiting("memory")),
             metrics,
             evaluate: Question::answer,
         }
     }
 }
-
-const KIB: usize = 1024;
 
 /// The end points that are answered; those for machines where machines are driven (MA-28).
 fn end_points(settings: &Settings) -> impl Iterator<Item = EndPoint> {
@@ -164,14 +163,8 @@ async fn unknown_path(State(handler): State<Arc<Handler>>, method: Method, uri: 
 /// Why a request gets an HTTP error instead of a review.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
-    #[error("the body is larger than {0} bytes")]
-    TooLarge(usize),
-    #[error("the body did not arrive in time")]
-    TooSlow,
-    #[error("the body could not be read: {0}")]
-    Broken(String),
-    #[error("the bodies of other reviews take all memory that is set aside for them; try again")]
-    TooMany,
+    #[error(transparent)]
+    Unread(#[from] Unread),
     #[error("the body is not an AdmissionReview: {0}")]
     NotAReview(String),
     #[error("the answer could not be written: {0}")]
@@ -179,24 +172,12 @@ enum Refusal {
 }
 
 impl Refusal {
-    fn code(&self) -> StatusCode {
+    /// The status of the answer, and what metrics call it.
+    fn parts(&self) -> (StatusCode, &'static str) {
         match self {
-            Refusal::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Refusal::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Refusal::TooMany => StatusCode::TOO_MANY_REQUESTS,
-            Refusal::Broken(_) | Refusal::NotAReview(_) => StatusCode::BAD_REQUEST,
-            Refusal::Unwritable(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        }
-    }
-
-    fn label(&self) -> &'static str {
-        match self {
-            Refusal::TooLarge(_) => "too_large",
-            Refusal::TooSlow => "too_slow",
-            Refusal::Broken(_) => "broken",
-            Refusal::TooMany => "too_many",
-            Refusal::NotAReview(_) => "not_a_review",
-            Refusal::Unwritable(_) => "unwritable",
+            Refusal::Unread(unread) => unread.parts(),
+            Refusal::NotAReview(_) => (StatusCode::BAD_REQUEST, "not_a_review"),
+            Refusal::Unwritable(_) => (StatusCode::INTERNAL_SERVER_ERROR, "unwritable"),
         }
     }
 }
@@ -204,22 +185,23 @@ impl Refusal {
 impl Handler {
     async fn answer(self: Arc<Self>, end_point: EndPoint, request: HttpRequest) -> Response {
         let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
-        match self.review(end_point, request.into_body(), deadline).await {
+        match self.review(end_point, request, deadline).await {
             Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
             Err(refused) => {
-                self.metrics.refused_requests.get_or_create(&metrics::Reason { reason: refused.label() }).inc();
-                info!(path = end_point.path, code = refused.code().as_u16(), error = %refused, "Refused request");
-                refusal(refused.code(), &refused.to_string())
+                let (code, reason) = refused.parts();
+                self.metrics.refused_requests.get_or_create(&metrics::Reason { reason }).inc();
+                info!(path = end_point.path, code = code.as_u16(), error = %refused, "Refused request");
+                refusal(code, &refused.to_string())
             }
         }
     }
 
-    async fn review(&self, end_point: EndPoint, body: Body, deadline: Instant) -> Result<Vec<u8>, Refusal> {
+    async fn review(&self, end_point: EndPoint, request: HttpRequest, deadline: Instant) -> Result<Vec<u8>, Refusal> {
         // A place is for work; a body that is still on its way takes none.
-        let body = self.read(body, deadline).await?;
+        let body = self.bodies.read(request, deadline).await?;
         let started = Instant::now();
         let review: AdmissionReview<'_> =
-            serde_json::from_slice(&body.bytes).map_err(|error| Refusal::NotAReview(error.to_string()))?;
+            serde_json::from_slice(&body).map_err(|error| Refusal::NotAReview(error.to_string()))?;
         if review.api_version != API_VERSION || review.kind != "AdmissionReview" {
             let what = format!("it is {:?} in {:?}, and {API_VERSION} is understood", review.kind, review.api_version);
             return Err(Refusal::NotAReview(what));
@@ -227,7 +209,7 @@ impl Handler {
         let request = review.request.ok_or_else(|| Refusal::NotAReview("it has no request".to_owned()))?;
         let span = info_span!("review", uid = &*request.uid);
         async {
-            let answer = match self.judge(end_point, &request, &body.bytes, deadline).await {
+            let answer = match self.judge(end_point, &request, &body, deadline).await {
                 Ok(verdict) => {
                     self.note(&verdict, end_point, &request);
                     serde_json::to_vec(&verdict.response(&request.uid)?.into_review())?
@@ -242,42 +224,6 @@ impl Handler {
         }
         .instrument(span)
         .await
-    }
-
-    async fn read(&self, body: Body, deadline: Instant) -> Result<Held, Refusal> {
-        let deadline = deadline.min(Instant::now() + self.limits.time);
-        match tokio::time::timeout_at(deadline, self.collect(body)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Refusal::TooSlow),
-        }
-    }
-
-    /// The whole of a body, if it is not larger than the limit.
-    async fn collect(&self, mut body: Body) -> Result<Held, Refusal> {
-        let limit = self.limits.body;
-        let (mut parts, mut size, mut permits) = (Vec::new(), 0_usize, None::<OwnedSemaphorePermit>);
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| Refusal::Broken(error.to_string()))?;
-            let Ok(data) = frame.into_data() else { continue };
-            size = size.saturating_add(data.len());
-            if size <= limit {
-                let kib = u32::try_from(data.len().div_ceil(KIB)).unwrap_or(u32::MAX);
-                let more = self.memory.clone().try_acquire_many_owned(kib).map_err(|_| Refusal::TooMany)?;
-                match &mut permits {
-                    Some(permits) => permits.merge(more),
-                    None => permits = Some(more),
-                }
-                parts.push(data);
-            } else if size > limit.saturating_mul(DISCARDED) {
-                break;
-            }
-        }
-        let bytes = match parts.as_slice() {
-            _ if size > limit => return Err(Refusal::TooLarge(limit)),
-            [only] => only.clone(),
-            parts => parts.concat().into(),
-        };
-        Ok(Held { bytes, _permits: permits })
     }
 
     async fn judge(
@@ -371,7 +317,7 @@ impl Handler {
         let turn = self.aside.turn(namespace, deadline).await?;
         let (span, gone) = (Span::current(), Gone::default());
         let stop = {
-            let (until, is_gone) = (deadline.into_std(), gone.0.clone());
+            let (until, is_gone) = (deadline.min(Instant::now() + TURN_TIME).into_std(), gone.0.clone());
             Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= until)
         };
         let work = tokio::task::spawn_blocking(move || {
@@ -437,15 +383,6 @@ impl Handler {
             "Shed admission request"
         );
     }
-}
-
-/// How many times the limit of a body that is too large is still read, so that its sender gets to hear the answer.
-const DISCARDED: usize = 4;
-
-/// A body, and the room that it takes.
-struct Held {
-    bytes: Bytes,
-    _permits: Option<OwnedSemaphorePermit>,
 }
 
 /// Whether the object of a review is one that this installation looks after (DEC-37): it is, or it was.
@@ -619,6 +556,8 @@ pub(super) fn refusal(code: StatusCode, message: &str) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+    use http_body_util::BodyExt;
     use serde_json::{Value, json};
     use tower::ServiceExt;
 
@@ -861,15 +800,6 @@ mod tests {
         let (_sender, receiver) = futures::channel::mpsc::unbounded::<Result<Bytes, std::io::Error>>();
         let (code, text) = post(handler(Limits::default()), PATH, Body::from_stream(receiver)).await;
         assert_eq!((code, &*text), (StatusCode::REQUEST_TIMEOUT, "topologist: the body did not arrive in time\n"));
-    }
-
-    #[tokio::test]
-    async fn bodies_share_a_bounded_memory() {
-        let limits = Limits { held: 4096, ..Limits::default() };
-        let (code, _) = post(handler(limits), PATH, " ".repeat(5000)).await;
-        assert_eq!(code, StatusCode::TOO_MANY_REQUESTS);
-        let (code, _) = post(handler(limits), PATH, " ".repeat(4000)).await;
-        assert_eq!(code, StatusCode::BAD_REQUEST, "it fits, and is no review");
     }
 
     /// A router whose reviews are all answered by `evaluate`.

@@ -1,6 +1,6 @@
 //! The end points as admission of the embedded API: the same router, asked without a socket.
 //!
-//! Which writes are reviewed stands in [`hooks`], and for kube-apiserver in `manifests/base/webhooks.yaml`; a test compares the
+//! Which writes are reviewed stands in [`hooks`], and for kube-apiserver in `manifests/webhooks/webhooks.yaml`; a test compares the
 //! two. There is no conversion before a review: every end point reads both versions.
 
 use std::fmt;
@@ -118,7 +118,7 @@ mod tests {
 
     /// What the configurations say, in the order in which it stands there.
     fn configured() -> Vec<Value> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base/webhooks.yaml");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/webhooks/webhooks.yaml");
         let text = std::fs::read_to_string(path).unwrap();
         let documents = yaml::documents(&text).into_iter().map(|document| document.unwrap().value);
         let entries = documents.flat_map(|document| {

@@ -10,12 +10,14 @@
 //! ```
 
 pub mod authority;
+mod body;
 pub mod bundles;
 pub mod callers;
 mod connection;
 pub mod conversion;
 pub mod handler;
 pub mod in_process;
+mod places;
 mod queue;
 pub mod rotation;
 pub mod self_managed;

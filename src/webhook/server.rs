@@ -13,32 +13,32 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, Request, header};
 use bytes::Bytes;
-use hyper::body::{Frame, SizeHint};
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use super::connection::{Activity, Answering, Watched};
+use super::connection::{Activity, Answering, Arriving, Watched};
+use super::places::{Place, Places};
 use super::tls::Identity;
 use crate::telemetry::metrics::{Metrics, Raised, Reason};
 
 /// Bounds of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many connections may be open; others wait in the backlog.
+    /// How many connections may be open. A new one closes another early; see `places.rs`.
     pub connections: usize,
-    /// How long a handshake and the head of each request may take.
+    /// How long a handshake and the head of each request may take, and the first request after the connection was made.
     pub patience: Duration,
     /// How long a connection may be idle: longer than clients keep theirs (kube-apiserver 90 s), who then end it.
     pub idle: Duration,
@@ -67,6 +67,7 @@ pub struct Server {
     listener: TcpListener,
     /// What it shows in handshakes; without one it speaks plain HTTP.
     identity: Option<Arc<Identity>>,
+    asks_callers: bool,
     limits: Limits,
     metrics: Arc<Metrics>,
     leaving: CancellationToken,
@@ -84,13 +85,20 @@ impl Server {
         metrics: Arc<Metrics>,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
-        Ok(Server { listener, identity, limits, metrics, leaving: CancellationToken::new() })
+        Ok(Server { listener, identity, asks_callers: true, limits, metrics, leaving: CancellationToken::new() })
     }
 
-    /// Once `leaving` is cancelled, answers of HTTP/1.1 end their connections, so that few are left at the end.
+    /// Once `leaving` is cancelled, answers of HTTP/1.1 end their connections and those of HTTP/2 get a GOAWAY, so that few
+    /// are left at the end.
     #[must_use]
     pub fn leaving_with(self, leaving: CancellationToken) -> Self {
         Server { leaving, ..self }
+    }
+
+    /// Callers are not asked for a certificate, even if the identity has an authority for them.
+    #[must_use]
+    pub fn asking_no_caller(self) -> Self {
+        Server { asks_callers: false, ..self }
     }
 
     /// The address that was bound, with its port.
@@ -104,38 +112,41 @@ impl Server {
     /// Serves until `stop`, then finishes the requests that are under way.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
         let (open, abort) = (TaskTracker::new(), CancellationToken::new());
-        let places = Arc::new(Semaphore::new(self.limits.connections));
-        let (limits, metrics, leaving) = (self.limits, self.metrics, self.leaving);
-        let shared = Arc::new(Shared { router, limits, metrics, leaving, stop: stop.clone() });
+        let places = Arc::new(Places::new(self.limits.connections, self.metrics.closed_early.clone()));
+        let Server { listener, identity, asks_callers, limits, metrics, leaving } = self;
+        let shared = Arc::new(Shared { router, identity, asks_callers, limits, metrics, leaving, stop: stop.clone() });
         loop {
             let accepted = async {
-                let place = places.clone().acquire_owned().await;
-                (place, self.listener.accept().await)
+                let (stream, peer) = listener.accept().await?;
+                let activity = Activity::new();
+                let place = places.take(peer.ip().to_canonical(), &activity).await;
+                Ok::<_, io::Error>((stream, activity, place))
             };
-            let (place, stream) = tokio::select! {
+            let (stream, activity, place) = tokio::select! {
                 () = stop.cancelled() => break,
                 accepted = accepted => match accepted {
-                    (Ok(place), Ok((stream, _))) => (place, stream),
-                    (Err(_), _) => break,
-                    (_, Err(error)) => {
+                    Ok(accepted) => accepted,
+                    Err(error) => {
                         // Out of file descriptors, or the peer has gone: neither is a reason to stop.
+                        let is_full = NO_DESCRIPTORS.contains(&error.raw_os_error().unwrap_or_default());
+                        if is_full && places.make_room().await {
+                            continue;
+                        }
                         warn!(%error, "Could not accept a connection");
                         tokio::time::sleep(Duration::from_millis(50)).await;
                         continue;
                     }
                 },
             };
-            let connection = shared.clone().connection(stream, self.identity.clone());
-            let abort = abort.clone();
+            let (shared, abort) = (shared.clone(), abort.clone());
             open.spawn(async move {
-                let _place = place;
                 tokio::select! {
-                    () = connection => {}
+                    () = shared.connection(stream, &activity, &place) => {}
                     () = abort.cancelled() => {}
                 }
             });
         }
-        drop(self.listener);
+        drop(listener);
         open.close();
         let count = open.len();
         if tokio::time::timeout(limits.drain, open.wait()).await.is_ok() {
@@ -148,9 +159,20 @@ impl Server {
     }
 }
 
+/// Too many open files, of the process and of the system.
+const NO_DESCRIPTORS: [i32; 2] = [24, 23];
+
+/// How long a connection of HTTP/2 is used while its server is about to go.
+const RECONNECT: Duration = Duration::from_millis(200);
+
+/// How long a connection has for its GOAWAY when it makes room for another.
+const FAREWELL: Duration = Duration::from_millis(50);
+
 /// What all connections of a server share.
 struct Shared {
     router: Router,
+    identity: Option<Arc<Identity>>,
+    asks_callers: bool,
     limits: Limits,
     metrics: Arc<Metrics>,
     leaving: CancellationToken,
@@ -158,15 +180,21 @@ struct Shared {
 }
 
 impl Shared {
-    async fn connection(self: Arc<Self>, stream: TcpStream, identity: Option<Arc<Identity>>) {
+    async fn connection(&self, stream: TcpStream, activity: &Activity, place: &Place) {
         let _counted = Raised::new(&self.metrics.connections);
         let _ = stream.set_nodelay(true);
-        let Some(identity) = identity else { return self.speak(stream, false).await };
-        let Some(config) = identity.config() else {
+        let Some(identity) = &self.identity else { return self.speak(stream, false, activity, place).await };
+        let config = if self.asks_callers { identity.config() } else { identity.config_for_anyone() };
+        let Some(config) = config else {
             debug!("There is no certificate for a handshake yet");
             return self.count("no_certificate");
         };
-        match tokio::time::timeout(self.limits.patience, handshake(stream, TlsAcceptor::from(config))).await {
+        let handshake = tokio::time::timeout(self.limits.patience, handshake(stream, TlsAcceptor::from(config)));
+        let outcome = tokio::select! {
+            outcome = handshake => outcome,
+            () = place.close().cancelled() => return,
+        };
+        match outcome {
             Err(_) => {
                 debug!("Handshake took too long");
                 self.count("too_slow");
@@ -177,7 +205,7 @@ impl Shared {
             }
             Ok(Ok(stream)) => {
                 let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                self.speak(stream, is_http2).await;
+                self.speak(stream, is_http2, activity, place).await;
             }
         }
     }
@@ -186,12 +214,20 @@ impl Shared {
         self.metrics.handshake_failures.get_or_create(&Reason { reason }).inc();
     }
 
-    /// Answers requests until the peer leaves or the server stops. A peer whose next request does not come is left.
-    async fn speak(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, is_http2: bool) {
-        let activity = Activity::new();
+    /// Answers requests until the peer leaves, its next request does not come, its place is needed, or the server stops.
+    async fn speak(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        is_http2: bool,
+        activity: &Activity,
+        place: &Place,
+    ) {
         let router = TowerToHyperService::new(self.router.clone());
-        let service = service_fn(|request| {
-            let (answering, activity, answer) = (activity.answering(), activity.clone(), router.call(request));
+        let service = service_fn(|request: Request<Incoming>| {
+            let answering = activity.answering();
+            let arriving = (!request.body().is_end_stream()).then(|| activity.arriving());
+            let request = request.map(|body| Received { body, arriving });
+            let (activity, answer) = (activity.clone(), router.call(request));
             async move {
                 let mut answer = answer.await?;
                 if activity.is_leaving() && !is_http2 {
@@ -202,23 +238,16 @@ impl Shared {
             }
         });
         let protocol = protocol(is_http2);
-        let io = TokioIo::new(Watched::new(stream, activity.clone()));
+        let io = TokioIo::new(Watched::new(stream, activity, is_http2));
         let mut connection = pin!(protocol.serve_connection(io, service));
-        let mut overdue = pin!(activity.overdue(is_http2, self.limits.idle, self.limits.patience));
+        let mut overdue = pin!(activity.overdue(self.limits.idle, self.limits.patience));
         let mut age = pin!(tokio::time::sleep(scattered(self.limits.age)));
         let (mut is_old, mut stopping) = (false, false);
-        loop {
+        let makes_room = loop {
             tokio::select! {
-                outcome = connection.as_mut() => {
-                    if let Err(error) = outcome {
-                        debug!(error, "Connection failed");
-                    }
-                    return;
-                }
-                () = overdue.as_mut() => {
-                    debug!("No request came");
-                    return;
-                }
+                outcome = connection.as_mut() => return note(outcome),
+                () = overdue.as_mut() => break false,
+                () = place.close().cancelled() => break true,
                 () = self.stop.cancelled(), if !stopping => {
                     stopping = true;
                     connection.as_mut().graceful_shutdown();
@@ -232,7 +261,56 @@ impl Shared {
                     }
                 }
             }
+        };
+        debug!(makes_room, "No request came");
+        if is_http2 && activity.has_asked() {
+            // With a GOAWAY the client knows which requests it can send again.
+            connection.as_mut().graceful_shutdown();
+            let time = async {
+                if makes_room { tokio::time::sleep(FAREWELL).await } else { activity.quiet(self.limits.patience).await }
+            };
+            tokio::select! {
+                outcome = connection => note(outcome),
+                () = time => {}
+            }
         }
+    }
+}
+
+/// How a connection ended.
+fn note(outcome: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+    if let Err(error) = outcome {
+        debug!(error, "Connection failed");
+    }
+}
+
+/// The body of a request, which is arriving until it has ended.
+struct Received {
+    body: Incoming,
+    arriving: Option<Arriving>,
+}
+
+impl HttpBody for Received {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if matches!(polled, Poll::Ready(None | Some(Err(_)))) || self.body.is_end_stream() {
+            self.arriving = None;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -266,8 +344,10 @@ impl HttpBody for Answered {
 async fn old(age: impl Future<Output = ()>, leaving: &CancellationToken, is_http2: bool) {
     tokio::select! {
         () = age => {}
-        // Whoever speaks HTTP/2 would come back at once; it hears of the end when it has come.
         () = leaving.cancelled(), if !is_http2 => {}
+        // A client of HTTP/2 connects again at once, maybe to this process. That has to happen while this process still
+        // accepts connections, and not too often.
+        () = async { leaving.cancelled().await; tokio::time::sleep(RECONNECT).await }, if is_http2 => {}
     }
 }
 
@@ -278,6 +358,9 @@ fn scattered(age: Duration) -> Duration {
     age + age * part / 1000
 }
 
+/// How much of request bodies may wait in a connection of HTTP/2.
+const WINDOW: u32 = 256 * 1024;
+
 fn protocol(is_http2: bool) -> auto::Builder<TokioExecutor> {
     let mut protocol = auto::Builder::new(TokioExecutor::new());
     // Its timeout of heads would run while a connection is idle as well.
@@ -285,6 +368,9 @@ fn protocol(is_http2: bool) -> auto::Builder<TokioExecutor> {
     protocol
         .http2()
         .timer(TokioTimer::new())
+        // Bytes that a peer may send before they are read, and so before they are charged.
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
         .keep_alive_interval(Some(Duration::from_secs(30)))
         .keep_alive_timeout(Duration::from_secs(10))
         .max_concurrent_streams(250)

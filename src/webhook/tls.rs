@@ -89,6 +89,8 @@ impl Files {
 pub struct Identity {
     parts: Mutex<Parts>,
     config: ArcSwapOption<ServerConfig>,
+    /// The same without a question for the caller's certificate.
+    for_anyone: ArcSwapOption<ServerConfig>,
     metrics: Arc<Metrics>,
 }
 
@@ -104,12 +106,20 @@ impl Identity {
     ///
     /// With `callers`, those who connect have to show a certificate too.
     pub fn new(callers: Option<Arc<Callers>>, metrics: Arc<Metrics>) -> Self {
-        Identity { parts: Mutex::new(Parts { key: None, callers }), config: ArcSwapOption::empty(), metrics }
+        let parts = Mutex::new(Parts { key: None, callers });
+        Identity { parts, config: ArcSwapOption::empty(), for_anyone: ArcSwapOption::empty(), metrics }
     }
 
     /// The configuration for the next handshake, once there is a certificate.
     pub fn config(&self) -> Option<Arc<ServerConfig>> {
         self.config.load_full()
+    }
+
+    /// The configuration for the next handshake with a caller who is not asked for a certificate.
+    ///
+    /// kube-apiserver shows none when it asks for conversions, whatever its configuration.
+    pub fn config_for_anyone(&self) -> Option<Arc<ServerConfig>> {
+        self.for_anyone.load_full()
     }
 
     /// Shows this pair from the next handshake on; `files` say in errors where it came from.
@@ -133,8 +143,11 @@ impl Identity {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = parts.clone();
         change(&mut next);
-        if let Some(config) = next.config()? {
-            self.config.store(Some(Arc::new(config)));
+        let for_anyone = Parts { callers: None, ..next.clone() }.config()?.map(Arc::new);
+        if for_anyone.is_some() {
+            let config = if next.callers.is_some() { next.config()?.map(Arc::new) } else { for_anyone.clone() };
+            self.config.store(config);
+            self.for_anyone.store(for_anyone);
         }
         *parts = next;
         Ok(())

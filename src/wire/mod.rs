@@ -124,6 +124,17 @@ fn decode<T: serde::de::DeserializeOwned>(version: Version, text: &str, kind: Ki
     read(version, text, kind).map_err(without_values)
 }
 
+/// An object of the shape of v1beta1 as JSON of the shape of the hub; nothing for an object that cannot be converted, or that has the
+/// shape of the hub already.
+pub fn as_hub_json(version: Version, text: &str, kind: Kind) -> Option<serde_json::Value> {
+    if version.shape() == Shape::V1Beta2 {
+        return None;
+    }
+    let Plain(mut value) = json::decode(text).ok()?;
+    conversion::to_hub(kind, &mut value).ok()?;
+    Some(value)
+}
+
 /// The error without a text of a variable, which may be a password in the wrong place (DEC-34).
 fn without_values(error: String) -> String {
     let (Some(path), Some(begin)) = (error.split(':').next(), error.find("string \"")) else { return error };

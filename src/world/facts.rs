@@ -28,6 +28,14 @@ pub struct Facts {
     objects: Option<Objects>,
     library: Arc<Library>,
     scope: Arc<Scope>,
+    /// How many ClusterClasses and how many Clusters cannot be read.
+    unreadable: Unreadable,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Unreadable {
+    classes: usize,
+    clusters: usize,
 }
 
 /// An object, or why it cannot be read.
@@ -103,7 +111,7 @@ impl Facts {
             Record::Readable(class) => self.compile(Arc::unwrap_or_clone(class)),
             Record::Unreadable { reason, class } => Record::Unreadable { reason, class },
         };
-        self.classes.insert_mut(key, record);
+        self.put_compiled(key, record);
     }
 
     /// The class with all compiled that reviews ask of it; unreadable when that takes more than a class may (DEC-44).
@@ -124,11 +132,24 @@ impl Facts {
 
     /// Adds or replaces a ClusterClass that is compiled.
     pub fn put_compiled(&mut self, key: ObjectKey, record: Record<Class>) {
+        self.remove_class(&key);
+        self.unreadable.classes += usize::from(record.is_unreadable());
         self.classes.insert_mut(key, record);
+    }
+
+    /// How many ClusterClasses cannot be read.
+    pub fn unreadable_classes(&self) -> usize {
+        self.unreadable.classes
+    }
+
+    /// How many Clusters cannot be read.
+    pub fn unreadable_clusters(&self) -> usize {
+        self.unreadable.clusters
     }
 
     /// Forgets a ClusterClass.
     pub fn remove_class(&mut self, key: &ObjectKey) {
+        self.unreadable.classes -= usize::from(self.classes.get(key).is_some_and(Record::is_unreadable));
         self.classes.remove_mut(key);
     }
 
@@ -140,11 +161,13 @@ impl Facts {
             users.insert_mut(key.clone());
             self.users.insert_mut(class, users);
         }
+        self.unreadable.clusters += usize::from(record.is_unreadable());
         self.clusters.insert_mut(key, record);
     }
 
     /// Forgets a Cluster.
     pub fn remove_cluster(&mut self, key: &ObjectKey) {
+        self.unreadable.clusters -= usize::from(self.clusters.get(key).is_some_and(Record::is_unreadable));
         let Some(class) = self.clusters.get(key).and_then(Record::class_key) else {
             self.clusters.remove_mut(key);
             return;
@@ -192,7 +215,7 @@ impl Facts {
 
     /// Whether a ClusterClass is stored that cannot be read.
     pub fn is_unreadable(&self, key: &ObjectKey) -> bool {
-        matches!(self.classes.get(key), Some(Record::Unreadable { .. }))
+        self.classes.get(key).is_some_and(Record::is_unreadable)
     }
 
     /// The Cluster of that name.
@@ -228,6 +251,11 @@ fn not_listed(kind: &str) -> String {
 }
 
 impl<T> Record<T> {
+    /// Whether there is an object that cannot be read.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self, Record::Unreadable { .. })
+    }
+
     /// An object that decodes.
     pub fn readable(object: T) -> Self {
         Record::Readable(Arc::new(object))
@@ -284,6 +312,25 @@ mod tests {
         put(&mut facts, cluster("c", None));
         assert_eq!((users(&facts, "x"), users(&facts, "y")), (vec![], vec!["a".into()]));
         assert_eq!(users(&before, "x"), ["a", "b"], "a snapshot does not move");
+    }
+
+    #[test]
+    fn objects_that_cannot_be_read_are_counted_for_as_long_as_they_are_there() {
+        // DEC-44
+        let mut facts = Facts::of([cluster("a", Some("x"))], []);
+        let key = |name: &str| ObjectKey::new("ns", name);
+        let broken = || Record::Unreadable { reason: "no".into(), class: None };
+        for _ in 0..2 {
+            facts.put_class(key("x"), broken());
+            facts.put_cluster(key("a"), Record::Unreadable { reason: "no".into(), class: None });
+            assert_eq!((facts.unreadable_classes(), facts.unreadable_clusters()), (1, 1));
+        }
+        assert!(facts.is_unreadable(&key("x")) && !facts.is_unreadable(&key("y")));
+        facts.remove_class(&key("x"));
+        put(&mut facts, cluster("a", None));
+        assert_eq!((facts.unreadable_classes(), facts.unreadable_clusters()), (0, 0));
+        facts.remove_class(&key("x"));
+        assert_eq!(facts.unreadable_classes(), 0);
     }
 
     #[test]

@@ -1,13 +1,14 @@
-//! kube-apiserver proves who it is.
+//! kube-apiserver shows a certificate to webhooks, with the files of `certs/`, and none when it asks for conversions.
 
 use std::path::Path;
 
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::kubernetes::Kubernetes;
-use crate::kustomize::{overlay, permissions, stream, webhooks_at};
-use crate::process::{SOON, Topologist, command, make_certificates};
+use crate::balancer::Balancer;
+use crate::kubernetes::{ClientCertificate, Kubernetes};
+use crate::kustomize::{definitions_at, overlay, permissions, render_by_address, stream};
+use crate::process::{SOON, Topologist, make_certificates};
 
 /// A client certificate for `name` with its key, and its authority, all in PEM form.
 fn issue(name: &str) -> (String, String, String) {
@@ -21,12 +22,10 @@ fn issue(name: &str) -> (String, String, String) {
     (params.signed_by(&key, &authority).unwrap().pem(), key.serialize_pem(), authority.pem())
 }
 
-/// Serves for the API server and asks callers for a certificate of this authority and name.
-async fn serve(kubernetes: &Kubernetes, folder: &Path, authority: &Path, name: &str) -> Topologist {
-    let kubeconfig = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
-    make_certificates(folder);
-    let file = |name: &str| folder.join(name).display().to_string();
-    let topologist = Topologist::serve(&[
+/// Serves for the API server and asks callers of reviews for a certificate of this authority and name.
+fn serve(kubeconfig: &Path, certificates: &Path, authority: &Path, name: &str) -> Topologist {
+    let file = |name: &str| certificates.join(name).display().to_string();
+    Topologist::serve(&[
         "--kubeconfig",
         kubeconfig.to_str().unwrap(),
         "--tls-cert",
@@ -37,25 +36,24 @@ async fn serve(kubernetes: &Kubernetes, folder: &Path, authority: &Path, name: &
         authority.to_str().unwrap(),
         "--client-name",
         name,
-    ]);
-    topologist.wait_until_ready();
-    let webhooks = webhooks_at(overlay("beside"), &topologist.webhook, &std::fs::read(file("ca.crt")).unwrap());
-    kubernetes.apply_yaml(&stream(&webhooks)).await;
-    topologist
+    ])
 }
 
-/// What the API server says to a Cluster that no rule allows, once its answer has these words.
-async fn refusal(kubernetes: &Kubernetes, words: &str) -> String {
-    let gvk = GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "Cluster");
+fn clusters(kubernetes: &Kubernetes, version: &str) -> Api<DynamicObject> {
+    let gvk = GroupVersionKind::gvk("cluster.x-k8s.io", version, "Cluster");
     let resource = ApiResource::from_gvk_with_plural(&gvk, "clusters");
-    let clusters: Api<DynamicObject> = Api::namespaced_with(kubernetes.client(), "default", &resource);
-    let wrong = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "probe"},
-        "spec": {"paused": true}});
-    let wrong = serde_json::from_value(wrong).unwrap();
-    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    Api::namespaced_with(kubernetes.client(), "default", &resource)
+}
+
+/// What the API server says to a dry run, once its answer has these words.
+async fn answer(kubernetes: &Kubernetes, version: &str, spec: &Value, words: &str) -> String {
+    let cluster = json!({"apiVersion": format!("cluster.x-k8s.io/{version}"), "kind": "Cluster",
+        "metadata": {"name": "probe"}, "spec": spec});
+    let cluster = serde_json::from_value(cluster).unwrap();
+    let (clusters, dry) = (clusters(kubernetes, version), PostParams { dry_run: true, ..PostParams::default() });
     let deadline = std::time::Instant::now() + SOON;
     loop {
-        let outcome = clusters.create(&dry, &wrong).await;
+        let outcome = clusters.create(&dry, &cluster).await;
         let text = outcome.map_or_else(|error| error.to_string(), |_| "created".to_owned());
         if text.contains(words) {
             return text;
@@ -66,23 +64,40 @@ async fn refusal(kubernetes: &Kubernetes, words: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_api_server_shows_its_certificate_and_is_known_by_its_name() {
+async fn the_api_server_shows_its_certificate_and_conversions_need_none() {
     let (certificate, key, authority) = issue("kube-apiserver");
-    let kubernetes = Kubernetes::start_with_client_certificate(&certificate, &key);
-    let folder = kubernetes.kubeconfig().parent().unwrap().to_owned();
+    // Its address is known before the API server reads whom it shows the certificate.
+    let reviews = Balancer::start();
+    let shown = ClientCertificate { host: &reviews.address, certificate: &certificate, key: &key };
+    let kubernetes = Kubernetes::start_with_client_certificate(&shown);
+    let folder = kubernetes.kubeconfig().parent().unwrap().join("topologist");
+    make_certificates(&folder);
     let file = folder.join("client-ca.crt");
     std::fs::write(&file, authority).unwrap();
-    let crds = command(&["crds"]).output().unwrap();
-    kubernetes.apply_yaml(&String::from_utf8(crds.stdout).unwrap()).await;
-    kubernetes.apply_yaml(&stream(&permissions(overlay("beside")))).await;
+    kubernetes.apply_yaml(&stream(&permissions(overlay("alone")))).await;
+    let kubeconfig = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
 
-    let known = serve(&kubernetes, &folder.join("one"), &file, "kube-apiserver").await;
-    refusal(&kubernetes, "is invalid").await;
-    assert_eq!(known.metric("topologist_tls_handshake_failures_total{reason=\"client_certificate_refused\"}"), None);
-    let strict = serve(&kubernetes, &folder.join("two"), &file, "another-api-server").await;
+    let known = serve(&kubeconfig, &folder, &file, "kube-apiserver");
+    let own_authority = std::fs::read(folder.join("ca.crt")).unwrap();
+    kubernetes.apply_yaml(&stream(&definitions_at(overlay("alone"), &known.conversions, &own_authority))).await;
+    reviews.add(&known.webhook, &known.admin);
+    kubernetes.apply_yaml(&stream(&render_by_address(&reviews.address, &folder))).await;
+    let paused = json!({"paused": true});
+    answer(&kubernetes, "v1beta2", &paused, "is invalid").await;
+    let refused = "topologist_tls_handshake_failures_total{reason=\"client_certificate_refused\"}";
+    assert_eq!(known.metric(refused), None);
+    // A review of a v1beta1 Cluster is about the object in v1beta2.
+    let wrong = json!({"topology": {"class": "base", "version": "v1.33"}});
+    answer(&kubernetes, "v1beta1", &wrong, "spec.topology.version").await;
+    let converted = "topologist_conversions_total{kind=\"Cluster\",outcome=\"success\"}";
+    assert!(known.metric(converted).is_some_and(|count| count >= 1.0));
+
+    let strict = serve(&kubeconfig, &folder, &file, "another-api-server");
+    reviews.add(&strict.webhook, &strict.admin);
+    reviews.remove(&known.webhook);
+    drop(known);
     // Which of the two the API server gets to see first, the alert or the end of the connection, is a matter of luck.
-    let text = refusal(&kubernetes, "tls: ").await;
+    let text = answer(&kubernetes, "v1beta2", &paused, "tls: ").await;
     assert!(text.contains("failed calling webhook"), "{text}");
-    let refused = strict.metric("topologist_tls_handshake_failures_total{reason=\"client_certificate_refused\"}");
-    assert!(refused.is_some_and(|count| count >= 1.0), "{refused:?}");
+    assert!(strict.metric(refused).is_some_and(|count| count >= 1.0), "{:?}", strict.metric(refused));
 }

@@ -44,7 +44,7 @@ impl Installation {
     }
 
     fn definitions(&self) -> Vec<Value> {
-        definitions_at(overlay("alone"), &self.topologist.webhook, &self.authority)
+        definitions_at(overlay("alone"), &self.topologist.conversions, &self.authority)
     }
 
     /// The kinds of providers, one of which follows a contract.

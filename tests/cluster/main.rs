@@ -24,6 +24,7 @@ mod kubernetes;
 mod kustomize;
 mod load;
 mod machines;
+mod new_ports;
 mod overload;
 mod plan_live;
 #[path = "../support/process.rs"]

@@ -153,7 +153,7 @@ fn the_image_holds_the_binary_alone_and_serves_by_default() {
         (image().entry_point.join(" "), image().command.join(" ")),
         ("/topologist".to_owned(), "serve".to_owned())
     );
-    assert_eq!(image().ports, ["9443", "8081"]);
+    assert_eq!(image().ports, ["9443", "9444", "8081"]);
 }
 
 #[test]
@@ -246,7 +246,9 @@ async fn a_pod_of_the_deployment_becomes_ready() {
             command.env(entry["name"].as_str().unwrap(), entry["value"].as_str().unwrap());
         }
         // The ports of the manifest may be taken here.
-        command.env("TOPOLOGIST_WEBHOOK_ADDR", "127.0.0.1:0").env("TOPOLOGIST_ADMIN_ADDR", "127.0.0.1:0");
+        for name in ["WEBHOOK", "CONVERSION", "ADMIN"] {
+            command.env(format!("TOPOLOGIST_{name}_ADDR"), "127.0.0.1:0");
+        }
         container.mount_account(&kubeconfig, &mut command);
         container.mount_certificates();
         let topologist = Topologist::launch(command);

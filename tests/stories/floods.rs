@@ -30,6 +30,26 @@ fn many(value_from: impl Fn(usize) -> Value) -> Value {
 }
 
 #[test]
+fn templates_of_a_class_have_a_sum() {
+    // DEC-44: each template is as long as it may be, and made of actions alone.
+    let template = "{{ . }}".repeat(1460);
+    assert!(template.len() <= 10_240);
+    let class = |count: usize| {
+        let templates: Vec<Value> =
+            (0..count).map(|_| json!({"op": "add", "path": "/spec/a", "valueFrom": {"template": template}})).collect();
+        json!({"patches": patches(&infrastructure(), &templates.into())})
+    };
+    assert_eq!(errors_of_class(&class(20)), []);
+    let errors = errors_of_class(&class(60));
+    let (rule, place) = errors.first().unwrap();
+    assert_eq!((&**rule, errors.len()), ("DEC-44", 1));
+    assert!(
+        place.starts_with("spec.patches[0].definitions[0].jsonPatches[") && place.ends_with(".valueFrom.template"),
+        "{place}"
+    );
+}
+
+#[test]
 fn a_flood_of_mistakes_is_answered_in_time() {
     let class = |variables: Value, json_patches: Value| json!({"variables": variables, "patches": patches(&infrastructure(), &json_patches)});
     let rules: Value = (0..MANY).map(|i| json!({"rule": format!("self.startsWit{i}('a')")})).collect();

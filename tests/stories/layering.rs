@@ -22,9 +22,12 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("wire", &["hub", "yaml", "json", "field"]),
     ("crd", &["hub", "wire", "schema", "field"]),
     ("variables", &["hub", "schema", "json", "field", "budget"]),
-    ("world", &["hub", "variables", "schema", "gotemplate", "budget"]),
+    ("world", &["hub", "variables", "schema", "gotemplate", "budget", "crd"]),
     ("topology", &["wire", "world", "variables", "hub", "version", "gotemplate", "schema", "ssa", "json", "field"]),
-    ("admission", &["wire", "world", "variables", "hub", "version", "field", "json", "schema", "gotemplate", "budget"]),
+    (
+        "admission",
+        &["wire", "world", "variables", "hub", "version", "field", "json", "schema", "gotemplate", "budget", "crd"],
+    ),
 ];
 
 /// What the core must not name.

@@ -7,6 +7,7 @@ mod admission_fixtures;
 mod api;
 mod authors;
 mod commands;
+mod connections;
 mod conversion_fixtures;
 #[path = "../../benches/support/fleet.rs"]
 mod fleet;
@@ -36,7 +37,9 @@ mod rule_costs;
 mod rules_documentation;
 mod second_opinion;
 mod secrets;
+mod security;
 mod serving;
+mod sums;
 mod templates;
 #[path = "../support/tls_client.rs"]
 mod tls_client;

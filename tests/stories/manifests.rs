@@ -2,21 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::process::Command;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use clap::CommandFactory;
-use serde_json::Value;
-use topologist::admission::{END_POINTS, Hook, Phase, hooks};
+use serde_json::{Value, json};
+use topologist::admission::{Hook, Phase, hooks};
 use topologist::cli::args::Arguments;
 use topologist::crd;
 use topologist::hub::{GROUP, Kind};
 use topologist::webhook::server::Limits;
 use topologist::wire::conversion_review::PATH;
-use topologist::yaml;
 
 use crate::kustomize::{
-    OVERLAYS, find, manifests, overlay, overlay_with, render, render_own, scope, stream, variables,
+    OVERLAYS, find, manifests, overlay, overlay_with, render, render_by_address, render_own, scope, stream, variables,
 };
 use crate::process::command;
 
@@ -254,17 +254,14 @@ fn services_probes_and_policies_name_the_ports_of_the_program() {
         assert!(help.contains(&format!("0.0.0.0:{}", port["containerPort"])), "{port}");
     }
     let named: Vec<_> = list(&container["ports"]).iter().map(|port| port["name"].as_str().unwrap()).collect();
-    assert_eq!(named, ["webhook", "admin"]);
+    assert_eq!(named, ["webhook", "conversion", "admin"]);
     for (probe, path) in [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
         let get = &container[probe]["httpGet"];
         assert_eq!((&get["port"], &get["path"]), (&"admin".into(), &path.into()));
     }
-    for (name, is_early) in [("topologist", false), ("topologist-conversion", true)] {
+    for (name, port, is_early) in [("topologist", "webhook", false), ("topologist-conversion", "conversion", true)] {
         let service = &find(&objects, "Service", name)["spec"];
-        assert_eq!(
-            (&service["ports"][0]["port"], &service["ports"][0]["targetPort"]),
-            (&443.into(), &"webhook".into())
-        );
+        assert_eq!((&service["ports"][0]["port"], &service["ports"][0]["targetPort"]), (&443.into(), &port.into()));
         assert_eq!(service["publishNotReadyAddresses"] == true, is_early, "{name}");
         let selector = &find(&objects, "Deployment", "topologist")["spec"]["selector"]["matchLabels"];
         assert_eq!(&service["selector"], selector, "{name}");
@@ -272,7 +269,8 @@ fn services_probes_and_policies_name_the_ports_of_the_program() {
     let ingress = list(&find(&objects, "NetworkPolicy", "topologist")["spec"]["ingress"]).to_vec();
     for rule in &ingress {
         let is_restricted = rule.get("from").is_some();
-        assert_eq!(rule["ports"][0]["port"], if is_restricted { "admin" } else { "webhook" });
+        let ports: Vec<_> = list(&rule["ports"]).iter().map(|port| port["port"].as_str().unwrap()).collect();
+        assert_eq!(ports, if is_restricted { vec!["admin"] } else { vec!["webhook", "conversion"] });
     }
     assert_eq!(ingress.len(), 2);
 }
@@ -560,21 +558,21 @@ fn kustomizations_in_the_documents_render() {
 
 #[test]
 fn the_webhooks_of_a_laptop_are_called_by_address() {
-    let root = manifests().parent().unwrap().to_owned();
-    let text = fs::read_to_string(root.join("certs/README.md")).unwrap();
-    let script = text.split("$ sed").nth(1).unwrap().split(" | kubectl").next().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(manifests(), folder.path().join("manifests")).unwrap();
-    crate::process::make_certificates(&folder.path().join("certs/dev"));
-    let output =
-        Command::new("bash").args(["-c", &format!("sed{script}")]).current_dir(folder.path()).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let objects: Vec<_> = yaml::documents(&text).into_iter().map(|document| document.unwrap().value).collect();
-    for (_, webhook) in webhooks(&objects) {
-        let client = &webhook["clientConfig"];
-        let url = client["url"].as_str().unwrap();
-        assert!(END_POINTS.iter().any(|point| url == format!("https://my-host.example:9443{}", point.path)), "{url}");
-        assert!(client["caBundle"].as_str().unwrap().len() > 500 && client.get("service").is_none(), "{client}");
+    crate::process::make_certificates(folder.path());
+    let objects = render_by_address("host.test:1234", folder.path());
+    assert_eq!(objects.len(), 2, "nothing but the webhooks");
+    let by_service = overlay("beside");
+    let bundle = STANDARD.encode(fs::read(folder.path().join("ca.crt")).unwrap());
+    for ((_, webhook), (_, in_cluster)) in webhooks(&objects).into_iter().zip(webhooks(&by_service)) {
+        let url = format!("https://host.test:1234{}", in_cluster["clientConfig"]["service"]["path"].as_str().unwrap());
+        let mut same = webhook.clone();
+        // kustomize breaks lines, which base64 allows.
+        let shown = same["clientConfig"]["caBundle"].as_str().unwrap().replace('\n', "");
+        same["clientConfig"]["caBundle"] = shown.into();
+        assert_eq!(same["clientConfig"], json!({"url": url, "caBundle": bundle}));
+        same["clientConfig"] = in_cluster["clientConfig"].clone();
+        assert_eq!(same, *in_cluster);
     }
-    assert_eq!(webhooks(&objects).len(), 4);
+    assert_eq!(webhooks(&objects).len(), webhooks(&by_service).len());
 }

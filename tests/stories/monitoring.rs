@@ -33,10 +33,12 @@ fn reported() -> BTreeMap<String, BTreeSet<String>> {
     drop(metrics.rule_rejections.get_or_create(&Rule { rule: "CL-V-001" }));
     drop(metrics.refused_requests.get_or_create(&reason));
     drop(metrics.handshake_failures.get_or_create(&reason));
+    drop(metrics.closed_early.get_or_create(&reason));
     drop(metrics.cache_objects.get_or_create(&kind));
     drop(metrics.watched_kinds.get_or_create(&kind));
     drop(metrics.cache_age.get_or_create(&kind));
     drop(metrics.unreadable_objects.get_or_create(&kind));
+    drop(metrics.cache_unreadable_objects.get_or_create(&kind));
     drop(metrics.watch_errors.get_or_create(&kind));
     drop(metrics.tls_reloads.get_or_create(&outcome));
     drop(metrics.lease_transitions.get_or_create(&outcome));

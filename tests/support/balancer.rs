@@ -37,6 +37,8 @@ struct Shared {
 struct Replica {
     webhook: String,
     admin: String,
+    /// What says whether it gets connections.
+    probe: &'static str,
     is_ready: AtomicBool,
     connections: AtomicUsize,
 }
@@ -60,23 +62,33 @@ impl Balancer {
 
     /// Puts a replica behind the balancer, and returns when it gets connections.
     pub fn add(&self, webhook: &str, admin: &str) {
-        let replica = self.enlist(webhook, admin);
-        let deadline = Instant::now() + SOON;
-        while !replica.is_ready.load(Ordering::Acquire) {
-            assert!(Instant::now() < deadline, "{webhook} does not become ready: {:?}", http_get(admin, "/readyz"));
-            std::thread::sleep(LAG / 10);
-        }
+        self.add_when_ready(webhook, admin, "/readyz");
+    }
+
+    /// As a Service with `publishNotReadyAddresses` does: it gets connections for as long as it runs.
+    pub fn add_early(&self, webhook: &str, admin: &str) {
+        self.add_when_ready(webhook, admin, "/healthz");
     }
 
     /// Puts a replica behind the balancer; it gets connections while it is ready.
     pub fn follow(&self, webhook: &str, admin: &str) {
-        self.enlist(webhook, admin);
+        self.enlist(webhook, admin, "/readyz");
     }
 
-    fn enlist(&self, webhook: &str, admin: &str) -> Arc<Replica> {
+    fn add_when_ready(&self, webhook: &str, admin: &str, probe: &'static str) {
+        let replica = self.enlist(webhook, admin, probe);
+        let deadline = Instant::now() + SOON;
+        while !replica.is_ready.load(Ordering::Acquire) {
+            assert!(Instant::now() < deadline, "{webhook} does not become ready: {:?}", http_get(admin, probe));
+            std::thread::sleep(LAG / 10);
+        }
+    }
+
+    fn enlist(&self, webhook: &str, admin: &str, probe: &'static str) -> Arc<Replica> {
         let replica = Arc::new(Replica {
             webhook: webhook.to_owned(),
             admin: admin.to_owned(),
+            probe,
             is_ready: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
         });
@@ -142,7 +154,7 @@ impl Shared {
         while !self.has_ended() {
             let replicas = self.replicas.lock().unwrap().clone();
             for replica in replicas {
-                let is_ready = http_get(&replica.admin, "/readyz").0 == 200;
+                let is_ready = http_get(&replica.admin, replica.probe).0 == 200;
                 replica.is_ready.store(is_ready, Ordering::Release);
             }
             std::thread::sleep(LAG);

@@ -70,10 +70,9 @@ impl Kubernetes {
         Self::try_start(None).unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"))
     }
 
-    /// A server of one's own that shows webhooks this client certificate with its key, both in PEM form.
-    pub fn start_with_client_certificate(certificate: &str, key: &str) -> Self {
-        let user = user(certificate, key);
-        Self::try_start(Some(&user)).unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"))
+    /// A server of one's own that shows the webhooks at `host` a client certificate; it has the files of `certs/`.
+    pub fn start_with_client_certificate(shown: &ClientCertificate<'_>) -> Self {
+        Self::try_start(Some(shown)).unwrap_or_else(|error| panic!("no Kubernetes API server: {error:#}"))
     }
 
     /// A kubeconfig file for an administrator who may do everything.
@@ -138,11 +137,11 @@ impl Kubernetes {
         ["run.log", "etcd.log", "kube-apiserver.log"].map(|name| self.supervisor.tail(name)).concat()
     }
 
-    fn try_start(webhook_user: Option<&Value>) -> Result<Self> {
+    fn try_start(shown: Option<&ClientCertificate<'_>>) -> Result<Self> {
         let programs = programs()?;
         let mut attempt = 1;
         loop {
-            let server = Self::launch(&programs, webhook_user)?;
+            let server = Self::launch(&programs, shown)?;
             match server.wait_until_ready() {
                 Err(_) if attempt < PORT_ATTEMPTS && server.supervisor.lost_its_port() => attempt += 1,
                 outcome => return outcome.map(|()| server),
@@ -150,7 +149,7 @@ impl Kubernetes {
         }
     }
 
-    fn launch(programs: &Path, webhook_user: Option<&Value>) -> Result<Self> {
+    fn launch(programs: &Path, shown: Option<&ClientCertificate<'_>>) -> Result<Self> {
         let supervisor = Supervisor::spawn(programs)?;
         let (authority, administrator) = write_identities(&supervisor.directory)?;
         let kubeconfig = supervisor.directory.join("administrator.kubeconfig");
@@ -158,8 +157,8 @@ impl Kubernetes {
         let url = format!("https://127.0.0.1:{port}");
         let server = Self { supervisor, kubeconfig, url, authority, administrator };
         server.write_kubeconfig(server.kubeconfig(), "default", &server.administrator)?;
-        if let Some(user) = webhook_user {
-            write_admission_configuration(&server.supervisor.directory, user)?;
+        if let Some(shown) = shown {
+            shown.write(&server.supervisor.directory)?;
         }
         server.supervisor.run_on(port)?;
         Ok(server)
@@ -294,26 +293,40 @@ fn user(certificate: &str, key: &str) -> Value {
     json!({"client-certificate-data": STANDARD.encode(certificate), "client-key-data": STANDARD.encode(key)})
 }
 
-/// Tells kube-apiserver who it is to all webhooks.
-fn write_admission_configuration(directory: &Path, user: &Value) -> Result<()> {
-    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "users": [{ "name": "*", "user": user }]});
-    let path = directory.join("webhooks.kubeconfig");
-    fs::write(&path, kubeconfig.to_string())?;
-    let plugin = |name: &str| {
-        let configuration = json!({
-            "apiVersion": "apiserver.config.k8s.io/v1",
-            "kind": "WebhookAdmissionConfiguration",
-            "kubeConfigFile": path,
-        });
-        json!({ "name": name, "configuration": configuration })
-    };
-    let configuration = json!({
-        "apiVersion": "apiserver.config.k8s.io/v1",
-        "kind": "AdmissionConfiguration",
-        "plugins": [plugin("MutatingAdmissionWebhook"), plugin("ValidatingAdmissionWebhook")],
-    });
-    fs::write(directory.join("admission.yaml"), configuration.to_string())?;
-    Ok(())
+/// What kube-apiserver shows to webhooks.
+pub struct ClientCertificate<'a> {
+    /// `host:port` of the webhooks.
+    pub host: &'a str,
+    /// In PEM form.
+    pub certificate: &'a str,
+    /// In PEM form.
+    pub key: &'a str,
+}
+
+impl ClientCertificate<'_> {
+    /// Writes the files of `certs/` with other paths and another host.
+    fn write(&self, directory: &Path) -> Result<()> {
+        let certs = Path::new(env!("CARGO_MANIFEST_DIR")).join("certs");
+        let at = |name: &str| directory.join(name).display().to_string();
+        let adapt = |name: &str, pairs: &[(&str, &str)]| -> Result<String> {
+            let text = fs::read_to_string(certs.join(name))?;
+            pairs.iter().try_fold(text, |text, (from, to)| {
+                ensure!(text.contains(from), "certs/{name} has no {from}");
+                Ok(text.replace(from, to))
+            })
+        };
+        fs::write(at("topologist-client.crt"), self.certificate)?;
+        fs::write(at("topologist-client.key"), self.key)?;
+        let kubeconfig = [
+            ("name: topologist.topologist-system.svc", &*format!("name: {}", self.host)),
+            ("/etc/kubernetes/pki/topologist-client.crt", &at("topologist-client.crt")),
+            ("/etc/kubernetes/pki/topologist-client.key", &at("topologist-client.key")),
+        ];
+        fs::write(at("webhooks.kubeconfig"), adapt("webhooks.kubeconfig", &kubeconfig)?)?;
+        let configuration = [("/etc/kubernetes/webhooks.kubeconfig", &*at("webhooks.kubeconfig"))];
+        fs::write(at("admission.yaml"), adapt("admission-configuration.yaml", &configuration)?)?;
+        Ok(())
+    }
 }
 
 fn authority() -> Result<(rcgen::Certificate, Issuer<'static, KeyPair>)> {

@@ -67,6 +67,21 @@ pub fn render_own(kustomization: &str, files: &[(&str, &str)]) -> Vec<Value> {
     build(folder.path())
 }
 
+/// The webhooks of `certs/` with this address, and the authority of a folder.
+pub fn render_by_address(host: &str, authority: &Path) -> Vec<Value> {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let certs = folder.path().join("certs");
+    fs::create_dir_all(certs.join("dev")).unwrap();
+    std::os::unix::fs::symlink(manifests(), folder.path().join("manifests")).unwrap();
+    let original = manifests().with_file_name("certs");
+    for name in ["kustomization.yaml", "by-address.yaml"] {
+        let text = fs::read_to_string(original.join(name)).unwrap();
+        fs::write(certs.join(name), text.replace("my-host.example:9443", host)).unwrap();
+    }
+    fs::copy(authority.join("ca.crt"), certs.join("dev/ca.crt")).unwrap();
+    build(&certs)
+}
+
 /// The one object of a kind and name.
 pub fn find<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
     let is_it = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;

@@ -20,6 +20,8 @@ pub struct Topologist {
     log: Arc<Mutex<Vec<Value>>>,
     /// `127.0.0.1:port` of the webhook.
     pub webhook: String,
+    /// `127.0.0.1:port` of conversions.
+    pub conversions: String,
     /// `127.0.0.1:port` of probes and metrics.
     pub admin: String,
     /// `127.0.0.1:port` of the API of --embedded; empty without it.
@@ -35,6 +37,7 @@ pub fn command(arguments: &[&str]) -> Command {
     }
     // Whoever does not say otherwise: many servers run at once.
     command.env("TOPOLOGIST_API_ADDR", "127.0.0.1:0");
+    command.env("TOPOLOGIST_CONVERSION_ADDR", "127.0.0.1:0");
     command
 }
 
@@ -65,12 +68,12 @@ impl Topologist {
                 }
             }
         });
-        let mut started =
-            Topologist { child, watchdog, log, webhook: String::new(), admin: String::new(), api: String::new() };
+        let [webhook, conversions, admin, api] = [const { String::new() }; 4];
+        let mut started = Topologist { child, watchdog, log, webhook, conversions, admin, api };
         let entry = started.wait_for_log("Serving");
-        started.webhook = entry["webhook"].as_str().unwrap().to_owned();
-        started.admin = entry["admin"].as_str().unwrap().to_owned();
-        started.api = entry["api"].as_str().unwrap_or_default().to_owned();
+        let address = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
+        (started.webhook, started.conversions) = (address("webhook"), address("conversions"));
+        (started.admin, started.api) = (address("admin"), address("api"));
         started
     }
 

@@ -39,6 +39,27 @@ pub async fn tls_as(
     authority: &[u8],
     protocol: Protocol,
 ) -> std::io::Result<TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    tls_over(stream, client, authority, protocol).await
+}
+
+/// A connection from this address, which other than `127.0.0.1` is another peer to the server.
+pub async fn tcp_from(source: std::net::SocketAddr, address: &str) -> std::io::Result<TcpStream> {
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.bind(source)?;
+    let stream = socket.connect(address.parse().unwrap()).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// TLS on a connection.
+pub async fn tls_over(
+    stream: TcpStream,
+    client: Option<(&str, &str)>,
+    authority: &[u8],
+    protocol: Protocol,
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(authority) {
         roots.add(certificate.unwrap()).unwrap();
@@ -57,8 +78,6 @@ pub async fn tls_as(
         Protocol::Http1 => vec![b"http/1.1".to_vec()],
         Protocol::Http2 => vec![b"h2".to_vec()],
     };
-    let stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await
 }
 

@@ -7,9 +7,10 @@ use super::definitions::{schemas_are_not_nullable, variable_definitions_are_usab
 use super::names::naming_templates_make_names;
 use super::patches::patches_are_usable;
 use super::{definitions, dependents, names, patches, references, shared};
+use crate::admission::router::Sizes;
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
-use crate::field::{Findings, Path, RuleId};
+use crate::field::{Findings, Path, RuleId, Shown};
 use crate::hub::{ClusterClass, ClusterClassSpec, Kind};
 use crate::schema::{Allowance, Breach};
 use crate::version::{BuildOrder, KubeVersion};
@@ -89,20 +90,29 @@ pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
         .chain([single(IN_USE, "a_class_in_use_is_not_deleted")])
 }
 
+/// A ClusterClass as it was written.
+pub(in crate::admission) struct Written<'a> {
+    pub new: &'a ClusterClass,
+    pub old: Option<&'a ClusterClass>,
+    pub references: &'a [Reference],
+    pub sizes: &'a Sizes,
+}
+
 /// The validating end point for ClusterClasses on create and update.
-pub(crate) fn validate(
-    new: &ClusterClass,
-    old: Option<&ClusterClass>,
-    references: &[Reference],
-    world: &World,
-    settings: &Settings,
-) -> Verdict {
+pub(in crate::admission) fn validate(written: Written<'_>, world: &World, settings: &Settings) -> Verdict {
+    let Written { new, old, references, sizes } = written;
     let mut found = Findings::without(settings.silenced);
     let change = Change::new(new, old, references, world, settings);
     found.run(GATE, |found| classes_are_switched_on(&change, found));
     if found.error_count() > 0 {
         let message = found.into_parts().0.iter().map(ToString::to_string).collect();
         return Verdict::plain(Kind::ClusterClass, "", Outcome::Forbidden { rule: GATE, message, names_object: false });
+    }
+    found.run(BUDGET, |found| parts_are_as_small_as_in_v1beta2(sizes, found));
+    if found.error_count() > 0 {
+        // Nothing else is looked at: it could take long.
+        let (errors, warnings) = found.into_parts();
+        return Verdict { warnings, ..Verdict::plain(Kind::ClusterClass, "", Outcome::Invalid(errors)) };
     }
     run(RULES, &change, &mut found);
     found.run(BUDGET, |found| class_keeps_its_budget(&change, old, found));
@@ -113,6 +123,19 @@ pub(crate) fn validate(
     let (errors, warnings) = found.into_parts();
     let outcome = if errors.is_empty() { Outcome::Allowed } else { Outcome::Invalid(errors) };
     Verdict { warnings, ..Verdict::plain(Kind::ClusterClass, "", outcome) }
+}
+
+/// A class in v1beta1 has no text, list or map that is larger than v1beta2 allows, unless it had it before (DEC-44).
+fn parts_are_as_small_as_in_v1beta2(sizes: &Sizes, found: &mut Findings) {
+    let before: BTreeSet<&str> = sizes.old.iter().map(|violation| &*violation.place).collect();
+    for violation in &sizes.new {
+        let path = Path::ROOT.place(violation.place.trim_start_matches('.'));
+        if before.contains(&*violation.place) {
+            found.warn(format!("{path}: {}, as before; v1beta2 does not allow it", violation.detail));
+        } else {
+            found.error(violation.kind, path, Shown::NOTHING, violation.detail.clone());
+        }
+    }
 }
 
 /// What is compiled and computed of a class alone stays within a budget (DEC-44).
