@@ -431,7 +431,7 @@ impl Question {
             },
         };
         if world.stop().has_stopped() {
-            // What was found so far says nothing about the rest (DEC-44).
+            // The findings so far say nothing about the rest (DEC-44).
             let outcome = Outcome::Unknown { rule: "DEC-44", message: STOPPED.to_owned() };
             verdict = Verdict::plain(self.kind, "", outcome);
         }

@@ -106,7 +106,7 @@ pub fn check(kind: Kind, version: Shape, object: &Value, found: &mut Findings) -
 
 /// What is larger than the API schema of v1beta2 allows: texts, lists and maps. Nothing else is looked at (DEC-44).
 ///
-/// Objects of the shape of v1beta1 meet looser schemas, or those of somebody else's CustomResourceDefinitions.
+/// Objects in v1beta1 meet looser schemas, or the CustomResourceDefinitions of another installation.
 pub fn oversized(kind: Kind, object: &Value) -> Vec<Violation> {
     static CLASS: LazyLock<Schema> = LazyLock::new(|| maxima(Kind::ClusterClass));
     static CLUSTER: LazyLock<Schema> = LazyLock::new(|| maxima(Kind::Cluster));

@@ -261,7 +261,7 @@ impl Allowance {
         self.breach.as_ref()
     }
 
-    /// Whether nothing more is to be looked at.
+    /// Whether to skip everything that is left.
     pub fn is_over(&self) -> bool {
         self.breach.is_some() || self.stop.is_due()
     }

@@ -175,7 +175,7 @@ pub enum Unusable {
     /// It does not fit into what the schemas of its set may take together (DEC-44).
     #[error("{place}{}{exceeded}", if place.is_empty() { "" } else { " " })]
     Exceeded { place: String, exceeded: Exceeded },
-    /// Nobody waits for the result any more.
+    /// The deadline is over, or the caller has gone.
     #[error("it took too long")]
     Stopped,
 }
@@ -203,7 +203,7 @@ impl Unusable {
 }
 
 impl Schema {
-    /// Compiles a definition that is trusted, whatever it takes.
+    /// Compiles a definition that is trusted, without a bound.
     ///
     /// # Errors
     /// When a pattern does not compile or a literal cannot be read.

@@ -149,7 +149,7 @@ impl Library {
         variable
     }
 
-    /// Changes what is kept of a class, and lets go of what was used least recently while there is too much.
+    /// Changes the entry of a class, and evicts the least recently used entries while there is too much.
     fn keep(&self, slot: u64, change: impl FnOnce(&mut Entry)) {
         self.with(|kept| change(kept.classes.get_or_insert_mut(slot, Entry::default)));
         while self.bytes() > self.capacity {

@@ -321,7 +321,7 @@ impl Handler {
             Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= until)
         };
         let work = tokio::task::spawn_blocking(move || {
-            // Work ends between its parts: its turn lasts until then, even when nobody waits for it any more.
+            // Work ends between its parts: it keeps its turn until then, also after its caller has gone.
             let _turn = turn;
             span.in_scope(|| catch_unwind(AssertUnwindSafe(|| work(stop))))
         });
@@ -412,7 +412,7 @@ struct Work<'a> {
     deadline: Instant,
 }
 
-/// Says that nobody waits for the work any more, once it is dropped.
+/// Tells the work that its caller has gone, once it is dropped.
 #[derive(Debug, Default)]
 struct Gone(Arc<AtomicBool>);
 

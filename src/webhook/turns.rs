@@ -28,7 +28,7 @@ pub(super) struct Turn(Turns);
 
 type Waiter = oneshot::Sender<Result<Turn, Shed>>;
 
-/// Turns that are free, and those who wait for one: nobody waits while a turn is free.
+/// Free turns, and the reviews that wait for one; none waits while a turn is free.
 struct State {
     free: usize,
     count: usize,
@@ -106,7 +106,7 @@ impl State {
         self.count = self.waiting.values().map(VecDeque::len).sum();
     }
 
-    /// Who is next; without anybody the turn is free.
+    /// The review whose turn is next; if none waits, the turn is free.
     fn next(&mut self) -> Option<Waiter> {
         while let Some(namespace) = self.order.pop_front() {
             let Some(waiters) = self.waiting.get_mut(&namespace) else { continue };

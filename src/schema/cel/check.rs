@@ -88,7 +88,7 @@ pub(super) fn compile(text: &str, decl: &Decl, wanted: Wanted, pool: &mut Pool) 
 
 /// The mistake of an expression, with the name that may have been meant.
 pub(super) fn mistake_with_hint(text: &str, decl: &Decl, wanted: Wanted) -> Option<Mistake> {
-    // Whatever the patterns of the rule take was taken when it was compiled.
+    // The memory of its patterns was taken when the rule was compiled.
     compile_for(text, decl, wanted, true, &mut Pool::unlimited()).err()
 }
 

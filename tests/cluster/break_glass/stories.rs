@@ -139,7 +139,7 @@ async fn a_class_is_unreadable() {
     site.nodes.lose_power();
     site.apply();
     site.until("the guard is back", || site.is_guarded());
-    let names_the_class = |log: &str| log.contains("Object does not decode") && log.contains("team-a/base");
+    let names_the_class = |log: &str| log.contains("Stored object cannot be read") && log.contains("team-a/base");
     site.until("each replica logs the class", || site.nodes.all(|pod| names_the_class(&pod.log_text())));
     assert!(site.nodes.all(|pod| {
         pod.metric("topologist_unreadable_objects_total{kind=\"ClusterClass\"}").is_some_and(|count| count >= 1.0)
