@@ -444,11 +444,18 @@ impl Question {
 /// happens before anything else can be looked at.
 const MOST_OBJECTS: usize = 50_000;
 
-/// How many objects a text holds, if that is more than it may. Braces in strings are counted as well, which costs nothing.
+/// How many objects a text holds, if that is more than it may. Single braces in strings are counted as well.
 pub fn too_many_objects(kind: Kind, text: &str) -> Option<usize> {
-    let is_bounded = matches!(kind, Kind::Cluster | Kind::ClusterClass);
-    let count = || text.bytes().filter(|byte| *byte == b'{').count();
-    is_bounded.then(count).filter(|count| *count > MOST_OBJECTS)
+    if !matches!(kind, Kind::Cluster | Kind::ClusterClass) {
+        return None;
+    }
+    let braces = text.bytes().filter(|byte| *byte == b'{').count();
+    if braces <= MOST_OBJECTS {
+        return None;
+    }
+    // Two in a row begin an action of a template, and no object.
+    let in_pairs: usize = text.matches("{{").count() * 2;
+    Some(braces.saturating_sub(in_pairs)).filter(|count| *count > MOST_OBJECTS)
 }
 
 /// The reason why an object is not decoded.
