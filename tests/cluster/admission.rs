@@ -11,7 +11,7 @@ use kube::core::response::Status;
 use serde_json::{Value, json};
 
 use crate::kubernetes::Kubernetes;
-use crate::kustomize::{overlay, permissions, stream, webhooks_at};
+use crate::kustomize::{overlay, overlay_with, permissions, stream, webhooks_at};
 use crate::process::{SOON, Topologist, command, make_certificates};
 use crate::upgrades::{self, Running, with_control_plane};
 
@@ -35,7 +35,7 @@ async fn install() -> Installation {
     assert!(crds.status.success());
     kubernetes.apply_yaml(&String::from_utf8(crds.stdout).unwrap()).await;
     kubernetes.apply_yaml(&stream(&upgrades::definitions())).await;
-    kubernetes.apply_yaml(&stream(&permissions(overlay("beside")))).await;
+    kubernetes.apply_yaml(&stream(&permissions(overlay_with("beside", &["workload-clusters"], &[])))).await;
     let kubeconfig = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
     // Beside the kubeconfig, which goes away with the API server.
     let certificates = kubernetes.kubeconfig().parent().unwrap().join("certificates");
