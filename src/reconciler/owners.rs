@@ -94,7 +94,7 @@ impl OwnersController {
         let runs = async {
             let mut failed = BTreeSet::new();
             loop {
-                // Whoever failed is tried again with the others that did, however often it is woken meanwhile.
+                // Clusters that failed are retried together, also when events for them arrive meanwhile.
                 let clusters = tokio::select! {
                     Some(cluster) = woken.next() => BTreeSet::from([cluster]),
                     () = sleep(AGAIN), if !failed.is_empty() => std::mem::take(&mut failed),
