@@ -446,7 +446,8 @@ const MOST_OBJECTS: usize = 50_000;
 
 /// How many objects a text holds, if that is more than it may. Single braces in strings are counted as well.
 pub fn too_many_objects(kind: Kind, text: &str) -> Option<usize> {
-    if !matches!(kind, Kind::Cluster | Kind::ClusterClass) {
+    // Each object is at least one byte, so most texts need no count.
+    if text.len() <= MOST_OBJECTS || !matches!(kind, Kind::Cluster | Kind::ClusterClass) {
         return None;
     }
     let braces = text.bytes().filter(|byte| *byte == b'{').count();

@@ -13,7 +13,8 @@
 //!
 //! Known differences from Go 1.26 and sprig 3.3.0, besides those bounds:
 //!
-//! * Strings are UTF-8: a character that `trunc`, `substr` or `slice` cuts in two becomes U+FFFD.
+//! * Strings are UTF-8: a character that `trunc`, `substr` or `slice` cuts in two becomes U+FFFD. As in Go, a value with
+//!   such a character cannot be read.
 //! * `printf` does not know `%x`, `%X`, `%b` of floats and `%p`.
 //! * `sortAlpha` never changes the list that it is given; `keys` and `values` are sorted.
 //! * `merge` knows no types: a list and a text under one key do not make it fail.
@@ -61,6 +62,20 @@ impl Functions {
 
 /// What prints where the data lacks something.
 const NO_VALUE: &str = "<no value>";
+
+/// What stands for bytes that are no character.
+const REPLACEMENT: char = '\u{fffd}';
+
+fn has_replacements(data: &Value) -> bool {
+    match data {
+        Value::String(text) => text.contains(REPLACEMENT),
+        Value::Array(items) => items.iter().any(has_replacements),
+        Value::Object(members) => {
+            members.iter().any(|(name, value)| name.contains(REPLACEMENT) || has_replacements(value))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
 
 /// What an action of a template takes once it is parsed, and each byte of it, in bytes at most.
 const ACTION: usize = 512;
@@ -120,9 +135,17 @@ impl Template {
     /// As [`Template::render_value`], with what else is to be known of the output.
     pub fn evaluate(&self, data: &Value, limits: Limits) -> Result<Rendered, ValueError> {
         let output = self.render(data, limits)?;
+        if output.contains(REPLACEMENT) && !self.may_write_replacements(data) {
+            return Err(ValueError::NotUtf8 { name: self.name.clone() });
+        }
         let value =
             crate::yaml::value(&output).map_err(|source| ValueError::Yaml { name: self.name.clone(), source })?;
         Ok(Rendered { value, shows_no_value: output.contains(NO_VALUE) })
+    }
+
+    /// Whether U+FFFD may come from the template itself or from its data, and stands for no cut character.
+    fn may_write_replacements(&self, data: &Value) -> bool {
+        self.text.contains(REPLACEMENT) || self.text.to_ascii_lowercase().contains("fffd") || has_replacements(data)
     }
 
     /// What the template refers to in its data, as paths from the root, sorted; only what its text tells (DEC-5).

@@ -191,9 +191,17 @@ impl<T> FromIterator<(Box<str>, T)> for Members<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Members<T> {
+/// What a `null` among the members of an object stands for.
+pub trait OfNull {
+    /// That value.
+    fn of_null() -> Self;
+}
+
+impl<'de, T: OfNull + Deserialize<'de>> Deserialize<'de> for Members<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Entries::deserialize(deserializer).map(|Entries(entries)| Members(exact(entries)))
+        let Entries(entries) = Entries::<Option<T>>::deserialize(deserializer)?;
+        let filled = |(name, value): (Box<str>, Option<T>)| (name, value.unwrap_or_else(T::of_null));
+        Ok(Members(entries.into_iter().map(filled).collect()))
     }
 }
 

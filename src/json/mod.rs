@@ -8,7 +8,7 @@ mod collections;
 mod plain;
 
 pub(crate) use collections::exact;
-pub use collections::{Blank, List, Members, Rare, RawJson, Shared, StringMap};
+pub use collections::{Blank, List, Members, OfNull, Rare, RawJson, Shared, StringMap};
 pub use plain::{Plain, value, with_integers};
 
 use std::fmt;
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(shape.labels.iter().collect::<Vec<_>>(), [("a", ""), ("b", "4"), ("c", "3")]);
         assert_eq!((shape.labels.get("b"), shape.labels.get("d")), (Some("4"), None));
         assert!(shape.labels.contains_key("a") && !StringMap::default().contains_key("a"));
-        let members: Members<i32> = decode(r#"{"b":1,"a":2,"b":3}"#).unwrap();
+        let members: Members<i32> = [("b".into(), 1), ("a".into(), 2), ("b".into(), 3)].into_iter().collect();
         assert_eq!(members.iter().collect::<Vec<_>>(), [("a", &2), ("b", &3)]);
         assert_eq!(members, members.clone().into_iter().collect());
         assert!(members.contains_key("a") && members.get("c").is_none() && Members::<i32>::default().is_empty());

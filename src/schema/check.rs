@@ -43,7 +43,7 @@ pub fn check(definition: &Definition, path: &Path, allowance: &mut Allowance, fo
             return None;
         }
     };
-    defaults(&schema, root.as_ref(), path, allowance, found);
+    defaults(definition, &schema, root.as_ref(), path, allowance, found);
     if found.error_count() > before || allowance.is_over() {
         return None;
     }
@@ -85,6 +85,10 @@ struct Patterns<'a> {
 /// The shape of a schema (VAR-S-020 to VAR-S-027).
 fn structure(node: &Definition, path: &Path, role: Role, patterns: &mut Patterns<'_>, found: &mut Findings) {
     if patterns.allowance.is_over() {
+        return;
+    }
+    if node.is_null {
+        found.run("DEC-52", |found| found.invalid(path.clone(), "", "is null; write a schema, or remove the property"));
         return;
     }
     match role {
@@ -171,7 +175,14 @@ fn junctor_keywords(node: &Definition, path: &Path, found: &mut Findings) {
 
 /// Defaults reached through `properties` and `items` are good values themselves (VAR-S-030 to VAR-S-032). `rules` are
 /// those of this node.
-fn defaults(schema: &Schema, rules: Option<&Arc<Rules>>, path: &Path, allowance: &mut Allowance, found: &mut Findings) {
+fn defaults(
+    node: &Definition,
+    schema: &Schema,
+    rules: Option<&Arc<Rules>>,
+    path: &Path,
+    allowance: &mut Allowance,
+    found: &mut Findings,
+) {
     if allowance.is_over() {
         return;
     }
@@ -187,18 +198,21 @@ fn defaults(schema: &Schema, rules: Option<&Arc<Rules>>, path: &Path, allowance:
         let violations = schema.violations_until(default, allowance.stop());
         let is_valid = violations.is_empty();
         report("VAR-S-031", violations, &path, schema.shown(default), found);
-        if is_valid && schema.has_rules && found.error_count() == before {
+        // A rule that is not written well is an error of its own, and none of the default.
+        if is_valid && schema.has_rules && found.error_count() == before && rules::are_written_well(node) {
             let evaluate = |budget: &mut Budget, stop: &Stop| broken_by_default(schema, rules, default, budget, stop);
             let violations = allowance.evaluate(&path, evaluate);
             report_at_place("VAR-S-032", violations, &path, schema, default, found);
         }
     }
     let properties = path.child("properties");
-    for (name, child) in schema.properties.iter() {
-        defaults(child, child.rules.as_ref(), &properties.key(name), allowance, found);
+    for (name, node) in node.each_property() {
+        if let Some(child) = schema.properties.get(name) {
+            defaults(node, child, child.rules.as_ref(), &properties.key(name), allowance, found);
+        }
     }
-    if let Some(child) = &schema.items {
-        defaults(child, child.rules.as_ref(), &path.child("items"), allowance, found);
+    if let (Some(node), Some(child)) = (&node.items, &schema.items) {
+        defaults(node, child, child.rules.as_ref(), &path.child("items"), allowance, found);
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::format::Format;
 use crate::field::Path;
-use crate::json::{List, Members, Rare, RawJson, StringMap, lenient};
+use crate::json::{List, Members, OfNull, Rare, RawJson, StringMap, lenient};
 
 lenient! {
     /// A node of an OpenAPI v3 schema (F-SCHEMA); every nested node has the same shape.
@@ -47,6 +47,9 @@ lenient! {
         pub any_of: List<Definition>,
         pub not: Option<Box<Definition>>,
         pub nullable: Remark,
+        /// It was written as `null`, which is no schema (DEC-52).
+        #[serde(skip)]
+        pub is_null: bool,
     }
 
     /// A CEL rule of a node.
@@ -62,6 +65,12 @@ lenient! {
     pub struct Metadata {
         pub labels: StringMap,
         pub annotations: StringMap,
+    }
+}
+
+impl OfNull for Definition {
+    fn of_null() -> Self {
+        Definition { is_null: true, ..Definition::default() }
     }
 }
 

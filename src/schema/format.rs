@@ -170,6 +170,7 @@ macro_rules! pattern {
 }
 
 pattern! {
+    HOSTNAME = r"^([0-9\p{S}\p{L}]-?[0-9\p{S}\p{L}]*|([0-9\p{S}\p{L}]([0-9\p{S}\p{L}-]*[0-9\p{S}\p{L}])?\.)+\p{L}{2,})$";
     UUID = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
     UUID3 = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?3[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
     UUID4 = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?4[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$";
@@ -249,11 +250,10 @@ fn is_rgb_color(text: &str) -> bool {
 }
 
 fn is_base64(text: &str) -> bool {
-    let text = text.replace(['\r', '\n'], "");
     let symbols = text.trim_end_matches('=');
     let padding = text.len() - symbols.len();
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
-    padding <= 2 && text.len().is_multiple_of(4) && symbols.bytes().all(fits)
+    !text.is_empty() && padding <= 2 && text.len().is_multiple_of(4) && symbols.bytes().all(fits)
 }
 
 fn is_date(text: &str) -> bool {
@@ -377,15 +377,9 @@ fn is_dns_label(text: &str) -> bool {
     has_edges && text.bytes().all(|byte| edge(byte) || byte == b'-')
 }
 
+/// A name without a dot has a hyphen at most as its second character; one with dots ends in two letters or more.
 fn is_hostname(text: &str) -> bool {
-    let label = |label: &str| {
-        !label.is_empty()
-            && label.chars().count() <= 63
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label.chars().all(|c| c.is_alphanumeric() || c == '-')
-    };
-    text.len() <= 255 && text.split('.').all(label)
+    text.len() <= 255 && HOSTNAME.is_match(text) && text.split('.').all(|label| label.len() <= 63)
 }
 
 /// An absolute URI, or an absolute path, as in the first line of an HTTP request.
@@ -478,7 +472,27 @@ mod tests {
                 &["a@b", "a.b+c@d.example", "Ada <a@b.c>", "\"x y\"@z", "a@[127.0.0.1]"],
                 &["", "a", "a@", "@b", "a b@c", "a..b@c", "Ada <a@b", "a@b>"],
             ),
-            ("hostname", &["a", "a-b.c9", "A.b"], &["", "-a", "a-", "a..b", "a_b", "a b"]),
+            (
+                "hostname",
+                &["a", "a-bc", "a-", "9a-b.cd", "a.example", "grün.example", "☃.example", "x--y.example", "abc123"],
+                &[
+                    "",
+                    "-a",
+                    "ab-c",
+                    "a..bc",
+                    "a_b",
+                    "a b",
+                    "A.b",
+                    "a-b.c9",
+                    "1.2.3.4",
+                    "123-45-6789",
+                    "a.example.",
+                    "a-.example",
+                    "2024-02-30",
+                    "123e4567-e89b-12d3-a456-426614174000",
+                    concat!("a.", "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqr"),
+                ],
+            ),
             ("ipv4", &["1.2.3.4", "010.001.000.255"], &["", "1.2.3", "256.1.1.1", "1.2.3.4.5", "::1"]),
             ("ipv6", &["::1", "fe80::1"], &["", "1.2.3.4", "fe80::1%eth0", ":::"]),
             (
@@ -506,7 +520,7 @@ mod tests {
             ("ssn", &["111-22-3333", "111 22 3333", "111223333"], &["111-22-333", "a11-22-3333"]),
             ("hexcolor", &["#fff", "A0b1C2"], &["#ffff", "ggg", ""]),
             ("rgbcolor", &["rgb(0,128,255)", "rgb( 1 , 2 , 3 )"], &["rgb(0,128,256)", "rgb(1,2)", "0,1,2"]),
-            ("byte", &["", "YQ==", "YWI=", "YWJj"], &["a", "YQ=", "Y*==", "YQ==="]),
+            ("byte", &["YQ==", "YWI=", "YWJj"], &["", "a", "YQ=", "Y*==", "YQ===", "YWJj\n", "YW\nJj", "===="]),
             ("password", &["", "anything at all"], &[]),
             (
                 "date",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::cel::{MAX_REQUEST, PER_RULE, PER_VARIABLE, Rules, field_path};
+use super::cel::{MAX_REQUEST, PER_RULE, PER_VARIABLE, Rules, field_path, has_type};
 use super::check::{keywords, report_at_place};
 use super::{Allowance, Definition, Schema, ValidationRule};
 use crate::field::{ErrorKind, Findings, Path, Shown};
@@ -188,6 +188,16 @@ impl Walk<'_> {
         let detail = format!("the estimated cost of all rules of the variable exceeds the budget by {times}");
         found.forbidden(path.clone(), detail);
     }
+}
+
+/// Whether the rules of a node and of everything below it can be evaluated as far as CEL-001 to CEL-005 go (VAR-S-032).
+pub(super) fn are_written_well(node: &Definition) -> bool {
+    let mut found = Findings::default();
+    node.validations.iter().for_each(|rule| text_is_good(rule, node, &Path::ROOT, &mut found));
+    let (core, junctors) = node.children(&Path::ROOT);
+    found.error_count() == 0
+        && (node.validations.is_empty() || has_type(node))
+        && core.into_iter().chain(junctors).all(|(_, child)| are_written_well(child))
 }
 
 /// Text of rule and message, reason and field path (CEL-001 to CEL-004).

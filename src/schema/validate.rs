@@ -32,14 +32,14 @@ impl Schema {
 
     /// The same; ends early when `stop` is due.
     pub fn violations_until(&self, value: &Value, stop: &Stop) -> Vec<Violation> {
-        let mut report = Report { stop, steps: 0, violations: Vec::new(), satisfied: 0 };
+        let mut report = Report { stop, steps: 0, violations: Vec::new(), checks: 0 };
         self.apply(value, &Place::Root, &mut report);
         report.violations
     }
 
     /// Whether nothing is wrong with the length, the pattern and the format of a text.
     pub(super) fn fits_text(&self, text: &str) -> bool {
-        let mut report = Report { stop: &Stop::never(), steps: 0, violations: Vec::new(), satisfied: 0 };
+        let mut report = Report { stop: &Stop::never(), steps: 0, violations: Vec::new(), checks: 0 };
         self.check_string(text, &Place::Root, &mut report);
         report.violations.is_empty()
     }
@@ -49,6 +49,7 @@ impl Schema {
             return;
         }
         let is_formatted_array = self.check_type(value, place, report);
+        report.checks += self.checks_of(value);
         if !value.is_null() && !is_formatted_array {
             match value {
                 Value::String(text) => self.check_string(text, place, report),
@@ -64,19 +65,38 @@ impl Schema {
         }
     }
 
+    /// How many kinds of checks a node makes of a value, its type aside; whether they are satisfied does not matter
+    /// (VAR-V-027).
+    fn checks_of(&self, value: &Value) -> usize {
+        let has_text_format = self.format.is_some_and(Format::is_for_strings);
+        // The node, its enum, and its junctors with and without their entries.
+        4 + match value {
+            Value::Null => return 0,
+            Value::Bool(_) => 0,
+            Value::String(_) => 1 + usize::from(has_text_format),
+            Value::Number(_) | Value::Array(_) => 2,
+            Value::Object(_) => 1,
+        }
+    }
+
     /// VAR-V-020, 023, 026, 028. Says whether the value is an array that passes for a string only because the node has a
     /// format, which is how the reference reads it; nothing else of the node applies to such an array.
     fn check_type(&self, value: &Value, place: &Place<'_>, report: &mut Report<'_>) -> bool {
         let wanted = match self.kind {
             _ if self.int_or_string => {
                 let fits = value.is_string() || is_integer(value);
+                report.checks += type_checks(value, fits);
                 report.require(fits, "VAR-V-026", ErrorKind::TypeInvalid, place, || {
                     format!("must be an integer or a string, and is {}", name_of(value))
                 });
                 return false;
             }
             Some(kind) => kind,
-            None => return false,
+            None => {
+                // A format is looked at together with the type, and no value fails for want of a type.
+                report.checks += if value.is_null() { 1 } else { 2 * usize::from(self.format.is_some()) };
+                return false;
+            }
         };
         let is_formatted_array =
             wanted == Kind::String && self.format.is_some_and(Format::is_for_strings) && value.is_array();
@@ -89,6 +109,7 @@ impl Schema {
             Kind::String => value.is_string() || is_formatted_array,
             Kind::Unknown => false,
         };
+        report.checks += type_checks(value, fits);
         let rule = match (wanted, value.is_null()) {
             (Kind::Integer, false) if value.is_number() => "VAR-V-023",
             _ => "VAR-V-020",
@@ -121,8 +142,6 @@ impl Schema {
             );
         } else if let Some(pattern) = self.pattern.as_ref().filter(|pattern| !fits_pattern(pattern)) {
             report.violation("VAR-V-022", ErrorKind::Invalid, place, format!("must match {:?}", pattern.as_str()));
-        } else {
-            report.satisfied += 1;
         }
         if let Some(format) =
             self.format.filter(|format| format.is_for_strings() && matches!(self.kind, None | Some(Kind::String)))
@@ -238,7 +257,7 @@ impl Schema {
         }
         let (stop, mut steps) = (report.stop, report.steps);
         let mut attempt = |node: &Schema| {
-            let mut attempt = Report { stop, steps, violations: Vec::new(), satisfied: 0 };
+            let mut attempt = Report { stop, steps, violations: Vec::new(), checks: 0 };
             node.apply(value, place, &mut attempt);
             steps = attempt.steps;
             attempt
@@ -246,17 +265,15 @@ impl Schema {
         let fails = |report: &mut Report<'_>, detail: String| {
             report.violation("VAR-V-027", ErrorKind::Invalid, &Place::Root, detail);
         };
-        if let Some(node) = &self.not {
-            if attempt(node).violations.is_empty() {
-                fails(report, format!("{} must not be valid against the schema under \"not\"", place.named()));
-            } else {
-                report.satisfied += 1;
-            }
+        if let Some(node) = &self.not
+            && attempt(node).violations.is_empty()
+        {
+            fails(report, format!("{} must not be valid against the schema under \"not\"", place.named()));
         }
         let mut failed = Vec::new();
         for node in &self.all_of {
             let attempt = attempt(node);
-            report.satisfied += attempt.satisfied;
+            report.checks += attempt.checks;
             failed.extend(attempt.violations);
         }
         if !failed.is_empty() {
@@ -266,17 +283,19 @@ impl Schema {
         if !self.any_of.is_empty() {
             let attempts: Vec<Report<'_>> = self.any_of.iter().map(&mut attempt).collect();
             if let Some(valid) = attempts.iter().find(|attempt| attempt.violations.is_empty()) {
-                report.satisfied += valid.satisfied;
+                report.checks += valid.checks;
             } else {
                 fails(report, format!("{} must be valid against at least one schema under \"anyOf\"", place.named()));
-                report.violations.extend(closest(attempts));
+                report.merge(closest(attempts));
             }
         }
         if !self.one_of.is_empty() {
             let attempts: Vec<Report<'_>> = self.one_of.iter().map(&mut attempt).collect();
-            match attempts.iter().filter(|attempt| attempt.violations.is_empty()).count() {
-                1 => report.satisfied += 1,
-                valid => {
+            let mut valid = attempts.iter().filter(|attempt| attempt.violations.is_empty());
+            match (valid.next(), valid.count()) {
+                (Some(only), 0) => report.checks += only.checks,
+                (first, others) => {
+                    let valid = others + usize::from(first.is_some());
                     fails(
                         report,
                         format!(
@@ -285,7 +304,7 @@ impl Schema {
                         ),
                     );
                     if valid == 0 {
-                        report.violations.extend(closest(attempts));
+                        report.merge(closest(attempts));
                     }
                 }
             }
@@ -300,13 +319,14 @@ const KEPT: usize = 1000;
 /// After how many steps the deadline is looked at: nodes and enum entries.
 const STEPS: usize = 256;
 
-/// What was found so far, and how many checks were satisfied.
+/// What was found so far.
 struct Report<'s> {
     stop: &'s Stop,
     /// How many steps were taken since the deadline was looked at.
     steps: usize,
     violations: Vec<Violation>,
-    satisfied: usize,
+    /// How many checks were made: the more, the closer an entry of a junctor comes to the value (VAR-V-027).
+    checks: usize,
 }
 
 impl Report<'_> {
@@ -328,10 +348,15 @@ impl Report<'_> {
         place: &Place<'_>,
         detail: impl FnOnce() -> String,
     ) {
-        if fits {
-            self.satisfied += 1;
-        } else {
+        if !fits {
             self.violation(rule, kind, place, detail());
+        }
+    }
+
+    fn merge(&mut self, other: Option<Report<'_>>) {
+        if let Some(other) = other {
+            self.violations.extend(other.violations);
+            self.checks += other.checks;
         }
     }
 
@@ -343,10 +368,14 @@ impl Report<'_> {
     }
 }
 
-/// The violations of the entry with the most satisfied checks, the first among equals.
-fn closest(attempts: Vec<Report<'_>>) -> Vec<Violation> {
-    let best = attempts.into_iter().reduce(|best, next| if next.satisfied > best.satisfied { next } else { best });
-    best.map(|best| best.violations).unwrap_or_default()
+/// The entry of which most was checked, the first among equals.
+fn closest(attempts: Vec<Report<'_>>) -> Option<Report<'_>> {
+    attempts.into_iter().reduce(|best, next| if next.checks > best.checks { next } else { best })
+}
+
+/// How many checks the type of a value counts for: it is looked at, except that of `null`, and it fits.
+fn type_checks(value: &Value, fits: bool) -> usize {
+    usize::from(!value.is_null()) + usize::from(fits)
 }
 
 /// Where a check stands inside a value; written out only when something is wrong. Names that are too long to be names are

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::class_references::Outdated;
-use super::conditions::{MESSAGE_BYTES, Shape, Status, condition, cut};
+use super::conditions::{Condition, MESSAGE_BYTES, Shape, Status, condition, cut};
 use crate::hub::ClusterClassSpec;
 use crate::json;
 use crate::variables::INLINE;
@@ -67,11 +67,15 @@ pub fn is_paused(class: &Value) -> bool {
 /// The status with a condition that says whether the class is paused (CCR-02).
 pub fn with_paused(class: &Value, now: &str) -> Value {
     let mut status = Status::of(class, Shape::V1BETA2, now);
-    status.set(&match is_paused(class) {
+    status.set(&paused(class));
+    status.into_value()
+}
+
+fn paused(class: &Value) -> Condition {
+    match is_paused(class) {
         true => condition("Paused", "True", "Paused", format!("ClusterClass has the {PAUSED_ANNOTATION} annotation")),
         false => condition("Paused", "False", "NotPaused", String::new()),
-    });
-    status.into_value()
+    }
 }
 
 /// Whether the status says of pausing what is the case; an older generation makes no difference (CT-15.12).
@@ -81,9 +85,13 @@ pub fn tells_paused(class: &Value) -> bool {
     paused.is_some_and(|condition| condition["status"] == if is_paused(class) { "True" } else { "False" })
 }
 
-/// The status after a look at everything (CCR-09 to CCR-12).
+/// The status after a look at everything (CCR-09 to CCR-12). What it says of pausing is brought to the current generation
+/// as well, since nothing else writes it after an edit of the spec.
 pub fn reconciled(class: &Value, references: &References, variables: &Variables, now: &str) -> Value {
     let mut status = Status::of(class, Shape::V1BETA2, now);
+    if tells_paused(class) {
+        status.set(&paused(class));
+    }
     status.note_variables(variables);
     status.note_references(references);
     if matches!((references, variables), (References::Checked(_), Variables::Settled(_))) {

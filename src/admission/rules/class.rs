@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use super::definitions::{schemas_are_not_nullable, variable_definitions_are_usable};
+use super::definitions::{
+    rules_are_not_at_the_root_of_arrays, schemas_are_not_nullable, variable_definitions_are_usable,
+};
 use super::names::naming_templates_make_names;
 use super::patches::patches_are_usable;
 use super::{definitions, dependents, names, patches, references, shared};
@@ -64,6 +66,7 @@ const RULES: &[ClassRule] = rules![
     "CC-V-050" => taints_may_be_set,
     "CC-V-060" => variable_definitions_are_usable,
     "DEC-23" => schemas_are_not_nullable,
+    "DEC-51" => rules_are_not_at_the_root_of_arrays,
     "CC-V-070" => patches_are_usable,
     "CC-V-080" => metadata_is_well_formed,
     "CC-V-090" => kubernetes_versions_rise_without_gaps,

@@ -19,6 +19,7 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
         ("VAR-S-005", "metadata_is_well_formed"),
         ("VAR-S-006", "metadata_of_schemas_is_well_formed"),
         ("VAR-S-010", "literals_can_be_read"),
+        ("DEC-52", "schemas_are_objects"),
         ("VAR-S-020", "nodes_have_a_type"),
         ("VAR-S-021", "arrays_have_items"),
         ("VAR-S-022", "int_or_string_keeps_no_unknown_fields"),
@@ -134,6 +135,19 @@ fn not_nullable(node: &Definition, path: &Path, found: &mut Findings) {
     let (core, junctors) = node.children(path);
     for (path, child) in core.into_iter().chain(junctors) {
         not_nullable(child, &path, found);
+    }
+}
+
+/// No variable is an array that has rules itself, which Cluster API refuses (DEC-51).
+pub(super) fn rules_are_not_at_the_root_of_arrays(change: &Change<'_>, found: &mut Findings) {
+    for variable in &change.new.spec.variables {
+        let root = &variable.schema.open_api_v3_schema;
+        if root.r#type == "array" && !root.validations.is_empty() {
+            let path = path(variable).child("schema.openAPIV3Schema.x-kubernetes-validations");
+            found.warn(format!(
+                "{path}: Cluster API refuses rules at the root of an array; make the variable an object with the array in it"
+            ));
+        }
     }
 }
 

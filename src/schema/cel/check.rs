@@ -1,6 +1,7 @@
 //! Syntax tree to program: names are resolved, and every piece gets its type (CEL-006 to CEL-009).
 
 use super::fault::Mistake;
+use super::library::printf::Piece;
 use super::library::{self, Function, Overload};
 use super::parse::{Expr, Form, Kind, Literal, Loop, Selection, parse};
 use super::types::{Decl, Type};
@@ -46,12 +47,21 @@ pub(super) enum Op {
     },
     List(Vec<(Node, bool)>),
     Map(Vec<(Node, Node, bool)>),
+    /// A duration or a timestamp, as its type says.
+    Time(Vec<(Unit, Node, bool)>),
     Loop(Box<Repeat>),
     Bind {
         of: Box<Node>,
         body: Box<Node>,
         flat: bool,
     },
+}
+
+/// The fields of durations and timestamps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    Seconds,
+    Nanos,
 }
 
 /// A loop; its variables are on top of the stack.
@@ -100,6 +110,7 @@ fn compile_for(text: &str, decl: &Decl, wanted: Wanted, has_hints: bool, pool: &
         trail: Vec::new(),
         uses_old: false,
         has_hints,
+        allows_mixed: false,
         pool,
     };
     let mut root = checker.check(&expr)?;
@@ -123,6 +134,8 @@ struct Checker<'p> {
     uses_old: bool,
     /// Whether mistakes come with names that may have been meant, which takes time.
     has_hints: bool,
+    /// Whether lists and maps may be of mixed types, as they may inside of what `format` writes.
+    allows_mixed: bool,
     /// What compiled patterns are taken from.
     pool: &'p mut Pool,
 }
@@ -237,8 +250,9 @@ impl Checker<'_> {
             Kind::Name(name) => self.name(expr.at, name),
             Kind::Select { of, field, how } => self.select(expr, of, field, *how),
             Kind::Call { name, target, args } => self.call(expr.at, name, target.as_deref(), args),
-            Kind::List(items) => self.list(items, false),
+            Kind::List(items) => self.list(items),
             Kind::Map(entries) => self.map(entries),
+            Kind::Message { name, fields } => self.message(expr.at, name, fields),
             Kind::Loop(parts) => self.repeat(expr.at, parts),
             Kind::Bind { of, name, body, flat } => self.bind_optional(of, name, body, *flat),
         }
@@ -282,7 +296,7 @@ impl Checker<'_> {
     fn select(&mut self, expr: &Expr, of: &Expr, field: &str, how: Selection) -> Result<Node, Mistake> {
         if how == Selection::Plain
             && !self.is_variable(expr)
-            && let Some(name) = qualified(expr)
+            && let Some(name) = expr.qualified()
             && let Some(name) = type_named(&name)
         {
             return Ok(Node { op: Op::TypeName(name), ty: Type::Kind });
@@ -321,19 +335,18 @@ impl Checker<'_> {
     fn call(&mut self, at: usize, name: &str, target: Option<&Expr>, args: &[Expr]) -> Result<Node, Mistake> {
         if let Some(target) = target {
             // A function whose name has a dot in it looks like a method.
-            let full = qualified(target).map(|prefix| format!("{prefix}.{name}"));
+            let full = target.qualified().map(|prefix| format!("{prefix}.{name}"));
             if let Some(overloads) = full.as_deref().and_then(|full| library::overloads(full, false)) {
                 let args = args.iter().map(|arg| self.check(arg)).collect::<Result<Vec<_>, _>>()?;
                 return self.resolve(at, name, overloads, args);
             }
             let mut all = vec![self.check(target)?];
+            let allowed = self.allows_mixed;
+            self.allows_mixed |= name == "format";
             for arg in args {
-                // What `format` writes may be of any types.
-                all.push(match &arg.kind {
-                    Kind::List(items) if name == "format" => self.list(items, true)?,
-                    _ => self.check(arg)?,
-                });
+                all.push(self.check(arg)?);
             }
+            self.allows_mixed = allowed;
             return match library::overloads(name, true) {
                 Some(overloads) => self.resolve(at, name, overloads, all),
                 None => Err(self.unknown(at, format!("there is no method {name}()"), name, || library::names(true))),
@@ -390,7 +403,8 @@ impl Checker<'_> {
             Type::Dyn | Type::Open(_) => Some((Type::Dyn, Type::Dyn)),
             _ => None,
         };
-        let Some((_, element)) = wanted.filter(|(wanted, _)| self.fits(&key.ty, wanted)) else {
+        let is_null = matches!(self.resolved(&key.ty), Type::Null);
+        let Some((_, element)) = wanted.filter(|(wanted, _)| !is_null && self.fits(&key.ty, wanted)) else {
             let key = self.resolved(&key.ty);
             return mistake(at, format!("{inner} cannot be indexed by {key}"));
         };
@@ -443,30 +457,52 @@ impl Checker<'_> {
         Ok(Node { op: Op::Call { function, args }, ty })
     }
 
-    /// Literals that are converted are converted when the expression is compiled.
-    /// What a literal template writes is there, and of a type that it can write.
+    /// What a literal template writes is there, all of it, and of types that it can write (CEL-009).
     fn format(&self, at: usize, args: &[Node]) -> Result<(), Mistake> {
         let [Node { op: Op::Literal(Literal::Text(template)), .. }, Node { op: Op::List(items), .. }] = args else {
             return Ok(());
         };
-        for (i, clause) in library::text::clauses(template).into_iter().enumerate() {
-            let Some((item, _)) = items.get(i) else { return mistake(at, format!("index {i} out of range")) };
-            let ty = self.resolved(&item.ty);
-            let is_number = matches!(ty, Type::Int | Type::Uint);
-            let fits = match clause {
-                'd' | 'o' => is_number,
-                'f' | 'e' => is_number || matches!(ty, Type::Double),
-                'b' => is_number || matches!(ty, Type::Bool),
-                'x' | 'X' => is_number || matches!(ty, Type::Text | Type::Bytes),
-                _ => true,
+        let mut written = 0;
+        for piece in library::printf::pieces(template) {
+            let Piece::Clause { letter, .. } = piece.or_else(|error| mistake(at, error))? else { continue };
+            let Some((item, _)) = items.get(written) else {
+                return mistake(at, format!("%{letter} has no argument, because there are {}", items.len()));
             };
-            if !fits && !matches!(ty, Type::Dyn | Type::Open(_)) {
-                return mistake(at, format!("%{clause} cannot write {ty}"));
+            if let Some(ty) = self.unwritable(letter, item) {
+                return mistake(at, format!("%{letter} cannot write {ty}"));
             }
+            written += 1;
         }
-        Ok(())
+        match items.len() {
+            given if given > written => mistake(at, format!("format() writes {written} arguments, and has {given}")),
+            _ => Ok(()),
+        }
     }
 
+    /// The type that a clause cannot write, of an argument or of a part of it that is written out.
+    fn unwritable(&self, letter: char, item: &Node) -> Option<Type> {
+        let ty = self.resolved(&item.ty);
+        let fits = match letter {
+            _ if matches!(ty, Type::Dyn | Type::Open(_)) => true,
+            'd' | 'o' => matches!(ty, Type::Int | Type::Uint),
+            // Texts are for "NaN" and "Infinity".
+            'f' | 'e' => matches!(ty, Type::Double | Type::Text),
+            'b' => matches!(ty, Type::Int | Type::Uint | Type::Bool),
+            'x' | 'X' => matches!(ty, Type::Int | Type::Uint | Type::Text | Type::Bytes),
+            _ => ty.has_text(),
+        };
+        if !fits {
+            return Some(ty);
+        }
+        let mut parts: Box<dyn Iterator<Item = &Node>> = match &item.op {
+            Op::List(items) if letter == 's' => Box::new(items.iter().map(|(item, _)| item)),
+            Op::Map(entries) if letter == 's' => Box::new(entries.iter().flat_map(|(key, value, _)| [key, value])),
+            _ => return None,
+        };
+        parts.find_map(|part| self.unwritable(letter, part))
+    }
+
+    /// Literals that are converted are converted when the expression is compiled.
     fn literals(at: usize, name: &str, function: &'static Function, args: &[Node]) -> Result<(), Mistake> {
         if let [Node { op: Op::Literal(literal), .. }] = args
             && ["int", "uint", "double", "bool", "string", "bytes", "duration", "timestamp"].contains(&function.name)
@@ -477,13 +513,13 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn list(&mut self, items: &[(Expr, bool)], mixed: bool) -> Result<Node, Mistake> {
+    fn list(&mut self, items: &[(Expr, bool)]) -> Result<Node, Mistake> {
         let mut element: Option<Type> = None;
         let mut nodes = Vec::with_capacity(items.len());
         for (item, optional) in items {
             let node = self.check(item)?;
             let ty = self.element_type(item.at, &node, *optional)?;
-            element = Some(if mixed { Type::Dyn } else { self.join(item.at, element, ty)? });
+            element = Some(self.join(item.at, element, ty)?);
             nodes.push((node, *optional));
         }
         let element = element.unwrap_or_else(|| self.open());
@@ -501,11 +537,14 @@ impl Checker<'_> {
         Ok(self.resolved(&inner))
     }
 
-    /// Elements of a literal are all of one type.
+    /// Elements of a literal are all of one type, unless they may be mixed.
     fn join(&mut self, at: usize, known: Option<Type>, next: Type) -> Result<Type, Mistake> {
         let Some(known) = known else { return Ok(next) };
         let (is_dyn, next_is_dyn) = (matches!(known, Type::Dyn), matches!(next, Type::Dyn));
         if is_dyn != next_is_dyn || !self.fits(&next, &known) {
+            if self.allows_mixed {
+                return Ok(Type::Dyn);
+            }
             return mistake(at, format!("expected {known}, as before, and found {next}"));
         }
         Ok(self.resolved(&known))
@@ -517,10 +556,7 @@ impl Checker<'_> {
         for (key, value, optional) in entries {
             let (key_node, value_node) = (self.check(key)?, self.check(value)?);
             let key_type = self.resolved(&key_node.ty);
-            if !matches!(
-                key_type,
-                Type::Double | Type::Bool | Type::Int | Type::Uint | Type::Text | Type::Dyn | Type::Open(_)
-            ) {
+            if matches!(key_type, Type::Bytes) {
                 return mistake(key.at, format!("{key_type} cannot be a key"));
             }
             keys = Some(self.join(key.at, keys, key_type)?);
@@ -531,6 +567,32 @@ impl Checker<'_> {
         let keys = keys.unwrap_or_else(|| self.open());
         let values = values.unwrap_or_else(|| self.open());
         Ok(Node { op: Op::Map(nodes), ty: Type::map(keys, values) })
+    }
+
+    fn message(&mut self, at: usize, name: &str, fields: &[(String, Expr, bool)]) -> Result<Node, Mistake> {
+        let ty = match name {
+            "google.protobuf.Duration" => Type::Duration,
+            "google.protobuf.Timestamp" => Type::Timestamp,
+            _ => {
+                let known = "google.protobuf.Duration and google.protobuf.Timestamp";
+                return mistake(at, format!("messages of type {name} cannot be made; those of {known} can"));
+            }
+        };
+        let mut units = Vec::with_capacity(fields.len());
+        for (field, value, optional) in fields {
+            let unit = match &**field {
+                "seconds" => Unit::Seconds,
+                "nanos" => Unit::Nanos,
+                _ => return mistake(value.at, format!("undefined field {field:?}; {name} has seconds and nanos")),
+            };
+            let node = self.check(value)?;
+            let given = self.element_type(value.at, &node, *optional)?;
+            if !self.fits(&given, &Type::Int) {
+                return mistake(value.at, format!("{field} is an int, not {}", self.resolved(&given)));
+            }
+            units.push((unit, node, *optional));
+        }
+        Ok(Node { op: Op::Time(units), ty })
     }
 
     fn within<R>(&mut self, names: Vec<(String, Type)>, act: impl FnOnce(&mut Self) -> R) -> R {
@@ -638,15 +700,6 @@ fn type_of(literal: &Literal) -> Type {
         Literal::Double(_) => Type::Double,
         Literal::Text(_) => Type::Text,
         Literal::Bytes(_) => Type::Bytes,
-    }
-}
-
-/// `a.b.c` as text.
-fn qualified(expr: &Expr) -> Option<String> {
-    match &expr.kind {
-        Kind::Name(name) => Some(name.clone()),
-        Kind::Select { of, field, how: Selection::Plain } => Some(format!("{}.{field}", qualified(of)?)),
-        _ => None,
     }
 }
 

@@ -90,6 +90,10 @@ impl<'a> Estimator<'a> {
                 });
                 Estimate::made(cost, count(entries.len()))
             }
+            Op::Time(units) => {
+                let cost = units.iter().fold(40_u64, |cost, (_, value, _)| cost.saturating_add(self.node(value).cost));
+                Estimate::made(cost, 1)
+            }
             Op::Loop(repeat) => self.repeat(repeat),
             Op::Bind { of, body, .. } => {
                 let of = self.node(of);

@@ -4,11 +4,13 @@
 
 use std::rc::Rc;
 
-use super::check::{Node, Op, Repeat};
+use super::check::{Node, Op, Repeat, Unit};
 use super::fault::Fault;
+use super::library::time::Moment;
 use super::library::{self, Function};
 use super::meter::Meter;
 use super::parse::{Form, Literal, Selection};
+use super::types::Type;
 use super::value::{List, Map, Table, Text, Val, view};
 
 /// Runs a program; the stack holds `self` and `oldSelf`.
@@ -71,6 +73,7 @@ impl<'v> Machine<'v, '_> {
             }
             Op::List(items) => self.list(items),
             Op::Map(entries) => self.map(entries),
+            Op::Time(units) => self.time(node, units),
             Op::Loop(repeat) => self.repeat(repeat),
             Op::Bind { of, body, flat } => self.bind(of, body, *flat),
         }
@@ -207,6 +210,33 @@ impl<'v> Machine<'v, '_> {
             }
         }
         Ok(Val::Map(Map::Made(Rc::new(table))))
+    }
+
+    /// A duration or a timestamp from its fields; of two with one name the last counts.
+    fn time(&mut self, node: &Node, units: &'v [(Unit, Node, bool)]) -> Result<Val<'v>, Fault> {
+        self.meter.charge(40)?;
+        let (mut seconds, mut nanos) = (0, 0);
+        for (unit, value, optional) in units {
+            let value = match self.value(value)? {
+                Val::Optional(inner) if *optional => inner.map(|inner| (*inner).clone()),
+                value => Some(value),
+            };
+            let number = match value {
+                None => continue,
+                Some(Val::Int(number)) => number,
+                Some(other) => return Err(Fault::of(format!("expected an int, and found {}", other.type_name()))),
+            };
+            match unit {
+                Unit::Seconds => seconds = number,
+                Unit::Nanos if i32::try_from(number).is_ok() => nanos = number,
+                Unit::Nanos => return Err(Fault::of("nanos are beyond 32 bits")),
+            }
+        }
+        match node.ty {
+            Type::Timestamp => Moment::new(seconds, nanos).map(Val::Timestamp),
+            _ => seconds.checked_mul(1_000_000_000).and_then(|whole| whole.checked_add(nanos)).map(Val::Duration),
+        }
+        .ok_or_else(|| Fault::of("a time is out of range"))
     }
 
     fn bind(&mut self, of: &'v Node, body: &'v Node, flat: bool) -> Result<Val<'v>, Fault> {

@@ -10,7 +10,7 @@
 //! that the machine really has to do.
 //!
 //! Known differences from Kubernetes: named time zones (`Europe/Berlin`) are unknown, only `UTC` and offsets are; texts
-//! nest at most 120 levels; messages of named formats are shorter; a rule that is cheap in cost units and still very
+//! nest at most 120 levels; of the messages of protocol buffers only durations and timestamps can be made; messages of named formats are shorter; a rule that is cheap in cost units and still very
 //! much work is ended like one that exceeds its cost.
 
 mod check;
@@ -32,6 +32,11 @@ pub(super) use library::time::Moment;
 pub use rules::CelCost;
 pub(super) use rules::{Budget, Rules};
 pub(super) use types::MAX_REQUEST;
+
+/// Whether expressions can speak of a node (CEL-007).
+pub(super) fn has_type(node: &super::Definition) -> bool {
+    types::Decl::of(node).is_some()
+}
 
 #[cfg(test)]
 mod tests;

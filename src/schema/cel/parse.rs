@@ -21,6 +21,17 @@ pub(super) struct Expr {
     depth: u16,
 }
 
+impl Expr {
+    /// `a.b.c` as text.
+    pub(super) fn qualified(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Name(name) => Some(name.clone()),
+            Kind::Select { of, field, how: Selection::Plain } => Some(format!("{}.{field}", of.qualified()?)),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Literal {
     Null,
@@ -60,6 +71,11 @@ pub(super) enum Kind {
     /// Elements, and whether an empty optional leaves one out.
     List(Vec<(Expr, bool)>),
     Map(Vec<(Expr, Expr, bool)>),
+    /// A message of a named type, such as `google.protobuf.Duration{seconds: 1}`.
+    Message {
+        name: String,
+        fields: Vec<(String, Expr, bool)>,
+    },
     Loop(Box<Loop>),
     /// `optMap` and, flat, `optFlatMap`.
     Bind {
@@ -121,6 +137,7 @@ fn node(at: usize, kind: Kind) -> Result<Expr, Mistake> {
         }
         Kind::List(items) => items.iter().map(|(item, _)| item.depth).max().unwrap_or(0),
         Kind::Map(entries) => entries.iter().map(|(key, value, _)| key.depth.max(value.depth)).max().unwrap_or(0),
+        Kind::Message { fields, .. } => fields.iter().map(|(_, value, _)| value.depth).max().unwrap_or(0),
         Kind::Loop(parts) => {
             let filter = parts.filter.as_ref().map_or(0, |filter| filter.depth);
             parts.range.depth.max(parts.body.depth).max(filter)
@@ -279,8 +296,11 @@ impl Parser {
                 let key = self.expr()?;
                 self.expects("]")?;
                 of = call(at, name, vec![of, key])?;
-            } else if matches!(self.tokens.peek(), Token::Sign("{")) && is_qualified(&of) {
-                return self.mistake("structures of a named type cannot be made");
+            } else if matches!(self.tokens.peek(), Token::Sign("{"))
+                && let Some(name) = of.qualified()
+            {
+                self.tokens.next();
+                of = self.message(at, name)?;
             } else {
                 return Ok(of);
             }
@@ -405,12 +425,27 @@ impl Parser {
         node(at, Kind::Map(entries))
     }
 
+    fn message(&mut self, at: usize, name: String) -> Result<Expr, Mistake> {
+        let mut fields = Vec::new();
+        while !self.takes("}") {
+            let optional = self.takes("?");
+            let field = self.selector()?;
+            self.expects(":")?;
+            fields.push((field, self.expr()?, optional));
+            if !self.takes(",") {
+                self.expects("}")?;
+                break;
+            }
+        }
+        node(at, Kind::Message { name, fields })
+    }
+
     /// A method call, or one of the macros that look like one.
     fn method(at: usize, of: Expr, name: String, mut args: Vec<Expr>) -> Result<Expr, Mistake> {
         let form = match (&*name, args.len()) {
             ("all", 2 | 3) => Form::All,
             ("exists", 2 | 3) => Form::Exists,
-            ("exists_one" | "existsOne", 2 | 3) => Form::ExistsOne,
+            ("exists_one", 2 | 3) | ("existsOne", 3) => Form::ExistsOne,
             ("map", 2 | 3) => Form::Map,
             ("filter", 2) => Form::Filter,
             ("transformList", 3 | 4) => Form::TransformList,
@@ -455,14 +490,6 @@ fn plain_name(expr: Expr) -> Option<String> {
     match expr.kind {
         Kind::Name(name) => Some(name),
         _ => None,
-    }
-}
-
-fn is_qualified(expr: &Expr) -> bool {
-    match &expr.kind {
-        Kind::Name(_) => true,
-        Kind::Select { of, how: Selection::Plain, .. } => is_qualified(of),
-        _ => false,
     }
 }
 
@@ -527,7 +554,8 @@ mod tests {
             ("for", 0, "reserved"),
             ("[1, 2", 5, "expected \"]\""),
             ("a.map(1, 2)", 1, "names of variables"),
-            ("Foo{a: 1}", 3, "cannot be made"),
+            ("Foo{a 1}", 6, "expected \":\""),
+            ("Foo{a: 1", 8, "expected \"}\""),
         ] {
             let mistake = parse(text).unwrap_err();
             assert!(mistake.text.contains(words) && mistake.at == at, "{text}: {mistake:?}");

@@ -69,6 +69,34 @@ impl Type {
         ("kubernetes.NamedFormat", Type::Format),
     ];
 
+    /// Whether `%s` writes values of the type.
+    pub(super) fn has_text(&self) -> bool {
+        match self {
+            Type::Null
+            | Type::Bool
+            | Type::Int
+            | Type::Uint
+            | Type::Double
+            | Type::Text
+            | Type::Bytes
+            | Type::Duration
+            | Type::Timestamp
+            | Type::Kind
+            | Type::List(_)
+            | Type::Map(_)
+            | Type::Dyn
+            | Type::Open(_) => true,
+            Type::Ip
+            | Type::Cidr
+            | Type::Url
+            | Type::Quantity
+            | Type::Semver
+            | Type::Format
+            | Type::Optional(_)
+            | Type::Object(_) => false,
+        }
+    }
+
     /// Reads a type as signatures write it: `list(A)`, `map(string,A)`, `optional(A)`.
     pub(super) fn read(text: &str) -> Type {
         let inside = |open: &str| text.strip_prefix(open).and_then(|rest| rest.strip_suffix(')'));

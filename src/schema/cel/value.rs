@@ -102,6 +102,7 @@ pub(super) struct Table<'v> {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Key {
+    Null,
     Bool(bool),
     Number(i128),
     /// A fraction, by its bits.
@@ -109,8 +110,10 @@ enum Key {
     Text(String),
 }
 
+/// What a key is found by; none of a key that is in no map but itself.
 fn key_of(value: &Val<'_>) -> Option<Key> {
     match value {
+        Val::Null => Some(Key::Null),
         Val::Bool(value) => Some(Key::Bool(*value)),
         Val::Int(value) => Some(Key::Number(i128::from(*value))),
         Val::Uint(value) => Some(Key::Number(i128::from(*value))),
@@ -122,23 +125,33 @@ fn key_of(value: &Val<'_>) -> Option<Key> {
     }
 }
 
+fn place_of(key: &Val<'_>) -> Result<Option<Key>, Fault> {
+    match key {
+        Val::Bytes(_) => Err(Fault::of("bytes cannot be a key")),
+        key => Ok(key_of(key)),
+    }
+}
+
 impl<'v> Table<'v> {
     /// Sets an entry; of equal keys the last one counts.
     pub(super) fn set(&mut self, key: Val<'v>, value: Val<'v>) -> Result<(), Fault> {
-        let Some(place) = key_of(&key) else { return Err(Fault::of("unsupported type of a key")) };
-        if let Some(entry) = self.index.get(&place).and_then(|at| self.entries.get_mut(*at)) {
+        let place = place_of(&key)?;
+        if let Some(entry) = place.as_ref().and_then(|place| self.entries.get_mut(*self.index.get(place)?)) {
             entry.1 = value;
-        } else {
-            self.index.insert(place, self.entries.len());
-            self.entries.push((key, value));
+            return Ok(());
         }
+        if let Some(place) = place {
+            self.index.insert(place, self.entries.len());
+        }
+        self.entries.push((key, value));
         Ok(())
     }
 
     /// Adds an entry; a key can be there only once.
     pub(super) fn insert(&mut self, key: Val<'v>, value: Val<'v>) -> Result<(), Fault> {
-        let Some(place) = key_of(&key) else { return Err(Fault::of("unsupported type of a key")) };
-        if self.index.insert(place, self.entries.len()).is_some() {
+        if let Some(place) = place_of(&key)?
+            && self.index.insert(place, self.entries.len()).is_some()
+        {
             return Err(Fault::of("a key is there twice"));
         }
         self.entries.push((key, value));
@@ -245,8 +258,7 @@ impl<'v> Val<'v> {
             Val::Duration(_) => "google.protobuf.Duration",
             Val::Timestamp(_) => "google.protobuf.Timestamp",
             Val::List(_) => "list",
-            Val::Map(_) => "map",
-            Val::Object(..) => "object",
+            Val::Map(_) | Val::Object(..) => "map",
             Val::Optional(_) => "optional_type",
             Val::Type(_) => "type",
             Val::Ip(_) => "net.IP",

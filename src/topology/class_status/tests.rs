@@ -211,6 +211,9 @@ fn pausing_is_told_and_a_new_generation_is_no_news() {
     assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("NotPaused")));
     class["metadata"]["generation"] = json!(9);
     assert!(tells_paused(&class));
+    let status = reconciled(&class, &up_to_date(), &settled(&class), NOW);
+    let condition = find(&status["conditions"], "Paused");
+    assert_eq!((&condition["observedGeneration"], &condition["lastTransitionTime"]), (&json!(9), &json!(EARLIER)));
     class["metadata"]["annotations"] = json!({PAUSED_ANNOTATION: ""});
     assert!(is_paused(&class) && !tells_paused(&class));
     class["status"] = with_paused(&class, NOW);

@@ -8,6 +8,7 @@ mod core;
 pub(super) mod format;
 pub(super) mod list;
 mod optional;
+pub(super) mod printf;
 pub(super) mod quantity;
 pub(super) mod text;
 pub(super) mod time;

@@ -1,6 +1,6 @@
 //! Texts. Positions count characters.
 
-use super::core::double;
+use super::printf::format;
 use super::{ELEMENT, Function, RESULT, Sizes, function, method, one, tenths, unfit};
 use crate::goregex::Regex;
 use crate::schema::cel::fault::Fault;
@@ -67,7 +67,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     function("strings.quote", &["string->string"], scan, |meter, args| remade(meter, args, quoted)),
 ];
 
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for c in text.chars() {
@@ -304,177 +304,4 @@ fn join<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
         joined.push_str(piece.as_str());
     }
     Ok(Val::made(joined))
-}
-
-/// The most digits after the point that `format` writes.
-const MAX_PRECISION: usize = 1000;
-
-fn format<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
-    let [Val::Text(template), Val::List(list)] = args else { return Err(unfit(args)) };
-    let mut written = String::new();
-    let mut next = 0;
-    let mut rest = template.as_str();
-    meter.work(rest.len())?;
-    while let Some(at) = rest.find('%') {
-        written.push_str(rest.get(..at).unwrap_or_default());
-        rest = rest.get(at + 1..).unwrap_or_default();
-        if let Some(after) = rest.strip_prefix('%') {
-            written.push('%');
-            rest = after;
-            continue;
-        }
-        let mut precision = None;
-        if let Some(after) = rest.strip_prefix('.') {
-            let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
-            let count = after.get(..digits).and_then(|digits| digits.parse::<usize>().ok());
-            precision = Some(count.filter(|count| *count <= MAX_PRECISION).ok_or_else(|| {
-                Fault::of("could not parse formatting clause: unable to find end of precision specifier")
-            })?);
-            rest = after.get(digits..).unwrap_or_default();
-        }
-        let Some(clause) = rest.chars().next() else { return Err(Fault::of("unexpected end of format string")) };
-        rest = rest.get(clause.len_utf8()..).unwrap_or_default();
-        let Some(value) = list.get(next) else { return Err(Fault::of(format!("index {next} out of range"))) };
-        next += 1;
-        let before = written.len();
-        clause_of(clause, precision, &value?, &mut written, meter)?;
-        meter.work((written.len() - before).saturating_add(20))?;
-    }
-    written.push_str(rest);
-    Ok(Val::made(written))
-}
-
-/// The clauses of a template, in order.
-pub(in crate::schema::cel) fn clauses(template: &str) -> Vec<char> {
-    let mut clauses = Vec::new();
-    let mut rest = template.chars();
-    while let Some(c) = rest.next() {
-        if c == '%' {
-            let clause = rest.find(|c| *c != '.' && !c.is_ascii_digit());
-            clauses.extend(clause.filter(|clause| *clause != '%'));
-        }
-    }
-    clauses
-}
-
-fn clause_of(
-    clause: char,
-    precision: Option<usize>,
-    value: &Val<'_>,
-    written: &mut String,
-    meter: &mut Meter,
-) -> Result<(), Fault> {
-    let unfit = || Fault::of(format!("error during formatting: %{clause} is not for {}", value.type_name()));
-    let digits = precision.unwrap_or(6);
-    let text = match (clause, value) {
-        ('s', value) => return show(value, false, written, meter),
-        ('d', Val::Int(value)) => value.to_string(),
-        ('d', Val::Uint(value)) => value.to_string(),
-        ('d' | 'f' | 'e', Val::Double(value)) if !value.is_finite() => double(*value),
-        ('f', Val::Double(value)) => format!("{value:.digits$}"),
-        #[allow(clippy::cast_precision_loss, reason = "written as a float")]
-        ('f', Val::Int(value)) => format!("{:.digits$}", *value as f64),
-        #[allow(clippy::cast_precision_loss, reason = "written as a float")]
-        ('f', Val::Uint(value)) => format!("{:.digits$}", *value as f64),
-        ('e', Val::Double(value)) => scientific(*value, digits),
-        #[allow(clippy::cast_precision_loss, reason = "written as a float")]
-        ('e', Val::Int(value)) => scientific(*value as f64, digits),
-        ('b', Val::Bool(value)) => u8::from(*value).to_string(),
-        ('b' | 'o' | 'x' | 'X', Val::Int(value)) => {
-            let sign = if *value < 0 { "-" } else { "" };
-            format!("{sign}{}", radix(clause, value.unsigned_abs()))
-        }
-        ('b' | 'o' | 'x' | 'X', Val::Uint(value)) => radix(clause, *value),
-        ('x' | 'X', Val::Text(text)) => hex(clause, text.as_str().as_bytes(), meter)?,
-        ('x' | 'X', Val::Bytes(bytes)) => hex(clause, bytes, meter)?,
-        _ => return Err(unfit()),
-    };
-    written.push_str(&text);
-    Ok(())
-}
-
-fn scientific(value: f64, digits: usize) -> String {
-    let text = format!("{value:.digits$e}");
-    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or_default();
-    let sign = if exponent < 0 { "\u{207b}" } else { "" };
-    let raised = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
-    let exponent: String = format!("{:02}", exponent.abs())
-        .bytes()
-        .filter_map(|digit| raised.get(usize::from(digit.wrapping_sub(b'0'))))
-        .collect();
-    format!("{digits}\u{d7}10{sign}{exponent}")
-}
-
-fn radix(clause: char, value: u64) -> String {
-    match clause {
-        'b' => format!("{value:b}"),
-        'o' => format!("{value:o}"),
-        'x' => format!("{value:x}"),
-        _ => format!("{value:X}"),
-    }
-}
-
-fn hex(clause: char, bytes: &[u8], meter: &mut Meter) -> Result<String, Fault> {
-    meter.work(bytes.len().saturating_mul(10))?;
-    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(if clause == 'X' { digits.to_ascii_uppercase() } else { digits })
-}
-
-/// A value as `%s` writes it; texts inside of lists and maps are quoted.
-fn show(value: &Val<'_>, inside: bool, written: &mut String, meter: &mut Meter) -> Result<(), Fault> {
-    meter.work(20)?;
-    match value {
-        Val::Null => written.push_str("null"),
-        Val::Text(text) => {
-            meter.work(text.as_str().len())?;
-            match inside {
-                true => written.push_str(&quoted(text.as_str())),
-                false => written.push_str(text.as_str()),
-            }
-        }
-        Val::Bool(value) => written.push_str(&value.to_string()),
-        Val::Int(value) => written.push_str(&value.to_string()),
-        Val::Uint(value) => written.push_str(&value.to_string()),
-        Val::Double(value) => written.push_str(&double(*value)),
-        Val::Bytes(bytes) => {
-            meter.work(bytes.len())?;
-            written.push_str(&String::from_utf8_lossy(bytes));
-        }
-        Val::Duration(nanos) => written.push_str(&super::time::seconds(*nanos)),
-        Val::Timestamp(at) => written.push_str(&at.to_string()),
-        Val::Type(name) => written.push_str(name),
-        Val::List(list) => {
-            written.push('[');
-            for (at, element) in list.iter().enumerate() {
-                if at > 0 {
-                    written.push_str(", ");
-                }
-                show(&element?, true, written, meter)?;
-            }
-            written.push(']');
-        }
-        Val::Map(map) => {
-            meter.work(map.len().saturating_mul(100))?;
-            let mut entries = Vec::new();
-            for (key, value) in map.entries() {
-                let (mut shown, value) = (String::new(), value?);
-                show(&key, true, &mut shown, meter)?;
-                entries.push((shown, value));
-            }
-            entries.sort_by(|a, b| a.0.cmp(&b.0));
-            written.push('{');
-            for (at, (key, value)) in entries.iter().enumerate() {
-                if at > 0 {
-                    written.push_str(", ");
-                }
-                written.push_str(key);
-                written.push(':');
-                show(value, true, written, meter)?;
-            }
-            written.push('}');
-        }
-        other => return Err(Fault::of(format!("error during formatting: %s is not for {}", other.type_name()))),
-    }
-    Ok(())
 }

@@ -21,6 +21,11 @@ const SECOND: i64 = 1_000_000_000;
 const RANGE: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 
 impl Moment {
+    /// A point so many seconds and nanoseconds after the beginning of 1970, within the years 1 to 9999.
+    pub(in crate::schema::cel) fn new(seconds: i64, nanos: i64) -> Option<Moment> {
+        Moment { seconds, nanos: 0 }.plus(nanos)
+    }
+
     /// The point so many nanoseconds later, within the years 1 to 9999.
     pub(super) fn plus(self, nanos: i64) -> Option<Moment> {
         let total = i128::from(self.seconds) * i128::from(SECOND) + i128::from(self.nanos) + i128::from(nanos);
