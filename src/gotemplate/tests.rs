@@ -529,3 +529,24 @@ proptest! {
         outcome(&text, &json!({}), Functions::Sprig);
     }
 }
+
+#[test]
+fn output_that_is_no_yaml_or_cuts_a_character_is_no_value() {
+    // TV-10
+    let value = |text: &str, data: Value| {
+        Template::parse("t", text, Functions::Sprig).unwrap().render_value(&data, Limits::default())
+    };
+    let name = json!({"s": "aé"});
+    for (text, cut) in [("{{ trunc 2 .s }}", true), ("{{ substr 0 2 .s }}", true), ("''q''", false), ("'a' b", false)] {
+        let error = value(text, name.clone()).unwrap_err();
+        assert_eq!(matches!(error, ValueError::NotUtf8 { .. }), cut, "{text}: {error}");
+    }
+    for (text, data, want) in [
+        ("{{ trunc 3 .s }}", name.clone(), "aé"),
+        ("{{ if eq (trunc 2 .s) \"a\" }}same{{ else }}other{{ end }}", name, "other"),
+        ("{{ .s }}", json!({"s": "\u{fffd}"}), "\u{fffd}"),
+        ("\u{fffd}{{ \"\\ufffd\" }}", json!({}), "\u{fffd}\u{fffd}"),
+    ] {
+        assert_eq!(value(text, data).unwrap(), json!(want), "{text}");
+    }
+}

@@ -98,13 +98,14 @@ fn fixtures() -> Vec<Fixture> {
         let mut folders: Vec<_> =
             fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
         folders.sort();
-        all.extend(folders.iter().map(|path| Fixture::read(path, kind)));
+        all.extend(folders.iter().flat_map(|path| Fixture::read(path, kind)));
     }
     all
 }
 
 impl Fixture {
-    fn read(folder: &Path, kind: Kind) -> Self {
+    /// The fixture of a folder; two when the same object is there in both versions, which get the same verdict.
+    fn read(folder: &Path, kind: Kind) -> Vec<Self> {
         let name = folder.strip_prefix(root()).unwrap().display().to_string();
         let mut files: BTreeMap<String, String> = fs::read_dir(folder)
             .unwrap()
@@ -115,8 +116,8 @@ impl Fixture {
             let documents = yaml::documents(&text.unwrap_or_default());
             documents.into_iter().flat_map(|document| manifest::objects(document.expect(&name)).expect(&name)).collect()
         };
-        let mut object = |role: &str| {
-            Version::ALL.into_iter().find_map(|version| {
+        let mut objects_of = |role: &str| -> Vec<(Version, String)> {
+            let of = |version: Version| {
                 // JSON goes in as it is, for what no YAML reader would let through.
                 if let Some(text) = files.remove(&format!("{role}.{version}.json")) {
                     return Some((version, text));
@@ -125,16 +126,25 @@ impl Fixture {
                 let manifest = objects(Some(text)).remove(0);
                 assert_eq!(manifest.version(), Some(version), "{name}: {role}");
                 Some((version, manifest.text()))
-            })
+            };
+            Version::ALL.into_iter().filter_map(of).collect()
         };
-        let (new, old) = (object("new"), object("old"));
+        let (new, mut old) = (objects_of("new"), objects_of("old"));
+        assert!(old.len() < 2, "{name} has old objects in several versions");
+        let old = old.pop();
         let world = objects(files.remove("world.yaml"));
         let want = files.remove("want.yaml").unwrap_or_else(|| panic!("{name} has no want.yaml"));
         let want = yaml::documents(&want).remove(0).unwrap().value;
-        let want = serde_json::from_value(want).unwrap_or_else(|error| panic!("{name}/want.yaml: {error}"));
         assert!(files.is_empty(), "{name} has files that nothing reads: {:?}", files.keys());
-        assert!(new.is_some() || old.is_some(), "{name} has neither a new nor an old object");
-        Fixture { name, kind, new, old, world, want }
+        assert!(!new.is_empty() || old.is_some(), "{name} has neither a new nor an old object");
+        let fixture = |new: Option<(Version, String)>| {
+            let want = serde_json::from_value(want.clone()).unwrap_or_else(|error| panic!("{name}/want.yaml: {error}"));
+            Fixture { name: name.clone(), kind, new, old: old.clone(), world: world.clone(), want }
+        };
+        match new.is_empty() {
+            true => vec![fixture(None)],
+            false => new.into_iter().map(|new| fixture(Some(new))).collect(),
+        }
     }
 
     fn facts(&self) -> Facts {

@@ -341,16 +341,16 @@ impl Checker<'_> {
                 return self.resolve(at, name, overloads, args);
             }
             let mut all = vec![self.check(target)?];
+            let Some(overloads) = library::overloads(name, true) else {
+                return Err(self.unknown(at, format!("there is no method {name}()"), name, || library::names(true)));
+            };
             let allowed = self.allows_mixed;
             self.allows_mixed |= name == "format";
             for arg in args {
                 all.push(self.check(arg)?);
             }
             self.allows_mixed = allowed;
-            return match library::overloads(name, true) {
-                Some(overloads) => self.resolve(at, name, overloads, all),
-                None => Err(self.unknown(at, format!("there is no method {name}()"), name, || library::names(true))),
-            };
+            return self.resolve(at, name, overloads, all);
         }
         let args = args.iter().map(|arg| self.check(arg)).collect::<Result<Vec<_>, _>>()?;
         match (name, args.as_slice()) {
