@@ -9,16 +9,15 @@
 //! objects; the tables in `rules/` pair it with its id, and [`catalogue`] lists them all.
 
 mod defaults;
+mod oversize;
 mod router;
 mod rule;
 mod rules;
 mod settings;
 mod verdict;
 
-pub use router::{
-    END_POINTS, EndPoint, Hook, MACHINE_END_POINTS, Operation, Phase, Question, Request, hooks, too_many_objects,
-    too_many_objects_reason,
-};
+pub use oversize::Oversize;
+pub use router::{END_POINTS, EndPoint, Hook, MACHINE_END_POINTS, Operation, Phase, Question, Request, hooks};
 pub use rule::{Listed, catalogue};
 pub use settings::{Dependents, Enforce, FeatureGates, Settings, UnknownGate};
 pub use verdict::{Outcome, Verdict};

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::oversize::Oversize;
 use super::rules::{class, cluster, machine, machine_group, machine_health_check};
 use super::{Outcome, Settings, Verdict, defaults};
 use crate::crd;
-use crate::field::{Findings, Path};
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Machine, MachineGroup, MachineHealthCheck, Metadata};
 use crate::json;
 use crate::schema::Violation;
@@ -226,10 +226,10 @@ pub struct Question {
 
 #[derive(Debug)]
 enum Subject {
-    /// Its text holds so many objects that it is not decoded (DEC-44).
-    TooManyObjects {
-        count: usize,
-        exceeded_before: bool,
+    /// It holds too much to be decoded (DEC-44).
+    Oversize {
+        oversize: Oversize,
+        as_before: bool,
     },
     /// Nothing to look at: a deletion on the mutating end point (ADM-008), a Cluster that is deleted (CL-V-080), or an
     /// update of an object that is being deleted (DEC-16).
@@ -306,10 +306,11 @@ impl Question {
 
     fn subject(request: &Request<'_>) -> Result<(String, Subject), String> {
         if request.operation != Operation::Delete
-            && let Some(count) = request.object.and_then(|text| too_many_objects(request.kind, text))
+            && let Some(oversize) = request.object.and_then(Oversize::of)
         {
-            let before = request.old_object.and_then(|text| too_many_objects(request.kind, text));
-            return Ok((request.name.to_owned(), Subject::TooManyObjects { count, exceeded_before: before.is_some() }));
+            let before = request.old_object.and_then(Oversize::of);
+            let as_before = before.is_some_and(|before| oversize.is_as_before(&before));
+            return Ok((request.name.to_owned(), Subject::Oversize { oversize, as_before }));
         }
         match (request.phase, request.kind, request.operation) {
             (Phase::Default, _, Operation::Delete) => Ok((request.name.to_owned(), Subject::AlwaysAllowed)),
@@ -322,9 +323,7 @@ impl Question {
                 let (new, old) = (new_object::<Cluster>(request)?, previous_object(request)?);
                 Ok(examined(request, new, |new| Subject::DefaultCluster { new, old }))
             }
-            (Phase::Validate, Kind::Cluster, Operation::Delete)
-                if request.old_object.is_some_and(|text| too_many_objects(request.kind, text).is_some()) =>
-            {
+            (Phase::Validate, Kind::Cluster, Operation::Delete) if is_oversize(request.old_object) => {
                 Ok((request.name.to_owned(), Subject::AlwaysAllowed))
             }
             (Phase::Validate, Kind::Cluster, Operation::Delete) => {
@@ -400,9 +399,7 @@ impl Question {
     pub fn answer(&self, world: &World, settings: &Settings) -> Verdict {
         let mut verdict = match &self.subject {
             Subject::AlwaysAllowed => Verdict::plain(self.kind, "", Outcome::Allowed),
-            &Subject::TooManyObjects { count, exceeded_before } => {
-                too_many_objects_verdict(self.kind, count, exceeded_before, settings)
-            }
+            Subject::Oversize { oversize, as_before } => oversize.verdict(self.kind, *as_before, settings),
             Subject::DefaultCluster { new, old } => defaults::cluster::default(new, old.as_deref(), world, settings),
             Subject::ValidateCluster { new, old } => cluster::validate(new, old.as_deref(), world, settings),
             Subject::DefaultClass { namespace, references } => {
@@ -440,41 +437,6 @@ impl Question {
     }
 }
 
-/// How many objects the text of a class or a Cluster may hold, `{}` included: each takes some hundred bytes once it is decoded, which
-/// happens before anything else can be looked at.
-const MOST_OBJECTS: usize = 50_000;
-
-/// How many objects a text holds, if that is more than it may. Single braces in strings are counted as well.
-pub fn too_many_objects(kind: Kind, text: &str) -> Option<usize> {
-    // Each object is at least one byte, so most texts need no count.
-    if text.len() <= MOST_OBJECTS || !matches!(kind, Kind::Cluster | Kind::ClusterClass) {
-        return None;
-    }
-    let braces = text.bytes().filter(|byte| *byte == b'{').count();
-    if braces <= MOST_OBJECTS {
-        return None;
-    }
-    // Two in a row begin an action of a template, and no object.
-    let in_pairs: usize = text.matches("{{").count() * 2;
-    Some(braces.saturating_sub(in_pairs)).filter(|count| *count > MOST_OBJECTS)
-}
-
-/// The reason why an object is not decoded.
-pub fn too_many_objects_reason(count: usize) -> String {
-    format!("has {count} JSON objects, and the limit is {MOST_OBJECTS}; make its lists and schemas smaller")
-}
-
-fn too_many_objects_verdict(kind: Kind, count: usize, exceeded_before: bool, settings: &Settings) -> Verdict {
-    let mut found = Findings::without(settings.silenced);
-    found.run("DEC-44", |found| match exceeded_before {
-        true => found.warn(format!("spec {}, as before; nothing else is checked", too_many_objects_reason(count))),
-        false => found.invalid(Path::of("spec"), "", too_many_objects_reason(count)),
-    });
-    let (errors, warnings) = found.into_parts();
-    let outcome = if errors.is_empty() { Outcome::Allowed } else { Outcome::Invalid(errors) };
-    Verdict { warnings, ..Verdict::plain(kind, "", outcome) }
-}
-
 /// What to say of a review that took too long.
 const STOPPED: &str =
     "the review did not end in the time that its caller waits; make the object smaller or simpler, or try again";
@@ -494,6 +456,10 @@ fn references_of(request: &Request<'_>) -> Vec<Reference> {
     request.object.map(|text| references(request.version, text)).unwrap_or_default()
 }
 
+fn is_oversize(object: Option<&str>) -> bool {
+    object.and_then(Oversize::of).is_some()
+}
+
 fn new_object<T: Decode>(request: &Request<'_>) -> Result<Box<T>, String> {
     let text = request.object.ok_or("the review has no object")?;
     T::decode(request.version, text).map(Box::new).map_err(|error| format!("the object does not decode: {error}"))
@@ -510,8 +476,11 @@ fn deleted_class(request: &Request<'_>) -> Result<ClusterClass, String> {
     struct Named {
         metadata: Metadata,
     }
-    let is_large = request.old_object.is_some_and(|text| too_many_objects(request.kind, text).is_some());
-    let old = if is_large { Err("the oldObject is too large".to_owned()) } else { old_object(request) };
+    let old = if is_oversize(request.old_object) {
+        Err("the oldObject is too large".to_owned())
+    } else {
+        old_object(request)
+    };
     old.or_else(|error| {
         let named = request.old_object.and_then(|text| json::decode::<Named>(text).ok());
         let named = named.filter(|named| !named.metadata.name.is_empty());
@@ -521,9 +490,8 @@ fn deleted_class(request: &Request<'_>) -> Result<ClusterClass, String> {
 
 fn previous_object<T: Decode>(request: &Request<'_>) -> Result<Option<Box<T>>, String> {
     // One that is too large is not decoded, and what takes its place is judged like something new.
-    let is_large = request.old_object.is_some_and(|text| too_many_objects(request.kind, text).is_some());
     match request.operation {
-        Operation::Update if is_large => Ok(None),
+        Operation::Update if is_oversize(request.old_object) => Ok(None),
         Operation::Update => old_object(request).map(Box::new).map(Some),
         Operation::Create | Operation::Delete => Ok(None),
     }
@@ -555,6 +523,9 @@ fn changes_nothing_of_a_deleted_object(request: &Request<'_>) -> bool {
         return false;
     }
     let (Some(new), Some(old)) = (request.object, request.old_object) else { return false };
+    if is_oversize(Some(new)) || is_oversize(Some(old)) {
+        return false;
+    }
     let (Ok(new), Ok(old)) = (json::decode::<Glance<'_>>(new), json::decode::<Glance<'_>>(old)) else { return false };
     let value = |raw: Option<&RawValue>| raw.and_then(|raw| json::value(raw.get()).ok());
     new.metadata.is_being_deleted() && value(new.spec) == value(old.spec)

@@ -6,10 +6,12 @@
 
 mod collections;
 mod plain;
+mod size;
 
 pub(crate) use collections::exact;
 pub use collections::{Blank, List, Members, OfNull, Rare, RawJson, Shared, StringMap};
 pub use plain::{Plain, value, with_integers};
+pub use size::{Size, objects};
 
 use std::fmt;
 

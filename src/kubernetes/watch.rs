@@ -2,7 +2,7 @@
 //!
 //! Objects are isolated: one that does not decode is logged, counted and kept as unreadable; it never empties the cache.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use kube::runtime::watcher::Event;
-use serde_json::Value;
+use serde_json::value::RawValue;
 use tracing::{debug, info, warn};
 
 use super::address::Resource;
 use super::cache::Cache;
 use super::list_watch::{Report, list_watch};
 use super::written::Written;
-use crate::admission::{too_many_objects, too_many_objects_reason};
+use crate::admission::Oversize;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Metadata, ObjectKey};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::{Decode, Version};
@@ -61,7 +61,7 @@ trait Watched: Decode + Clone + Send + 'static {
     fn count(facts: &Facts) -> usize;
     fn unreadable(facts: &Facts) -> usize;
     /// What an object that does not decode still says of the class that it uses.
-    fn class_of(object: &Value) -> Option<ObjectKey>;
+    fn class_of(text: &str) -> Option<ObjectKey>;
 }
 
 impl Watched for ClusterClass {
@@ -95,7 +95,7 @@ impl Watched for ClusterClass {
         facts.unreadable_classes()
     }
 
-    fn class_of(_: &Value) -> Option<ObjectKey> {
+    fn class_of(_: &str) -> Option<ObjectKey> {
         None
     }
 }
@@ -130,12 +130,20 @@ impl Watched for Cluster {
         facts.unreadable_clusters()
     }
 
-    fn class_of(object: &Value) -> Option<ObjectKey> {
-        let text = |pointer| object.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
-        let name = text("/spec/topology/classRef/name")?;
-        let namespace = text("/spec/topology/classRef/namespace").or_else(|| text("/metadata/namespace"))?;
-        Some(ObjectKey::new(namespace, name))
+    fn class_of(text: &str) -> Option<ObjectKey> {
+        let at = |pointer: &[&str]| glance(text, pointer).filter(|text| !text.is_empty());
+        let name = at(&["spec", "topology", "classRef", "name"])?;
+        let namespace =
+            at(&["spec", "topology", "classRef", "namespace"]).or_else(|| at(&["metadata", "namespace"]))?;
+        Some(ObjectKey::new(&namespace, &name))
     }
+}
+
+/// The text at a place of an object, without reading anything else of it.
+fn glance(object: &str, path: &[&str]) -> Option<String> {
+    let Some((name, rest)) = path.split_first() else { return serde_json::from_str(object).ok() };
+    let members: BTreeMap<String, &RawValue> = serde_json::from_str(object).ok()?;
+    glance(members.get(*name)?.get(), rest)
 }
 
 /// Applies the events of one watch to the cache, for ever.
@@ -238,17 +246,15 @@ fn record<T: Watched>(object: &Written, facts: &Facts) -> Record<T::Prepared> {
     // Lists that were read have room to grow, and what is read stays among what reading needed. A copy is kept, which is
     // as large as it has to be.
     let compact = |read: T| T::clone(&read);
-    if let Some(count) = too_many_objects(T::KIND, object.text()) {
-        return Record::Unreadable { reason: format!("it {}", too_many_objects_reason(count)).into(), class: None };
+    if let Some(oversize) = Oversize::of(object.text()) {
+        let reason = format!("its {} {}", oversize.part, oversize.reason()).into();
+        return Record::Unreadable { reason, class: T::class_of(object.text()) };
     }
     let prepare = || T::decode(Version::V1Beta2, object.text()).map(compact).map(|object| object.prepare(facts));
     let prepared = AssertUnwindSafe(prepare);
     match catch_unwind(prepared).unwrap_or_else(|_| Err("reading it ended in a panic".to_owned())) {
         Ok(prepared) => prepared,
-        Err(reason) => {
-            let class = serde_json::from_str(object.text()).ok().and_then(|value| T::class_of(&value));
-            Record::Unreadable { reason: reason.into(), class }
-        }
+        Err(reason) => Record::Unreadable { reason: reason.into(), class: T::class_of(object.text()) },
     }
 }
 
@@ -264,7 +270,7 @@ fn is_looked_after(object: &Written, scope: &Scope) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::world::Found;

@@ -3,10 +3,12 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use lru::LruCache;
+use ring::digest;
 
 use super::Variables;
 use super::definitions::{Charge, Content, Variable};
@@ -34,10 +36,39 @@ pub struct Library {
 }
 
 struct Kept {
-    variables: HashMap<Content, Weak<Variable>>,
+    /// By a digest of what defines them, which takes as little for a large definition as for a small one.
+    variables: HashMap<Digest, Weak<Variable>>,
     /// By the number of the class's slot.
     classes: LruCache<u64, Entry>,
     sweep_at: usize,
+}
+
+/// The SHA-256 digest of what defines a variable.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Digest([u8; 32]);
+
+impl Digest {
+    fn of(content: &Content) -> Self {
+        let mut hasher = Sha256(digest::Context::new(&digest::SHA256));
+        content.hash(&mut hasher);
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(hasher.0.finish().as_ref());
+        Digest(bytes)
+    }
+}
+
+/// Takes what is hashed, as it is hashed.
+struct Sha256(digest::Context);
+
+impl Hasher for Sha256 {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Never asked: the digest is longer.
+    fn finish(&self) -> u64 {
+        0
+    }
 }
 
 /// What is compiled of a class.
@@ -74,7 +105,7 @@ impl Slot {
         definitions: &[StatusVariable],
         allowance: &mut Allowance,
     ) -> Result<Arc<Variables>, Unusable> {
-        let compiled = self.library.look_up(definitions, allowance)?;
+        let compiled = self.library.compiled(definitions, allowance, true)?;
         self.library.keep(self.number, |entry| entry.variables = Some(compiled.clone()));
         Ok(compiled)
     }
@@ -121,12 +152,26 @@ impl Library {
         definitions: &[StatusVariable],
         allowance: &mut Allowance,
     ) -> Result<Arc<Variables>, Unusable> {
+        self.compiled(definitions, allowance, false)
+    }
+
+    fn compiled(
+        &self,
+        definitions: &[StatusVariable],
+        allowance: &mut Allowance,
+        is_stored: bool,
+    ) -> Result<Arc<Variables>, Unusable> {
         let compiled = Variables::compile_with(definitions, allowance, |content, allowance| {
-            if let Some(known) = self.with(|kept| kept.variables.get(&content).and_then(Weak::upgrade)) {
+            let digest = Digest::of(&content);
+            if let Some(known) = self.with(|kept| kept.variables.get(&digest).and_then(Weak::upgrade)) {
                 allowance.take(known.footprint)?;
                 return Ok(known);
             }
-            Variable::compile(&content, &self.live, allowance).map(|variable| self.note(content, variable))
+            let variable = Arc::new(Variable::compile(&content, &self.live, allowance)?);
+            if is_stored {
+                self.note(digest, &variable);
+            }
+            Ok(variable)
         });
         compiled.map(Arc::new)
     }
@@ -137,16 +182,14 @@ impl Library {
     }
 
     /// Lets others find a variable for as long as it is in use.
-    fn note(&self, content: Content, variable: Variable) -> Arc<Variable> {
-        let variable = Arc::new(variable);
+    fn note(&self, digest: Digest, variable: &Arc<Variable>) {
         self.with(|kept| {
-            kept.variables.insert(content, Arc::downgrade(&variable));
+            kept.variables.insert(digest, Arc::downgrade(variable));
             if kept.variables.len() >= kept.sweep_at {
                 kept.variables.retain(|_, variable| variable.strong_count() > 0);
                 kept.sweep_at = (kept.variables.len() * 2).max(SWEEP);
             }
         });
-        variable
     }
 
     /// Changes the entry of a class, and evicts the least recently used entries while there is too much.
@@ -218,6 +261,7 @@ mod tests {
         let library = Arc::new(Library::default());
         drop(look_up(&library, &definitions(1)));
         assert_eq!(library.bytes(), 0, "what was looked up is not kept");
+        assert_eq!(library.with(|kept| kept.variables.len()), 0, "nor is what defines it");
         let (_slot, kept) = keep(&library, &definitions(1));
         let (_other_slot, again) = keep(&library, &definitions(1));
         assert!(shares("size", &kept, &again));

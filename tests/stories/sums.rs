@@ -259,6 +259,8 @@ async fn objects_are_counted_before_they_are_decoded() {
     // DEC-44: three bytes of text are some hundred bytes once they are decoded.
     let many = vec![json!({}); 900_000];
     let wide = class("tenant", "wide", &json!([variable("v", &json!({"type": "string", "anyOf": many}))]));
+    let nulls = vec![Value::Null; 600_000];
+    let empty = class("tenant", "wide", &json!([variable("v", &json!({"type": "string", "anyOf": nulls}))]));
     let mut workers = cluster("tenant", "wide", 1, "v1.33.0", &json!([]));
     workers["spec"]["topology"]["workers"] = json!({"machineDeployments": many});
     let served = Served::start(&[]);
@@ -267,7 +269,8 @@ async fn objects_are_counted_before_they_are_decoded() {
     for (path, review, names) in [
         (CLASS, review("CREATE", "ClusterClass", &wide, None), "spec: Invalid value: \"\": has 9000"),
         (DEFAULTS, review("CREATE", "Cluster", &workers, None), "spec: Invalid value: \"\": has 9000"),
-        (CLUSTER, review("CREATE", "Cluster", &workers, None), "the limit is 50000"),
+        (CLUSTER, review("CREATE", "Cluster", &workers, None), "the limit is 25000"),
+        (CLASS, review("CREATE", "ClusterClass", &empty, None), "spec: Invalid value: \"\": has 6000"),
         // Stored before there was a limit: it can be relabelled, made smaller and deleted.
         (CLASS, review("UPDATE", "ClusterClass", &wide, Some(&wide)), ""),
         (CLASS, review("UPDATE", "ClusterClass", &small, Some(&wide)), ""),

@@ -35,7 +35,7 @@ pub(super) fn clusters_still_fit(
     found: &mut Findings,
 ) {
     let dependents = change.settings.dependents;
-    if dependents == Dependents::Off || change.new.spec == old.spec {
+    if dependents == Dependents::Off || clusters.is_empty() || change.new.spec == old.spec {
         return;
     }
     let Some(change_of_variables) = ChangeOfVariables::of(change, old) else { return };
@@ -119,8 +119,8 @@ impl<'a> ChangeOfVariables<'a> {
             false => BTreeSet::new(),
         };
         // A definition that stays as it was finds wrong what it found wrong before.
-        // Definitions that take more than a class may are refused by themselves (DEC-44).
-        let new = change.world.variables(&expected).ok()?.only(differs);
+        // Definitions that take more than a class may are refused by themselves (DEC-44), and judge no value.
+        let new = change.world.variables(&expected).map(|new| new.only(differs)).unwrap_or_default();
         Some(ChangeOfVariables { world: change.world, before, old: OnceCell::new(), new, removed })
     }
 
@@ -196,7 +196,9 @@ fn identity(error: &FieldError) -> String {
         rule if rule.starts_with("CEL-") => &*error.detail,
         _ => "",
     };
-    format!("{} {} {detail}", error.rule, error.path)
+    // Which value exceeds the budget of all depends on those before it.
+    let path = if error.rule == "DEC-44" { "" } else { error.path.as_str() };
+    format!("{} {path} {detail}", error.rule)
 }
 
 fn removed(name: &str, clusters: &[String]) -> FieldError {

@@ -1,0 +1,79 @@
+//! How much a JSON text holds, before any of it is decoded.
+
+/// How many values a JSON text has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Objects, and nulls, which are read as objects without content where a list has them.
+    pub objects: usize,
+    /// Elements of lists and members of objects.
+    pub values: usize,
+}
+
+impl Size {
+    /// The size of a text; of one that is no JSON an estimate.
+    pub fn of(text: &str) -> Self {
+        let mut size = Size::default();
+        let mut bytes = text.bytes();
+        while let Some(byte) = bytes.next() {
+            match byte {
+                b'"' => {
+                    // To the end of the string.
+                    while let Some(byte) = bytes.next() {
+                        match byte {
+                            b'\\' => _ = bytes.next(),
+                            b'"' => break,
+                            _ => {}
+                        }
+                    }
+                }
+                b'{' => {
+                    size.objects += 1;
+                    size.values += 1;
+                }
+                b'[' | b',' => size.values += 1,
+                b'n' => size.objects += 1,
+                _ => {}
+            }
+        }
+        size
+    }
+
+    /// What is left without a part.
+    #[must_use]
+    pub fn without(self, part: Size) -> Size {
+        Size { objects: self.objects.saturating_sub(part.objects), values: self.values.saturating_sub(part.values) }
+    }
+
+    /// Whether there is more than `most` of either.
+    pub fn exceeds(self, most: Size) -> bool {
+        self.objects > most.objects || self.values > most.values
+    }
+}
+
+/// How many objects a text has, nulls included.
+pub fn objects(text: &str) -> usize {
+    Size::of(text).objects
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_strings_does_not_count() {
+        for (text, objects, values) in [
+            ("", 0, 0),
+            ("1", 0, 0),
+            ("{}", 1, 1),
+            (r#"{"a":{"b":[1,2,null]},"c":"{[,null"}"#, 3, 6),
+            (r#"["\"{", "\\", {}, "{{ . }}"]"#, 1, 5),
+            ("[null,null]", 2, 2),
+            (r#"["unended {"#, 0, 1),
+        ] {
+            assert_eq!(Size::of(text), Size { objects, values }, "{text}");
+        }
+        let most = Size { objects: 2, values: 9 };
+        assert!(Size { objects: 3, values: 0 }.exceeds(most) && Size { objects: 0, values: 10 }.exceeds(most));
+        assert!(!most.exceeds(most) && most.without(most) == Size::default());
+    }
+}
