@@ -222,13 +222,21 @@ impl ClusterClass {
 }
 
 impl ClusterClassSpec {
-    /// The texts of all templates of its patches, conditions included.
+    /// The texts of all templates of its patches that are rendered, conditions included.
     pub fn templates(&self) -> impl Iterator<Item = &str> {
-        self.patches.iter().flat_map(|patch| {
-            let operations = patch.definitions.iter().flat_map(|definition| definition.json_patches.iter());
-            let templates = operations.filter_map(|operation| Some(&*operation.value_from.as_ref()?.template));
-            std::iter::once(&*patch.enabled_if).chain(templates)
-        })
+        let conditions = self.patches.iter().map(|patch| &*patch.enabled_if);
+        conditions.chain(self.operations().filter_map(|operation| Some(&*operation.value_from.as_ref()?.template)))
+    }
+
+    /// The values that patches set, as they are written.
+    pub fn patch_values(&self) -> impl Iterator<Item = &str> {
+        self.operations().filter_map(|operation| Some(operation.value.as_ref()?.get()))
+    }
+
+    /// The operations that set a value.
+    fn operations(&self) -> impl Iterator<Item = &JsonPatch> {
+        let definitions = self.patches.iter().flat_map(|patch| patch.definitions.iter());
+        definitions.flat_map(|definition| definition.json_patches.iter()).filter(|operation| operation.op != "remove")
     }
 
     /// The patches that contribute variable definitions, in their order, with the extension that knows them.

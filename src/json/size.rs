@@ -38,6 +38,12 @@ impl Size {
         size
     }
 
+    /// How many bytes the text takes once it is decoded, at most: an object has room for eleven members.
+    pub fn decoded(text: &str) -> usize {
+        let size = Size::of(text);
+        text.len() + size.objects.saturating_mul(640) + size.values.saturating_mul(32)
+    }
+
     /// What is left without a part.
     #[must_use]
     pub fn without(self, part: Size) -> Size {

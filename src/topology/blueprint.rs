@@ -136,7 +136,7 @@ fn with_defaults(cluster: &Cluster, class: &Class, world: &World) -> Result<Clus
         let expected = "its variables are not discovered yet".to_owned();
         return Err(Failure::ClassNotReady { class: class.metadata.key(), expected });
     };
-    let (mut found, mut budget) = (Findings::default(), ValueBudget::new(world.stop()));
+    let (mut found, mut budget) = (Findings::default(), ValueBudget::of_each_value(world.stop()));
     let mut settle = |values: &mut List<VariableValue>, path: Path, mode: Mode| {
         settle(values, &path, &variables, mode, &mut budget, &mut found);
     };

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::budget::Stop;
 use crate::gotemplate::Template;
 use crate::hub::ClusterClass;
+use crate::json::Size;
 use crate::schema::{Allowance, Unusable};
 use crate::variables::{self, Library, Slot, Variables};
 
@@ -50,7 +51,8 @@ impl Class {
 
     /// What the layer above computes from the class alone, once; there is one such thing, of one type.
     pub fn compiled<T: Send + Sync + 'static>(&self, compile: impl FnOnce(&ClusterClass) -> T) -> Arc<T> {
-        self.slot.more(self.template_bytes(), || compile(&self.object))
+        let values: usize = self.object.spec.patch_values().map(Size::decoded).sum();
+        self.slot.more(self.template_bytes() + values, || compile(&self.object))
     }
 
     /// What its templates take once they are compiled, in bytes at most.

@@ -1,7 +1,7 @@
 //! A ClusterClass by itself, and its deletion (CC-V).
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::definitions::{
     rules_are_not_at_the_root_of_arrays, schemas_are_not_nullable, variable_definitions_are_usable,
@@ -128,17 +128,28 @@ pub(in crate::admission) fn validate(written: Written<'_>, world: &World, settin
     Verdict { warnings, ..Verdict::plain(Kind::ClusterClass, "", outcome) }
 }
 
-/// A class in v1beta1 has no text, list or map that is larger than v1beta2 allows, unless it had it before (DEC-44).
+/// A class in v1beta1 has no text, list or map that is larger than v1beta2 allows, unless it had as many of them at such a
+/// place before (DEC-44).
 fn parts_are_as_small_as_in_v1beta2(sizes: &Sizes, found: &mut Findings) {
-    let before: BTreeSet<&str> = sizes.old.iter().map(|violation| &*violation.place).collect();
+    let mut before: BTreeMap<String, usize> = BTreeMap::new();
+    for violation in &sizes.old {
+        *before.entry(without_positions(&violation.place)).or_default() += 1;
+    }
     for violation in &sizes.new {
         let path = Path::ROOT.place(violation.place.trim_start_matches('.'));
-        if before.contains(&*violation.place) {
+        let left = before.get_mut(&without_positions(&violation.place)).filter(|left| **left > 0);
+        if let Some(left) = left {
+            *left -= 1;
             found.warn(format!("{path}: {}, as before; v1beta2 does not allow it", violation.detail));
         } else {
             found.error(violation.kind, path, Shown::NOTHING, violation.detail.clone());
         }
     }
+}
+
+/// A place in a class without the positions of elements, which change when one is inserted.
+fn without_positions(place: &str) -> String {
+    place.split('[').map(|part| part.split_once(']').map_or(part, |(_, rest)| rest)).collect()
 }
 
 /// What is compiled and computed of a class alone stays within a budget (DEC-44).

@@ -147,6 +147,24 @@ fn all_variables_that_do_not_fit_are_told_together() {
 }
 
 #[test]
+fn values_that_cost_much_together_were_accepted_before_they_had_a_budget() {
+    // DEC-44: each keeps its own, and admission warns of the sum.
+    let rule = json!([{"rule": "self.all(a, self.all(b, a <= b || a > b))"}]);
+    let schema = json!({"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": rule});
+    let names: Vec<String> = (0..20).map(|number| format!("v{number}")).collect();
+    let numbers: Vec<u32> = (0..380).collect();
+    let variable = |name: &String| json!({"name": name, "definitions": [{"schema": {"openAPIV3Schema": schema}}]});
+    let value = |name: &String| json!({"name": name, "value": numbers});
+    let scene = with_variables().at("ClusterClass", "/status/variables", names.iter().map(variable).collect()).at(
+        "Cluster",
+        "/spec/topology/variables",
+        names.iter().map(value).collect(),
+    );
+    let blueprint = scene.blueprint();
+    assert!(blueprint.is_ok(), "{:?}", blueprint.err());
+}
+
+#[test]
 fn every_template_of_the_class_has_to_be_there() {
     // BP-07
     for which in [

@@ -48,6 +48,8 @@ pub(super) struct Visible {
     pub names: BTreeSet<String>,
     /// Those that are secrets (DEC-34).
     pub secrets: BTreeSet<String>,
+    /// The names and the builtin variables, which a template that prints all of its data uses.
+    everything: Arc<[String]>,
 }
 
 /// A definition of a patch.
@@ -183,7 +185,9 @@ impl Compiler<'_> {
         let names: BTreeSet<String> =
             self.status.iter().filter(is_defined).map(|variable| variable.name.clone()).collect();
         let secrets = names.iter().filter(|name| self.is_secret(name)).cloned().collect();
-        let visible = Arc::new(Visible { number: self.sources.len(), names, secrets });
+        let everything: BTreeSet<&str> = names.iter().map(String::as_str).chain([BUILTIN]).collect();
+        let everything = everything.into_iter().map(str::to_owned).collect();
+        let visible = Arc::new(Visible { number: self.sources.len(), names, secrets, everything });
         self.sources.push((from.to_owned(), visible.clone()));
         visible
     }
@@ -204,14 +208,14 @@ impl Compiler<'_> {
         patch: &Arc<str>,
         visible: &Visible,
     ) -> CompiledOperation {
-        let mut variables = Vec::new();
+        let mut variables: Arc<[String]> = Arc::default();
         let mut is_sensitive = false;
         let action = Pointer::parse(&operation.path).and_then(|pointer| {
             let value = self.value(operation, &pointer, visible, &mut variables, &mut is_sensitive)?;
             Ok(Action { pointer, value })
         });
         let (patch, definition, operation) = (patch.clone(), Some(place.definition), place.operation);
-        let origin = PatchOrigin { patch, definition, operation, variables: variables.into(), is_sensitive };
+        let origin = PatchOrigin { patch, definition, operation, variables, is_sensitive };
         CompiledOperation { place, action, origin }
     }
 
@@ -220,7 +224,7 @@ impl Compiler<'_> {
         operation: &JsonPatch,
         pointer: &Pointer,
         visible: &Visible,
-        variables: &mut Vec<String>,
+        variables: &mut Arc<[String]>,
         is_sensitive: &mut bool,
     ) -> Result<ValueSource, String> {
         let make = match &*operation.op {
@@ -243,7 +247,7 @@ impl Compiler<'_> {
                     let path = VariablePath::parse(&source.variable);
                     let path = path.map_err(|error| format!("valueFrom.variable: {error}"))?;
                     *is_sensitive = visible.secrets.contains(path.name());
-                    variables.push(named(std::iter::once(path.name()).chain(path.members())));
+                    *variables = [named(std::iter::once(path.name()).chain(path.members()))].into();
                     Ok(ValueSource::Variable { path, make })
                 }
                 (true, false) => {
@@ -258,12 +262,15 @@ impl Compiler<'_> {
     }
 
     /// A template, and the names of the variables that it may use, sorted.
-    fn expression(&mut self, name: &str, text: &str, visible: &Visible) -> Result<(Expression, Vec<String>), String> {
+    fn expression(&mut self, name: &str, text: &str, visible: &Visible) -> Result<(Expression, Arc<[String]>), String> {
         let template = Template::parse(name, text, Functions::Sprig).map_err(|error| error.to_string())?;
         let fields = template.all_fields();
-        let used: BTreeSet<String> = match &fields {
-            Some(fields) => fields.iter().map(|path| named(path.iter().map(String::as_str))).collect(),
-            None => visible.names.iter().cloned().chain([BUILTIN.to_owned()]).collect(),
+        let used: Arc<[String]> = match &fields {
+            Some(fields) => {
+                let names = fields.iter().map(|path| named(path.iter().map(String::as_str)));
+                names.collect::<BTreeSet<_>>().into_iter().collect()
+            }
+            None => visible.everything.clone(),
         };
         let is_builtin = |name: &str| name.split('.').next() == Some(BUILTIN);
         let is_sensitive = used.iter().any(|name| visible.secrets.contains(name));
@@ -272,7 +279,7 @@ impl Compiler<'_> {
             .map(|_| used.iter().filter(|name| !is_builtin(name)).cloned().collect());
         let number = self.expressions;
         self.expressions += 1;
-        Ok((Expression { template, number, shared, is_sensitive }, used.into_iter().collect()))
+        Ok((Expression { template, number, shared, is_sensitive }, used))
     }
 }
 
@@ -340,5 +347,28 @@ pub(super) fn shown(value: &Value, is_sensitive: bool) -> Arc<str> {
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()).into(),
         None => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn operations_that_use_all_variables_have_one_list_of_them() {
+        // DEC-44
+        let operation = json!({"op": "add", "path": "/spec/a", "valueFrom": {"template": "{{ toJson . }}"}});
+        let operations = [operation.clone(), operation];
+        let class: ClusterClass = serde_json::from_value(json!({"spec": {
+            "variables": [{"name": "a"}, {"name": "b"}],
+            "patches": [{"name": "p", "definitions": [{"jsonPatches": operations}]}],
+        }}))
+        .unwrap();
+        let compiled = CompiledPatches::of(&class, None);
+        let [one, other] = &*compiled.patches[0].definitions[0].operations else { panic!("two operations") };
+        assert_eq!(*one.origin.variables, ["a", "b", "builtin"]);
+        assert!(Arc::ptr_eq(&one.origin.variables, &other.origin.variables));
     }
 }
