@@ -152,7 +152,7 @@ fn values_that_cost_much_together_were_accepted_before_they_had_a_budget() {
     let rule = json!([{"rule": "self.all(a, self.all(b, a <= b || a > b))"}]);
     let schema = json!({"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": rule});
     let names: Vec<String> = (0..20).map(|number| format!("v{number}")).collect();
-    let numbers: Vec<u32> = (0..380).collect();
+    let numbers: Vec<u32> = (0..340).collect();
     let variable = |name: &String| json!({"name": name, "definitions": [{"schema": {"openAPIV3Schema": schema}}]});
     let value = |name: &String| json!({"name": name, "value": numbers});
     let scene = with_variables().at("ClusterClass", "/status/variables", names.iter().map(variable).collect()).at(
