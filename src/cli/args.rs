@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use super::{certificates, leading, memory};
 use crate::admission::{Dependents, Enforce, FeatureGates};
 use crate::hub::ObjectKey;
+use crate::hub::naming;
 use crate::telemetry::log::Format;
 
 /// Guards and rolls out Cluster API managed topologies.
@@ -412,6 +413,20 @@ pub(super) fn lease_duration(text: &str) -> Result<Duration, String> {
         time if time < Duration::from_secs(2) => Err("must be at least 2s".to_owned()),
         time => Ok(time),
     }
+}
+
+/// A namespace, which becomes part of a URL (DEC-45).
+pub(super) fn namespace(text: &str) -> Result<String, String> {
+    without_faults(text, naming::dns_label_faults(text))
+}
+
+/// The name of an object, which becomes part of a URL (DEC-45).
+pub(super) fn object_name(text: &str) -> Result<String, String> {
+    without_faults(text, naming::subdomain_faults(text))
+}
+
+fn without_faults(text: &str, faults: Vec<String>) -> Result<String, String> {
+    if faults.is_empty() { Ok(text.to_owned()) } else { Err(faults.join(", ")) }
 }
 
 fn positive_duration(text: &str) -> Result<Duration, String> {

@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use tokio::task::JoinSet;
 
-use super::args::life;
+use super::args::{life, object_name};
 use super::leading::Leading;
 use super::serve::supervise;
 use crate::telemetry::metrics::Metrics;
@@ -30,16 +30,16 @@ pub struct Flags {
     )]
     pub manage_certificates: bool,
     /// The Secret of --manage-certificates, in the namespace of the Lease.
-    #[arg(long, value_name = "NAME", default_value = "topologist-certificates", env = "TOPOLOGIST_CERTIFICATE_SECRET")]
+    #[arg(long, value_name = "NAME", default_value = "topologist-certificates", value_parser = object_name, env = "TOPOLOGIST_CERTIFICATE_SECRET")]
     pub certificate_secret: String,
     /// The Service that the webhook configurations call, in that namespace.
-    #[arg(long, value_name = "NAME", default_value = "topologist", env = "TOPOLOGIST_WEBHOOK_SERVICE")]
+    #[arg(long, value_name = "NAME", default_value = "topologist", value_parser = object_name, env = "TOPOLOGIST_WEBHOOK_SERVICE")]
     pub webhook_service: String,
     /// The Service that conversions call, in that namespace.
-    #[arg(long, value_name = "NAME", default_value = "topologist-conversion", env = "TOPOLOGIST_CONVERSION_SERVICE")]
+    #[arg(long, value_name = "NAME", default_value = "topologist-conversion", value_parser = object_name, env = "TOPOLOGIST_CONVERSION_SERVICE")]
     pub conversion_service: String,
     /// The MutatingWebhookConfiguration and ValidatingWebhookConfiguration whose caBundles are kept current.
-    #[arg(long, value_name = "NAME", default_value = "topologist", env = "TOPOLOGIST_WEBHOOK_CONFIGURATIONS")]
+    #[arg(long, value_name = "NAME", default_value = "topologist", value_parser = object_name, env = "TOPOLOGIST_WEBHOOK_CONFIGURATIONS")]
     pub webhook_configurations: String,
     /// How long serving certificates are valid; they are renewed after two thirds of it.
     #[arg(long, value_name = "TIME", default_value = "90d", value_parser = life, env = "TOPOLOGIST_CERTIFICATE_LIFETIME")]

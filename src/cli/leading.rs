@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::args::{Serve, lease_duration};
+use super::args::{Serve, lease_duration, namespace, object_name};
 use super::serve::supervise;
 use crate::kubernetes::cache::Cache;
 use crate::reconciler::controller::ClassController;
@@ -38,10 +38,10 @@ pub struct Flags {
     #[arg(long, env = "TOPOLOGIST_TAKE_OVER", value_parser = BoolishValueParser::new())]
     pub take_over: bool,
     /// The Lease whose holder runs the controllers and manages certificates.
-    #[arg(long, value_name = "NAME", default_value = "topologist", env = "TOPOLOGIST_LEASE_NAME")]
+    #[arg(long, value_name = "NAME", default_value = "topologist", value_parser = object_name, env = "TOPOLOGIST_LEASE_NAME")]
     pub lease_name: String,
     /// Where that Lease is. Default: the namespace of the pod, or topologist-system outside a pod.
-    #[arg(long, value_name = "NAMESPACE", env = "TOPOLOGIST_LEASE_NAMESPACE")]
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace, env = "TOPOLOGIST_LEASE_NAMESPACE")]
     pub lease_namespace: Option<String>,
     /// How long the lease lasts after a renewal. A leader that dies is replaced within this time and two seconds.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = lease_duration, env = "TOPOLOGIST_LEASE_DURATION")]

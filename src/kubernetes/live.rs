@@ -126,7 +126,7 @@ impl Live {
 
     /// Nothing when no extension is registered for a hook (HK-04); extensions themselves are not called.
     async fn handlers(&self, hook: Hook) -> Result<Option<HookAnswer>, ReadError> {
-        let requests = Resource::new("runtime.cluster.x-k8s.io", "v1beta2", "ExtensionConfig")?.everywhere();
+        let requests = Resource::known("runtime.cluster.x-k8s.io", "v1beta2", "ExtensionConfig").everywhere();
         let Some(list) = self.client_answer(requests.list(&ListParams::default())?).await? else { return Ok(None) };
         let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
         let handlers = items.filter_map(|item| item.pointer("/status/handlers")?.as_array()).flatten();

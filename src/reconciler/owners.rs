@@ -13,7 +13,7 @@ use futures::channel::mpsc;
 use kube::api::Patch;
 use kube::runtime::reflector::Store;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 
 use super::lease::Leadership;
@@ -92,17 +92,20 @@ impl OwnersController {
             done: Mutex::default(),
         };
         let runs = async {
-            let mut failed = BTreeSet::new();
+            let (mut failed, mut retry_at) = (BTreeSet::new(), Instant::now());
             loop {
                 // Clusters that failed are retried together, also when events for them arrive meanwhile.
                 let clusters = tokio::select! {
                     Some(cluster) = woken.next() => BTreeSet::from([cluster]),
-                    () = sleep(AGAIN), if !failed.is_empty() => std::mem::take(&mut failed),
+                    () = sleep_until(retry_at), if !failed.is_empty() => std::mem::take(&mut failed),
                     else => return,
                 };
                 for cluster in clusters {
                     if let Err(error) = sight.own(&cluster).await {
                         debug!(%cluster, %error, "Cluster does not own everything yet");
+                        if failed.is_empty() {
+                            retry_at = Instant::now() + AGAIN;
+                        }
                         failed.insert(cluster);
                     }
                 }

@@ -68,6 +68,17 @@ impl Followed {
     }
 }
 
+/// Gives up the kind that could not be listed for longest. The API server forbids a kind that it does not serve, unless its
+/// client may list every kind, so whoever can name kinds could fill all places with such.
+fn make_room(kinds: &mut BTreeMap<ObjectKind, Followed>) -> bool {
+    let has_failed = |followed: &Followed| {
+        matches!(*followed.state.borrow(), State::Failed(_)) && followed.since.elapsed() >= UNSERVED
+    };
+    let failed = kinds.iter().filter(|(_, followed)| has_failed(followed));
+    let oldest = failed.min_by_key(|(_, followed)| followed.since).map(|(kind, _)| kind.clone());
+    oldest.is_some_and(|oldest| kinds.remove(&oldest).is_some())
+}
+
 /// How far the watch of a kind is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
@@ -190,7 +201,7 @@ impl Managed {
         if !kinds.contains_key(kind) {
             let counts = |kind: &ObjectKind| kind.group != GROUP;
             let count = kinds.iter().filter(|(kind, followed)| counts(kind) && !followed.is_unserved()).count();
-            if counts(kind) && count >= MOST_KINDS {
+            if counts(kind) && count >= MOST_KINDS && !make_room(&mut kinds) {
                 let ObjectKind { group, version, kind } = kind;
                 warn!(
                     group,
@@ -202,7 +213,8 @@ impl Managed {
                 return None;
             }
             kinds.insert(kind.clone(), self.follow(kind, resource));
-            let count = i64::try_from(kinds.len()).unwrap_or(i64::MAX);
+            let watched = kinds.values().filter(|followed| !followed.is_unserved()).count();
+            let count = i64::try_from(watched).unwrap_or(i64::MAX);
             self.metrics.watched_kinds.get_or_create(&metrics::Kind { kind: "Managed" }).set(count);
         }
         kinds.get(kind).map(|followed| (followed.shelf.clone(), followed.state.clone()))
@@ -450,6 +462,11 @@ mod tests {
                 if query.contains("watch=true") {
                     std::future::pending::<()>().await;
                 }
+                if path.contains("/forbidden.com/") {
+                    let body = crate::kubernetes::scripted::status(403, "Forbidden").to_string();
+                    let response = http::Response::builder().status(403).body(axum::body::Body::from(body));
+                    return Ok::<_, std::convert::Infallible>(response.unwrap());
+                }
                 let (code, body) = match path.contains("/v1/") || path.starts_with("/apis/cluster.x-k8s.io/") {
                     true => (200, json!({"metadata": {"resourceVersion": "1"}, "items": []})),
                     false => (404, crate::kubernetes::scripted::status(404, "NotFound")),
@@ -459,7 +476,8 @@ mod tests {
             }
         });
         let metrics = Arc::new(Metrics::default());
-        let managed = Managed::new(kube::Client::new(service, "default"), None, metrics.clone(), |_| {});
+        let client = kube::Client::new(service, "default");
+        let managed = Managed::new(client.clone(), None, metrics.clone(), |_| {});
         let read = async |api_version: &str, kind: &str| {
             let reference = ObjectRef::new(api_version, kind, ObjectKey::new("ns", "a"));
             managed.object(&reference, soon()).await
@@ -487,6 +505,22 @@ mod tests {
         assert_eq!(reason, format!("OneMores are not listed: {MOST_KINDS} other kinds are watched"));
         assert_eq!(read("cluster.x-k8s.io/v1beta2", "Machine").await, Found::Absent);
         assert!(take() > 0, "Cluster API's own kinds have a place");
+        drop(managed);
+        let managed = Managed::new(client, None, metrics.clone(), |_| {});
+        let read = async |api_version: &str, kind: &str| {
+            let reference = ObjectRef::new(api_version, kind, ObjectKey::new("ns", "a"));
+            managed.object(&reference, soon()).await
+        };
+        for number in 0..MOST_KINDS {
+            let Found::Unreadable(_) = read("forbidden.com/v1", &format!("T{number}")).await else {
+                panic!("{number}")
+            };
+        }
+        let Found::Absent = read("example.com/v1", "T1").await else { panic!("it is looked up") };
+        assert!(!managed.lock().contains_key(&kind_of("example.com/v1", "T1")), "there is no room yet");
+        tokio::time::sleep(UNSERVED).await;
+        let Found::Absent = read("example.com/v1", "T1").await else { panic!("it is listed") };
+        assert!(managed.lock().contains_key(&kind_of("example.com/v1", "T1")), "what is forbidden makes room");
         let Found::Unreadable(reason) = read("example.com/v%31", "T1").await else { panic!("it is no version") };
         assert!(reason.contains("the version \"v%31\" must"), "{reason}");
     }
