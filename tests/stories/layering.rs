@@ -22,7 +22,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("wire", &["hub", "yaml", "json", "field"]),
     ("crd", &["hub", "wire", "schema", "field"]),
     ("variables", &["hub", "schema", "json", "field", "budget"]),
-    ("world", &["hub", "variables", "schema", "gotemplate", "budget", "crd"]),
+    ("world", &["hub", "variables", "schema", "gotemplate", "json", "budget", "crd"]),
     ("topology", &["wire", "world", "variables", "hub", "version", "gotemplate", "schema", "ssa", "json", "field"]),
     (
         "admission",

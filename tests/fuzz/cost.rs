@@ -1,0 +1,140 @@
+//! What an input costs, as a multiple of what it may.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
+use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdict};
+use topologist::budget::Stop;
+use topologist::gotemplate::{Functions, Limits, Template};
+use topologist::hub::{ClusterClass, Kind, ObjectKey};
+use topologist::topology::class_status;
+use topologist::wire::{Decode, Version};
+use topologist::world::{Answer, Facts, Found, Need, Record, World};
+
+use crate::ALLOCATOR;
+use crate::genes::Input;
+
+/// Multiples of the bounds: 100 ms of thread time and 20 µs for each KiB of input, or 500 ms for a Cluster whose class is hostile;
+/// 64 MiB of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    pub cpu: f64,
+    pub memory: f64,
+}
+
+impl Cost {
+    pub fn exceeds(self, allowed: Cost) -> bool {
+        self.cpu > allowed.cpu || self.memory > allowed.memory
+    }
+
+    fn worst(self, other: Cost) -> Cost {
+        Cost { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory) }
+    }
+}
+
+const MEMORY: f64 = 64.0 * 1024.0 * 1024.0;
+const OF_A_CLUSTER: f64 = 0.5;
+
+/// Work ends here, whatever it is: more says nothing new.
+const PATIENCE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 3 });
+
+/// What a part of the work costs.
+fn measured<R>(bytes: usize, allowed: Option<f64>, work: impl FnOnce(&Stop) -> R) -> (R, Cost) {
+    let allowed = allowed.unwrap_or(0.1 + 20e-6 * bytes as f64 / 1024.0);
+    let end = Instant::now() + PATIENCE;
+    let stop = Stop::when(move || Instant::now() > end);
+    ALLOCATOR.reset_peak_usage();
+    let (memory, time) = (ALLOCATOR.current_usage(), thread_time());
+    let result = work(&stop);
+    let time = thread_time() - time;
+    let peak = ALLOCATOR.peak_usage().saturating_sub(memory);
+    (result, Cost { cpu: time / allowed, memory: peak as f64 / MEMORY })
+}
+
+fn thread_time() -> f64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
+
+/// The verdict of the validating or the mutating end point on a new object.
+fn verdict(phase: Phase, kind: Kind, text: &str, facts: &Arc<Facts>, stop: &Stop) -> Verdict {
+    let request = Request {
+        phase,
+        kind,
+        version: Version::V1Beta2,
+        operation: Operation::Create,
+        name: "one",
+        object: Some(text),
+        old_object: None,
+        old_version: Version::V1Beta2,
+    };
+    let question = match Question::decode(&request) {
+        Ok(question) => question,
+        Err(verdict) => return *verdict,
+    };
+    let mut world = World::closed(facts.clone()).until(stop.clone());
+    let settings = Settings::default();
+    loop {
+        let verdict = question.answer(&world, &settings);
+        let needs = world.take_needs();
+        if needs.is_empty() {
+            return verdict;
+        }
+        for need in needs {
+            let answer = match &need {
+                Need::Class(key) => Answer::Class(facts.class(key)),
+                other => other.unanswered("nobody says"),
+            };
+            world.pin(need, answer);
+        }
+    }
+}
+
+/// The verdict, once its message was written.
+fn answered(verdict: Verdict) -> Verdict {
+    let _ = verdict.message();
+    verdict
+}
+
+/// A class that is reviewed, stored whatever the verdict, and used by a Cluster, whose review is measured against the bound of
+/// hostile classes if the class was allowed.
+pub fn of(input: &Input) -> Cost {
+    let (class, cluster) = (input.class.to_string(), input.cluster.to_string());
+    let none = Arc::new(Facts::default());
+    let (reviewed, mut cost) = measured(class.len(), None, |stop| {
+        verdict(Phase::Default, Kind::ClusterClass, &class, &none, stop);
+        answered(verdict(Phase::Validate, Kind::ClusterClass, &class, &none, stop))
+    });
+    let is_allowed = reviewed.is_allowed();
+    drop(reviewed);
+    let (facts, stored) = measured(class.len(), None, |_| {
+        let mut facts = Facts::default();
+        let text = class_status::of_file(&class);
+        let record = match ClusterClass::decode(Version::V1Beta2, &text) {
+            Ok(class) => Record::readable(class),
+            Err(reason) => Record::Unreadable { reason: reason.into(), class: None },
+        };
+        facts.put_class(ObjectKey::new("ns", "class"), record);
+        Arc::new(facts)
+    });
+    cost = cost.worst(stored);
+    let can_be_used = matches!(facts.class(&ObjectKey::new("ns", "class")), Found::Yes(_));
+    if is_allowed && can_be_used {
+        let (_, used) = measured(cluster.len(), Some(OF_A_CLUSTER), |stop| {
+            verdict(Phase::Default, Kind::Cluster, &cluster, &facts, stop);
+            answered(verdict(Phase::Validate, Kind::Cluster, &cluster, &facts, stop))
+        });
+        cost = cost.worst(used);
+    }
+    drop(facts);
+    let ((), rendered) = measured(input.template.len(), None, |_| render(&input.template, &input.cluster));
+    cost.worst(rendered)
+}
+
+fn render(text: &str, data: &Value) {
+    if let Ok(template) = Template::parse("t", text, Functions::Sprig) {
+        let _ = template.render_value(data, Limits::default());
+    }
+}

@@ -1,0 +1,53 @@
+//! A search for inputs that cost too much: a class, a Cluster of it and a template, by thread time and peak memory.
+//!
+//! A test of its own, since measuring memory takes the place of the allocator. `docs/testing.md` says how to run it for
+//! hours.
+
+#![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "a test")]
+#![allow(clippy::cast_precision_loss, reason = "sizes and times are small")]
+
+mod cost;
+mod genes;
+mod random;
+mod search;
+
+use std::time::{Duration, Instant};
+
+use peak_alloc::PeakAlloc;
+
+use cost::Cost;
+use search::Search;
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// Seconds that the search takes, unless `TOPOLOGIST_FUZZ_SECONDS` says otherwise.
+const SECONDS: u64 = 20;
+
+fn number(variable: &str, usual: u64) -> u64 {
+    let text = std::env::var(variable);
+    text.map_or(usual, |text| text.parse().unwrap_or_else(|error| panic!("{variable}={text:?}: {error}")))
+}
+
+/// The bounds are for a release build on an idle machine. Without optimization, and next to whatever else a test machine does,
+/// time means little; memory is the same.
+fn allowed() -> Cost {
+    if cfg!(debug_assertions) { Cost { cpu: 40.0, memory: 1.0 } } else { Cost { cpu: 1.0, memory: 1.0 } }
+}
+
+#[test]
+fn nothing_that_is_found_costs_more_than_the_bounds() {
+    // DEC-44
+    let (seed, seconds) = (number("TOPOLOGIST_FUZZ_SEED", 44), number("TOPOLOGIST_FUZZ_SECONDS", SECONDS));
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let mut search = Search::new(seed);
+    search.run_until(until);
+    let mut report = search.report();
+    let worst = search.worst();
+    let excess: Vec<_> = worst.into_iter().filter(|(_, found)| found.cost.exceeds(allowed())).collect();
+    for (_, found) in &excess {
+        report += &found.shrunk().shown();
+    }
+    println!("{report}");
+    assert!(excess.is_empty(), "{report}");
+}
