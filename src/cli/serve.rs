@@ -165,6 +165,9 @@ impl Running {
         let converter = tokio::spawn(converter.serve(conversions, last_stop.clone()));
         health.set_serving(true);
         info!(webhook = %webhook_address, conversions = %conversion_address, %admin, api = api_address, "Serving");
+        if options.embedded {
+            until_ready(&health).await;
+        }
         // Nobody has to be listening.
         let _ = super::print(&announcement);
         let grace = options.shutdown_grace.unwrap_or(Duration::from_secs(if options.embedded { 0 } else { 5 }));
@@ -386,6 +389,17 @@ fn make_certificate(folder: &Path, identity: &Identity) -> Result<String> {
     let files = Files { certificate: "the generated certificate".into(), key: "the generated key".into() };
     identity.take_on(&issued.pair(), &files)?;
     Ok(path.display().to_string())
+}
+
+/// Waits until the embedded objects are listed, which takes a moment, so that the first review is answered like any other.
+async fn until_ready(health: &Health) {
+    let ready = async {
+        while health.ready().is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    // What keeps it from being ready is in the log.
+    let _ = tokio::time::timeout(Duration::from_secs(5), ready).await;
 }
 
 /// What a person at a terminal should know.

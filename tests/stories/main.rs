@@ -9,6 +9,7 @@ mod authors;
 mod commands;
 mod connections;
 mod conversion_fixtures;
+mod faults;
 #[path = "../../benches/support/fleet.rs"]
 mod fleet;
 mod floods;
