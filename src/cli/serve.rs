@@ -125,14 +125,15 @@ impl Running {
         let shown = Some(identity.clone());
         let address_of_reviews = address(options.webhook_addr, 9443);
         let webhook = bind(address_of_reviews, "--webhook-addr", shown.clone(), limits, metrics.clone()).await?;
-        let webhook = webhook.leaving_with(departure.clone());
+        let webhook = webhook.leaving_with(departure.clone()).reading_no_headers();
         let few = server::Limits { connections: CONVERSION_CONNECTIONS, drain: CONVERSION_DRAIN, ..limits };
         let address_of_conversions = address(options.conversion_addr, 9444);
         let converter = bind(address_of_conversions, "--conversion-addr", shown, few, metrics.clone()).await?;
-        let converter = converter.leaving_with(departure.clone()).asking_no_caller();
+        let converter = converter.leaving_with(departure.clone()).asking_no_caller().reading_no_headers();
         let few = server::Limits { connections: PROBE_CONNECTIONS, ..limits };
         let bound = bind(address(options.admin_addr, 8081), "--admin-addr", None, few, metrics.clone());
         let probes = probe_runtime.spawn(bound).await.context("the probes ended early")??;
+        let probes = probes.reading_no_headers();
         let (webhook_address, admin) = (webhook.local_address()?, probes.local_address()?);
         let conversion_address = converter.local_address()?;
 

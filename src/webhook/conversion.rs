@@ -128,8 +128,8 @@ impl Refusal {
 impl Converter {
     async fn answer(self: Arc<Self>, request: HttpRequest) -> Response {
         let metrics = self.metrics.clone();
-        match self.review(request).await {
-            Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        match self.clone().review(request).await {
+            Ok(body) => ([(header::CONTENT_TYPE, "application/json")], self.bodies.answer(body)).into_response(),
             Err(refused) => {
                 let (code, reason) = refused.parts();
                 metrics.refused_requests.get_or_create(&metrics::Reason { reason }).inc();

@@ -186,7 +186,7 @@ impl Handler {
     async fn answer(self: Arc<Self>, end_point: EndPoint, request: HttpRequest) -> Response {
         let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
         match self.review(end_point, request, deadline).await {
-            Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
+            Ok(body) => ([(header::CONTENT_TYPE, "application/json")], self.bodies.answer(body)).into_response(),
             Err(refused) => {
                 let (code, reason) = refused.parts();
                 self.metrics.refused_requests.get_or_create(&metrics::Reason { reason }).inc();
