@@ -118,11 +118,11 @@ impl Places {
             if let Some(place) = self.try_take(peer, activity) {
                 return Some(place);
             }
-            if self.close_one() {
+            if self.close_one(false) {
                 continue;
             }
             if began.elapsed() >= BUSY {
-                if self.close_for(peer) {
+                if self.close_for(peer) || self.close_one(true) {
                     continue;
                 }
                 if self.has_most(peer) {
@@ -136,7 +136,7 @@ impl Places {
     /// Closes a connection, if one can be spared, and waits until it has ended.
     pub(super) async fn make_room(&self) -> bool {
         let mut freed = self.freed.subscribe();
-        self.close_one() && timeout(LOOK, freed.changed()).await.is_ok()
+        self.close_one(true) && timeout(LOOK, freed.changed()).await.is_ok()
     }
 
     fn has_most(&self, peer: IpAddr) -> bool {
@@ -188,15 +188,22 @@ impl Places {
         Some(Place { places: self.clone(), number, peer, close })
     }
 
-    /// Closes the connection that can be spared most; false if all are answering.
-    fn close_one(&self) -> bool {
+    /// Closes the connection that can be spared most; false if all are answering. Idle ones of peers that have few connections
+    /// do not count unless `any` may go.
+    fn close_one(&self, any: bool) -> bool {
         let now = Instant::now();
         let mut taken = self.taken();
+        let of_all = taken.of_peers(|_| 1);
+        let most = of_all.values().copied().max().unwrap_or_default();
         let spare: Vec<(u64, IpAddr, Spare, Instant)> = taken
             .open
             .iter()
             .filter_map(|(number, open)| {
                 let (spare, since) = open.activity.spare(now)?;
+                let is_one_of_few = of_all.get(&open.peer).is_some_and(|count| count * 2 < most);
+                if spare == Spare::Idle && is_one_of_few && !any {
+                    return None;
+                }
                 Some((*number, open.peer, spare, since))
             })
             .collect();
@@ -216,13 +223,18 @@ impl Places {
 }
 
 impl Taken {
+    /// What the connections of each peer count together.
+    fn of_peers(&self, count: impl Fn(&Open) -> usize) -> HashMap<IpAddr, usize> {
+        let mut of_peers: HashMap<IpAddr, usize> = HashMap::new();
+        for open in self.open.values() {
+            *of_peers.entry(open.peer).or_default() += count(open);
+        }
+        of_peers
+    }
+
     /// The peer whose connections count most together, and that count.
     fn most(&self, count: impl Fn(&Open) -> usize) -> Option<(IpAddr, usize)> {
-        let mut of_peer: HashMap<IpAddr, usize> = HashMap::new();
-        for open in self.open.values() {
-            *of_peer.entry(open.peer).or_default() += count(open);
-        }
-        of_peer.into_iter().max_by_key(|(_, count)| *count)
+        self.of_peers(count).into_iter().max_by_key(|(_, count)| *count)
     }
 }
 
@@ -266,7 +278,7 @@ mod tests {
             after(1).await;
         }
         let mut order = Vec::new();
-        while places.close_one() {
+        while places.close_one(false) {
             let told = all.iter().position(|(_, place, _)| place.close().is_cancelled()).unwrap();
             order.push(all.remove(told).0);
         }
@@ -288,7 +300,7 @@ mod tests {
         let answering = busy.answering();
         let place = places.take(peer(1), &busy).await.unwrap();
         after(1000).await;
-        assert!(!places.close_one());
+        assert!(!places.close_one(false));
         let new = Activity::new();
         assert!(timeout(Duration::from_secs(1000), places.take(peer(2), &new)).await.is_err());
         drop(answering);
@@ -312,7 +324,7 @@ mod tests {
         next.answers();
         request.answers();
         after(2).await;
-        assert!(places.close_one() && place.close().is_cancelled(), "before one that is idle");
+        assert!(places.close_one(false) && place.close().is_cancelled(), "before one that is idle");
     }
 
     #[tokio::test(start_paused = true)]

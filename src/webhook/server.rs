@@ -126,7 +126,8 @@ impl Server {
         let (open, abort) = (TaskTracker::new(), CancellationToken::new());
         let Server { listener, identity, asks_callers, reads_headers, limits, metrics, leaving } = self;
         let places = Arc::new(Places::new(limits.connections, limits.requests, metrics.closed_early.clone()));
-        let shared = Shared { router, identity, asks_callers, reads_headers, limits, metrics, leaving, stop: stop.clone() };
+        let shared =
+            Shared { router, identity, asks_callers, reads_headers, limits, metrics, leaving, stop: stop.clone() };
         let shared = Arc::new(shared);
         loop {
             let accepted = async {
