@@ -65,6 +65,14 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// The same for another number of connections: twice as many requests, and some where there are few.
+    #[must_use]
+    pub fn with_connections(self, connections: usize) -> Self {
+        Limits { connections, requests: connections.saturating_mul(2).max(256), ..self }
+    }
+}
+
 /// An HTTP server that is bound and not serving yet.
 #[derive(Debug)]
 pub struct Server {

@@ -348,6 +348,15 @@ async fn a_conversion_of_many_small_objects_costs_no_more_than_its_text() {
     assert!(served.peak() - before < 60, "{} MiB and then {} MiB", before, served.peak());
 }
 
+#[test]
+fn as_many_files_may_be_open_as_the_hard_limit_allows() {
+    let served = serve(&[]);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", served.topologist.id())).unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let numbers: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(numbers[0], numbers[1], "{line}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_table_of_files_does_not_keep_others_out() {
     let served = serve(&["--client-patience", "10m"]);
