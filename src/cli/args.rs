@@ -144,7 +144,8 @@ pub struct Serve {
     /// How long to go on accepting requests after the first stop signal. Default: 5s, or 0s with --embedded.
     #[arg(long, value_name = "TIME", value_parser = duration, env = "TOPOLOGIST_SHUTDOWN_GRACE")]
     pub shutdown_grace: Option<Duration>,
-    /// How many connections for reviews may be open. When all are, a new one closes one that waits for a request.
+    /// How many connections for reviews may be open, if memory and file descriptors allow them. When all are, a new one closes one
+    /// that waits for a request.
     #[arg(long, value_name = "NUMBER", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..), env = "TOPOLOGIST_CONNECTIONS")]
     pub connections: u32,
     /// How long a client may take for its TLS handshake, for its first request, and for the head of each other request.

@@ -1,13 +1,18 @@
 //! How much memory there is, and what becomes of it (DEC-44).
 //!
 //! ```text
-//! limit of the container ─► 60 % ─┬─► bodies of reviews        a quarter, at most 256 MiB
-//!                                 ├─► bodies of conversions    an eighth, at most 128 MiB
-//!                                 ├─► compiled classes         a third, at most 256 MiB
-//!                                 └─► reviews in progress      the rest: so many threads for long work
+//! limit of the container ─┬─► 60 % ─┬─► bodies of reviews        a quarter, at most 256 MiB
+//!                         │         ├─► bodies of conversions    an eighth, at most 128 MiB
+//!                         │         ├─► compiled classes         a third, at most 256 MiB
+//!                         │         └─► work in progress         the rest: so many threads for long work
+//!                         └─► 20 % ───► connections              what each may hold that nobody has charged
 //! ```
+//!
+//! A connection takes a file descriptor as well, and some of those stay for everything else.
 
 use std::fs;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What is taken as the limit where there is none.
 const WITHOUT_LIMIT: usize = 1 << 30;
@@ -18,6 +23,44 @@ const MOST: usize = 256 << 20;
 /// What the review of a ClusterClass takes at most: two objects of 3 MiB, decoded, and what is compiled of them.
 const REVIEW: usize = 80 << 20;
 
+/// What the conversion of a large body takes at most besides the body: what becomes of its 32 MiB, the answer, and an object
+/// that is decoded.
+const CONVERSION: usize = 144 << 20;
+
+/// What a connection takes at most besides the bodies of its requests: what has arrived and is not read, its TLS state, and
+/// two requests.
+const CONNECTION: usize = 76 << 10;
+
+/// File descriptors for everything but connections: watches, files, and connections that are about to close.
+const OTHER_FILES: usize = 192;
+
+/// How many connections each port may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Connections {
+    pub reviews: usize,
+    pub conversions: usize,
+    pub probes: usize,
+}
+
+impl Connections {
+    /// As many as are wanted, if this limit of memory and so many file descriptors allow them.
+    pub(super) fn of(wanted: usize, limit: usize, files: usize) -> Self {
+        let most = (limit / 5 / CONNECTION).min(files.saturating_sub(OTHER_FILES));
+        let (conversions, probes) = ((most / 5).clamp(8, 512), (most / 16).clamp(8, 64));
+        let reviews = wanted.min(most.saturating_sub(conversions + probes).max(16));
+        Connections { reviews, conversions, probes }
+    }
+}
+
+/// How many files the process may have open, once the limit is raised as far as that is allowed.
+pub(super) fn files() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    // Without success it stays as it is.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let files = getrlimit(Resource::Nofile).current;
+    files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX))
+}
+
 /// What each user of memory may have, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shares {
@@ -26,6 +69,8 @@ pub(super) struct Shares {
     pub classes: usize,
     /// How many threads may judge large objects and ClusterClasses.
     pub threads: usize,
+    /// How many threads may convert large bodies.
+    pub converting: usize,
 }
 
 impl Shares {
@@ -33,10 +78,11 @@ impl Shares {
     pub(super) fn of(limit: usize, processors: usize) -> Self {
         let all = limit / 100 * 60;
         let (bodies, conversions, classes) = ((all / 4).min(MOST), (all / 8).min(MOST / 2), (all / 3).min(MOST));
-        let left = all - bodies - conversions - classes;
+        let converting = if conversions == MOST / 2 { 2.min(processors) } else { 1 };
+        let left = (all - bodies - conversions - classes).saturating_sub(converting * CONVERSION);
         // One processor stays with the reviews of Clusters.
         let threads = (left / REVIEW).min(processors.saturating_sub(1)).max(1);
-        Shares { bodies, conversions, classes, threads }
+        Shares { bodies, conversions, classes, threads, converting }
     }
 }
 
@@ -73,18 +119,34 @@ mod tests {
         // DEC-44
         for limit in [64 * MIB, 128 * MIB, 512 * MIB, 1 << 30, 4 << 30, 64 << 30] {
             for processors in [1, 2, 8, 128] {
-                let Shares { bodies, conversions, classes, threads } = Shares::of(limit, processors);
-                let sum = bodies + conversions + classes + threads * REVIEW;
-                // One review has to be possible, however little there is.
+                let Shares { bodies, conversions, classes, threads, converting } = Shares::of(limit, processors);
+                let sum = bodies + conversions + classes + threads * REVIEW + converting * CONVERSION;
+                // One review and one conversion have to be possible, however little there is.
                 assert!(sum <= limit / 100 * 60 || threads == 1, "{limit} {processors}: {sum}");
                 assert!(threads >= 1 && threads < processors.max(2) && bodies <= MOST && classes <= MOST);
             }
         }
         let shares = Shares::of(1 << 30, 8);
         let in_mib = [shares.bodies, shares.conversions, shares.classes].map(|bytes| bytes / MIB);
-        assert_eq!((in_mib, shares.threads), ([153, 76, 204], 2));
-        let ample = Shares { bodies: MOST, conversions: MOST / 2, classes: MOST, threads: 7 };
+        assert_eq!((in_mib, shares.threads, shares.converting), ([153, 76, 204], 1, 1));
+        let ample = Shares { bodies: MOST, conversions: MOST / 2, classes: MOST, threads: 7, converting: 2 };
         assert_eq!(Shares::of(8 << 30, 8), ample);
+    }
+
+    #[test]
+    fn all_connections_together_fit_into_memory_and_the_table_of_files() {
+        let all = |reviews, conversions, probes| Connections { reviews, conversions, probes };
+        assert_eq!(Connections::of(2048, 1 << 30, 1 << 20), all(2048, 512, 64));
+        assert_eq!(Connections::of(16, 1 << 30, 1 << 20), all(16, 512, 64));
+        for limit in [64 * MIB, 128 * MIB, 512 * MIB, 1 << 30, 64 << 30] {
+            for files in [300, 1024, 4096, usize::MAX] {
+                let Connections { reviews, conversions, probes } = Connections::of(100_000, limit, files);
+                let sum = reviews + conversions + probes;
+                assert!(sum * CONNECTION <= limit / 5 && sum <= files - OTHER_FILES, "{limit} {files}: {sum}");
+                assert!(reviews > conversions && conversions > probes, "{limit} {files}: {reviews}");
+            }
+        }
+        assert_eq!(Connections::of(2048, 1 << 30, 10), all(16, 8, 8), "too few files are still tried");
     }
 
     #[test]

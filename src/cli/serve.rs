@@ -22,7 +22,7 @@ use tracing::{info, warn};
 use super::args::{Lifecycle, Serve};
 use super::embedded::{self, Api};
 use super::leading::{self, Leading};
-use super::memory::{self, Shares};
+use super::memory::{self, Connections, Shares};
 use super::{certificates, certs};
 use crate::admission::Settings;
 use crate::kubernetes::cache::Cache;
@@ -97,12 +97,16 @@ impl Running {
         let scope = options.scope()?;
         let Source { client, server, api } = Source::of(options).await?;
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let shares = Shares::of(options.memory_limit.unwrap_or_else(memory::limit), processors);
+        let (memory, files) = (options.memory_limit.unwrap_or_else(memory::limit), memory::files());
+        let (shares, connections) =
+            (Shares::of(memory, processors), Connections::of(options.connections as usize, memory, files));
         info!(
             bodies = shares.bodies,
             conversions = shares.conversions,
             classes = shares.classes,
             threads = shares.threads,
+            connections = connections.reviews,
+            files,
             "Divided the memory limit"
         );
         let facts = Facts::not_listed(&watch::WATCHED).within(scope).keeping(shares.classes);
@@ -115,24 +119,25 @@ impl Running {
         let local = if options.embedded { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
         let address = |given: Option<SocketAddr>, port| given.unwrap_or(SocketAddr::new(IpAddr::V4(local), port));
         let limits = server::Limits {
-            connections: options.connections as usize,
             patience: options.client_patience,
             idle: options.client_idle,
             age: options.connection_age,
-            ..server::Limits::default()
+            ..server::Limits::default().with_connections(connections.reviews)
         };
         let departure = CancellationToken::new();
         let shown = Some(identity.clone());
         let address_of_reviews = address(options.webhook_addr, 9443);
         let webhook = bind(address_of_reviews, "--webhook-addr", shown.clone(), limits, metrics.clone()).await?;
-        let webhook = webhook.leaving_with(departure.clone());
-        let few = server::Limits { connections: CONVERSION_CONNECTIONS, drain: CONVERSION_DRAIN, ..limits };
+        let webhook = webhook.leaving_with(departure.clone()).reading_no_headers();
+        let few = limits.with_connections(connections.conversions);
+        let few = server::Limits { drain: CONVERSION_DRAIN, ..few };
         let address_of_conversions = address(options.conversion_addr, 9444);
         let converter = bind(address_of_conversions, "--conversion-addr", shown, few, metrics.clone()).await?;
-        let converter = converter.leaving_with(departure.clone()).asking_no_caller();
-        let few = server::Limits { connections: PROBE_CONNECTIONS, ..limits };
+        let converter = converter.leaving_with(departure.clone()).asking_no_caller().reading_no_headers();
+        let few = limits.with_connections(connections.probes);
         let bound = bind(address(options.admin_addr, 8081), "--admin-addr", None, few, metrics.clone());
         let probes = probe_runtime.spawn(bound).await.context("the probes ended early")??;
+        let probes = probes.reading_no_headers();
         let (webhook_address, admin) = (webhook.local_address()?, probes.local_address()?);
         let conversion_address = converter.local_address()?;
 
@@ -254,7 +259,8 @@ impl EndPoints {
         metrics: &Arc<Metrics>,
     ) -> EndPoints {
         let versions = ApiVersions::of_cluster(client.clone());
-        let conversion_limits = conversion::Limits { held: shares.conversions, ..conversion::Limits::default() };
+        let conversion_limits =
+            conversion::Limits { held: shares.conversions, aside: shares.converting, ..conversion::Limits::default() };
         let converter = Arc::new(Converter::new(versions, conversion_limits, metrics.clone()));
         let gatherer = Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone());
         let limits = handler::Limits { aside: shares.threads, held: shares.bodies, ..handler::Limits::default() };
@@ -267,14 +273,8 @@ impl EndPoints {
     }
 }
 
-/// How many callers of conversions may be connected.
-const CONVERSION_CONNECTIONS: usize = 512;
-
 /// How long open conversions may go on after everything else has stopped.
 const CONVERSION_DRAIN: Duration = Duration::from_secs(5);
-
-/// How many clients of probes and metrics may be connected.
-const PROBE_CONNECTIONS: usize = 64;
 
 async fn bind(
     address: SocketAddr,

@@ -5,13 +5,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::num::NonZero;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use lru::LruCache;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use super::{address, words};
+use super::address::{self, One};
+use super::words;
 use crate::hub::contract::{definition_name, newest_version};
 use crate::wire::conversion::{GroupKind, Versions};
 
@@ -25,12 +29,21 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The API versions of kinds.
 pub struct ApiVersions {
     client: kube::Client,
-    known: Mutex<BTreeMap<GroupKind, Known>>,
+    /// Kinds that have a version, and those that have none: who asks for the latter does not displace the former.
+    known: Mutex<[LruCache<GroupKind, Known>; 2]>,
+    /// Turns at the API server, for kinds that had a version and for others.
+    turns: [Semaphore; 2],
 }
+
+/// How many kinds are remembered, of those that have a version and of the others.
+const REMEMBERED: NonZero<usize> = NonZero::new(1024).expect("more than zero");
+
+/// How many kinds are asked for at a time, of those that had a version and of the others.
+const ASKED: usize = 4;
 
 impl fmt::Debug for ApiVersions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiVersions").field("known", &self.known).finish_non_exhaustive()
+        f.debug_struct("ApiVersions").finish_non_exhaustive()
     }
 }
 
@@ -43,7 +56,8 @@ struct Known {
 impl ApiVersions {
     /// The versions that a cluster has.
     pub fn of_cluster(client: kube::Client) -> Self {
-        ApiVersions { client, known: Mutex::default() }
+        let known = Mutex::new([LruCache::new(REMEMBERED), LruCache::new(REMEMBERED)]);
+        ApiVersions { client, known, turns: [Semaphore::new(ASKED), Semaphore::new(ASKED)] }
     }
 
     /// The version of each kind, or why there is none.
@@ -60,35 +74,46 @@ impl ApiVersions {
         if kind.1.is_empty() {
             return Err("the reference names no kind".to_owned());
         }
-        let former = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(kind).cloned();
+        let name = definition_name(&kind.0, &kind.1);
+        let definition = address::one_of_cluster::<CustomResourceDefinition>(self.client.clone(), &name);
+        // What cannot be a kind is not remembered.
+        let definition = definition.map_err(|malformed| malformed.to_string())?;
+        let former = self.known().iter_mut().find_map(|known| known.get(kind).cloned());
         if let Some(known) = former.as_ref().filter(|known| Instant::now() < known.until) {
             return known.version.clone();
         }
-        let (version, is_certain) = ask(&self.client, kind).await;
+        let turns = &self.turns[usize::from(former.as_ref().is_none_or(|known| known.version.is_err()))];
+        let asked = timeout(PATIENCE, async {
+            let _turn = turns.acquire().await;
+            ask(definition, &name).await
+        });
+        let too_late = || (Err(format!("CustomResourceDefinition {name} could not be read in time")), false);
+        let (version, is_certain) = asked.await.unwrap_or_else(|_| too_late());
         let version = match (former, version) {
             // What was true a minute ago is better than nothing.
             (Some(Known { version: Ok(former), .. }), Err(_)) if !is_certain => Ok(former),
             (_, version) => version,
         };
         let lasts = if is_certain && version.is_ok() { FRESH } else { ABSENT };
-        let known = Known { version: version.clone(), until: Instant::now() + lasts };
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(kind.clone(), known);
+        let (is_absent, known) = (version.is_err(), Known { version: version.clone(), until: Instant::now() + lasts });
+        let [present, absent] = &mut *self.known();
+        let (gets, loses) = if is_absent { (absent, present) } else { (present, absent) };
+        loses.pop(kind);
+        gets.put(kind.clone(), known);
         version
+    }
+
+    fn known(&self) -> MutexGuard<'_, [LruCache<GroupKind, Known>; 2]> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The answer of the API server, and whether it is one.
-async fn ask(client: &kube::Client, (group, kind): &GroupKind) -> (Result<String, String>, bool) {
-    let name = definition_name(group, kind);
-    let definition = match address::one_of_cluster::<CustomResourceDefinition>(client.clone(), &name) {
-        Ok(definition) => definition,
-        Err(malformed) => return (Err(malformed.to_string()), true),
-    };
-    match timeout(PATIENCE, definition.get_metadata_opt()).await {
-        Ok(Ok(Some(definition))) => (newest(&name, definition.metadata.labels.unwrap_or_default()), true),
-        Ok(Ok(None)) => (Err(format!("CustomResourceDefinition {name} does not exist")), true),
-        Ok(Err(error)) => (Err(format!("CustomResourceDefinition {name} cannot be read: {}", words(&error))), false),
-        Err(_) => (Err(format!("CustomResourceDefinition {name} could not be read in time")), false),
+async fn ask(definition: One<CustomResourceDefinition>, name: &str) -> (Result<String, String>, bool) {
+    match definition.get_metadata_opt().await {
+        Ok(Some(definition)) => (newest(name, definition.metadata.labels.unwrap_or_default()), true),
+        Ok(None) => (Err(format!("CustomResourceDefinition {name} does not exist")), true),
+        Err(error) => (Err(format!("CustomResourceDefinition {name} cannot be read: {}", words(&error))), false),
     }
 }
 
@@ -138,6 +163,26 @@ mod tests {
         tokio::time::advance(ABSENT).await;
         script.get(PATH, &[], definition(&json!({"cluster.x-k8s.io/v1beta1": "v1"})));
         assert_eq!(find(&versions).await.as_deref(), Ok("v1"), "an installation is seen within a second");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn kinds_that_do_not_exist_neither_add_up_nor_displace_others() {
+        let script = Script::default();
+        script.get(PATH, &[], definition(&json!({"cluster.x-k8s.io/v1beta2": "v1beta2"})));
+        let versions = ApiVersions::of_cluster(script.client());
+        assert_eq!(find(&versions).await.as_deref(), Ok("v1beta2"));
+        let huge = "K".repeat(1 << 20);
+        assert!(versions.find(vec![kind(&huge), kind("a/../b")]).await.values().all(Result::is_err));
+        assert_eq!(versions.known()[1].len(), 0, "what cannot be a kind is not remembered");
+        for i in 0..REMEMBERED.get() + 10 {
+            let path = format!(
+                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/k{i}s.infrastructure.cluster.x-k8s.io"
+            );
+            script.get(&path, &[], Answer::error(404, "NotFound"));
+            assert!(versions.find(vec![kind(&format!("K{i}"))]).await.values().all(Result::is_err));
+        }
+        assert_eq!(versions.known().each_ref().map(LruCache::len), [1, REMEMBERED.get()]);
+        assert_eq!(find(&versions).await.as_deref(), Ok("v1beta2"));
     }
 
     #[tokio::test(start_paused = true)]

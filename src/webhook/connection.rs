@@ -5,6 +5,7 @@
 //! left to its client for longer than that, and one that has grown old is ended by its next answer
 //! (`Connection: close`), never by surprise. HTTP/2 has GOAWAY for that, after which clients know what to send again.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,19 +16,57 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep};
 
-/// How long request bodies may take to arrive before their connection may be closed to make room for others.
-const SLOW: Duration = Duration::from_secs(2);
+/// How long a connection may keep us waiting, with the body of a request or by not taking an answer, before it may be closed
+/// to make room for others.
+pub(super) const SLOW: Duration = Duration::from_secs(2);
 
-/// What a connection is doing.
+/// What a connection is doing while no request of it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doing {
+enum Quiet {
     /// Nothing, since then.
     Idle(Instant),
     /// The head of a request has begun to arrive, at that time.
     Head(Instant),
-    /// So many requests are being answered. The bodies of some of them are still arriving; `since` is when one of the others
-    /// ended, or arrived.
-    Answering { count: usize, arriving: usize, since: Instant },
+}
+
+/// Whose move it is in an open request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Move {
+    /// The peer has to send more of the body, or to take more of the answer, since then.
+    peers: Option<Instant>,
+    /// For how long it was the move of the peer before.
+    before: Duration,
+    /// The answer is going out.
+    is_answer: bool,
+}
+
+impl Move {
+    /// How long the peer has kept us waiting.
+    fn waited(&self, now: Instant) -> Duration {
+        self.before + self.peers.map_or(Duration::ZERO, |since| now.duration_since(since))
+    }
+}
+
+/// What a connection is doing.
+#[derive(Debug)]
+struct Doing {
+    quiet: Quiet,
+    next: u64,
+    open: BTreeMap<u64, Move>,
+}
+
+impl Doing {
+    /// How long the peer has kept us waiting, if nothing is our move.
+    fn waits_for_peer(&self, now: Instant) -> Option<Duration> {
+        let all_wait = self.open.values().all(|open| open.peers.is_some());
+        self.open.values().map(|open| open.waited(now)).max().filter(|_| all_wait)
+    }
+
+    /// When the first of the answers was due that are not taken, if nothing is our move.
+    fn unread_since(&self) -> Option<Instant> {
+        let all_wait = self.open.values().all(|open| open.peers.is_some());
+        self.open.values().filter(|open| open.is_answer).filter_map(|open| open.peers).min().filter(|_| all_wait)
+    }
 }
 
 /// Why a connection can be spared, most easily spared first.
@@ -35,10 +74,12 @@ enum Doing {
 pub(super) enum Spare {
     /// It has not sent a request.
     Silent,
+    /// It keeps us waiting, with bodies or by not taking answers.
+    Slow,
     /// All its requests have been answered.
     Idle,
-    /// All its requests are incomplete, and slow.
-    Slow,
+    /// Its peer has most of the connections, and one with fewer wants to connect.
+    Busy,
 }
 
 impl Spare {
@@ -46,8 +87,9 @@ impl Spare {
     pub(super) fn label(self) -> &'static str {
         match self {
             Spare::Silent => "no_request",
+            Spare::Slow => "slow",
             Spare::Idle => "idle",
-            Spare::Slow => "slow_body",
+            Spare::Busy => "busy",
         }
     }
 }
@@ -61,30 +103,49 @@ pub(super) struct Activity {
     is_leaving: Arc<AtomicBool>,
 }
 
-/// A request is being answered for as long as this lives.
+/// A request is open for as long as this lives: until its answer has gone out.
 #[derive(Debug)]
-pub(super) struct Answering(Activity);
+pub(super) struct Answering {
+    activity: Activity,
+    number: u64,
+}
 
-impl Drop for Answering {
-    fn drop(&mut self) {
-        let mut doing = self.0.doing();
-        *doing = match *doing {
-            Doing::Answering { count, arriving, .. } if count > 1 => {
-                Doing::Answering { count: count - 1, arriving, since: Instant::now() }
+impl Answering {
+    fn change(&self, change: impl FnOnce(&mut Move)) {
+        if let Some(open) = self.activity.doing().open.get_mut(&self.number) {
+            change(open);
+        }
+    }
+
+    /// The peer has to send more of the body, or to take more of the answer.
+    pub(super) fn waits_for_peer(&self) {
+        self.change(|open| open.peers = open.peers.or_else(|| Some(Instant::now())));
+    }
+
+    /// We have to do something.
+    pub(super) fn waits_for_us(&self) {
+        self.change(|open| {
+            if let Some(since) = open.peers.take() {
+                open.before += since.elapsed();
             }
-            _ => Doing::Idle(Instant::now()),
-        };
+        });
+    }
+
+    /// The answer is there, or a part of it, and the peer has to take it.
+    pub(super) fn answers(&self) {
+        self.change(|open| {
+            let before = if open.is_answer { open.waited(Instant::now()) } else { Duration::ZERO };
+            *open = Move { peers: Some(Instant::now()), before, is_answer: true };
+        });
     }
 }
 
-/// The body of a request is arriving for as long as this lives.
-#[derive(Debug)]
-pub(super) struct Arriving(Activity);
-
-impl Drop for Arriving {
+impl Drop for Answering {
     fn drop(&mut self) {
-        if let Doing::Answering { arriving, since, .. } = &mut *self.0.doing() {
-            (*arriving, *since) = (arriving.saturating_sub(1), Instant::now());
+        let mut doing = self.activity.doing();
+        doing.open.remove(&self.number);
+        if doing.open.is_empty() {
+            doing.quiet = Quiet::Idle(Instant::now());
         }
     }
 }
@@ -93,8 +154,8 @@ impl Activity {
     /// A connection that has just been made.
     pub(super) fn new() -> Self {
         let opened = Instant::now();
-        let doing = Arc::new(Mutex::new(Doing::Idle(opened)));
-        Activity { opened, doing, has_asked: Arc::default(), is_leaving: Arc::default() }
+        let doing = Doing { quiet: Quiet::Idle(opened), next: 0, open: BTreeMap::new() };
+        Activity { opened, doing: Arc::new(Mutex::new(doing)), has_asked: Arc::default(), is_leaving: Arc::default() }
     }
 
     fn doing(&self) -> MutexGuard<'_, Doing> {
@@ -105,25 +166,24 @@ impl Activity {
     pub(super) fn answering(&self) -> Answering {
         self.has_asked.store(true, Ordering::Relaxed);
         let mut doing = self.doing();
-        *doing = match *doing {
-            Doing::Answering { count, arriving, since } => Doing::Answering { count: count + 1, arriving, since },
-            _ => Doing::Answering { count: 1, arriving: 0, since: Instant::now() },
-        };
-        Answering(self.clone())
+        let number = doing.next;
+        doing.next += 1;
+        doing.open.insert(number, Move::default());
+        drop(doing);
+        Answering { activity: self.clone(), number }
     }
 
-    /// The body of a request that is being answered has not arrived.
-    pub(super) fn arriving(&self) -> Arriving {
-        if let Doing::Answering { arriving, .. } = &mut *self.doing() {
-            *arriving += 1;
-        }
-        Arriving(self.clone())
+    /// How many requests are open.
+    pub(super) fn open(&self) -> usize {
+        self.doing().open.len()
     }
 
     fn reads(&self) {
         let mut doing = self.doing();
-        if let Doing::Idle(_) = *doing {
-            *doing = Doing::Head(Instant::now());
+        if doing.open.is_empty()
+            && let Quiet::Idle(_) = doing.quiet
+        {
+            doing.quiet = Quiet::Head(Instant::now());
         }
     }
 
@@ -142,29 +202,37 @@ impl Activity {
         self.has_asked.load(Ordering::Relaxed)
     }
 
+    /// When the connection was made.
+    pub(super) fn opened(&self) -> Instant {
+        self.opened
+    }
+
     /// Whether the connection can be spared, and since when.
     pub(super) fn spare(&self, now: Instant) -> Option<(Spare, Instant)> {
-        match *self.doing() {
-            Doing::Idle(_) | Doing::Head(_) if !self.has_asked() => Some((Spare::Silent, self.opened)),
-            Doing::Idle(since) | Doing::Head(since) => Some((Spare::Idle, since)),
-            Doing::Answering { count, arriving, since } if arriving >= count && now.duration_since(since) >= SLOW => {
-                Some((Spare::Slow, since))
-            }
-            Doing::Answering { .. } => None,
+        let doing = self.doing();
+        if !doing.open.is_empty() {
+            let waits = doing.waits_for_peer(now).filter(|waits| *waits >= SLOW);
+            return waits.map(|waits| (Spare::Slow, now.checked_sub(waits).unwrap_or(self.opened)));
+        }
+        match doing.quiet {
+            _ if !self.has_asked() => Some((Spare::Silent, self.opened)),
+            Quiet::Idle(since) | Quiet::Head(since) => Some((Spare::Idle, since)),
         }
     }
 
-    /// Ends when the connection has been idle for `idle`, or when the first request, or the head of another, has taken
-    /// `patience`.
+    /// Ends when the connection has been idle for `idle`, or when the first request, the head of another, or the peer in taking
+    /// an answer, has taken `patience`.
     pub(super) async fn overdue(&self, idle: Duration, patience: Duration) {
         let step = (patience / 8).max(Duration::from_millis(10));
         loop {
-            let doing = *self.doing();
-            let end = match doing {
-                Doing::Idle(_) | Doing::Head(_) if !self.has_asked() => Some(self.opened + patience),
-                Doing::Idle(since) => Some(since + idle),
-                Doing::Head(since) => Some(since + patience),
-                Doing::Answering { .. } => None,
+            let end = {
+                let doing = self.doing();
+                match doing.quiet {
+                    _ if !doing.open.is_empty() => doing.unread_since().map(|since| since + patience),
+                    _ if !self.has_asked() => Some(self.opened + patience),
+                    Quiet::Idle(since) => Some(since + idle),
+                    Quiet::Head(since) => Some(since + patience),
+                }
             };
             match end.map(|end| end.saturating_duration_since(Instant::now())) {
                 Some(Duration::ZERO) => return,
@@ -173,11 +241,12 @@ impl Activity {
         }
     }
 
-    /// Ends when nothing is being answered, `patience` from now at the earliest.
+    /// Ends when nothing is being answered that the peer still takes, `patience` from now at the earliest.
     pub(super) async fn quiet(&self, patience: Duration) {
         loop {
             sleep(patience).await;
-            if !matches!(*self.doing(), Doing::Answering { .. }) {
+            let doing = self.doing();
+            if doing.open.is_empty() || doing.unread_since().is_some_and(|since| since.elapsed() >= patience) {
                 return;
             }
         }
@@ -292,6 +361,44 @@ mod tests {
             time = overdue_after(&activity) => assert!(time.is_some_and(|time| (110..113).contains(&time)), "{time:?}"),
             () = begins => {}
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_not_taken_is_overdue_and_one_that_is_still_made_is_not() {
+        let activity = used();
+        let (one, two) = (activity.answering(), activity.answering());
+        one.answers();
+        assert_eq!(overdue_after(&activity).await, None, "another request is answered");
+        two.answers();
+        two.waits_for_us();
+        assert_eq!(overdue_after(&activity).await, None, "a watch waits for something to tell");
+        drop(two);
+        one.answers();
+        assert_eq!(overdue_after(&activity).await, Some(10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_that_come_and_go_do_not_make_a_slow_one_young() {
+        let activity = used();
+        let slow = activity.answering();
+        slow.waits_for_peer();
+        for _ in 0..4 {
+            let other = activity.answering();
+            other.waits_for_peer();
+            sleep(Duration::from_millis(500)).await;
+            slow.waits_for_us();
+            drop(other);
+            slow.waits_for_peer();
+        }
+        let spare = |activity: &Activity| activity.spare(Instant::now()).map(|(spare, _)| spare);
+        assert_eq!(spare(&activity), Some(Spare::Slow));
+        slow.waits_for_us();
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(spare(&activity), None, "it waits for our memory");
+        let young = activity.answering();
+        young.waits_for_peer();
+        slow.waits_for_peer();
+        assert_eq!(spare(&activity), Some(Spare::Slow));
     }
 
     #[tokio::test(start_paused = true)]

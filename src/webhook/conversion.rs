@@ -3,7 +3,11 @@
 //! It needs no cache and asks no rule, so it answers as soon as the port is open, whatever this installation looks after:
 //! the watches that fill the caches may themselves be waiting for it.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -15,18 +19,19 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::{debug, info, warn};
 
 use super::body::{Bodies, Bounds, Unread};
-use super::handler::{PANICKED, refusal};
+use super::handler::{Gone, PANICKED, patience, refusal};
+use crate::budget::Stop;
 use crate::hub::{GROUP, Kind};
 use crate::json;
 use crate::kubernetes::versions::ApiVersions;
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::Version;
-use crate::wire::conversion;
+use crate::wire::conversion::{self, GroupKind};
 use crate::wire::conversion_review::{API_VERSION, ConversionAnswer, ConversionRequest, ConversionReview, KIND, PATH};
 
 /// Bounds of a request.
@@ -36,10 +41,14 @@ pub struct Limits {
     pub body: usize,
     /// How long a body may take to arrive.
     pub time: Duration,
+    /// How long a caller waits who does not say so.
+    pub patience: Duration,
     /// Larger bodies are worked on aside, not on the async threads.
     pub inline: usize,
     /// How many of those are worked on at a time.
     pub aside: usize,
+    /// How many smaller ones are, most of which wait for the API server.
+    pub in_flight: usize,
     /// How many bytes of bodies may be held at a time.
     pub held: usize,
 }
@@ -48,9 +57,23 @@ impl Default for Limits {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let (body, held) = (32 * 1024 * 1024, 128 * 1024 * 1024);
-        Limits { body, time: Duration::from_secs(10), inline: 64 * 1024, aside: cores, held }
+        let (time, patience) = (Duration::from_secs(10), Duration::from_secs(30));
+        Limits { body, time, patience, inline: 64 * 1024, aside: cores, in_flight: 512, held }
     }
 }
+
+/// What is too large to be stored, and so is no object (kube-apiserver takes requests of 3 MiB).
+const LARGEST: usize = 3 * 1024 * 1024;
+
+/// How many objects, lists included, and how many values in all the text of an object may hold: each of the former becomes
+/// some 650 bytes, each of the latter some 60.
+const MOST: [usize; 2] = [50_000, 400_000];
+
+/// Objects with more than this part of that are converted one at a time.
+const PART: usize = 10;
+
+/// How many kinds the objects of a review may refer to.
+const KINDS: usize = 64;
 
 /// How many failures a message names; it counts the others.
 const NAMED: usize = 5;
@@ -60,7 +83,10 @@ const NAMED: usize = 5;
 pub struct Converter {
     versions: ApiVersions,
     limits: Limits,
-    turns: Semaphore,
+    /// For bodies that are worked on aside, for the others, and for large objects.
+    turns: Arc<Semaphore>,
+    in_flight: Arc<Semaphore>,
+    large: Semaphore,
     bodies: Bodies,
     metrics: Arc<Metrics>,
 }
@@ -70,8 +96,9 @@ impl Converter {
     pub fn new(versions: ApiVersions, limits: Limits, metrics: Arc<Metrics>) -> Self {
         let bounds = Bounds { body: limits.body, time: limits.time, held: limits.held };
         let waiting = metrics.waiting.get_or_create(&metrics::Queue { queue: "conversion_memory" }).clone();
-        let (turns, bodies) = (Semaphore::new(limits.aside), Bodies::new(bounds, waiting));
-        Converter { versions, limits, turns, bodies, metrics }
+        let [turns, in_flight] = [limits.aside, limits.in_flight].map(|count| Arc::new(Semaphore::new(count)));
+        let (large, bodies) = (Semaphore::new(1), Bodies::new(bounds, waiting));
+        Converter { versions, limits, turns, in_flight, large, bodies, metrics }
     }
 }
 
@@ -110,6 +137,10 @@ enum Refusal {
     NotAReview(String),
     #[error("the answer could not be written: {0}")]
     Unwritable(#[from] serde_json::Error),
+    #[error("the turn of this conversion did not come in the time that its caller waits; try again")]
+    Late,
+    #[error("the conversion took longer than its caller waits")]
+    Unfinished,
     #[error("{PANICKED}")]
     Panicked,
 }
@@ -120,6 +151,8 @@ impl Refusal {
             Refusal::Unread(unread) => unread.parts(),
             Refusal::NotAReview(_) => (StatusCode::BAD_REQUEST, "not_a_review"),
             Refusal::Unwritable(_) => (StatusCode::INTERNAL_SERVER_ERROR, "unwritable"),
+            Refusal::Late => (StatusCode::TOO_MANY_REQUESTS, "no_turn"),
+            Refusal::Unfinished => (StatusCode::INTERNAL_SERVER_ERROR, "unfinished"),
             Refusal::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "panicked"),
         }
     }
@@ -128,8 +161,8 @@ impl Refusal {
 impl Converter {
     async fn answer(self: Arc<Self>, request: HttpRequest) -> Response {
         let metrics = self.metrics.clone();
-        match self.review(request).await {
-            Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        match self.clone().review(request).await {
+            Ok(body) => ([(header::CONTENT_TYPE, "application/json")], self.bodies.answer(body)).into_response(),
             Err(refused) => {
                 let (code, reason) = refused.parts();
                 metrics.refused_requests.get_or_create(&metrics::Reason { reason }).inc();
@@ -140,24 +173,37 @@ impl Converter {
     }
 
     async fn review(self: Arc<Self>, request: HttpRequest) -> Result<Vec<u8>, Refusal> {
-        let body = self.bodies.read(request, Instant::now() + self.limits.time).await?;
+        let deadline = Instant::now() + patience(request.uri().query(), self.limits.patience);
+        let body = self.bodies.read(request, deadline).await?;
         let started = Instant::now();
-        let answer = if body.len() <= self.limits.inline {
-            self.convert(&body).await
+        let is_small = body.len() <= self.limits.inline;
+        let turns = if is_small { &self.in_flight } else { &self.turns };
+        let turn = timeout_at(deadline, turns.clone().acquire_owned()).await;
+        let turn = turn.ok().and_then(Result::ok).ok_or(Refusal::Late)?;
+        let answer = if is_small {
+            timeout_at(deadline, self.convert(&body, &Stop::never())).await
         } else {
-            let _turn = self.turns.acquire().await.map_err(|_| Unread::NoMemory)?;
-            let (converter, runtime) = (self.clone(), Handle::current());
-            let work = tokio::task::spawn_blocking(move || runtime.block_on(converter.convert(&body)));
-            work.await.unwrap_or_else(|_| {
-                self.metrics.panics.inc();
-                Err(Refusal::Panicked)
+            let (converter, runtime, gone) = (self.clone(), Handle::current(), Gone::default());
+            let (is_gone, until) = (gone.0.clone(), deadline.into_std());
+            let stop = Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= until);
+            let work = tokio::task::spawn_blocking(move || {
+                // It ends between objects, and keeps its turn until then, also after its caller has gone.
+                let _turn = turn;
+                runtime.block_on(converter.convert(&body, &stop))
+            });
+            let done = timeout_at(deadline, work).await;
+            done.map(|done| {
+                done.unwrap_or_else(|_| {
+                    self.metrics.panics.inc();
+                    Err(Refusal::Panicked)
+                })
             })
         };
         self.metrics.conversion_duration.observe(started.elapsed().as_secs_f64());
-        answer
+        answer.unwrap_or(Err(Refusal::Unfinished))
     }
 
-    async fn convert(&self, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+    async fn convert(&self, body: &[u8], stop: &Stop) -> Result<Vec<u8>, Refusal> {
         let review: ConversionReview<'_> =
             serde_json::from_slice(body).map_err(|error| Refusal::NotAReview(error.to_string()))?;
         if review.api_version != API_VERSION || review.kind != KIND {
@@ -165,7 +211,7 @@ impl Converter {
             return Err(Refusal::NotAReview(what));
         }
         let request = review.request.ok_or_else(|| Refusal::NotAReview("it has no request".to_owned()))?;
-        let outcome = self.all(&request).await;
+        let outcome = self.all(&request, stop).await?;
         let (uid, objects, desired) = (&*request.uid, request.objects.len(), &*request.desired_api_version);
         match &outcome {
             Ok(_) => debug!(uid, objects, version = desired, "Converted objects"),
@@ -175,32 +221,45 @@ impl Converter {
     }
 
     /// Every object of a request in the desired version, or what is wrong with which.
-    async fn all(&self, request: &ConversionRequest<'_>) -> Result<Vec<Box<RawValue>>, String> {
+    async fn all(
+        &self,
+        request: &ConversionRequest<'_>,
+        stop: &Stop,
+    ) -> Result<Result<Vec<Box<RawValue>>, String>, Refusal> {
         let desired = &*request.desired_api_version;
-        let to = Version::from_api_version(desired).ok_or_else(|| {
-            format!("nothing is converted to {desired:?}; versions of {GROUP} are v1beta1 and v1beta2")
-        })?;
-        let (mut converted, mut failures) = (Vec::with_capacity(request.objects.len()), Vec::new());
+        let Some(to) = Version::from_api_version(desired) else {
+            let known = format!("versions of {GROUP} are v1beta1 and v1beta2");
+            return Ok(Err(format!("nothing is converted to {desired:?}; {known}")));
+        };
+        let (mut converted, mut failures) = (Vec::with_capacity(request.objects.len()), Failures::default());
+        let mut kinds = BTreeSet::new();
         for (i, object) in request.objects.iter().enumerate() {
-            let (kind, outcome) = self.one(object.get(), to).await;
+            if stop.has_stopped() {
+                return Err(Refusal::Unfinished);
+            }
+            let (kind, outcome) = self.one(object.get(), to, &mut kinds).await;
             let labels = |outcome| metrics::Conversion { kind: kind.map_or("other", Kind::name), outcome };
             let label = if outcome.is_ok() { "success" } else { "failure" };
             self.metrics.conversions.get_or_create(&labels(label)).inc();
             match outcome {
                 Ok(object) => converted.push(object),
-                Err(reason) => failures.push(format!("objects[{i}]: {reason}")),
+                Err(reason) => failures.add(i, &reason),
             }
         }
-        let more = failures.len().saturating_sub(NAMED);
-        failures.truncate(NAMED);
-        match (failures.is_empty(), more) {
-            (true, _) => Ok(converted),
-            (false, 0) => Err(failures.join("; ")),
-            (false, more) => Err(format!("{}; and {more} more", failures.join("; "))),
-        }
+        Ok(if failures.count == 0 { Ok(converted) } else { Err(failures.to_string()) })
     }
 
-    async fn one(&self, text: &str, to: Version) -> (Option<Kind>, Result<Box<RawValue>, String>) {
+    async fn one(
+        &self,
+        text: &str,
+        to: Version,
+        kinds: &mut BTreeSet<GroupKind>,
+    ) -> (Option<Kind>, Result<Box<RawValue>, String>) {
+        let size = Size::of(text);
+        if let Some(reason) = size.excess() {
+            return (None, Err(format!("{}: {reason}", glance(text))));
+        }
+        let _alone = if size.is_large() { self.large.acquire().await.ok() } else { None };
         let mut object = match json::value(text) {
             Ok(object) => object,
             Err(error) => return (None, Err(error.to_string())),
@@ -209,12 +268,109 @@ impl Converter {
         let Some(kind) = kind_of(&object) else {
             return (None, Err(format!("{what}: only Cluster and ClusterClass of {GROUP} are converted")));
         };
-        let versions = self.versions.find(conversion::versions_needed(kind, &object, to)).await;
+        let needed = conversion::versions_needed(kind, &object, to);
+        kinds.extend(needed.iter().cloned());
+        if kinds.len() > KINDS {
+            return (Some(kind), Err(format!("{what}: the objects of one review refer to more than {KINDS} kinds")));
+        }
+        let versions = self.versions.find(needed).await;
         let outcome = conversion::convert(kind, &mut object, to, &versions)
             .map_err(|error| format!("{what} cannot be converted to {to}: {error}"))
             .and_then(|()| serde_json::value::to_raw_value(&object).map_err(|error| format!("{what}: {error}")));
         (Some(kind), outcome)
     }
+}
+
+/// What is wrong with the objects of a review: some of it, and how much there is.
+#[derive(Debug, Default)]
+struct Failures {
+    named: Vec<String>,
+    count: usize,
+}
+
+impl Failures {
+    fn add(&mut self, index: usize, reason: &str) {
+        self.count += 1;
+        if self.named.len() < NAMED {
+            self.named.push(format!("objects[{index}]: {reason}"));
+        }
+    }
+}
+
+impl fmt::Display for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.named.join("; "))?;
+        match self.count - self.named.len() {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+/// How much the text of an object holds, counted before it is decoded.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    bytes: usize,
+    objects: usize,
+    values: usize,
+}
+
+impl Size {
+    fn of(text: &str) -> Size {
+        let count = |what| text.bytes().filter(|byte| *byte == what).count();
+        match text.len() {
+            // A byte is one value at most, and what is too large needs no count.
+            bytes if bytes <= MOST[0] / PART || bytes > LARGEST => Size { bytes, objects: 0, values: 0 },
+            bytes => Size { bytes, objects: json::objects(text) + count(b'['), values: count(b',') },
+        }
+    }
+
+    fn is_large(self) -> bool {
+        self.objects > MOST[0] / PART || self.values > MOST[1] / PART
+    }
+
+    /// Why it is not decoded.
+    fn excess(self) -> Option<String> {
+        let Size { bytes, objects, values } = self;
+        let of = |count, what, limit| Some(format!("it has {count} {what}, and the limit is {limit}"));
+        match () {
+            () if bytes > LARGEST => of(bytes, "bytes", LARGEST),
+            () if objects > MOST[0] => of(objects, "JSON objects and lists", MOST[0]),
+            () if values > MOST[1] => of(values, "values", MOST[1]),
+            () => None,
+        }
+    }
+}
+
+/// Describes an object without decoding all of it.
+fn glance(text: &str) -> String {
+    #[derive(Default, serde::Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Glance<'a> {
+        #[serde(borrow)]
+        api_version: Cow<'a, str>,
+        #[serde(borrow)]
+        kind: Cow<'a, str>,
+        #[serde(borrow)]
+        metadata: Named<'a>,
+    }
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default)]
+    struct Named<'a> {
+        #[serde(borrow)]
+        namespace: Cow<'a, str>,
+        #[serde(borrow)]
+        name: Cow<'a, str>,
+    }
+    let Glance { api_version, kind, metadata } = serde_json::from_str(text).unwrap_or_default();
+    described(&kind, &metadata.namespace, &metadata.name, &api_version)
+}
+
+/// `Cluster default/one (cluster.x-k8s.io/v1beta1)`
+fn described(kind: &str, namespace: &str, name: &str, version: &str) -> String {
+    // A name that is none must not fill the answer.
+    let short = |text: &str| text.chars().take(253).collect::<String>();
+    format!("{} {}/{} ({})", short(kind), short(namespace), short(name), short(version))
 }
 
 /// The kind of an object, if it is one of ours in a version that we know.
@@ -223,12 +379,11 @@ fn kind_of(object: &Value) -> Option<Kind> {
     Kind::from_name(object["kind"].as_str()?)
 }
 
-/// `Cluster default/one (cluster.x-k8s.io/v1beta1)`
 fn describe(object: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let text = |value: &'_ Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];
     let (kind, version) = (text(&object["kind"]), text(&object["apiVersion"]));
-    format!("{kind} {}/{} ({version})", text(&metadata["namespace"]), text(&metadata["name"]))
+    described(&kind, &text(&metadata["namespace"]), &text(&metadata["name"]), &version)
 }
 
 #[cfg(test)]
@@ -376,6 +531,75 @@ mod tests {
             assert!(text.contains(words), "{text}");
             assert!(converter.metrics.render().contains("topologist_refused_requests_total{"));
         }
+    }
+
+    #[tokio::test]
+    async fn what_would_take_much_memory_is_named_and_not_decoded() {
+        let converter = converter(Limits::default());
+        let spec = |filling: &str, count: usize| {
+            let filling = vec![filling; count].join(",");
+            let text = format!(
+                r#"{{"apiVersion":"{NEW}","kind":"Cluster","metadata":{{"name":"c","namespace":"n"}},"spec":{{"x":[{filling}]}}}}"#
+            );
+            format!(
+                r#"{{"apiVersion":"{API_VERSION}","kind":"{KIND}","request":{{"uid":"u","desiredAPIVersion":"{OLD}","objects":[{text}]}}}}"#
+            )
+        };
+        for (filling, count, words) in [
+            (r#"{"":0}"#, 49_000, None),
+            (r#"{"":0}"#, 60_000, Some("it has 60004 JSON objects and lists, and the limit is 50000")),
+            ("[0]", 60_000, Some("it has 60004 JSON objects and lists, and the limit is 50000")),
+            ("0", 500_000, Some("values, and the limit is 400000")),
+            (r#""{[{[{[{[{[{[{[{[{[{[{[""#, 3_000, None),
+            (r#""xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx""#, 70_000, Some("bytes, and the limit is 3145728")),
+        ] {
+            let (code, body) = post(&converter, spec(filling, count)).await;
+            assert_eq!(code, StatusCode::OK);
+            let answer: Value = serde_json::from_str(&body).unwrap();
+            let message = answer["response"]["result"]["message"].as_str();
+            match words {
+                None => assert_eq!(message, None),
+                Some(words) => {
+                    let message = message.unwrap();
+                    assert!(message.starts_with("objects[0]: Cluster n/c (cluster.x-k8s.io/v1beta2): "), "{message}");
+                    assert!(message.contains(words), "{message}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_kinds_that_a_review_asks_for_are_counted() {
+        let converter = converter(Limits::default());
+        let object = |i: usize| {
+            json!({"apiVersion": NEW, "kind": "Cluster", "metadata": {"name": format!("c{i}"), "namespace": "ns"},
+                "spec": {"controlPlaneRef": {"apiGroup": "example.com", "kind": format!("K{i}"), "name": "t"}}})
+        };
+        let objects: Vec<_> = (0..KINDS + 10).map(object).collect();
+        let message = response(&converter, OLD, &objects).await["result"]["message"].as_str().unwrap().to_owned();
+        assert!(message.ends_with(&format!("; and {} more", KINDS + 10 - NAMED)), "{message}");
+        let message = response(&converter, OLD, &vec![object(0); 100]).await["result"]["message"].clone();
+        assert!(message.as_str().unwrap().contains("does not exist"), "{message}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_conversion_ends_and_gives_its_turn_back_only_when_its_work_has_ended() {
+        let limits = Limits { inline: 0, aside: 1, patience: Duration::from_millis(900), ..Limits::default() };
+        let converter = converter(limits);
+        // Somebody else converts a large object, which this one has to wait for.
+        let large = converter.large.acquire().await.unwrap();
+        let object = format!(r#"{{"apiVersion":"{NEW}","kind":"Cluster","spec":{{"x":[{}0]}}}}"#, "{},".repeat(6000));
+        let text = format!(
+            r#"{{"apiVersion":"{API_VERSION}","kind":"{KIND}","request":{{"uid":"u","desiredAPIVersion":"{OLD}","objects":[{object},{object}]}}}}"#
+        );
+        let (code, body) = post(&converter, text.clone()).await;
+        assert_eq!((code.as_u16(), &*body), (500, "topologist: the conversion took longer than its caller waits\n"));
+        assert_eq!(converter.turns.available_permits(), 0, "it still works");
+        let (code, _) = post(&converter, text).await;
+        assert_eq!(code.as_u16(), 429);
+        drop(large);
+        let turn = tokio::time::timeout(Duration::from_secs(5), converter.turns.acquire()).await;
+        assert!(turn.is_ok(), "it ends");
     }
 
     #[tokio::test(start_paused = true)]

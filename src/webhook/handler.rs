@@ -4,6 +4,7 @@
 //! error; with one it is always an AdmissionReview, whatever is wrong inside.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,7 +24,8 @@ use tracing::{Instrument, Span, info, info_span};
 
 use super::body::{Bodies, Bounds, Unread};
 use super::queue::{Queue, Shed};
-use super::turns::Turns;
+use super::server::Peer;
+use super::turns::{Owner, Turns};
 
 use crate::admission::{
     END_POINTS, EndPoint, Enforce, MACHINE_END_POINTS, Operation, Outcome, Question, Request, Settings, Verdict,
@@ -185,8 +187,9 @@ impl Refusal {
 impl Handler {
     async fn answer(self: Arc<Self>, end_point: EndPoint, request: HttpRequest) -> Response {
         let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
-        match self.review(end_point, request, deadline).await {
-            Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+        match self.review(end_point, request, peer, deadline).await {
+            Ok(body) => ([(header::CONTENT_TYPE, "application/json")], self.bodies.answer(body)).into_response(),
             Err(refused) => {
                 let (code, reason) = refused.parts();
                 self.metrics.refused_requests.get_or_create(&metrics::Reason { reason }).inc();
@@ -196,7 +199,13 @@ impl Handler {
         }
     }
 
-    async fn review(&self, end_point: EndPoint, request: HttpRequest, deadline: Instant) -> Result<Vec<u8>, Refusal> {
+    async fn review(
+        &self,
+        end_point: EndPoint,
+        request: HttpRequest,
+        peer: Option<IpAddr>,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, Refusal> {
         // A place is for work; a body that is still on its way takes none.
         let body = self.bodies.read(request, deadline).await?;
         let started = Instant::now();
@@ -209,7 +218,8 @@ impl Handler {
         let request = review.request.ok_or_else(|| Refusal::NotAReview("it has no request".to_owned()))?;
         let span = info_span!("review", uid = &*request.uid);
         async {
-            let answer = match self.judge(end_point, &request, &body, deadline).await {
+            let owner = Owner { peer, namespace: request.namespace.as_deref().unwrap_or_default() };
+            let answer = match self.judge(end_point, &request, &body, owner, deadline).await {
                 Ok(verdict) => {
                     self.note(&verdict, end_point, &request);
                     serde_json::to_vec(&verdict.response(&request.uid)?.into_review())?
@@ -231,6 +241,7 @@ impl Handler {
         end_point: EndPoint,
         review: &AdmissionRequest<'_>,
         body: &Bytes,
+        owner: Owner<'_>,
         deadline: Instant,
     ) -> Result<Verdict, Shed> {
         if !is_looked_after(review, self.gatherer.cache().facts().scope()) {
@@ -242,11 +253,10 @@ impl Handler {
         let verdict = match Asked::of(end_point, review, body) {
             Err(reason) => Verdict::plain(end_point.kind, name, Outcome::Undecodable(reason)),
             Ok(asked) => {
-                let work =
-                    Work { pace: asked.pace(), namespace: review.namespace.as_deref().unwrap_or_default(), deadline };
-                match self.work(work, move |_| asked.question()).await? {
-                    Ok(Ok(question)) => self.settle(question, work).await?,
-                    Ok(Err(verdict)) => *verdict,
+                let work = Work { pace: asked.pace(), owner, deadline };
+                match self.settle(asked, work).await? {
+                    Ok(verdict) => verdict,
+                    // A panic becomes the verdict that nothing could be found out (ADM-009).
                     Err(Panicked) => self.panicked(end_point.kind, name),
                 }
             }
@@ -257,41 +267,48 @@ impl Handler {
         })
     }
 
-    /// Puts the question, gathers what it needs, and puts it again until nothing is missing.
-    async fn settle(&self, question: Question, mut work: Work<'_>) -> Result<Verdict, Shed> {
-        let (question, deadline) = (Arc::new(question), work.deadline);
+    /// Puts the question, gathers what it needs, and puts it again until nothing is missing. It is decoded in the first turn
+    /// and not before: while reviews wait for it, they are no more than their text.
+    async fn settle(&self, asked: Asked, mut work: Work<'_>) -> Result<Result<Verdict, Panicked>, Shed> {
+        let (kind, name) = (asked.end_point.kind, asked.name.clone());
         let mut world = self.gatherer.world();
-        if !question.is_quick(&world) {
-            work.pace = Pace::Aside;
-        }
         // Facts may come late, and the last answer still has to be given.
-        let facts_by = deadline.checked_sub(LAST_ROUND).unwrap_or(deadline);
-        let mut open = String::new();
+        let facts_by = work.deadline.checked_sub(LAST_ROUND).unwrap_or(work.deadline);
+        let (mut put, mut open) = (Put::AsText(asked), String::new());
         for _ in 0..ROUNDS {
-            let (evaluate, asked, settings) = (self.evaluate, question.clone(), self.settings.clone());
-            let evaluate = move |stop| {
+            let (evaluate, settings, pace) = (self.evaluate, self.settings.clone(), work.pace);
+            let round = move |stop| {
+                let question = match put.question() {
+                    Ok(question) => question,
+                    Err(verdict) => return Round::Undecodable(*verdict),
+                };
+                if pace == Pace::Inline && !question.is_quick(&world) {
+                    return Round::Moves(question, world);
+                }
                 let world = world.until(stop);
-                let verdict = evaluate(&asked, &world, &settings);
-                (verdict, world)
+                let verdict = evaluate(&question, &world, &settings);
+                Round::Answered(question, verdict, world)
             };
-            let verdict = match self.work(work, evaluate).await? {
-                Ok((_, seen)) if work.pace == Pace::Inline && seen.stop().has_stopped() => {
+            let (question, verdict) = match self.work(work, round).await? {
+                Ok(Round::Undecodable(verdict)) => return Ok(Ok(verdict)),
+                Ok(Round::Answered(question, verdict, seen)) if pace == Pace::Aside || !seen.stop().has_stopped() => {
+                    world = seen;
+                    (question, verdict)
+                }
+                Ok(Round::Moves(question, seen) | Round::Answered(question, _, seen)) => {
                     // What was recorded on the way is asked for again.
                     world = seen;
                     world.take_needs();
+                    put = Put::Decoded(question);
                     work.pace = Pace::Aside;
                     continue;
                 }
-                Ok((verdict, seen)) => {
-                    world = seen;
-                    verdict
-                }
-                // A panic becomes the verdict that nothing could be found out (ADM-009).
-                Err(Panicked) => return Ok(self.panicked(question.kind(), question.name())),
+                Err(Panicked) => return Ok(Err(Panicked)),
             };
+            put = Put::Decoded(question);
             let needs = world.take_needs();
             if needs.is_empty() {
-                return Ok(verdict);
+                return Ok(Ok(verdict));
             }
             open = format!("{needs:?}");
             for (need, answer) in self.gatherer.gather_all(needs, facts_by).await {
@@ -299,14 +316,14 @@ impl Handler {
             }
         }
         let message = format!("the question did not come to an end: {open} is asked for again and again");
-        Ok(Verdict::plain(question.kind(), question.name(), Outcome::Unknown { rule: "ADM-009", message }))
+        Ok(Ok(Verdict::plain(kind, &name, Outcome::Unknown { rule: "ADM-009", message })))
     }
 
     /// Does work on this thread, or aside in its turn. It is told to stop when it has taken too long for this thread, when the
     /// deadline is over, and when its caller has gone.
     async fn work<T: Send + 'static>(
         &self,
-        Work { pace, namespace, deadline }: Work<'_>,
+        Work { pace, owner, deadline }: Work<'_>,
         work: impl FnOnce(Stop) -> T + Send + 'static,
     ) -> Result<Result<T, Panicked>, Shed> {
         if pace == Pace::Inline {
@@ -314,7 +331,7 @@ impl Handler {
             let stop = Stop::when(move || std::time::Instant::now() >= until);
             return Ok(catch_unwind(AssertUnwindSafe(|| work(stop))).map_err(|_| Panicked));
         }
-        let turn = self.aside.turn(namespace, deadline).await?;
+        let turn = self.aside.turn(owner, deadline).await?;
         let (span, gone) = (Span::current(), Gone::default());
         let stop = {
             let (until, is_gone) = (deadline.min(Instant::now() + TURN_TIME).into_std(), gone.0.clone());
@@ -408,13 +425,13 @@ fn is_looked_after(review: &AdmissionRequest<'_>, scope: &Scope) -> bool {
 struct Work<'a> {
     pace: Pace,
     /// Whose turn it takes.
-    namespace: &'a str,
+    owner: Owner<'a>,
     deadline: Instant,
 }
 
 /// Tells the work that its caller has gone, once it is dropped.
 #[derive(Debug, Default)]
-struct Gone(Arc<AtomicBool>);
+pub(super) struct Gone(pub(super) Arc<AtomicBool>);
 
 impl Drop for Gone {
     fn drop(&mut self) {
@@ -433,6 +450,29 @@ enum Pace {
     Inline,
     /// On a thread for such work: compiling what a ClusterClass holds can take seconds.
     Aside,
+}
+
+/// A question as it is put in a round.
+enum Put {
+    AsText(Asked),
+    Decoded(Question),
+}
+
+impl Put {
+    fn question(self) -> Result<Question, Box<Verdict>> {
+        match self {
+            Put::AsText(asked) => asked.question(),
+            Put::Decoded(question) => Ok(question),
+        }
+    }
+}
+
+/// What becomes of a question in a round.
+enum Round {
+    Undecodable(Verdict),
+    /// It is no work for an async thread.
+    Moves(Question, World),
+    Answered(Question, Verdict, World),
 }
 
 /// What a review asks of an end point, whose version says nothing: group, version and kind stand in the review.
@@ -536,7 +576,7 @@ fn operation_label(review: &AdmissionRequest<'_>) -> &'static str {
 }
 
 /// How long the caller waits (`timeout=10s` in the query), less what it takes to answer in time.
-fn patience(query: Option<&str>, otherwise: Duration) -> Duration {
+pub(super) fn patience(query: Option<&str>, otherwise: Duration) -> Duration {
     let parameters = query.into_iter().flat_map(|query| query.split('&'));
     let timeout = parameters.filter_map(|parameter| parameter.strip_prefix("timeout=")).find_map(|text| {
         let seconds = text.strip_suffix('s')?.parse::<u64>().ok()?;
@@ -926,6 +966,26 @@ mod tests {
         }
         assert!(started.elapsed() >= Duration::from_millis(450));
         assert!(reviews > 100, "only {reviews} Clusters were reviewed in {:?}", started.elapsed());
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn reviews_that_wait_for_their_turn_are_not_decoded_yet() {
+        let (router, metrics) = evaluating(Limits { aside: 1, ..Limits::default() }, allow_after::<400>);
+        // This one does not decode, which is said in its only turn: after those that came before it.
+        let mut request = create(json!({"metadata": {"name": "c", "namespace": "ns"}, "spec": 5}));
+        request["kind"]["kind"] = json!("ClusterClass");
+        let first = tokio::spawn(ask(router.clone(), "ClusterClass"));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let second = tokio::spawn(ask(router.clone(), "ClusterClass"));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let path = "/validate-cluster-x-k8s-io-v1beta2-clusterclass?timeout=9s";
+        let broken = HttpRequest::post(path).body(Body::from(review(request))).unwrap();
+        let (started, answer) = (Instant::now(), router.oneshot(broken).await.unwrap());
+        assert!(started.elapsed() >= Duration::from_millis(500), "{:?}", started.elapsed());
+        let answer = answer.into_body().collect().await.unwrap().to_bytes();
+        assert!(String::from_utf8_lossy(&answer).contains("\"code\":400"), "{answer:?}");
+        assert!(first.await.unwrap().0["allowed"] == true && second.await.unwrap().0["allowed"] == true);
+        drop(metrics);
     }
 
     #[tokio::test]

@@ -1,17 +1,18 @@
 //! Places for connections, and which connection is closed when all of them are taken.
 //!
-//! A connection that is answering is never closed. Of the others, those without a request go first, then idle ones, then
-//! those whose request bodies take long to arrive; each time one of the peer that has most of them, and of these the one
-//! that has been so for the longest time. So one peer cannot keep others out. (DEC-46)
+//! Those without a request go first, then those that keep us waiting, with a body or by not taking an answer, then idle ones;
+//! each time one of the peer that has most of them, and of these the one that has been so for the longest time. A connection
+//! that we are answering is closed only for a peer that has fewer connections. So one peer cannot keep others out. (DEC-46)
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -22,12 +23,19 @@ use crate::telemetry::metrics::Reason;
 /// How often a new connection looks again when all others are answering.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long a new connection waits for others before one that is answering is closed for it.
+const BUSY: Duration = Duration::from_millis(500);
+
 /// A limited number of places.
 #[derive(Debug)]
 pub(super) struct Places {
     limit: usize,
+    /// How many requests may be open on all connections.
+    requests: usize,
+    open_requests: AtomicUsize,
     taken: Mutex<Taken>,
-    freed: Notify,
+    /// How many places have been given back.
+    freed: watch::Sender<u64>,
     closed: Family<Reason, Counter>,
 }
 
@@ -50,10 +58,34 @@ struct Open {
 pub(super) struct Place {
     places: Arc<Places>,
     number: u64,
+    peer: IpAddr,
     close: CancellationToken,
 }
 
+/// A request is counted for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Counted(Arc<Places>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.open_requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Place {
+    /// Whose place it is.
+    pub(super) fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    /// Counts a request. When there are too many, the connection with most of them is closed, of the peer with most of them.
+    pub(super) fn request(&self) -> Counted {
+        if self.places.open_requests.fetch_add(1, Ordering::Relaxed) >= self.places.requests {
+            self.places.close_fullest();
+        }
+        Counted(self.places.clone())
+    }
+
     /// Is cancelled when the connection has to make room for another.
     pub(super) fn close(&self) -> &CancellationToken {
         &self.close
@@ -63,36 +95,86 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.places.taken().open.remove(&self.number);
-        self.places.freed.notify_one();
+        self.places.freed.send_modify(|count| *count += 1);
     }
 }
 
 impl Places {
-    /// That many places; `closed` counts the connections that are closed to make room.
-    pub(super) fn new(limit: usize, closed: Family<Reason, Counter>) -> Self {
-        Places { limit, taken: Mutex::default(), freed: Notify::new(), closed }
+    /// That many places, for so many requests; `closed` counts the connections that are closed to make room.
+    pub(super) fn new(limit: usize, requests: usize, closed: Family<Reason, Counter>) -> Self {
+        let (open_requests, freed) = (AtomicUsize::new(0), watch::Sender::new(0));
+        Places { limit, requests, open_requests, taken: Mutex::default(), freed, closed }
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection of this peer, once one is free or another connection could be closed.
-    pub(super) async fn take(self: &Arc<Self>, peer: IpAddr, activity: &Activity) -> Place {
+    /// A place for a connection of this peer, once one is free or another connection could be closed; none if the peer has
+    /// more than half of them and none can be spared.
+    pub(super) async fn take(self: &Arc<Self>, peer: IpAddr, activity: &Activity) -> Option<Place> {
+        let (began, mut freed) = (Instant::now(), self.freed.subscribe());
         loop {
             if let Some(place) = self.try_take(peer, activity) {
-                return place;
+                return Some(place);
             }
-            if !self.close_one() {
-                let _ = timeout(LOOK, self.freed.notified()).await;
+            if self.close_one(false) {
+                continue;
             }
+            if began.elapsed() >= BUSY {
+                if self.close_for(peer) || self.close_one(true) {
+                    continue;
+                }
+                if self.has_most(peer) {
+                    return None;
+                }
+            }
+            let _ = timeout(LOOK, freed.changed()).await;
         }
     }
 
     /// Closes a connection, if one can be spared, and waits until it has ended.
     pub(super) async fn make_room(&self) -> bool {
-        let ends = self.freed.notified();
-        self.close_one() && timeout(LOOK, ends).await.is_ok()
+        let mut freed = self.freed.subscribe();
+        self.close_one(true) && timeout(LOOK, freed.changed()).await.is_ok()
+    }
+
+    fn has_most(&self, peer: IpAddr) -> bool {
+        let taken = self.taken();
+        taken.open.values().filter(|open| open.peer == peer).count() * 2 > self.limit
+    }
+
+    /// Closes the oldest connection of the peer with most of them, if this peer has fewer.
+    fn close_for(&self, peer: IpAddr) -> bool {
+        let mut taken = self.taken();
+        let Some((most, count)) = taken.most(|_| 1) else { return false };
+        if taken.open.values().filter(|open| open.peer == peer).count() + 1 >= count {
+            return false;
+        }
+        let of_most = taken.open.iter().filter(|(_, open)| open.peer == most);
+        let oldest = of_most.min_by_key(|(_, open)| open.activity.opened()).map(|(number, _)| *number);
+        oldest.is_some_and(|number| self.close(&mut taken, number, Spare::Busy))
+    }
+
+    /// Closes the connection with most requests, of the peer with most requests.
+    fn close_fullest(&self) {
+        let mut taken = self.taken();
+        // Those that were told to close have not done so yet.
+        let open: usize = taken.open.values().map(|open| open.activity.open()).sum();
+        let Some((most, _)) = taken.most(|open| open.activity.open()).filter(|_| open >= self.requests) else { return };
+        let of_most = taken.open.iter().filter(|(_, open)| open.peer == most);
+        let fullest = of_most.max_by_key(|(_, open)| open.activity.open()).map(|(number, _)| *number);
+        if let Some(number) = fullest {
+            self.close(&mut taken, number, Spare::Busy);
+        }
+    }
+
+    fn close(&self, taken: &mut Taken, number: u64, spare: Spare) -> bool {
+        let Some(open) = taken.open.remove(&number) else { return false };
+        debug!(peer = %open.peer, reason = spare.label(), "Closing a connection to make room for another");
+        self.closed.get_or_create(&Reason { reason: spare.label() }).inc();
+        open.close.cancel();
+        true
     }
 
     fn try_take(self: &Arc<Self>, peer: IpAddr, activity: &Activity) -> Option<Place> {
@@ -103,18 +185,25 @@ impl Places {
         let (number, close) = (taken.next, CancellationToken::new());
         taken.next += 1;
         taken.open.insert(number, Open { peer, activity: activity.clone(), close: close.clone() });
-        Some(Place { places: self.clone(), number, close })
+        Some(Place { places: self.clone(), number, peer, close })
     }
 
-    /// Closes the connection that can be spared most; false if all are answering.
-    fn close_one(&self) -> bool {
+    /// Closes the connection that can be spared most; false if all are answering. Idle ones of peers that have few connections
+    /// do not count unless `any` may go.
+    fn close_one(&self, any: bool) -> bool {
         let now = Instant::now();
         let mut taken = self.taken();
+        let of_all = taken.of_peers(|_| 1);
+        let most = of_all.values().copied().max().unwrap_or_default();
         let spare: Vec<(u64, IpAddr, Spare, Instant)> = taken
             .open
             .iter()
             .filter_map(|(number, open)| {
                 let (spare, since) = open.activity.spare(now)?;
+                let is_one_of_few = of_all.get(&open.peer).is_some_and(|count| count * 2 < most);
+                if spare == Spare::Idle && is_one_of_few && !any {
+                    return None;
+                }
                 Some((*number, open.peer, spare, since))
             })
             .collect();
@@ -128,12 +217,24 @@ impl Places {
             let count = of_peer.get(peer).copied().unwrap_or_default();
             (std::cmp::Reverse(count), *since, *number)
         });
-        let Some(open) = chosen.and_then(|(number, ..)| taken.open.remove(number)) else { return false };
-        drop(taken);
-        debug!(peer = %open.peer, reason = first.label(), "Closed a connection to make room");
-        self.closed.get_or_create(&Reason { reason: first.label() }).inc();
-        open.close.cancel();
-        true
+        let number = chosen.map(|(number, ..)| *number);
+        number.is_some_and(|number| self.close(&mut taken, number, first))
+    }
+}
+
+impl Taken {
+    /// What the connections of each peer count together.
+    fn of_peers(&self, count: impl Fn(&Open) -> usize) -> HashMap<IpAddr, usize> {
+        let mut of_peers: HashMap<IpAddr, usize> = HashMap::new();
+        for open in self.open.values() {
+            *of_peers.entry(open.peer).or_default() += count(open);
+        }
+        of_peers
+    }
+
+    /// The peer whose connections count most together, and that count.
+    fn most(&self, count: impl Fn(&Open) -> usize) -> Option<(IpAddr, usize)> {
+        self.of_peers(count).into_iter().max_by_key(|(_, count)| *count)
     }
 }
 
@@ -146,7 +247,7 @@ mod tests {
     }
 
     fn places(limit: usize) -> Arc<Places> {
-        Arc::new(Places::new(limit, Family::default()))
+        Arc::new(Places::new(limit, 8, Family::default()))
     }
 
     async fn after(seconds: u64) {
@@ -173,11 +274,11 @@ mod tests {
             ("many, silent for a short time", 3, Activity::new),
         ] {
             let activity = activity();
-            all.push((name, places.take(peer(last), &activity).await, activity));
+            all.push((name, places.take(peer(last), &activity).await.unwrap(), activity));
             after(1).await;
         }
         let mut order = Vec::new();
-        while places.close_one() {
+        while places.close_one(false) {
             let told = all.iter().position(|(_, place, _)| place.close().is_cancelled()).unwrap();
             order.push(all.remove(told).0);
         }
@@ -197,9 +298,9 @@ mod tests {
         let places = places(1);
         let busy = Activity::new();
         let answering = busy.answering();
-        let place = places.take(peer(1), &busy).await;
+        let place = places.take(peer(1), &busy).await.unwrap();
         after(1000).await;
-        assert!(!places.close_one());
+        assert!(!places.close_one(false));
         let new = Activity::new();
         assert!(timeout(Duration::from_secs(1000), places.take(peer(2), &new)).await.is_err());
         drop(answering);
@@ -210,23 +311,67 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_takes_long_to_arrive_does_not_protect_its_connection() {
-        let places = places(1);
-        let slow = Activity::new();
-        let answering = slow.answering();
-        let arriving = slow.arriving();
-        let place = places.take(peer(1), &slow).await;
-        assert!(!places.close_one());
+    async fn a_connection_that_keeps_us_waiting_is_not_protected() {
+        let places = places(2);
+        let (slow, idle) = (Activity::new(), idle());
+        let request = slow.answering();
+        request.waits_for_peer();
+        let (place, _idle) = (places.take(peer(1), &slow).await.unwrap(), places.take(peer(2), &idle).await.unwrap());
         after(2).await;
-        drop(arriving);
-        assert!(!places.close_one(), "it has arrived");
-        let _next = slow.answering();
-        let _arriving = slow.arriving();
+        request.waits_for_us();
+        let next = slow.answering();
+        assert_eq!(slow.spare(Instant::now()), None, "it has arrived");
+        next.answers();
+        request.answers();
         after(2).await;
-        assert!(!places.close_one(), "another request is answered");
-        drop(answering);
-        assert!(!places.close_one(), "until a moment ago");
-        after(2).await;
-        assert!(places.close_one() && place.close().is_cancelled());
+        assert!(places.close_one(false) && place.close().is_cancelled(), "before one that is idle");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_whose_connections_are_all_busy_keeps_no_other_out() {
+        let places = places(3);
+        let busy: Vec<_> = (0..4).map(|_| Activity::new()).collect();
+        let _answering: Vec<_> = busy.iter().map(Activity::answering).collect();
+        let mut all = Vec::new();
+        for activity in &busy[..3] {
+            all.push(places.take(peer(1), activity).await.unwrap());
+            after(1).await;
+        }
+        assert!(places.take(peer(1), &busy[3]).await.is_none(), "its next one does not keep others waiting");
+        let started = Instant::now();
+        let other = places.take(peer(2), &busy[3]).await.unwrap();
+        assert!(started.elapsed() <= BUSY + LOOK && all[0].close().is_cancelled());
+        assert_eq!(other.peer(), peer(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_too_many_requests_those_of_the_fullest_connection_end() {
+        let places = places(3);
+        let activities = [Activity::new(), Activity::new(), Activity::new()];
+        let mut taken = Vec::new();
+        for (activity, last) in activities.iter().zip([1, 1, 2]) {
+            taken.push(places.take(peer(last), activity).await.unwrap());
+        }
+        let mut open = Vec::new();
+        for index in [0, 1, 1, 1, 0, 2, 2, 2] {
+            open.push((activities[index].answering(), taken[index].request()));
+        }
+        assert!(taken.iter().all(|place| !place.close().is_cancelled()));
+        open.push((activities[2].answering(), taken[2].request()));
+        let closed: Vec<bool> = taken.iter().map(|place| place.close().is_cancelled()).collect();
+        assert_eq!(closed, [false, true, false]);
+        drop(open);
+        assert_eq!(places.open_requests.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn room_is_made_when_a_place_is_given_back_and_not_because_one_was() {
+        let places = places(2);
+        let (one, two) = (idle(), idle());
+        let (first, second) = (places.take(peer(1), &one).await.unwrap(), places.take(peer(1), &two).await.unwrap());
+        drop(first);
+        let started = Instant::now();
+        assert!(!places.make_room().await && second.close().is_cancelled());
+        assert_eq!(started.elapsed(), LOOK, "the one that was closed has not ended");
     }
 }

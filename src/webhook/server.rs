@@ -5,7 +5,7 @@
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::http::{HeaderValue, Request, header};
+use axum::http::{HeaderMap, HeaderValue, Request, header};
 use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::service::{Service, service_fn};
@@ -28,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use super::connection::{Activity, Answering, Arriving, Watched};
-use super::places::{Place, Places};
+use super::connection::{Activity, Answering, Watched};
+use super::places::{Counted, Place, Places};
 use super::tls::Identity;
 use crate::telemetry::metrics::{Metrics, Raised, Reason};
 
@@ -38,7 +38,10 @@ use crate::telemetry::metrics::{Metrics, Raised, Reason};
 pub struct Limits {
     /// How many connections may be open. A new one closes another early; see `places.rs`.
     pub connections: usize,
-    /// How long a handshake and the head of each request may take, and the first request after the connection was made.
+    /// How many requests may be open on all of them. One more closes the connection with most.
+    pub requests: usize,
+    /// How long a handshake and the head of each request may take, and the first request after the connection was
+    /// made, and how long an answer may wait for its caller to take it.
     pub patience: Duration,
     /// How long a connection may be idle: longer than clients keep theirs (kube-apiserver 90 s), who then end it.
     pub idle: Duration,
@@ -53,11 +56,20 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             connections: 2048,
+            requests: 4096,
             patience: Duration::from_secs(10),
             idle: Duration::from_secs(150),
             age: Duration::from_mins(5),
             drain: Duration::from_secs(20),
         }
+    }
+}
+
+impl Limits {
+    /// The same for another number of connections: twice as many requests, and some where there are few.
+    #[must_use]
+    pub fn with_connections(self, connections: usize) -> Self {
+        Limits { connections, requests: connections.saturating_mul(2).max(256), ..self }
     }
 }
 
@@ -68,6 +80,7 @@ pub struct Server {
     /// What it shows in handshakes; without one it speaks plain HTTP.
     identity: Option<Arc<Identity>>,
     asks_callers: bool,
+    reads_headers: bool,
     limits: Limits,
     metrics: Arc<Metrics>,
     leaving: CancellationToken,
@@ -85,7 +98,8 @@ impl Server {
         metrics: Arc<Metrics>,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
-        Ok(Server { listener, identity, asks_callers: true, limits, metrics, leaving: CancellationToken::new() })
+        let leaving = CancellationToken::new();
+        Ok(Server { listener, identity, asks_callers: true, reads_headers: true, limits, metrics, leaving })
     }
 
     /// Once `leaving` is cancelled, answers of HTTP/1.1 end their connections and those of HTTP/2 get a GOAWAY, so that few
@@ -101,6 +115,12 @@ impl Server {
         Server { asks_callers: false, ..self }
     }
 
+    /// Headers of requests are dropped as soon as they are there: a byte of HTTP/2 may become a hundred in memory.
+    #[must_use]
+    pub fn reading_no_headers(self) -> Self {
+        Server { reads_headers: false, ..self }
+    }
+
     /// The address that was bound, with its port.
     ///
     /// # Errors
@@ -112,9 +132,11 @@ impl Server {
     /// Serves until `stop`, then finishes the requests that are under way.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
         let (open, abort) = (TaskTracker::new(), CancellationToken::new());
-        let places = Arc::new(Places::new(self.limits.connections, self.metrics.closed_early.clone()));
-        let Server { listener, identity, asks_callers, limits, metrics, leaving } = self;
-        let shared = Arc::new(Shared { router, identity, asks_callers, limits, metrics, leaving, stop: stop.clone() });
+        let Server { listener, identity, asks_callers, reads_headers, limits, metrics, leaving } = self;
+        let places = Arc::new(Places::new(limits.connections, limits.requests, metrics.closed_early.clone()));
+        let shared =
+            Shared { router, identity, asks_callers, reads_headers, limits, metrics, leaving, stop: stop.clone() };
+        let shared = Arc::new(shared);
         loop {
             let accepted = async {
                 let (stream, peer) = listener.accept().await?;
@@ -125,7 +147,8 @@ impl Server {
             let (stream, activity, place) = tokio::select! {
                 () = stop.cancelled() => break,
                 accepted = accepted => match accepted {
-                    Ok(accepted) => accepted,
+                    Ok((stream, activity, Some(place))) => (stream, activity, place),
+                    Ok(_) => continue,
                     Err(error) => {
                         // Out of file descriptors, or the peer has gone: neither is a reason to stop.
                         let is_full = NO_DESCRIPTORS.contains(&error.raw_os_error().unwrap_or_default());
@@ -173,6 +196,7 @@ struct Shared {
     router: Router,
     identity: Option<Arc<Identity>>,
     asks_callers: bool,
+    reads_headers: bool,
     limits: Limits,
     metrics: Arc<Metrics>,
     leaving: CancellationToken,
@@ -224,17 +248,21 @@ impl Shared {
     ) {
         let router = TowerToHyperService::new(self.router.clone());
         let service = service_fn(|request: Request<Incoming>| {
-            let answering = activity.answering();
-            let arriving = (!request.body().is_end_stream()).then(|| activity.arriving());
-            let request = request.map(|body| Received { body, arriving });
+            let (answering, counted) = (Arc::new(activity.answering()), place.request());
+            let mut request = request.map(|body| Received { body, answering: answering.clone() });
+            if !self.reads_headers {
+                forget(request.headers_mut());
+            }
+            request.extensions_mut().insert(Peer(place.peer()));
             let (activity, answer) = (activity.clone(), router.call(request));
             async move {
                 let mut answer = answer.await?;
                 if activity.is_leaving() && !is_http2 {
                     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
+                answering.answers();
                 // An answer lasts until its body has gone out, which for a watch may be hours.
-                Ok::<_, Infallible>(answer.map(|body| Answered { body, _answering: answering }))
+                Ok::<_, Infallible>(answer.map(|body| Answered { body, answering, _counted: counted }))
             }
         });
         let protocol = protocol(is_http2);
@@ -284,10 +312,23 @@ fn note(outcome: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
     }
 }
 
-/// The body of a request, which is arriving until it has ended.
+/// The address that a request came from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub(super) IpAddr);
+
+/// Keeps of headers what the answer depends on.
+fn forget(headers: &mut HeaderMap) {
+    let expects = headers.contains_key(header::EXPECT);
+    *headers = HeaderMap::new();
+    if expects {
+        headers.insert(header::EXPECT, HeaderValue::from_static("100-continue"));
+    }
+}
+
+/// The body of a request, for which the peer is waited for while somebody wants to read it.
 struct Received {
     body: Incoming,
-    arriving: Option<Arriving>,
+    answering: Arc<Answering>,
 }
 
 impl HttpBody for Received {
@@ -299,8 +340,9 @@ impl HttpBody for Received {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
-        if matches!(polled, Poll::Ready(None | Some(Err(_)))) || self.body.is_end_stream() {
-            self.arriving = None;
+        match polled {
+            Poll::Pending => self.answering.waits_for_peer(),
+            Poll::Ready(_) => self.answering.waits_for_us(),
         }
         polled
     }
@@ -314,10 +356,12 @@ impl HttpBody for Received {
     }
 }
 
-/// The body of an answer, which is being given for as long as this lives.
+/// The body of an answer, for which the peer is waited for until more of it is asked for. The request is open for as long as
+/// this lives.
 struct Answered {
     body: Body,
-    _answering: Answering,
+    answering: Arc<Answering>,
+    _counted: Counted,
 }
 
 impl HttpBody for Answered {
@@ -328,7 +372,12 @@ impl HttpBody for Answered {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        match polled {
+            Poll::Pending => self.answering.waits_for_us(),
+            Poll::Ready(_) => self.answering.answers(),
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
@@ -358,23 +407,29 @@ fn scattered(age: Duration) -> Duration {
     age + age * part / 1000
 }
 
-/// How much of request bodies may wait in a connection of HTTP/2.
-const WINDOW: u32 = 256 * 1024;
+/// How much of request bodies may wait in a connection of HTTP/2, of one of them and of all: bytes that a peer may send before
+/// they are read, and so before they are charged.
+const WINDOWS: [u32; 2] = [32 * 1024, 64 * 1024];
+
+/// How much of a head, and of what has been read and written besides, a connection may hold.
+const BUFFER: usize = 64 * 1024;
 
 fn protocol(is_http2: bool) -> auto::Builder<TokioExecutor> {
     let mut protocol = auto::Builder::new(TokioExecutor::new());
     // Its timeout of heads would run while a connection is idle as well.
-    protocol.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(64 * 1024);
+    protocol.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(BUFFER);
     protocol
         .http2()
         .timer(TokioTimer::new())
-        // Bytes that a peer may send before they are read, and so before they are charged.
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW)
+        .initial_stream_window_size(WINDOWS[0])
+        .initial_connection_window_size(WINDOWS[1])
+        .max_send_buf_size(WINDOWS[0] as usize)
         .keep_alive_interval(Some(Duration::from_secs(30)))
         .keep_alive_timeout(Duration::from_secs(10))
-        .max_concurrent_streams(250)
-        .max_header_list_size(64 * 1024);
+        // All reviews of kube-apiserver may come on one connection.
+        .max_concurrent_streams(100)
+        // Its heads have less than 2 KiB.
+        .max_header_list_size(8 * 1024);
     if is_http2 { protocol.http2_only() } else { protocol.http1_only() }
 }
 

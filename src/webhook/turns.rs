@@ -1,10 +1,12 @@
-//! Turns at the threads for long work, shared fairly between namespaces (DEC-44).
+//! Turns at the threads for long work, shared fairly between callers, and for each caller between namespaces (DEC-44).
 //!
-//! One namespace with many expensive reviews waits for itself: a turn that becomes free goes to the namespaces that wait, one
-//! after the other, and when too many reviews wait, the namespace with most of them loses its latest.
+//! One namespace with many expensive reviews waits for itself: a turn that becomes free goes to the callers that wait, one
+//! after the other, and there to their namespaces. When too many reviews wait, the caller with most of them loses the latest
+//! of the namespace with most of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::metrics::gauge::Gauge;
@@ -28,11 +30,28 @@ pub(super) struct Turn(Turns);
 
 type Waiter = oneshot::Sender<Result<Turn, Shed>>;
 
+/// Whose review it is: namespaces are fair to each other among the reviews of one peer, since a caller may invent them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owner<'a> {
+    /// The address of the caller, if it is not this process.
+    pub(super) peer: Option<IpAddr>,
+    pub(super) namespace: &'a str,
+}
+
 /// Free turns, and the reviews that wait for one; none waits while a turn is free.
 struct State {
     free: usize,
     count: usize,
-    waiting: BTreeMap<String, VecDeque<Waiter>>,
+    peers: BTreeMap<Option<IpAddr>, Waiting>,
+    /// The peers that wait, in the order of their next turns.
+    order: VecDeque<Option<IpAddr>>,
+}
+
+/// The reviews of a peer that wait.
+#[derive(Default)]
+struct Waiting {
+    count: usize,
+    namespaces: BTreeMap<String, VecDeque<Waiter>>,
     /// The namespaces that wait, in the order of their next turns.
     order: VecDeque<String>,
 }
@@ -40,13 +59,13 @@ struct State {
 impl Turns {
     /// That many turns, and room for so many who wait; `waiting` counts those.
     pub(super) fn new(turns: usize, room: usize, waiting: Gauge) -> Self {
-        let state = State { free: turns, count: 0, waiting: BTreeMap::new(), order: VecDeque::new() };
+        let state = State { free: turns, count: 0, peers: BTreeMap::new(), order: VecDeque::new() };
         Turns { shared: Arc::new(Mutex::new(state)), room, waiting }
     }
 
-    /// A turn for a review of a namespace, at `deadline` at the latest.
-    pub(super) async fn turn(&self, namespace: &str, deadline: Instant) -> Result<Turn, Shed> {
-        let Some(turn) = self.with(|state| state.enter(namespace, self.room)) else { return Ok(Turn(self.clone())) };
+    /// A turn for a review, at `deadline` at the latest.
+    pub(super) async fn turn(&self, owner: Owner<'_>, deadline: Instant) -> Result<Turn, Shed> {
+        let Some(turn) = self.with(|state| state.enter(owner, self.room)) else { return Ok(Turn(self.clone())) };
         let _counted = Raised::new(&self.waiting);
         match timeout_at(deadline, turn?).await {
             Ok(Ok(turn)) => turn,
@@ -61,60 +80,65 @@ impl Turns {
 
 impl State {
     /// Takes a free turn, which gives nothing to wait for; otherwise what is waited for, or the reason why not.
-    fn enter(&mut self, namespace: &str, room: usize) -> Option<Result<oneshot::Receiver<Result<Turn, Shed>>, Shed>> {
+    fn enter(&mut self, owner: Owner<'_>, room: usize) -> Option<Result<oneshot::Receiver<Result<Turn, Shed>>, Shed>> {
         if self.free > 0 {
             self.free -= 1;
             return None;
         }
-        if self.count >= room && !self.make_room(namespace) {
+        if self.count >= room && !self.make_room(owner) {
             return Some(Err(Shed::Full));
         }
         let (waiter, turn) = oneshot::channel();
-        let own = self.waiting.entry(namespace.to_owned()).or_default();
-        if own.is_empty() {
-            self.order.push_back(namespace.to_owned());
+        let own = self.peers.entry(owner.peer).or_default();
+        if own.count == 0 {
+            self.order.push_back(owner.peer);
         }
-        own.push_back(waiter);
+        own.push(owner.namespace, waiter);
         self.count += 1;
         Some(Ok(turn))
     }
 
-    /// Sends away the latest review of the namespace that has most of them waiting; says whether there is room now.
-    fn make_room(&mut self, namespace: &str) -> bool {
+    /// Sends away the latest review of the peer that has most of them waiting, and there of the namespace that has; says
+    /// whether there is room now.
+    fn make_room(&mut self, owner: Owner<'_>) -> bool {
         self.forget_gone();
-        let own = self.waiting.get(namespace).map_or(0, VecDeque::len);
-        let longest = self.waiting.iter().max_by_key(|(_, waiters)| waiters.len()).map(|(name, _)| name.clone());
-        let Some(longest) = longest else { return true };
-        let Some(waiters) = self.waiting.get_mut(&longest).filter(|waiters| waiters.len() > own + 1) else {
-            return false;
-        };
-        if let Some(waiter) = waiters.pop_back() {
-            self.count -= 1;
-            // It may have gone meanwhile.
-            let _ = waiter.send(Err(Shed::Full));
-        }
+        let own = self.peers.get(&owner.peer).map_or(0, |waiting| waiting.count);
+        let most = self.peers.iter().max_by_key(|(_, waiting)| waiting.count);
+        let Some((most, count)) = most.map(|(peer, waiting)| (*peer, waiting.count)) else { return true };
+        // Of its own reviews one of another namespace goes.
+        let peer = if count > own + 1 { most } else { owner.peer };
+        let least = if peer == owner.peer { self.waiting(owner) + 1 } else { 0 };
+        let waiter = self.peers.get_mut(&peer).and_then(|waiting| waiting.pop_longest(least));
+        let Some(waiter) = waiter else { return false };
+        self.count -= 1;
+        // It may have gone meanwhile.
+        let _ = waiter.send(Err(Shed::Full));
         true
+    }
+
+    /// How many reviews of this namespace and peer wait.
+    fn waiting(&self, owner: Owner<'_>) -> usize {
+        let own = self.peers.get(&owner.peer).and_then(|waiting| waiting.namespaces.get(owner.namespace));
+        own.map_or(0, VecDeque::len)
     }
 
     /// Forgets reviews whose callers have gone.
     fn forget_gone(&mut self) {
-        for waiters in self.waiting.values_mut() {
-            waiters.retain(|waiter| !waiter.is_closed());
-        }
-        self.waiting.retain(|_, waiters| !waiters.is_empty());
-        self.order.retain(|namespace| self.waiting.contains_key(namespace));
-        self.count = self.waiting.values().map(VecDeque::len).sum();
+        self.peers.values_mut().for_each(Waiting::forget_gone);
+        self.peers.retain(|_, waiting| waiting.count > 0);
+        self.order.retain(|peer| self.peers.contains_key(peer));
+        self.count = self.peers.values().map(|waiting| waiting.count).sum();
     }
 
     /// The review whose turn is next; if none waits, the turn is free.
     fn next(&mut self) -> Option<Waiter> {
-        while let Some(namespace) = self.order.pop_front() {
-            let Some(waiters) = self.waiting.get_mut(&namespace) else { continue };
-            let waiter = waiters.pop_front();
-            if waiters.is_empty() {
-                self.waiting.remove(&namespace);
+        while let Some(peer) = self.order.pop_front() {
+            let Some(waiting) = self.peers.get_mut(&peer) else { continue };
+            let waiter = waiting.next();
+            if waiting.count == 0 {
+                self.peers.remove(&peer);
             } else {
-                self.order.push_back(namespace);
+                self.order.push_back(peer);
             }
             if let Some(waiter) = waiter {
                 self.count -= 1;
@@ -122,6 +146,57 @@ impl State {
             }
         }
         self.free += 1;
+        None
+    }
+}
+
+impl Waiting {
+    fn push(&mut self, namespace: &str, waiter: Waiter) {
+        let own = self.namespaces.entry(namespace.to_owned()).or_default();
+        if own.is_empty() {
+            self.order.push_back(namespace.to_owned());
+        }
+        own.push_back(waiter);
+        self.count += 1;
+    }
+
+    /// The latest review of the namespace with most of them, if they are more than `least`.
+    fn pop_longest(&mut self, least: usize) -> Option<Waiter> {
+        let longest = self.namespaces.iter().max_by_key(|(_, waiters)| waiters.len());
+        let longest = longest.filter(|(_, waiters)| waiters.len() > least)?.0.clone();
+        let waiters = self.namespaces.get_mut(&longest)?;
+        let waiter = waiters.pop_back()?;
+        self.count -= 1;
+        if waiters.is_empty() {
+            self.namespaces.remove(&longest);
+            self.order.retain(|namespace| *namespace != longest);
+        }
+        Some(waiter)
+    }
+
+    fn forget_gone(&mut self) {
+        for waiters in self.namespaces.values_mut() {
+            waiters.retain(|waiter| !waiter.is_closed());
+        }
+        self.namespaces.retain(|_, waiters| !waiters.is_empty());
+        self.order.retain(|namespace| self.namespaces.contains_key(namespace));
+        self.count = self.namespaces.values().map(VecDeque::len).sum();
+    }
+
+    fn next(&mut self) -> Option<Waiter> {
+        while let Some(namespace) = self.order.pop_front() {
+            let Some(waiters) = self.namespaces.get_mut(&namespace) else { continue };
+            let waiter = waiters.pop_front();
+            if waiters.is_empty() {
+                self.namespaces.remove(&namespace);
+            } else {
+                self.order.push_back(namespace);
+            }
+            if waiter.is_some() {
+                self.count -= 1;
+                return waiter;
+            }
+        }
         None
     }
 }
@@ -149,12 +224,20 @@ mod tests {
 
     use super::*;
 
+    fn own(namespace: &str) -> Owner<'_> {
+        Owner { peer: None, namespace }
+    }
+
+    fn of(last: u8, namespace: &str) -> Owner<'_> {
+        Owner { peer: Some(IpAddr::from([127, 0, 0, last])), namespace }
+    }
+
     /// Each turn takes a second; says in which order the reviews were done, and at which second.
     async fn done(turns: &Turns, reviews: &[&'static str]) -> Vec<(&'static str, u64)> {
         let start = Instant::now();
         let order = Arc::new(Mutex::new(Vec::new()));
         join_all(reviews.iter().map(|namespace| async {
-            if let Ok(_turn) = turns.turn(namespace, start + Duration::from_secs(100)).await {
+            if let Ok(_turn) = turns.turn(own(namespace), start + Duration::from_secs(100)).await {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 order.lock().unwrap().push((*namespace, start.elapsed().as_secs()));
             }
@@ -187,15 +270,44 @@ mod tests {
     async fn whose_time_is_over_holds_up_nobody() {
         let turns = Turns::new(1, 10, Gauge::default());
         let now = Instant::now();
-        let held = turns.turn("a", now).await.ok().unwrap();
-        assert_eq!(turns.turn("a", now + Duration::from_secs(1)).await.err(), Some(Shed::Late));
-        let waits = turns.turn("b", now + Duration::from_secs(9));
+        let held = turns.turn(own("a"), now).await.ok().unwrap();
+        assert_eq!(turns.turn(own("a"), now + Duration::from_secs(1)).await.err(), Some(Shed::Late));
+        let waits = turns.turn(own("b"), now + Duration::from_secs(9));
         let frees = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             drop(held);
         };
         let (turn, ()) = tokio::join!(waits, frees);
         drop(turn.ok().unwrap());
-        assert!(turns.turn("c", now).await.is_ok(), "a free turn is taken even after the deadline");
+        assert!(turns.turn(own("c"), now).await.is_ok(), "a free turn is taken even after the deadline");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_invents_namespaces_waits_for_itself() {
+        let turns = Turns::new(1, 8, Gauge::default());
+        let (start, order) = (Instant::now(), Mutex::new(Vec::new()));
+        let names: Vec<String> = (0..30).map(|index| format!("forged{index}")).collect();
+        let forged = names.iter().map(|name| of(2, name));
+        let honest = ["tenant", "other", "tenant"].map(|name| of(1, name));
+        let shed = join_all(forged.chain(honest).map(|owner| {
+            let (turns, order) = (&turns, &order);
+            async move {
+                let Ok(_turn) = turns.turn(owner, start + Duration::from_secs(100)).await else { return 1 };
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                order.lock().unwrap().push(owner);
+                0
+            }
+        }))
+        .await;
+        let honest: Vec<(usize, &str)> = order
+            .lock()
+            .unwrap()
+            .iter()
+            .enumerate()
+            .filter(|(_, owner)| !owner.namespace.starts_with("forged"))
+            .map(|(index, owner)| (index, owner.namespace))
+            .collect();
+        assert_eq!(honest, [(2, "tenant"), (4, "other"), (6, "tenant")]);
+        assert_eq!(shed.into_iter().sum::<usize>(), 24);
     }
 }

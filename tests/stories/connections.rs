@@ -65,6 +65,11 @@ impl Served {
         self.topologist.metric(&format!("topologist_{name}_total{{reason=\"{reason}\"}}"))
     }
 
+    /// After two seconds as slow ones, or before because their peer has most connections.
+    fn closed_those_that_keep_us_waiting(&self) -> bool {
+        ["slow", "busy"].iter().any(|reason| self.count("connections_closed_early", reason).is_some())
+    }
+
     async fn wait_for(&self, name: &str, reason: &str) {
         let deadline = Instant::now() + SOON;
         while self.count(name, reason).is_none() {
@@ -229,8 +234,127 @@ async fn connections_with_slow_bodies_do_not_keep_others_out() {
         })
         .await;
     served.answers_new_callers(4).await;
-    assert!(served.count("connections_closed_early", "slow_body").is_some_and(|count| count >= 1.0));
+    assert!(served.closed_those_that_keep_us_waiting());
     drop(slow);
+}
+
+/// Requests over HTTP/2 by a peer that lets no byte of a body through, and answers pings.
+async fn closed_window(io: TlsStream<TcpStream>) -> (Http2, tokio::task::JoinHandle<hyper::Result<()>>) {
+    let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(0)
+        .handshake(TokioIo::new(io))
+        .await
+        .unwrap();
+    (sender, tokio::spawn(connection))
+}
+
+type Http2 = hyper::client::conn::http2::SendRequest<http_body_util::combinators::BoxBody<Bytes, std::io::Error>>;
+
+fn nothing() -> http_body_util::combinators::BoxBody<Bytes, std::io::Error> {
+    http_body_util::Empty::new().map_err(|never| match never {}).boxed()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_nobody_takes_do_not_keep_others_out() {
+    let served = serve(&["--connections", "16", "--client-patience", "4s"]);
+    // An idle connection of a normal caller stays.
+    let mut own = served.connect(Protocol::Http1).await;
+    own.post(VALIDATE, review("review.json")).await.unwrap();
+    let mut unread = served
+        .many(15, async || {
+            let (mut sender, connection) = closed_window(served.tls_from(ATTACKER, Protocol::Http2).await).await;
+            let request = Request::get("https://localhost/x").body(nothing()).unwrap();
+            let answer = sender.send_request(request).await.unwrap();
+            assert_eq!(answer.status().as_u16(), 404);
+            (connection, answer, sender)
+        })
+        .await;
+    served.answers_new_callers(4).await;
+    own.post(VALIDATE, review("review.json")).await.unwrap();
+    assert!(served.closed_those_that_keep_us_waiting());
+    assert_eq!(served.count("connections_closed_early", "idle"), None);
+    // Those that are not in the way end as well.
+    for (connection, ..) in &mut unread {
+        assert!(tokio::time::timeout(SOON, connection).await.is_ok(), "the server ends the connection");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_to_pipelined_requests_that_nobody_reads_do_not_keep_others_out() {
+    let served = serve(&["--connections", "8"]);
+    let requests = "GET /x HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(1000);
+    let unread = served
+        .many(8, async || {
+            let mut stream = served.tls_from(ATTACKER, Protocol::Http1).await;
+            // Until the server reads no more, because its answers do not get away.
+            let fill = async { while stream.write_all(requests.as_bytes()).await.is_ok() {} };
+            let _ = tokio::time::timeout(Duration::from_secs(3), fill).await;
+            stream
+        })
+        .await;
+    served.answers_new_callers(4).await;
+    drop(unread);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heads_that_repeat_a_field_cost_little_while_their_bodies_arrive() {
+    let served = serve(&[]);
+    let before = served.peak();
+    let mut flood = Vec::new();
+    for _ in 0..50 {
+        let io = TokioIo::new(served.tls_from(ATTACKER, Protocol::Http2).await);
+        let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+        let connection = tokio::spawn(connection);
+        for _ in 0..100 {
+            // After the first, each of these costs one byte.
+            let mut request = Request::post(format!("https://localhost{PATIENT}"));
+            for _ in 0..220 {
+                request = request.header("a", "b");
+            }
+            let body = StreamBody::new(stream::pending::<Result<Frame<Bytes>, std::io::Error>>());
+            if sender.ready().await.is_err() {
+                break;
+            }
+            flood.push(tokio::spawn(sender.send_request(request.body(body).unwrap())));
+        }
+        flood.push(tokio::spawn(async move {
+            let _ = connection.await;
+            std::future::pending().await
+        }));
+    }
+    served.answers_new_callers(10).await;
+    // They are 5,000 requests with a million fields; no more than 4,096 are open at a time.
+    assert!(served.peak() - before < 100, "{} MiB and then {} MiB", before, served.peak());
+    assert!(served.count("connections_closed_early", "busy").is_some_and(|count| count >= 1.0));
+    flood.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversion_of_many_small_objects_costs_no_more_than_its_text() {
+    let served = serve(&[]);
+    let before = served.peak();
+    let filling = vec![r#"{"":0}"#; 400_000].join(",");
+    let object = format!(r#"{{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster","spec":{{"x":[{filling}]}}}}"#);
+    let objects = [object.as_str(); 4].join(",");
+    let text = format!(
+        r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{{"uid":"u","desiredAPIVersion":"cluster.x-k8s.io/v1beta1","objects":[{objects}]}}}}"#
+    );
+    let address = &served.topologist.conversions;
+    let mut connection = Connection::open(address, &served.authority, Protocol::Http1).await.unwrap();
+    let (code, body) = connection.post("/convert", text).await.unwrap();
+    assert_eq!(code.as_u16(), 200);
+    assert!(body.contains("objects[3]: Cluster / (cluster.x-k8s.io/v1beta2): it has 400003 JSON objects"), "{body}");
+    assert!(served.peak() - before < 60, "{} MiB and then {} MiB", before, served.peak());
+}
+
+#[test]
+fn as_many_files_may_be_open_as_the_hard_limit_allows() {
+    let served = serve(&[]);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", served.topologist.id())).unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let numbers: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(numbers[0], numbers[1], "{line}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
