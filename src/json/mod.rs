@@ -11,7 +11,7 @@ mod size;
 pub(crate) use collections::exact;
 pub use collections::{Blank, List, Members, OfNull, Rare, RawJson, Shared, StringMap};
 pub use plain::{Plain, value, with_integers};
-pub use size::{Size, objects};
+pub use size::Size;
 
 use std::fmt;
 
@@ -101,26 +101,6 @@ pub fn decode<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, String> {
     })
 }
 
-/// How many objects a JSON text holds, counted without decoding it: `{` and `null`, which may stand for an object, outside of
-/// strings.
-pub fn objects(text: &str) -> usize {
-    let (bytes, mut count, mut i) = (text.as_bytes(), 0, 0);
-    while let Some(byte) = bytes.get(i) {
-        match byte {
-            b'"' => {
-                i += 1;
-                while let Some(byte) = bytes.get(i).filter(|byte| **byte != b'"') {
-                    i += if *byte == b'\\' { 2 } else { 1 };
-                }
-            }
-            b'{' | b'n' => count += 1,
-            _ => {}
-        }
-        i += 1;
-    }
-    count
-}
-
 /// The error without line and column, which mean nothing once a document has been embedded in another.
 fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
@@ -148,19 +128,6 @@ mod tests {
             pub sizes: List<i32>,
             pub labels: StringMap,
             pub raw: Option<RawJson>,
-        }
-    }
-
-    #[test]
-    fn objects_are_counted_outside_of_strings() {
-        for (text, want) in [
-            (r#"{"a":[{},null,"{ \\\"{ null"],"{":{"b\\\\":{}}}"#, 5),
-            ("", 0),
-            ("\"{", 0),
-            ("[true,1]", 0),
-            ("{\"", 1),
-        ] {
-            assert_eq!(objects(text), want, "{text}");
         }
     }
 

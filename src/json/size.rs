@@ -56,11 +56,6 @@ impl Size {
     }
 }
 
-/// How many objects a text has, nulls included.
-pub fn objects(text: &str) -> usize {
-    Size::of(text).objects
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +70,8 @@ mod tests {
             (r#"["\"{", "\\", {}, "{{ . }}"]"#, 1, 5),
             ("[null,null]", 2, 2),
             (r#"["unended {"#, 0, 1),
+            (r#"{"a\\\"{":{"b\\":{}}}"#, 3, 3),
+            ("[true,1]", 0, 2),
         ] {
             assert_eq!(Size::of(text), Size { objects, values }, "{text}");
         }

@@ -27,7 +27,7 @@ use super::body::{Bodies, Bounds, Unread};
 use super::handler::{Gone, PANICKED, patience, refusal};
 use crate::budget::Stop;
 use crate::hub::{GROUP, Kind};
-use crate::json;
+use crate::json::{self, Size};
 use crate::kubernetes::versions::ApiVersions;
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::Version;
@@ -65,9 +65,8 @@ impl Default for Limits {
 /// What is too large to be stored, and so is no object (kube-apiserver takes requests of 3 MiB).
 const LARGEST: usize = 3 * 1024 * 1024;
 
-/// How many objects, lists included, and how many values in all the text of an object may hold: each of the former becomes
-/// some 650 bytes, each of the latter some 60.
-const MOST: [usize; 2] = [50_000, 400_000];
+/// How much the text of an object may hold: an object becomes some 650 bytes, another value some 60.
+const MOST: Size = Size { objects: 50_000, values: 400_000 };
 
 /// Objects with more than this part of that are converted one at a time.
 const PART: usize = 10;
@@ -255,11 +254,11 @@ impl Converter {
         to: Version,
         kinds: &mut BTreeSet<GroupKind>,
     ) -> (Option<Kind>, Result<Box<RawValue>, String>) {
-        let size = Size::of(text);
-        if let Some(reason) = size.excess() {
+        let extent = Extent::of(text);
+        if let Some(reason) = extent.excess() {
             return (None, Err(format!("{}: {reason}", glance(text))));
         }
-        let _alone = if size.is_large() { self.large.acquire().await.ok() } else { None };
+        let _alone = if extent.is_large() { self.large.acquire().await.ok() } else { None };
         let mut object = match json::value(text) {
             Ok(object) => object,
             Err(error) => return (None, Err(error.to_string())),
@@ -309,34 +308,31 @@ impl fmt::Display for Failures {
 
 /// How much the text of an object holds, counted before it is decoded.
 #[derive(Clone, Copy, Debug)]
-struct Size {
+struct Extent {
     bytes: usize,
-    objects: usize,
-    values: usize,
+    size: Size,
 }
 
-impl Size {
-    fn of(text: &str) -> Size {
-        let count = |what| text.bytes().filter(|byte| *byte == what).count();
-        match text.len() {
-            // A byte is one value at most, and what is too large needs no count.
-            bytes if bytes <= MOST[0] / PART || bytes > LARGEST => Size { bytes, objects: 0, values: 0 },
-            bytes => Size { bytes, objects: json::objects(text) + count(b'['), values: count(b',') },
-        }
+impl Extent {
+    fn of(text: &str) -> Extent {
+        let bytes = text.len();
+        // A byte is one value at most, and what is too large needs no count.
+        let is_clear = bytes <= MOST.objects / PART || bytes > LARGEST;
+        Extent { bytes, size: if is_clear { Size::default() } else { Size::of(text) } }
     }
 
     fn is_large(self) -> bool {
-        self.objects > MOST[0] / PART || self.values > MOST[1] / PART
+        self.size.exceeds(Size { objects: MOST.objects / PART, values: MOST.values / PART })
     }
 
     /// Why it is not decoded.
     fn excess(self) -> Option<String> {
-        let Size { bytes, objects, values } = self;
+        let Extent { bytes, size: Size { objects, values } } = self;
         let of = |count, what, limit| Some(format!("it has {count} {what}, and the limit is {limit}"));
         match () {
             () if bytes > LARGEST => of(bytes, "bytes", LARGEST),
-            () if objects > MOST[0] => of(objects, "JSON objects and lists", MOST[0]),
-            () if values > MOST[1] => of(values, "values", MOST[1]),
+            () if objects > MOST.objects => of(objects, "JSON objects", MOST.objects),
+            () if values > MOST.values => of(values, "JSON values", MOST.values),
             () => None,
         }
     }
@@ -547,8 +543,8 @@ mod tests {
         };
         for (filling, count, words) in [
             (r#"{"":0}"#, 49_000, None),
-            (r#"{"":0}"#, 60_000, Some("it has 60004 JSON objects and lists, and the limit is 50000")),
-            ("[0]", 60_000, Some("it has 60004 JSON objects and lists, and the limit is 50000")),
+            (r#"{"":0}"#, 60_000, Some("it has 60003 JSON objects, and the limit is 50000")),
+            ("[0]", 210_000, Some("JSON values, and the limit is 400000")),
             ("0", 500_000, Some("values, and the limit is 400000")),
             (r#""{[{[{[{[{[{[{[{[{[{[{[""#, 3_000, None),
             (r#""xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx""#, 70_000, Some("bytes, and the limit is 3145728")),
