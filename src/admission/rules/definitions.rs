@@ -132,9 +132,8 @@ fn not_nullable(node: &Definition, path: &Path, found: &mut Findings) {
     if node.nullable.is_set() {
         found.warn(format!("{path}: nullable has no effect; a null value gets the default of its node or is refused"));
     }
-    let (core, junctors) = node.children(path);
-    for (path, child) in core.into_iter().chain(junctors) {
-        not_nullable(child, &path, found);
+    for (step, child) in node.children() {
+        not_nullable(child, &step.below(path), found);
     }
 }
 

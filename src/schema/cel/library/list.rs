@@ -101,8 +101,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
         },
     )
     .growing(|_| u64::MAX),
-    method("first", &["list(A)->optional(A)"], one, |_, args| end(args, false)),
-    method("last", &["list(A)->optional(A)"], one, |_, args| end(args, true)),
+    method("first", &["list(A)->optional(A)"], one, |meter, args| end(meter, args, false)),
+    method("last", &["list(A)->optional(A)"], one, |meter, args| end(meter, args, true)),
     function("sets.contains", PAIR, product, |meter, args| {
         let (a, b) = sets(args)?;
         Ok(Val::Bool(contains_all(a, b, meter)?))
@@ -118,8 +118,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     ),
     function("sets.intersects", PAIR, product, |meter, args| {
         let (a, b) = sets(args)?;
-        for element in a.iter() {
-            if holds(b, &element?, meter)? {
+        for at in 0..a.len() {
+            let element = a.at(at, meter)?;
+            if holds(b, &element, meter)? {
                 return Ok(Val::Bool(true));
             }
         }
@@ -153,7 +154,7 @@ fn product(size: Sizes<'_>) -> u64 {
 fn elements<'v>(meter: &mut Meter, list: Option<&Val<'v>>) -> Result<Vec<Val<'v>>, Fault> {
     let Some(Val::List(list)) = list else { return Err(Fault::of("no such overload")) };
     meter.work(list.len().saturating_mul(40))?;
-    list.iter().collect()
+    (0..list.len()).map(|at| list.at(at, meter)).collect()
 }
 
 fn sum<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
@@ -188,8 +189,8 @@ fn extreme<'v>(meter: &mut Meter, args: &[Val<'v>], wanted: Ordering) -> Made<'v
 fn find<'v>(meter: &mut Meter, args: &[Val<'v>], from_end: bool) -> Made<'v> {
     let [Val::List(list), wanted] = args else { return Err(unfit(args)) };
     let mut found = None;
-    for (at, element) in list.iter().enumerate() {
-        if equal(&element?, wanted, meter)? {
+    for at in 0..list.len() {
+        if equal(&list.at(at, meter)?, wanted, meter)? {
             found = Some(at);
             if !from_end {
                 break;
@@ -208,7 +209,7 @@ fn slice<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
         return Err(Fault::of("the range of slice() is not within the list"));
     }
     meter.work((end - start).saturating_mul(40))?;
-    let elements = (start..end).filter_map(|at| list.get(at)).collect::<Result<Vec<_>, _>>()?;
+    let elements = (start..end).map(|at| list.at(at, meter)).collect::<Result<Vec<_>, _>>()?;
     Ok(Val::list(elements))
 }
 
@@ -222,8 +223,8 @@ fn flatten<'v>(meter: &mut Meter, args: &[Val<'v>], depth: i64) -> Made<'v> {
                 Val::List(inner) => {
                     is_flat = false;
                     meter.work(inner.len().saturating_mul(40))?;
-                    for element in inner.iter() {
-                        next.push(element?);
+                    for at in 0..inner.len() {
+                        next.push(inner.at(at, meter)?);
                     }
                 }
                 other => next.push(other),
@@ -291,9 +292,9 @@ fn same_kind(a: &Val<'_>, b: &Val<'_>) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b) || numbers(a, b).is_some()
 }
 
-fn end<'v>(args: &[Val<'v>], from_end: bool) -> Made<'v> {
+fn end<'v>(meter: &mut Meter, args: &[Val<'v>], from_end: bool) -> Made<'v> {
     let [Val::List(list)] = args else { return Err(unfit(args)) };
-    match list.get(if from_end { list.len().wrapping_sub(1) } else { 0 }) {
+    match list.get(if from_end { list.len().wrapping_sub(1) } else { 0 }, meter) {
         Some(element) => Ok(Val::some(element?)),
         None => Ok(Val::Optional(None)),
     }
@@ -307,8 +308,8 @@ fn sets<'a, 'v>(args: &'a [Val<'v>]) -> Result<(&'a List<'v>, &'a List<'v>), Fau
 }
 
 fn holds<'v>(list: &List<'v>, wanted: &Val<'v>, meter: &mut Meter) -> Result<bool, Fault> {
-    for element in list.iter() {
-        if equal(&element?, wanted, meter)? {
+    for at in 0..list.len() {
+        if equal(&list.at(at, meter)?, wanted, meter)? {
             return Ok(true);
         }
     }
@@ -316,8 +317,9 @@ fn holds<'v>(list: &List<'v>, wanted: &Val<'v>, meter: &mut Meter) -> Result<boo
 }
 
 fn contains_all<'v>(list: &List<'v>, wanted: &List<'v>, meter: &mut Meter) -> Result<bool, Fault> {
-    for element in wanted.iter() {
-        if !holds(list, &element?, meter)? {
+    for at in 0..wanted.len() {
+        let element = wanted.at(at, meter)?;
+        if !holds(list, &element, meter)? {
             return Ok(false);
         }
     }

@@ -42,8 +42,8 @@ fn unwrap<'v>(meter: &mut crate::schema::cel::meter::Meter, args: &[Val<'v>]) ->
     let [Val::List(list)] = args else { return Err(unfit(args)) };
     meter.work(list.len() * 40)?;
     let mut elements = Vec::new();
-    for element in list.iter() {
-        match element? {
+    for at in 0..list.len() {
+        match list.at(at, meter)? {
             Val::Optional(Some(value)) => elements.push((*value).clone()),
             Val::Optional(None) => {}
             other => return Err(unfit(&[other])),

@@ -142,8 +142,8 @@ pub(in crate::schema::cel) fn search<'v>(
 
 fn searched<'v>(name: &str, regex: &Regex, meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     let Some(Val::Text(text)) = args.first() else { return Err(unfit(args)) };
-    let (text, length) = (text.as_str(), text.as_str().len());
-    meter.work(100 + length.saturating_mul(2 + regex.as_str().len() / 8))?;
+    let text = text.as_str();
+    meter.work(regex.steps(text).saturating_mul(3).saturating_add(100))?;
     match (name, args.get(2)) {
         ("matches", None) => Ok(Val::Bool(regex.is_match(text))),
         ("find", None) => Ok(Val::made(regex.find(text).map_or("", |found| found.as_str()))),
@@ -295,8 +295,8 @@ fn join<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
         _ => return Err(unfit(args)),
     };
     let mut joined = String::new();
-    for (at, piece) in list.iter().enumerate() {
-        let Val::Text(piece) = piece? else { return Err(Fault::of("join() is for lists of texts")) };
+    for at in 0..list.len() {
+        let Val::Text(piece) = list.at(at, meter)? else { return Err(Fault::of("join() is for lists of texts")) };
         meter.work(piece.as_str().len() + by.len())?;
         if at > 0 {
             joined.push_str(by);
