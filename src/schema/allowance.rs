@@ -115,9 +115,9 @@ impl Effort {
         Effort::new(STEPS_OF_OBJECT, stop)
     }
 
-    /// Effort without a bound, for schemas that are trusted.
-    pub fn unlimited() -> Self {
-        Effort::new(usize::MAX, &Stop::never())
+    /// Effort without a bound but time, for schemas that are trusted, and for what was accepted before there was a bound.
+    pub fn unlimited(stop: &Stop) -> Self {
+        Effort::new(usize::MAX, stop)
     }
 
     fn new(limit: usize, stop: &Stop) -> Self {
@@ -225,7 +225,7 @@ impl Allowance {
             previews: Pool::unlimited(),
             defaults_of_each: Growth::unlimited(),
             defaults: Growth::unlimited(),
-            effort: Effort::unlimited(),
+            effort: Effort::unlimited(&Stop::never()),
             all_defaults: Pool::unlimited(),
             ..Allowance::new(Stop::never())
         }

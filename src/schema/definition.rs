@@ -121,10 +121,10 @@ impl Definition {
 
     /// The nodes right below this one: core ones, then those of junctors.
     pub fn children(&self) -> impl Iterator<Item = (Step<'_>, &Definition)> {
-        let core = one(Step::AdditionalProperties, &self.additional_properties)
+        let core = one(Step::AdditionalProperties, self.additional_properties.as_deref())
             .chain(self.each_property().map(|(name, child)| (Step::Property(name), child)))
-            .chain(one(Step::Items, &self.items));
-        core.chain(one(Step::Not, &self.not))
+            .chain(one(Step::Items, self.items.as_deref()));
+        core.chain(one(Step::Not, self.not.as_deref()))
             .chain(each(&self.all_of, Step::AllOf))
             .chain(each(&self.one_of, Step::OneOf))
             .chain(each(&self.any_of, Step::AnyOf))
@@ -132,8 +132,8 @@ impl Definition {
 }
 
 /// A node below a keyword that has one at most.
-fn one<'a>(step: Step<'a>, child: &'a Option<Box<Definition>>) -> impl Iterator<Item = (Step<'a>, &'a Definition)> {
-    child.iter().map(move |child| (step, &**child))
+fn one<'a>(step: Step<'a>, child: Option<&'a Definition>) -> impl Iterator<Item = (Step<'a>, &'a Definition)> {
+    child.into_iter().map(move |child| (step, child))
 }
 
 /// The nodes below a keyword that has a list of them.

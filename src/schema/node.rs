@@ -323,7 +323,7 @@ fn kept(literal: Option<Value>, allowance: &mut Allowance) -> Result<Option<Valu
 /// The entries of `enum`, without `null` (VAR-S-010).
 fn literals(definition: &Definition, allowance: &mut Allowance) -> Result<Vec<Value>, Unusable> {
     let mut values = Vec::new();
-    for raw in definition.r#enum.iter() {
+    for raw in &definition.r#enum {
         let entry = literal(Some(raw), "enum").and_then(|entry| kept(entry, allowance));
         values.extend(entry.map_err(|error| error.below(|| ".enum".to_owned()))?);
     }
@@ -331,7 +331,7 @@ fn literals(definition: &Definition, allowance: &mut Allowance) -> Result<Vec<Va
 }
 
 fn required(definition: &Definition, allowance: &mut Allowance) -> Result<Vec<String>, Unusable> {
-    for name in definition.required.iter() {
+    for name in &definition.required {
         allowance.compile(size_of::<String>() + ALLOCATION + name.len())?;
     }
     Ok(definition.required.to_vec())

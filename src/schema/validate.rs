@@ -8,6 +8,7 @@ use serde_json::{Map, Number, Value};
 use super::format::Format;
 use super::node::{Bound, Kind};
 use super::{Effort, Schema};
+use crate::budget::Stop;
 use crate::field::{ErrorKind, RuleId, enumerated, lengthen, shortened};
 
 /// One thing that is wrong with a value.
@@ -26,7 +27,7 @@ pub struct Violation {
 impl Schema {
     /// Everything that is wrong with `value`; unknown fields and CEL rules are checked elsewhere.
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
-        self.violations_within(value, &Effort::unlimited())
+        self.violations_within(value, &Effort::unlimited(&Stop::never()))
     }
 
     /// The same, as far as the effort goes: a value that takes more is wrong for that alone (DEC-44).

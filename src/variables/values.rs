@@ -45,7 +45,7 @@ impl ValueBudget {
 
     /// A budget for each value, and none for their sum: what an object may go on taking that took it before.
     pub fn of_each_value(stop: &Stop) -> Self {
-        ValueBudget { cost: None, ..ValueBudget::new(stop) }
+        ValueBudget { cost: None, effort: Effort::unlimited(stop), ..ValueBudget::new(stop) }
     }
 
     /// Whether the checks and the CEL rules of all values cost more than the budget.
@@ -53,20 +53,15 @@ impl ValueBudget {
         self.exceeded.is_some()
     }
 
-    /// What a value may take in effort: what all values have left, or its own.
-    fn effort(&mut self) -> &Effort {
-        if self.cost.is_none() {
-            self.effort = Effort::of_object(&self.stop);
-        }
-        &self.effort
+    /// Which part of the budget was exceeded first.
+    pub fn exceeded(&self) -> Option<Exceeded> {
+        self.exceeded
     }
 
     /// What is wrong with a value, rules aside.
     fn violations(&mut self, schema: &Schema, value: &Value) -> Vec<Violation> {
-        let violations = schema.violations_within(value, self.effort());
-        if self.cost.is_some() {
-            self.exceeded = self.exceeded.or(self.effort.exceeded());
-        }
+        let violations = schema.violations_within(value, &self.effort);
+        self.exceeded = self.exceeded.or(self.effort.exceeded());
         violations
     }
 
@@ -206,7 +201,7 @@ fn entries<'a>(
             break;
         }
         let Some(variable) = defined(written, variables, &known, path, found) else { continue };
-        let sight = sight_of(written, variable, budget.effort());
+        let sight = sight_of(written, variable, &budget.effort);
         if sight == Sight::Whole && !variable.has_rules() {
             continue;
         }

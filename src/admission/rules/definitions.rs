@@ -56,17 +56,10 @@ pub(super) fn variable_definitions_are_usable(change: &Change<'_>, found: &mut F
         if allowance.is_over() {
             return;
         }
-        let path = path(variable).child("schema.openAPIV3Schema");
-        if let Err(exceeded) = allowance.next_schema() {
-            allowance.note_breach(path, exceeded);
-            return;
-        }
         definition_is_usable(variable, &mut allowance, found);
-    }
-    // What the last one took counts as well.
-    let mut allowance = change.allowance.borrow_mut();
-    if let Err(exceeded) = allowance.next_schema() {
-        allowance.note_breach(Path::of("spec.variables"), exceeded);
+        if let Err(exceeded) = allowance.next_schema() {
+            allowance.note_breach(path(variable).child("schema.openAPIV3Schema"), exceeded);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use super::check::{Node, Op, Repeat, Unit};
 use super::fault::Fault;
 use super::library::time::Moment;
 use super::library::{self, Function};
-use super::meter::Meter;
+use super::meter::{Meter, PER_ELEMENT, PER_ENTRY};
 use super::parse::{Form, Literal, Selection};
 use super::types::{Field, Structure, Type};
 use super::value::{List, Map, Table, Text, Val, view};
@@ -204,7 +204,7 @@ impl<'v> Machine<'v, '_> {
         if !items.iter().all(|(item, _)| matches!(item.op, Op::Literal(_))) {
             self.meter.charge(10)?;
         }
-        self.meter.work(items.len() * 40)?;
+        self.meter.work(items.len() * PER_ELEMENT)?;
         let mut elements = Vec::with_capacity(items.len());
         for (item, optional) in items {
             match self.value(item)? {
@@ -217,7 +217,7 @@ impl<'v> Machine<'v, '_> {
 
     fn map(&mut self, entries: &'v [(Node, Node, bool)]) -> Result<Val<'v>, Fault> {
         self.meter.charge(30)?;
-        self.meter.work(100 + entries.len() * 200)?;
+        self.meter.work((entries.len() + 1) * PER_ENTRY)?;
         let mut table = Table::with_capacity(entries.len());
         for (key, value, optional) in entries {
             let (key, value) = (self.value(key)?, self.value(value)?);
@@ -368,13 +368,13 @@ impl<'v> Machine<'v, '_> {
             Form::Filter => {
                 if self.truth(&repeat.body)? {
                     self.meter.charge(13)?;
-                    self.meter.work(40)?;
+                    self.meter.work(PER_ELEMENT)?;
                     gathered.elements.push(element);
                 }
             }
             Form::Map | Form::TransformList => {
                 self.meter.charge(12)?;
-                self.meter.work(40)?;
+                self.meter.work(PER_ELEMENT)?;
                 let made = self.value(&repeat.body)?;
                 gathered.elements.push(made);
             }
@@ -387,7 +387,7 @@ impl<'v> Machine<'v, '_> {
             }
             Form::TransformMap => {
                 self.meter.charge(3)?;
-                self.meter.work(200)?;
+                self.meter.work(PER_ENTRY)?;
                 let made = self.value(&repeat.body)?;
                 gathered.table.insert(element, made, self.meter)?;
             }
@@ -396,7 +396,7 @@ impl<'v> Machine<'v, '_> {
                 let Val::Map(made) = self.value(&repeat.body)? else {
                     return Err(Fault::of("transformMapEntry() makes maps"));
                 };
-                self.meter.work(made.len().saturating_mul(200))?;
+                self.meter.work(made.len().saturating_mul(PER_ENTRY))?;
                 for (key, value) in made.entries(self.meter) {
                     gathered.table.insert(key, value?, self.meter)?;
                 }

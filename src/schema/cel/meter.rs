@@ -18,6 +18,10 @@ pub(super) const PER_VALUE: u64 = 10_000_000;
 /// cheap in units could hold a worker for seconds.
 const WORK_PER_VALUE: u64 = 45_000_000;
 
+/// What an element of a list takes, and an entry of a map with what it is found by.
+pub(super) const PER_ELEMENT: usize = 64;
+pub(super) const PER_ENTRY: usize = 300;
+
 /// After how much work the deadline is looked at.
 const BETWEEN_STOPS: u64 = 500_000;
 

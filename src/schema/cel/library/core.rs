@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::time;
 use super::{Function, Sizes, first, function, method, one, tenths, unfit};
 use crate::schema::cel::fault::Fault;
-use crate::schema::cel::meter::Meter;
+use crate::schema::cel::meter::{Meter, PER_ELEMENT};
 use crate::schema::cel::value::{Val, equal, order};
 
 type Made<'v> = Result<Val<'v>, Fault>;
@@ -217,7 +217,7 @@ fn add<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
             Ok(Val::Bytes([&**a, &**b].concat().into()))
         }
         [Val::List(a), Val::List(b)] => {
-            meter.work((a.len() + b.len()) * 40)?;
+            meter.work((a.len() + b.len()) * PER_ELEMENT)?;
             let mut elements = Vec::with_capacity(a.len() + b.len());
             for list in [a, b] {
                 for at in 0..list.len() {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::{ELEMENT, Function, RESULT, Sizes, function, method, one, tenths, unfit};
 use crate::schema::cel::fault::Fault;
-use crate::schema::cel::meter::Meter;
+use crate::schema::cel::meter::{Meter, PER_ELEMENT};
 use crate::schema::cel::value::{List, Val, equal, numbers, order};
 
 type Made<'v> = Result<Val<'v>, Fault>;
@@ -96,7 +96,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         |size| 11_u64.saturating_add(size(RESULT)),
         |meter, args| {
             let [Val::Int(count)] = args else { return Err(unfit(args)) };
-            meter.work(usize::try_from(*count).unwrap_or(0).saturating_mul(40))?;
+            meter.work(usize::try_from(*count).unwrap_or(0).saturating_mul(PER_ELEMENT))?;
             Ok(Val::list((0..*count).map(Val::Int).collect()))
         },
     )
@@ -153,8 +153,12 @@ fn product(size: Sizes<'_>) -> u64 {
 
 fn elements<'v>(meter: &mut Meter, list: Option<&Val<'v>>) -> Result<Vec<Val<'v>>, Fault> {
     let Some(Val::List(list)) = list else { return Err(Fault::of("no such overload")) };
-    meter.work(list.len().saturating_mul(40))?;
-    (0..list.len()).map(|at| list.at(at, meter)).collect()
+    meter.work(list.len().saturating_mul(PER_ELEMENT))?;
+    let mut elements = Vec::with_capacity(list.len());
+    for at in 0..list.len() {
+        elements.push(list.at(at, meter)?);
+    }
+    Ok(elements)
 }
 
 fn sum<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
@@ -208,8 +212,11 @@ fn slice<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     if start > end || end > list.len() {
         return Err(Fault::of("the range of slice() is not within the list"));
     }
-    meter.work((end - start).saturating_mul(40))?;
-    let elements = (start..end).map(|at| list.at(at, meter)).collect::<Result<Vec<_>, _>>()?;
+    meter.work((end - start).saturating_mul(PER_ELEMENT))?;
+    let mut elements = Vec::with_capacity(end - start);
+    for at in start..end {
+        elements.push(list.at(at, meter)?);
+    }
     Ok(Val::list(elements))
 }
 
@@ -222,7 +229,7 @@ fn flatten<'v>(meter: &mut Meter, args: &[Val<'v>], depth: i64) -> Made<'v> {
             match element {
                 Val::List(inner) => {
                     is_flat = false;
-                    meter.work(inner.len().saturating_mul(40))?;
+                    meter.work(inner.len().saturating_mul(PER_ELEMENT))?;
                     for at in 0..inner.len() {
                         next.push(inner.at(at, meter)?);
                     }

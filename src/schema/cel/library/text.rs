@@ -4,7 +4,7 @@ use super::printf::format;
 use super::{ELEMENT, Function, RESULT, Sizes, function, method, one, tenths, unfit};
 use crate::goregex::Regex;
 use crate::schema::cel::fault::Fault;
-use crate::schema::cel::meter::Meter;
+use crate::schema::cel::meter::{Meter, PER_ELEMENT};
 use crate::schema::cel::value::{Text, Val};
 
 type Made<'v> = Result<Val<'v>, Fault>;
@@ -155,7 +155,7 @@ fn searched<'v>(name: &str, regex: &Regex, meter: &mut Meter, args: &[Val<'v>]) 
             };
             let mut found = Vec::new();
             for part in regex.find_iter(text).take(limit) {
-                meter.work(80)?;
+                meter.work(2 * PER_ELEMENT)?;
                 found.push(Val::made(part.as_str()));
             }
             Ok(Val::list(found))
@@ -232,7 +232,7 @@ fn split<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     // Pieces of text that is there anyway need no memory of their own.
     let mut pieces = Vec::new();
     let mut keep = |piece: Val<'v>| {
-        meter.work(80)?;
+        meter.work(2 * PER_ELEMENT)?;
         pieces.push(piece);
         Ok::<_, Fault>(())
     };

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use crate::budget::{Pool, Stop};
 use crate::schema::cel::check::{Wanted, compile};
+use crate::schema::cel::meter::{PER_ELEMENT, PER_ENTRY};
 use crate::schema::cel::types::Decl;
+use crate::schema::cel::value::Val;
 use crate::schema::{Definition, Schema};
 use crate::testing::timed;
 
@@ -59,6 +61,12 @@ fn no_rule_holds_a_worker() {
         assert!(taken < PATIENCE, "{case} took {taken:?}");
         assert!(violations.iter().all(|violation| violation.rule != "CEL-024"), "{case}: {violations:?}");
     }
+}
+
+#[test]
+fn elements_and_entries_take_about_what_is_counted() {
+    // DEC-44
+    assert!(size_of::<Val<'_>>() <= PER_ELEMENT && 2 * size_of::<Val<'_>>() <= PER_ENTRY / 3);
 }
 
 /// Whether a rule on a value ended because it exceeded its budget.
