@@ -91,6 +91,16 @@ impl Shown {
     }
 }
 
+impl Shown {
+    /// About how many bytes it takes; only texts are long.
+    fn text_bytes(&self) -> usize {
+        match &self.0 {
+            Value::String(text) => text.len(),
+            _ => SHOWN_BYTES,
+        }
+    }
+}
+
 impl<T: Into<Value>> From<T> for Shown {
     fn from(value: T) -> Self {
         Shown(value.into())
@@ -176,6 +186,9 @@ pub struct Warning {
 /// How many errors are kept; nobody reads more, and an answer has to end.
 const KEPT_ERRORS: usize = 2000;
 
+/// How many bytes errors and warnings may have together; the first is kept, whatever it has.
+const KEPT_TEXT: usize = 4 << 20;
+
 /// How many warnings are kept.
 const KEPT_WARNINGS: usize = 100;
 
@@ -192,6 +205,8 @@ pub struct Findings {
     warnings: Vec<Warning>,
     /// How many warnings there are, those that are not kept included.
     warned: usize,
+    /// Bytes of what is kept.
+    text: usize,
     running: RuleId,
     silenced: Option<RuleId>,
 }
@@ -246,8 +261,10 @@ impl Findings {
     /// The object passes, with a word of advice.
     pub fn warn(&mut self, text: impl Into<String>) {
         self.warned += 1;
-        if self.warnings.len() < KEPT_WARNINGS {
-            self.warnings.push(Warning { rule: self.running, text: text.into() });
+        if self.is_worth_warnings() {
+            let text = text.into();
+            self.text += text.len();
+            self.warnings.push(Warning { rule: self.running, text });
         }
     }
 
@@ -258,12 +275,12 @@ impl Findings {
 
     /// Whether the next warning is read by anybody.
     pub fn is_worth_warnings(&self) -> bool {
-        self.warnings.len() < KEPT_WARNINGS
+        self.warnings.len() < KEPT_WARNINGS && self.text < KEPT_TEXT
     }
 
     /// Whether further errors are counted and not kept.
     pub fn is_full(&self) -> bool {
-        self.errors.len() >= KEPT_ERRORS
+        self.errors.len() >= KEPT_ERRORS || (self.text >= KEPT_TEXT && !self.errors.is_empty())
     }
 
     /// How many errors there are.
@@ -282,10 +299,12 @@ impl Findings {
 
     fn push(&mut self, kind: ErrorKind, path: Path, value: Shown, detail: impl Into<String>) {
         self.count += 1;
-        if self.errors.len() == KEPT_ERRORS {
+        if self.is_full() {
             return;
         }
-        self.errors.push(FieldError { rule: self.running, kind, path, value, detail: detail.into() });
+        let detail = detail.into();
+        self.text += path.as_str().len() + value.text_bytes() + detail.len();
+        self.errors.push(FieldError { rule: self.running, kind, path, value, detail });
     }
 }
 

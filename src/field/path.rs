@@ -5,6 +5,25 @@ use std::fmt;
 
 use super::shortened;
 
+/// The longest path, in bytes. There may be as many paths as there are fields.
+const LONGEST: usize = 4096;
+
+/// From so many bytes on a path is cut short: its last character and the end take six at most.
+const FULL: usize = LONGEST - 6;
+
+/// Appends to a path; of one that becomes too long the beginning is kept, and ends in "…".
+pub fn lengthen(path: &mut String, parts: &[&str]) {
+    for part in parts {
+        let room = FULL.saturating_sub(path.len());
+        if part.len() < room {
+            path.push_str(part);
+        } else if room > 0 {
+            path.push_str(&part[..part.ceil_char_boundary(room)]);
+            path.push('…');
+        }
+    }
+}
+
 /// A path such as `spec.topology.workers.machineDeployments[md-0].class`.
 ///
 /// `child` appends `.name`, `index` and `key` append `[…]`. Which of the two brackets a rule uses is part of the rule.
@@ -60,6 +79,11 @@ impl Path {
 
     /// Rules make paths before they know whether there will be an error, so it has to be cheap.
     fn joined(parts: &[&str]) -> Self {
+        if parts.iter().map(|part| part.len()).sum::<usize>() >= FULL {
+            let mut path = String::new();
+            lengthen(&mut path, parts);
+            return Path(Cow::Owned(path));
+        }
         Path(Cow::Owned(parts.concat()))
     }
 
@@ -96,6 +120,12 @@ mod tests {
         assert_eq!(workers.member("a-b_C9").to_string(), "spec.workers.a-b_C9");
         assert_eq!(workers.member("a.b/c").to_string(), "spec.workers[a.b/c]");
         assert_eq!(Path::ROOT.to_string(), "[]");
+        // DEC-44: there may be as many paths as there are fields, so one is cut short, at whatever depth.
+        let deep = |names: usize| (0..names).fold(workers.clone(), |path, i| path.key(&"é".repeat(500 + i)));
+        assert!(deep(3).as_str().ends_with("é]") && deep(4).child("class").as_str().len() > 4000);
+        let cut = deep(5);
+        assert!(cut.as_str().ends_with('…') && cut.as_str().len() <= 4096, "{}", cut.as_str().len());
+        assert_eq!(cut.child("class").index(3).place(".more"), cut);
         assert_eq!(Path::ROOT.child("spec").as_str(), "spec");
     }
 }

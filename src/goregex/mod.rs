@@ -25,6 +25,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use regex_automata::meta;
+use regex_automata::nfa::thompson;
 use regex_automata::util::syntax;
 
 mod class;
@@ -49,8 +50,10 @@ pub const MAX_UNICODE_CLASSES: usize = 500;
 pub const MAX_COMPILED: usize = 10 << 20;
 
 /// What each of the two lazy automata of a pattern may cache while it searches, in bytes; beyond it searches are slower but stay
-/// linear.
+/// linear. The automata need some 27 bytes for each state of the program to work at all.
 const SEARCH_CACHE: usize = 64 << 10;
+const SEARCH_CACHE_OF_STATE: usize = 40;
+const MAX_SEARCH_CACHE: usize = 1 << 20;
 
 /// Expressions up to this height are compiled on the caller's stack. Compiling recurses, at up to 16 KiB a level in
 /// a debug build.
@@ -66,6 +69,7 @@ pub struct Regex {
     names: Arc<[Option<Box<str>>]>,
     inner: meta::Regex,
     footprint: usize,
+    states: usize,
 }
 
 impl Regex {
@@ -79,9 +83,16 @@ impl Regex {
         at_most(MAX_LENGTH, pattern.len(), "bytes")?;
         let translation = parse::translate(pattern)?;
         at_most(MAX_UNICODE_CLASSES, translation.pattern.matches(r"\p{").count(), "Unicode classes")?;
-        let inner = compile(pattern, &translation, compiled)?;
-        let footprint = pattern.len() + inner.memory_usage() + inner.create_cache().memory_usage() + 2 * SEARCH_CACHE;
-        Ok(Self { pattern: pattern.into(), names: translation.names.into(), inner, footprint })
+        let (inner, states) = compile(pattern, &translation, compiled)?;
+        let caches = inner.create_cache().memory_usage() + 2 * search_cache(states);
+        let footprint = pattern.len() + inner.memory_usage() + caches;
+        Ok(Self { pattern: pattern.into(), names: translation.names.into(), inner, footprint, states })
+    }
+
+    /// How many steps a search in a text takes at most: where the automata give up, each byte leads every state of the program to
+    /// others. A step takes some nanoseconds.
+    pub fn steps(&self, text: &str) -> usize {
+        text.len().saturating_mul(self.states + 1)
     }
 
     /// How much memory the pattern takes, in bytes: the compiled program, and what one search at a time caches at most.
@@ -169,7 +180,12 @@ fn at_most(limit: usize, count: usize, unit: &'static str) -> Result<(), RegexEr
     if count > limit { Err(RegexError::TooLong { count, unit, limit }) } else { Ok(()) }
 }
 
-fn compile(pattern: &str, translation: &Translation, limit: usize) -> Result<meta::Regex, RegexError> {
+fn search_cache(states: usize) -> usize {
+    states.saturating_mul(SEARCH_CACHE_OF_STATE).saturating_add(SEARCH_CACHE).min(MAX_SEARCH_CACHE)
+}
+
+/// The compiled pattern, and how many states its program has.
+fn compile(pattern: &str, translation: &Translation, limit: usize) -> Result<(meta::Regex, usize), RegexError> {
     let build = || build(pattern, &translation.pattern, limit);
     if translation.height <= MAX_HEIGHT_IN_PLACE {
         return build();
@@ -182,19 +198,23 @@ fn compile(pattern: &str, translation: &Translation, limit: usize) -> Result<met
 }
 
 /// Nesting needs no limit here: what is left of it after groups that do not capture is bounded by the parser.
-fn build(pattern: &str, translated: &str, limit: usize) -> Result<meta::Regex, RegexError> {
-    let bounds = meta::Config::new().nfa_size_limit(Some(limit)).hybrid_cache_capacity(SEARCH_CACHE);
+fn build(pattern: &str, translated: &str, limit: usize) -> Result<(meta::Regex, usize), RegexError> {
+    let refusal = |size_limit: Option<usize>, reason: String| {
+        let expression = pattern.to_string();
+        match size_limit {
+            Some(limit) => RegexError::TooLarge { expression, limit },
+            None => RegexError::Engine { expression, reason },
+        }
+    };
     let syntax = syntax::Config::new().nest_limit(u32::MAX);
-    let built = meta::Builder::new().configure(bounds).syntax(syntax).build(translated);
-    built.map_err(|error| refusal(pattern, &error))
-}
-
-fn refusal(pattern: &str, error: &meta::BuildError) -> RegexError {
-    let expression = pattern.to_string();
-    match error.size_limit() {
-        Some(limit) => RegexError::TooLarge { expression, limit },
-        None => RegexError::Engine { expression, reason: error.to_string() },
-    }
+    let parsed = syntax::parse_with(translated, &syntax).map_err(|error| refusal(None, error.to_string()))?;
+    // The engine does not tell how many states it has. A program that is too large is found out here, before it is made twice.
+    let bounds = thompson::Config::new().nfa_size_limit(Some(limit)).which_captures(thompson::WhichCaptures::None);
+    let program = thompson::Compiler::new().configure(bounds).build_from_hir(&parsed);
+    let states = program.map_err(|error| refusal(error.size_limit(), error.to_string()))?.states().len();
+    let bounds = meta::Config::new().nfa_size_limit(Some(limit)).hybrid_cache_capacity(search_cache(states));
+    let built = meta::Builder::new().configure(bounds).build_from_hir(&parsed);
+    Ok((built.map_err(|error| refusal(error.size_limit(), error.to_string()))?, states))
 }
 
 #[cfg(test)]

@@ -253,3 +253,16 @@ fn no_input_panics_or_takes_long() {
     }
     assert!(accepted > 200, "only {accepted} patterns were valid");
 }
+
+#[test]
+fn a_search_says_how_many_steps_it_takes_at_most() {
+    // DEC-44: where the automata give up, each byte visits each state.
+    let steps = |pattern: &str| Regex::new(pattern).unwrap().steps(&"a".repeat(100)) / 100;
+    assert!(steps("^[a-z]+$") < 20 && (1000..5000).contains(&steps("^.{1,253}$")));
+    assert!(steps(&format!("{}[^a]$", "a{0,1000}".repeat(56))) > 100_000);
+    // The caches that make a search fast grow with the pattern, are counted, and have a bound.
+    let caches = |pattern: &str| search_cache(steps(pattern));
+    assert!(caches("^.{1,253}$") > 100_000 && caches("a") < 66_000 && search_cache(usize::MAX) == MAX_SEARCH_CACHE);
+    let regex = Regex::new("^.{1,253}$").unwrap();
+    assert!(regex.footprint() > 2 * caches("^.{1,253}$"));
+}

@@ -12,8 +12,9 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 
-use super::node::Kind;
-use super::{Allowance, Schema, Unusable};
+use super::node::{Kind, in_memory};
+use super::validate::STEPS_OF_NODE;
+use super::{Allowance, Effort, Schema, Unusable};
 use crate::budget::Exceeded;
 use crate::json;
 
@@ -30,12 +31,16 @@ pub enum Sight {
 }
 
 impl Schema {
-    /// A glance at the value in `text`.
-    pub fn glance(&self, text: &str) -> Sight {
+    /// A glance at the value in `text`. What it takes too much effort to look at is unclear.
+    pub fn glance(&self, text: &str, effort: &Effort) -> Sight {
         let mut reader = serde_json::Deserializer::from_str(text);
         let lacks_defaults = Cell::new(false);
-        let glance =
-            Glance { node: Some(self), keeps_unknown: self.preserve_unknown_fields, lacks_defaults: &lacks_defaults };
+        let glance = Glance {
+            node: Some(self),
+            keeps_unknown: self.preserve_unknown_fields,
+            lacks_defaults: &lacks_defaults,
+            effort,
+        };
         match glance.deserialize(&mut reader).is_ok() && reader.end().is_ok() {
             true if lacks_defaults.get() => Sight::LacksDefaults,
             true => Sight::Whole,
@@ -46,7 +51,9 @@ impl Schema {
     /// Whether the default of this node, as it is filled in, is a good value of it.
     fn has_good_default(&self, allowance: &mut Allowance) -> Result<bool, Unusable> {
         let Some(value) = self.expanded_default(allowance)? else { return Ok(false) };
-        Ok(self.violations_until(&value, allowance.stop()).is_empty() && self.unknown_fields(&value).is_empty())
+        let violations = allowance.violations(self, &value);
+        let violations = violations.map_err(|exceeded| Unusable::from(exceeded).below(|| ".default".to_owned()))?;
+        Ok(violations.is_empty() && self.unknown_fields(&value).is_empty())
     }
 
     /// The default of this node with the defaults below it filled in.
@@ -59,6 +66,7 @@ impl Schema {
         allowance.growth().take(default).map_err(at_default)?;
         let mut value = default.clone();
         self.complete_within(&mut value, allowance.growth()).map_err(at_default)?;
+        allowance.compile(in_memory(&value)).map_err(at_default)?;
         Ok(Some(value))
     }
 }
@@ -113,7 +121,6 @@ impl Outline {
             rules: _,
             has_rules: _,
             // Says nothing about values.
-            example: _,
             has_secrets: _,
             outline: _,
         } = node;
@@ -151,6 +158,7 @@ struct Glance<'s> {
     keeps_unknown: bool,
     /// Whether defaults were missing so far.
     lacks_defaults: &'s Cell<bool>,
+    effort: &'s Effort,
 }
 
 impl<'s> Glance<'s> {
@@ -175,7 +183,7 @@ impl<'s> Glance<'s> {
     /// A value without parts is small, so the closer look itself is taken.
     fn scalar<E: Error>(self, mut value: Value) -> Result<(), E> {
         json::with_integers(&mut value);
-        good(self.node.is_none_or(|node| node.violations(&value).is_empty()))
+        good(self.effort.take(0) && self.node.is_none_or(|node| node.violations_within(&value, self.effort).is_empty()))
     }
 }
 
@@ -222,14 +230,14 @@ impl<'de> Visitor<'de> for Glance<'_> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         match self.node {
-            Some(node) if node.outline.texts => good(node.fits_text(text)),
+            Some(node) if node.outline.texts => good(node.fits_text(text, self.effort)),
             Some(_) => self.scalar(text.into()),
             None => Ok(()),
         }
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
-        good(self.node.is_none_or(|node| node.outline.arrays))?;
+        good(self.effort.take(STEPS_OF_NODE) && self.node.is_none_or(|node| node.outline.arrays))?;
         let mut count = 0;
         while elements.next_element_seed(self.at_element())?.is_some() {
             count += 1;
@@ -244,7 +252,7 @@ impl<'de> Visitor<'de> for Glance<'_> {
             }
             return Ok(());
         };
-        good(node.outline.objects)?;
+        good(self.effort.take(STEPS_OF_NODE) && node.outline.objects)?;
         // A name may come twice, and counts once.
         let (mut count, mut seen, mut next) = (0, 0_u64, 0);
         while let Some(position) =

@@ -1,11 +1,12 @@
 //! What a set of schemas may take together (DEC-44).
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use serde_json::Value;
 
 use super::cel::{Budget, CelCost};
-use super::node::Unusable;
+use super::node::{Schema, Unusable};
 use super::validate::Violation;
 use crate::budget::{Exceeded, Pool, Stop};
 use crate::field::Path;
@@ -87,6 +88,72 @@ fn size(value: &Value) -> (usize, usize) {
     }
 }
 
+/// What it may take to hold values against schemas. A class may make little text very much work: patterns with thousands of
+/// states, or thousands of alternatives for each element of a list.
+///
+/// A step takes some nanoseconds. Cells, since many parts of one walk share it.
+#[derive(Debug)]
+pub struct Effort {
+    limit: usize,
+    left: Cell<usize>,
+    is_exceeded: Cell<bool>,
+    /// Steps since `stop` was asked.
+    unasked: Cell<usize>,
+    stop: Stop,
+}
+
+/// Steps for all values of one object, or all defaults, examples and enum entries of a class: a fifth of a second or so. A Cluster
+/// of a megabyte takes a tenth with the schemas that are known.
+const STEPS_OF_OBJECT: usize = 40_000_000;
+
+/// After how many steps the deadline is looked at.
+const STEPS_BETWEEN_STOPS: usize = 4096;
+
+impl Effort {
+    /// What all values of one object may take.
+    pub fn of_object(stop: &Stop) -> Self {
+        Effort::new(STEPS_OF_OBJECT, stop)
+    }
+
+    /// Effort without a bound but time, for schemas that are trusted, and for what was accepted before there was a bound.
+    pub fn unlimited(stop: &Stop) -> Self {
+        Effort::new(usize::MAX, stop)
+    }
+
+    fn new(limit: usize, stop: &Stop) -> Self {
+        let (left, unasked) = (Cell::new(limit), Cell::new(0));
+        Effort { limit, left, is_exceeded: Cell::new(false), unasked, stop: stop.clone() }
+    }
+
+    /// Takes steps; says whether to go on.
+    pub(super) fn take(&self, steps: usize) -> bool {
+        let Some(left) = self.left.get().checked_sub(steps) else {
+            self.left.set(0);
+            self.is_exceeded.set(true);
+            return false;
+        };
+        self.left.set(left);
+        let unasked = self.unasked.get().saturating_add(steps);
+        if unasked < STEPS_BETWEEN_STOPS {
+            self.unasked.set(unasked);
+            return !self.stop.has_stopped();
+        }
+        self.unasked.set(0);
+        !self.stop.is_due()
+    }
+
+    /// Whether more was asked of it than it has.
+    pub fn exceeded(&self) -> Option<Exceeded> {
+        self.is_exceeded
+            .get()
+            .then_some(Exceeded { what: "steps of holding values against schemas", limit: self.limit })
+    }
+
+    fn taken(&self) -> usize {
+        self.limit - self.left.get()
+    }
+}
+
 /// What a compiled schema takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
@@ -94,6 +161,7 @@ pub struct Footprint {
     pub compiled: usize,
     default_nodes: usize,
     default_bytes: usize,
+    steps: usize,
 }
 
 impl Footprint {
@@ -107,8 +175,15 @@ impl Footprint {
 #[derive(Debug)]
 pub struct Allowance {
     compiled: Pool,
+    /// What patterns take that are compiled to see whether they can be.
+    previews: Pool,
+    /// What the defaults of each schema may take, and what is left of it for the last one.
+    defaults_of_each: Growth,
     defaults: Growth,
     all_defaults: Pool,
+    /// Of defaults, examples and enum entries; and what was taken of it when the last schema was begun.
+    effort: Effort,
+    effort_before: usize,
     /// CEL cost of defaults, examples and enum entries.
     cost: CelCost,
     stop: Stop,
@@ -127,9 +202,14 @@ pub struct Breach {
 impl Allowance {
     /// What the schemas of one set may take.
     pub fn new(stop: Stop) -> Self {
+        let compiled = Pool::new(MAX_COMPILED_BYTES, "bytes of compiled schemas, patterns, rules and templates");
         Allowance {
-            compiled: Pool::new(MAX_COMPILED_BYTES, "bytes of compiled schemas, patterns, rules and templates"),
+            compiled,
+            previews: compiled,
+            defaults_of_each: Growth::of_schema(),
             defaults: Growth::of_schema(),
+            effort: Effort::of_object(&stop),
+            effort_before: 0,
             all_defaults: Pool::new(MAX_ALL_DEFAULT_BYTES, "bytes in the expanded defaults of all variables"),
             cost: CelCost::of_object("CEL cost units of defaults, examples and enum entries"),
             stop,
@@ -142,7 +222,10 @@ impl Allowance {
     pub fn unlimited() -> Self {
         Allowance {
             compiled: Pool::unlimited(),
+            previews: Pool::unlimited(),
+            defaults_of_each: Growth::unlimited(),
             defaults: Growth::unlimited(),
+            effort: Effort::unlimited(&Stop::never()),
             all_defaults: Pool::unlimited(),
             ..Allowance::new(Stop::never())
         }
@@ -154,10 +237,8 @@ impl Allowance {
     /// When the defaults of all schemas so far are too large.
     pub fn next_schema(&mut self) -> Result<(), Exceeded> {
         let taken = self.defaults.bytes.taken();
-        self.defaults = match self.all_defaults.left() {
-            usize::MAX => Growth::unlimited(),
-            _ => Growth::of_schema(),
-        };
+        self.defaults = self.defaults_of_each;
+        self.effort_before = self.effort.taken();
         self.all_defaults.take(taken)
     }
 
@@ -180,6 +261,7 @@ impl Allowance {
             compiled: self.compiled.taken() - compiled_before,
             default_nodes: self.defaults.nodes.taken(),
             default_bytes: self.defaults.bytes.taken(),
+            steps: self.effort.taken() - self.effort_before,
         }
     }
 
@@ -200,7 +282,9 @@ impl Allowance {
     pub fn take(&mut self, footprint: Footprint) -> Result<(), Exceeded> {
         self.compiled.take(footprint.compiled)?;
         self.defaults.nodes.take(footprint.default_nodes)?;
-        self.defaults.bytes.take(footprint.default_bytes)
+        self.defaults.bytes.take(footprint.default_bytes)?;
+        self.effort.take(footprint.steps);
+        self.effort.exceeded().map_or(Ok(()), Err)
     }
 
     pub(super) fn growth(&mut self) -> &mut Growth {
@@ -209,26 +293,40 @@ impl Allowance {
 
     /// A compiled pattern. It is taken from the pool each time, so that the outcome does not depend on what is known already.
     pub(super) fn pattern(&mut self, pattern: &str) -> Result<Regex, Unusable> {
-        let mut pool = self.compiled;
-        let regex = self.compiled_pattern(pattern, &mut pool);
-        self.compiled = pool;
-        regex
-    }
-
-    /// What is left for compiled patterns, to look at them before they are taken.
-    pub(super) fn preview(&self) -> Pool {
-        self.compiled
-    }
-
-    /// A compiled pattern, taken from a pool.
-    pub(super) fn compiled_pattern(&mut self, pattern: &str, pool: &mut Pool) -> Result<Regex, Unusable> {
         if let Some(known) = self.patterns.get(pattern) {
-            pool.take(known.footprint())?;
+            self.compiled.take(known.footprint())?;
             return Ok(known.clone());
         }
-        let regex = within(pattern, pool)?;
+        let regex = within(pattern, &mut self.compiled)?;
         self.patterns.insert(pattern.to_owned(), regex.clone());
         Ok(regex)
+    }
+
+    /// Whether a pattern compiles. All patterns of a set that are looked at like this stay in memory, so they have a sum, whatever
+    /// becomes of the schemas that have them.
+    pub(super) fn preview(&mut self, pattern: &str) -> Result<(), Unusable> {
+        if !self.patterns.contains_key(pattern) {
+            let regex = within(pattern, &mut self.previews)?;
+            self.patterns.insert(pattern.to_owned(), regex);
+        }
+        Ok(())
+    }
+
+    /// Everything that is wrong with a value that belongs to a schema.
+    ///
+    /// # Errors
+    /// When less effort is left than that takes.
+    pub fn violations(&mut self, schema: &Schema, value: &Value) -> Result<Vec<Violation>, Exceeded> {
+        let violations = schema.violations_within(value, &self.effort);
+        self.effort.exceeded().map_or(Ok(violations), Err)
+    }
+
+    /// The same; a value that takes more effort than is left is noted as the part that exceeded the allowance.
+    pub(super) fn violations_at(&mut self, path: &Path, schema: &Schema, value: &Value) -> Vec<Violation> {
+        self.violations(schema, value).unwrap_or_else(|exceeded| {
+            self.note_breach(path.clone(), exceeded);
+            Vec::new()
+        })
     }
 
     /// Evaluates the rules of a literal; the first one that costs more than is left is noted as the part that exceeded the
@@ -276,7 +374,13 @@ pub(super) fn within(pattern: &str, pool: &mut Pool) -> Result<Regex, Unusable> 
             Ok(regex)
         }
         Err(RegexError::TooLarge { .. }) if limit < MAX_COMPILED => Err(pool.exhaust().into()),
-        Err(error) => Err(error.into()),
+        Err(error) => {
+            // It was compiled up to the limit, which takes as long as if it had been kept.
+            if matches!(error, RegexError::TooLarge { .. }) {
+                pool.take(limit)?;
+            }
+            Err(error.into())
+        }
     }
 }
 

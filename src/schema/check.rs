@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::cel::{Budget, Rules};
 use super::validate::Violation;
-use super::{Allowance, Definition, SENSITIVE, Schema, Unusable, rules};
-use crate::budget::{Pool, Stop};
+use super::{Allowance, Definition, SENSITIVE, Schema, Step, Unusable, rules};
+use crate::budget::Stop;
 use crate::field::{ErrorKind, Findings, Path, RuleId, Shown};
 use crate::json::{self, RawJson};
 
@@ -22,8 +22,7 @@ pub fn check(definition: &Definition, path: &Path, allowance: &mut Allowance, fo
     if found.error_count() > before {
         return None;
     }
-    let mut pool = allowance.preview();
-    structure(definition, path, Role::Core, &mut Patterns { allowance, pool: &mut pool }, found);
+    structure(definition, path, Role::Core, allowance, found);
     if found.error_count() > before || allowance.is_over() {
         return None;
     }
@@ -72,19 +71,12 @@ fn literals(node: &Definition, path: &Path, found: &mut Findings) {
     literal(node.example.as_ref(), path.child("example"));
     let entries = node.r#enum.iter().filter(|raw| raw.get() != "null");
     entries.enumerate().for_each(|(i, raw)| literal(Some(raw), path.child("enum").index(i)));
-    let (core, junctors) = node.children(path);
-    core.into_iter().chain(junctors).for_each(|(path, child)| literals(child, &path, found));
-}
-
-/// Where patterns are compiled to see whether they can be; what is kept of them is taken from the allowance later.
-struct Patterns<'a> {
-    allowance: &'a mut Allowance,
-    pool: &'a mut Pool,
+    node.children().for_each(|(step, child)| literals(child, &step.below(path), found));
 }
 
 /// The shape of a schema (VAR-S-020 to VAR-S-027).
-fn structure(node: &Definition, path: &Path, role: Role, patterns: &mut Patterns<'_>, found: &mut Findings) {
-    if patterns.allowance.is_over() {
+fn structure(node: &Definition, path: &Path, role: Role, allowance: &mut Allowance, found: &mut Findings) {
+    if allowance.is_over() {
         return;
     }
     if node.is_null {
@@ -99,24 +91,24 @@ fn structure(node: &Definition, path: &Path, role: Role, patterns: &mut Patterns
     }
     if !node.pattern.is_empty() {
         let path = path.child("pattern");
-        found.run("VAR-S-023", |found| match patterns.allowance.compiled_pattern(&node.pattern, patterns.pool) {
-            Ok(_) => {}
-            Err(Unusable::Exceeded { exceeded, .. }) => patterns.allowance.note_breach(path, exceeded),
+        found.run("VAR-S-023", |found| match allowance.preview(&node.pattern) {
+            Ok(()) => {}
+            Err(Unusable::Exceeded { exceeded, .. }) => allowance.note_breach(path, exceeded),
             Err(error) => found.invalid(path, &*node.pattern, error.to_string()),
         });
     }
-    let (core, junctors) = node.children(path);
-    core.into_iter().for_each(|(path, child)| structure(child, &path, role, patterns, found));
     let any_of_is_exempt = role == Role::Core && spells_out_int_or_string(node);
     let first_is_exempt = role == Role::Core && node.all_of.first().is_some_and(only_spells_out_int_or_string);
-    for (child_path, child) in junctors {
-        if any_of_is_exempt && child_path.as_str().starts_with(path.child("anyOf").as_str()) {
-            continue;
+    for (step, child) in node.children() {
+        let is_exempt = match step {
+            Step::AnyOf(_) => any_of_is_exempt,
+            Step::AllOf(0) => first_is_exempt,
+            _ => false,
+        };
+        if !is_exempt {
+            let role = if step.is_junctor() { Role::Junctor } else { role };
+            structure(child, &step.below(path), role, allowance, found);
         }
-        if first_is_exempt && child_path == path.child("allOf").index(0) {
-            continue;
-        }
-        structure(child, &child_path, Role::Junctor, patterns, found);
     }
 }
 
@@ -195,7 +187,7 @@ fn defaults(
                 found.invalid(path.clone(), schema.shown(default), "has fields that the schema does not know");
             }
         });
-        let violations = schema.violations_until(default, allowance.stop());
+        let violations = allowance.violations_at(&path, schema, default);
         let is_valid = violations.is_empty();
         report("VAR-S-031", violations, &path, schema.shown(default), found);
         // A rule that is not written well is an error of its own, and none of the default.
@@ -239,7 +231,13 @@ fn broken_by_default(
 
 /// The type, example and enum of a node (VAR-S-040 to VAR-S-044), be it a junctor node. Says whether what is below is to be
 /// looked at.
-pub(super) fn keywords(node: &Definition, schema: &Schema, path: &Path, stop: &Stop, found: &mut Findings) -> bool {
+pub(super) fn keywords(
+    node: &Definition,
+    schema: &Schema,
+    path: &Path,
+    allowance: &mut Allowance,
+    found: &mut Findings,
+) -> bool {
     let supported = super::node::Kind::NAMES.map(|(name, _)| name);
     if !node.r#type.is_empty() && !supported.contains(&&*node.r#type) {
         found.run("VAR-S-040", |found| {
@@ -253,23 +251,16 @@ pub(super) fn keywords(node: &Definition, schema: &Schema, path: &Path, stop: &S
         });
         return false;
     }
-    if let Some(example) = &schema.example {
-        report(
-            "VAR-S-041",
-            schema.violations_until(example, stop),
-            &path.child("example"),
-            schema.shown(example),
-            found,
-        );
+    if let Some(example) = example_of(node) {
+        let path = path.child("example");
+        report("VAR-S-041", allowance.violations_at(&path, schema, &example), &path, schema.shown(&example), found);
     }
     for (i, entry) in schema.values.iter().enumerate() {
-        report(
-            "VAR-S-042",
-            schema.violations_until(entry, stop),
-            &path.child("enum").index(i),
-            schema.shown(entry),
-            found,
-        );
+        if allowance.is_over() {
+            return false;
+        }
+        let path = path.child("enum").index(i);
+        report("VAR-S-042", allowance.violations_at(&path, schema, entry), &path, schema.shown(entry), found);
     }
     found.run("VAR-S-043", |found| {
         if node.additional_properties.is_some()
@@ -279,6 +270,11 @@ pub(super) fn keywords(node: &Definition, schema: &Schema, path: &Path, stop: &S
         }
     });
     true
+}
+
+/// The example of a node; that it can be read was checked before.
+pub(super) fn example_of(node: &Definition) -> Option<Value> {
+    json::value(node.example.as_ref()?.get()).ok().filter(|example| !example.is_null())
 }
 
 /// Reports rules that a literal of a schema breaks, with the value at each place unless that is an object or a list.

@@ -74,8 +74,38 @@ impl OfNull for Definition {
     }
 }
 
-/// A node below another, with its path.
-type Child<'a> = (Path, &'a Definition);
+/// How a node is reached from the one above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    AdditionalProperties,
+    Property(&'a str),
+    Items,
+    Not,
+    AllOf(usize),
+    OneOf(usize),
+    AnyOf(usize),
+}
+
+impl Step<'_> {
+    /// Whether it leads below a junctor.
+    pub fn is_junctor(self) -> bool {
+        matches!(self, Step::Not | Step::AllOf(_) | Step::OneOf(_) | Step::AnyOf(_))
+    }
+
+    /// The path of the node, whose parent stands at `path`. It is made when it is needed: a node may have many children, and
+    /// their paths may be long.
+    pub fn below(self, path: &Path) -> Path {
+        match self {
+            Step::AdditionalProperties => path.child("additionalProperties"),
+            Step::Property(name) => path.child("properties").key(name),
+            Step::Items => path.child("items"),
+            Step::Not => path.child("not"),
+            Step::AllOf(i) => path.child("allOf").index(i),
+            Step::OneOf(i) => path.child("oneOf").index(i),
+            Step::AnyOf(i) => path.child("anyOf").index(i),
+        }
+    }
+}
 
 impl Definition {
     /// The properties by name.
@@ -85,36 +115,30 @@ impl Definition {
 
     /// Whether a value may hold a password, at whatever depth (DEC-34).
     pub fn has_secrets(&self) -> bool {
-        let (core, junctors) = self.children(&Path::ROOT);
         Format::from_name(&self.format) == Some(Format::Password)
-            || core.into_iter().chain(junctors).any(|(_, child)| child.has_secrets())
+            || self.children().any(|(_, child)| child.has_secrets())
     }
 
-    /// How many nodes there are, this one and all below it.
-    pub fn count(&self) -> usize {
-        let single = [&self.additional_properties, &self.items, &self.not].into_iter().flatten().map(|node| &**node);
-        let lists = [&self.all_of, &self.one_of, &self.any_of].into_iter().flat_map(|list| list.iter());
-        1 + self.each_property().map(|(_, node)| node).chain(single).chain(lists).map(Definition::count).sum::<usize>()
+    /// The nodes right below this one: core ones, then those of junctors.
+    pub fn children(&self) -> impl Iterator<Item = (Step<'_>, &Definition)> {
+        let core = one(Step::AdditionalProperties, self.additional_properties.as_deref())
+            .chain(self.each_property().map(|(name, child)| (Step::Property(name), child)))
+            .chain(one(Step::Items, self.items.as_deref()));
+        core.chain(one(Step::Not, self.not.as_deref()))
+            .chain(each(&self.all_of, Step::AllOf))
+            .chain(each(&self.one_of, Step::OneOf))
+            .chain(each(&self.any_of, Step::AnyOf))
     }
+}
 
-    /// The nodes right below this one, which stands at `path`, with their paths: core ones, then those of junctors.
-    pub fn children(&self, path: &Path) -> (Vec<Child<'_>>, Vec<Child<'_>>) {
-        let mut core = Vec::new();
-        if let Some(child) = &self.additional_properties {
-            core.push((path.child("additionalProperties"), &**child));
-        }
-        let properties = path.child("properties");
-        core.extend(self.each_property().map(|(name, child)| (properties.key(name), child)));
-        if let Some(child) = &self.items {
-            core.push((path.child("items"), &**child));
-        }
-        let mut junctors: Vec<Child<'_>> = self.not.iter().map(|child| (path.child("not"), &**child)).collect();
-        for (keyword, list) in [("allOf", &self.all_of), ("oneOf", &self.one_of), ("anyOf", &self.any_of)] {
-            let path = path.child(keyword);
-            junctors.extend(list.iter().enumerate().map(|(i, child)| (path.index(i), child)));
-        }
-        (core, junctors)
-    }
+/// A node below a keyword that has one at most.
+fn one<'a>(step: Step<'a>, child: Option<&'a Definition>) -> impl Iterator<Item = (Step<'a>, &'a Definition)> {
+    child.into_iter().map(move |child| (step, child))
+}
+
+/// The nodes below a keyword that has a list of them.
+fn each(list: &[Definition], step: fn(usize) -> Step<'static>) -> impl Iterator<Item = (Step<'_>, &Definition)> {
+    list.iter().enumerate().map(move |(i, child)| (step(i), child))
 }
 
 /// A flag that means nothing, be it true or of another type: two nodes that differ in it alone are equal (DEC-23).

@@ -25,10 +25,10 @@ mod unknown;
 mod validate;
 
 pub use acquit::Sight;
-pub use allowance::{Allowance, Breach, Footprint, Growth};
+pub use allowance::{Allowance, Breach, Effort, Footprint, Growth};
 pub use cel::CelCost;
 pub use check::check;
-pub use definition::{Definition, Metadata, ValidationRule};
+pub use definition::{Definition, Metadata, Step, ValidationRule};
 pub use node::{SENSITIVE, Schema, Unusable};
 pub use validate::Violation;
 

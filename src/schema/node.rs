@@ -36,9 +36,8 @@ pub struct Schema {
     pub(super) format: Option<Format>,
     pub(super) minimum: Option<Bound>,
     pub(super) maximum: Option<Bound>,
-    pub(super) values: Vec<Value>,
+    pub(super) values: Entries,
     pub(super) default: Option<Value>,
-    pub(super) example: Option<Value>,
     pub(super) all_of: Vec<Schema>,
     pub(super) any_of: Vec<Schema>,
     pub(super) one_of: Vec<Schema>,
@@ -109,10 +108,14 @@ impl Schema {
     }
 
     fn holds_secrets(&self) -> bool {
-        let lists = [&self.all_of, &self.any_of, &self.one_of].into_iter().flatten();
-        let single = [&self.additional_properties, &self.items, &self.not].into_iter().flatten().map(|node| &**node);
-        self.format == Some(Format::Password)
-            || self.properties.values().chain(lists).chain(single).any(Schema::has_secrets)
+        self.format == Some(Format::Password) || self.children().any(Schema::has_secrets)
+    }
+
+    /// The nodes right below this one, in the order of [`Definition::children`].
+    pub(super) fn children(&self) -> impl Iterator<Item = &Schema> {
+        let one = Option::<Box<Schema>>::as_deref;
+        let core = one(&self.additional_properties).into_iter().chain(self.properties.values()).chain(one(&self.items));
+        core.chain(one(&self.not)).chain(&self.all_of).chain(&self.one_of).chain(&self.any_of)
     }
 
     /// A value of this schema as it may be shown: what is or holds a password is not (DEC-34).
@@ -239,6 +242,8 @@ impl Schema {
                 .any(Schema::has_rules);
         let bound = |value: Option<i64>, exclusive| value.map(|value| Bound { value, exclusive });
         let pattern = (!definition.pattern.is_empty()).then(|| allowance.pattern(&definition.pattern)).transpose();
+        // It says nothing about values, and what cannot be read cannot be used.
+        literal(definition.example.as_ref(), "example")?;
         let mut schema = Schema {
             kind: Kind::from_name(&definition.r#type),
             int_or_string: definition.int_or_string,
@@ -246,7 +251,7 @@ impl Schema {
             properties,
             additional_properties,
             items,
-            required: definition.required.to_vec(),
+            required: required(definition, allowance)?,
             min_properties: definition.min_properties,
             max_properties: definition.max_properties,
             min_items: definition.min_items,
@@ -258,9 +263,8 @@ impl Schema {
             format: Format::from_name(&definition.format),
             minimum: bound(definition.minimum, definition.exclusive_minimum),
             maximum: bound(definition.maximum, definition.exclusive_maximum),
-            values: literals(definition)?,
-            default: literal(definition.default.as_ref(), "default")?,
-            example: literal(definition.example.as_ref(), "example")?,
+            values: Entries::of(literals(definition, allowance)?),
+            default: kept(literal(definition.default.as_ref(), "default")?, allowance)?,
             all_of: each(&definition.all_of, "allOf", allowance)?,
             any_of: each(&definition.any_of, "anyOf", allowance)?,
             one_of: each(&definition.one_of, "oneOf", allowance)?,
@@ -308,8 +312,83 @@ fn literal(raw: Option<&crate::json::RawJson>, keyword: &'static str) -> Result<
     Ok(Some(value).filter(|value| !value.is_null()))
 }
 
+/// A literal that stays in memory.
+fn kept(literal: Option<Value>, allowance: &mut Allowance) -> Result<Option<Value>, Unusable> {
+    if let Some(value) = &literal {
+        allowance.compile(in_memory(value))?;
+    }
+    Ok(literal)
+}
+
 /// The entries of `enum`, without `null` (VAR-S-010).
-fn literals(definition: &Definition) -> Result<Vec<Value>, Unusable> {
-    let values = definition.r#enum.iter().map(|raw| literal(Some(raw), "enum"));
-    Ok(values.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+fn literals(definition: &Definition, allowance: &mut Allowance) -> Result<Vec<Value>, Unusable> {
+    let mut values = Vec::new();
+    for raw in &definition.r#enum {
+        let entry = literal(Some(raw), "enum").and_then(|entry| kept(entry, allowance));
+        values.extend(entry.map_err(|error| error.below(|| ".enum".to_owned()))?);
+    }
+    Ok(values)
+}
+
+fn required(definition: &Definition, allowance: &mut Allowance) -> Result<Vec<String>, Unusable> {
+    for name in &definition.required {
+        allowance.compile(size_of::<String>() + ALLOCATION + name.len())?;
+    }
+    Ok(definition.required.to_vec())
+}
+
+/// What an allocation takes besides what is asked for, and what a tree takes for the members of an object, of which a part holds
+/// six at least.
+const ALLOCATION: usize = 16;
+const PART: usize = 640;
+const MEMBERS_OF_PART: usize = 6;
+
+/// About how many bytes a value takes in memory: a few bytes of text may be several hundred.
+pub(super) fn in_memory(value: &Value) -> usize {
+    // A list may have room for more elements than it has.
+    let node = size_of::<Value>() * 3 / 2;
+    node + match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => ALLOCATION + text.len(),
+        Value::Array(elements) => ALLOCATION + elements.iter().map(in_memory).sum::<usize>(),
+        Value::Object(members) => {
+            let parts = members.len().div_ceil(MEMBERS_OF_PART) * PART;
+            let below = members.iter().map(|(name, member)| ALLOCATION + name.len() + in_memory(member) - node);
+            parts + below.sum::<usize>()
+        }
+    }
+}
+
+/// The entries of `enum`; texts are looked up, since there may be very many.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Entries {
+    values: Vec<Value>,
+    /// The positions of texts, by text.
+    texts: Box<[u32]>,
+}
+
+impl Entries {
+    fn of(values: Vec<Value>) -> Self {
+        let text_at = |at: &u32| values.get(*at as usize).and_then(Value::as_str);
+        let mut texts: Vec<u32> = (0..).zip(&values).filter(|(_, entry)| entry.is_string()).map(|(at, _)| at).collect();
+        texts.sort_by(|a, b| text_at(a).cmp(&text_at(b)));
+        Entries { texts: texts.into(), values }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Value> {
+        self.values.iter()
+    }
+
+    pub(super) fn has_text(&self, text: &str) -> bool {
+        let text_at = |at: &u32| self.values.get(*at as usize).and_then(Value::as_str);
+        self.texts.binary_search_by(|at| text_at(at).cmp(&Some(text))).is_ok()
+    }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::cel::{MAX_REQUEST, PER_RULE, PER_VARIABLE, Rules, field_path, has_type};
-use super::check::{keywords, report_at_place};
-use super::{Allowance, Definition, Schema, ValidationRule};
+use super::check::{example_of, keywords, report_at_place};
+use super::{Allowance, Definition, Schema, Step, ValidationRule};
 use crate::field::{ErrorKind, Findings, Path, Shown};
 
 /// The longest message, in bytes.
@@ -57,6 +57,7 @@ impl Place {
 }
 
 struct Walk<'a> {
+    /// The largest ones, the largest first.
     contributions: Vec<(u64, Path)>,
     total: u64,
     allowance: &'a mut Allowance,
@@ -74,30 +75,19 @@ impl Walk<'_> {
         found: &mut Findings,
     ) -> bool {
         let (before, mut is_sound) = (found.error_count(), true);
-        if self.allowance.is_over() || !keywords(node, schema, path, self.allowance.stop(), found) {
+        if self.allowance.is_over() || !keywords(node, schema, path, self.allowance, found) {
             return false;
         }
         is_sound &= found.error_count() == before;
-        let (core, junctors) = node.children(path);
-        let below = [
-            schema.additional_properties.iter().map(|child| &**child).collect::<Vec<_>>(),
-            schema.properties.values().collect(),
-            schema.items.iter().map(|child| &**child).collect(),
-            schema.not.iter().map(|child| &**child).collect(),
-            schema.all_of.iter().collect(),
-            schema.one_of.iter().collect(),
-            schema.any_of.iter().collect(),
-        ];
-        let children = core.into_iter().chain(junctors).zip(below.into_iter().flatten());
-        for ((child_path, child), schema) in children {
-            let is = |only: Option<&Definition>| only.is_some_and(|only| std::ptr::eq(only, child));
-            let place = if is(node.items.as_deref()) {
-                let below = place.below(node.max_items);
-                Place { items: below.items.or_else(|| Some(child_path.clone())), ..below }
-            } else if is(node.additional_properties.as_deref()) {
-                place.below(node.max_properties)
-            } else {
-                place.clone()
+        for ((step, child), schema) in node.children().zip(schema.children()) {
+            let child_path = step.below(path);
+            let place = match step {
+                Step::Items => {
+                    let below = place.below(node.max_items);
+                    Place { items: below.items.or_else(|| Some(child_path.clone())), ..below }
+                }
+                Step::AdditionalProperties => place.below(node.max_properties),
+                _ => place.clone(),
             };
             is_sound &= self.node(child, schema, schema.rules.as_ref(), &child_path, &place, found);
         }
@@ -110,7 +100,7 @@ impl Walk<'_> {
         if let Some(rules) = rules.filter(|_| is_sound) {
             self.compiled(node, rules, &at, place, found);
             if found.error_count() == before {
-                found.run("CEL-013", |found| literals_keep_the_rules(schema, path, self.allowance, found));
+                found.run("CEL-013", |found| literals_keep_the_rules(node, schema, path, self.allowance, found));
             }
         }
         is_sound
@@ -168,6 +158,8 @@ impl Walk<'_> {
         self.total = self.total.saturating_add(cost);
         if cost >= LARGE {
             self.contributions.push((cost, path));
+            self.contributions.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+            self.contributions.truncate(NAMED);
         }
     }
 
@@ -177,8 +169,7 @@ impl Walk<'_> {
             return;
         }
         let times = excess(self.total, PER_VARIABLE);
-        self.contributions.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
-        for (cost, path) in self.contributions.iter().take(NAMED) {
+        for (cost, path) in &self.contributions {
             let detail = format!(
                 "contributes {}% of the estimated cost of all rules of the variable, which exceeds the budget by {times}",
                 u128::from(*cost) * 100 / u128::from(self.total)
@@ -194,10 +185,9 @@ impl Walk<'_> {
 pub(super) fn are_written_well(node: &Definition) -> bool {
     let mut found = Findings::default();
     node.validations.iter().for_each(|rule| text_is_good(rule, node, &Path::ROOT, &mut found));
-    let (core, junctors) = node.children(&Path::ROOT);
     found.error_count() == 0
         && (node.validations.is_empty() || has_type(node))
-        && core.into_iter().chain(junctors).all(|(_, child)| are_written_well(child))
+        && node.children().all(|(_, child)| are_written_well(child))
 }
 
 /// Text of rule and message, reason and field path (CEL-001 to CEL-004).
@@ -255,9 +245,16 @@ fn field_path_is_good(rule: &ValidationRule, node: &Definition, at: &Path, found
 }
 
 /// Examples and enum entries keep the rules, as new values (CEL-013).
-fn literals_keep_the_rules(schema: &Schema, path: &Path, allowance: &mut Allowance, found: &mut Findings) {
+fn literals_keep_the_rules(
+    node: &Definition,
+    schema: &Schema,
+    path: &Path,
+    allowance: &mut Allowance,
+    found: &mut Findings,
+) {
+    let example = example_of(node);
     let entries = schema.values.iter().enumerate().map(|(i, entry)| (path.child("enum").index(i), entry));
-    for (path, literal) in schema.example.iter().map(|example| (path.child("example"), example)).chain(entries) {
+    for (path, literal) in example.iter().map(|example| (path.child("example"), example)).chain(entries) {
         if allowance.is_over() {
             return;
         }

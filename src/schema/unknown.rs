@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Schema;
-use crate::field::{closest, shortened};
+use crate::field::{closest, lengthen, shortened};
 
 /// How many unknown fields of one value are named; nobody reads more.
 const KEPT: usize = 100;
@@ -24,8 +24,7 @@ impl Schema {
         match value {
             Value::Object(members) => {
                 for (name, member) in members {
-                    place.push_str(if length > 0 { "." } else { "" });
-                    place.push_str(&shortened(name));
+                    lengthen(place, &[if length > 0 { "." } else { "" }, &shortened(name)]);
                     match self.properties.get(name).or(self.additional_properties.as_deref()) {
                         Some(node) if unknown.iter().any(|unknown| unknown.starts_with(&**place)) => {
                             node.meant(member, place, unknown, meant);
@@ -43,7 +42,7 @@ impl Schema {
             Value::Array(elements) => {
                 let Some(node) = &self.items else { return };
                 for (i, element) in elements.iter().enumerate() {
-                    place.push_str(&format!("[{i}]"));
+                    lengthen(place, &["[", &i.to_string(), "]"]);
                     if unknown.iter().any(|unknown| unknown.starts_with(&**place)) {
                         node.meant(element, place, unknown, meant);
                     }
@@ -93,10 +92,7 @@ impl Schema {
                     if places.len() >= KEPT {
                         return;
                     }
-                    if length > 0 {
-                        place.push('.');
-                    }
-                    place.push_str(&shortened(name));
+                    lengthen(place, &[if length > 0 { "." } else { "" }, &shortened(name)]);
                     match self.properties.get(name).or(self.additional_properties.as_deref()) {
                         Some(node) => node.collect(member, node.preserve_unknown_fields, place, places),
                         None if preserve => {}
@@ -108,7 +104,7 @@ impl Schema {
             Value::Array(elements) => {
                 let Some(node) = &self.items else { return };
                 for (i, element) in elements.iter().enumerate() {
-                    place.push_str(&format!("[{i}]"));
+                    lengthen(place, &["[", &i.to_string(), "]"]);
                     node.collect(element, preserve || node.preserve_unknown_fields, place, places);
                     place.truncate(length);
                 }

@@ -1,15 +1,15 @@
 //! Values against a schema (VAR-V-020 to VAR-V-028).
 
+use std::cell::Cell;
 use std::collections::HashSet;
-use std::fmt::Write as _;
 
 use serde_json::{Map, Number, Value};
 
-use super::Schema;
 use super::format::Format;
 use super::node::{Bound, Kind};
+use super::{Effort, Schema};
 use crate::budget::Stop;
-use crate::field::{ErrorKind, RuleId, enumerated, shortened};
+use crate::field::{ErrorKind, RuleId, enumerated, lengthen, shortened};
 
 /// One thing that is wrong with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,25 +27,32 @@ pub struct Violation {
 impl Schema {
     /// Everything that is wrong with `value`; unknown fields and CEL rules are checked elsewhere.
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
-        self.violations_until(value, &Stop::never())
+        self.violations_within(value, &Effort::unlimited(&Stop::never()))
     }
 
-    /// The same; ends early when `stop` is due.
-    pub fn violations_until(&self, value: &Value, stop: &Stop) -> Vec<Violation> {
-        let mut report = Report { stop, steps: 0, violations: Vec::new(), checks: 0 };
+    /// The same, as far as the effort goes: a value that takes more is wrong for that alone (DEC-44).
+    pub fn violations_within(&self, value: &Value, effort: &Effort) -> Vec<Violation> {
+        let kept = Cell::new(0);
+        let mut report = Report::new(effort, &kept);
         self.apply(value, &Place::Root, &mut report);
+        if let Some(exceeded) = effort.exceeded() {
+            report.violations.clear();
+            let detail = format!("{exceeded}; make lists, maps and texts in the values smaller");
+            report.violation("DEC-44", ErrorKind::Invalid, &Place::Root, detail);
+        }
         report.violations
     }
 
     /// Whether nothing is wrong with the length, the pattern and the format of a text.
-    pub(super) fn fits_text(&self, text: &str) -> bool {
-        let mut report = Report { stop: &Stop::never(), steps: 0, violations: Vec::new(), checks: 0 };
+    pub(super) fn fits_text(&self, text: &str, effort: &Effort) -> bool {
+        let kept = Cell::new(0);
+        let mut report = Report::new(effort, &kept);
         self.check_string(text, &Place::Root, &mut report);
-        report.violations.is_empty()
+        report.violations.is_empty() && effort.exceeded().is_none()
     }
 
     fn apply(&self, value: &Value, place: &Place<'_>, report: &mut Report<'_>) {
-        if report.is_over(1) {
+        if !report.effort.take(STEPS_OF_NODE) {
             return;
         }
         let is_formatted_array = self.check_type(value, place, report);
@@ -124,6 +131,12 @@ impl Schema {
         // A text has no more characters than bytes, so most need not be counted.
         let may_be_too_long = self.max_length.is_some_and(|most| signed(text.len()) > most);
         let length = if may_be_too_long || self.min_length.is_some() { signed(text.chars().count()) } else { 0 };
+        // A format is about as much work as a small pattern.
+        let of_format = if self.format.is_some() { text.len().saturating_mul(4) } else { 0 };
+        let of_pattern = self.pattern.as_ref().map_or(0, |pattern| pattern.steps(text));
+        if !report.effort.take((text.len() / 16).saturating_add(of_format).saturating_add(of_pattern)) {
+            return;
+        }
         let fits_pattern = |pattern: &crate::goregex::Regex| pattern.is_match(text);
         // Of these three only the first that is violated is reported.
         if let Some(most) = self.max_length.filter(|most| length > *most) {
@@ -195,7 +208,10 @@ impl Schema {
         }
         if self.unique_items {
             let mut seen = HashSet::new();
-            let repeated = elements.iter().position(|element| !seen.insert(element.to_string()));
+            let repeated = elements.iter().position(|element| {
+                let text = element.to_string();
+                !report.effort.take(STEPS_OF_NODE + text.len()) || !seen.insert(text)
+            });
             report.require(repeated.is_none(), "VAR-V-022", ErrorKind::Invalid, place, || {
                 format!("must have no equal items, and item {} repeats an earlier one", repeated.unwrap_or_default())
             });
@@ -208,6 +224,9 @@ impl Schema {
     }
 
     fn check_object(&self, members: &Map<String, Value>, place: &Place<'_>, report: &mut Report<'_>) {
+        if !report.effort.take(members.len() + self.required.len()) {
+            return;
+        }
         let count = signed(members.len());
         if let Some(least) = self.min_properties {
             report.require(count >= least, "VAR-V-022", ErrorKind::Invalid, place, || {
@@ -237,10 +256,21 @@ impl Schema {
 
     /// VAR-V-025
     fn check_enum(&self, value: &Value, place: &Place<'_>, report: &mut Report<'_>) {
-        if self.values.is_empty() || report.is_over(self.values.len()) {
+        if self.values.is_empty() {
             return;
         }
-        let fits = self.values.iter().any(|entry| equals_entry(value, entry));
+        let steps = match value {
+            Value::String(text) => STEPS_OF_NODE + text.len() / 16,
+            // A value that is a list or an object may be like an entry to the last element.
+            other => self.values.len().saturating_mul(nodes(other)),
+        };
+        if !report.effort.take(steps) {
+            return;
+        }
+        let fits = match value {
+            Value::String(text) => self.values.has_text(text),
+            other => self.values.iter().any(|entry| equals_entry(other, entry)),
+        };
         report.require(fits, "VAR-V-025", ErrorKind::NotSupported, place, || {
             let supported = self
                 .values
@@ -255,89 +285,124 @@ impl Schema {
         if self.not.is_none() && self.all_of.is_empty() && self.any_of.is_empty() && self.one_of.is_empty() {
             return;
         }
-        let (stop, mut steps) = (report.stop, report.steps);
-        let mut attempt = |node: &Schema| {
-            let mut attempt = Report { stop, steps, violations: Vec::new(), checks: 0 };
-            node.apply(value, place, &mut attempt);
-            steps = attempt.steps;
-            attempt
+        let fails = |report: &mut Report<'_>, what: &str| {
+            if report.has_room() {
+                let detail = format!("{} must {what}", place.named());
+                report.violation("VAR-V-027", ErrorKind::Invalid, &Place::Root, detail);
+            }
         };
-        let fails = |report: &mut Report<'_>, detail: String| {
-            report.violation("VAR-V-027", ErrorKind::Invalid, &Place::Root, detail);
-        };
-        if let Some(node) = &self.not
-            && attempt(node).violations.is_empty()
-        {
-            fails(report, format!("{} must not be valid against the schema under \"not\"", place.named()));
+        if let Some(node) = &self.not {
+            let attempt = report.attempt(node, value, place);
+            if attempt.violations.is_empty() {
+                fails(report, "not be valid against the schema under \"not\"");
+            }
+            attempt.drop_violations();
         }
-        let mut failed = Vec::new();
+        let mut failed = Report::new(report.effort, report.kept);
         for node in &self.all_of {
-            let attempt = attempt(node);
-            report.checks += attempt.checks;
-            failed.extend(attempt.violations);
+            let attempt = report.attempt(node, value, place);
+            failed.merge(attempt);
         }
-        if !failed.is_empty() {
-            fails(report, format!("{} must be valid against every schema under \"allOf\"", place.named()));
-            report.violations.extend(failed);
+        report.checks += failed.checks;
+        if !failed.violations.is_empty() {
+            fails(report, "be valid against every schema under \"allOf\"");
+            failed.checks = 0;
+            report.merge(failed);
         }
         if !self.any_of.is_empty() {
-            let attempts: Vec<Report<'_>> = self.any_of.iter().map(&mut attempt).collect();
-            if let Some(valid) = attempts.iter().find(|attempt| attempt.violations.is_empty()) {
-                report.checks += valid.checks;
-            } else {
-                fails(report, format!("{} must be valid against at least one schema under \"anyOf\"", place.named()));
-                report.merge(closest(attempts));
+            let tried = report.try_each(&self.any_of, value, place);
+            if tried.valid == 0 {
+                fails(report, "be valid against at least one schema under \"anyOf\"");
             }
+            report.conclude(tried, |valid| valid > 0);
         }
         if !self.one_of.is_empty() {
-            let attempts: Vec<Report<'_>> = self.one_of.iter().map(&mut attempt).collect();
-            let mut valid = attempts.iter().filter(|attempt| attempt.violations.is_empty());
-            match (valid.next(), valid.count()) {
-                (Some(only), 0) => report.checks += only.checks,
-                (first, others) => {
-                    let valid = others + usize::from(first.is_some());
-                    fails(
-                        report,
-                        format!(
-                            "{} must be valid against exactly one schema under \"oneOf\", and is valid against {valid}",
-                            place.named()
-                        ),
-                    );
-                    if valid == 0 {
-                        report.merge(closest(attempts));
-                    }
-                }
+            let tried = report.try_each(&self.one_of, value, place);
+            if tried.valid != 1 {
+                let valid = tried.valid;
+                fails(
+                    report,
+                    &format!("be valid against exactly one schema under \"oneOf\", and is valid against {valid}"),
+                );
             }
+            report.conclude(tried, |valid| valid == 1);
         }
-        report.steps = steps;
     }
 }
 
 /// How many violations of one value are kept.
 const KEPT: usize = 1000;
 
-/// After how many steps the deadline is looked at: nodes and enum entries.
-const STEPS: usize = 256;
+/// How many bytes the violations of one value may have together, those of alternatives that are being tried included.
+const KEPT_BYTES: usize = 4 << 20;
 
-/// What was found so far.
+/// What it takes to look at a node, in steps of effort.
+pub(super) const STEPS_OF_NODE: usize = 8;
+
+/// What was found so far. Of what is wrong, at least one thing is kept: a report without violations is that of a valid value.
 struct Report<'s> {
-    stop: &'s Stop,
-    /// How many steps were taken since the deadline was looked at.
-    steps: usize,
+    effort: &'s Effort,
+    /// Bytes of violations that are kept, of all reports on the value.
+    kept: &'s Cell<usize>,
     violations: Vec<Violation>,
     /// How many checks were made: the more, the closer an entry of a junctor comes to the value (VAR-V-027).
     checks: usize,
 }
 
-impl Report<'_> {
-    /// Counts steps; says whether to end because the time is over.
-    fn is_over(&mut self, steps: usize) -> bool {
-        self.steps += steps;
-        if self.steps < STEPS {
-            return self.stop.has_stopped();
+/// What became of the alternatives of a junctor.
+struct Tried<'s> {
+    /// How many are valid.
+    valid: usize,
+    /// How many checks the first of those made.
+    checks: usize,
+    /// Of the others the one of which most was checked, the first among equals.
+    closest: Option<Report<'s>>,
+}
+
+impl<'s> Report<'s> {
+    fn new(effort: &'s Effort, kept: &'s Cell<usize>) -> Self {
+        Report { effort, kept, violations: Vec::new(), checks: 0 }
+    }
+
+    /// Holds the value against a schema, for itself.
+    fn attempt(&self, node: &Schema, value: &Value, place: &Place<'_>) -> Report<'s> {
+        let mut attempt = Report::new(self.effort, self.kept);
+        node.apply(value, place, &mut attempt);
+        attempt
+    }
+
+    fn try_each(&self, nodes: &[Schema], value: &Value, place: &Place<'_>) -> Tried<'s> {
+        let mut tried = Tried { valid: 0, checks: 0, closest: None };
+        for node in nodes {
+            let attempt = self.attempt(node, value, place);
+            let is_closest = tried.closest.as_ref().is_none_or(|closest| attempt.checks > closest.checks);
+            let dropped = if attempt.violations.is_empty() {
+                tried.checks = if tried.valid == 0 { attempt.checks } else { tried.checks };
+                tried.valid += 1;
+                None
+            } else if is_closest {
+                tried.closest.replace(attempt)
+            } else {
+                Some(attempt)
+            };
+            dropped.into_iter().for_each(Report::drop_violations);
         }
-        self.steps = 0;
-        self.stop.is_due()
+        tried
+    }
+
+    /// Counts the checks of the first valid alternative if the number of valid ones is right, and reports the closest one if
+    /// none is valid.
+    fn conclude(&mut self, tried: Tried<'s>, is_right: impl Fn(usize) -> bool) {
+        self.checks += if is_right(tried.valid) { tried.checks } else { 0 };
+        match tried.closest {
+            Some(closest) if tried.valid == 0 => self.merge(closest),
+            closest => closest.into_iter().for_each(Report::drop_violations),
+        }
+    }
+
+    /// Whether another violation is kept.
+    fn has_room(&self) -> bool {
+        self.violations.is_empty() || (self.violations.len() < KEPT && self.kept.get() < KEPT_BYTES)
     }
 
     fn require(
@@ -348,29 +413,48 @@ impl Report<'_> {
         place: &Place<'_>,
         detail: impl FnOnce() -> String,
     ) {
-        if !fits {
+        if !fits && self.has_room() {
             self.violation(rule, kind, place, detail());
         }
     }
 
-    fn merge(&mut self, other: Option<Report<'_>>) {
-        if let Some(other) = other {
-            self.violations.extend(other.violations);
-            self.checks += other.checks;
+    fn violation(&mut self, rule: RuleId, kind: ErrorKind, place: &Place<'_>, detail: String) {
+        if self.has_room() {
+            let violation = Violation { rule, kind, place: place.render(), pointer: place.pointer(), detail };
+            self.kept.set(self.kept.get() + violation.bytes());
+            self.violations.push(violation);
         }
     }
 
-    fn violation(&mut self, rule: RuleId, kind: ErrorKind, place: &Place<'_>, detail: String) {
-        if self.violations.len() == KEPT {
-            return;
-        }
-        self.violations.push(Violation { rule, kind, place: place.render(), pointer: place.pointer(), detail });
+    /// Takes over what another report has, as far as there is room.
+    fn merge(&mut self, mut other: Report<'_>) {
+        self.checks += other.checks;
+        let room = KEPT.saturating_sub(self.violations.len());
+        self.violations.extend(other.violations.drain(..room.min(other.violations.len())));
+        other.drop_violations();
+    }
+
+    /// Makes room for others.
+    fn drop_violations(self) {
+        let bytes: usize = self.violations.iter().map(Violation::bytes).sum();
+        self.kept.set(self.kept.get().saturating_sub(bytes));
     }
 }
 
-/// The entry of which most was checked, the first among equals.
-fn closest(attempts: Vec<Report<'_>>) -> Option<Report<'_>> {
-    attempts.into_iter().reduce(|best, next| if next.checks > best.checks { next } else { best })
+impl Violation {
+    /// How much memory it takes.
+    fn bytes(&self) -> usize {
+        size_of::<Violation>() + self.place.len() + self.pointer.len() + self.detail.len()
+    }
+}
+
+/// The nodes of a value.
+fn nodes(value: &Value) -> usize {
+    match value {
+        Value::Array(elements) => 1 + elements.iter().map(nodes).sum::<usize>(),
+        Value::Object(members) => 1 + members.values().map(nodes).sum::<usize>(),
+        _ => 1,
+    }
 }
 
 /// How many checks the type of a value counts for: it is looked at, except that of `null`, and it fits.
@@ -398,24 +482,29 @@ impl Place<'_> {
             Place::Root => {}
             Place::Member(parent, name) => {
                 parent.write(text);
-                let _ = write!(text, ".{}", shortened(name));
+                lengthen(text, &[".", &shortened(name)]);
             }
             Place::Element(parent, i) => {
                 parent.write(text);
                 // The established path of an element of a root array has a dot.
                 let dot = if text.is_empty() { "." } else { "" };
-                let _ = write!(text, "{dot}[{i}]");
+                lengthen(text, &[dot, "[", &i.to_string(), "]"]);
             }
         }
     }
 
     fn pointer(&self) -> String {
+        let mut text = String::new();
+        self.point(&mut text);
+        text
+    }
+
+    /// Writes the pointer; says whether it leads to the place. One that would be too long leads to something around it.
+    fn point(&self, text: &mut String) -> bool {
         match self {
-            Place::Root => String::new(),
-            Place::Member(parent, name) => {
-                format!("{}/{}", parent.pointer(), shortened(name).replace('~', "~0").replace('/', "~1"))
-            }
-            Place::Element(parent, i) => format!("{}/{i}", parent.pointer()),
+            Place::Root => true,
+            Place::Member(parent, name) => parent.point(text) && point(text, name),
+            Place::Element(parent, i) => parent.point(text) && point(text, &i.to_string()),
         }
     }
 
@@ -427,6 +516,19 @@ impl Place<'_> {
         }
     }
 }
+
+/// Appends a step to a JSON pointer, unless it becomes too long for one.
+pub(super) fn point(pointer: &mut String, name: &str) -> bool {
+    let fits = pointer.len() + name.len() < LONGEST_POINTER;
+    if fits {
+        pointer.push('/');
+        pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+    }
+    fits
+}
+
+/// How long a pointer may be, in bytes, before the last step is written.
+const LONGEST_POINTER: usize = 4096;
 
 /// The largest integer up to which every integer is a 64-bit float.
 const EXACT: f64 = 9_007_199_254_740_991.0;

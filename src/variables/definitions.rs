@@ -142,7 +142,8 @@ pub(super) struct Addition {
 impl Addition {
     fn of(schema: &Schema, allowance: &mut Allowance) -> Result<Option<Self>, Unusable> {
         let Some(value) = schema.expanded_default(allowance)? else { return Ok(None) };
-        let violations = schema.violations_until(&value, allowance.stop());
+        let violations = allowance.violations(schema, &value);
+        let violations = violations.map_err(|exceeded| Unusable::from(exceeded).below(|| ".default".to_owned()))?;
         let is_good = violations.is_empty() && schema.unknown_fields(&value).is_empty();
         Ok(Some(Addition { value, is_good }))
     }

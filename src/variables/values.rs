@@ -11,7 +11,7 @@ use crate::budget::{Exceeded, Stop};
 use crate::field::{Findings, Path, closest, enumerated, shortened};
 use crate::hub::VariableValue;
 use crate::json;
-use crate::schema::{CelCost, Growth, SENSITIVE, Schema, Sight, Violation};
+use crate::schema::{CelCost, Effort, Growth, SENSITIVE, Schema, Sight, Violation};
 
 /// Whether variables that a list lacks are added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct ValueBudget {
     /// The CEL cost of all values; with none only each value has a budget (CEL-026).
     cost: Option<CelCost>,
     growth: Growth,
+    /// What it may take to hold all values against their schemas.
+    effort: Effort,
     stop: Stop,
     exceeded: Option<Exceeded>,
 }
@@ -37,17 +39,30 @@ impl ValueBudget {
     pub fn new(stop: &Stop) -> Self {
         let cost =
             CelCost::of_object("CEL cost units for all variable values, which is Kubernetes' budget for an object");
-        ValueBudget { cost: Some(cost), growth: Growth::of_values(), stop: stop.clone(), exceeded: None }
+        let (growth, effort) = (Growth::of_values(), Effort::of_object(stop));
+        ValueBudget { cost: Some(cost), growth, effort, stop: stop.clone(), exceeded: None }
     }
 
     /// A budget for each value, and none for their sum: what an object may go on taking that took it before.
     pub fn of_each_value(stop: &Stop) -> Self {
-        ValueBudget { cost: None, ..ValueBudget::new(stop) }
+        ValueBudget { cost: None, effort: Effort::unlimited(stop), ..ValueBudget::new(stop) }
     }
 
-    /// Whether the CEL rules of all values cost more than the budget.
+    /// Whether the checks and the CEL rules of all values cost more than the budget.
     pub fn is_over(&self) -> bool {
         self.exceeded.is_some()
+    }
+
+    /// Which part of the budget was exceeded first.
+    pub fn exceeded(&self) -> Option<Exceeded> {
+        self.exceeded
+    }
+
+    /// What is wrong with a value, rules aside.
+    fn violations(&mut self, schema: &Schema, value: &Value) -> Vec<Violation> {
+        let violations = schema.violations_within(value, &self.effort);
+        self.exceeded = self.exceeded.or(self.effort.exceeded());
+        violations
     }
 
     /// Rules that a value breaks.
@@ -186,7 +201,7 @@ fn entries<'a>(
             break;
         }
         let Some(variable) = defined(written, variables, &known, path, found) else { continue };
-        let sight = sight_of(written, variable);
+        let sight = sight_of(written, variable, &budget.effort);
         if sight == Sight::Whole && !variable.has_rules() {
             continue;
         }
@@ -270,9 +285,9 @@ fn defined<'a>(
 }
 
 /// What a glance shows of a value, rules aside.
-fn sight_of(value: &VariableValue, variable: &Variable) -> Sight {
+fn sight_of(value: &VariableValue, variable: &Variable, effort: &Effort) -> Sight {
     let (Ok(schema), Some(raw)) = (&variable.schema, &value.value) else { return Sight::Unclear };
-    schema.glance(raw.get())
+    schema.glance(raw.get(), effort)
 }
 
 /// The schema of a variable can be used (VAR-V-010, VAR-D-008).
@@ -374,7 +389,7 @@ fn check(
     budget: &mut ValueBudget,
     found: &mut Findings,
 ) {
-    let mut violations = if is_good { Vec::new() } else { schema.violations_until(value, &budget.stop) };
+    let mut violations = if is_good || budget.is_over() { Vec::new() } else { budget.violations(schema, value) };
     let unknown = if violations.is_empty() && !is_good { schema.unknown_fields(value) } else { Vec::new() };
     if violations.is_empty() && unknown.is_empty() && schema.has_rules() && !budget.is_over() {
         let old = old.iter().find(|old| old.name == name).and_then(|old| written_value(old).ok());

@@ -10,9 +10,10 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Map, Value, json};
 use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdict};
+use topologist::budget::Stop;
 use topologist::field::{Findings, Path as FieldPath};
 use topologist::hub::{Cluster, ClusterClass, Kind};
-use topologist::schema::{Allowance, Definition, Schema, Sight, check};
+use topologist::schema::{Allowance, Definition, Effort, Schema, Sight, check};
 use topologist::wire::review::AdmissionReview;
 use topologist::wire::{Decode, Version};
 use topologist::world::Facts;
@@ -254,7 +255,7 @@ proptest! {
             prop_assert_eq!(&completed, &once, "defaults are applied once");
             let unknown = compiled.unknown_fields(&completed);
             compiled.meant_by(&completed, &unknown);
-            if compiled.glance(&completed.to_string()) == Sight::Whole {
+            if compiled.glance(&completed.to_string(), &Effort::unlimited(&Stop::never())) == Sight::Whole {
                 prop_assert!(unknown.is_empty() && compiled.violations(&completed).is_empty());
             }
             compiled.rule_violations(&completed, Some(&value));

@@ -199,6 +199,42 @@ async fn the_values_of_a_cluster_share_one_budget_and_leave_the_async_threads() 
 }
 
 #[tokio::test]
+async fn what_a_review_keeps_is_bounded_whatever_its_class_says() {
+    // DEC-44: copies of a text that a rule makes, violations of alternatives, a pattern whose every state is visited for each
+    // byte, and long paths of very many properties.
+    let rule = json!([{"rule": "lists.range(20000).map(i, {self: i}).size() > 0"}]);
+    let schemas = [
+        ("copies", json!({"type": "string", "x-kubernetes-validations": rule})),
+        ("alternatives", json!({"type": "array", "anyOf": vec![json!({"items": {"minimum": 1}}); 600]})),
+        ("pattern", json!({"type": "string", "pattern": format!("{}[^a]$", "a{0,1000}".repeat(56))})),
+    ];
+    let text = "a".repeat(60_000);
+    let values = [json!(text), json!(vec![0; 1000]), json!(text)];
+    let wants =
+        ["exceeds the budget of an evaluation", "at least one schema under", "steps of holding values against schemas"];
+    let variables: Value = schemas.iter().map(|(name, schema)| variable(name, schema)).collect();
+    let served = Served::start(&[class("tenant", "keeping", &variables)]);
+    let mut connection = served.connect().await;
+    for (((name, _), value), want) in schemas.iter().zip(values).zip(wants) {
+        let values = json!([{"name": name, "value": value}]);
+        let hostile = review("CREATE", "Cluster", &cluster("tenant", "keeping", 1, "v1.33.0", &values), None);
+        let answer = ask(&mut connection, DEFAULTS, &hostile).await;
+        assert_eq!(answer["status"]["code"], 422, "{answer}");
+        assert!(answer["status"]["message"].as_str().unwrap().contains(want), "{name}: {answer}");
+    }
+    let wide: serde_json::Map<String, Value> =
+        (0..20_000).map(|i| (format!("p{i}"), json!({"type": "string", "nullable": true}))).collect();
+    let deep = (0..58).fold(
+        json!({"type": "object", "properties": wide}),
+        |below, _| json!({"type": "object", "properties": {"n".repeat(1000): below}}),
+    );
+    let hostile = class("tenant", "paths", &json!([variable("v", &deep)]));
+    let answer = ask(&mut connection, CLASS, &review("CREATE", "ClusterClass", &hostile, None)).await;
+    assert!(answer["allowed"].is_boolean() && answer.to_string().len() < 6 << 20, "{}", answer["status"]["message"]);
+    assert!(served.peak() < 300 * MIB, "{} MiB", served.peak() / MIB);
+}
+
+#[tokio::test]
 async fn a_class_in_v1beta1_meets_the_bounds_of_v1beta2_first() {
     // DEC-44
     let served = Served::start(&[]);

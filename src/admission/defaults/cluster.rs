@@ -167,17 +167,17 @@ fn settle_within_budget(
         settle_variables(old, Some(old), variables, &mut budget, &mut scratch);
         budget.is_over()
     };
-    if budget.is_over() && old.is_some_and(exceeded_before) {
+    if let Some(exceeded) = budget.exceeded()
+        && old.is_some_and(exceeded_before)
+    {
         *found = before;
-        found.run("DEC-44", |found| found.warn(EXCEEDED_BEFORE));
+        found.run("DEC-44", |found| {
+            found.warn(format!("spec.topology: it {exceeded}, as before; a new Cluster like this one is refused"));
+        });
         return settle_variables(topology, old, variables, &mut ValueBudget::of_each_value(world.stop()), found);
     }
     patch
 }
-
-/// What to say of a Cluster that was too expensive before there was a budget.
-const EXCEEDED_BEFORE: &str = "spec.topology: the CEL rules of all variable values cost more than 10000000 units together, as before; \
-                               a new Cluster like this one is refused";
 
 /// Defaults and validates every list of values (CL-D-006, CL-D-007); the patch is in the order of the lists.
 ///

@@ -56,17 +56,10 @@ pub(super) fn variable_definitions_are_usable(change: &Change<'_>, found: &mut F
         if allowance.is_over() {
             return;
         }
-        let path = path(variable).child("schema.openAPIV3Schema");
-        if let Err(exceeded) = allowance.next_schema() {
-            allowance.note_breach(path, exceeded);
-            return;
-        }
         definition_is_usable(variable, &mut allowance, found);
-    }
-    // What the last one took counts as well.
-    let mut allowance = change.allowance.borrow_mut();
-    if let Err(exceeded) = allowance.next_schema() {
-        allowance.note_breach(Path::of("spec.variables"), exceeded);
+        if let Err(exceeded) = allowance.next_schema() {
+            allowance.note_breach(path(variable).child("schema.openAPIV3Schema"), exceeded);
+        }
     }
 }
 
@@ -132,9 +125,8 @@ fn not_nullable(node: &Definition, path: &Path, found: &mut Findings) {
     if node.nullable.is_set() {
         found.warn(format!("{path}: nullable has no effect; a null value gets the default of its node or is refused"));
     }
-    let (core, junctors) = node.children(path);
-    for (path, child) in core.into_iter().chain(junctors) {
-        not_nullable(child, &path, found);
+    for (step, child) in node.children() {
+        not_nullable(child, &step.below(path), found);
     }
 }
 

@@ -7,6 +7,7 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Map, json};
 
 use super::*;
+use crate::budget::Stop;
 use crate::schema::Definition;
 
 fn compiled(schema: &Value) -> Schema {
@@ -15,7 +16,7 @@ fn compiled(schema: &Value) -> Schema {
 }
 
 fn acquits(schema: &Schema, text: &str) -> bool {
-    schema.glance(text) == Sight::Whole
+    schema.glance(text, &Effort::unlimited(&Stop::never())) == Sight::Whole
 }
 
 /// Whether the closer look finds no error once defaults are filled in.
@@ -149,7 +150,7 @@ proptest! {
     #[test]
     fn what_is_acquitted_is_faultless((schema, text) in case()) {
         let compiled = compiled(&schema);
-        match compiled.glance(&text) {
+        match compiled.glance(&text, &Effort::unlimited(&Stop::never())) {
             Sight::Whole => prop_assert!(is_faultless(&compiled, &text), "{schema}\n{text}"),
             Sight::LacksDefaults => prop_assert!(is_faultless_when_complete(&compiled, &text), "{schema}\n{text}"),
             Sight::Unclear => {}

@@ -8,9 +8,9 @@ use super::check::{Node, Op, Repeat, Unit};
 use super::fault::Fault;
 use super::library::time::Moment;
 use super::library::{self, Function};
-use super::meter::Meter;
+use super::meter::{Meter, PER_ELEMENT, PER_ENTRY};
 use super::parse::{Form, Literal, Selection};
-use super::types::Type;
+use super::types::{Field, Structure, Type};
 use super::value::{List, Map, Table, Text, Val, view};
 
 /// Runs a program; the stack holds `self` and `oldSelf`.
@@ -68,7 +68,7 @@ impl<'v> Machine<'v, '_> {
             Op::Search { function, args, regex } => {
                 let (args, _) = self.args(args)?;
                 let result = library::text::search(function, regex, self.meter, args.as_slice())?;
-                self.meter.charge((function.price)(&extents(args.as_slice(), &result)))?;
+                self.price(function, args.as_slice(), &result)?;
                 Ok(result)
             }
             Op::List(items) => self.list(items),
@@ -112,21 +112,33 @@ impl<'v> Machine<'v, '_> {
             };
             of = (*inner).clone();
         }
+        if how == Selection::Test {
+            return self.has(&of, field);
+        }
         let found = match &of {
-            Val::Object(members, structure) => match structure.fields.get(field) {
-                Some(field) => members.get(&field.name).map(|member| view(member, &field.decl)),
-                None => return Err(Fault::of(format!("no such field: {field}"))),
-            },
-            Val::Map(map) => map.get(&Val::Text(Text::Written(field))),
+            Val::Object(members, structure) => {
+                let field = declared(structure, field)?;
+                members.get(&field.name).map(|member| view(member, &field.decl, self.meter)).transpose()?
+            }
+            Val::Map(map) => map.get(&Val::Text(Text::Written(field)), self.meter)?,
             other => return Err(Fault::of(format!("{} has no fields", other.type_name()))),
         };
         match (how, found) {
-            (Selection::Test, found) => Ok(Val::Bool(found.is_some())),
-            (Selection::Plain, Some(found)) => found,
-            (Selection::Plain, None) => Err(Fault::of(format!("no such key: {field}"))),
-            (Selection::Optional, Some(found)) => Ok(Val::some(found?)),
+            (Selection::Optional, Some(found)) => Ok(Val::some(found)),
             (Selection::Optional, None) => Ok(Val::Optional(None)),
+            (_, Some(found)) => Ok(found),
+            (_, None) => Err(Fault::of(format!("no such key: {field}"))),
         }
+    }
+
+    /// Whether a field is there; what it is does not matter.
+    fn has(&mut self, of: &Val<'v>, field: &'v str) -> Result<Val<'v>, Fault> {
+        let has = match of {
+            Val::Object(members, structure) => members.contains_key(&declared(structure, field)?.name),
+            Val::Map(map) => map.has(&Val::Text(Text::Written(field)), self.meter)?,
+            other => return Err(Fault::of(format!("{} has no fields", other.type_name()))),
+        };
+        Ok(Val::Bool(has))
     }
 
     fn index(&mut self, of: &'v Node, key: &'v Node, optional: bool) -> Result<Val<'v>, Fault> {
@@ -140,19 +152,21 @@ impl<'v> Machine<'v, '_> {
         let found = match (&of, &key) {
             (Val::List(list), key) => {
                 let at = position(key).ok_or_else(|| Fault::of("a list is indexed by whole numbers"))?;
-                usize::try_from(at).ok().and_then(|at| list.get(at))
+                usize::try_from(at).ok().and_then(|at| list.get(at, self.meter)).transpose()?
             }
-            (Val::Map(map), key) => map.get(key),
-            (Val::Object(members, structure), Val::Text(name)) => structure
-                .fields
-                .get(name.as_str())
-                .and_then(|field| members.get(&field.name).map(|member| view(member, &field.decl))),
+            (Val::Map(map), key) => map.get(key, self.meter)?,
+            (Val::Object(members, structure), Val::Text(name)) => {
+                self.meter.work(name.as_str().len())?;
+                let field = structure.fields.get(name.as_str());
+                let member = field.and_then(|field| Some((members.get(&field.name)?, &field.decl)));
+                member.map(|(member, decl)| view(member, decl, self.meter)).transpose()?
+            }
             (other, _) => return Err(Fault::of(format!("{} cannot be indexed", other.type_name()))),
         };
         match (optional, found) {
-            (true, Some(found)) => Ok(Val::some(found?)),
+            (true, Some(found)) => Ok(Val::some(found)),
             (true, None) => Ok(Val::Optional(None)),
-            (false, Some(found)) => found,
+            (false, Some(found)) => Ok(found),
             (false, None) => Err(missing(&of, &key)),
         }
     }
@@ -175,15 +189,22 @@ impl<'v> Machine<'v, '_> {
         let (args, _) = self.args(args)?;
         self.meter.work(20)?;
         let result = (function.run)(self.meter, args.as_slice())?;
-        self.meter.charge((function.price)(&extents(args.as_slice(), &result)))?;
+        self.price(function, args.as_slice(), &result)?;
         Ok(result)
+    }
+
+    /// Charges what a call costs; to count the characters of texts is work as well.
+    fn price(&mut self, function: &Function, args: &[Val<'v>], result: &Val<'v>) -> Result<(), Fault> {
+        let bytes = args.iter().fold(result.text_bytes(), |sum, arg| sum.saturating_add(arg.text_bytes()));
+        self.meter.work(bytes / 4)?;
+        self.meter.charge((function.price)(&extents(args, result)))
     }
 
     fn list(&mut self, items: &'v [(Node, bool)]) -> Result<Val<'v>, Fault> {
         if !items.iter().all(|(item, _)| matches!(item.op, Op::Literal(_))) {
             self.meter.charge(10)?;
         }
-        self.meter.work(items.len() * 40)?;
+        self.meter.work(items.len() * PER_ELEMENT)?;
         let mut elements = Vec::with_capacity(items.len());
         for (item, optional) in items {
             match self.value(item)? {
@@ -196,17 +217,17 @@ impl<'v> Machine<'v, '_> {
 
     fn map(&mut self, entries: &'v [(Node, Node, bool)]) -> Result<Val<'v>, Fault> {
         self.meter.charge(30)?;
-        let mut table = Table::default();
+        self.meter.work((entries.len() + 1) * PER_ENTRY)?;
+        let mut table = Table::with_capacity(entries.len());
         for (key, value, optional) in entries {
-            self.meter.work(200)?;
             let (key, value) = (self.value(key)?, self.value(value)?);
             match value {
                 Val::Optional(inner) if *optional => {
                     if let Some(inner) = inner {
-                        table.set(key, (*inner).clone())?;
+                        table.set(key, (*inner).clone(), self.meter)?;
                     }
                 }
-                value => table.set(key, value)?,
+                value => table.set(key, value, self.meter)?,
             }
         }
         Ok(Val::Map(Map::Made(Rc::new(table))))
@@ -260,7 +281,7 @@ impl<'v> Machine<'v, '_> {
         match range {
             Val::List(list) => {
                 for at in 0..list.len() {
-                    let Some(value) = list.get(at) else { break };
+                    let Some(value) = list.get(at, self.meter) else { break };
                     if !self.step(repeat, Val::size(at), value, false, &mut gathered)? {
                         break;
                     }
@@ -268,7 +289,7 @@ impl<'v> Machine<'v, '_> {
             }
             Val::Map(map) => {
                 self.meter.work(map.len().saturating_mul(100))?;
-                for (key, value) in map.entries() {
+                for (key, value) in map.entries(self.meter) {
                     if !self.step(repeat, key, value, true, &mut gathered)? {
                         break;
                     }
@@ -347,13 +368,13 @@ impl<'v> Machine<'v, '_> {
             Form::Filter => {
                 if self.truth(&repeat.body)? {
                     self.meter.charge(13)?;
-                    self.meter.work(40)?;
+                    self.meter.work(PER_ELEMENT)?;
                     gathered.elements.push(element);
                 }
             }
             Form::Map | Form::TransformList => {
                 self.meter.charge(12)?;
-                self.meter.work(40)?;
+                self.meter.work(PER_ELEMENT)?;
                 let made = self.value(&repeat.body)?;
                 gathered.elements.push(made);
             }
@@ -366,18 +387,18 @@ impl<'v> Machine<'v, '_> {
             }
             Form::TransformMap => {
                 self.meter.charge(3)?;
-                self.meter.work(200)?;
+                self.meter.work(PER_ENTRY)?;
                 let made = self.value(&repeat.body)?;
-                gathered.table.insert(element, made)?;
+                gathered.table.insert(element, made, self.meter)?;
             }
             Form::TransformMapEntry => {
                 self.meter.charge(2)?;
                 let Val::Map(made) = self.value(&repeat.body)? else {
                     return Err(Fault::of("transformMapEntry() makes maps"));
                 };
-                self.meter.work(made.len().saturating_mul(200))?;
-                for (key, value) in made.entries() {
-                    gathered.table.insert(key, value?)?;
+                self.meter.work(made.len().saturating_mul(PER_ENTRY))?;
+                for (key, value) in made.entries(self.meter) {
+                    gathered.table.insert(key, value?, self.meter)?;
                 }
             }
         }
@@ -404,6 +425,10 @@ fn extents<'a>(args: &'a [Val<'_>], result: &'a Val<'_>) -> impl Fn(usize) -> u6
         library::ELEMENT => 0,
         at => args.get(at).map_or(0, Val::extent),
     }
+}
+
+fn declared<'v>(structure: &'v Structure, field: &str) -> Result<&'v Field, Fault> {
+    structure.fields.get(field).ok_or_else(|| Fault::of(format!("no such field: {field}")))
 }
 
 fn position(key: &Val<'_>) -> Option<i64> {

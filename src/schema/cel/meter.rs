@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::fault::Fault;
+use crate::budget::Stop;
 use crate::goregex::Regex;
 
 /// Cost units per evaluation of one expression.
@@ -17,8 +18,18 @@ pub(super) const PER_VALUE: u64 = 10_000_000;
 /// cheap in units could hold a worker for seconds.
 const WORK_PER_VALUE: u64 = 45_000_000;
 
+/// What an element of a list takes, and an entry of a map with what it is found by.
+pub(super) const PER_ELEMENT: usize = 64;
+pub(super) const PER_ENTRY: usize = 300;
+
+/// After how much work the deadline is looked at.
+const BETWEEN_STOPS: u64 = 500_000;
+
 /// How many expressions that come from values are kept compiled.
 const KEPT_PATTERNS: usize = 64;
+
+/// A pattern that comes from a value may compile to this many bytes.
+const MAX_PATTERN: usize = 256 << 10;
 
 /// The budget of a checked value.
 #[derive(Debug)]
@@ -30,12 +41,28 @@ pub(super) struct Meter {
     /// What this expression was given.
     given: u64,
     work: u64,
+    /// What was done since `stop` was asked.
+    unasked: u64,
+    stop: Stop,
     patterns: HashMap<String, Regex>,
 }
 
 impl Meter {
     pub(super) fn new() -> Meter {
-        Meter { total: PER_VALUE, units: 0, given: 0, work: WORK_PER_VALUE, patterns: HashMap::new() }
+        Meter {
+            total: PER_VALUE,
+            units: 0,
+            given: 0,
+            work: WORK_PER_VALUE,
+            unasked: 0,
+            stop: Stop::never(),
+            patterns: HashMap::new(),
+        }
+    }
+
+    /// Ends evaluations when `stop` is due; what they result in is no result then.
+    pub(super) fn heed(&mut self, stop: &Stop) {
+        self.stop = stop.clone();
     }
 
     /// Begins the evaluation of an expression.
@@ -79,8 +106,16 @@ impl Meter {
     }
 
     pub(super) fn work(&mut self, amount: usize) -> Result<(), Fault> {
-        let left = self.work.checked_sub(u64::try_from(amount).unwrap_or(u64::MAX));
+        let amount = u64::try_from(amount).unwrap_or(u64::MAX);
+        let left = self.work.checked_sub(amount);
         self.work = left.unwrap_or(0);
+        self.unasked = self.unasked.saturating_add(amount);
+        if self.unasked >= BETWEEN_STOPS {
+            self.unasked = 0;
+            if self.stop.is_due() {
+                return Err(Fault::Spent);
+            }
+        }
         left.map(|_| ()).ok_or(Fault::Spent)
     }
 
@@ -91,7 +126,10 @@ impl Meter {
         }
         let is_simple = !pattern.contains(['{', '\\', '[', '(']);
         self.work(pattern.len().saturating_mul(if is_simple { 20_000 } else { 100_000 }).saturating_add(100_000))?;
-        let regex = Regex::new(pattern).map_err(|error| Fault::of(format!("{error}")))?;
+        let regex = Regex::within(pattern, MAX_PATTERN);
+        // Some patterns are large although they are short.
+        self.work(regex.as_ref().map_or(4 * MAX_PATTERN, |regex| regex.footprint().saturating_mul(2)))?;
+        let regex = regex.map_err(|error| Fault::of(format!("{error}")))?;
         if self.patterns.len() < KEPT_PATTERNS {
             self.patterns.insert(pattern.to_owned(), regex.clone());
         }

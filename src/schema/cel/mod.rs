@@ -35,7 +35,7 @@ pub(super) use types::MAX_REQUEST;
 
 /// Whether expressions can speak of a node (CEL-007).
 pub(super) fn has_type(node: &super::Definition) -> bool {
-    types::Decl::of(node).is_some()
+    types::Decl::is_of(node)
 }
 
 #[cfg(test)]

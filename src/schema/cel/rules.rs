@@ -13,8 +13,9 @@ use super::meter::Meter;
 use super::types::Decl;
 use super::value::{Val, view};
 use crate::budget::{Exceeded, Pool, Stop};
-use crate::field::ErrorKind;
-use crate::schema::{Allowance, Definition, Schema, Unusable, ValidationRule, Violation};
+use crate::field::{ErrorKind, lengthen, shortened};
+use crate::schema::validate::point;
+use crate::schema::{Allowance, Definition, Schema, Step, Unusable, ValidationRule, Violation};
 
 /// The longest message that an expression may give, in bytes.
 const MAX_MESSAGE: usize = 5120;
@@ -22,9 +23,15 @@ const MAX_MESSAGE: usize = 5120;
 /// How many violations of one value are kept.
 const KEPT: usize = 1000;
 
+/// How many bytes their texts may have together.
+const KEPT_BYTES: usize = 4 << 20;
+
 /// What a byte of an expression takes once it is compiled, and a node of the schema that expressions see, in bytes at most.
 const COMPILED_BYTE: usize = 160;
 const DECLARED_NODE: usize = 256;
+
+/// What a byte of a name takes there: the name itself, and escaped it is up to nine times as long.
+const DECLARED_BYTE: usize = 10;
 
 /// What the evaluation of all rules for one object may cost: the values of a Cluster, or the defaults, examples and enum
 /// entries of a class (DEC-44). Kubernetes has the same budget for an object.
@@ -102,7 +109,7 @@ impl Rules {
         if node.validations.is_empty() {
             return Ok(None);
         }
-        allowance.compile(node.count().saturating_mul(DECLARED_NODE))?;
+        allowance.compile(declared(node))?;
         let decl = if with_pseudo_fields { Decl::with_pseudo_fields(node) } else { Decl::of(node) };
         let rules = node.validations.iter().enumerate().map(|(i, rule)| {
             let compiled = Rule::compile(rule, node, decl.as_ref(), allowance);
@@ -122,6 +129,15 @@ impl Rules {
     pub(in crate::schema) fn min_size(&self) -> u64 {
         self.decl.as_ref().map_or(1, |decl| decl.min_size)
     }
+}
+
+/// What a node and everything below it take as expressions see them. Each rule has a declaration of its own.
+fn declared(node: &Definition) -> usize {
+    let below = node.children().map(|(step, child)| match step {
+        Step::Property(name) => declared(child).saturating_add(name.len().saturating_mul(DECLARED_BYTE)),
+        _ => declared(child),
+    });
+    below.fold(DECLARED_NODE, usize::saturating_add)
 }
 
 impl Rule {
@@ -278,7 +294,8 @@ impl Schema {
         budget: &mut Budget,
         stop: &Stop,
     ) -> Vec<Violation> {
-        let mut judge = Judge { meter: &mut budget.0, stop, is_secret: false, violations: Vec::new() };
+        budget.0.heed(stop);
+        let mut judge = Judge { meter: &mut budget.0, stop, is_secret: false, violations: Vec::new(), kept: 0 };
         // Whether the budget lasted is seen in the violations.
         let _ = judge.node(self, root.map(|rules| &**rules), value, old, &mut Place::default());
         judge.violations
@@ -293,17 +310,19 @@ struct Exhausted;
 struct Place {
     place: String,
     pointer: String,
+    /// Whether the pointer leads to something around the place, because it would be too long.
+    is_cut: bool,
 }
 
 impl Place {
     fn within<R>(&mut self, step: &str, key: &str, act: impl FnOnce(&mut Self) -> R) -> R {
-        let (place, pointer) = (self.place.len(), self.pointer.len());
-        self.place.push_str(step);
-        self.pointer.push('/');
-        self.pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+        let (place, pointer, is_cut) = (self.place.len(), self.pointer.len(), self.is_cut);
+        lengthen(&mut self.place, &[&shortened(step)]);
+        self.is_cut = is_cut || !point(&mut self.pointer, key);
         let result = act(self);
         self.place.truncate(place);
         self.pointer.truncate(pointer);
+        self.is_cut = is_cut;
         result
     }
 }
@@ -314,6 +333,8 @@ struct Judge<'m> {
     /// Whether the node whose rules are run may hold a password: what expressions make of it is not told (DEC-34).
     is_secret: bool,
     violations: Vec<Violation>,
+    /// Bytes of their texts.
+    kept: usize,
 }
 
 impl Judge<'_> {
@@ -407,9 +428,9 @@ impl Judge<'_> {
         value: &'v Value,
         old: Option<&'v Value>,
     ) -> Result<Val<'v>, Fault> {
-        let this = view(value, decl)?;
+        let this = view(value, decl, self.meter)?;
         let before = if program.checked.uses_old { old } else { None };
-        let before = before.map_or(Ok(Val::Null), |old| view(old, decl))?;
+        let before = before.map_or(Ok(Val::Null), |old| view(old, decl, self.meter))?;
         self.meter.begin();
         let result = run(&program.checked.root, this, before, self.meter);
         self.meter.end();
@@ -469,14 +490,11 @@ impl Judge<'_> {
     }
 
     fn report(&mut self, rule: crate::field::RuleId, kind: ErrorKind, place: &Place, field_path: &str, detail: String) {
-        if self.violations.len() < KEPT {
-            self.violations.push(Violation {
-                rule,
-                kind,
-                place: format!("{}{field_path}", place.place),
-                pointer: place.pointer.clone(),
-                detail,
-            });
+        if self.violations.len() < KEPT && self.kept < KEPT_BYTES {
+            let (mut at, pointer) = (place.place.clone(), place.pointer.clone());
+            lengthen(&mut at, &[field_path]);
+            self.kept += at.len() + pointer.len() + detail.len();
+            self.violations.push(Violation { rule, kind, place: at, pointer, detail });
         }
     }
 }

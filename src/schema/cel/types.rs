@@ -1,6 +1,6 @@
 //! Types of expressions, and what a schema declares.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -232,6 +232,17 @@ impl Decl {
         }
     }
 
+    /// Whether a node has a declaration.
+    pub(super) fn is_of(node: &Definition) -> bool {
+        node.int_or_string
+            || match &*node.r#type {
+                "boolean" | "integer" | "number" | "string" => true,
+                "array" => node.items.as_deref().is_some_and(Decl::is_of),
+                "object" => node.additional_properties.as_deref().is_none_or(Decl::is_of),
+                _ => false,
+            }
+    }
+
     fn of_text(node: &Definition, most: u64, max_length: Option<u64>) -> Decl {
         let read = |ty, reading, min_size, most| Decl { reading, ..Decl::scalar(ty, min_size, most) };
         match &*node.format {
@@ -251,11 +262,11 @@ impl Decl {
     fn of_object(node: &Definition) -> Decl {
         let mut min_size = 2_u64;
         let mut structure = Structure::default();
+        let required: HashSet<&str> = node.required.iter().map(String::as_str).collect();
         for (name, child) in node.each_property() {
             let Some(decl) = Decl::of(child) else { continue };
-            let is_required = node.required.iter().any(|required| required == name);
             let has_default = child.default.as_ref().is_some_and(|default| default.get() != "null");
-            if is_required && !has_default {
+            if required.contains(name) && !has_default {
                 min_size = min_size.saturating_add(name.len() as u64 + decl.min_size + 4);
             }
             if let Some(escaped) = escaped(name) {
@@ -392,7 +403,8 @@ mod tests {
             assert_eq!((decl.min_size, decl.max_elements), (min, most), "{schema}");
         }
         for schema in ["{}", r#"{"type":"array","items":{}}"#, r#"{"type":"object","additionalProperties":{}}"#] {
-            assert!(Decl::of(&serde_json::from_str(schema).unwrap()).is_none(), "CEL-007 {schema}");
+            let node = serde_json::from_str(schema).unwrap();
+            assert!(Decl::of(&node).is_none() && !Decl::is_of(&node), "CEL-007 {schema}");
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -52,6 +53,20 @@ pub(super) enum Text<'v> {
     Made(Rc<str>),
 }
 
+impl PartialEq for Text<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Text<'_> {}
+
+impl Hash for Text<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
 impl Text<'_> {
     pub(super) fn as_str(&self) -> &str {
         match self {
@@ -75,15 +90,16 @@ impl<'v> List<'v> {
         }
     }
 
-    pub(super) fn get(&self, at: usize) -> Option<Result<Val<'v>, Fault>> {
+    pub(super) fn get(&self, at: usize, meter: &mut Meter) -> Option<Result<Val<'v>, Fault>> {
         match self {
-            List::Written(elements, decl) => elements.get(at).map(|element| view(element, decl)),
+            List::Written(elements, decl) => elements.get(at).map(|element| view(element, decl, meter)),
             List::Made(elements) => elements.get(at).cloned().map(Ok),
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = Result<Val<'v>, Fault>> + '_ {
-        (0..self.len()).filter_map(|at| self.get(at))
+    /// An element at a position below the length.
+    pub(super) fn at(&self, at: usize, meter: &mut Meter) -> Result<Val<'v>, Fault> {
+        self.get(at, meter).unwrap_or_else(|| Err(Fault::of("a list has fewer elements than it says")))
     }
 }
 
@@ -97,22 +113,24 @@ pub(super) enum Map<'v> {
 #[derive(Debug, Default)]
 pub(super) struct Table<'v> {
     entries: Vec<(Val<'v>, Val<'v>)>,
-    index: HashMap<Key, usize>,
+    index: HashMap<Key<'v>, usize>,
 }
 
+/// What an entry of a table is found by; a text is shared with the key itself.
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum Key {
+enum Key<'v> {
     Null,
     Bool(bool),
     Number(i128),
     /// A fraction, by its bits.
     Fraction(u64),
-    Text(String),
+    Text(Text<'v>),
 }
 
-/// What a key is found by; none of a key that is in no map but itself.
-fn key_of(value: &Val<'_>) -> Option<Key> {
-    match value {
+/// What a key is found by; none of a key that is in no map but itself. To hash and compare a text takes time.
+fn key_of<'v>(value: &Val<'v>, meter: &mut Meter) -> Result<Option<Key<'v>>, Fault> {
+    meter.work(value.text_bytes())?;
+    Ok(match value {
         Val::Null => Some(Key::Null),
         Val::Bool(value) => Some(Key::Bool(*value)),
         Val::Int(value) => Some(Key::Number(i128::from(*value))),
@@ -120,22 +138,26 @@ fn key_of(value: &Val<'_>) -> Option<Key> {
         #[allow(clippy::cast_possible_truncation, reason = "within 2^63 a whole number is kept")]
         Val::Double(value) if value.fract() == 0.0 && value.abs() < 9.2e18 => Some(Key::Number(*value as i128)),
         Val::Double(value) => Some(Key::Fraction(value.to_bits())),
-        Val::Text(text) => Some(Key::Text(text.as_str().to_owned())),
+        Val::Text(text) => Some(Key::Text(text.clone())),
         _ => None,
-    }
+    })
 }
 
-fn place_of(key: &Val<'_>) -> Result<Option<Key>, Fault> {
+fn place_of<'v>(key: &Val<'v>, meter: &mut Meter) -> Result<Option<Key<'v>>, Fault> {
     match key {
         Val::Bytes(_) => Err(Fault::of("bytes cannot be a key")),
-        key => Ok(key_of(key)),
+        key => key_of(key, meter),
     }
 }
 
 impl<'v> Table<'v> {
+    pub(super) fn with_capacity(entries: usize) -> Self {
+        Table { entries: Vec::with_capacity(entries), index: HashMap::with_capacity(entries) }
+    }
+
     /// Sets an entry; of equal keys the last one counts.
-    pub(super) fn set(&mut self, key: Val<'v>, value: Val<'v>) -> Result<(), Fault> {
-        let place = place_of(&key)?;
+    pub(super) fn set(&mut self, key: Val<'v>, value: Val<'v>, meter: &mut Meter) -> Result<(), Fault> {
+        let place = place_of(&key, meter)?;
         if let Some(entry) = place.as_ref().and_then(|place| self.entries.get_mut(*self.index.get(place)?)) {
             entry.1 = value;
             return Ok(());
@@ -148,8 +170,8 @@ impl<'v> Table<'v> {
     }
 
     /// Adds an entry; a key can be there only once.
-    pub(super) fn insert(&mut self, key: Val<'v>, value: Val<'v>) -> Result<(), Fault> {
-        if let Some(place) = place_of(&key)?
+    pub(super) fn insert(&mut self, key: Val<'v>, value: Val<'v>, meter: &mut Meter) -> Result<(), Fault> {
+        if let Some(place) = place_of(&key, meter)?
             && self.index.insert(place, self.entries.len()).is_some()
         {
             return Err(Fault::of("a key is there twice"));
@@ -167,30 +189,44 @@ impl<'v> Map<'v> {
         }
     }
 
-    pub(super) fn get(&self, key: &Val<'v>) -> Option<Result<Val<'v>, Fault>> {
-        match (self, key) {
-            (Map::Written(members, decl), Val::Text(key)) => members.get(key.as_str()).map(|member| view(member, decl)),
-            (Map::Written(..), _) => None,
-            (Map::Made(table), key) => {
-                let at = table.index.get(&key_of(key)?)?;
-                table.entries.get(*at).map(|(_, value)| Ok(value.clone()))
+    pub(super) fn get(&self, key: &Val<'v>, meter: &mut Meter) -> Result<Option<Val<'v>>, Fault> {
+        let Some(wanted) = key_of(key, meter)? else { return Ok(None) };
+        match (self, wanted) {
+            (Map::Written(members, decl), Key::Text(key)) => {
+                members.get(key.as_str()).map(|member| view(member, decl, meter)).transpose()
+            }
+            (Map::Written(..), _) => Ok(None),
+            (Map::Made(table), wanted) => {
+                let entry = table.index.get(&wanted).and_then(|at| table.entries.get(*at));
+                Ok(entry.map(|(_, value)| value.clone()))
             }
         }
     }
 
+    /// Whether there is an entry, whatever its value.
+    pub(super) fn has(&self, key: &Val<'v>, meter: &mut Meter) -> Result<bool, Fault> {
+        let Some(wanted) = key_of(key, meter)? else { return Ok(false) };
+        Ok(match (self, wanted) {
+            (Map::Written(members, _), Key::Text(key)) => members.contains_key(key.as_str()),
+            (Map::Written(..), _) => false,
+            (Map::Made(table), wanted) => table.index.contains_key(&wanted),
+        })
+    }
+
     /// Keys and values.
-    pub(super) fn entries(&self) -> Vec<(Val<'v>, Result<Val<'v>, Fault>)> {
+    pub(super) fn entries(&self, meter: &mut Meter) -> Vec<(Val<'v>, Result<Val<'v>, Fault>)> {
         match self {
-            Map::Written(members, decl) => {
-                members.iter().map(|(name, member)| (Val::Text(Text::Written(name)), view(member, decl))).collect()
-            }
+            Map::Written(members, decl) => members
+                .iter()
+                .map(|(name, member)| (Val::Text(Text::Written(name)), view(member, decl, meter)))
+                .collect(),
             Map::Made(table) => table.entries.iter().map(|(key, value)| (key.clone(), Ok(value.clone()))).collect(),
         }
     }
 }
 
 /// JSON as its declaration says (CEL-007, CEL-027).
-pub(super) fn view<'v>(value: &'v Value, decl: &'v Decl) -> Result<Val<'v>, Fault> {
+pub(super) fn view<'v>(value: &'v Value, decl: &'v Decl, meter: &mut Meter) -> Result<Val<'v>, Fault> {
     match (value, &decl.ty) {
         (Value::Null, _) => Ok(Val::Null),
         (Value::Bool(value), _) => Ok(Val::Bool(*value)),
@@ -201,7 +237,7 @@ pub(super) fn view<'v>(value: &'v Value, decl: &'v Decl) -> Result<Val<'v>, Faul
             (None, Some(value)) if value.abs() < 9.2e18 => Ok(Val::Int(value.round() as i64)),
             _ => Err(Fault::of("a number is beyond 64 bits")),
         },
-        (Value::String(text), _) => view_text(text, decl.reading),
+        (Value::String(text), _) => view_text(text, decl.reading, meter),
         (Value::Array(elements), _) => match &decl.element {
             Some(element) => Ok(Val::List(List::Written(elements, element))),
             None => Err(Fault::of("a list where none is expected")),
@@ -214,7 +250,11 @@ pub(super) fn view<'v>(value: &'v Value, decl: &'v Decl) -> Result<Val<'v>, Faul
     }
 }
 
-fn view_text(text: &str, reading: Reading) -> Result<Val<'_>, Fault> {
+fn view_text<'v>(text: &'v str, reading: Reading, meter: &mut Meter) -> Result<Val<'v>, Fault> {
+    if reading != Reading::Plain {
+        // It is read each time, and bytes are a copy.
+        meter.work(text.len().saturating_mul(2))?;
+    }
     let read = match reading {
         Reading::Plain => Some(Val::Text(Text::Written(text))),
         Reading::Bytes => base64::engine::general_purpose::STANDARD
@@ -284,6 +324,15 @@ impl<'v> Val<'v> {
         u64::try_from(count).unwrap_or(u64::MAX)
     }
 
+    /// The bytes of a text.
+    pub(super) fn text_bytes(&self) -> usize {
+        match self {
+            Val::Text(text) => text.as_str().len(),
+            Val::Optional(Some(value)) => value.text_bytes(),
+            _ => 0,
+        }
+    }
+
     /// Whether this is what an absent value of its type would be.
     pub(super) fn is_zero(&self) -> bool {
         match self {
@@ -292,7 +341,8 @@ impl<'v> Val<'v> {
             Val::Int(value) | Val::Duration(value) => *value == 0,
             Val::Uint(value) => *value == 0,
             Val::Double(value) => *value == 0.0,
-            Val::Text(_) | Val::Bytes(_) | Val::List(_) | Val::Map(_) | Val::Object(..) => self.extent() == 0,
+            Val::Text(text) => text.as_str().is_empty(),
+            Val::Bytes(_) | Val::List(_) | Val::Map(_) | Val::Object(..) => self.extent() == 0,
             _ => false,
         }
     }
@@ -370,8 +420,9 @@ pub(super) fn equal(a: &Val<'_>, b: &Val<'_>, meter: &mut Meter) -> Result<bool,
             if a.len() != b.len() {
                 return Ok(false);
             }
-            for (a, b) in a.iter().zip(b.iter()) {
-                if !equal(&a?, &b?, meter)? {
+            for at in 0..a.len() {
+                let (a, b) = (a.at(at, meter)?, b.at(at, meter)?);
+                if !equal(&a, &b, meter)? {
                     return Ok(false);
                 }
             }
@@ -399,9 +450,9 @@ fn equal_maps<'v>(a: &Map<'v>, b: &Map<'v>, meter: &mut Meter) -> Result<bool, F
         return Ok(false);
     }
     meter.work(a.len().saturating_mul(40))?;
-    for (key, value) in a.entries() {
-        let Some(other) = b.get(&key) else { return Ok(false) };
-        if !equal(&value?, &other?, meter)? {
+    for (key, value) in a.entries(meter) {
+        let Some(other) = b.get(&key, meter)? else { return Ok(false) };
+        if !equal(&value?, &other, meter)? {
             return Ok(false);
         }
     }
@@ -420,7 +471,8 @@ fn equal_objects(
         match (a.get(&field.name), b.get(&field.name)) {
             (None, None) => {}
             (Some(a), Some(b)) => {
-                if !equal(&view(a, &field.decl)?, &view(b, &field.decl)?, meter)? {
+                let (a, b) = (view(a, &field.decl, meter)?, view(b, &field.decl, meter)?);
+                if !equal(&a, &b, meter)? {
                     return Ok(false);
                 }
             }

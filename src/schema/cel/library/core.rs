@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::time;
 use super::{Function, Sizes, first, function, method, one, tenths, unfit};
 use crate::schema::cel::fault::Fault;
-use crate::schema::cel::meter::Meter;
+use crate::schema::cel::meter::{Meter, PER_ELEMENT};
 use crate::schema::cel::value::{Val, equal, order};
 
 type Made<'v> = Result<Val<'v>, Fault>;
@@ -145,6 +145,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
     function("bytes", &["string->bytes"], |size| tenths(1, size(0)).max(1), to_bytes).growing(first),
 ];
 
+/// What it takes to read a number.
+fn read(args: &[Val<'_>]) -> usize {
+    args.first().map_or(0, Val::text_bytes).saturating_mul(2)
+}
+
 fn comparison(size: Sizes<'_>) -> u64 {
     tenths(1, size(0).min(size(1)))
 }
@@ -185,14 +190,14 @@ fn ordered<'v>(meter: &mut Meter, args: &[Val<'v>], fits: fn(Ordering) -> bool) 
 fn contains<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     match args {
         [wanted, Val::List(list)] => {
-            for element in list.iter() {
-                if equal(&element?, wanted, meter)? {
+            for at in 0..list.len() {
+                if equal(&list.at(at, meter)?, wanted, meter)? {
                     return Ok(Val::Bool(true));
                 }
             }
             Ok(Val::Bool(false))
         }
-        [key, Val::Map(map)] => Ok(Val::Bool(map.get(key).is_some())),
+        [key, Val::Map(map)] => map.has(key, meter).map(Val::Bool),
         _ => Err(unfit(args)),
     }
 }
@@ -212,8 +217,13 @@ fn add<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
             Ok(Val::Bytes([&**a, &**b].concat().into()))
         }
         [Val::List(a), Val::List(b)] => {
-            meter.work((a.len() + b.len()) * 40)?;
-            let elements = a.iter().chain(b.iter()).collect::<Result<Vec<_>, _>>()?;
+            meter.work((a.len() + b.len()) * PER_ELEMENT)?;
+            let mut elements = Vec::with_capacity(a.len() + b.len());
+            for list in [a, b] {
+                for at in 0..list.len() {
+                    elements.push(list.at(at, meter)?);
+                }
+            }
             Ok(Val::list(elements))
         }
         [Val::Duration(a), Val::Duration(b)] => a.checked_add(*b).map(Val::Duration).ok_or_else(overflow),
@@ -251,7 +261,8 @@ fn size<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the range is checked before")]
-fn to_int<'v>(_: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn to_int<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+    meter.work(read(args))?;
     match args {
         [Val::Int(value)] => Ok(Val::Int(*value)),
         [Val::Uint(value)] => i64::try_from(*value).map(Val::Int).map_err(|_| overflow()),
@@ -265,7 +276,8 @@ fn to_int<'v>(_: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked before")]
-fn to_uint<'v>(_: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn to_uint<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+    meter.work(read(args))?;
     match args {
         [Val::Uint(value)] => Ok(Val::Uint(*value)),
         [Val::Int(value)] => u64::try_from(*value).map(Val::Uint).map_err(|_| overflow()),
@@ -277,7 +289,8 @@ fn to_uint<'v>(_: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "the conversion rounds")]
-fn to_double<'v>(_: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+fn to_double<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+    meter.work(read(args))?;
     match args {
         [Val::Double(value)] => Ok(Val::Double(*value)),
         [Val::Int(value)] => Ok(Val::Double(*value as f64)),

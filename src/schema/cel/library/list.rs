@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::{ELEMENT, Function, RESULT, Sizes, function, method, one, tenths, unfit};
 use crate::schema::cel::fault::Fault;
-use crate::schema::cel::meter::Meter;
+use crate::schema::cel::meter::{Meter, PER_ELEMENT};
 use crate::schema::cel::value::{List, Val, equal, numbers, order};
 
 type Made<'v> = Result<Val<'v>, Fault>;
@@ -96,13 +96,13 @@ pub(super) const FUNCTIONS: &[Function] = &[
         |size| 11_u64.saturating_add(size(RESULT)),
         |meter, args| {
             let [Val::Int(count)] = args else { return Err(unfit(args)) };
-            meter.work(usize::try_from(*count).unwrap_or(0).saturating_mul(40))?;
+            meter.work(usize::try_from(*count).unwrap_or(0).saturating_mul(PER_ELEMENT))?;
             Ok(Val::list((0..*count).map(Val::Int).collect()))
         },
     )
     .growing(|_| u64::MAX),
-    method("first", &["list(A)->optional(A)"], one, |_, args| end(args, false)),
-    method("last", &["list(A)->optional(A)"], one, |_, args| end(args, true)),
+    method("first", &["list(A)->optional(A)"], one, |meter, args| end(meter, args, false)),
+    method("last", &["list(A)->optional(A)"], one, |meter, args| end(meter, args, true)),
     function("sets.contains", PAIR, product, |meter, args| {
         let (a, b) = sets(args)?;
         Ok(Val::Bool(contains_all(a, b, meter)?))
@@ -118,8 +118,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     ),
     function("sets.intersects", PAIR, product, |meter, args| {
         let (a, b) = sets(args)?;
-        for element in a.iter() {
-            if holds(b, &element?, meter)? {
+        for at in 0..a.len() {
+            let element = a.at(at, meter)?;
+            if holds(b, &element, meter)? {
                 return Ok(Val::Bool(true));
             }
         }
@@ -152,8 +153,12 @@ fn product(size: Sizes<'_>) -> u64 {
 
 fn elements<'v>(meter: &mut Meter, list: Option<&Val<'v>>) -> Result<Vec<Val<'v>>, Fault> {
     let Some(Val::List(list)) = list else { return Err(Fault::of("no such overload")) };
-    meter.work(list.len().saturating_mul(40))?;
-    list.iter().collect()
+    meter.work(list.len().saturating_mul(PER_ELEMENT))?;
+    let mut elements = Vec::with_capacity(list.len());
+    for at in 0..list.len() {
+        elements.push(list.at(at, meter)?);
+    }
+    Ok(elements)
 }
 
 fn sum<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
@@ -188,8 +193,8 @@ fn extreme<'v>(meter: &mut Meter, args: &[Val<'v>], wanted: Ordering) -> Made<'v
 fn find<'v>(meter: &mut Meter, args: &[Val<'v>], from_end: bool) -> Made<'v> {
     let [Val::List(list), wanted] = args else { return Err(unfit(args)) };
     let mut found = None;
-    for (at, element) in list.iter().enumerate() {
-        if equal(&element?, wanted, meter)? {
+    for at in 0..list.len() {
+        if equal(&list.at(at, meter)?, wanted, meter)? {
             found = Some(at);
             if !from_end {
                 break;
@@ -207,8 +212,11 @@ fn slice<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     if start > end || end > list.len() {
         return Err(Fault::of("the range of slice() is not within the list"));
     }
-    meter.work((end - start).saturating_mul(40))?;
-    let elements = (start..end).filter_map(|at| list.get(at)).collect::<Result<Vec<_>, _>>()?;
+    meter.work((end - start).saturating_mul(PER_ELEMENT))?;
+    let mut elements = Vec::with_capacity(end - start);
+    for at in start..end {
+        elements.push(list.at(at, meter)?);
+    }
     Ok(Val::list(elements))
 }
 
@@ -221,9 +229,9 @@ fn flatten<'v>(meter: &mut Meter, args: &[Val<'v>], depth: i64) -> Made<'v> {
             match element {
                 Val::List(inner) => {
                     is_flat = false;
-                    meter.work(inner.len().saturating_mul(40))?;
-                    for element in inner.iter() {
-                        next.push(element?);
+                    meter.work(inner.len().saturating_mul(PER_ELEMENT))?;
+                    for at in 0..inner.len() {
+                        next.push(inner.at(at, meter)?);
                     }
                 }
                 other => next.push(other),
@@ -291,9 +299,9 @@ fn same_kind(a: &Val<'_>, b: &Val<'_>) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b) || numbers(a, b).is_some()
 }
 
-fn end<'v>(args: &[Val<'v>], from_end: bool) -> Made<'v> {
+fn end<'v>(meter: &mut Meter, args: &[Val<'v>], from_end: bool) -> Made<'v> {
     let [Val::List(list)] = args else { return Err(unfit(args)) };
-    match list.get(if from_end { list.len().wrapping_sub(1) } else { 0 }) {
+    match list.get(if from_end { list.len().wrapping_sub(1) } else { 0 }, meter) {
         Some(element) => Ok(Val::some(element?)),
         None => Ok(Val::Optional(None)),
     }
@@ -307,8 +315,8 @@ fn sets<'a, 'v>(args: &'a [Val<'v>]) -> Result<(&'a List<'v>, &'a List<'v>), Fau
 }
 
 fn holds<'v>(list: &List<'v>, wanted: &Val<'v>, meter: &mut Meter) -> Result<bool, Fault> {
-    for element in list.iter() {
-        if equal(&element?, wanted, meter)? {
+    for at in 0..list.len() {
+        if equal(&list.at(at, meter)?, wanted, meter)? {
             return Ok(true);
         }
     }
@@ -316,8 +324,9 @@ fn holds<'v>(list: &List<'v>, wanted: &Val<'v>, meter: &mut Meter) -> Result<boo
 }
 
 fn contains_all<'v>(list: &List<'v>, wanted: &List<'v>, meter: &mut Meter) -> Result<bool, Fault> {
-    for element in wanted.iter() {
-        if !holds(list, &element?, meter)? {
+    for at in 0..wanted.len() {
+        let element = wanted.at(at, meter)?;
+        if !holds(list, &element, meter)? {
             return Ok(false);
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{Function, function, method, one, unfit};
 use crate::schema::cel::fault::Fault;
+use crate::schema::cel::meter::{Meter, PER_ELEMENT};
 use crate::schema::cel::value::Val;
 
 pub(super) const FUNCTIONS: &[Function] = &[
@@ -38,12 +39,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("unwrapOpt", &["list(optional(A))->list(A)"], one, unwrap),
 ];
 
-fn unwrap<'v>(meter: &mut crate::schema::cel::meter::Meter, args: &[Val<'v>]) -> Result<Val<'v>, Fault> {
+fn unwrap<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Result<Val<'v>, Fault> {
     let [Val::List(list)] = args else { return Err(unfit(args)) };
-    meter.work(list.len() * 40)?;
+    meter.work(list.len() * 2 * PER_ELEMENT)?;
     let mut elements = Vec::new();
-    for element in list.iter() {
-        match element? {
+    for at in 0..list.len() {
+        match list.at(at, meter)? {
             Val::Optional(Some(value)) => elements.push((*value).clone()),
             Val::Optional(None) => {}
             other => return Err(unfit(&[other])),

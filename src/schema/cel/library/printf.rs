@@ -78,7 +78,9 @@ pub(super) fn format<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
         match piece.map_err(|error| Fault::of(format!("error during formatting: {error}")))? {
             Piece::Text(text) => written.push_str(text),
             Piece::Clause { precision, letter } => {
-                let Some(value) = list.get(next) else { return Err(Fault::of(format!("index {next} out of range"))) };
+                let Some(value) = list.get(next, meter) else {
+                    return Err(Fault::of(format!("index {next} out of range")));
+                };
                 next += 1;
                 let before = written.len();
                 clause_of(letter, precision, &value?, &mut written, meter)?;
@@ -218,24 +220,27 @@ fn show(value: &Val<'_>, inside: bool, written: &mut String, meter: &mut Meter) 
         Val::Timestamp(at) => show_call("timestamp", &at.to_string(), inside, written),
         Val::List(list) => {
             written.push('[');
-            for (at, element) in list.iter().enumerate() {
+            for at in 0..list.len() {
                 if at > 0 {
                     written.push_str(", ");
                 }
-                show(&element?, true, written, meter)?;
+                let element = list.at(at, meter)?;
+                show(&element, true, written, meter)?;
             }
             written.push(']');
         }
         Val::Map(map) => {
             meter.work(map.len().saturating_mul(100))?;
-            show_entries(map.entries(), written, meter)?;
+            let entries = map.entries(meter);
+            show_entries(entries, written, meter)?;
         }
         Val::Object(members, structure) => {
             meter.work(structure.fields.len().saturating_mul(100))?;
             let mut entries = Vec::new();
             for (name, field) in &structure.fields {
                 if let Some(value) = members.get(&field.name) {
-                    entries.push((Val::made(name.as_str()), view(value, &field.decl)));
+                    meter.work(name.len())?;
+                    entries.push((Val::made(name.as_str()), view(value, &field.decl, meter)));
                 }
             }
             show_entries(entries, written, meter)?;

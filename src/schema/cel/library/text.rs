@@ -4,7 +4,7 @@ use super::printf::format;
 use super::{ELEMENT, Function, RESULT, Sizes, function, method, one, tenths, unfit};
 use crate::goregex::Regex;
 use crate::schema::cel::fault::Fault;
-use crate::schema::cel::meter::Meter;
+use crate::schema::cel::meter::{Meter, PER_ELEMENT};
 use crate::schema::cel::value::{Text, Val};
 
 type Made<'v> = Result<Val<'v>, Fault>;
@@ -142,8 +142,8 @@ pub(in crate::schema::cel) fn search<'v>(
 
 fn searched<'v>(name: &str, regex: &Regex, meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     let Some(Val::Text(text)) = args.first() else { return Err(unfit(args)) };
-    let (text, length) = (text.as_str(), text.as_str().len());
-    meter.work(100 + length.saturating_mul(2 + regex.as_str().len() / 8))?;
+    let text = text.as_str();
+    meter.work(regex.steps(text).saturating_mul(3).saturating_add(100))?;
     match (name, args.get(2)) {
         ("matches", None) => Ok(Val::Bool(regex.is_match(text))),
         ("find", None) => Ok(Val::made(regex.find(text).map_or("", |found| found.as_str()))),
@@ -155,7 +155,7 @@ fn searched<'v>(name: &str, regex: &Regex, meter: &mut Meter, args: &[Val<'v>]) 
             };
             let mut found = Vec::new();
             for part in regex.find_iter(text).take(limit) {
-                meter.work(80)?;
+                meter.work(2 * PER_ELEMENT)?;
                 found.push(Val::made(part.as_str()));
             }
             Ok(Val::list(found))
@@ -232,7 +232,7 @@ fn split<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     // Pieces of text that is there anyway need no memory of their own.
     let mut pieces = Vec::new();
     let mut keep = |piece: Val<'v>| {
-        meter.work(80)?;
+        meter.work(2 * PER_ELEMENT)?;
         pieces.push(piece);
         Ok::<_, Fault>(())
     };
@@ -295,8 +295,8 @@ fn join<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
         _ => return Err(unfit(args)),
     };
     let mut joined = String::new();
-    for (at, piece) in list.iter().enumerate() {
-        let Val::Text(piece) = piece? else { return Err(Fault::of("join() is for lists of texts")) };
+    for at in 0..list.len() {
+        let Val::Text(piece) = list.at(at, meter)? else { return Err(Fault::of("join() is for lists of texts")) };
         meter.work(piece.as_str().len() + by.len())?;
         if at > 0 {
             joined.push_str(by);

@@ -73,17 +73,21 @@ pub(super) const FUNCTIONS: &[Function] = &[
             _ => Err(unfit(args)),
         },
     ),
-    method("getScheme", &["url->string"], one, |_, args| part(args, |url| &url.scheme)),
-    method("getHost", &["url->string"], one, |_, args| part(args, |url| &url.host)),
-    method("getHostname", &["url->string"], one, |_, args| part(args, |url| url.name_and_port().0)),
-    method("getPort", &["url->string"], one, |_, args| part(args, |url| url.name_and_port().1)),
-    method("getEscapedPath", &["url->string"], one, |_, args| part(args, |url| &url.path)),
+    method("getScheme", &["url->string"], one, |meter, args| part(meter, args, |url| &url.scheme)),
+    method("getHost", &["url->string"], one, |meter, args| part(meter, args, |url| &url.host)),
+    method("getHostname", &["url->string"], one, |meter, args| part(meter, args, |url| url.name_and_port().0)),
+    method("getPort", &["url->string"], one, |meter, args| part(meter, args, |url| url.name_and_port().1)),
+    method("getEscapedPath", &["url->string"], one, |meter, args| part(meter, args, |url| &url.path)),
     method("getQuery", &["url->map(string,list(string))"], one, query),
 ];
 
-fn part<'v>(args: &[Val<'v>], of: fn(&Url) -> &str) -> Result<Val<'v>, Fault> {
+fn part<'v>(meter: &mut Meter, args: &[Val<'v>], of: fn(&Url) -> &str) -> Result<Val<'v>, Fault> {
     match args {
-        [Val::Url(url)] => Ok(Val::made(of(url))),
+        [Val::Url(url)] => {
+            let part = of(url);
+            meter.work(part.len())?;
+            Ok(Val::made(part))
+        }
         _ => Err(unfit(args)),
     }
 }
@@ -100,7 +104,7 @@ fn query<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Result<Val<'v>, Fault> {
     }
     let mut table = Table::default();
     for (key, list) in values {
-        table.insert(Val::made(key), Val::list(list))?;
+        table.insert(Val::made(key), Val::list(list), meter)?;
     }
     Ok(Val::Map(Map::Made(table.into())))
 }

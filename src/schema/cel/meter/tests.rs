@@ -5,9 +5,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::budget::Pool;
+use crate::budget::{Pool, Stop};
 use crate::schema::cel::check::{Wanted, compile};
+use crate::schema::cel::meter::{PER_ELEMENT, PER_ENTRY};
 use crate::schema::cel::types::Decl;
+use crate::schema::cel::value::Val;
 use crate::schema::{Definition, Schema};
 use crate::testing::timed;
 
@@ -59,6 +61,76 @@ fn no_rule_holds_a_worker() {
         assert!(taken < PATIENCE, "{case} took {taken:?}");
         assert!(violations.iter().all(|violation| violation.rule != "CEL-024"), "{case}: {violations:?}");
     }
+}
+
+#[test]
+fn elements_and_entries_take_about_what_is_counted() {
+    // DEC-44
+    assert!(size_of::<Val<'_>>() <= PER_ELEMENT && 2 * size_of::<Val<'_>>() <= PER_ENTRY / 3);
+}
+
+/// Whether a rule on a value ended because it exceeded its budget.
+fn exceeds(schema: Value, rule: &str, value: &Value) -> bool {
+    let violations = self::schema(schema, rule).rule_violations(value, None);
+    assert!(violations.iter().all(|violation| violation.rule == "CEL-026"), "{rule}: {violations:?}");
+    !violations.is_empty()
+}
+
+#[test]
+fn copies_of_texts_are_paid_for_by_length() {
+    // CEL-026, DEC-44: each would keep 20,000 copies of the text, or compare, hash and count it as often.
+    let (text, bytes) = (json!({"type": "string"}), json!({"type": "string", "format": "byte"}));
+    let map = json!({"type": "object", "additionalProperties": {"type": "string", "format": "byte"}});
+    let (plain, path) = (json!("x".repeat(60_000)), json!(format!("/{}", "x".repeat(60_000))));
+    let encoded = json!("AAAA".repeat(15_000));
+    for (kind, rule, value) in [
+        (&text, "lists.range(20000).map(i, {self: i}).size() > 0", &plain),
+        (&text, "lists.range(20000).all(i, !(self in {'a': 1}))", &plain),
+        (&text, "lists.range(20000).all(i, self != 'x')", &plain),
+        (&text, "[url(self)].all(u, lists.range(20000).map(i, u.getEscapedPath()).size() > 0)", &path),
+        (&map, "lists.range(20000).map(i, self['a']).size() > 0", &json!({"a": encoded})),
+        (&map, "lists.range(20000).all(i, self == {'a': b'x'} || true)", &json!({"a": encoded})),
+    ] {
+        assert!(exceeds(kind.clone(), rule, value), "{rule}");
+        // What is done a few times is nothing special.
+        assert!(!exceeds(kind.clone(), &rule.replace("20000", "20"), value), "{rule}");
+    }
+    let lists = json!({"type": "array", "items": bytes});
+    let few = json!(["AAAA".repeat(10_000), "AAAA"]);
+    for rule in ["self.reverse()", "[self[0]]"] {
+        let rule = format!("lists.range(20000).map(i, {rule}).size() > 0");
+        assert!(exceeds(lists.clone(), &rule, &few), "{rule}");
+    }
+}
+
+#[test]
+fn searches_are_paid_for_by_the_states_of_their_patterns() {
+    // CEL-026: where an automaton gives up, each byte visits each state.
+    let text = json!({"type": "string"});
+    let (short, long) = (json!("a".repeat(60)), json!("a".repeat(60_000)));
+    let many = format!("!self.matches('{}[^a]$')", "a{0,1000}".repeat(20));
+    assert!(exceeds(text.clone(), &many, &long));
+    let label = "lists.range(200).all(i, self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$'))";
+    assert!(!exceeds(text.clone(), label, &short));
+    // A variant: short patterns that are known only when they are used, and would all be kept.
+    let made = r"lists.range(60).all(i, !'x'.matches('\\pL{9}' + string(i)))";
+    assert!(exceeds(text.clone(), made, &short));
+    let one = r"!'x'.matches('\\pL{200}' + self)";
+    let violations = schema(text, one).rule_violations(&short, None);
+    assert!(violations[0].rule == "CEL-025" && violations[0].detail.contains("too large"), "{violations:?}");
+}
+
+#[test]
+fn an_evaluation_ends_when_the_time_is_over() {
+    // DEC-44: one rule alone can take long.
+    let (asked, limit) = (std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0)), 5);
+    let stop = Stop::when({
+        let asked = asked.clone();
+        move || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= limit
+    });
+    let compiled = schema(json!({"type": "string"}), "lists.range(300000).all(i, i >= 0)");
+    compiled.rule_violations_until(&json!("x"), None, &stop);
+    assert!(stop.has_stopped() && asked.load(std::sync::atomic::Ordering::Relaxed) == limit + 1);
 }
 
 #[test]
