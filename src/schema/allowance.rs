@@ -35,6 +35,21 @@ pub struct Growth {
     bytes: Pool,
 }
 
+/// How large a default is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Extent {
+    /// The extent of a value.
+    pub fn of(value: &Value) -> Self {
+        let (nodes, bytes) = size(value);
+        Extent { nodes, bytes }
+    }
+}
+
 impl Growth {
     /// What defaults may add to all values of one object.
     pub const fn of_values() -> Self {
@@ -62,7 +77,14 @@ impl Growth {
     /// # Errors
     /// When less is left.
     pub fn take(&mut self, default: &Value) -> Result<(), Exceeded> {
-        let (nodes, bytes) = size(default);
+        self.take_extent(Extent::of(default))
+    }
+
+    /// Takes room for a copy of a default that is so large.
+    ///
+    /// # Errors
+    /// When less is left.
+    pub fn take_extent(&mut self, Extent { nodes, bytes }: Extent) -> Result<(), Exceeded> {
         self.nodes.take(nodes)?;
         self.bytes.take(bytes)
     }
@@ -97,8 +119,8 @@ pub struct Effort {
     limit: usize,
     left: Cell<usize>,
     is_exceeded: Cell<bool>,
-    /// Steps since `stop` was asked.
-    unasked: Cell<usize>,
+    /// When no more than this is left, `stop` is asked.
+    ask_at: Cell<usize>,
     stop: Stop,
 }
 
@@ -107,7 +129,7 @@ pub struct Effort {
 const STEPS_OF_OBJECT: usize = 40_000_000;
 
 /// After how many steps the deadline is looked at.
-const STEPS_BETWEEN_STOPS: usize = 4096;
+const STEPS_BETWEEN_STOPS: usize = 65_536;
 
 impl Effort {
     /// What all values of one object may take.
@@ -121,25 +143,31 @@ impl Effort {
     }
 
     fn new(limit: usize, stop: &Stop) -> Self {
-        let (left, unasked) = (Cell::new(limit), Cell::new(0));
-        Effort { limit, left, is_exceeded: Cell::new(false), unasked, stop: stop.clone() }
+        let (left, ask_at) = (Cell::new(limit), Cell::new(limit.saturating_sub(STEPS_BETWEEN_STOPS)));
+        Effort { limit, left, is_exceeded: Cell::new(false), ask_at, stop: stop.clone() }
     }
 
     /// Takes steps; says whether to go on.
+    #[inline]
     pub(super) fn take(&self, steps: usize) -> bool {
-        let Some(left) = self.left.get().checked_sub(steps) else {
-            self.left.set(0);
-            self.is_exceeded.set(true);
-            return false;
-        };
-        self.left.set(left);
-        let unasked = self.unasked.get().saturating_add(steps);
-        if unasked < STEPS_BETWEEN_STOPS {
-            self.unasked.set(unasked);
-            return !self.stop.has_stopped();
+        match self.left.get().checked_sub(steps) {
+            Some(left) if left > self.ask_at.get() => {
+                self.left.set(left);
+                true
+            }
+            left => self.ask(left),
         }
-        self.unasked.set(0);
-        !self.stop.is_due()
+    }
+
+    /// Looks at the deadline. Nothing is left once that has passed, or too much was asked.
+    #[cold]
+    fn ask(&self, left: Option<usize>) -> bool {
+        let is_over = self.stop.is_due();
+        self.is_exceeded.set(self.is_exceeded.get() || (left.is_none() && !is_over));
+        let left = left.filter(|_| !is_over);
+        self.left.set(left.unwrap_or(0));
+        self.ask_at.set(self.left.get().saturating_sub(STEPS_BETWEEN_STOPS));
+        left.is_some()
     }
 
     /// Whether more was asked of it than it has.

@@ -25,7 +25,7 @@ mod unknown;
 mod validate;
 
 pub use acquit::Sight;
-pub use allowance::{Allowance, Breach, Effort, Footprint, Growth};
+pub use allowance::{Allowance, Breach, Effort, Extent, Footprint, Growth};
 pub use cel::CelCost;
 pub use check::check;
 pub use definition::{Definition, Metadata, Step, ValidationRule};

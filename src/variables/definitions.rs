@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Library;
 use crate::hub::{ClusterClass, ClusterClassSpec, StatusVariable, StatusVariableDefinition, VariableDefinition};
 use crate::json::Shared;
-use crate::schema::{Allowance, Definition, Footprint, Schema, Unusable};
+use crate::schema::{Allowance, Definition, Extent, Footprint, Schema, Unusable};
 
 /// Where a definition of the class itself says that it comes from (CCR-06).
 pub const INLINE: &str = "inline";
@@ -137,6 +137,7 @@ pub(super) struct Addition {
     pub value: Value,
     /// Whether it fits its schema, rules aside.
     pub is_good: bool,
+    pub extent: Extent,
 }
 
 impl Addition {
@@ -145,7 +146,8 @@ impl Addition {
         let violations = allowance.violations(schema, &value);
         let violations = violations.map_err(|exceeded| Unusable::from(exceeded).below(|| ".default".to_owned()))?;
         let is_good = violations.is_empty() && schema.unknown_fields(&value).is_empty();
-        Ok(Some(Addition { value, is_good }))
+        let extent = Extent::of(&value);
+        Ok(Some(Addition { value, is_good, extent }))
     }
 }
 

@@ -197,7 +197,8 @@ fn entries<'a>(
     // Made once: there may be many values without a definition.
     let known = LazyCell::new(|| enumerated(variables.names()));
     for (position, written) in values.iter().enumerate() {
-        if budget.stop.is_due() {
+        // The deadline is looked at as values are.
+        if budget.stop.has_stopped() {
             break;
         }
         let Some(variable) = defined(written, variables, &known, path, found) else { continue };
@@ -339,7 +340,7 @@ fn missing_with_default<'a>(
     let added = missing.filter_map(|variable| {
         let schema = usable(variable, path, found)?;
         let addition = variable.addition.as_ref()?;
-        if let Err(exceeded) = budget.growth.take(&addition.value) {
+        if let Err(exceeded) = budget.growth.take_extent(addition.extent) {
             defaults_are_too_large(&variable.name, exceeded, path, found);
             return None;
         }

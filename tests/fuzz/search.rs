@@ -29,7 +29,7 @@ impl Found {
     /// The input without what does not matter: it still costs most of what it did.
     pub fn shrunk(&self) -> Found {
         let (mut found, wanted) = (self.clone(), self.score() * 0.7);
-        let end = Instant::now() + std::time::Duration::from_mins(1);
+        let end = Instant::now() + std::time::Duration::from_secs(20);
         let mut attempts = genes::Smaller::default();
         while let Some(input) = attempts.next(&found.input) {
             if Instant::now() > end {
@@ -113,11 +113,11 @@ impl Search {
     }
 
     /// The worst input of each gene, the worst first.
-    pub fn worst(&self) -> Vec<(&'static str, Found)> {
-        let mut seen = Vec::new();
+    pub fn worst(&self) -> Vec<Found> {
+        let mut seen: Vec<Found> = Vec::new();
         for found in &self.kept {
-            if !seen.iter().any(|(gene, _)| *gene == found.input.gene) {
-                seen.push((found.input.gene, found.clone()));
+            if !seen.iter().any(|known| known.input.gene == found.input.gene) {
+                seen.push(found.clone());
             }
         }
         seen
@@ -125,8 +125,8 @@ impl Search {
 
     pub fn report(&self) -> String {
         let mut report = format!("{} inputs; the worst of each kind, as multiples of the bounds:\n", self.tried);
-        for (gene, found) in self.worst() {
-            let Cost { cpu, memory } = found.cost;
+        for found in self.worst() {
+            let (gene, Cost { cpu, memory }) = (found.input.gene, found.cost);
             let _ = writeln!(report, "  {gene:28} time {cpu:6.2}  memory {memory:6.2}  {} bytes", found.input.size());
         }
         report
