@@ -1,5 +1,7 @@
 //! What a set of schemas may take together (DEC-44).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -155,7 +157,18 @@ fn compiling_ends_when_the_time_is_over() {
     assert!(found.error_count() == 0 && allowance.breach().is_none() && allowance.stop().has_stopped());
     let value: Value = (0..100_000).collect();
     let list = Schema::compile(&definition(&json!({"type": "array", "items": {"type": "string"}}))).unwrap();
-    assert!(list.violations_within(&value, &Effort::of_object(&Stop::when(|| true))).len() < 600);
+    let (asked, stop) = (Arc::new(AtomicUsize::new(0)), Stop::default());
+    let effort = Effort::of_object(&stop);
+    list.violations_within(&value, &effort);
+    let all = effort.taken();
+    let stop = Stop::when({
+        let asked = asked.clone();
+        move || asked.fetch_add(1, Ordering::Relaxed) == 1
+    });
+    let effort = Effort::of_object(&stop);
+    list.violations_within(&value, &effort);
+    assert!(stop.has_stopped() && effort.exceeded().is_none());
+    assert!(all > 800_000 && asked.load(Ordering::Relaxed) == 2, "nothing is looked at after the deadline");
 }
 
 #[test]
