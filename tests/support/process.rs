@@ -150,8 +150,24 @@ impl Topologist {
     }
 }
 
+/// The most memory that a process has used, and the time that it has run on processors.
+fn figures(process: u32) -> Option<String> {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{process}/{name}")).ok();
+    let status = read("status")?;
+    let peak: u64 = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?.parse().ok()?;
+    // The fields after the name, which may hold anything: user and system time are the 12th and 13th of them, in 1/100 s.
+    let stat = read("stat")?;
+    let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+    let ticks: u64 = fields.get(11..13)?.iter().filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    Some(format!("{} MiB at most, {}.{:02} s of processor time", peak / 1024, ticks / 100, ticks % 100))
+}
+
 impl Drop for Topologist {
     fn drop(&mut self) {
+        // With `--nocapture`, what each test took of the process.
+        if let (Some(test), Some(figures)) = (std::thread::current().name(), figures(self.child.id())) {
+            println!("{test}: {figures}");
+        }
         let _ = self.watchdog.kill();
         let _ = self.watchdog.wait();
         let _ = self.child.kill();
