@@ -154,7 +154,8 @@ impl Topologist {
 fn figures(process: u32) -> Option<String> {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{process}/{name}")).ok();
     let status = read("status")?;
-    let peak: u64 = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?.parse().ok()?;
+    let peak: u64 =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?.parse().ok()?;
     // The fields after the name, which may hold anything: user and system time are the 12th and 13th of them, in 1/100 s.
     let stat = read("stat")?;
     let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
