@@ -403,4 +403,21 @@ mod tests {
         let Found::Yes(class) = cache.facts().class(&ObjectKey::new("ns", "c")) else { panic!("the class is there") };
         assert_eq!(class.variables().map(|variables| variables.names().count()), Some(0), "the later event counts");
     }
+
+    #[test]
+    fn a_cluster_that_holds_too_much_to_be_read_still_uses_its_class() {
+        // DEC-44
+        let many = vec![json!({}); 30_000];
+        let topology = |class_ref: Value| json!({"topology": {"classRef": class_ref, "variables": many}});
+        for (class_ref, want) in [
+            (json!({"name": "large"}), Some(ObjectKey::new("ns", "large"))),
+            (json!({"name": "large", "namespace": "other"}), Some(ObjectKey::new("other", "large"))),
+            (json!({}), None),
+        ] {
+            let record = record::<Cluster>(&object("one", topology(class_ref)), &Facts::default());
+            let Record::Unreadable { reason, class } = record else { panic!("it holds too much") };
+            assert!(reason.starts_with("its spec has 3000"), "{reason}");
+            assert_eq!(class, want);
+        }
+    }
 }

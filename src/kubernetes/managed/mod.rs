@@ -68,8 +68,8 @@ impl Followed {
     }
 }
 
-/// Gives up the kind that could not be listed for longest. The API server forbids a kind that it does not serve, unless its
-/// client may list every kind, so whoever can name kinds could fill all places with such.
+/// Gives up the kind that could not be listed for longest. The API server answers "forbidden" for a kind that it does not serve,
+/// unless its client may list every kind, so a user who can name kinds could fill all places with such names.
 fn make_room(kinds: &mut BTreeMap<ObjectKind, Followed>) -> bool {
     let has_failed = |followed: &Followed| {
         matches!(*followed.state.borrow(), State::Failed(_)) && followed.since.elapsed() >= UNSERVED
