@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::oversize::Oversize;
 use super::rules::{class, cluster, machine, machine_group, machine_health_check};
 use super::{Outcome, Settings, Verdict, defaults};
+use crate::budget::Stop;
 use crate::crd;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Machine, MachineGroup, MachineHealthCheck, Metadata};
 use crate::json;
@@ -378,7 +379,12 @@ impl Question {
 
     /// The verdict on facts that are all there are: what they lack is absent, and nothing is waited for.
     pub fn settle(&self, facts: &Arc<Facts>, settings: &Settings) -> Verdict {
-        let mut world = World::closed(facts.clone());
+        self.settle_until(facts, settings, &Stop::never())
+    }
+
+    /// The same, as far as it gets before `stop` is due.
+    pub fn settle_until(&self, facts: &Arc<Facts>, settings: &Settings, stop: &Stop) -> Verdict {
+        let mut world = World::closed(facts.clone()).until(stop.clone());
         loop {
             let verdict = self.answer(&world, settings);
             let needs = world.take_needs();

@@ -11,7 +11,7 @@ use topologist::gotemplate::{Functions, Limits, Template};
 use topologist::hub::{ClusterClass, Kind, ObjectKey};
 use topologist::topology::class_status;
 use topologist::wire::{Decode, Version};
-use topologist::world::{Answer, Facts, Found, Need, Record, World};
+use topologist::world::{Facts, Found, Record};
 
 use crate::ALLOCATOR;
 use crate::genes::Input;
@@ -70,25 +70,9 @@ fn verdict(phase: Phase, kind: Kind, text: &str, facts: &Arc<Facts>, stop: &Stop
         old_object: None,
         old_version: Version::V1Beta2,
     };
-    let question = match Question::decode(&request) {
-        Ok(question) => question,
-        Err(verdict) => return *verdict,
-    };
-    let mut world = World::closed(facts.clone()).until(stop.clone());
-    let settings = Settings::default();
-    loop {
-        let verdict = question.answer(&world, &settings);
-        let needs = world.take_needs();
-        if needs.is_empty() {
-            return verdict;
-        }
-        for need in needs {
-            let answer = match &need {
-                Need::Class(key) => Answer::Class(facts.class(key)),
-                other => other.unanswered("nobody says"),
-            };
-            world.pin(need, answer);
-        }
+    match Question::decode(&request) {
+        Ok(question) => question.settle_until(facts, &Settings::default(), stop),
+        Err(verdict) => *verdict,
     }
 }
 
