@@ -17,8 +17,9 @@ check: ## what every commit needs: format, lints, unit tests
 	$(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
 	$(CARGO) test $(LOCKED) --lib
 
-kubernetes: ## kube-apiserver, etcd, kubectl and kustomize for the tests, built once
+kubernetes: ## kube-apiserver, etcd, kube-controller-manager, kubectl and kustomize for the tests, built once
 	tests/kubernetes/build
+	tests/kubernetes/build controller-manager
 	tests/kubernetes/build kubectl
 	tests/kubernetes/build kustomize
 
