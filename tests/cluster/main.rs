@@ -9,10 +9,13 @@ mod balancer;
 mod break_glass;
 mod client_certificates;
 mod controller;
+#[path = "../support/controller_manager.rs"]
+mod controller_manager;
 mod conversion;
 mod embedded_api;
 #[path = "../support/gadgets.rs"]
 mod gadgets;
+mod garbage_collection;
 mod installation;
 mod kinds;
 mod kubectl;

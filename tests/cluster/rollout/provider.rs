@@ -10,8 +10,8 @@ use super::site::{CONTROL_PLANE, CORE, INFRASTRUCTURE, api, text};
 /// How often the objects are looked at.
 const PACE: Duration = Duration::from_millis(200);
 
-/// Answers, until dropped.
-pub(super) async fn run(client: kube::Client, namespace: String) {
+/// Answers, until dropped; makes Clusters owners as well unless another controller of the test does.
+pub(crate) async fn run(client: kube::Client, namespace: String, makes_owners: bool) {
     loop {
         for (api_version, kind) in [
             (INFRASTRUCTURE, "EmbeddedCluster"),
@@ -29,7 +29,7 @@ pub(super) async fn run(client: kube::Client, namespace: String) {
                     // It may be gone.
                     let _ = api.patch_status(&name, &PatchParams::default(), &patch).await;
                 }
-                if matches!(kind, "EmbeddedCluster" | "EmbeddedControlPlane") {
+                if makes_owners && matches!(kind, "EmbeddedCluster" | "EmbeddedControlPlane") {
                     own(&client, &namespace, api_version, &object).await;
                 }
             }

@@ -27,13 +27,13 @@ use crate::kubernetes::Kubernetes;
 
 /// How long anything may take on a busy machine.
 const LIMIT: Duration = Duration::from_mins(2);
-pub(super) const CORE: &str = "cluster.x-k8s.io/v1beta2";
-pub(super) const INFRASTRUCTURE: &str = "infrastructure.topologist.dev/v1beta1";
-pub(super) const CONTROL_PLANE: &str = "controlplane.topologist.dev/v1beta1";
-pub(super) const BOOTSTRAP: &str = "bootstrap.topologist.dev/v1beta1";
+pub(crate) const CORE: &str = "cluster.x-k8s.io/v1beta2";
+pub(crate) const INFRASTRUCTURE: &str = "infrastructure.topologist.dev/v1beta1";
+pub(crate) const CONTROL_PLANE: &str = "controlplane.topologist.dev/v1beta1";
+pub(crate) const BOOTSTRAP: &str = "bootstrap.topologist.dev/v1beta1";
 
 /// Everything that a topology of the bundle is made of.
-pub(super) const MADE: [(&str, &str); 8] = [
+pub(crate) const MADE: [(&str, &str); 8] = [
     (INFRASTRUCTURE, "EmbeddedCluster"),
     (INFRASTRUCTURE, "EmbeddedMachineTemplate"),
     (INFRASTRUCTURE, "EmbeddedMachinePool"),
@@ -45,7 +45,7 @@ pub(super) const MADE: [(&str, &str); 8] = [
 ];
 
 /// An API server and a namespace.
-pub(super) struct Site {
+pub(crate) struct Site {
     /// What tests do, and what the provider of a test does.
     pub client: kube::Client,
     pub namespace: String,
@@ -56,7 +56,7 @@ pub(super) struct Site {
 
 impl Site {
     /// A namespace on the in-memory API.
-    pub(super) async fn embedded() -> Self {
+    pub(crate) async fn embedded() -> Self {
         let embedded = Embedded::new(embedded::Options::default());
         embedded.load(topologist::crd::definitions()).unwrap();
         let client = embedded.client();
@@ -64,7 +64,7 @@ impl Site {
     }
 
     /// A namespace on a kube-apiserver, which all stories share.
-    pub(super) async fn real() -> Self {
+    pub(crate) async fn real() -> Self {
         static DEFINED: OnceLock<Mutex<bool>> = OnceLock::new();
         let kubernetes = kubernetes();
         let mut defined = DEFINED.get_or_init(Mutex::default).lock().await;
@@ -78,7 +78,7 @@ impl Site {
     }
 
     /// A namespace on a server on which all kinds are defined.
-    pub(super) async fn on(client: kube::Client, namespace: String) -> Self {
+    pub(crate) async fn on(client: kube::Client, namespace: String) -> Self {
         let site = Site { client, namespace, collects_garbage: false, provider: Mutex::default() };
         if site.get("v1", "Namespace", &site.namespace).await.is_none() {
             site.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": site.namespace}})).await;
@@ -88,22 +88,27 @@ impl Site {
     }
 
     /// The provider and the machine controllers, which answer at once, until this is dropped.
-    pub(super) async fn provide(&self) {
-        self.provider.lock().await.spawn(provider::run(self.client.clone(), self.namespace.clone()));
+    pub(crate) async fn provide(&self) {
+        self.provider.lock().await.spawn(provider::run(self.client.clone(), self.namespace.clone(), true));
+    }
+
+    /// The same where topologist makes Clusters owners of what their topologies made.
+    pub(crate) async fn provide_without_owners(&self) {
+        self.provider.lock().await.spawn(provider::run(self.client.clone(), self.namespace.clone(), false));
     }
 
     /// Applies every object of a file of the bundle, in the namespace.
-    pub(super) async fn apply_file(&self, name: &str) {
+    pub(crate) async fn apply_file(&self, name: &str) {
         for object in bundle(name) {
             self.create(object).await;
         }
     }
 
-    pub(super) fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
+    pub(crate) fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
         api(&self.client, &self.namespace, api_version, kind)
     }
 
-    pub(super) async fn create(&self, mut object: Value) -> Value {
+    pub(crate) async fn create(&self, mut object: Value) -> Value {
         let (api_version, kind) = (text(&object, "/apiVersion"), text(&object, "/kind"));
         if kind != "Namespace" {
             object["metadata"]["namespace"] = json!(self.namespace);
@@ -114,35 +119,35 @@ impl Site {
         serde_json::to_value(made.unwrap_or_else(|error| panic!("{kind} {name}: {error}"))).unwrap()
     }
 
-    pub(super) async fn get(&self, api_version: &str, kind: &str, name: &str) -> Option<Value> {
+    pub(crate) async fn get(&self, api_version: &str, kind: &str, name: &str) -> Option<Value> {
         let found = self.api(api_version, kind).get_opt(name).await.unwrap();
         found.map(|found| serde_json::to_value(found).unwrap())
     }
 
     /// The objects of a kind by name.
-    pub(super) async fn list(&self, api_version: &str, kind: &str) -> Vec<Value> {
+    pub(crate) async fn list(&self, api_version: &str, kind: &str) -> Vec<Value> {
         let list = self.api(api_version, kind).list(&ListParams::default()).await.unwrap();
         let mut items: Vec<Value> = list.items.into_iter().map(|item| serde_json::to_value(item).unwrap()).collect();
         items.sort_by_key(|item| text(item, "/metadata/name"));
         items
     }
 
-    pub(super) async fn merge(&self, api_version: &str, kind: &str, name: &str, patch: Value) -> Value {
+    pub(crate) async fn merge(&self, api_version: &str, kind: &str, name: &str, patch: Value) -> Value {
         let params = PatchParams { field_manager: Some("a-user".to_owned()), ..PatchParams::default() };
         let patched = self.api(api_version, kind).patch(name, &params, &Patch::Merge(patch)).await;
         serde_json::to_value(patched.unwrap_or_else(|error| panic!("{kind} {name}: {error}"))).unwrap()
     }
 
-    pub(super) async fn delete(&self, api_version: &str, kind: &str, name: &str) {
+    pub(crate) async fn delete(&self, api_version: &str, kind: &str, name: &str) {
         self.api(api_version, kind).delete(name, &DeleteParams::background()).await.unwrap();
     }
 
-    pub(super) async fn cluster(&self, name: &str) -> Value {
+    pub(crate) async fn cluster(&self, name: &str) -> Value {
         self.get(CORE, "Cluster", name).await.unwrap_or_default()
     }
 
     /// The Cluster of the bundle with changes.
-    pub(super) async fn change(&self, name: &str, change: impl FnOnce(&mut Value)) {
+    pub(crate) async fn change(&self, name: &str, change: impl FnOnce(&mut Value)) {
         let mut cluster = self.cluster(name).await;
         change(&mut cluster["spec"]["topology"]);
         let topology = cluster["spec"]["topology"].take();
@@ -152,7 +157,7 @@ impl Site {
     }
 
     /// Waits until something holds, and shows everything when it does not.
-    pub(super) async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, holds: impl Fn() -> F) -> T {
+    pub(crate) async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, holds: impl Fn() -> F) -> T {
         let started = Instant::now();
         loop {
             if let Some(found) = holds().await {
@@ -169,7 +174,7 @@ impl Site {
     }
 
     /// Waits until the topology of a Cluster as it is now is reconciled.
-    pub(super) async fn reconciled(&self, name: &str) {
+    pub(crate) async fn reconciled(&self, name: &str) {
         self.until(&format!("Cluster {name} is reconciled"), || async {
             let cluster = self.cluster(name).await;
             let conditions = cluster["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -184,7 +189,7 @@ impl Site {
     }
 
     /// What the condition of a Cluster says: reason and message.
-    pub(super) async fn told(&self, name: &str) -> (String, String) {
+    pub(crate) async fn told(&self, name: &str) -> (String, String) {
         let cluster = self.cluster(name).await;
         let conditions = cluster["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let found = conditions.into_iter().find(|condition| condition["type"] == "TopologyReconciled");
@@ -193,7 +198,7 @@ impl Site {
     }
 
     /// Everything of interest, for the message of a failing test.
-    pub(super) async fn state(&self) -> String {
+    pub(crate) async fn state(&self) -> String {
         let mut all = String::new();
         for cluster in self.list(CORE, "Cluster").await {
             let name = text(&cluster, "/metadata/name");
@@ -216,7 +221,7 @@ impl Site {
     }
 
     /// Versions of everything that a topology made and of the Clusters: what is written changes one of them.
-    pub(super) async fn versions(&self) -> Vec<String> {
+    pub(crate) async fn versions(&self) -> Vec<String> {
         let mut versions = Vec::new();
         for (api_version, kind) in MADE.into_iter().chain([
             (CORE, "Cluster"),
@@ -273,12 +278,12 @@ impl Manager {
 }
 
 /// A kube-apiserver that all stories of rollouts share, and nobody else: the webhooks of others would judge their Clusters.
-pub(super) fn kubernetes() -> &'static Kubernetes {
+pub(crate) fn kubernetes() -> &'static Kubernetes {
     static SERVER: OnceLock<Kubernetes> = OnceLock::new();
     SERVER.get_or_init(Kubernetes::start)
 }
 
-pub(super) fn api(client: &kube::Client, namespace: &str, api_version: &str, kind: &str) -> Api<DynamicObject> {
+pub(crate) fn api(client: &kube::Client, namespace: &str, api_version: &str, kind: &str) -> Api<DynamicObject> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let gvk = GroupVersionKind::gvk(group, version, kind);
     let resource = match kind {
@@ -292,19 +297,19 @@ pub(super) fn api(client: &kube::Client, namespace: &str, api_version: &str, kin
 }
 
 /// The objects of a file of the bundle.
-pub(super) fn bundle(name: &str) -> Vec<Value> {
+pub(crate) fn bundle(name: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/embedded").join(name);
     let text = std::fs::read_to_string(path).unwrap();
     yaml::documents(&text).into_iter().map(|document| document.unwrap().value).collect()
 }
 
 /// A text of an object; empty where there is none.
-pub(super) fn text(object: &Value, pointer: &str) -> String {
+pub(crate) fn text(object: &Value, pointer: &str) -> String {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// A definition whose versions are stored as they come, for a server on which nobody converts.
-pub(super) fn without_conversion(mut definition: Value) -> Value {
+pub(crate) fn without_conversion(mut definition: Value) -> Value {
     definition["spec"].as_object_mut().unwrap().remove("conversion");
     definition
 }

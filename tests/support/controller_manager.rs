@@ -1,0 +1,108 @@
+//! A real kube-controller-manager for a kube-apiserver of the tests.
+//!
+//! ```text
+//!  test process ── pipe ──► tests/kubernetes/attend ──► kube-controller-manager ──► kube-apiserver
+//!                                   end of file: kill it
+//! ```
+//!
+//! It runs two controllers: the garbage collector, and the one that empties namespaces that are being deleted. Both act on
+//! every namespace, so start it for a kube-apiserver that other tests do not use: their objects may name owners that do
+//! not exist. The garbage collector looks for new kinds every 30 seconds, so define all kinds before it starts.
+#![allow(dead_code, reason = "each test binary uses a part of the shared support")]
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, PostParams};
+use serde_json::json;
+
+use crate::kubernetes::Kubernetes;
+
+/// How long the start may take on a busy machine.
+const START_LIMIT: Duration = Duration::from_mins(2);
+const POLL: Duration = Duration::from_millis(100);
+
+/// A running kube-controller-manager; dropping it, or ending the process in whatever way, stops it.
+pub struct ControllerManager {
+    attendant: Child,
+    folder: tempfile::TempDir,
+}
+
+impl ControllerManager {
+    /// Starts it as the administrator, and waits until it collects garbage.
+    pub async fn start(kubernetes: &Kubernetes) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let log = File::create(folder.path().join("log")).unwrap();
+        let mut command = Command::new("bash");
+        command.arg(scripts().join("attend")).arg(program()).args(arguments(kubernetes.kubeconfig()));
+        // In a process group of its own, so that Ctrl-C ends the tests and leaves the script to clean up.
+        command.process_group(0).stdin(Stdio::piped()).stdout(log.try_clone().unwrap()).stderr(log);
+        let attendant = command.spawn().expect("tests/kubernetes/attend starts");
+        let mut started = ControllerManager { attendant, folder };
+        started.collects_garbage(kubernetes.client()).await;
+        started
+    }
+
+    /// Waits until an object whose owner does not exist is deleted.
+    async fn collects_garbage(&mut self, client: kube::Client) {
+        let objects: Api<ConfigMap> = Api::namespaced(client, "default");
+        let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "gone"});
+        let garbage = json!({"metadata": {"generateName": "garbage-", "ownerReferences": [owner]}});
+        let garbage: ConfigMap = serde_json::from_value(garbage).unwrap();
+        let name = objects.create(&PostParams::default(), &garbage).await.unwrap().metadata.name.unwrap();
+        let started = Instant::now();
+        while objects.get_opt(&name).await.unwrap().is_some() {
+            let ended = self.attendant.try_wait().unwrap();
+            let is_late = started.elapsed() > START_LIMIT;
+            assert!(ended.is_none() && !is_late, "kube-controller-manager collects no garbage:\n{}", self.log());
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// What it has logged, for the message of a failing test.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for ControllerManager {
+    fn drop(&mut self) {
+        drop(self.attendant.stdin.take());
+        let _ = self.attendant.wait();
+    }
+}
+
+/// It serves on no port. Without the rates, emptying a namespace of a few objects takes ten seconds.
+fn arguments(kubeconfig: &Path) -> Vec<String> {
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    let others = [
+        "--controllers=garbage-collector-controller,namespace-controller",
+        "--leader-elect=false",
+        "--secure-port=0",
+        "--kube-api-qps=500",
+        "--kube-api-burst=500",
+    ];
+    [kubeconfig].into_iter().chain(others.map(str::to_owned)).collect()
+}
+
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes")
+}
+
+/// kube-controller-manager, built if need be; its progress shows even when tests are captured.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let mut build = Command::new("bash");
+        build.arg(scripts().join("build")).arg("controller-manager").stdin(Stdio::null()).stderr(Stdio::inherit());
+        let output = build.output().expect("tests/kubernetes/build needs bash");
+        assert!(output.status.success(), "tests/kubernetes/build failed; it says why on standard error");
+        let printed = String::from_utf8(output.stdout).unwrap();
+        Path::new(printed.lines().last().expect("it prints a directory")).join("kube-controller-manager")
+    })
+}
