@@ -1,7 +1,8 @@
 //! The Cluster owns what its topology made, so that everything goes with it.
 //!
 //! Where Cluster API drives machines its controllers see to this. Where topologist does, it has to: the Cluster becomes an owner
-//! of its infrastructure cluster and control plane (MA-27.3, MA-27.4), of its machine deployments (MA-20.2) and pools.
+//! of its infrastructure cluster and control plane (MA-27.3, MA-27.4), of its machine deployments (MA-20.2) and pools. It controls
+//! the first two, so a deletion in the foreground waits for them (CT-15.1).
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
@@ -189,8 +190,10 @@ impl Sight<'_> {
             let name = metadata.name.clone().unwrap_or_default();
             let object = ObjectRef::new(API_VERSION, kind, ObjectKey::new(&key.namespace, name));
             let version = metadata.resource_version.clone().unwrap_or_default();
-            if metadata.deletion_timestamp.is_none() {
-                outcome = outcome.and(self.add(&cluster, &object, owners, &version).await);
+            if metadata.deletion_timestamp.is_none()
+                && let Some(owners) = with_owner(owners, owner(&cluster, false))
+            {
+                outcome = outcome.and(self.write(&cluster, &object, owners, &version).await);
             }
         }
         outcome
@@ -209,25 +212,30 @@ impl Sight<'_> {
         let object = ObjectRef::new(format!("{api_group}/{version}"), kind, ObjectKey::new(namespace, name));
         let Some(found) = untyped::get(&self.controller.client, &object).await? else { return Ok(()) };
         let owners = found.at("metadata.ownerReferences").and_then(Value::as_array).cloned().unwrap_or_default();
-        self.add(cluster, &object, owners, version_of(&found)).await?;
+        if let Some(owners) = with_owner(owners, owner(cluster, true)) {
+            self.write(cluster, &object, owners, version_of(&found)).await?;
+        }
         self.done.lock().unwrap_or_else(PoisonError::into_inner).insert(done);
         Ok(())
     }
 
-    /// Adds the Cluster to owners, unless it is among them.
-    async fn add(
+    /// Writes owners among which the Cluster is new, unless the Cluster is being deleted.
+    ///
+    /// The watch of Clusters may lag behind. After `kubectl delete --cascade=orphan` the garbage collector takes the Cluster off
+    /// the owners of each object; written once more, the reference would have the objects deleted when the Cluster is gone.
+    async fn write(
         &self,
         cluster: &Cluster,
         object: &ObjectRef,
-        mut owners: Vec<Value>,
+        owners: Vec<Value>,
         version: &str,
     ) -> Result<(), OwnError> {
         let of_cluster = &cluster.metadata;
-        if owners.iter().any(|owner| owner["uid"] == of_cluster.uid) {
+        let live = ObjectRef::new(API_VERSION, Kind::Cluster.name(), of_cluster.key());
+        let live = untyped::get(&self.controller.client, &live).await?;
+        if live.is_none_or(|live| live.uid() != of_cluster.uid || live.is_being_deleted()) {
             return Ok(());
         }
-        let kind = Kind::Cluster.name();
-        owners.push(json!({"apiVersion": API_VERSION, "kind": kind, "name": of_cluster.name, "uid": of_cluster.uid}));
         let patch = json!({"metadata": {"resourceVersion": version, "ownerReferences": owners}});
         match untyped::update(&self.writer, object, &Patch::Merge(patch)).await {
             Ok(_) => {
@@ -250,6 +258,38 @@ fn references(cluster: &Cluster) -> impl Iterator<Item = &ContractRef> {
     [&cluster.spec.infrastructure_ref, &cluster.spec.control_plane_ref].into_iter().filter(|one| one.is_defined())
 }
 
+/// How a Cluster is named as an owner (CT-15.1).
+fn owner(cluster: &Cluster, controls: bool) -> Value {
+    let of_cluster = &cluster.metadata;
+    let kind = Kind::Cluster.name();
+    let mut owner = json!({"apiVersion": API_VERSION, "kind": kind, "name": of_cluster.name, "uid": of_cluster.uid});
+    if controls {
+        (owner["controller"], owner["blockOwnerDeletion"]) = (json!(true), json!(true));
+    }
+    owner
+}
+
+/// The owners with another one, or `None` when they are to stay as they are. An object has one controller at most, so where
+/// there is one already the new owner does not become another.
+fn with_owner(mut owners: Vec<Value>, mut new: Value) -> Option<Vec<Value>> {
+    let known = owners.iter().position(|owner| owner["uid"] == new["uid"]);
+    let is_controlled = owners.iter().any(|owner| owner["controller"] == true);
+    if known.is_some() && (is_controlled || new["controller"].is_null()) {
+        return None;
+    }
+    if is_controlled && let Some(new) = new.as_object_mut() {
+        new.remove("controller");
+    }
+    match known {
+        Some(known) => owners[known] = new,
+        None => owners.push(new),
+    }
+    Some(owners)
+}
+
 fn version_of(object: &Object) -> &str {
     object.text("metadata.resourceVersion").ok().flatten().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

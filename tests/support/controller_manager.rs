@@ -14,7 +14,7 @@ use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -29,7 +29,7 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// A running kube-controller-manager; dropping it, or ending the process in whatever way, stops it.
 pub struct ControllerManager {
-    attendant: Child,
+    attendant: Mutex<Child>,
     folder: tempfile::TempDir,
 }
 
@@ -43,21 +43,21 @@ impl ControllerManager {
         // In a process group of its own, so that Ctrl-C ends the tests and leaves the script to clean up.
         command.process_group(0).stdin(Stdio::piped()).stdout(log.try_clone().unwrap()).stderr(log);
         let attendant = command.spawn().expect("tests/kubernetes/attend starts");
-        let mut started = ControllerManager { attendant, folder };
-        started.collects_garbage(kubernetes.client()).await;
+        let started = ControllerManager { attendant: Mutex::new(attendant), folder };
+        started.collects_garbage(kubernetes.client(), "default").await;
         started
     }
 
-    /// Waits until an object whose owner does not exist is deleted.
-    async fn collects_garbage(&mut self, client: kube::Client) {
-        let objects: Api<ConfigMap> = Api::namespaced(client, "default");
+    /// Makes an object whose owner does not exist, and waits until it is deleted.
+    pub async fn collects_garbage(&self, client: kube::Client, namespace: &str) {
+        let objects: Api<ConfigMap> = Api::namespaced(client, namespace);
         let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "gone"});
         let garbage = json!({"metadata": {"generateName": "garbage-", "ownerReferences": [owner]}});
         let garbage: ConfigMap = serde_json::from_value(garbage).unwrap();
         let name = objects.create(&PostParams::default(), &garbage).await.unwrap().metadata.name.unwrap();
         let started = Instant::now();
         while objects.get_opt(&name).await.unwrap().is_some() {
-            let ended = self.attendant.try_wait().unwrap();
+            let ended = self.attendant.lock().unwrap().try_wait().unwrap();
             let is_late = started.elapsed() > START_LIMIT;
             assert!(ended.is_none() && !is_late, "kube-controller-manager collects no garbage:\n{}", self.log());
             tokio::time::sleep(POLL).await;
@@ -72,8 +72,9 @@ impl ControllerManager {
 
 impl Drop for ControllerManager {
     fn drop(&mut self) {
-        drop(self.attendant.stdin.take());
-        let _ = self.attendant.wait();
+        let attendant = self.attendant.get_mut().unwrap();
+        drop(attendant.stdin.take());
+        let _ = attendant.wait();
     }
 }
 

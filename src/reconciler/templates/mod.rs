@@ -210,28 +210,43 @@ impl Wake {
     }
 }
 
-/// Wakes what belongs to Clusters that are not paused any more, or that have just come, for ever (DEL-05).
+/// Wakes what belongs to Clusters that have come, that are not paused any more, or that were paused until they were deleted,
+/// for ever (DEL-05).
 async fn follow_clusters(cache: &Cache, wake: &mpsc::UnboundedSender<Wake>) {
     let mut changes = cache.changes();
-    let mut going = going_on(&cache.facts());
+    let mut known = Clusters::of(&cache.facts());
     // An error means that the process ends.
     while changes.changed().await.is_ok() {
-        let now = going_on(&cache.facts());
-        for cluster in now.difference(&going) {
+        let now = Clusters::of(&cache.facts());
+        for cluster in now.resumed_since(&known) {
             // Nobody listens any more when this process has ceased to lead.
             let _ = wake.unbounded_send(Wake::Cluster(cluster.clone()));
         }
-        going = now;
+        known = now;
     }
 }
 
-/// The Clusters that are not paused.
-fn going_on(facts: &Facts) -> BTreeSet<ObjectKey> {
-    let goes_on = |key: &&ObjectKey| match facts.cluster(key) {
-        Found::Yes(cluster) => cluster.spec.paused != Some(true),
-        _ => false,
-    };
-    facts.cluster_keys().filter(goes_on).cloned().collect()
+/// The Clusters by whether they keep their objects waiting.
+struct Clusters {
+    active: BTreeSet<ObjectKey>,
+    paused: BTreeSet<ObjectKey>,
+}
+
+impl Clusters {
+    fn of(facts: &Facts) -> Self {
+        let is_active = |key: &ObjectKey| match facts.cluster(key) {
+            Found::Yes(cluster) => cluster.spec.paused != Some(true),
+            _ => false,
+        };
+        let (active, paused) = facts.cluster_keys().cloned().partition(is_active);
+        Clusters { active, paused }
+    }
+
+    /// Those whose objects need not wait any more: nothing else wakes an object when its paused Cluster is gone.
+    fn resumed_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a ObjectKey> {
+        let is_gone = |key: &&ObjectKey| !self.active.contains(*key) && !self.paused.contains(*key);
+        self.active.difference(&before.active).chain(before.paused.iter().filter(is_gone))
+    }
 }
 
 /// One run, and when the next one is due if nothing wakes the object before.

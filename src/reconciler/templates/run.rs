@@ -54,7 +54,7 @@ pub(super) enum RunError {
     NoSuchCluster(ObjectKey),
     #[error("Cluster {0} cannot be read: {1}")]
     Cluster(ObjectKey, String),
-    #[error("the object has no owner of kind MachineDeployment")]
+    #[error("the object has no owner of kind MachineDeployment and no label {}", label::MACHINE_DEPLOYMENT_NAME)]
     NoDeployment,
     #[error(transparent)]
     WrongType(#[from] WrongType),
@@ -270,8 +270,14 @@ fn failed(object: &ObjectRef, done: &'static str, error: RequestError) -> RunErr
     RunError::Request { what: format!("{} {}", object.kind, object.key), done, error }
 }
 
-/// The name of the MachineDeployment that owns a MachineSet.
+/// The name of the MachineDeployment of a MachineSet: of its owner (DEL-07), or of its label. An orphan has only the label, as
+/// after `kubectl delete machinedeployment --cascade=orphan`; without it the set could not be deleted any more.
 fn deployment_of(set: &Object) -> Option<String> {
+    let named = || set.label(label::MACHINE_DEPLOYMENT_NAME).map(str::to_owned);
+    owning_deployment(set).or_else(named)
+}
+
+fn owning_deployment(set: &Object) -> Option<String> {
     let owners = set.at("metadata.ownerReferences")?.as_array()?;
     let is_deployment = |owner: &&Value| {
         let text = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();

@@ -226,6 +226,36 @@ async fn what_belongs_to_a_paused_cluster_waits_until_that_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_belongs_to_a_paused_cluster_may_go_once_that_is_gone() {
+    // DEL-05
+    let server = server();
+    server.edit(CLUSTER, |cluster| cluster["spec"]["paused"] = json!(true));
+    let process = Process::start(&server, [cluster(true)]);
+    sleep(MINUTE).await;
+    server.delete(DEPLOYMENT);
+    sleep(MINUTE).await;
+    assert_eq!(process.outcomes(Maker::Deployment, "left-alone"), 1);
+    server.delete(CLUSTER);
+    process.cache.update(|facts| facts.remove_cluster(&ObjectKey::new("ns", "one")));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((server.object(DEPLOYMENT), server.object(&bootstrap("b1"))), (None, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphaned_set_leaves_what_the_others_of_its_deployment_use_and_goes() {
+    // DEL-07, DEL-08
+    let server = server();
+    makes(&server, &set("orphan"), ("b1", "i0"));
+    server.edit(&set("orphan"), |set| set["metadata"]["ownerReferences"] = json!([]));
+    let _process = Process::start(&server, [cluster(false)]);
+    sleep(MINUTE).await;
+    server.delete(&set("orphan"));
+    sleep(MINUTE).await;
+    assert_eq!((server.object(&set("orphan")), server.object(&infrastructure("i0"))), (None, None));
+    assert!(server.object(&bootstrap("b1")).is_some(), "the deployment of its label uses it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_stays_is_in_error_without_its_cluster_and_what_goes_may_go() {
     // DEL-05, DEC-11
     let server = server();
@@ -253,7 +283,10 @@ async fn whatever_goes_wrong_keeps_the_finalizer() {
     // DEL-06, DEL-07
     let server = server();
     makes(&server, &set("orphan"), ("b2", "i2"));
-    server.edit(&set("orphan"), |set| set["metadata"]["ownerReferences"] = json!([]));
+    server.edit(&set("orphan"), |set| {
+        set["metadata"]["ownerReferences"] = json!([]);
+        set["metadata"]["labels"].as_object_mut().unwrap().remove("cluster.x-k8s.io/deployment-name");
+    });
     makes(&server, &set("unknown"), ("b3", "i3"));
     server.edit(&set("unknown"), |set| {
         set["spec"]["template"]["spec"]["infrastructureRef"]["kind"] = json!("Unheard");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::ground::Story;
-use crate::rollout::site::{BOOTSTRAP, CORE, INFRASTRUCTURE, text};
+use crate::rollout::site::{BOOTSTRAP, CORE, INFRASTRUCTURE, bundle, text};
 
 /// Every kind of object that a Cluster of the bundle brings along.
 const KINDS: [&str; 13] = [
@@ -58,6 +58,22 @@ pub(super) fn unowned(story: &Story, before: &[String]) -> Vec<String> {
     };
     let objects = new_objects(story, before);
     objects.iter().filter(|one| one["kind"] != "Cluster" && !is_owned(one)).map(name_of).collect()
+}
+
+/// Pauses the Cluster, and waits until topologist knows.
+pub(super) async fn pause(story: &Story) {
+    let site = &story.site;
+    site.merge(CORE, "Cluster", "demo", json!({"spec": {"paused": true}})).await;
+    site.until("topologist knows", || async { (site.told("demo").await.0 == "Paused").then_some(()) }).await;
+}
+
+/// Waits until the garbage collector and topologist have dealt with what happened before: both do something newer.
+pub(super) async fn collects_and_reconciles(story: &Story) {
+    story.collected().await;
+    let mut cluster = bundle("cluster.yaml").remove(0);
+    cluster["metadata"]["name"] = json!("probe");
+    story.site.create(cluster).await;
+    story.site.reconciled("probe").await;
 }
 
 /// The machine deployment of a name in the topology.

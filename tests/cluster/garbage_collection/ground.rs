@@ -53,7 +53,7 @@ pub(super) struct Story {
     pub site: Site,
     pub kubectl: Kubectl,
     /// The kinds of objects in namespaces, in the form that kubectl takes.
-    kinds: String,
+    pub kinds: String,
     ground: &'static Ground,
 }
 
@@ -62,7 +62,7 @@ impl Story {
         let ground = Ground::shared().await;
         let namespace = ground.kubernetes.namespace("garbage").await;
         let kubectl = Kubectl::within(ground.kubernetes.kubeconfig().to_owned(), namespace.clone());
-        let listed = kubectl.out(&["api-resources", "--namespaced", "--verbs=list", "-o", "name"]);
+        let listed = kubectl.out(&["api-resources", "--namespaced", "--verbs=list,delete", "-o", "name"]);
         let kinds: Vec<&str> = listed.lines().filter(|kind| !kind.starts_with("events")).collect();
         let site = Site::on(ground.kubernetes.client(), namespace).await;
         let story = Story { site, kubectl, kinds: kinds.join(","), ground };
@@ -105,6 +105,11 @@ impl Story {
             );
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         }
+    }
+
+    /// Waits until the garbage collector has deleted what was garbage after everything so far.
+    pub(super) async fn collected(&self) {
+        self.ground.controller_manager.collects_garbage(self.site.client.clone(), &self.site.namespace).await;
     }
 
     /// What topologist has logged of this namespace.

@@ -12,3 +12,6 @@
 mod clusters;
 mod demo;
 mod ground;
+mod namespaces;
+mod orphans;
+mod templates;
