@@ -6,8 +6,8 @@
 //!       └──────── pipe ────────► tests/kubernetes/run ──────────┘   end of file: stop both, remove the directory
 //! ```
 //!
-//! There are no controllers: nothing collects garbage, finishes the deletion of a namespace or gives it a `default`
-//! ServiceAccount. Admission webhooks are called on loopback, so configure them with `url`, not with `service`. A new
+//! There are no controllers: nothing gives a namespace a `default` ServiceAccount, and unless the test starts a
+//! `ControllerManager`, nothing collects garbage or finishes the deletion of a namespace. Admission webhooks are called on loopback, so configure them with `url`, not with `service`. A new
 //! webhook or RBAC rule takes a moment to be seen; wait for its effect.
 #![allow(dead_code, reason = "every test binary compiles this file and uses a part of it")]
 

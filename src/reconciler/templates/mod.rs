@@ -186,6 +186,8 @@ enum Wake {
     One(ObjectRef<Metadata>),
     /// Everything that belongs to this Cluster.
     Cluster(ObjectKey),
+    /// What belongs to this Cluster and is being deleted.
+    LeavingCluster(ObjectKey),
     All,
 }
 
@@ -200,27 +202,36 @@ impl Wake {
                 reconciler.pace.forget(&ObjectKey::new(gone.namespace.unwrap_or_default(), gone.name));
                 Vec::new()
             }
-            Wake::Cluster(cluster) => {
-                let mut all = store.state();
-                all.retain(|object| cluster_of(object).as_ref() == Some(&cluster));
-                all.into_iter().map(reference).collect()
-            }
+            Wake::Cluster(cluster) => of_cluster(store, &cluster).map(reference).collect(),
+            Wake::LeavingCluster(cluster) => of_cluster(store, &cluster).filter(is_leaving).map(reference).collect(),
             Wake::All => store.state().into_iter().map(reference).collect(),
         }
     }
 }
 
-/// Wakes what belongs to Clusters that have come, that are not paused any more, or that were paused until they were deleted,
-/// for ever (DEL-05).
+fn of_cluster(store: &Store<Metadata>, cluster: &ObjectKey) -> impl Iterator<Item = Arc<Metadata>> {
+    store.state().into_iter().filter(move |object| cluster_of(object).as_ref() == Some(cluster))
+}
+
+fn is_leaving(object: &Arc<Metadata>) -> bool {
+    object.metadata.deletion_timestamp.is_some()
+}
+
+/// Wakes what waited for Clusters: that have come, that are not paused any more, or that were paused until they were deleted
+/// (DEL-05). It does so for ever.
 async fn follow_clusters(cache: &Cache, wake: &mpsc::UnboundedSender<Wake>) {
     let mut changes = cache.changes();
     let mut known = Clusters::of(&cache.facts());
     // An error means that the process ends.
     while changes.changed().await.is_ok() {
         let now = Clusters::of(&cache.facts());
-        for cluster in now.resumed_since(&known) {
+        let resumed = now.active.difference(&known.active).cloned().map(Wake::Cluster);
+        // Nothing else wakes an object that waits when its Cluster is gone.
+        let is_gone = |key: &&ObjectKey| !now.active.contains(*key) && !now.paused.contains(*key);
+        let gone = known.paused.iter().filter(is_gone).cloned().map(Wake::LeavingCluster);
+        for woken in resumed.chain(gone) {
             // Nobody listens any more when this process has ceased to lead.
-            let _ = wake.unbounded_send(Wake::Cluster(cluster.clone()));
+            let _ = wake.unbounded_send(woken);
         }
         known = now;
     }
@@ -240,12 +251,6 @@ impl Clusters {
         };
         let (active, paused) = facts.cluster_keys().cloned().partition(is_active);
         Clusters { active, paused }
-    }
-
-    /// Those whose objects need not wait any more: nothing else wakes an object when its paused Cluster is gone.
-    fn resumed_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a ObjectKey> {
-        let is_gone = |key: &&ObjectKey| !self.active.contains(*key) && !self.paused.contains(*key);
-        self.active.difference(&before.active).chain(before.paused.iter().filter(is_gone))
     }
 }
 

@@ -5,8 +5,16 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::demo::{collects_and_reconciles, deployment, name_of, pause, rolled_out};
-use super::ground::Story;
+use super::ground::{Server, Story};
 use crate::rollout::site::{INFRASTRUCTURE, text};
+
+on_both![
+    nothing_of_a_cluster_is_left_that_is_deleted_in_the_background,
+    a_cluster_that_is_deleted_in_the_foreground_waits_for_its_infrastructure,
+    what_waits_for_a_paused_cluster_goes_when_that_is_deleted,
+    a_cluster_that_a_finalizer_holds_keeps_its_objects_and_gets_no_new_ones,
+    a_held_cluster_that_is_deleted_in_the_foreground_loses_its_objects_for_good,
+];
 
 /// Everything of the Cluster goes, then the class can be deleted with its templates.
 async fn nothing_is_left(story: &Story, before: &[String]) {
@@ -17,20 +25,18 @@ async fn nothing_is_left(story: &Story, before: &[String]) {
     story.nothing_was_forbidden();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_of_a_cluster_is_left_that_is_deleted_in_the_background() {
+async fn nothing_of_a_cluster_is_left_that_is_deleted_in_the_background(server: Server) {
     // DEL-01, DEL-04, DEL-06, DEL-07, DEL-13, MA-27.16, CC-V-140
-    let (story, before) = rolled_out().await;
+    let (story, before) = rolled_out(server).await;
     let refused = story.kubectl.err(&["delete", "clusterclass", "embedded"]);
     assert!(refused.contains("cannot be deleted because it is used by"), "{refused}");
     story.kubectl.out(&["delete", "cluster", "demo", "--timeout=60s"]);
     nothing_is_left(&story, &before).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_is_deleted_in_the_foreground_waits_for_its_infrastructure() {
+async fn a_cluster_that_is_deleted_in_the_foreground_waits_for_its_infrastructure(server: Server) {
     // DEL-01, MA-27.3, CT-15.1
-    let (story, before) = rolled_out().await;
+    let (story, before) = rolled_out(server).await;
     let cluster = story.site.cluster("demo").await;
     let infrastructure = text(&cluster, "/spec/infrastructureRef/name");
     let hold = |value: Value| story.site.merge(INFRASTRUCTURE, "EmbeddedCluster", &infrastructure, value);
@@ -45,10 +51,9 @@ async fn a_cluster_that_is_deleted_in_the_foreground_waits_for_its_infrastructur
     nothing_is_left(&story, &before).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waits_for_a_paused_cluster_goes_when_that_is_deleted() {
+async fn what_waits_for_a_paused_cluster_goes_when_that_is_deleted(server: Server) {
     // DEL-05
-    let (story, before) = rolled_out().await;
+    let (story, before) = rolled_out(server).await;
     pause(&story).await;
     let blue = text(&deployment(&story, "blue").await.unwrap(), "/metadata/name");
     story.kubectl.out(&["delete", "machinedeployment", &blue, "--wait=false"]);
@@ -81,10 +86,9 @@ async fn release(story: &Story) {
     story.kubectl.out(&["patch", "cluster", "demo", "--type=merge", "-p", r#"{"metadata":{"finalizers":null}}"#]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_a_finalizer_holds_keeps_its_objects_and_gets_no_new_ones() {
+async fn a_cluster_that_a_finalizer_holds_keeps_its_objects_and_gets_no_new_ones(server: Server) {
     // DEL-01, DEL-14, RS-05
-    let (story, before) = rolled_out().await;
+    let (story, before) = rolled_out(server).await;
     held(&story, "--cascade=background").await;
     let (mut all, green) = (story.contents(), deployment(&story, "green").await.unwrap());
     // What is deleted by hand goes with its templates and its health check, and does not come back.
@@ -102,10 +106,9 @@ async fn a_cluster_that_a_finalizer_holds_keeps_its_objects_and_gets_no_new_ones
     nothing_is_left(&story, &before).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_held_cluster_that_is_deleted_in_the_foreground_loses_its_objects_for_good() {
+async fn a_held_cluster_that_is_deleted_in_the_foreground_loses_its_objects_for_good(server: Server) {
     // DEL-01, RS-05
-    let (story, before) = rolled_out().await;
+    let (story, before) = rolled_out(server).await;
     let all: BTreeSet<String> = story.contents().into_iter().collect();
     held(&story, "--cascade=foreground").await;
     story

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::ground::Story;
+use super::ground::{Server, Story};
 use crate::rollout::site::{BOOTSTRAP, CORE, INFRASTRUCTURE, bundle, text};
 
 /// Every kind of object that a Cluster of the bundle brings along.
@@ -25,13 +25,14 @@ const KINDS: [&str; 13] = [
 ];
 
 /// The Cluster of the bundle, reconciled, with the machines of one of its MachineDeployments; and what was there before.
-pub(super) async fn rolled_out() -> (Story, Vec<String>) {
-    let story = Story::begin().await;
+pub(super) async fn rolled_out(server: Server) -> (Story, Vec<String>) {
+    let story = Story::begin(server).await;
     let before = story.contents();
     story.site.apply_file("cluster.yaml").await;
     story.site.reconciled("demo").await;
     make_machines(&story, &deployment(&story, "blue").await.unwrap(), "blue-set").await;
     story.until("the Cluster owns everything", async || unowned(&story, &before).is_empty()).await;
+    without_shim(&story).await;
     let made: BTreeSet<String> = new_objects(&story, &before).iter().map(|object| text(object, "/kind")).collect();
     assert_eq!(made.iter().map(String::as_str).collect::<Vec<_>>(), KINDS);
     (story, before)
@@ -58,6 +59,11 @@ pub(super) fn unowned(story: &Story, before: &[String]) -> Vec<String> {
     };
     let objects = new_objects(story, before);
     objects.iter().filter(|one| one["kind"] != "Cluster" && !is_owned(one)).map(name_of).collect()
+}
+
+/// Waits until the shim of a new Cluster is gone.
+pub(super) async fn without_shim(story: &Story) {
+    story.until("the shim is gone", async || !story.contents().contains(&"configmap/demo-shim".to_owned())).await;
 }
 
 /// Pauses the Cluster, and waits until topologist knows.

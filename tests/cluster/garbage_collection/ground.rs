@@ -1,5 +1,10 @@
 //! The processes that all stories share, and the namespace of one story.
 
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -10,43 +15,76 @@ use crate::kustomize::{definitions_at, overlay, permissions, stream, webhooks_at
 use crate::process::{Topologist, make_certificates};
 use crate::rollout::site::{CORE, Site, without_conversion};
 
-/// An API server with topologist and kube-controller-manager.
+/// Which API server a story runs on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Server {
+    /// kube-apiserver with kube-controller-manager.
+    Real,
+    /// That of `serve --embedded`, which collects garbage by itself.
+    Embedded,
+}
+
+/// An API server with topologist.
 struct Ground {
     topologist: Topologist,
-    controller_manager: ControllerManager,
-    kubernetes: Kubernetes,
-    _certificates: tempfile::TempDir,
+    kubeconfig: PathBuf,
+    /// What runs besides, and files.
+    real: Option<(Kubernetes, ControllerManager)>,
+    _folder: tempfile::TempDir,
 }
 
 impl Ground {
-    async fn shared() -> &'static Self {
-        static SHARED: OnceCell<Ground> = OnceCell::const_new();
-        SHARED.get_or_init(Ground::start).await
+    async fn shared(server: Server) -> &'static Self {
+        static REAL: OnceCell<Ground> = OnceCell::const_new();
+        static EMBEDDED: OnceCell<Ground> = OnceCell::const_new();
+        match server {
+            Server::Real => REAL.get_or_init(Ground::real).await,
+            Server::Embedded => EMBEDDED.get_or_init(async || Ground::embedded()).await,
+        }
     }
 
     /// Everything of the overlay `alone`, as a user would have it after the installation.
-    async fn start() -> Self {
+    async fn real() -> Self {
         let kubernetes = Kubernetes::start();
         let definitions = topologist::crd::definitions().into_iter().map(without_conversion);
         kubernetes.apply_yaml(&stream(&definitions.collect::<Vec<_>>())).await;
         kubernetes.apply_yaml(&stream(&permissions(overlay("alone")))).await;
-        let kubeconfig = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
-        let certificates = tempfile::tempdir().unwrap();
-        make_certificates(certificates.path());
-        let file = |name: &str| certificates.path().join(name).display().to_string();
-        let (cert, key, kubeconfig) = (file("tls.crt"), file("tls.key"), kubeconfig.display().to_string());
-        let common = ["--kubeconfig", &kubeconfig, "--tls-cert", &cert, "--tls-key", &key, "--shutdown-grace", "0s"];
-        let own = ["--controllers", "all", "--lifecycle", "on", "--lease-duration", "3s", "--log", "topologist=debug"];
-        let topologist = Topologist::serve(&[&common[..], &own].concat());
+        let account = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
+        let folder = tempfile::tempdir().unwrap();
+        make_certificates(folder.path());
+        let file = |name: &str| folder.path().join(name).display().to_string();
+        let (cert, key, account) = (file("tls.crt"), file("tls.key"), account.display().to_string());
+        let common = ["--kubeconfig", &account, "--tls-cert", &cert, "--tls-key", &key, "--shutdown-grace", "0s"];
+        let own = ["--controllers", "all", "--lifecycle", "on", "--lease-duration", "3s"];
+        let topologist = Topologist::serve(&[&common[..], &own, &LOG].concat());
         topologist.wait_until_ready();
         let authority = std::fs::read(file("ca.crt")).unwrap();
         let definitions = definitions_at(overlay("alone"), &topologist.conversions, &authority);
         kubernetes.apply_yaml(&stream(&definitions)).await;
         kubernetes.apply_yaml(&stream(&webhooks_at(overlay("alone"), &topologist.webhook, &authority))).await;
         let controller_manager = ControllerManager::start(&kubernetes).await;
-        Ground { topologist, controller_manager, kubernetes, _certificates: certificates }
+        let kubeconfig = kubernetes.kubeconfig().to_owned();
+        Ground { topologist, kubeconfig, real: Some((kubernetes, controller_manager)), _folder: folder }
+    }
+
+    fn embedded() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        let arguments = ["--embedded", "--state-dir", &state.display().to_string()];
+        let topologist = Topologist::serve(&[&arguments[..], &LOG].concat());
+        topologist.wait_until_ready();
+        Ground { topologist, kubeconfig: state.join("kubeconfig"), real: None, _folder: folder }
+    }
+
+    /// A client of the current runtime.
+    async fn client(&self) -> kube::Client {
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).unwrap();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        kube::Client::try_from(config).unwrap()
     }
 }
+
+const LOG: [&str; 2] = ["--log", "topologist=debug"];
 
 /// A namespace with a class and its templates.
 pub(super) struct Story {
@@ -58,13 +96,14 @@ pub(super) struct Story {
 }
 
 impl Story {
-    pub(super) async fn begin() -> Self {
-        let ground = Ground::shared().await;
-        let namespace = ground.kubernetes.namespace("garbage").await;
-        let kubectl = Kubectl::within(ground.kubernetes.kubeconfig().to_owned(), namespace.clone());
+    pub(super) async fn begin(server: Server) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let ground = Ground::shared(server).await;
+        let namespace = format!("garbage-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let kubectl = Kubectl::within(ground.kubeconfig.clone(), namespace.clone());
         let listed = kubectl.out(&["api-resources", "--namespaced", "--verbs=list,delete", "-o", "name"]);
         let kinds: Vec<&str> = listed.lines().filter(|kind| !kind.starts_with("events")).collect();
-        let site = Site::on(ground.kubernetes.client(), namespace).await;
+        let site = Site::on(ground.client().await, namespace).await;
         let story = Story { site, kubectl, kinds: kinds.join(","), ground };
         story.until("the guard judges", async || story.denies_what_is_wrong()).await;
         story.site.provide_without_owners().await;
@@ -101,15 +140,18 @@ impl Story {
                 "it does not come to hold that {fact}: {:#?}\n{}\n{}",
                 self.contents(),
                 self.log(),
-                self.ground.controller_manager.log(),
+                self.ground.real.as_ref().map(|(_, controller_manager)| controller_manager.log()).unwrap_or_default(),
             );
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
         }
     }
 
-    /// Waits until the garbage collector has deleted what was garbage after everything so far.
+    /// Waits until the garbage collector has deleted an object that became garbage after everything so far.
     pub(super) async fn collected(&self) {
-        self.ground.controller_manager.collects_garbage(self.site.client.clone(), &self.site.namespace).await;
+        // The embedded API collects within the write from which it follows.
+        if let Some((_, controller_manager)) = &self.ground.real {
+            controller_manager.collects_garbage(self.site.client.clone(), &self.site.namespace).await;
+        }
     }
 
     /// What topologist has logged of this namespace.

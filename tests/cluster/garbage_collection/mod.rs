@@ -7,7 +7,27 @@
 //!                      topologist: all controllers, --lifecycle=on
 //! ```
 //!
-//! All stories share these processes, on a kube-apiserver that no other test uses; each has a namespace of its own.
+//! All stories share these processes, on a kube-apiserver that no other test uses; each has a namespace of its own. The same
+//! stories run on `topologist serve --embedded`, which has to leave the same behind.
+
+/// Each story on both API servers.
+macro_rules! on_both {
+    ($($story:ident),+ $(,)?) => {
+        mod embedded {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $story() {
+                super::$story(super::Server::Embedded).await;
+            })+
+        }
+
+        mod real {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $story() {
+                super::$story(super::Server::Real).await;
+            })+
+        }
+    };
+}
 
 mod clusters;
 mod demo;

@@ -5,8 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::demo::{collects_and_reconciles, name_of, new_objects, rolled_out, unowned};
-use super::ground::Story;
+use super::ground::{Server, Story};
 use crate::rollout::site::{bundle, text};
+
+on_both![
+    a_cluster_that_is_deleted_without_its_objects_can_be_made_again_and_has_them_then,
+    orphans_go_when_they_are_deleted,
+];
 
 /// The uids of objects by their names.
 fn uids(objects: &[Value]) -> BTreeMap<String, String> {
@@ -22,10 +27,13 @@ fn of_demo(story: &Story, before: &[String]) -> Vec<Value> {
     objects
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_is_deleted_without_its_objects_can_be_made_again_and_has_them_then() {
+async fn a_cluster_that_is_deleted_without_its_objects_can_be_made_again_and_has_them_then(server: Server) {
     // DEL-01, LBL-06, DEC-20
-    let (story, before) = rolled_out().await;
+    let (story, before) = rolled_out(server).await;
+    // As docs/controllers.md has it.
+    story.kubectl.out(&["patch", "cluster", "demo", "--type=merge", "-p", r#"{"spec":{"paused":true}}"#]);
+    let paused = r#"--for=jsonpath={.status.conditions[?(@.type=="TopologyReconciled")].reason}=Paused"#;
+    story.kubectl.out(&["wait", "cluster", "demo", paused, "--timeout=60s"]);
     let (cluster, made) = (story.site.cluster("demo").await, of_demo(&story, &before));
     story.kubectl.out(&["delete", "cluster", "demo", "--cascade=orphan", "--timeout=60s"]);
     collects_and_reconciles(&story).await;
@@ -55,10 +63,9 @@ async fn a_cluster_that_is_deleted_without_its_objects_can_be_made_again_and_has
     story.nothing_was_forbidden();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn orphans_go_when_they_are_deleted() {
+async fn orphans_go_when_they_are_deleted(server: Server) {
     // DEL-05 to DEL-07
-    let (story, before) = rolled_out().await;
+    let (story, before) = rolled_out(server).await;
     story.kubectl.out(&["delete", "cluster", "demo", "--cascade=orphan", "--timeout=60s"]);
     // First the machine deployment alone, so that its set is an orphan as well.
     let blue = super::demo::deployment(&story, "blue").await.unwrap();

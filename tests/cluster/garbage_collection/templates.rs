@@ -3,16 +3,21 @@
 use serde_json::{Value, json};
 
 use super::demo::{deployment, make_machines, rolled_out};
+use super::ground::Server;
 use crate::rollout::site::{INFRASTRUCTURE, bundle, text};
+
+on_both![
+    a_template_that_was_rotated_goes_with_the_last_machines_that_were_made_from_it,
+    a_template_stays_until_the_last_class_that_ever_used_it_is_gone,
+];
 
 const MACHINE: &str = "/spec/template/spec/infrastructureRef/name";
 const KIND: &str = "EmbeddedMachineTemplate";
 const WORKER: &str = "embedded-worker-machine";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_template_that_was_rotated_goes_with_the_last_machines_that_were_made_from_it() {
+async fn a_template_that_was_rotated_goes_with_the_last_machines_that_were_made_from_it(server: Server) {
     // DEL-07 to DEL-11
-    let (story, _) = rolled_out().await;
+    let (story, _) = rolled_out(server).await;
     let (site, before) = (&story.site, deployment(&story, "blue").await.unwrap());
     site.change("demo", |topology| {
         let variables = topology["variables"].as_array_mut().unwrap();
@@ -40,10 +45,9 @@ async fn a_template_that_was_rotated_goes_with_the_last_machines_that_were_made_
     story.nothing_was_forbidden();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_template_stays_until_the_last_class_that_ever_used_it_is_gone() {
+async fn a_template_stays_until_the_last_class_that_ever_used_it_is_gone(server: Server) {
     // CCR-03, CCR-04, CCR-05, CCR-14
-    let (story, before) = rolled_out().await;
+    let (story, before) = rolled_out(server).await;
     let site = &story.site;
     // A second class with the same templates, and another template in the first.
     let mut objects = bundle("class.yaml");
