@@ -102,7 +102,7 @@ impl OwnersController {
                     else => return,
                 };
                 for cluster in clusters {
-                    if let Err(error) = sight.own(&cluster).await {
+                    if let Err(error) = Box::pin(sight.own(&cluster)).await {
                         debug!(%cluster, %error, "Cluster does not own everything yet");
                         if failed.is_empty() {
                             retry_at = Instant::now() + AGAIN;

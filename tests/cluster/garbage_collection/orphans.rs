@@ -53,8 +53,8 @@ async fn a_cluster_that_is_deleted_without_its_objects_can_be_made_again_and_has
     story.site.reconciled("demo").await;
     story
         .until("the Cluster owns everything", async || {
-            let owned_by_nobody = unowned(&story, &before);
-            owned_by_nobody.iter().all(|name| name.contains("/probe"))
+            let unowned = unowned(&story, &before);
+            unowned.iter().all(|name| name.contains("/probe"))
         })
         .await;
     assert_eq!(uids(&of_demo(&story, &before)), uids(&made), "no machine is replaced");

@@ -57,8 +57,8 @@ async fn a_template_stays_until_the_last_class_that_ever_used_it_is_gone(server:
     let mut template = objects.into_iter().find(|object| text(object, "/metadata/name") == WORKER).unwrap();
     template["metadata"]["name"] = json!("another");
     site.create(template).await;
-    let path = "/spec/workers/machineDeployments/0/infrastructure/templateRef/name";
-    let patch = json!([{"op": "replace", "path": path, "value": "another"}]).to_string();
+    let name = "/spec/workers/machineDeployments/0/infrastructure/templateRef/name";
+    let patch = json!([{"op": "replace", "path": name, "value": "another"}]).to_string();
     story.kubectl.out(&["patch", "clusterclass", "embedded", "--type=json", "-p", &patch]);
     story
         .until("each class owns its templates", async || {
