@@ -26,11 +26,11 @@ test: ## all tests, those on a real kube-apiserver included
 	$(MAKE) --no-print-directory kubernetes & builder=$$!; $(CARGO) test $(LOCKED) --no-run || exit 1; wait $$builder
 	$(CARGO) test $(LOCKED)
 
-lint: ## format, clippy with warnings denied, and cargo deny where it is installed
+lint: ## format, clippy with warnings denied, and cargo deny where it is installed, with advisories if they can be fetched
 	$(CARGO) fmt --check
 	$(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check licenses bans sources; \
-	else echo 'cargo deny is not installed, so licenses, bans and sources are not checked (cargo install --locked cargo-deny)'; fi
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check licenses bans sources && CARGO='$(CARGO)' .ci/advisories; \
+	else echo 'cargo deny is not installed, so licenses, bans, sources and advisories are not checked (cargo install --locked cargo-deny)'; fi
 
 bench: ## benchmarks in the profile of the image, with the budgets they are held against
 	$(CARGO) bench $(LOCKED) --profile dist
