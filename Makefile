@@ -44,5 +44,8 @@ manifests: ## write what the manifests take from the program: the CRDs
 mutants: ## switch off one admission rule at a time: some fixture must notice
 	$(CARGO) test $(LOCKED) --test stories every_rule_has_a_fixture_that_fails_without_it -- --nocapture
 
-image: ## the container image
+# buildah keeps layers only if it is told to; without them the second build would start from the beginning.
+image: export BUILDAH_LAYERS = true
+image: ## the container image, and its SBOM (CycloneDX) in target/sbom
+	$(IMAGE_BUILDER) build --target sbom --output type=local,dest=target/sbom .
 	$(IMAGE_BUILDER) build -t $(IMAGE) .
