@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use auditable_info::audit_info_from_file;
+use auditable_info::{Limits, audit_info_from_file};
 use serde_json::Value;
 
 use crate::{image, repository};
@@ -15,7 +15,7 @@ type Packages = BTreeSet<(String, String)>;
 
 /// The packages that the binary of the image lists.
 fn in_the_binary() -> Packages {
-    let list = audit_info_from_file(&image().root.join("topologist"), Default::default()).unwrap();
+    let list = audit_info_from_file(&image().root.join("topologist"), Limits::default()).unwrap();
     list.packages.into_iter().map(|package| (package.name, package.version.to_string())).collect()
 }
 
