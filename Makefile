@@ -27,11 +27,11 @@ test: ## all tests, those on a real kube-apiserver included
 	$(MAKE) --no-print-directory kubernetes & builder=$$!; $(CARGO) test $(LOCKED) --no-run || exit 1; wait $$builder
 	$(CARGO) test $(LOCKED)
 
-lint: ## format, clippy with warnings denied, and cargo deny where it is installed
+lint: ## format, clippy with warnings denied, and cargo deny where it is installed, with advisories if they can be fetched
 	$(CARGO) fmt --check
 	$(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check licenses bans sources; \
-	else echo 'cargo deny is not installed, so licenses, bans and sources are not checked (cargo install --locked cargo-deny)'; fi
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check licenses bans sources && CARGO='$(CARGO)' .ci/advisories; \
+	else echo 'cargo deny is not installed, so licenses, bans, sources and advisories are not checked (cargo install --locked cargo-deny)'; fi
 
 bench: ## benchmarks in the profile of the image, with the budgets they are held against
 	$(CARGO) bench $(LOCKED) --profile dist
@@ -45,5 +45,8 @@ manifests: ## write what the manifests take from the program: the CRDs
 mutants: ## switch off one admission rule at a time: some fixture must notice
 	$(CARGO) test $(LOCKED) --test stories every_rule_has_a_fixture_that_fails_without_it -- --nocapture
 
-image: ## the container image
+# buildah keeps layers only if it is told to; without them the second build would start from the beginning.
+image: export BUILDAH_LAYERS = true
+image: ## the container image, and its SBOM (CycloneDX) in target/sbom
+	$(IMAGE_BUILDER) build --target sbom --output type=local,dest=target/sbom .
 	$(IMAGE_BUILDER) build -t $(IMAGE) .

@@ -5,10 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the last stage of a Dockerfile makes.
+/// What the last stage of a Dockerfile makes, and the SBOM of the stage before it.
 #[derive(Debug, Default)]
 pub struct Image {
     pub root: PathBuf,
+    pub sbom: PathBuf,
     pub user: String,
     pub entry_point: Vec<String>,
     pub command: Vec<String>,
@@ -28,17 +29,20 @@ impl Image {
     /// this one has compiled.
     pub fn build(repository: &Path, target: &Path) -> Image {
         let builder = Builder::new(target.join("image"));
-        let mut image = Image { root: builder.home.join("root"), ..Image::default() };
-        let (mut folder, mut stages) = (PathBuf::from("/"), 0);
+        let of_stage = |stage: &str| builder.home.join(stage);
+        let mut image = Image { root: of_stage("root"), sbom: of_stage("sbom"), ..Image::default() };
+        let (mut folder, mut stages) = (PathBuf::from("/"), Vec::new());
         for line in instructions(repository) {
             let (instruction, rest) = line.split_once(' ').unwrap();
             let words: Vec<_> = rest.split_whitespace().collect();
             match (instruction, words.as_slice()) {
-                ("FROM", [.., "AS", "build"] | ["scratch"]) => stages += 1,
+                ("FROM", [.., "AS", stage]) => stages.push((*stage).to_owned()),
+                ("FROM", ["scratch"]) => stages.push("root".to_owned()),
                 ("WORKDIR", [path]) => folder = PathBuf::from(path),
                 ("RUN", _) => builder.run(&folder, rest),
                 ("COPY", ["--from=build", source, file]) => {
-                    fs::copy(builder.at(Path::new(source)), image.root.join(file.trim_start_matches('/'))).unwrap();
+                    let to = of_stage(stages.last().unwrap()).join(file.trim_start_matches('/'));
+                    fs::copy(builder.at(Path::new(source)), to).unwrap();
                 }
                 ("COPY", [sources @ .., to]) => {
                     sources.iter().for_each(|source| builder.copy(repository, source, &folder.join(to)));
@@ -50,7 +54,7 @@ impl Image {
                 _ => panic!("the tests do not know what this means: {line}"),
             }
         }
-        assert_eq!(stages, 2);
+        assert_eq!(stages, ["build", "sbom", "root"]);
         image
     }
 }
@@ -62,10 +66,11 @@ struct Builder {
 
 impl Builder {
     fn new(home: PathBuf) -> Self {
-        for stale in ["root", "tools", "build/src/src", "build/src/tests"] {
+        for stale in ["root", "sbom", "tools", "build/src/src", "build/src/tests"] {
             let _ = fs::remove_dir_all(home.join(stale));
         }
-        for folder in ["root", "tools", "build"] {
+        let _ = fs::remove_file(home.join("build/src/topologist.cdx.json"));
+        for folder in ["root", "sbom", "tools", "build"] {
             fs::create_dir_all(home.join(folder)).unwrap();
         }
         let builder = Builder { home };
@@ -90,6 +95,7 @@ impl Builder {
         let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", script]).current_dir(self.at(folder)).env("PATH", path).env("CARGO", env!("CARGO"));
+        shell.env("INSTALLED", self.home.join("installed"));
         for name in ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
             shell.env_remove(name);
         }
@@ -109,10 +115,22 @@ impl Builder {
     }
 }
 
-/// Instead of the dist profile on musl: the development profile, statically linked to glibc.
+/// Instead of the dist profile on musl: the development profile, stripped as well, statically linked to glibc. The
+/// installed programs are the real ones, which are compiled once for all runs.
 const STAND_IN: &str = r#"
-[ "$*" = "build --locked --profile dist" ] || { echo "the tests stand in for another cargo command: $*" >&2; exit 64; }
-host=$(rustc -vV | sed -n 's/^host: //p')
-export CARGO_PROFILE_DEV_DEBUG=false CARGO_INCREMENTAL=0 RUSTFLAGS='-C target-feature=+crt-static'
-"$CARGO" build --locked --target "$host" && mkdir -p target/dist && cp "target/$host/debug/topologist" target/dist/
+export CARGO_PROFILE_DEV_DEBUG=false CARGO_INCREMENTAL=0
+case "$*" in
+'install --locked '*)
+    exec "$CARGO" "$@" --profile dev --root "$INSTALLED" ;;
+'auditable build --locked --profile dist')
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    export RUSTFLAGS='-C target-feature=+crt-static' CARGO_PROFILE_DEV_STRIP=symbols
+    "$INSTALLED/bin/cargo-auditable" auditable build --locked --target "$host" &&
+        mkdir -p target/dist && cp "target/$host/debug/topologist" target/dist/ ;;
+'cyclonedx '*)
+    exec "$INSTALLED/bin/cargo-cyclonedx" "$@" ;;
+*)
+    echo "the tests stand in for another cargo command: $*" >&2
+    exit 64 ;;
+esac
 "#;

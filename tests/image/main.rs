@@ -11,6 +11,7 @@ mod dockerfile;
 mod kubernetes;
 #[path = "../support/kustomize.rs"]
 mod kustomize;
+mod packages;
 #[path = "../support/process.rs"]
 mod process;
 #[path = "../support/tls_client.rs"]

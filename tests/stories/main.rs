@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "tests")]
 
 mod admission_fixtures;
+mod advisories;
 #[path = "../../benches/support/api.rs"]
 mod api;
 mod authors;
