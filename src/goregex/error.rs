@@ -15,6 +15,9 @@ pub enum RegexError {
     /// The compiled program would be larger than we allow.
     #[error("error parsing regexp: expression too large: `{expression}` compiles to more than {limit} bytes")]
     TooLarge { expression: String, limit: usize },
+    /// The compiled program would have more states than we allow.
+    #[error("error parsing regexp: expression too large: `{expression}` compiles to more than {limit} states")]
+    TooManyStates { expression: String, limit: usize },
     /// The engine refuses what we made of a valid pattern.
     #[error("regexp `{expression}` is beyond the engine")]
     Engine { expression: String, reason: String },

@@ -78,15 +78,25 @@ impl Regex {
         Self::within(pattern, MAX_COMPILED)
     }
 
-    /// As [`Regex::new`], for patterns that compile to at most so many bytes: time to compile grows with them.
-    pub fn within(pattern: &str, compiled: usize) -> Result<Self, RegexError> {
+    /// As [`Regex::new`], for patterns that compile to at most so many bytes.
+    pub fn within(pattern: &str, bytes: usize) -> Result<Self, RegexError> {
+        Self::bounded(pattern, bytes, usize::MAX)
+    }
+
+    /// As [`Regex::new`], for patterns that compile to at most so many bytes and states. A state takes up to two microseconds.
+    pub fn bounded(pattern: &str, bytes: usize, states: usize) -> Result<Self, RegexError> {
         at_most(MAX_LENGTH, pattern.len(), "bytes")?;
         let translation = parse::translate(pattern)?;
         at_most(MAX_UNICODE_CLASSES, translation.pattern.matches(r"\p{").count(), "Unicode classes")?;
-        let (inner, states) = compile(pattern, &translation, compiled)?;
+        let (inner, states) = compile(pattern, &translation, bytes, states)?;
         let caches = inner.create_cache().memory_usage() + 2 * search_cache(states);
         let footprint = pattern.len() + inner.memory_usage() + caches;
         Ok(Self { pattern: pattern.into(), names: translation.names.into(), inner, footprint, states })
+    }
+
+    /// How many states the compiled program has.
+    pub fn states(&self) -> usize {
+        self.states
     }
 
     /// How many steps a search in a text takes at most: where the automata give up, each byte leads every state of the program to
@@ -185,8 +195,13 @@ fn search_cache(states: usize) -> usize {
 }
 
 /// The compiled pattern, and how many states its program has.
-fn compile(pattern: &str, translation: &Translation, limit: usize) -> Result<(meta::Regex, usize), RegexError> {
-    let build = || build(pattern, &translation.pattern, limit);
+fn compile(
+    pattern: &str,
+    translation: &Translation,
+    bytes: usize,
+    states: usize,
+) -> Result<(meta::Regex, usize), RegexError> {
+    let build = || build(pattern, &translation.pattern, bytes, states);
     if translation.height <= MAX_HEIGHT_IN_PLACE {
         return build();
     }
@@ -198,7 +213,7 @@ fn compile(pattern: &str, translation: &Translation, limit: usize) -> Result<(me
 }
 
 /// Nesting needs no limit here: what is left of it after groups that do not capture is bounded by the parser.
-fn build(pattern: &str, translated: &str, limit: usize) -> Result<(meta::Regex, usize), RegexError> {
+fn build(pattern: &str, translated: &str, limit: usize, most: usize) -> Result<(meta::Regex, usize), RegexError> {
     let refusal = |size_limit: Option<usize>, reason: String| {
         let expression = pattern.to_string();
         match size_limit {
@@ -212,6 +227,9 @@ fn build(pattern: &str, translated: &str, limit: usize) -> Result<(meta::Regex, 
     let bounds = thompson::Config::new().nfa_size_limit(Some(limit)).which_captures(thompson::WhichCaptures::None);
     let program = thompson::Compiler::new().configure(bounds).build_from_hir(&parsed);
     let states = program.map_err(|error| refusal(error.size_limit(), error.to_string()))?.states().len();
+    if states > most {
+        return Err(RegexError::TooManyStates { expression: pattern.to_string(), limit: most });
+    }
     let bounds = meta::Config::new().nfa_size_limit(Some(limit)).hybrid_cache_capacity(search_cache(states));
     let built = meta::Builder::new().configure(bounds).build_from_hir(&parsed);
     Ok((built.map_err(|error| refusal(error.size_limit(), error.to_string()))?, states))

@@ -10,10 +10,22 @@ use super::node::{Schema, Unusable};
 use super::validate::Violation;
 use crate::budget::{Exceeded, Pool, Stop};
 use crate::field::Path;
-use crate::goregex::{MAX_COMPILED, Regex, RegexError};
+use crate::goregex::{Regex, RegexError};
 
 /// Bytes of all compiled nodes, patterns, rules and templates of a set.
 const MAX_COMPILED_BYTES: usize = 32 << 20;
+
+/// Bytes of the program of one pattern.
+const MAX_PATTERN: usize = 4 << 20;
+
+/// States of all compiled patterns of a set, with [`STATES_OF_PATTERN`] for each: some 80 ms of work.
+const MAX_STATES: usize = 40_000;
+
+/// What a pattern takes however small it is, in states.
+const STATES_OF_PATTERN: usize = 100;
+
+/// A compiled program of so many bytes has about one state more.
+const BYTES_OF_STATE: usize = 128;
 
 /// Nodes of the expanded defaults of one schema: every object, list and scalar counts.
 const MAX_DEFAULT_NODES: usize = 10_000;
@@ -187,6 +199,7 @@ impl Effort {
 pub struct Footprint {
     /// Bytes of its nodes, patterns and rules.
     pub compiled: usize,
+    states: usize,
     default_nodes: usize,
     default_bytes: usize,
     steps: usize,
@@ -205,6 +218,11 @@ pub struct Allowance {
     compiled: Pool,
     /// What patterns take that are compiled to see whether they can be.
     previews: Pool,
+    /// Of patterns that are kept; and what was taken of it when the last schema was begun.
+    states: Pool,
+    states_before: usize,
+    /// States of all patterns that were compiled, each once.
+    work: Pool,
     /// What the defaults of each schema may take, and what is left of it for the last one.
     defaults_of_each: Growth,
     defaults: Growth,
@@ -230,10 +248,14 @@ pub struct Breach {
 impl Allowance {
     /// What the schemas of one set may take.
     pub fn new(stop: Stop) -> Self {
+        let states = Pool::new(MAX_STATES, "states of compiled patterns, with 100 for each pattern");
         let compiled = Pool::new(MAX_COMPILED_BYTES, "bytes of compiled schemas, patterns, rules and templates");
         Allowance {
             compiled,
             previews: compiled,
+            states,
+            states_before: 0,
+            work: states,
             defaults_of_each: Growth::of_schema(),
             defaults: Growth::of_schema(),
             effort: Effort::of_object(&stop),
@@ -251,6 +273,8 @@ impl Allowance {
         Allowance {
             compiled: Pool::unlimited(),
             previews: Pool::unlimited(),
+            states: Pool::unlimited(),
+            work: Pool::unlimited(),
             defaults_of_each: Growth::unlimited(),
             defaults: Growth::unlimited(),
             effort: Effort::unlimited(&Stop::never()),
@@ -267,26 +291,28 @@ impl Allowance {
         let taken = self.defaults.bytes.taken();
         self.defaults = self.defaults_of_each;
         self.effort_before = self.effort.taken();
+        self.states_before = self.states.taken();
         self.all_defaults.take(taken)
     }
 
     /// Takes memory for something compiled, in bytes.
     ///
     /// # Errors
-    /// When less is left.
+    /// When less is left, or a pattern before has exceeded what patterns may take.
     pub fn compile(&mut self, bytes: usize) -> Result<(), Exceeded> {
+        for states in [&mut self.states, &mut self.work] {
+            if states.left() == 0 {
+                return Err(states.exhaust());
+            }
+        }
         self.compiled.take(bytes)
-    }
-
-    /// The pool that compiled patterns of rules are taken from.
-    pub(super) fn compiled(&mut self) -> &mut Pool {
-        &mut self.compiled
     }
 
     /// What the schema that was begun last, and nothing since, has taken.
     pub fn measure(&self, compiled_before: usize) -> Footprint {
         Footprint {
             compiled: self.compiled.taken() - compiled_before,
+            states: self.states.taken() - self.states_before,
             default_nodes: self.defaults.nodes.taken(),
             default_bytes: self.defaults.bytes.taken(),
             steps: self.effort.taken() - self.effort_before,
@@ -309,6 +335,7 @@ impl Allowance {
     /// When less is left.
     pub fn take(&mut self, footprint: Footprint) -> Result<(), Exceeded> {
         self.compiled.take(footprint.compiled)?;
+        self.states.take(footprint.states)?;
         self.defaults.nodes.take(footprint.default_nodes)?;
         self.defaults.bytes.take(footprint.default_bytes)?;
         self.effort.take(footprint.steps);
@@ -323,9 +350,11 @@ impl Allowance {
     pub(super) fn pattern(&mut self, pattern: &str) -> Result<Regex, Unusable> {
         if let Some(known) = self.patterns.get(pattern) {
             self.compiled.take(known.footprint())?;
+            self.states.take(known.states() + STATES_OF_PATTERN)?;
             return Ok(known.clone());
         }
-        let regex = within(pattern, &mut self.compiled)?;
+        let regex = compiled(pattern, &mut self.compiled, &mut self.work)?;
+        self.states.take(regex.states() + STATES_OF_PATTERN)?;
         self.patterns.insert(pattern.to_owned(), regex.clone());
         Ok(regex)
     }
@@ -334,7 +363,7 @@ impl Allowance {
     /// becomes of the schemas that have them.
     pub(super) fn preview(&mut self, pattern: &str) -> Result<(), Unusable> {
         if !self.patterns.contains_key(pattern) {
-            let regex = within(pattern, &mut self.previews)?;
+            let regex = compiled(pattern, &mut self.previews, &mut self.work)?;
             self.patterns.insert(pattern.to_owned(), regex);
         }
         Ok(())
@@ -393,19 +422,22 @@ impl Allowance {
     }
 }
 
-/// Compiles a pattern within what is left of a pool.
-pub(super) fn within(pattern: &str, pool: &mut Pool) -> Result<Regex, Unusable> {
-    let limit = pool.left().min(MAX_COMPILED);
-    match Regex::within(pattern, limit) {
+/// Compiles a pattern within what is left of bytes and states.
+fn compiled(pattern: &str, bytes: &mut Pool, states: &mut Pool) -> Result<Regex, Unusable> {
+    let limit = bytes.left().min(MAX_PATTERN);
+    match Regex::bounded(pattern, limit, states.left().saturating_sub(STATES_OF_PATTERN)) {
         Ok(regex) => {
-            pool.take(regex.footprint())?;
+            bytes.take(regex.footprint())?;
+            states.take(regex.states() + STATES_OF_PATTERN)?;
             Ok(regex)
         }
-        Err(RegexError::TooLarge { .. }) if limit < MAX_COMPILED => Err(pool.exhaust().into()),
+        Err(RegexError::TooManyStates { .. }) => Err(states.exhaust().into()),
+        Err(RegexError::TooLarge { .. }) if limit < MAX_PATTERN => Err(bytes.exhaust().into()),
         Err(error) => {
             // It was compiled up to the limit, which takes as long as if it had been kept.
             if matches!(error, RegexError::TooLarge { .. }) {
-                pool.take(limit)?;
+                bytes.take(limit)?;
+                states.take(limit / BYTES_OF_STATE)?;
             }
             Err(error.into())
         }

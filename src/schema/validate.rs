@@ -339,6 +339,9 @@ const KEPT_BYTES: usize = 4 << 20;
 /// What it takes to look at a node, in steps of effort.
 pub(super) const STEPS_OF_NODE: usize = 8;
 
+/// What it takes to say what is wrong: alternatives of a junctor say it for nothing.
+const STEPS_OF_VIOLATION: usize = 100;
+
 /// What was found so far. Of what is wrong, at least one thing is kept: a report without violations is that of a valid value.
 struct Report<'s> {
     effort: &'s Effort,
@@ -421,8 +424,10 @@ impl<'s> Report<'s> {
     fn violation(&mut self, rule: RuleId, kind: ErrorKind, place: &Place<'_>, detail: String) {
         if self.has_room() {
             let violation = Violation { rule, kind, place: place.render(), pointer: place.pointer(), detail };
-            self.kept.set(self.kept.get() + violation.bytes());
+            let bytes = violation.bytes();
+            self.kept.set(self.kept.get() + bytes);
             self.violations.push(violation);
+            self.effort.take(STEPS_OF_VIOLATION + bytes / 4);
         }
     }
 

@@ -177,7 +177,10 @@ fn inline_variables(class: &Value, shape: Shape) -> Vec<Value> {
                 let written = members.get(*name).filter(|written| !written.is_null())?;
                 Some(((*name).to_owned(), written.clone()))
             }));
-            json!({"name": name, "definitionsConflict": false, "definitions": [definition]})
+            // Moved and not copied, as `json!` would: schemas can be large.
+            let definitions = Value::Array(vec![Value::Object(definition)]);
+            let members = [("name", json!(name)), ("definitionsConflict", json!(false)), ("definitions", definitions)];
+            Value::Object(members.map(|(name, member)| (name.to_owned(), member)).into_iter().collect())
         });
     }
     variables.into_values().collect()
@@ -191,7 +194,7 @@ impl Status<'_> {
                 if variables.is_empty() {
                     self.members.remove("variables");
                 } else {
-                    self.members.insert("variables".to_owned(), json!(variables));
+                    self.members.insert("variables".to_owned(), Value::Array(variables.clone()));
                 }
                 self.set(&condition("VariablesReady", "True", "VariablesReady", String::new()));
                 self.set_legacy(&condition("VariablesReconciled", "True", "", String::new()), None);

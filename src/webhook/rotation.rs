@@ -131,8 +131,8 @@ pub struct Live {
     pub is_known: bool,
     /// The caBundle of each webhook that calls us, as text; empty where there is none.
     pub bundles: Vec<String>,
-    /// Since when they are as they are, as far as this leader knows.
-    pub since: SystemTime,
+    /// For how long they have been as they are, as far as this leader knows; of a clock that never jumps.
+    pub unchanged: Duration,
 }
 
 impl Live {
@@ -268,8 +268,8 @@ impl Situation<'_> {
     /// The present authority has not issued what is shown; it may as soon as it is trusted everywhere.
     fn succession(&self, bundle: &str, shows_nothing: bool) -> Step {
         let is_published = self.live.all_hold(bundle);
-        let settled = self.live.since + self.policy.settle();
-        if is_published && settled <= self.now {
+        let settles = self.policy.settle().saturating_sub(self.live.unchanged);
+        if is_published && settles.is_zero() {
             return Step::Issue;
         }
         // When some configuration cannot be written, the others should not suffer for ever.
@@ -277,7 +277,7 @@ impl Situation<'_> {
         if shows_nothing && overdue <= self.now {
             return Step::Issue;
         }
-        let until = if is_published { settled } else { self.now + IDLE };
+        let until = self.now + if is_published { settles } else { IDLE };
         Step::Wait { until: if shows_nothing { until.min(overdue) } else { until } }
     }
 }
@@ -368,6 +368,8 @@ mod tests {
         now: SystemTime,
         stored: Stored,
         live: Live,
+        /// When the configurations changed.
+        changed: SystemTime,
         /// Pairs that a replica may show, with the time until which it may, the present one last.
         shown: VecDeque<(Content, SystemTime)>,
         /// Bundles that an API server may go by, the present one last.
@@ -384,10 +386,21 @@ mod tests {
             let bundles: Vec<String> = bundles.iter().map(|bundle| (*bundle).to_owned()).collect();
             let never = start() + 100_000 * DAY;
             let trusted = bundles.first().map(|bundle| (bundle.clone(), never)).into_iter().collect();
-            let live = Live { is_known: true, bundles, since: start() };
+            let live = Live { is_known: true, bundles, unchanged: Duration::ZERO };
             let (shown, steps) = (VecDeque::new(), Vec::new());
             let (replicas_lag, servers_lag) = (Duration::from_mins(30), 9 * SECOND);
-            World { policy, now: start(), stored, live, shown, trusted, steps, replicas_lag, servers_lag }
+            World {
+                policy,
+                now: start(),
+                stored,
+                live,
+                changed: start(),
+                shown,
+                trusted,
+                steps,
+                replicas_lag,
+                servers_lag,
+            }
         }
 
         /// Everything settled with an installation of its own.
@@ -407,13 +420,14 @@ mod tests {
 
         /// Does what is to be done now; returns when to look again.
         fn turn(&mut self) -> SystemTime {
+            self.live.unchanged = self.now.duration_since(self.changed).unwrap();
             let plan = next(&self.stored, &self.live, &self.policy, self.now);
             if let Some(bundle) = &plan.bundle
                 && !self.live.all_hold(bundle)
                 && self.live.is_known
             {
                 self.live.bundles.iter_mut().for_each(|held| held.clone_from(bundle));
-                self.live.since = self.now;
+                self.changed = self.now;
                 for (_, until) in &mut self.trusted {
                     *until = (*until).min(self.now + self.servers_lag);
                 }
@@ -547,13 +561,32 @@ mod tests {
             (vec![both.clone(), both.clone()], 9, false),
             (vec![both.clone(), both], 10, true),
         ] {
-            let live = Live { is_known: true, bundles, since: world.now };
+            let live = Live { is_known: true, bundles, unchanged: seconds * SECOND };
             let plan = next(&world.stored, &live, &world.policy, world.now + seconds * SECOND);
             assert_eq!(plan.step == Step::Issue, is_issued, "{plan:?}");
         }
-        let unknown = Live { is_known: false, bundles: vec![], since: world.now };
+        let unknown = Live { is_known: false, bundles: vec![], unchanged: 20 * DAY };
         let plan = next(&world.stored, &unknown, &world.policy, world.now + 20 * DAY);
         assert!(matches!(plan.step, Step::Wait { .. }), "{plan:?}");
+    }
+
+    #[test]
+    fn a_clock_that_jumps_delays_nothing() {
+        let world = World::settled();
+        let content = world.content();
+        for now in [world.now - 3650 * DAY, world.now + 3650 * DAY] {
+            let plan = next(&world.stored, &world.live, &world.policy, now);
+            let made = perform(&plan.step, &content, &world.policy, now).unwrap().unwrap();
+            let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
+            assert!(content.serving(&files, &world.policy.names, now).is_err());
+            made.serving(&files, &world.policy.names, now).unwrap();
+        }
+        // Back by less than certificates are backdated, while a new authority becomes known.
+        let made = make(&content.authority, false, &content, &world.policy, world.now).unwrap();
+        let bundle = format!("{}{}", made.authority, content.authority);
+        let live = Live { is_known: true, bundles: vec![bundle; 2], unchanged: 10 * SECOND };
+        let plan = next(&Stored::Ours(made), &live, &world.policy, world.now - 240 * SECOND);
+        assert_eq!(plan.step, Step::Issue);
     }
 
     #[test]
@@ -566,7 +599,7 @@ mod tests {
             if until == world.now {
                 // The leader goes with its step; the next one has seen nothing change before its own time.
                 leaders += 1;
-                world.live.since = world.now;
+                world.changed = world.now;
             }
             world.check();
             world.now = world.now.max(until);

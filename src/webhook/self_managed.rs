@@ -41,8 +41,9 @@ const ACQUAINTANCE: Duration = Duration::from_secs(30);
 /// When to look again at a Secret that has not changed: what was not valid yet may have become so.
 const SECOND_LOOK: Duration = Duration::from_mins(1);
 
-/// The longest time without a look at what is due, should the system's clock jump.
-const IDLE: Duration = Duration::from_hours(1);
+/// The longest time without a look at what is due: the system's clock may jump, and then a certificate has expired, or is not
+/// valid yet, at once.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// How long to wait after a write: should somebody else undo it each time, that is no reason to hurry.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -287,6 +288,8 @@ struct Leader<'a> {
     /// Those that were reported in the list that is going on.
     arrived: BTreeSet<Holder>,
     live: Live,
+    /// When `live` changed.
+    changed: Instant,
     pauses: BTreeMap<&'static str, Pause>,
 }
 
@@ -306,7 +309,8 @@ impl<'a> Leader<'a> {
             configurations: BTreeMap::new(),
             listed: BTreeSet::new(),
             arrived: BTreeSet::new(),
-            live: Live { is_known: false, bundles: Vec::new(), since: SystemTime::now() },
+            live: Live { is_known: false, bundles: Vec::new(), unchanged: Duration::ZERO },
+            changed: Instant::now(),
             pauses: BTreeMap::new(),
         }
     }
@@ -342,7 +346,8 @@ impl<'a> Leader<'a> {
         let all = self.configurations.iter().flat_map(|(holder, object)| holder.bundles(object, services));
         let (bundles, is_known) = (all.collect(), self.listed.len() == Holder::ALL.len());
         if (&bundles, is_known) != (&self.live.bundles, self.live.is_known) {
-            self.live = Live { is_known, bundles, since: SystemTime::now() };
+            self.live = Live { is_known, bundles, unchanged: Duration::ZERO };
+            self.changed = Instant::now();
         }
     }
 
@@ -352,6 +357,7 @@ impl<'a> Leader<'a> {
         if !self.live.is_known && self.began.elapsed() < ACQUAINTANCE {
             return ACQUAINTANCE.saturating_sub(self.began.elapsed());
         }
+        self.live.unchanged = self.changed.elapsed();
         let Plan { bundle, step } = rotation::next(&seen.stored, &self.live, &self.managed.policy, SystemTime::now());
         if let Some(bundle) = bundle {
             self.publish(&bundle).await;

@@ -13,6 +13,9 @@ mod controller;
 mod controller_manager;
 mod conversion;
 mod embedded_api;
+mod faults;
+#[path = "../support/faulty.rs"]
+mod faulty;
 #[path = "../support/gadgets.rs"]
 mod gadgets;
 mod garbage_collection;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use peakmem_alloc::PeakMemAllocTrait as _;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdict};
@@ -22,15 +23,18 @@ use crate::genes::Input;
 pub struct Cost {
     pub cpu: f64,
     pub memory: f64,
+    /// The work that took the most time.
+    pub slowest: &'static str,
 }
 
 impl Cost {
-    pub fn exceeds(self, allowed: Cost) -> bool {
-        self.cpu > allowed.cpu || self.memory > allowed.memory
+    pub fn exceeds(self, (cpu, memory): (f64, f64)) -> bool {
+        self.cpu > cpu || self.memory > memory
     }
 
     fn worst(self, other: Cost) -> Cost {
-        Cost { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory) }
+        let slowest = if self.cpu > other.cpu { self } else { other };
+        Cost { memory: self.memory.max(other.memory), ..slowest }
     }
 }
 
@@ -40,17 +44,21 @@ const OF_A_CLUSTER: f64 = 0.5;
 /// Work ends here, whatever it is: more says nothing new.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 3 });
 
-/// What a part of the work costs.
-fn measured<R>(bytes: usize, allowed: Option<f64>, work: impl FnOnce(&Stop) -> R) -> (R, Cost) {
-    let allowed = allowed.unwrap_or(0.1 + 20e-6 * bytes as f64 / 1024.0);
+/// The seconds that an object of so many bytes may take.
+fn seconds(bytes: usize) -> f64 {
+    0.1 + 20e-6 * bytes as f64 / 1024.0
+}
+
+/// What a part of the work costs that may take so many seconds.
+fn measured<R>(slowest: &'static str, allowed: f64, work: impl FnOnce(&Stop) -> R) -> (R, Cost) {
     let end = Instant::now() + PATIENCE;
     let stop = Stop::when(move || Instant::now() > end);
-    ALLOCATOR.reset_peak_usage();
-    let (memory, time) = (ALLOCATOR.current_usage(), thread_time());
+    ALLOCATOR.reset_peak_memory();
+    let time = thread_time();
     let result = work(&stop);
     let time = thread_time() - time;
-    let peak = ALLOCATOR.peak_usage().saturating_sub(memory);
-    (result, Cost { cpu: time / allowed, memory: peak as f64 / MEMORY })
+    let peak = ALLOCATOR.get_peak_memory();
+    (result, Cost { cpu: time / allowed, memory: peak as f64 / MEMORY, slowest })
 }
 
 fn thread_time() -> f64 {
@@ -87,15 +95,15 @@ fn answered(verdict: Verdict) -> Verdict {
 pub fn of(input: &Input) -> Cost {
     let (class, cluster) = (input.class.to_string(), input.cluster.to_string());
     let none = Arc::new(Facts::default());
-    let (reviewed, mut cost) = measured(class.len(), None, |stop| {
+    let (reviewed, mut cost) = measured("review of the class", seconds(class.len()), |stop| {
         verdict(Phase::Default, Kind::ClusterClass, &class, &none, stop);
         answered(verdict(Phase::Validate, Kind::ClusterClass, &class, &none, stop))
     });
     let is_allowed = reviewed.is_allowed();
     drop(reviewed);
-    let (facts, stored) = measured(class.len(), None, |_| {
+    let (text, status) = measured("status of the class", seconds(class.len()), |_| class_status::of_file(&class));
+    let (facts, stored) = measured("class in the index", seconds(text.len()), |_| {
         let mut facts = Facts::default();
-        let text = class_status::of_file(&class);
         let record = match ClusterClass::decode(Version::V1Beta2, &text) {
             Ok(class) => Record::readable(class),
             Err(reason) => Record::Unreadable { reason: reason.into(), class: None },
@@ -103,17 +111,18 @@ pub fn of(input: &Input) -> Cost {
         facts.put_class(ObjectKey::new("ns", "class"), record);
         Arc::new(facts)
     });
-    cost = cost.worst(stored);
+    cost = cost.worst(status).worst(stored);
     let can_be_used = matches!(facts.class(&ObjectKey::new("ns", "class")), Found::Yes(_));
     if is_allowed && can_be_used {
-        let (_, used) = measured(cluster.len(), Some(OF_A_CLUSTER), |stop| {
+        let (_, used) = measured("review of the Cluster", OF_A_CLUSTER, |stop| {
             verdict(Phase::Default, Kind::Cluster, &cluster, &facts, stop);
             answered(verdict(Phase::Validate, Kind::Cluster, &cluster, &facts, stop))
         });
         cost = cost.worst(used);
     }
     drop(facts);
-    let ((), rendered) = measured(input.template.len(), None, |_| render(&input.template, &input.cluster));
+    let ((), rendered) =
+        measured("template", seconds(input.template.len()), |_| render(&input.template, &input.cluster));
     cost.worst(rendered)
 }
 

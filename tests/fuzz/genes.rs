@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use crate::random::Random;
 use crate::search::places;
 
-/// The largest input: a class and a Cluster together.
-pub const MOST_BYTES: usize = 2 << 20;
+/// The largest input, a class and a Cluster together: what etcd takes at most in one request.
+pub const MOST_BYTES: usize = 3 << 19;
 
 /// A class, a Cluster of it, and a template that is rendered with that Cluster as its data.
 #[derive(Clone)]

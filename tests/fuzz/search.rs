@@ -51,9 +51,10 @@ impl Found {
         };
         let Input { class, cluster, template, .. } = &self.input;
         format!(
-            "\n{}: {:.1} × the time, {:.1} × the memory\n class {}\n cluster {}\n template {}\n",
+            "\n{}: {:.1} × the time ({}), {:.1} × the memory\n class {}\n cluster {}\n template {}\n",
             self.input.gene,
             self.cost.cpu,
+            self.cost.slowest,
             self.cost.memory,
             cut(class["spec"]["variables"].to_string() + &class["spec"]["patches"].to_string()),
             cut(cluster["spec"]["topology"]["variables"].to_string()),
@@ -73,7 +74,14 @@ impl Search {
         Search { random: Random::new(seed), tried: 0, kept: Vec::new() }
     }
 
-    /// One of each gene first, then whatever promises most.
+    /// Measures inputs that an earlier search has kept.
+    pub fn begin_with(&mut self, inputs: Vec<Input>) {
+        for input in inputs {
+            self.measure(input);
+        }
+    }
+
+    /// One of each gene first, then changes of those that cost the most.
     pub fn run_until(&mut self, end: Instant) {
         let mut fresh: Vec<&str> = genes::NAMES.to_vec();
         while Instant::now() < end {
@@ -93,10 +101,14 @@ impl Search {
             if input.size() > genes::MOST_BYTES {
                 continue;
             }
-            self.tried += 1;
-            let cost = cost::of(&input);
-            self.keep(Found { input, cost });
+            self.measure(input);
         }
+    }
+
+    fn measure(&mut self, input: Input) {
+        self.tried += 1;
+        let cost = cost::of(&input);
+        self.keep(Found { input, cost });
     }
 
     fn keep(&mut self, found: Found) {
@@ -126,8 +138,9 @@ impl Search {
     pub fn report(&self) -> String {
         let mut report = format!("{} inputs; the worst of each kind, as multiples of the bounds:\n", self.tried);
         for found in self.worst() {
-            let (gene, Cost { cpu, memory }) = (found.input.gene, found.cost);
-            let _ = writeln!(report, "  {gene:28} time {cpu:6.2}  memory {memory:6.2}  {} bytes", found.input.size());
+            let (gene, Cost { cpu, memory, slowest }) = (found.input.gene, found.cost);
+            let size = found.input.size();
+            let _ = writeln!(report, "  {gene:22} time {cpu:5.2} ({slowest:21})  memory {memory:5.2}  {size:7} bytes");
         }
         report
     }

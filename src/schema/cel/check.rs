@@ -5,10 +5,9 @@ use super::library::printf::Piece;
 use super::library::{self, Function, Overload};
 use super::parse::{Expr, Form, Kind, Literal, Loop, Selection, parse};
 use super::types::{Decl, Type};
-use crate::budget::Pool;
 use crate::field::closest;
 use crate::goregex::Regex;
-use crate::schema::allowance::within;
+use crate::schema::Allowance;
 
 /// A piece of a program.
 #[derive(Debug, Clone)]
@@ -91,18 +90,24 @@ pub(super) struct Checked {
 
 /// Reads and checks an expression over `self` and `oldSelf`.
 ///
-/// Patterns of searches are taken from `pool`; one that does not fit exhausts it.
-pub(super) fn compile(text: &str, decl: &Decl, wanted: Wanted, pool: &mut Pool) -> Result<Checked, Mistake> {
-    compile_for(text, decl, wanted, false, pool)
+/// Patterns of searches are taken from the allowance; one that does not fit exhausts it.
+pub(super) fn compile(text: &str, decl: &Decl, wanted: Wanted, allowance: &mut Allowance) -> Result<Checked, Mistake> {
+    compile_for(text, decl, wanted, false, allowance)
 }
 
 /// The mistake of an expression, with the name that may have been meant.
 pub(super) fn mistake_with_hint(text: &str, decl: &Decl, wanted: Wanted) -> Option<Mistake> {
     // The memory of its patterns was taken when the rule was compiled.
-    compile_for(text, decl, wanted, true, &mut Pool::unlimited()).err()
+    compile_for(text, decl, wanted, true, &mut Allowance::unlimited()).err()
 }
 
-fn compile_for(text: &str, decl: &Decl, wanted: Wanted, has_hints: bool, pool: &mut Pool) -> Result<Checked, Mistake> {
+fn compile_for(
+    text: &str,
+    decl: &Decl,
+    wanted: Wanted,
+    has_hints: bool,
+    allowance: &mut Allowance,
+) -> Result<Checked, Mistake> {
     let expr = parse(text)?;
     let mut checker = Checker {
         names: vec![("self".to_owned(), decl.ty.clone()), ("oldSelf".to_owned(), decl.ty.clone())],
@@ -111,7 +116,7 @@ fn compile_for(text: &str, decl: &Decl, wanted: Wanted, has_hints: bool, pool: &
         uses_old: false,
         has_hints,
         allows_mixed: false,
-        pool,
+        allowance,
     };
     let mut root = checker.check(&expr)?;
     root.ty = checker.resolved(&root.ty);
@@ -137,7 +142,7 @@ struct Checker<'p> {
     /// Whether lists and maps may be of mixed types, as they may inside of what `format` writes.
     allows_mixed: bool,
     /// What compiled patterns are taken from.
-    pool: &'p mut Pool,
+    allowance: &'p mut Allowance,
 }
 
 fn mistake<T>(at: usize, text: impl Into<String>) -> Result<T, Mistake> {
@@ -451,7 +456,8 @@ impl Checker<'_> {
         if library::SEARCHES.contains(&function.name)
             && let Some(Node { op: Op::Literal(Literal::Text(pattern)), .. }) = args.get(1)
         {
-            let regex = within(pattern, self.pool).or_else(|error| mistake(at, format!("{pattern:?}: {error}")))?;
+            let regex =
+                self.allowance.pattern(pattern).or_else(|error| mistake(at, format!("{pattern:?}: {error}")))?;
             return Ok(Node { op: Op::Search { function, args, regex }, ty });
         }
         Ok(Node { op: Op::Call { function, args }, ty })

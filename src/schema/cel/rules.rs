@@ -152,7 +152,7 @@ impl Rule {
         }
         let mut compiled = |text: &str, wanted| {
             let decl = decl.ok_or("the node has no type that expressions know")?;
-            let checked = compile(text, decl, wanted, allowance.compiled()).map_err(|mistake| mistake.shown(text))?;
+            let checked = compile(text, decl, wanted, allowance).map_err(|mistake| mistake.shown(text))?;
             let cost = cost::estimate(&checked.root, decl);
             Ok(Program { checked, cost })
         };
@@ -165,7 +165,7 @@ impl Rule {
             Some("FieldValueDuplicate") => ErrorKind::Duplicate,
             _ => ErrorKind::Invalid,
         };
-        // What does not compile is not kept. A pattern that did not fit has left nothing in the pool.
+        // What does not compile is not kept. A pattern that did not fit has left nothing of the allowance.
         let kept = if program.is_ok() { rule.rule.len() + rule.message_expression.len() } else { 0 };
         allowance.compile(size_of::<Rule>() + kept * COMPILED_BYTE)?;
         let field_path = field_path::normalised(&rule.field_path, node).map(|path| format!(".{path}"));

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use super::check::{Wanted, compile};
 use super::cost::estimate;
 use super::types::Decl;
-use crate::budget::Pool;
-use crate::schema::{Definition, Schema};
+use crate::schema::{Allowance, Definition, Schema};
 
 /// A rule with what kube-apiserver's libraries made of it.
 #[derive(Deserialize)]
@@ -44,7 +43,7 @@ fn rules_compile_exactly_where_kubernetes_compiles_them() {
     for vector in vectors() {
         let definition: Definition = serde_json::from_value(vector.schema).unwrap();
         let ours = Decl::of(&definition).ok_or_else(|| "no type".to_owned()).and_then(|decl| {
-            compile(&vector.rule, &decl, Wanted::Bool, &mut Pool::unlimited())
+            compile(&vector.rule, &decl, Wanted::Bool, &mut Allowance::unlimited())
                 .map_err(|mistake| mistake.shown(&vector.rule))
         });
         if ours.is_err() != vector.error.is_some() {
@@ -81,7 +80,8 @@ fn estimates_are_no_higher_than_those_of_kubernetes_and_refuse_what_has_no_bound
     for vector in vectors().into_iter().filter(|vector| vector.error.is_none()) {
         let definition: Definition = serde_json::from_value(vector.schema).unwrap();
         let decl = Decl::of(&definition).unwrap();
-        let ours = estimate(&compile(&vector.rule, &decl, Wanted::Bool, &mut Pool::unlimited()).unwrap().root, &decl);
+        let ours =
+            estimate(&compile(&vector.rule, &decl, Wanted::Bool, &mut Allowance::unlimited()).unwrap().root, &decl);
         let theirs = vector.cost.unwrap();
         let is_higher = ours > theirs.saturating_add(theirs / 10).saturating_add(2);
         // What Kubernetes cannot estimate it refuses; here that passes, and the budget of the evaluation decides.

@@ -226,7 +226,7 @@ impl Decl {
                     let ty = Type::map(Type::Text, element.ty.clone());
                     Some(Decl { element: Some(Arc::new(element)), ..Decl::scalar(ty, 2, most) })
                 }
-                None => Some(Decl::of_object(node)),
+                None => Some(Decl::of_object(node, &BTreeMap::new())),
             },
             _ => None,
         }
@@ -259,60 +259,28 @@ impl Decl {
         }
     }
 
-    fn of_object(node: &Definition) -> Decl {
+    /// The declaration of an object with fields; `instead` has those that are declared otherwise than the node says, or besides.
+    fn of_object(node: &Definition, instead: &BTreeMap<&str, Definition>) -> Decl {
         let mut min_size = 2_u64;
-        let mut structure = Structure::default();
         let required: HashSet<&str> = node.required.iter().map(String::as_str).collect();
-        for (name, child) in node.each_property() {
-            let Some(decl) = Decl::of(child) else { continue };
+        let own = node.each_property().filter(|(name, _)| !instead.contains_key(name));
+        let all = own.chain(instead.iter().map(|(name, child)| (*name, child)));
+        let fields = all.filter_map(|(name, child)| {
+            let decl = Decl::of(child)?;
             let has_default = child.default.as_ref().is_some_and(|default| default.get() != "null");
             if required.contains(name) && !has_default {
                 min_size = min_size.saturating_add(name.len() as u64 + decl.min_size + 4);
             }
-            if let Some(escaped) = escaped(name) {
-                structure.fields.insert(escaped, Field { name: name.to_owned(), decl });
-            }
-        }
+            Some((escaped(name)?, Field { name: name.to_owned(), decl }))
+        });
+        let structure = Structure { fields: fields.collect() };
         Decl::scalar(Type::Object(Arc::new(structure)), min_size, 1)
     }
 
     /// The declaration with the fields that every Kubernetes object has, for a root of type object (CEL-008).
     pub(super) fn with_pseudo_fields(node: &Definition) -> Option<Decl> {
-        let decl = Decl::of(node)?;
-        if !matches!(decl.ty, Type::Object(_)) {
-            return Some(decl);
-        }
-        let text = || Definition { r#type: "string".to_owned(), ..Definition::default() };
-        let object = |properties: Vec<(&str, Definition)>| Definition {
-            r#type: "object".to_owned(),
-            properties: Some(properties.into_iter().map(|(name, node)| (name.into(), node)).collect()),
-            ..Definition::default()
-        };
-        let taken = |node: &mut Definition| -> BTreeMap<Box<str>, Definition> {
-            node.properties.take().into_iter().flatten().collect()
-        };
-        let mut node = node.clone();
-        let mut properties = taken(&mut node);
-        for name in ["apiVersion", "kind"] {
-            if properties.get(name).is_none_or(|own| own.r#type != "string") {
-                properties.insert(name.into(), text());
-            }
-        }
-        let metadata = object(vec![("name", text()), ("generateName", text())]);
-        match properties.get_mut("metadata") {
-            Some(own) if own.r#type == "object" && own.additional_properties.is_none() => {
-                let mut inner = taken(own);
-                for name in ["name", "generateName"] {
-                    inner.entry(name.into()).or_insert_with(text);
-                }
-                own.properties = Some(inner.into_iter().collect());
-            }
-            _ => {
-                properties.insert("metadata".into(), metadata);
-            }
-        }
-        node.properties = Some(properties.into_iter().collect());
-        Decl::of(&node)
+        let has_fields = node.r#type == "object" && !node.int_or_string && node.additional_properties.is_none();
+        if has_fields { Some(Decl::of_object(node, &pseudo_fields(node))) } else { Decl::of(node) }
     }
 
     /// The structure of an object.
@@ -322,6 +290,24 @@ impl Decl {
             _ => None,
         }
     }
+}
+
+/// The fields that every Kubernetes object has, as far as a node does not have them itself.
+fn pseudo_fields(node: &Definition) -> BTreeMap<&'static str, Definition> {
+    let text = || Definition { r#type: "string".to_owned(), ..Definition::default() };
+    let own = |name: &str| node.each_property().filter(|(own, _)| *own == name).map(|(_, own)| own).last();
+    let texts = ["apiVersion", "kind"].into_iter().filter(|name| own(name).is_none_or(|own| own.r#type != "string"));
+    let mut fields: BTreeMap<_, _> = texts.map(|name| (name, text())).collect();
+    let is_open = |own: &&Definition| own.r#type == "object" && own.additional_properties.is_none();
+    let object = || Definition { r#type: "object".to_owned(), ..Definition::default() };
+    let mut metadata = own("metadata").filter(is_open).cloned().unwrap_or_else(object);
+    let mut members: BTreeMap<Box<str>, Definition> = metadata.properties.take().into_iter().flatten().collect();
+    for name in ["name", "generateName"] {
+        members.entry(name.into()).or_insert_with(text);
+    }
+    metadata.properties = Some(members.into_iter().collect());
+    fields.insert("metadata", metadata);
+    fields
 }
 
 /// The name of a property as a field, if it can be one (CEL-027).

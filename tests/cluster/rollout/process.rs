@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use regex::Regex;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::crash::{Wish, at_rest, compare, everything};
 use super::site::{BOOTSTRAP, CORE, INFRASTRUCTURE, Site, without_conversion};
+use crate::faulty::{Faulty, Mood};
 use crate::kubernetes::Kubernetes;
 use crate::kustomize::{overlay, overlay_with, permissions, scope, stream, variables};
 use crate::process::{Topologist, command, make_certificates};
@@ -15,7 +17,7 @@ use crate::process::{Topologist, command, make_certificates};
 struct Ground {
     kubernetes: Kubernetes,
     kubeconfig: String,
-    certificates: tempfile::TempDir,
+    certificates: TempDir,
 }
 
 impl Ground {
@@ -137,14 +139,52 @@ async fn a_leader_that_is_killed_is_replaced_within_its_lease_and_two_seconds() 
     assert!(reconciled.iter().min().is_some_and(|fastest| *fastest <= limit), "{reconciled:?}");
 }
 
+/// Everything that is there, without the namespace and how often it was edited: edits that follow each other closely are one
+/// write, or two.
+async fn comparable(site: &Site) -> Vec<String> {
+    let generations = Regex::new("\"generation\":\\d+,").unwrap();
+    let plain = |line: String| generations.replace(&line.replace(&site.namespace, "<namespace>"), "").into_owned();
+    everything(site).await.into_iter().map(plain).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_rollout_ends_as_it_should_although_the_api_server_comes_and_goes() {
+    // RS-38
+    let mut ground = Ground::new().await;
+    let faulty = Faulty::start(ground.kubeconfig.as_ref(), ground.certificates.path()).await;
+    ground.kubeconfig = faulty.kubeconfig.display().to_string();
+    let topologist = ground.start();
+    let mut wanted: Vec<Vec<String>> = Vec::new();
+    for code in [None, Some(500), Some(429), Some(410)] {
+        let site = Site::on(ground.kubernetes.client(), ground.kubernetes.namespace("faulty").await).await;
+        site.provide().await;
+        faulty.set(code.map_or(Mood::Well, |code| Mood::ComesAndGoes { code }));
+        let before = faulty.failures();
+        for (position, wish) in [Wish::Create, Wish::Upgrade].into_iter().enumerate() {
+            wish.say(&site).await;
+            at_rest(&site).await;
+            let found = comparable(&site).await;
+            match wanted.get(position) {
+                None => wanted.push(found),
+                Some(wanted) => compare(&format!("{wish:?}, with {code:?}"), &found, wanted),
+            }
+        }
+        assert!(
+            code.is_none() || faulty.failures() > before + 10,
+            "{code:?} came {} times",
+            faulty.failures() - before
+        );
+    }
+    let log = topologist.log_text();
+    assert!(!log.contains("panic"), "{log}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_that_are_killed_are_followed_by_one_that_finishes_their_work() {
     // RS-37, RS-38, ROT-06, ROT-11, UP-47
     let ground = Ground::new().await;
     let mut leader = ground.start();
     let mut wanted: Vec<Vec<String>> = Vec::new();
-    // Edits that follow each other closely are one write, or two.
-    let generations = Regex::new("\"generation\":\\d+,").unwrap();
     for delay in [None, Some(40), Some(250)] {
         let site = Site::on(ground.kubernetes.client(), ground.kubernetes.namespace("killed").await).await;
         site.provide().await;
@@ -157,10 +197,7 @@ async fn processes_that_are_killed_are_followed_by_one_that_finishes_their_work(
                 leader = ground.start();
             }
             at_rest(&site).await;
-            let found = everything(&site).await;
-            let plain =
-                |line: &String| generations.replace(&line.replace(&site.namespace, "<namespace>"), "").into_owned();
-            let found: Vec<String> = found.iter().map(plain).collect();
+            let found = comparable(&site).await;
             match wanted.get(position) {
                 None => wanted.push(found),
                 Some(wanted) => compare(&format!("{wish:?}, killed after {delay:?} ms"), &found, wanted),

@@ -5,12 +5,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::budget::{Pool, Stop};
+use crate::budget::Stop;
 use crate::schema::cel::check::{Wanted, compile};
 use crate::schema::cel::meter::{PER_ELEMENT, PER_ENTRY};
 use crate::schema::cel::types::Decl;
 use crate::schema::cel::value::Val;
-use crate::schema::{Definition, Schema};
+use crate::schema::{Allowance, Definition, Schema};
 use crate::testing::timed;
 
 fn schema(mut schema: Value, rule: &str) -> Schema {
@@ -256,7 +256,7 @@ proptest! {
             "y": {"type": "string", "format": "byte"}}});
         schema(object.clone(), &rule).rule_violations(&value, Some(&old));
         let decl = Decl::of(&serde_json::from_value(object).unwrap()).unwrap();
-        if let Err(mistake) = compile(&rule, &decl, Wanted::Bool, &mut Pool::unlimited()) {
+        if let Err(mistake) = compile(&rule, &decl, Wanted::Bool, &mut Allowance::unlimited()) {
             mistake.shown(&rule);
         }
     }

@@ -1,0 +1,82 @@
+//! Faults around the process: an API server that answers with errors, and a system clock that jumps.
+
+use std::time::Duration;
+
+use kube::api::DynamicObject;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::faulty::{Faulty, Mood};
+use crate::kubernetes::Kubernetes;
+use crate::kustomize::{overlay, permissions, stream, webhooks_at};
+use crate::load::{CLASS, Load, clusters, dry};
+use crate::process::{SOON, Topologist, make_certificates};
+
+/// A guard with all controllers, which reaches its API server through a proxy that fails; the API server calls the guard
+/// directly.
+struct Site {
+    topologist: Topologist,
+    faulty: Faulty,
+    kubernetes: Kubernetes,
+    _certificates: TempDir,
+}
+
+impl Site {
+    async fn start() -> Self {
+        let kubernetes = Kubernetes::start();
+        let objects = overlay("alone");
+        let definitions = objects.iter().filter(|object| object["kind"] == "CustomResourceDefinition").cloned();
+        kubernetes.apply_yaml(&stream(&definitions.collect::<Vec<_>>())).await;
+        kubernetes.apply_yaml(&stream(&permissions(objects.clone()))).await;
+        kubernetes.apply_yaml(CLASS).await;
+        let certificates = tempfile::tempdir().unwrap();
+        make_certificates(certificates.path());
+        let kubeconfig = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
+        let faulty = Faulty::start(&kubeconfig, certificates.path()).await;
+        let file = |name: &str| certificates.path().join(name).display().to_string();
+        let (cert, key, kubeconfig) = (file("tls.crt"), file("tls.key"), faulty.kubeconfig.display().to_string());
+        let common = ["--kubeconfig", &kubeconfig, "--tls-cert", &cert, "--tls-key", &key, "--shutdown-grace", "0s"];
+        let topologist = Topologist::serve(&[&common[..], &["--controllers", "all"]].concat());
+        topologist.wait_until_ready();
+        let authority = std::fs::read(file("ca.crt")).unwrap();
+        kubernetes.apply_yaml(&stream(&webhooks_at(objects, &topologist.webhook, &authority))).await;
+        Site { topologist, faulty, kubernetes, _certificates: certificates }
+    }
+
+    /// Creates a class that offers one version, and returns when a Cluster of it with another version is refused.
+    async fn learns_of_a_class(&self, name: &str) {
+        let mut class = topologist::yaml::value(CLASS).unwrap();
+        class["metadata"]["name"] = json!(name);
+        class["spec"]["kubernetesVersions"] = json!(["v1.32.0"]);
+        self.kubernetes.apply_yaml(&class.to_string()).await;
+        let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "probe"},
+            "spec": {"topology": {"classRef": {"name": name}, "version": "v1.33.0"}}});
+        let cluster: DynamicObject = serde_json::from_value(cluster).unwrap();
+        let (clusters, deadline) = (clusters(&self.kubernetes), std::time::Instant::now() + 2 * SOON);
+        while clusters.create(&dry(), &cluster).await.is_ok() {
+            assert!(std::time::Instant::now() < deadline, "{name} stays unknown:\n{}", self.topologist.log_text());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn reviews_are_answered_while_the_api_server_answers_with_errors_and_it_is_not_flooded() {
+    let site = Site::start().await;
+    site.learns_of_a_class("early").await;
+    let load = Load::start(|| clusters(&site.kubernetes));
+    for (code, retry_after) in [(429, Some(2)), (500, None), (410, None)] {
+        let (requests, failures) = (site.faulty.requests(), site.faulty.failures());
+        site.faulty.set(Mood::Fails { code, retry_after });
+        let seconds = 15;
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        load.more(50).await;
+        let (requests, failures) = (site.faulty.requests() - requests, site.faulty.failures() - failures);
+        println!("{code}: {requests} requests, {failures} of them failed, in {seconds} s");
+        assert!(failures > 5, "{code}: {failures}");
+        site.faulty.set(Mood::Well);
+        site.learns_of_a_class(&format!("after-{code}")).await;
+    }
+    let lost = load.stop().await;
+    assert!(lost.is_empty(), "{lost:#?}\n{}", site.topologist.log_text());
+}
