@@ -10,7 +10,8 @@ use crate::faulty::{Faulty, Mood};
 use crate::kubernetes::Kubernetes;
 use crate::kustomize::{overlay, permissions, stream, webhooks_at};
 use crate::load::{CLASS, Load, clusters, dry};
-use crate::process::{SOON, Topologist, make_certificates};
+use crate::process::{READ_ONLY, SOON, Topologist, after, make_certificates};
+use crate::self_managed;
 
 /// A guard with all controllers, which reaches its API server through a proxy that fails; the API server calls the guard
 /// directly.
@@ -65,18 +66,27 @@ async fn reviews_are_answered_while_the_api_server_answers_with_errors_and_it_is
     let site = Site::start().await;
     site.learns_of_a_class("early").await;
     let load = Load::start(|| clusters(&site.kubernetes));
+    let seconds = std::env::var("TOPOLOGIST_FAULT_SECONDS").map_or(15_usize, |seconds| seconds.parse().unwrap());
     for (code, retry_after) in [(429, Some(2)), (500, None), (410, None)] {
         let (requests, failures) = (site.faulty.requests(), site.faulty.failures());
         site.faulty.set(Mood::Fails { code, retry_after });
-        let seconds = 15;
-        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        tokio::time::sleep(Duration::from_secs(seconds as u64)).await;
         load.more(50).await;
         let (requests, failures) = (site.faulty.requests() - requests, site.faulty.failures() - failures);
         println!("{code}: {requests} requests, {failures} of them failed, in {seconds} s");
-        assert!(failures > 5, "{code}: {failures}");
+        assert!(failures > 5 && requests < 10 * seconds, "{code}: {requests} requests, {failures} failed");
         site.faulty.set(Mood::Well);
         site.learns_of_a_class(&format!("after-{code}")).await;
     }
     let lost = load.stop().await;
     assert!(lost.is_empty(), "{lost:#?}\n{}", site.topologist.log_text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_written_into_files() {
+    let mut site = self_managed::Site::start().await;
+    site.serve_where(&["--controllers", "all"], |command| *command = after(READ_ONLY, command));
+    site.use_newest();
+    site.until_guarded().await;
+    assert!(!site.logs().contains("Read-only file system"), "{}", site.logs());
 }

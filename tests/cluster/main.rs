@@ -8,6 +8,7 @@ mod apply;
 mod balancer;
 mod break_glass;
 mod client_certificates;
+mod clock;
 mod controller;
 #[path = "../support/controller_manager.rs"]
 mod controller_manager;

@@ -6,6 +6,7 @@
 //!        └──────────────── Secret, caBundles, Lease ◄─────────────────────────┘
 //! ```
 
+use std::process::Command;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -18,21 +19,21 @@ use crate::balancer::Balancer;
 use crate::kubernetes::Kubernetes;
 use crate::kustomize::{overlay, permissions, stream};
 use crate::load::{CLASS, Load, bad, clusters, dry, good, until};
-use crate::process::Topologist;
+use crate::process::{Topologist, serving};
 
 const NAMESPACE: &str = "topologist-system";
 
 /// An API server with everything that is applied before topologist runs.
-struct Site {
+pub(crate) struct Site {
     /// Fields end in this order: replicas first, so that none outlives its API server.
-    replicas: Vec<Topologist>,
+    pub(crate) replicas: Vec<Topologist>,
     balancer: Balancer,
     kubeconfig: String,
-    kubernetes: Kubernetes,
+    pub(crate) kubernetes: Kubernetes,
 }
 
 impl Site {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let kubernetes = Kubernetes::start();
         let balancer = Balancer::start();
         let objects = overlay("alone");
@@ -58,14 +59,21 @@ impl Site {
     }
 
     fn serve(&mut self, more: &[&str]) {
+        self.serve_where(more, |_| {});
+    }
+
+    /// Starts a replica as a test wants its process to be.
+    pub(crate) fn serve_where(&mut self, more: &[&str], change: impl FnOnce(&mut Command)) {
         let mut arguments = vec!["--kubeconfig", &*self.kubeconfig, "--manage-certificates"];
         arguments.extend(["--lease-duration", "3s", "--shutdown-grace", "1s", "--connection-age", "300ms"]);
         arguments.extend(more);
-        self.replicas.push(Topologist::serve(&arguments));
+        let mut command = serving(&arguments);
+        change(&mut command);
+        self.replicas.push(Topologist::launch(command));
     }
 
     /// Sends connections to the newest replica once it is ready.
-    fn use_newest(&self) {
+    pub(crate) fn use_newest(&self) {
         let newest = self.replicas.last().unwrap();
         self.balancer.add(&newest.webhook, &newest.admin);
     }
@@ -74,7 +82,7 @@ impl Site {
         Api::namespaced(self.kubernetes.client(), NAMESPACE)
     }
 
-    async fn secret(&self, key: &str) -> Option<String> {
+    pub(crate) async fn secret(&self, key: &str) -> Option<String> {
         let secret = self.secrets().get_opt("topologist-certificates").await.unwrap()?;
         Some(String::from_utf8(secret.data?.remove(key)?.0).unwrap())
     }
@@ -95,7 +103,7 @@ impl Site {
     }
 
     /// Waits until the guard answers through the Service.
-    async fn until_guarded(&self) {
+    pub(crate) async fn until_guarded(&self) {
         let clusters = clusters(&self.kubernetes);
         let deadline = std::time::Instant::now() + crate::process::SOON;
         loop {
@@ -108,12 +116,12 @@ impl Site {
         }
     }
 
-    fn logs(&self) -> String {
+    pub(crate) fn logs(&self) -> String {
         self.replicas.iter().map(|replica| format!("---\n{}", replica.log_text())).collect()
     }
 
     /// How often the replicas together did something.
-    fn actions(&self, action: &str) -> u64 {
+    pub(crate) fn actions(&self, action: &str) -> u64 {
         let name = format!("topologist_certificate_actions_total{{action=\"{action}\"}}");
         let counts = self.replicas.iter().filter_map(|replica| replica.metric(&name));
         counts.map(|count| format!("{count}").parse::<u64>().unwrap()).sum()

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{SOON, command};
+use crate::process::{READ_ONLY, SOON, after, command};
 use crate::serving::VALIDATE;
 use crate::tls_client::{Connection, Protocol};
 
@@ -96,19 +96,9 @@ async fn a_device_for_logs_that_is_full_stops_nothing() {
 async fn with_little_memory_what_is_large_is_refused_and_the_rest_is_answered() {
     // DEC-44, DEC-46
     let server = Server::start(|command| {
-        let mut limited = Command::new("bash");
         // In KiB: three times as much as is divided, since that is address space and not memory.
-        limited
-            .args(["-c", "ulimit -v 786432; exec \"$0\" \"$@\""])
-            .arg(command.get_program())
-            .args(command.get_args());
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => limited.env(name, value),
-                None => limited.env_remove(name),
-            };
-        }
-        limited.arg("--memory-limit=256Mi").stdin(Stdio::null()).stderr(Stdio::null());
+        let mut limited = after("ulimit -v 786432", &command);
+        limited.arg("--memory-limit=256Mi").stderr(Stdio::null());
         limited
     });
     let mut connection = server.connect().await;
@@ -139,4 +129,14 @@ fn a_folder_that_cannot_be_made_is_named() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.contains("cannot make the folder /proc/nowhere (--state-dir): "), "{text}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = after(READ_ONLY, &serve(folder.path())).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    let path = folder.path().display();
+    assert!(text.contains(&format!("{path}")) && text.contains("Read-only file system"), "{text}");
 }

@@ -1,9 +1,11 @@
 //! The binary under test as a process.
 #![allow(dead_code, reason = "each test binary uses a part of the shared support")]
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -30,7 +32,11 @@ pub struct Topologist {
 
 /// The binary with these arguments, and no environment of ours.
 pub fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_topologist"));
+    command_of(env!("CARGO_BIN_EXE_topologist").as_ref(), arguments)
+}
+
+fn command_of(program: &OsStr, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOPOLOGIST_")) {
         command.env_remove(name);
@@ -41,12 +47,41 @@ pub fn command(arguments: &[&str]) -> Command {
     command
 }
 
+/// The same command after a shell command that changes what its process is given: limits, file systems.
+pub fn after(preparation: &str, command: &Command) -> Command {
+    let mut prepared = Command::new("unshare");
+    // Mounts of its own; without being root, rights on them come with a user namespace.
+    let is_root = rustix::process::geteuid().is_root();
+    prepared.args(if is_root { &["--mount"][..] } else { &["--user", "--map-root-user", "--mount"] });
+    prepared.args(["bash", "-c", &format!("{preparation} && exec \"$0\" \"$@\"")]);
+    prepared.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => prepared.env(name, value),
+            None => prepared.env_remove(name),
+        };
+    }
+    prepared
+}
+
+/// Makes the file system read-only, as `readOnlyRootFilesystem` does; `/tmp` may be another one.
+pub const READ_ONLY: &str = "mount -o remount,bind,ro / && { mount -o remount,bind,ro /tmp 2>/dev/null || true; }";
+
+/// `serve` on free ports, with a log that is read. Every second one is of the version before, if `TOPOLOGIST_PREVIOUS` says where
+/// that is.
+pub fn serving(arguments: &[&str]) -> Command {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let addresses = ["serve", "--log-format=json", "--webhook-addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0"];
+    let all = [&addresses, arguments].concat();
+    let previous = std::env::var_os("TOPOLOGIST_PREVIOUS");
+    let previous = previous.filter(|_| COUNT.fetch_add(1, Ordering::Relaxed).is_multiple_of(2));
+    previous.map_or_else(|| command(&all), |previous| command_of(&previous, &all))
+}
+
 impl Topologist {
     /// Starts `serve` on free ports and waits until it listens.
     pub fn serve(arguments: &[&str]) -> Self {
-        let mut all = vec!["serve", "--log-format=json", "--webhook-addr=127.0.0.1:0", "--admin-addr=127.0.0.1:0"];
-        all.extend(arguments);
-        Self::launch(command(&all))
+        Self::launch(serving(arguments))
     }
 
     /// Starts a command that serves and logs in JSON, and waits until it listens.
