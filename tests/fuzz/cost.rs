@@ -14,8 +14,8 @@ use topologist::topology::class_status;
 use topologist::wire::{Decode, Version};
 use topologist::world::{Facts, Found, Record};
 
-use crate::ALLOCATOR;
 use crate::genes::Input;
+use crate::{ALLOCATOR, PEAK};
 
 /// Multiples of the bounds: 100 ms of thread time and 20 µs for each KiB of input, or 500 ms for a Cluster whose class is hostile;
 /// 64 MiB of memory.
@@ -23,6 +23,8 @@ use crate::genes::Input;
 pub struct Cost {
     pub cpu: f64,
     pub memory: f64,
+    /// Bytes that were allocated for each byte of input.
+    pub allocated: f64,
     /// The work that took the most time.
     pub slowest: &'static str,
 }
@@ -34,7 +36,8 @@ impl Cost {
 
     fn worst(self, other: Cost) -> Cost {
         let slowest = if self.cpu > other.cpu { self } else { other };
-        Cost { memory: self.memory.max(other.memory), ..slowest }
+        let (memory, allocated) = (self.memory.max(other.memory), self.allocated.max(other.allocated));
+        Cost { memory, allocated, ..slowest }
     }
 }
 
@@ -50,15 +53,16 @@ fn seconds(bytes: usize) -> f64 {
 }
 
 /// What a part of the work costs that may take so many seconds.
-fn measured<R>(slowest: &'static str, allowed: f64, work: impl FnOnce(&Stop) -> R) -> (R, Cost) {
+fn measured<R>(slowest: &'static str, bytes: usize, allowed: f64, work: impl FnOnce(&Stop) -> R) -> (R, Cost) {
     let end = Instant::now() + PATIENCE;
     let stop = Stop::when(move || Instant::now() > end);
-    ALLOCATOR.reset_peak_memory();
-    let time = thread_time();
+    PEAK.reset_peak_memory();
+    let (time, given) = (thread_time(), ALLOCATOR.total_allocated());
     let result = work(&stop);
     let time = thread_time() - time;
-    let peak = ALLOCATOR.get_peak_memory();
-    (result, Cost { cpu: time / allowed, memory: peak as f64 / MEMORY, slowest })
+    let peak = PEAK.get_peak_memory();
+    let allocated = (ALLOCATOR.total_allocated() - given) as f64 / bytes.max(1) as f64;
+    (result, Cost { cpu: time / allowed, memory: peak as f64 / MEMORY, allocated, slowest })
 }
 
 fn thread_time() -> f64 {
@@ -95,14 +99,15 @@ fn answered(verdict: Verdict) -> Verdict {
 pub fn of(input: &Input) -> Cost {
     let (class, cluster) = (input.class.to_string(), input.cluster.to_string());
     let none = Arc::new(Facts::default());
-    let (reviewed, mut cost) = measured("review of the class", seconds(class.len()), |stop| {
+    let (reviewed, mut cost) = measured("review of the class", class.len(), seconds(class.len()), |stop| {
         verdict(Phase::Default, Kind::ClusterClass, &class, &none, stop);
         answered(verdict(Phase::Validate, Kind::ClusterClass, &class, &none, stop))
     });
     let is_allowed = reviewed.is_allowed();
     drop(reviewed);
-    let (text, status) = measured("status of the class", seconds(class.len()), |_| class_status::of_file(&class));
-    let (facts, stored) = measured("class in the index", seconds(text.len()), |_| {
+    let (text, status) =
+        measured("status of the class", class.len(), seconds(class.len()), |_| class_status::of_file(&class));
+    let (facts, stored) = measured("class in the index", text.len(), seconds(text.len()), |_| {
         let mut facts = Facts::default();
         let record = match ClusterClass::decode(Version::V1Beta2, &text) {
             Ok(class) => Record::readable(class),
@@ -114,7 +119,7 @@ pub fn of(input: &Input) -> Cost {
     cost = cost.worst(status).worst(stored);
     let can_be_used = matches!(facts.class(&ObjectKey::new("ns", "class")), Found::Yes(_));
     if is_allowed && can_be_used {
-        let (_, used) = measured("review of the Cluster", OF_A_CLUSTER, |stop| {
+        let (_, used) = measured("review of the Cluster", cluster.len() + text.len(), OF_A_CLUSTER, |stop| {
             verdict(Phase::Default, Kind::Cluster, &cluster, &facts, stop);
             answered(verdict(Phase::Validate, Kind::Cluster, &cluster, &facts, stop))
         });
@@ -122,7 +127,9 @@ pub fn of(input: &Input) -> Cost {
     }
     drop(facts);
     let ((), rendered) =
-        measured("template", seconds(input.template.len()), |_| render(&input.template, &input.cluster));
+        measured("template", input.template.len() + cluster.len(), seconds(input.template.len()), |_| {
+            render(&input.template, &input.cluster)
+        });
     cost.worst(rendered)
 }
 

@@ -14,15 +14,19 @@ mod search;
 
 use std::time::{Duration, Instant};
 
+use cap::Cap;
 use mimalloc::MiMalloc;
 use peakmem_alloc::PeakMemAlloc;
 
 use corpus::Corpus;
 use search::Search;
 
-/// The allocator of the binary, with a count.
+/// The allocator of the binary, with the most that was in use at a time.
+static PEAK: PeakMemAlloc<MiMalloc> = PeakMemAlloc::new(MiMalloc);
+
+/// The same, with a count of all bytes that were allocated.
 #[global_allocator]
-static ALLOCATOR: PeakMemAlloc<MiMalloc> = PeakMemAlloc::new(MiMalloc);
+static ALLOCATOR: Cap<&PeakMemAlloc<MiMalloc>> = Cap::new(&PEAK, usize::MAX);
 
 /// Seconds that the search takes, unless `TOPOLOGIST_FUZZ_SECONDS` says otherwise.
 const SECONDS: u64 = 20;

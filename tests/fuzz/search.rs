@@ -138,9 +138,12 @@ impl Search {
     pub fn report(&self) -> String {
         let mut report = format!("{} inputs; the worst of each kind, as multiples of the bounds:\n", self.tried);
         for found in self.worst() {
-            let (gene, Cost { cpu, memory, slowest }) = (found.input.gene, found.cost);
+            let (gene, Cost { cpu, memory, allocated, slowest }) = (found.input.gene, found.cost);
             let size = found.input.size();
-            let _ = writeln!(report, "  {gene:22} time {cpu:5.2} ({slowest:21})  memory {memory:5.2}  {size:7} bytes");
+            let _ = writeln!(
+                report,
+                "  {gene:22} time {cpu:5.2} ({slowest:21})  memory {memory:5.2}  allocated {allocated:6.0} B/B  {size:7} bytes"
+            );
         }
         report
     }
