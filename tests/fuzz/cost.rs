@@ -128,7 +128,7 @@ pub fn of(input: &Input) -> Cost {
     drop(facts);
     let ((), rendered) =
         measured("template", input.template.len() + cluster.len(), seconds(input.template.len()), |_| {
-            render(&input.template, &input.cluster)
+            render(&input.template, &input.cluster);
         });
     cost.worst(rendered)
 }
