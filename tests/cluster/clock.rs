@@ -45,6 +45,15 @@ impl Clock {
     }
 }
 
+/// A guard with one replica, and the clock of that.
+async fn guarded() -> (Site, Clock) {
+    let (mut site, clock) = (Site::start().await, Clock::new());
+    site.serve_where(&[], |process| clock.give_to(process));
+    site.use_newest();
+    site.until_guarded().await;
+    (site, clock)
+}
+
 /// By how many days the certificate that is served ends after the right time.
 fn days_left(site: &Site) -> f64 {
     let ends = site.replicas[0].metric("topologist_tls_certificate_expiry_timestamp_seconds").unwrap();
@@ -54,10 +63,7 @@ fn days_left(site: &Site) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_request_is_lost_when_the_clock_jumps_and_the_replica_leads_again_within_its_lease() {
-    let (mut site, clock) = (Site::start().await, Clock::new());
-    site.serve_where(&[], |process| clock.give_to(process));
-    site.use_newest();
-    site.until_guarded().await;
+    let (site, clock) = guarded().await;
     let load = Load::start(|| clusters(&site.kubernetes));
     for offset in ["+1h", "-1h", "+30d", "-30d", "+0"] {
         clock.set(offset);
@@ -73,10 +79,7 @@ async fn no_request_is_lost_when_the_clock_jumps_and_the_replica_leads_again_wit
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn certificates_that_a_jump_ends_are_made_anew_at_once_and_again_when_the_clock_is_right() {
-    let (mut site, clock) = (Site::start().await, Clock::new());
-    site.serve_where(&[], |process| clock.give_to(process));
-    site.use_newest();
-    site.until_guarded().await;
+    let (site, clock) = guarded().await;
     let authority = site.secret("ca.crt").await;
     // Beyond the end of the authority, which is made for five years.
     clock.set("+3000d");
