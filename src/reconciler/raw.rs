@@ -9,6 +9,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use crate::admission::Oversize;
 use crate::hub::{ClusterClass, GROUP, Kind, Metadata, ObjectKey};
 use crate::json::Plain;
 use crate::wire::{Decode, Version};
@@ -54,8 +55,16 @@ impl<'de> Deserialize<'de> for RawClass {
         let metadata = metadata.ok_or_else(|| D::Error::custom("the object has no metadata"))?;
         metadata.remove("managedFields");
         let metadata = ObjectMeta::deserialize(&*metadata).map_err(D::Error::custom)?;
-        let hub = ClusterClass::decode(Version::V1Beta2, &value.to_string()).map(Arc::new);
+        let hub = read(&value.to_string()).map(Arc::new);
         Ok(RawClass { metadata, value, hub })
+    }
+}
+
+/// The class, unless it holds so much that the guard does not read it either (DEC-44).
+fn read(text: &str) -> Result<ClusterClass, String> {
+    match Oversize::of(text) {
+        Some(oversize) => Err(format!("its {} {}", oversize.part, oversize.reason())),
+        None => ClusterClass::decode(Version::V1Beta2, text),
     }
 }
 

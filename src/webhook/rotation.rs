@@ -171,7 +171,8 @@ pub fn next(stored: &Stored, live: &Live, policy: &Policy, now: SystemTime) -> P
         Stored::Absent => Content::default(),
         Stored::Ours(content) => content.clone(),
     };
-    let valid = |pem: &str| Certificate::read_all(pem).into_iter().filter(|one| one.validity().has(now));
+    // A certificate that is not valid yet says that our clock is wrong. Others may have the right time, and trust it.
+    let valid = |pem: &str| Certificate::read_all(pem).into_iter().filter(|one| now < one.validity().ends);
     let authority = Authority::read(&content.authority, &content.authority_key).ok();
     let present = authority.map(|authority| authority.certificate().clone()).filter(|one| one.validity().has(now));
     let known: Vec<_> = valid(&content.authority).chain(valid(&content.former)).collect();
@@ -574,12 +575,23 @@ mod tests {
     fn a_clock_that_jumps_delays_nothing() {
         let world = World::settled();
         let content = world.content();
-        for now in [world.now - 3650 * DAY, world.now + 3650 * DAY] {
-            let plan = next(&world.stored, &world.live, &world.policy, now);
-            let made = perform(&plan.step, &content, &world.policy, now).unwrap().unwrap();
-            let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-            assert!(content.serving(&files, &world.policy.names, now).is_err());
-            made.serving(&files, &world.policy.names, now).unwrap();
+        // All has expired, so nothing is lost.
+        let now = world.now + 3650 * DAY;
+        let plan = next(&world.stored, &world.live, &world.policy, now);
+        let made = perform(&plan.step, &content, &world.policy, now).unwrap().unwrap();
+        let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
+        assert!(content.serving(&files, &world.policy.names, now).is_err());
+        made.serving(&files, &world.policy.names, now).unwrap();
+        // Nothing is valid yet, by our clock alone: what is shown stays trusted, and is replaced in good order.
+        let now = world.now - 3650 * DAY;
+        let plan = next(&world.stored, &world.live, &world.policy, now);
+        assert_eq!(plan.step, Step::Make { former: content.authority.clone(), issue: false });
+        let made = perform(&plan.step, &content, &world.policy, now).unwrap().unwrap();
+        let both = format!("{}{}", made.authority, content.authority);
+        for (seconds, is_issued) in [(9, false), (10, true)] {
+            let live = Live { is_known: true, bundles: vec![both.clone(); 2], unchanged: seconds * SECOND };
+            let plan = next(&Stored::Ours(made.clone()), &live, &world.policy, now);
+            assert_eq!((plan.bundle.as_deref(), plan.step == Step::Issue), (Some(&*both), is_issued));
         }
         // Back by less than certificates are backdated, while a new authority becomes known.
         let made = make(&content.authority, false, &content, &world.policy, world.now).unwrap();

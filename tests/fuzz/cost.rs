@@ -1,12 +1,13 @@
 //! What an input costs, as a multiple of what it may.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use peakmem_alloc::PeakMemAllocTrait as _;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
-use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdict};
+use topologist::admission::{Operation, Oversize, Phase, Question, Request, Settings, Verdict};
 use topologist::budget::Stop;
 use topologist::gotemplate::{Functions, Limits, Template};
 use topologist::hub::{ClusterClass, Kind, ObjectKey};
@@ -105,13 +106,18 @@ pub fn of(input: &Input) -> Cost {
     });
     let is_allowed = reviewed.is_allowed();
     drop(reviewed);
-    let (text, status) =
-        measured("status of the class", class.len(), seconds(class.len()), |_| class_status::of_file(&class));
+    // What is stored although it holds too much is not read.
+    let is_oversize = Oversize::of(&class).is_some();
+    let (text, status) = measured("status of the class", class.len(), seconds(class.len()), |_| match is_oversize {
+        true => Cow::Borrowed(&*class),
+        false => class_status::of_file(&class),
+    });
     let (facts, stored) = measured("class in the index", text.len(), seconds(text.len()), |_| {
         let mut facts = Facts::default();
-        let record = match ClusterClass::decode(Version::V1Beta2, &text) {
-            Ok(class) => Record::readable(class),
-            Err(reason) => Record::Unreadable { reason: reason.into(), class: None },
+        let unreadable = |reason: String| Record::Unreadable { reason: reason.into(), class: None };
+        let record = match Oversize::of(&text) {
+            Some(oversize) => unreadable(oversize.reason()),
+            None => ClusterClass::decode(Version::V1Beta2, &text).map_or_else(unreadable, Record::readable),
         };
         facts.put_class(ObjectKey::new("ns", "class"), record);
         Arc::new(facts)

@@ -14,6 +14,10 @@ use crate::random::Random;
 const KEPT: usize = 64;
 const OF_A_GENE: usize = 4;
 
+/// From which share of its bound on a time is measured again, and how often.
+const WORTH_A_SECOND_LOOK: f64 = 0.5;
+const AGAIN: usize = 2;
+
 /// An input that was measured.
 #[derive(Clone)]
 pub struct Found {
@@ -107,7 +111,14 @@ impl Search {
 
     fn measure(&mut self, input: Input) {
         self.tried += 1;
-        let cost = cost::of(&input);
+        let mut cost = cost::of(&input);
+        // What else the machine does may only add to the time, so the least is the closest to the truth.
+        for _ in 0..AGAIN {
+            if cost.cpu > WORTH_A_SECOND_LOOK {
+                let again = cost::of(&input);
+                cost = if again.cpu < cost.cpu { again } else { cost };
+            }
+        }
         self.keep(Found { input, cost });
     }
 
