@@ -34,23 +34,24 @@ pub enum Command {
     /// The files are the world: a Cluster finds its class in them, and a change of its version is judged by its control
     /// plane, MachineDeployments, Machines, MachinePools and Nodes, where they are there. With --old an object that is in
     /// both is an update, and one that is only in the old files a deletion.
-    /// Exit code: 0 everything allowed, 1 something denied, 2 wrong usage or unreadable input.
+    /// Exit code: 0 everything allowed, 1 something denied, 2 wrong usage, unreadable input, or nothing to judge.
     Validate(Validate),
     /// Print the objects of files as the mutating webhook would leave them.
     ///
-    /// Exit code: 0 printed, 1 something denied (nothing is printed then), 2 wrong usage or unreadable input.
+    /// Exit code: 0 printed, 1 something denied (nothing is printed then), 2 wrong usage, unreadable input, or no Cluster and no
+    /// ClusterClass.
     Default(Default),
     /// Print every object that the topologies of files ask for, as YAML.
     ///
     /// Names have endings that follow from Cluster and object, so that the same files give the same output.
-    /// Exit code: 0 printed, 1 something is denied or cannot be computed, 2 wrong usage or unreadable input.
+    /// Exit code: 0 printed, 1 something is denied or cannot be computed, 2 wrong usage, unreadable input, or nothing to render.
     Render(Render),
     /// Say what a change does to every Cluster: which objects change, why, and which machines are replaced.
     ///
     /// The files of --from are taken as fully rolled out, unless they hold the objects as they are now. Providers are taken
     /// to answer at once, so that the plan is the whole rollout.
     /// Exit code: 0 nothing changes, 3 in place only, 4 machines are replaced, 5 something is deleted, 1 invalid, 2 wrong
-    /// usage or unreadable input.
+    /// usage, unreadable input, or nothing to plan.
     Plan(Plan),
     /// Print CustomResourceDefinitions as YAML: those of Cluster API's kinds, and those of the embedded provider.
     Crds(Crds),
@@ -72,6 +73,9 @@ pub struct Input {
     /// Replace ${V}, ${V:-default} and ${V:=default} in the files by environment variables. $${V} stays as it is.
     #[arg(long)]
     pub env: bool,
+    /// Accept input with nothing to judge, default, render or plan, such as other kinds only. Otherwise the exit code is 2.
+    #[arg(long)]
+    pub allow_empty: bool,
 }
 
 /// Switches of the admission rules.

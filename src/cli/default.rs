@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::args::{Default, Written};
+use super::empty::{self, Wanted};
 use super::offline::{Case, Subject};
 use super::validate::{complain, shown};
 
@@ -20,6 +21,11 @@ pub(super) fn run(options: &Default) -> Result<ExitCode> {
     }
     if denied {
         return Ok(ExitCode::from(1));
+    }
+    if subjects.is_empty()
+        && let Some(code) = empty::settle(Wanted::Defaulted, &case, &options.input)?
+    {
+        return Ok(ExitCode::from(code));
     }
     let mut left = subjects.into_iter().peekable();
     let mut objects = Vec::new();

@@ -1,5 +1,10 @@
 //! What somebody may have meant who copied an example: gaps, quotes of word processors, lines that lost their breaks.
 
+use crate::field::closest;
+use crate::hub::ObjectKey;
+use crate::topology::Failure;
+use crate::world::{Facts, Found};
+
 /// A sign that a text holds, and what it means.
 type Hint = (fn(&str) -> bool, &'static str);
 
@@ -27,6 +32,22 @@ pub(super) fn of_place(text: &str, line: usize) -> Option<&'static str> {
 /// What may be wrong with a text that could be read.
 pub(super) fn of_text(text: &str) -> Option<&'static str> {
     find(OF_TEXTS, text)
+}
+
+/// The class that the name of an absent one is most likely a slip of: one of its namespace that is known.
+pub(super) fn of_absent_class(absent: &ObjectKey, facts: &Facts) -> Option<String> {
+    let near = facts.class_keys().filter(|key| key.namespace == absent.namespace);
+    let meant = closest(&absent.name, near.map(|key| &*key.name)).filter(|_| facts.class(absent) == Found::Absent)?;
+    Some(format!("the closest ClusterClass in namespace {} is {meant:?}", absent.namespace))
+}
+
+/// A failure in words, with the class that the user most likely meant.
+pub(super) fn explained(failure: &Failure, facts: &Facts) -> String {
+    let hint = match failure {
+        Failure::NoClass(absent) => of_absent_class(absent, facts),
+        _ => None,
+    };
+    hint.map_or_else(|| failure.to_string(), |hint| format!("{failure}; {hint}"))
 }
 
 fn find(hints: &[Hint], text: &str) -> Option<&'static str> {

@@ -1,6 +1,7 @@
 //! The command line: one file per command.
 //!
-//! Exit codes: 0 for a clean result, 1 when something was denied, 2 for wrong usage or unreadable input.
+//! Exit codes: 0 for a clean result, 1 when something was denied, 2 for wrong usage, unreadable input, or
+//! input with nothing to work on.
 
 pub mod args;
 mod certificates;
@@ -9,6 +10,7 @@ mod completions;
 mod crds;
 mod default;
 mod embedded;
+mod empty;
 mod files;
 mod hints;
 pub mod leading;

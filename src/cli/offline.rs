@@ -224,6 +224,12 @@ impl Stored {
         Some(verdict)
     }
 
+    /// The class that a Cluster names.
+    fn class_key(&self) -> Option<ObjectKey> {
+        let is_cluster = self.kind == Kind::Cluster;
+        is_cluster.then(|| Cluster::decode(self.version, &self.text).ok()?.class_key()).flatten()
+    }
+
     fn change(&mut self, verdict: &Verdict) {
         if let Ok(mut value) = json::value(&self.text)
             && json_patch::patch(&mut value, &verdict.patch).is_ok()
@@ -306,11 +312,12 @@ impl<'a> Subject<'a> {
 
     /// What the API server says by itself, and then the validating end point.
     pub(super) fn judge(&self, facts: &Arc<Facts>, settings: &Settings, strict: bool) -> Review {
-        let verdict = match self.question(Phase::Validate) {
+        let mut verdict = match self.question(Phase::Validate) {
             Some(Ok(question)) => question.settle(facts, settings),
             Some(Err(verdict)) => *verdict,
             None => self.unknown_version(),
         };
+        self.suggest_class(&mut verdict, facts);
         let mut found = Findings::default();
         let again = |place: &String| {
             format!("the same object comes again at {place}, and other objects are judged by that one")
@@ -338,6 +345,15 @@ impl<'a> Subject<'a> {
             }
         }
         Review { schema: found.into_parts().0, warnings, verdict }
+    }
+
+    /// Adds the class that the user most likely meant to the warning about an absent one (CL-V-052).
+    fn suggest_class(&self, verdict: &mut Verdict, facts: &Facts) {
+        let key = self.new.as_ref().and_then(Stored::class_key);
+        let Some(hint) = key.and_then(|key| hints::of_absent_class(&key, facts)) else { return };
+        for warning in verdict.warnings.iter_mut().filter(|warning| warning.rule == "CL-V-052") {
+            warning.text = format!("{}; {hint}", warning.text);
+        }
     }
 
     fn unknown_version(&self) -> Verdict {

@@ -15,9 +15,10 @@ use std::thread;
 
 use anyhow::Result;
 
-use super::args::{Plan, PlanOutput};
+use super::args::{Input, Plan, PlanOutput};
+use super::empty::{self, Wanted};
 use super::rollout::{self, Side};
-use super::validate::{self, complain};
+use super::validate;
 use crate::hub::ObjectKey;
 use crate::topology::plan::{Fold, Outcome};
 use crate::world::Found;
@@ -27,16 +28,20 @@ use report::{ClusterReport, Report};
 pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     let (before, after) = sides(options)?;
     let (old, new) = (before.subjects(), after.subjects());
-    for side in [&before, &after] {
-        if let Some(code) = complain(side.case())? {
-            return Ok(ExitCode::from(code));
-        }
+    if let Some(code) = unusable(&before, &after, &options.input)? {
+        return Ok(ExitCode::from(code));
     }
     let facts = after.facts(&new);
     let denials = validate::denials(&new, &facts, after.settings());
-    let (before, after) = (before.fold(&before.facts(&old)), after.fold(&facts));
-    let clusters = all_clusters(&before, &after, options.cluster.as_ref())?;
-    let mut report = Report::of(in_parallel(&clusters, |cluster| compare(cluster, &before, &after)));
+    let (was, is) = (before.fold(&before.facts(&old)), after.fold(&facts));
+    let clusters = all_clusters(&was, &is, options.cluster.as_ref())?;
+    if clusters.is_empty()
+        && denials.is_empty()
+        && let Some(code) = empty::settle(Wanted::Planned, after.case(), &options.input)?
+    {
+        return Ok(ExitCode::from(code));
+    }
+    let mut report = Report::of(in_parallel(&clusters, |cluster| compare(cluster, &was, &is)));
     report.deny(denials);
     let printed = match options.output {
         PlanOutput::Text => text::plain(&report),
@@ -45,6 +50,21 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     };
     super::print(&printed)?;
     Ok(ExitCode::from(report.exit_code()))
+}
+
+/// Says why the input cannot be used, and returns the exit code then.
+fn unusable(before: &Side, after: &Side, flags: &Input) -> Result<Option<u8>> {
+    for side in [before, after] {
+        if let Some(code) = validate::unreadable(side.case())? {
+            return Ok(Some(code));
+        }
+    }
+    // The case of the new side holds the old one as well.
+    empty::point_out_slips(after.case())?;
+    match before.case().new.objects.is_empty() {
+        true => Ok(empty::settle(Wanted::Compared, before.case(), flags)?),
+        false => Ok(None),
+    }
 }
 
 /// What is, and what is to be.

@@ -7,6 +7,8 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::args::Render;
+use super::empty::{self, Wanted};
+use super::hints;
 use super::rollout::{self, Side};
 use super::validate::{complain, denials};
 use crate::hub::Object;
@@ -30,9 +32,15 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
         return Ok(ExitCode::from(1));
     }
     let fold = side.fold(&facts);
+    let clusters = rollout::clusters(fold.facts(), options.cluster.as_ref())?;
+    if clusters.is_empty()
+        && let Some(code) = empty::settle(Wanted::Rendered, side.case(), &options.input)?
+    {
+        return Ok(ExitCode::from(code));
+    }
     let mut objects = Vec::new();
     let mut has_failed = false;
-    for cluster in rollout::clusters(fold.facts(), options.cluster.as_ref())? {
+    for cluster in clusters {
         match fold.compute(&cluster) {
             Ok(computation) => {
                 for note in notes(&computation.warnings, &computation.trace) {
@@ -44,6 +52,7 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
             }
             Err(failure) => {
                 has_failed = true;
+                let failure = hints::explained(&failure, fold.facts());
                 writeln!(io::stderr(), "topologist: Cluster {cluster}: {failure}")?;
             }
         }

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::UNUSABLE;
 use super::args::{Output, Rules, Validate};
+use super::empty::{self, Wanted};
 use super::offline::{Case, Review, Subject};
 use crate::admission::{Outcome, Settings, Verdict};
 use crate::field::{FieldError, RuleId, Warning};
@@ -29,11 +30,24 @@ pub(super) fn run(options: &Validate) -> Result<ExitCode> {
     super::print(&printed)?;
     let warned = options.fail_on_warnings && rows.iter().any(|row| !row.warnings.is_empty());
     let denied = rows.iter().any(|row| !row.allowed);
-    Ok(ExitCode::from(complain(&case)?.unwrap_or(u8::from(denied || warned))))
+    if let Some(code) = complain(&case)? {
+        return Ok(ExitCode::from(code));
+    }
+    let nothing = if rows.is_empty() { empty::settle(Wanted::Judged, &case, &options.input)? } else { None };
+    Ok(ExitCode::from(nothing.unwrap_or(u8::from(denied || warned))))
 }
 
-/// Says what could not be read or is not what somebody may have meant; returns the exit code if that settles it.
+/// Says what could not be read or is not what the user most likely meant; returns the exit code if that settles it.
 pub(super) fn complain(case: &Case) -> Result<Option<u8>> {
+    let code = unreadable(case)?;
+    if code.is_none() {
+        empty::point_out_slips(case)?;
+    }
+    Ok(code)
+}
+
+/// Says what could not be read; returns the exit code if something could not.
+pub(super) fn unreadable(case: &Case) -> Result<Option<u8>> {
     let mut messages = io::stderr().lock();
     let each = || case.inputs().into_iter();
     for unreadable in each().flat_map(|input| &input.unreadable) {
@@ -44,27 +58,6 @@ pub(super) fn complain(case: &Case) -> Result<Option<u8>> {
     }
     if each().any(|input| !input.unreadable.is_empty()) {
         return Ok(Some(UNUSABLE));
-    }
-    let objects = &case.new.objects;
-    if objects.is_empty() && case.old.objects.is_empty() {
-        writeln!(messages, "topologist: nothing to do: the input holds no objects")?;
-        return Ok(Some(UNUSABLE));
-    }
-    for loaded in objects.iter().chain(&case.old.objects) {
-        if let Some(kind) = loaded.manifest.misspelled_kind() {
-            let (file, manifest) = (&loaded.file, &loaded.manifest);
-            let (version, written) = (&manifest.api_version, &manifest.kind);
-            writeln!(
-                messages,
-                "topologist: {file}:{}: {written} of {version} is not known and was not judged; {} of {} is",
-                manifest.line,
-                kind.name(),
-                version.to_ascii_lowercase()
-            )?;
-        }
-    }
-    if objects.iter().chain(&case.old.objects).all(|loaded| loaded.manifest.admitted_kind().is_none()) {
-        writeln!(messages, "topologist: no Cluster and no ClusterClass among {} objects", objects.len())?;
     }
     Ok(None)
 }

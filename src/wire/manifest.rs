@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Version;
+use crate::field::closest;
 use crate::hub::{Kind, Object, ObjectKey, group_of};
 use crate::yaml::Document;
 
@@ -78,11 +79,18 @@ impl Manifest {
         Version::from_api_version(&self.api_version)
     }
 
-    /// The kind of ours that this one is in other letters: nothing else would be said of such an object.
-    pub fn misspelled_kind(&self) -> Option<Kind> {
-        let group = self.api_version.split_once('/').map_or(&*self.api_version, |(group, _)| group);
-        let is_ours = group.eq_ignore_ascii_case(crate::hub::GROUP) && self.admitted_kind().is_none();
-        Kind::ALL.into_iter().find(|kind| is_ours && kind.name().eq_ignore_ascii_case(&self.kind))
+    /// The kind of ours that this one is most likely a slip of, with its `apiVersion`: nothing else would be said of such an object.
+    pub fn meant(&self) -> Option<(Kind, String)> {
+        if self.admitted_kind().is_some() {
+            return None;
+        }
+        let (group, version) = self.api_version.split_once('/').unwrap_or((&self.api_version, ""));
+        let is_ours = group == crate::hub::GROUP || closest(group, [crate::hub::GROUP]).is_some();
+        let name = Kind::from_name(&self.kind).map(Kind::name);
+        let name = name.or_else(|| closest(&self.kind, Kind::ALL.map(Kind::name))).filter(|_| is_ours)?;
+        let written = format!("{}/{}", crate::hub::GROUP, version.to_ascii_lowercase());
+        let version = Version::from_api_version(&written).unwrap_or(Version::V1Beta2);
+        Some((Kind::from_name(name)?, format!("{}/{version}", crate::hub::GROUP)))
     }
 
     /// Whether the file says in which namespace the object is.
@@ -136,6 +144,28 @@ mod tests {
             [(Some(Kind::Cluster), Some(Version::V1Beta1), "default/a".into()), (None, None, "c/b".into())]
         );
         assert!(all[0].text().contains("\"namespace\":\"default\""));
+    }
+
+    #[test]
+    fn a_slip_in_kind_or_group_finds_the_kind_that_was_meant() {
+        let ours = |version: &str| format!("cluster.x-k8s.io/{version}");
+        for (api_version, kind, want) in [
+            ("cluster.x-k8s.io/v1beta2", "Clustre", Some(("Cluster", ours("v1beta2")))),
+            ("cluster.x-k8s.io/v1beta1", "clusterclass", Some(("ClusterClass", ours("v1beta1")))),
+            ("cluster.x-k8s.oi/v1beta1", "Cluster", Some(("Cluster", ours("v1beta1")))),
+            ("Cluster.X-k8s.io/V1beta1", "Cluster", Some(("Cluster", ours("v1beta1")))),
+            ("cluster.x-k8s.io", "Cluster", Some(("Cluster", ours("v1beta2")))),
+            ("cluster.x-k8s.io/v1beta2", "Cluster", None),
+            ("cluster.x-k8s.io/v1beta2", "MachinePool", None),
+            ("cluster.x-k8s.io/v1beta2", "MachineDeployment", None),
+            ("infrastructure.cluster.x-k8s.io/v1beta2", "Clustre", None),
+            ("apps/v1", "Deployment", None),
+        ] {
+            let text = format!("{{apiVersion: {api_version}, kind: {kind}, metadata: {{name: a}}}}");
+            let meant = read(&text).unwrap().remove(0).meant();
+            let meant = meant.as_ref().map(|(kind, api_version)| (kind.name(), api_version.clone()));
+            assert_eq!(meant, want, "{kind} of {api_version}");
+        }
     }
 
     #[test]

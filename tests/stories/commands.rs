@@ -113,7 +113,7 @@ fn unreadable_input_exits_with_2_and_says_where() {
     for (path, words) in [
         (broken.clone(), format!("{broken}:5:")),
         (file("binary.yaml", b"\xff\xfe"), "is not text in UTF-8".to_owned()),
-        (file("empty.yaml", b""), "nothing to do: the input holds no objects".to_owned()),
+        (file("empty.yaml", b""), "nothing was judged: no Cluster and no ClusterClass was found; the input holds no objects; give --allow-empty".to_owned()),
         (file("list.yaml", b"- 1\n"), "is not an object with apiVersion and kind".to_owned()),
         (file("kindless.yaml", b"a: 1\n"), "has no apiVersion or no kind".to_owned()),
         (folder.path().join("absent.yaml").display().to_string(), "No such file".to_owned()),
@@ -131,9 +131,10 @@ fn unreadable_input_exits_with_2_and_says_where() {
 
 #[test]
 fn other_kinds_are_passed_over_and_unknown_versions_are_not() {
-    let (code, out, err) = run_with_input(&["validate", "-"], "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n");
-    assert_eq!((code, &*out), (0, ""));
-    assert!(err.contains("no Cluster and no ClusterClass among 1 objects"), "{err}");
+    let mixed = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\n---\n{WRONG}");
+    let (code, out, err) = run_with_input(&["validate", "-"], &mixed);
+    assert_eq!((code, &*err), (1, ""));
+    assert!(out.ends_with("1 judged, 0 allowed, 1 denied\n"), "{out}");
     let (code, out, _) = run_with_input(&["validate", "-"], &WRONG.replace("v1beta2", "v7"));
     assert_eq!(code, 1);
     assert!(out.contains("version cluster.x-k8s.io/v7 of Cluster is not known"), "{out}");

@@ -122,8 +122,96 @@ fn a_kind_in_other_letters_is_not_passed_over_in_silence() {
     let wrong = CLUSTER.replace("kind: Cluster", "kind: cluster");
     let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("new.yaml", &wrong)]);
     let (_, _, err) = folder.run(&["validate", "new.yaml", "class.yaml"], &[]);
-    let said = "topologist: new.yaml:1: cluster of cluster.x-k8s.io/v1beta2 is not known and was not judged; Cluster of cluster.x-k8s.io/v1beta2 is\n";
+    let said = "topologist: new.yaml:1: the kind cluster of cluster.x-k8s.io/v1beta2 is not known and was passed over; did you mean Cluster?\n";
     assert_eq!(err, said);
+}
+
+/// Objects of other kinds, one of them most likely a slip.
+const OTHERS: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Clustre\nmetadata: {name: one}\n";
+
+#[test]
+fn input_with_nothing_to_work_on_is_an_error_unless_it_is_expected() {
+    let folder = Folder::new(&[("others.yaml", OTHERS), ("class.yaml", &class(SIZE)), ("cluster.yaml", CLUSTER)]);
+    let slip = "topologist: others.yaml:5: the kind Clustre of cluster.x-k8s.io/v1beta2 is not known and was passed over; did you mean Cluster?\n";
+    let held = "the input holds only Clustre of cluster.x-k8s.io/v1beta2, Deployment of apps/v1; give --allow-empty if this is intended\n";
+    let subjects = "no Cluster and no ClusterClass was found";
+    let topologies = "no Cluster with spec.topology was found";
+    let plan = ["plan", "--from", "others.yaml", "--to", "others.yaml"];
+    for (arguments, missing, expected) in [
+        (&["validate", "others.yaml"][..], format!("judged: {subjects}"), ""),
+        (&["validate", "others.yaml", "--world", "cluster.yaml"], format!("judged: {subjects}"), ""),
+        (&["validate", "/dev/null", "--old", "others.yaml"], format!("judged: {subjects}"), ""),
+        (&["default", "others.yaml", "-o", "json"], format!("defaulted: {subjects}"), "Deployment"),
+        (&["render", "others.yaml", "-o", "json"], format!("rendered: {topologies}"), "[]\n"),
+        (&plan, format!("planned: {topologies}"), "0 Clusters, nothing changes\n"),
+    ] {
+        let want = (2, String::new(), format!("{slip}topologist: nothing was {missing}; {held}"));
+        assert_eq!(folder.run(arguments, &[]), want, "{arguments:?}");
+        let (code, out, err) = folder.run(&[arguments, &["--allow-empty"]].concat(), &[]);
+        assert_eq!((code, &*err), (0, slip), "{arguments:?}");
+        assert!(out.contains(expected), "{arguments:?}: {out}");
+    }
+}
+
+#[test]
+fn a_class_alone_can_be_judged_and_gives_nothing_to_render_or_plan() {
+    let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("cluster.yaml", CLUSTER), ("wrong.yaml", "kind: 5\n")]);
+    for (arguments, want) in [
+        (&["validate", "class.yaml"][..], 0),
+        (&["default", "class.yaml"], 0),
+        (&["render", "class.yaml"], 2),
+        (&["render", "class.yaml", "--allow-empty"], 0),
+        (&["plan", "--from", "class.yaml", "--to", "class.yaml"], 2),
+        (&["plan", "--from", "class.yaml", "--to", "class.yaml", "--allow-empty"], 0),
+        (&["plan", "--from", "/dev/null", "--to", "class.yaml"], 2),
+        (&["validate", "wrong.yaml", "--allow-empty"], 2),
+        (&["validate", "/dev/null", "--allow-empty"], 0),
+    ] {
+        let (code, out, err) = folder.run(arguments, &[]);
+        assert_eq!(code, want, "{arguments:?}: {out}{err}");
+    }
+}
+
+#[test]
+fn a_slip_in_one_document_of_several_is_told() {
+    let slip = CLUSTER.replace("kind: Cluster\n", "kind: Clustre\n").replace("v1beta2", "v1beta1");
+    let folder = Folder::new(&[("all.yaml", &format!("{}---\n{slip}", class(SIZE))), ("old.yaml", &class(SIZE))]);
+    let said = "the kind Clustre of cluster.x-k8s.io/v1beta1 is not known and was passed over; did you mean Cluster?";
+    for arguments in [
+        &["validate", "all.yaml"][..],
+        &["validate", "old.yaml", "--world", "all.yaml"],
+        &["plan", "--from", "all.yaml", "--to", "old.yaml", "--allow-empty"],
+    ] {
+        let (code, _, err) = folder.run(arguments, &[]);
+        assert_eq!((code, err.matches(said).count()), (0, 1), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
+fn the_class_that_a_misspelt_name_means_is_told() {
+    let wrong = CLUSTER.replace("name: base", "name: bsae");
+    let elsewhere = class(SIZE).replace("{name: base}", "{name: base, namespace: other}");
+    let all = |classes: &str| format!("{classes}---\n{wrong}");
+    let folder =
+        Folder::new(&[("near.yaml", &all(&class(SIZE))), ("elsewhere.yaml", &all(&elsewhere)), ("old.yaml", CLUSTER)]);
+    let hint = "the closest ClusterClass in namespace default is \"base\"";
+    let said = format!("ClusterClass default/bsae was not found; {hint}\n");
+    for (arguments, code, words) in [
+        (&["validate", "near.yaml"][..], 0, format!("Create it before this Cluster is used; {hint}\n")),
+        (&["render", "near.yaml"], 1, format!("topologist: Cluster default/one: {said}")),
+        (&["plan", "--from", "near.yaml", "--to", "near.yaml"], 1, format!("  error: {said}")),
+    ] {
+        let (exit, out, err) = folder.run(arguments, &[]);
+        assert_eq!(exit, code, "{arguments:?}: {out}{err}");
+        assert!((out.clone() + &err).contains(&words), "{arguments:?}: {out}{err}");
+        let other: Vec<&str> = arguments
+            .iter()
+            .map(|argument| if *argument == "near.yaml" { "elsewhere.yaml" } else { argument })
+            .collect();
+        let (exit, out, err) = folder.run(&other, &[]);
+        assert_eq!(exit, code, "{other:?}: {out}{err}");
+        assert!(!(out + &err).contains("closest"), "a class of another namespace is not meant");
+    }
 }
 
 #[test]
@@ -405,7 +493,7 @@ fn what_is_written_reads_back_as_it_was() {
         texts.iter().map(|text| ((*text).to_owned(), json!([text, 1.5, 10]))).collect();
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
     let folder = Folder::new(&[("input.json", &object.to_string())]);
-    let (_, out, _) = folder.run(&["default", "input.json"], &[]);
+    let (_, out, _) = folder.run(&["default", "input.json", "--allow-empty"], &[]);
     let read = yaml::documents(&out);
     assert_eq!(read.len(), 1, "{out}");
     assert_eq!(read[0].as_ref().unwrap().value.to_string(), object.to_string(), "{out}");

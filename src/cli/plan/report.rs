@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::cli::hints::explained;
 use crate::hub::ObjectKey;
 use crate::schema::SENSITIVE;
 use crate::topology::origin::Origin;
@@ -124,9 +125,12 @@ impl Report {
 impl ClusterReport {
     /// A Cluster that is there afterwards.
     pub(super) fn of(cluster: &ObjectKey, before: &Fold, after: &Fold, settled: Outcome, outcome: Outcome) -> Self {
-        let mut errors: Vec<String> =
-            settled.failure.iter().map(|failure| format!("before the change: {failure}")).collect();
-        errors.extend(outcome.failure.iter().map(ToString::to_string));
+        let mut errors: Vec<String> = settled
+            .failure
+            .iter()
+            .map(|failure| format!("before the change: {}", explained(failure, before.facts())))
+            .collect();
+        errors.extend(outcome.failure.iter().map(|failure| explained(failure, after.facts())));
         let steps: Vec<&Step> =
             outcome.rounds.iter().flat_map(|round| &round.steps).filter(|step| shows(step)).collect();
         let deleted = steps.iter().filter(|step| step.action == Action::Delete).count();

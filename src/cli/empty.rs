@@ -1,0 +1,83 @@
+//! Input in which a command finds nothing to do: most likely a slip, so that it is an error unless the user expects it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::{self, Write};
+
+use super::UNUSABLE;
+use super::args;
+use super::files::{Input, Loaded};
+use super::offline::Case;
+use crate::field::enumerated;
+
+/// What a command looks for in its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Judged,
+    Defaulted,
+    Rendered,
+    Planned,
+    /// The state before a change.
+    Compared,
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Wanted::Judged => "nothing was judged: no Cluster and no ClusterClass was found",
+            Wanted::Defaulted => "nothing was defaulted: no Cluster and no ClusterClass was found",
+            Wanted::Rendered => "nothing was rendered: no Cluster with spec.topology was found",
+            Wanted::Planned => "nothing was planned: no Cluster with spec.topology was found",
+            Wanted::Compared => "nothing was planned: --from or --live gives nothing to compare with",
+        })
+    }
+}
+
+/// Says that a command found nothing to do, and what it found instead; returns the exit code, unless the user accepts that.
+///
+/// # Errors
+/// When standard error cannot be written.
+pub(super) fn settle(wanted: Wanted, case: &Case, flags: &args::Input) -> io::Result<Option<u8>> {
+    if flags.allow_empty {
+        return Ok(None);
+    }
+    let kinds = kinds([&case.new, &case.old]);
+    let found = match &*kinds {
+        "" => "no objects".to_owned(),
+        kinds => format!("only {kinds}"),
+    };
+    writeln!(io::stderr(), "topologist: {wanted}; the input holds {found}; give --allow-empty if this is intended")?;
+    Ok(Some(UNUSABLE))
+}
+
+/// Says which objects are of a kind that is most likely a slip of one that is known.
+///
+/// # Errors
+/// When standard error cannot be written.
+pub(super) fn point_out_slips(case: &Case) -> io::Result<()> {
+    let mut messages = io::stderr().lock();
+    let mut told = BTreeSet::new();
+    for Loaded { file, manifest, .. } in case.inputs().into_iter().flat_map(|input| &input.objects) {
+        let Some((kind, api_version)) = manifest.meant() else { continue };
+        if !told.insert((file, manifest.line, manifest.identity())) {
+            continue;
+        }
+        let written = &manifest.api_version;
+        let version = if api_version == *written { String::new() } else { format!(" of {api_version}") };
+        writeln!(
+            messages,
+            "topologist: {file}:{}: the kind {} of {written} is not known and was passed over; did you mean {}{version}?",
+            manifest.line,
+            manifest.kind,
+            kind.name()
+        )?;
+    }
+    Ok(())
+}
+
+/// The kinds of the objects, each once: `Deployment of apps/v1`.
+fn kinds<'a>(inputs: impl IntoIterator<Item = &'a Input>) -> String {
+    let objects = inputs.into_iter().flat_map(|input| &input.objects);
+    let kinds: BTreeSet<_> = objects.map(|Loaded { manifest, .. }| (&*manifest.kind, &*manifest.api_version)).collect();
+    enumerated(kinds.into_iter().map(|(kind, version)| format!("{kind} of {version}")))
+}
