@@ -176,7 +176,7 @@ async fn an_installation_without_a_certificate_becomes_ready_by_itself_and_looks
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_request_is_lost_while_certificates_and_authorities_are_replaced() {
-    let lifetimes = ["--certificate-lifetime", "9s", "--ca-lifetime", "20s"];
+    let lifetimes = ["--certificate-lifetime", "12s", "--ca-lifetime", "27s"];
     let mut site = Site::start().await;
     for _ in 0..2 {
         site.serve(&lifetimes);
