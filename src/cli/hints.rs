@@ -1,7 +1,7 @@
 //! What somebody may have meant who copied an example: gaps, quotes of word processors, lines that lost their breaks.
 
 use crate::field::closest;
-use crate::hub::ObjectKey;
+use crate::hub::{ExternalPatch, ObjectKey, Patch};
 use crate::topology::Failure;
 use crate::world::{Facts, Found};
 
@@ -39,6 +39,28 @@ pub(super) fn of_absent_class(absent: &ObjectKey, facts: &Facts) -> Option<Strin
     let near = facts.class_keys().filter(|key| key.namespace == absent.namespace);
     let meant = closest(&absent.name, near.map(|key| &*key.name)).filter(|_| facts.class(absent) == Found::Absent)?;
     Some(format!("the closest ClusterClass in namespace {} is {meant:?}", absent.namespace))
+}
+
+/// Why not all variables of a class are known: for each patch with an extension that would have to be called.
+pub(super) fn unknown_variables(class: &ObjectKey, facts: &Facts) -> Vec<String> {
+    let Found::Yes(found) = facts.class(class) else { return Vec::new() };
+    let patches = found.spec.discovering_patches().filter(|_| found.may_have_more_variables());
+    let say = |(patch, external): (&Patch, &ExternalPatch)| {
+        format!(
+            "ClusterClass {class}, patch {:?}: the variables of the extension {:?} are not known offline",
+            patch.name, external.discover_variables_extension
+        )
+    };
+    patches.map(say).collect()
+}
+
+/// As [`unknown_variables`], of the class of a Cluster.
+pub(super) fn unknown_variables_of(cluster: &ObjectKey, facts: &Facts) -> Vec<String> {
+    let class = match facts.cluster(cluster) {
+        Found::Yes(found) => found.class_key(),
+        _ => None,
+    };
+    class.map(|class| unknown_variables(&class, facts)).unwrap_or_default()
 }
 
 /// A failure in words, with the class that the user most likely meant.

@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::files::{Input, Loaded};
+use super::offline::settled;
 use crate::hub::contract::definition_name;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey};
 use crate::kubernetes::address::{self, Resource};
@@ -125,7 +126,8 @@ impl Reading {
                 // Its controller may not have seen it yet; what it will say follows from the spec.
                 Kind::ClusterClass => {
                     let text = class_status::of_file(&text);
-                    classes.push(ClusterClass::decode(Version::V1Beta2, &text).ok().with_context(unreadable)?);
+                    let class = ClusterClass::decode(Version::V1Beta2, &text).ok().with_context(unreadable)?;
+                    classes.push(settled(class));
                 }
             }
         }

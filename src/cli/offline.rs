@@ -185,8 +185,12 @@ fn facts(objects: impl Iterator<Item = Stored>) -> Facts {
 }
 
 /// A class with the variables that its controller will give it: a file may hold a status from before its spec was edited.
-/// Only those that discover variables are not settled already ([`class_status::of_file`]).
-fn settled(mut class: ClusterClass) -> ClusterClass {
+/// Only those that discover variables are not settled already ([`class_status::of_file`]); their extensions are not called, so
+/// that definitions of the spec, and those that a status has from extensions, are all that is known.
+pub(super) fn settled(mut class: ClusterClass) -> ClusterClass {
+    if !class.is_reconciled() && class.discovers_variables() {
+        class.use_known_variables();
+    }
     if class.is_reconciled() {
         class.status.variables = variables::expected_status(&class.spec, &class.status.variables).into();
     }
@@ -318,11 +322,13 @@ impl<'a> Subject<'a> {
             None => self.unknown_version(),
         };
         self.suggest_class(&mut verdict, facts);
+        let class = self.new.as_ref().and_then(Stored::class_key);
         let mut found = Findings::default();
         let again = |place: &String| {
             format!("the same object comes again at {place}, and other objects are judged by that one")
         };
         let mut warnings: Vec<String> = self.repeated_at.iter().map(again).collect();
+        warnings.extend(class.into_iter().flat_map(|class| hints::unknown_variables(&class, facts)));
         if let Some((new, value)) = self.new.as_ref().and_then(|new| Some((new, json::value(&new.text).ok()?))) {
             for (field, said) in dropped(self.kind, new.version, &value, &mut found) {
                 match strict {

@@ -41,6 +41,9 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
     let mut objects = Vec::new();
     let mut has_failed = false;
     for cluster in clusters {
+        for reason in hints::unknown_variables_of(&cluster, fold.facts()) {
+            writeln!(io::stderr(), "topologist: Cluster {cluster}: not complete: {reason}")?;
+        }
         match fold.compute(&cluster) {
             Ok(computation) => {
                 for note in notes(&computation.warnings, &computation.trace) {

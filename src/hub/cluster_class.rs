@@ -194,6 +194,9 @@ impl AsRef<Metadata> for ClusterClass {
     }
 }
 
+/// The reason of a condition of a class whose extensions are not called.
+const NOT_CALLED: &str = "ExtensionsNotCalled";
+
 impl ClusterClass {
     /// Whether the controller has settled the variables of this very generation (CL-V-051).
     pub fn is_reconciled(&self) -> bool {
@@ -213,6 +216,22 @@ impl ClusterClass {
                 },
             );
         }
+    }
+
+    /// Lets the class be used with the variables that are known, where extensions that are not called may define more: in files
+    /// there is no controller that asks them.
+    pub fn use_known_variables(&mut self) {
+        let (r#type, status) = ("VariablesReady".to_owned(), "Unknown".to_owned());
+        let mut conditions = std::mem::take(&mut self.status.conditions).into_vec();
+        conditions.retain(|condition| condition.r#type != r#type);
+        conditions.push(Condition { r#type, status, reason: NOT_CALLED.to_owned(), ..Condition::default() });
+        self.status.conditions = conditions.into();
+        self.status.observed_generation = self.metadata.generation;
+    }
+
+    /// Whether extensions that are not called may define more variables than are known.
+    pub fn may_have_more_variables(&self) -> bool {
+        self.discovers_variables() && self.status.conditions.iter().any(|condition| condition.reason == NOT_CALLED)
     }
 
     /// Whether a patch contributes variable definitions that only an extension knows.

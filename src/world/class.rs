@@ -35,7 +35,14 @@ impl Class {
     }
 
     /// The variables that values are judged by; `None` while only an extension knows them.
+    ///
+    /// Where extensions may define more, values without a definition are not judged.
     pub fn variables(&self) -> Option<Arc<Variables>> {
+        let known = self.known_variables()?;
+        if self.object.may_have_more_variables() { Some(Arc::new(known.only(|_| true))) } else { Some(known) }
+    }
+
+    fn known_variables(&self) -> Option<Arc<Variables>> {
         self.slot.variables().or_else(|| {
             let definitions = variables::current(&self.object)?;
             // They were compiled within the same allowance before, with the same outcome.

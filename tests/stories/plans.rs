@@ -216,6 +216,45 @@ fn definitions_say_which_contract_a_control_plane_follows() {
 }
 
 #[test]
+fn variables_of_an_extension_are_not_known_in_files() {
+    let extensions = "{generatePatchesExtension: generate.remote, discoverVariablesExtension: discover.remote}";
+    let patches = format!("  patches:\n  - name: remote\n    external: {extensions}\n");
+    let before = bundle("docker").replacen("\n  patches:\n", &format!("\n{patches}"), 1);
+    let set = |value: &str| {
+        let values = ["remoteSize, value: large".to_owned(), format!("kubeletVerbosity, value: {value}")];
+        let values = values.map(|value| format!("    - {{name: {value}}}\n")).concat();
+        before.replacen("\n    variables:\n", &format!("\n    variables:\n{values}"), 1)
+    };
+    let after = set("\"4\"");
+    let reason = "ClusterClass default/workshop, patch \"remote\": the variables of the extension \"discover.remote\" are not known offline";
+    let (code, said) = plan(&before, &after, &["-o", "json"]);
+    assert_eq!(code, 4, "{said}");
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&said["complete"], &said["clusters"][0]["errors"]), (&false.into(), &serde_json::json!([])));
+    let incomplete = said["incomplete"].as_array().unwrap();
+    assert_eq!(incomplete[0], format!("Cluster default/shed: {reason}"));
+    assert_eq!(incomplete.len(), 2, "the patch itself is left out as well: {incomplete:?}");
+    assert_eq!(said["summary"]["rolledMachines"], 4, "patches with known variables are applied");
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("all.yaml");
+    fs::write(&file, &after).unwrap();
+    let run = |name: &str| {
+        let output = command(&[name]).arg(&file).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    };
+    let (code, out, err) = run("render");
+    assert!(code == 0 && out.contains("kind: MachineDeployment"), "{err}");
+    assert!(err.contains(&format!("topologist: Cluster default/shed: not complete: {reason}\n")), "{err}");
+    let (code, out, _) = run("validate");
+    assert!(code == 0 && out.contains(&format!("  warning: {reason}\n")), "{out}");
+    assert!(!out.contains("not reconciled"), "{out}");
+    let (code, said) = plan(&before, &set("[4]"), &[]);
+    assert!(code == 1 && said.contains("spec.topology.variables[kubeletVerbosity]"), "what is known is judged: {said}");
+}
+
+#[test]
 fn rendering_is_for_files_that_can_be_used() {
     let render = |arguments: &[&str]| {
         let mut render = command(&["render"]);

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cli::hints::explained;
+use crate::cli::hints::{explained, unknown_variables_of};
 use crate::hub::ObjectKey;
 use crate::schema::SENSITIVE;
 use crate::topology::origin::Origin;
@@ -138,11 +138,13 @@ impl ClusterReport {
         let held =
             |held: &Held| HeldReport { kind: held.kind.clone(), name: held.name.clone(), reason: held.reason.clone() };
         let of_trace = outcome.trace.not_asked.iter().map(|call| format!("Cluster {cluster}: {call}"));
+        let unknown = unknown_variables_of(cluster, after.facts()).into_iter();
+        let incomplete = unknown.map(|reason| format!("Cluster {cluster}: {reason}")).chain(of_trace).collect();
         let undefined = outcome.trace.undefined.iter().map(ToString::to_string);
         ClusterReport {
             namespace: cluster.namespace.clone(),
             name: cluster.name.clone(),
-            incomplete: of_trace.collect(),
+            incomplete,
             steps: steps.into_iter().map(StepReport::of).collect(),
             rolls,
             held: outcome.held.iter().map(held).collect(),
