@@ -96,3 +96,23 @@ impl kube::Resource for RawClass {
         &mut self.metadata
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_class_that_the_guard_does_not_read_is_not_read_here_either() {
+        // DEC-44
+        let class = |nulls: usize| -> RawClass {
+            let schema = json!({"openAPIV3Schema": {"type": "string", "allOf": vec![Value::Null; nulls]}});
+            let spec = json!({"variables": [{"name": "v", "schema": schema}]});
+            serde_json::from_value(json!({"metadata": {"namespace": "ns", "name": "c"}, "spec": spec})).unwrap()
+        };
+        assert!(class(1).hub.is_ok());
+        let reason = class(30_000).hub.unwrap_err();
+        assert!(reason.starts_with("its spec has 30") && reason.contains("JSON objects"), "{reason}");
+    }
+}
