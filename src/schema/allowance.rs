@@ -24,7 +24,7 @@ const MAX_STATES: usize = 40_000;
 /// What a pattern takes however small it is, in states.
 const STATES_OF_PATTERN: usize = 100;
 
-/// A compiled program of so many bytes has about one state more.
+/// About how many bytes a state of a compiled program takes.
 const BYTES_OF_STATE: usize = 128;
 
 /// Nodes of the expanded defaults of one schema: every object, list and scalar counts.
@@ -218,8 +218,9 @@ pub struct Allowance {
     compiled: Pool,
     /// What patterns take that are compiled to see whether they can be.
     previews: Pool,
-    /// Of patterns that are kept; and what was taken of it when the last schema was begun.
+    /// States of the patterns that are kept.
     states: Pool,
+    /// How many of them were taken when the last schema was begun.
     states_before: usize,
     /// States of all patterns that were compiled, each once.
     work: Pool,

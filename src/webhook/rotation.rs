@@ -172,11 +172,11 @@ pub fn next(stored: &Stored, live: &Live, policy: &Policy, now: SystemTime) -> P
         Stored::Ours(content) => content.clone(),
     };
     // A certificate that is not valid yet says that our clock is wrong. Others may have the right time, and trust it.
-    let valid = |pem: &str| Certificate::read_all(pem).into_iter().filter(|one| now < one.validity().ends);
+    let unexpired = |pem: &str| Certificate::read_all(pem).into_iter().filter(|one| now < one.validity().ends);
     let authority = Authority::read(&content.authority, &content.authority_key).ok();
     let present = authority.map(|authority| authority.certificate().clone()).filter(|one| one.validity().has(now));
-    let known: Vec<_> = valid(&content.authority).chain(valid(&content.former)).collect();
-    let trusted: Vec<_> = live.bundles.iter().flat_map(|bundle| valid(bundle)).collect();
+    let known: Vec<_> = unexpired(&content.authority).chain(unexpired(&content.former)).collect();
+    let trusted: Vec<_> = live.bundles.iter().flat_map(|bundle| unexpired(bundle)).collect();
     let leaf = Leaf::find(&content, known.iter().chain(&trusted), policy, now);
 
     let Some(present) = present else {
@@ -185,7 +185,7 @@ pub fn next(stored: &Stored, live: &Live, policy: &Policy, now: SystemTime) -> P
         let issue = former.is_empty() && live.is_known;
         return Plan { bundle: None, step: Step::Make { former: bundle(&former), issue } };
     };
-    let former: Vec<_> = valid(&content.former).collect();
+    let former: Vec<_> = unexpired(&content.former).collect();
     let situation = Situation { present, former, trusted, leaf, live, policy, now };
     let former = situation.wanted_former();
     let wanted = bundle([&situation.present].into_iter().chain(&former));

@@ -1,4 +1,4 @@
-//! Faults around the process: an API server that answers with errors, and a system clock that jumps.
+//! Faults around the process: an API server that answers with errors, and files that cannot be written.
 
 use std::time::Duration;
 
