@@ -67,6 +67,8 @@ pub struct Outcome {
     pub cluster: Option<Object>,
     /// The uid of the shim, when it was created or found (RS-14).
     pub shim: Option<String>,
+    /// The deletion of the shim succeeded; so it does when another object has its name.
+    pub has_deleted_shim: bool,
     pub error: Option<ApplyError>,
 }
 
@@ -134,7 +136,10 @@ impl Work<'_> {
         let Run { cluster, cluster_uid, plan, shim, .. } = self.run;
         match plan.shim {
             Shim::Create => self.outcome.shim = Some(shim::create(self.client, cluster, cluster_uid).await?),
-            Shim::Delete => shim::delete(self.client, cluster, cluster_uid, shim).await?,
+            Shim::Delete => {
+                shim::delete(self.client, cluster, cluster_uid, shim).await?;
+                self.outcome.has_deleted_shim = true;
+            }
             Shim::Keep => {}
         }
         for (position, step) in plan.steps.iter().enumerate() {

@@ -76,8 +76,14 @@ impl Past {
     pub(super) fn shim(&self, key: &ObjectKey, wanted: Shim) -> Shim {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = all.entry(key.clone()).or_default();
-        let has_dropped = std::mem::replace(&mut memory.has_dropped_shim, wanted == Shim::Delete);
-        if has_dropped && wanted == Shim::Delete { Shim::Keep } else { wanted }
+        memory.has_dropped_shim &= wanted == Shim::Delete;
+        if memory.has_dropped_shim { Shim::Keep } else { wanted }
+    }
+
+    /// Notes that a run deleted the shim. A deletion that failed is tried again by the next run.
+    pub(super) fn dropped_shim(&self, key: &ObjectKey) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(key.clone()).or_default().has_dropped_shim = true;
     }
 
     /// Notes the uid of the shim that a run created.
@@ -125,12 +131,13 @@ mod tests {
     }
 
     #[test]
-    fn a_shim_is_deleted_once() {
+    fn a_shim_is_deleted_until_that_succeeds_and_then_not_again() {
         // RS-14
         let past = Past::default();
-        let all = [Shim::Create, Shim::Delete, Shim::Delete, Shim::Keep, Shim::Delete]
-            .map(|wanted| past.shim(&key(), wanted));
-        assert_eq!(all, [Shim::Create, Shim::Delete, Shim::Keep, Shim::Keep, Shim::Delete]);
+        let wanted = |all: &[Shim]| all.iter().map(|wanted| past.shim(&key(), *wanted)).collect::<Vec<_>>();
+        assert_eq!(wanted(&[Shim::Create, Shim::Delete, Shim::Delete]), [Shim::Create, Shim::Delete, Shim::Delete]);
+        past.dropped_shim(&key());
+        assert_eq!(wanted(&[Shim::Delete, Shim::Keep, Shim::Delete]), [Shim::Keep, Shim::Keep, Shim::Delete]);
         assert_eq!(past.shim_uid(&key()), None);
         past.made_shim(&key(), "uid".to_owned());
         assert_eq!((past.shim_uid(&key()).as_deref(), past.shim_uid(&ObjectKey::new("ns", "d"))), (Some("uid"), None));

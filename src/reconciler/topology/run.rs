@@ -304,6 +304,9 @@ impl Reconciler {
         if let Some(uid) = outcome.shim {
             self.past.made_shim(&key, uid);
         }
+        if outcome.has_deleted_shim {
+            self.past.dropped_shim(&key);
+        }
         findings.changed = !outcome.written.is_empty();
         let now = self.began.elapsed().as_secs();
         self.rotations().note(&key, plan, &outcome.rotated, generations, now);
