@@ -17,24 +17,12 @@ use crate::field::Path;
 pub struct Comparing<'a> {
     /// The field manager that applies.
     pub manager: &'a str,
-    /// The type of the object; [`Schema::unknown`] when nobody knows, then lists are atomic.
+    /// The type of the object; [`Schema::unknown`] when there is no definition, then lists are atomic.
     pub schema: &'a Schema,
-    /// Who owns what in the live object.
-    pub ownership: Ownership<'a>,
-    /// Paths whose values are not looked at, neither in the live nor in the desired object (SSA-03).
-    pub ignored: &'a [&'a [&'a str]],
+    /// Who owns what in the live object. Where the manager has no entry, [`as_applied`] makes one.
+    pub managers: &'a [ManagedFields],
     /// Paths of which neither values nor ownership are looked at (SSA-11, SSA-18).
     pub uncompared: &'a [&'a [&'a str]],
-}
-
-/// Where to read who owns what.
-#[derive(Clone, Copy, Debug)]
-pub enum Ownership<'a> {
-    /// The entries of the live object; with those of others it is known what others hold on to.
-    Recorded(&'a [ManagedFields]),
-    /// There are none, since the object comes from a file: it is assumed that the manager owns what it sent before,
-    /// that nobody else owns any of it, and, when that is not known either, that what is not sent now never was.
-    Assumed(Option<&'a Value>),
 }
 
 /// What applying the desired object would change.
@@ -93,35 +81,32 @@ pub fn difference(live: &Value, desired: &Value, comparing: &Comparing<'_>) -> D
     let api_version = desired.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let uncompared: Vec<FieldPath> = comparing.uncompared.iter().map(|path| FieldPath::of(path)).collect();
     let uncompared = FieldSet::of(uncompared.iter().map(|path| path.0.as_slice()));
-    let managers = match comparing.ownership {
-        Ownership::Recorded(managers) => managers.to_vec(),
-        Ownership::Assumed(sent) => vec![assumed(sent.unwrap_or(desired), api_version, comparing)],
-    };
+    let managers = comparing.managers;
     let request = Request::new(comparing.manager, api_version, "", comparing.schema);
-    let applied = match apply(Some(live), &managers, desired, &request, true) {
+    let applied = match apply(Some(live), managers, desired, &request, true) {
         Ok(applied) => applied,
         Err(refused) => {
-            let changes = changes(live, desired, comparing);
+            let changes = changes(live, desired, comparing.schema, comparing.uncompared);
             return Difference { changes, ownership_changed: Some(OwnershipChange::Unknown(refused.to_string())) };
         }
     };
-    let ownership_changed = match comparing.ownership {
-        Ownership::Recorded(_) => ownership_change(&managers, &applied.managers, comparing, api_version, &uncompared),
-        Ownership::Assumed(_) => None,
+    let ownership_changed = ownership_change(managers, &applied.managers, comparing, api_version, &uncompared);
+    let changes = match applied.changed {
+        true => changes(live, &applied.object, comparing.schema, comparing.uncompared),
+        false => Vec::new(),
     };
-    let changes = if applied.changed { changes(live, &applied.object, comparing) } else { Vec::new() };
     Difference { changes, ownership_changed }
 }
 
-/// The entry that the manager has if it is the only one that ever applied.
-fn assumed(sent: &Value, api_version: &str, comparing: &Comparing<'_>) -> ManagedFields {
+/// The entry that a manager gets by applying `sent`.
+pub fn as_applied(manager: &str, sent: &Value, schema: &Schema) -> ManagedFields {
     ManagedFields {
-        manager: comparing.manager.to_owned(),
+        manager: manager.to_owned(),
         operation: Operation::Apply,
-        api_version: api_version.to_owned(),
+        api_version: sent.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned(),
         time: None,
         subresource: String::new(),
-        fields: field_set(sent, comparing.schema).difference(&NEVER_OWNED),
+        fields: field_set(sent, schema).difference(&NEVER_OWNED),
     }
 }
 
@@ -144,12 +129,12 @@ fn ownership_change(
     (before != after).then_some(OwnershipChange::Fields { gained, lost })
 }
 
-/// The values that differ, of those that are compared.
-fn changes(live: &Value, desired: &Value, comparing: &Comparing<'_>) -> Vec<Change> {
-    let ignored = [comparing.ignored, comparing.uncompared].concat();
-    let [live, desired] = [live, desired].map(|object| without_empty_metadata(reduce(object, SENT, &ignored)));
+/// The values that differ between two states of an object, of those that are sent and not `uncompared`, in the order of their
+/// paths.
+pub fn changes(from: &Value, to: &Value, schema: &Schema, uncompared: &[&[&str]]) -> Vec<Change> {
+    let [from, to] = [from, to].map(|object| without_empty_metadata(reduce(object, SENT, uncompared)));
     let mut walk = Walk { changes: Vec::new(), in_spec: false };
-    walk.value(&Path::ROOT, Some(&live), Some(&desired), &comparing.schema.0);
+    walk.value(&Path::ROOT, Some(&from), Some(&to), &schema.0);
     walk.changes
 }
 
@@ -239,8 +224,8 @@ mod tests {
         Schema::of_definition(&json!({"type": "object", "properties": {"spec": spec}}))
     }
 
-    fn comparing<'a>(schema: &'a Schema, ownership: Ownership<'a>) -> Comparing<'a> {
-        Comparing { manager: "engine", schema, ownership, ignored: &[], uncompared: &[] }
+    fn comparing<'a>(schema: &'a Schema, managers: &'a [ManagedFields]) -> Comparing<'a> {
+        Comparing { manager: "engine", schema, managers, uncompared: &[] }
     }
 
     /// What the server has after the engine and then others have applied.
@@ -266,7 +251,7 @@ mod tests {
             let foreign =
                 json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"labels": {"theirs": "x"}}, "spec": {"b": "2"}});
             let (live, managers) = live(&schema, &desired, &[foreign]);
-            let found = difference(&live, &desired, &comparing(&schema, Ownership::Recorded(&managers)));
+            let found = difference(&live, &desired, &comparing(&schema, &managers));
             assert_eq!(found, Difference::default());
             assert!(!found.changed() && !found.spec_changed());
         }
@@ -280,7 +265,7 @@ mod tests {
         let after = object(&json!({"taints": [taint("y", "2"), taint("z", "1")]}));
         let known = schema();
         let (object, managers) = live(&known, &before, &[]);
-        let found = difference(&object, &after, &comparing(&known, Ownership::Recorded(&managers)));
+        let found = difference(&object, &after, &comparing(&known, &managers));
         assert_eq!(
             shown(&found),
             [
@@ -292,7 +277,7 @@ mod tests {
         assert!(found.spec_changed());
         let unknown = Schema::unknown();
         let (object, managers) = live(&unknown, &before, &[]);
-        let found = difference(&object, &after, &comparing(&unknown, Ownership::Recorded(&managers)));
+        let found = difference(&object, &after, &comparing(&unknown, &managers));
         let taints = |object: &Value| object.pointer("/spec/taints").cloned();
         assert_eq!(shown(&found), [("spec.taints", taints(&before), taints(&after))]);
     }
@@ -304,9 +289,9 @@ mod tests {
         let first = object(&json!({"a": "1", "b": "2"}));
         let theirs = json!({"apiVersion": "g/v1", "kind": "K", "spec": {"b": "2"}});
         let (live, managers) = live(&schema, &first, &[theirs]);
-        let found = difference(&live, &object(&json!({})), &comparing(&schema, Ownership::Recorded(&managers)));
+        let found = difference(&live, &object(&json!({})), &comparing(&schema, &managers));
         assert_eq!(shown(&found), [("spec.a", Some(json!("1")), None)]);
-        let found = difference(&live, &object(&json!({"a": "1"})), &comparing(&schema, Ownership::Recorded(&managers)));
+        let found = difference(&live, &object(&json!({"a": "1"})), &comparing(&schema, &managers));
         assert_eq!(shown(&found), []);
         let Some(OwnershipChange::Fields { gained, lost }) = &found.ownership_changed else { panic!("{found:?}") };
         assert_eq!((gained.to_string().as_str(), lost.to_string().as_str()), ("{}", r#"{"f:spec":{"f:b":{}}}"#));
@@ -319,35 +304,40 @@ mod tests {
         let schema = schema();
         let desired = object(&json!({"a": "1"}));
         let (live, mut managers) = live(&schema, &desired, &[]);
-        let found = difference(&live, &desired, &comparing(&schema, Ownership::Recorded(&[])));
+        let found = difference(&live, &desired, &comparing(&schema, &[]));
         assert_eq!((found.changes.as_slice(), &found.ownership_changed), (&[][..], &Some(OwnershipChange::NoEntry)));
         managers.iter_mut().for_each(|entry| entry.api_version = "g/v0".to_owned());
-        let found = difference(&live, &desired, &comparing(&schema, Ownership::Recorded(&managers)));
+        let found = difference(&live, &desired, &comparing(&schema, &managers));
         assert_eq!(found.ownership_changed, Some(OwnershipChange::OtherVersion("g/v0".to_owned())));
         assert!(found.changed() && !found.spec_changed());
         managers.iter_mut().for_each(|entry| entry.subresource = "status".to_owned());
-        let found = difference(&live, &desired, &comparing(&schema, Ownership::Recorded(&managers)));
+        let found = difference(&live, &desired, &comparing(&schema, &managers));
         assert_eq!(found.ownership_changed, Some(OwnershipChange::NoEntry));
     }
 
-    /// DEC-15, DEC-41
+    /// DEC-43
     #[test]
-    fn without_records_only_what_was_sent_before_is_removed() {
+    fn without_a_record_what_was_sent_before_tells_what_goes() {
         let schema = Schema::unknown();
         let live = object(&json!({"a": "1", "b": "2", "c": {"d": 1}}));
         let desired = object(&json!({"a": "3"}));
-        let found = difference(&live, &desired, &comparing(&schema, Ownership::Assumed(None)));
+        let entry = |sent: &Value| [as_applied("engine", sent, &schema)];
+        let found = difference(&live, &desired, &comparing(&schema, &entry(&desired)));
         assert_eq!(shown(&found), [("spec.a", Some(json!("1")), Some(json!("3")))]);
+        assert_eq!(found.ownership_changed, None);
         let sent = object(&json!({"a": "1", "b": "2"}));
-        let found = difference(&live, &desired, &comparing(&schema, Ownership::Assumed(Some(&sent))));
+        let found = difference(&live, &desired, &comparing(&schema, &entry(&sent)));
         let removed = ("spec.b", Some(json!("2")), None);
         assert_eq!(shown(&found), [("spec.a", Some(json!("1")), Some(json!("3"))), removed]);
-        assert_eq!(found.ownership_changed, None);
-        let same = difference(&live, &sent, &comparing(&schema, Ownership::Assumed(Some(&sent))));
-        assert!(!same.changed());
+        assert!(matches!(found.ownership_changed, Some(OwnershipChange::Fields { .. })));
+        assert!(!difference(&live, &sent, &comparing(&schema, &entry(&sent))).changed());
+        // A field that is there already, and that is asked for only now, comes to be owned.
+        let more = object(&json!({"a": "1", "b": "2", "c": {"d": 1}}));
+        let found = difference(&live, &more, &comparing(&schema, &entry(&sent)));
+        assert!(shown(&found).is_empty() && found.changed(), "{found:?}");
     }
 
-    /// SSA-03, SSA-11, SSA-18
+    /// SSA-11, SSA-18
     #[test]
     fn paths_that_are_not_compared_do_not_count() {
         let schema = Schema::unknown();
@@ -357,20 +347,16 @@ mod tests {
         };
         let first = sent(json!({"data": "1", "x": "y"}), json!({"endpoint": {"host": "h"}, "a": 1}));
         let (object, managers) = live(&schema, &first, &[]);
-        let host: &[&[&str]] = &[&["spec", "endpoint", "host"]];
         let data: &[&[&str]] = &[&["metadata", "annotations", "data"]];
         let gone = sent(json!({"x": "y"}), json!({"a": 1}));
         let moved = sent(json!({"data": "2", "x": "y"}), json!({"endpoint": {"host": "h"}, "a": 1}));
-        for (case, desired, ignored, uncompared, paths, ownership) in [
-            ("all counts", &gone, &[][..], &[][..], &["metadata.annotations.data", "spec.endpoint"][..], true),
-            ("values are ignored", &gone, host, &[], &["metadata.annotations.data"], true),
-            ("neither counts", &gone, host, data, &[], true),
-            ("the annotation counts", &moved, &[], &[], &["metadata.annotations.data"], false),
-            ("the annotation does not", &moved, &[], data, &[], false),
+        for (case, desired, uncompared, paths, ownership) in [
+            ("all counts", &gone, &[][..], &["metadata.annotations.data", "spec.endpoint"][..], true),
+            ("not the annotation", &gone, data, &["spec.endpoint"], true),
+            ("the annotation counts", &moved, &[], &["metadata.annotations.data"], false),
+            ("the annotation does not", &moved, data, &[], false),
         ] {
-            let ownership_of = Ownership::Recorded(&managers);
-            let found =
-                difference(&object, desired, &Comparing { ignored, uncompared, ..comparing(&schema, ownership_of) });
+            let found = difference(&object, desired, &Comparing { uncompared, ..comparing(&schema, &managers) });
             let found_paths: Vec<&str> = found.changes.iter().map(|change| change.path.as_str()).collect();
             assert_eq!((found_paths.as_slice(), found.ownership_changed.is_some()), (paths, ownership), "{case}");
         }
@@ -380,7 +366,8 @@ mod tests {
     fn objects_that_do_not_fit_the_schema_are_never_acquitted() {
         let schema = schema();
         let live = object(&json!({"unknown": 1}));
-        let found = difference(&live, &live, &comparing(&schema, Ownership::Assumed(None)));
+        let entry = [as_applied("engine", &live, &schema)];
+        let found = difference(&live, &live, &comparing(&schema, &entry));
         assert!(
             matches!(found.ownership_changed, Some(OwnershipChange::Unknown(why)) if why.contains(".spec.unknown"))
         );

@@ -39,7 +39,7 @@ mod validate;
 pub use acquit::is_as_applied;
 pub use apply::{Applied, Conflict, Conversion, Convert, Refused, Request, apply, update};
 pub use compare::Comparison;
-pub use difference::{Change, Comparing, Difference, Ownership, OwnershipChange, difference};
+pub use difference::{Change, Comparing, Difference, OwnershipChange, as_applied, changes, difference};
 pub use element::{Element, FieldPath};
 pub use literal::Literal;
 pub use managers::{ManagedFields, Operation, Unreadable, managers_of_update, same_but_for_times, with_managers};

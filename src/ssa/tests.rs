@@ -504,13 +504,12 @@ proptest! {
             let own = managers.iter().find(|entry| entry.manager == "ann" && entry.operation == Operation::Apply);
             own.map(|entry| entry.fields.clone())
         };
-        let ownership = Ownership::Recorded(&stored.managers);
-        let comparing = Comparing { manager: "ann", schema: &schema, ownership, ignored: &[], uncompared: &[] };
+        let comparing = Comparing { manager: "ann", schema: &schema, managers: &stored.managers, uncompared: &[] };
         let found = difference(live, &object(&spec), &comparing);
         let owns_the_same = own(&stored.managers).is_some() && own(&stored.managers) == own(&after.managers);
         prop_assert_eq!(found.changed(), changed || !owns_the_same, "{:?}", found);
         if stored.storable("ann", &spec).is_none() { return Ok(()) }
-        let comparing = Comparing { ownership: Ownership::Recorded(&after.managers), ..comparing };
+        let comparing = Comparing { managers: &after.managers, ..comparing };
         let again = difference(after.object.as_ref().unwrap(), &object(&spec), &comparing);
         prop_assert_eq!(again.changes, vec![]);
     }
@@ -564,8 +563,9 @@ proptest! {
                 let _ = is_as_applied(&live, &config, own, &[&["metadata", "name"]], &[&["spec", "*"]]);
             }
             let reduced = reduce(&live, SENT, &[&["spec", "name"]]);
-            for ownership in [Ownership::Recorded(&managers), Ownership::Assumed(Some(&reduced))] {
-                let comparing = Comparing { manager: "m", schema: &schema, ownership, ignored: &[], uncompared: &[] };
+            let assumed = [as_applied("m", &reduced, &schema)];
+            for managers in [&managers[..], &assumed] {
+                let comparing = Comparing { manager: "m", schema: &schema, managers, uncompared: &[] };
                 let _ = difference(&live, &config, &comparing);
             }
         }

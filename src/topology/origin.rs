@@ -73,7 +73,7 @@ impl Origins {
 }
 
 /// Whether `path` is `above` or stands below it.
-pub(super) fn is_below(path: &str, above: &str) -> bool {
+pub(in crate::topology) fn is_below(path: &str, above: &str) -> bool {
     above.is_empty()
         || path
             .strip_prefix(above)

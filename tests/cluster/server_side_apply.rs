@@ -644,13 +644,7 @@ impl Comparison {
         let found = ssa::difference(
             &live,
             &desired,
-            &ssa::Comparing {
-                manager: write.manager,
-                schema: &schema,
-                ownership: ssa::Ownership::Recorded(&managers),
-                ignored: &[],
-                uncompared: &[],
-            },
+            &ssa::Comparing { manager: write.manager, schema: &schema, managers: &managers, uncompared: &[] },
         );
         let (before, after) = (own(&managers), own(&ManagedFields::all_of(object).unwrap()));
         let content_changes = answered(&live)["content"] != answered(object)["content"];

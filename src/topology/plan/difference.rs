@@ -1,16 +1,13 @@
 //! Which fields of an object a topology changes, and what each change comes from.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 
-use super::{Applied, Certainty, Change};
-use crate::field::Path;
+use super::{Applied, Certainty, Change, Sent};
 use crate::hub::contract::definition_name;
-use crate::hub::{Definition, GROUP, Object, version_of};
-use crate::ssa::{self, Comparing, Ownership, Schema};
+use crate::hub::{GROUP, Object, version_of};
+use crate::ssa::{self, Comparing, ManagedFields, Schema};
 use crate::topology::Failure;
-use crate::topology::origin::Origins;
+use crate::topology::origin::{Origins, is_below};
 use crate::world::{DryRun, DryRunCall, Found, World};
 
 /// The field manager of everything that a topology applies, by server-side apply (SSA-01, DEC-30).
@@ -64,25 +61,23 @@ impl Difference {
         Difference { changes: vec![change], is_in_spec: true, ..Difference::none() }
     }
 
-    /// The difference of what is sent from what was sent before.
-    fn plain(changes: Vec<ChangedValue>, origins: &Origins, old: &Origins) -> Self {
-        let change = |(path, from, to): ChangedValue| change(&path, from, to, origins, Some(old));
-        let changes: Vec<Change> = changes.into_iter().map(change).collect();
-        let is_in_spec = changes.iter().any(|change| change.path == "spec" || change.path.starts_with("spec."));
-        let certainty = if changes.is_empty() { Certainty::Exact } else { Certainty::Assumed };
-        Difference { changes, is_in_spec, changes_owners: false, certainty }
-    }
-
     /// The difference of what a server would store (SSA-12, SSA-13): a change of nothing but the fields that the manager owns
     /// counts.
-    fn confirmed(current: &Object, desired: &Object, origins: &Origins) -> Self {
-        let mut changes = Vec::new();
-        compare(&Path::ROOT, current.as_ref(), desired.as_ref(), &mut changes);
-        changes.sort_by(|(a, ..), (b, ..)| a.as_str().cmp(b.as_str()));
+    fn confirmed(current: &Object, desired: &Object, schema: &Schema, origins: &Origins) -> Self {
         let owners = |object: &Object| object.at("metadata.managedFields").cloned();
-        let changes_owners = owners(current) != owners(desired);
-        let plain = Difference::plain(changes, origins, &Origins::default());
-        Difference { changes_owners, certainty: Certainty::Exact, ..plain }
+        let changes = ssa::changes(current.as_ref(), desired.as_ref(), schema, UNCOMPARED);
+        Difference {
+            changes_owners: owners(current) != owners(desired),
+            certainty: Certainty::Exact,
+            ..Difference::of_values(changes, origins, None)
+        }
+    }
+
+    /// Values that change, with what they come from now and came from before.
+    fn of_values(values: Vec<ssa::Change>, origins: &Origins, old: Option<&Origins>) -> Self {
+        let is_in_spec = values.iter().any(|value| value.in_spec);
+        let changes = values.into_iter().map(|value| change(value, origins, old)).collect();
+        Difference { changes, is_in_spec, changes_owners: false, certainty: Certainty::Assumed }
     }
 
     /// Whether there is nothing to do.
@@ -96,11 +91,12 @@ impl Comparison<'_> {
     /// different is so says a server, if there is one. What is not known yet counts as no difference, so that one round
     /// asks for all that a plan has to know: the result is void then, and the world has needs.
     pub(super) fn of(&self, current: &Object, sent: &Object, origins: &Origins) -> Result<Difference, Failure> {
-        let local = match self.seen_from_here(current, sent, origins) {
+        let schema = match schema(self.world, sent) {
             Err(Failure::NotAsked) => return Ok(Difference::none()),
-            local => local?,
+            schema => schema?,
         };
-        if local.is_empty() || self.world.is_offline() {
+        let local = self.seen_from_here(current, sent, origins, &schema)?;
+        if local.is_empty() {
             return Ok(local);
         }
         let call = DryRunCall {
@@ -111,95 +107,91 @@ impl Comparison<'_> {
         };
         match self.world.dry_run(call) {
             Found::Yes(DryRun::Same) | Found::NotAsked => Ok(Difference::none()),
-            Found::Yes(DryRun::Differs { current, desired }) => Ok(Difference::confirmed(&current, &desired, origins)),
+            Found::Yes(DryRun::Differs { current, desired }) => {
+                Ok(Difference::confirmed(&current, &desired, &schema, origins))
+            }
             Found::Absent => Ok(local),
             Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
         }
     }
 
     /// What applying `sent` would change, as far as can be told without a server.
-    fn seen_from_here(&self, current: &Object, sent: &Object, origins: &Origins) -> Result<Difference, Failure> {
+    fn seen_from_here(
+        &self,
+        current: &Object,
+        sent: &Object,
+        origins: &Origins,
+        schema: &Schema,
+    ) -> Result<Difference, Failure> {
         let before = self.applied.get(&current.reference());
-        let definition = self.definition(sent)?;
-        // What nobody else has written is what was sent the last time: without a schema, lists are wholes, and comparing what is
-        // sent with that comes to the same as applying it.
-        if let (Some((before, old)), None) = (before, &definition)
-            && current.at("metadata.managedFields").is_none()
-        {
-            let mut changes = Vec::new();
-            compare(&Path::ROOT, (**before).as_ref(), sent.as_ref(), &mut changes);
-            changes.sort_by(|(a, ..), (b, ..)| a.as_str().cmp(b.as_str()));
-            return Ok(Difference::plain(changes, origins, old));
-        }
         let managers =
-            ssa::ManagedFields::all_of(current.as_ref()).map_err(|error| Failure::Unreadable(error.to_string()))?;
+            if self.world.is_offline() { owners(current, before, sent, schema)? } else { recorded(current)? };
         let own = managers.iter().find(|entry| entry.is_of_applier(MANAGER));
         let atomic = if sent.group() == GROUP { ATOMIC } else { ATOMIC.get(..1).unwrap_or_default() };
         if own.is_some_and(|own| ssa::is_as_applied(current.as_ref(), sent.as_ref(), own, UNCOMPARED, atomic)) {
             return Ok(Difference::none());
         }
-        let ownership = match before {
-            _ if !managers.is_empty() => Ownership::Recorded(&managers),
-            Some((before, _)) => Ownership::Assumed(Some((**before).as_ref())),
-            None => Ownership::Assumed(None),
-        };
-        let schema =
-            definition.map_or_else(Schema::unknown, |definition| definition.structure(version_of(sent.api_version())));
-        let ignored: &[&[&str]] = &[];
-        let comparing = Comparing { manager: MANAGER, schema: &schema, ownership, ignored, uncompared: UNCOMPARED };
-        let difference = ssa::difference(current.as_ref(), sent.as_ref(), &comparing);
-        let (is_in_spec, changes_owners) = (difference.spec_changed(), difference.ownership_changed.is_some());
-        let old = before.map(|(_, old)| &**old);
-        let changes = difference.changes.into_iter();
-        let changes = changes.map(|ssa::Change { path, from, to, .. }| change(&path, from, to, origins, old));
-        Ok(Difference { changes: changes.collect(), is_in_spec, changes_owners, certainty: Certainty::Assumed })
-    }
-
-    /// The definition of an object's kind; without one, lists are replaced as a whole.
-    fn definition(&self, object: &Object) -> Result<Option<Arc<Definition>>, Failure> {
-        match self.world.definition(&definition_name(object.group(), object.kind())) {
-            Found::Yes(definition) => Ok(Some(definition)),
-            Found::Absent => Ok(None),
-            Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
-            Found::NotAsked => Err(Failure::NotAsked),
+        let comparing = Comparing { manager: MANAGER, schema, managers: &managers, uncompared: UNCOMPARED };
+        let mut found = ssa::difference(current.as_ref(), sent.as_ref(), &comparing);
+        if let Some(before) = before.filter(|before| before.is_rolled_out) {
+            let edits = ssa::changes(Object::as_ref(&before.object), sent.as_ref(), schema, UNCOMPARED);
+            if edits.is_empty() {
+                return Ok(Difference::none());
+            }
+            found.changes.retain(|change| is_edited(change, &edits));
         }
+        let changes_owners = found.ownership_changed.is_some();
+        let difference = Difference::of_values(found.changes, origins, before.map(|before| &*before.origins));
+        Ok(Difference { changes_owners, ..difference })
     }
 }
 
-/// Where a value changes, what it was and what it becomes.
-type ChangedValue = (Path, Option<Value>, Option<Value>);
+/// Whether a value differs because something else is asked for now. Where the same is asked for as before, what differs is what
+/// the server made of it: values that a provider normalises stay so (DEC-43).
+fn is_edited(change: &ssa::Change, edits: &[ssa::Change]) -> bool {
+    let path = change.path.as_str();
+    change.to.is_none()
+        || edits.iter().any(|edit| is_below(edit.path.as_str(), path) || is_below(path, edit.path.as_str()))
+}
+
+/// The entries of an object's field managers.
+fn recorded(object: &Object) -> Result<Vec<ManagedFields>, Failure> {
+    ManagedFields::all_of(object.as_ref()).map_err(|error| Failure::Unreadable(error.to_string()))
+}
+
+/// Who owns which fields of an object from a file: who its record says; without an entry of ours we own what was asked for
+/// before; and when that is not known either, what is sent now (DEC-43).
+pub(super) fn owners(
+    current: &Object,
+    before: Option<&Sent>,
+    sent: &Object,
+    schema: &Schema,
+) -> Result<Vec<ManagedFields>, Failure> {
+    let mut managers = recorded(current)?;
+    if !managers.iter().any(|entry| entry.is_of_applier(MANAGER)) {
+        let asked = before.map_or(sent, |before| &before.object);
+        managers.push(ssa::as_applied(MANAGER, asked.as_ref(), schema));
+    }
+    Ok(managers)
+}
+
+/// How objects of a kind are merged; without a definition, lists are replaced as a whole.
+pub(super) fn schema(world: &World, object: &Object) -> Result<Schema, Failure> {
+    match world.definition(&definition_name(object.group(), object.kind())) {
+        Found::Yes(definition) => Ok(definition.structure(version_of(object.api_version()))),
+        Found::Absent => Ok(Schema::unknown()),
+        Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
+        Found::NotAsked => Err(Failure::NotAsked),
+    }
+}
 
 /// A change with what it comes from, and what the value before came from.
-fn change(path: &Path, from: Option<Value>, to: Option<Value>, origins: &Origins, old: Option<&Origins>) -> Change {
+fn change(value: ssa::Change, origins: &Origins, old: Option<&Origins>) -> Change {
+    let ssa::Change { path, from, to, .. } = value;
     let path = path.to_string();
     let because = to.as_ref().and_then(|_| origins.decisive(&path).cloned());
     let is_sensitive = origins.is_sensitive(&path) || old.is_some_and(|old| old.is_sensitive(&path));
     Change { path, from, to, because, is_sensitive }
-}
-
-/// Where two values differ; what comes or goes as a whole is named as a whole. The uid only says which object is meant, and
-/// who owns which fields is no value.
-fn compare(path: &Path, before: &Value, after: &Value, changes: &mut Vec<ChangedValue>) {
-    let (Value::Object(old), Value::Object(new)) = (before, after) else {
-        if before != after {
-            changes.push((path.clone(), Some(before.clone()), Some(after.clone())));
-        }
-        return;
-    };
-    let is_metadata = path.as_str() == "metadata";
-    let is_value = |name: &str| !(is_metadata && matches!(name, "uid" | "managedFields"));
-    for (name, before) in old.iter().filter(|(name, _)| is_value(name)) {
-        match new.get(name) {
-            Some(after) if before == after => {}
-            Some(after) => compare(&path.member(name), before, after, changes),
-            None => changes.push((path.member(name), Some(before.clone()), None)),
-        }
-    }
-    for (name, after) in new.iter().filter(|(name, _)| is_value(name)) {
-        if !old.contains_key(name) {
-            changes.push((path.member(name), None, Some(after.clone())));
-        }
-    }
 }
 
 /// What is sent of a desired object of any kind (SSA-02 to SSA-05, SSA-17). Of an endpoint that is not known yet, which

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Action, Applied, Change, Part, Plan, Roll, Step};
-use crate::hub::{Cluster, Object, ObjectKey, annotation, label};
+use super::difference::{MANAGER, owners, schema};
+use super::{Action, Applied, Change, Part, Plan, Roll, Sent, Step};
+use crate::hub::{Cluster, Object, ObjectKey, ObjectRef, annotation, label};
 use crate::json::StringMap;
+use crate::ssa;
 use crate::topology::names::Derived;
 use crate::topology::patches::Trace;
 use crate::topology::upgrade::Held;
@@ -15,6 +17,8 @@ use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Computation, Failure, Options};
 use crate::world::{Facts, Found, Record, Selection, World};
 
+/// The time of all writes: it orders entries of field managers, and is in no output.
+const NOW: &str = "1970-01-01T00:00:00Z";
 /// After how many plans a rollout that still has steps is given up.
 const ROUNDS: usize = 2_000;
 /// How often one slot may be rotated while versions stay as they are (DEC-35).
@@ -103,10 +107,14 @@ impl Fold {
         }
     }
 
-    /// Rolls a Cluster out, unless it refers to its objects already: then they are as they are.
+    /// Rolls a Cluster out, unless it refers to its objects already: then they are as they are, and what is asked for of them is
+    /// noted (DEC-43).
     pub fn settle(&mut self, cluster: &ObjectKey) -> Outcome {
         match self.facts.cluster(cluster) {
-            Found::Yes(found) if found.spec.infrastructure_ref.is_defined() => Outcome::default(),
+            Found::Yes(found) if found.spec.infrastructure_ref.is_defined() => {
+                let noted = self.compute(cluster).and_then(|computation| self.applied.note(computation));
+                Outcome { failure: noted.err(), ..Outcome::default() }
+            }
             // What is made from nothing is made by one plan: everything gets the version of the topology at once.
             _ => self.roll_out_within(cluster, 1),
         }
@@ -152,13 +160,19 @@ impl Fold {
                 outcome.failure = Some(fighting);
                 return outcome;
             }
-            for step in &plan.steps {
-                self.write(cluster, step);
-                self.answer(step);
+            if let Err(failure) = plan.steps.iter().try_for_each(|step| self.carry_out(cluster, step)) {
+                outcome.failure = Some(failure);
+                return outcome;
             }
             outcome.rounds.push(Round { steps: plan.steps, rolls: plan.rolls });
         }
         outcome
+    }
+
+    fn carry_out(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), Failure> {
+        self.write(cluster, step)?;
+        self.answer(step);
+        Ok(())
     }
 
     /// One plan for a Cluster as everything is now.
@@ -180,28 +194,45 @@ impl Fold {
         plan.failure.clone().map_or(Ok(plan), Err)
     }
 
-    /// Writes what a step sends, as a server would: an object that has the name already is taken over, and what is not sent
-    /// stays (RS-13, DEC-36).
-    pub(super) fn write(&mut self, cluster: &ObjectKey, step: &Step) {
-        let Some(sent) = &step.sent else { return self.delete(step) };
-        if step.part == Part::Cluster {
-            return self.apply_to_cluster(cluster, sent);
-        }
-        let before = self.facts.objects().map(|objects| objects.object(&step.object));
-        let mut object = match before {
-            Some(Found::Yes(before)) => {
-                let previous = self.applied.get(&step.object).map(|(sent, _)| sent);
-                merged(&before, sent, previous.map(|previous| &**previous))
-            }
-            _ => Object::clone(sent),
+    /// Writes what a step sends, as a server would: an object that has the name already is taken over, what others own stays, and
+    /// the record says who owns what (RS-13, DEC-36, DEC-43).
+    pub(super) fn write(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), Failure> {
+        let Some(sent) = &step.sent else {
+            self.delete(step);
+            return Ok(());
         };
-        if object.uid().is_empty() {
-            let _ = object.set("metadata.uid", json!(uid(step.object.group(), &step.object.kind, &step.object.key)));
+        if step.part == Part::Cluster {
+            self.apply_to_cluster(cluster, sent);
+            return Ok(());
         }
-        self.applied.put(&step.object, sent.clone(), step.origins.clone());
+        let mut object = self.applied_to(&step.object, sent)?;
+        // A server would count it up: what it said of the object before does not hold any more.
+        object.remove("metadata.resourceVersion");
+        if object.uid().is_empty() {
+            object.set("metadata.uid", json!(uid(step.object.group(), &step.object.kind, &step.object.key)))?;
+        }
+        let (sent, origins) = (sent.clone(), step.origins.clone());
+        self.applied.put(&step.object, Sent { object: sent, origins, is_rolled_out: true });
         if let Some(objects) = self.facts.objects_mut() {
             objects.put(Arc::new(object));
         }
+        Ok(())
+    }
+
+    /// What applying `sent` makes of the object of that name, if there is one.
+    fn applied_to(&self, reference: &ObjectRef, sent: &Object) -> Result<Object, Failure> {
+        let world = World::new(Arc::new(self.facts.clone()));
+        let (schema, before) = (schema(&world, sent)?, world.object(reference));
+        let (live, managers) = match &before {
+            Found::Yes(live) => (Some(live), owners(live, self.applied.get(reference), sent, &schema)?),
+            _ => (None, Vec::new()),
+        };
+        let request = ssa::Request::new(MANAGER, sent.api_version(), NOW, &schema);
+        let live = live.map(|live| Object::as_ref(live));
+        let applied = ssa::apply(live, &managers, sent.as_ref(), &request, true);
+        let unreadable = |reason: String| Failure::Unreadable(format!("{reference} cannot be applied: {reason}"));
+        let ssa::Applied { object, managers, .. } = applied.map_err(|refused| unreadable(refused.to_string()))?;
+        Object::try_from(ssa::with_managers(object, &managers)).map_err(|found| unreadable(format!("it is {found}")))
     }
 
     /// Does what a step asks of a provider or of machine controllers, at once.
@@ -328,47 +359,4 @@ pub fn uid(group: &str, kind: &str, key: &ObjectKey) -> String {
         b >> 52,
         b & 0xffff_ffff_ffff
     )
-}
-
-/// The object after `sent` was applied: what was sent before and is not any more goes, all that is not mentioned stays.
-fn merged(before: &Object, sent: &Object, previous: Option<&Object>) -> Object {
-    let mut merged = before.clone();
-    if let Some(previous) = previous {
-        remove_unsent(merged.members_mut(), previous.members(), sent.members());
-    }
-    for (name, value) in sent.members() {
-        merge(merged.members_mut().entry(name.clone()).or_insert(Value::Null), value);
-    }
-    merged
-}
-
-fn remove_unsent(
-    live: &mut serde_json::Map<String, Value>,
-    previous: &serde_json::Map<String, Value>,
-    sent: &serde_json::Map<String, Value>,
-) {
-    for (name, before) in previous {
-        match (sent.get(name), before) {
-            (None, _) => {
-                live.remove(name);
-            }
-            (Some(Value::Object(now)), Value::Object(before)) => {
-                if let Some(Value::Object(live)) = live.get_mut(name) {
-                    remove_unsent(live, before, now);
-                }
-            }
-            (Some(_), _) => {}
-        }
-    }
-}
-
-fn merge(live: &mut Value, sent: &Value) {
-    match (live, sent) {
-        (Value::Object(live), Value::Object(sent)) => {
-            for (name, value) in sent {
-                merge(live.entry(name.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (live, sent) => live.clone_from(sent),
-    }
 }

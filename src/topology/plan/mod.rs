@@ -8,6 +8,7 @@
 //!
 //! A Plan is data: the reconciler carries it out, `plan` prints it, a fold makes it true and plans again.
 
+mod before;
 mod difference;
 mod fold;
 mod rolls;
@@ -133,15 +134,22 @@ impl Change {
     }
 }
 
-/// What was applied the last time, by group, kind and key: without a server it is what tells a field that a topology does
-/// not ask for any more from one that others have set.
+/// What was asked for the last time, by group, kind and key: of objects that do not say who owns their fields it tells a field
+/// that a topology does not ask for any more from one that others have set (DEC-43).
 #[derive(Clone, Debug, Default)]
 pub struct Applied(BTreeMap<Id, Sent>);
 
 /// Group, kind and key.
 type Id = (String, String, ObjectKey);
-/// What was sent, and where its fields came from.
-type Sent = (Arc<Object>, Arc<Origins>);
+
+/// What was asked for of one object.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    object: Arc<Object>,
+    origins: Arc<Origins>,
+    /// Whether the object has become what was asked for, as far as its server let it.
+    is_rolled_out: bool,
+}
 
 impl Applied {
     /// What was applied to an object the last time.
@@ -151,12 +159,11 @@ impl Applied {
 
     /// Every object that something was applied to.
     fn objects(&self) -> impl Iterator<Item = ObjectRef> {
-        let reference = |sent: &Arc<Object>| sent.reference();
-        self.0.values().map(move |(sent, _)| reference(sent))
+        self.0.values().map(|sent| sent.object.reference())
     }
 
-    fn put(&mut self, object: &ObjectRef, sent: Arc<Object>, origins: Arc<Origins>) {
-        self.0.insert(id(object), (sent, origins));
+    fn put(&mut self, object: &ObjectRef, sent: Sent) {
+        self.0.insert(id(object), sent);
     }
 
     fn remove(&mut self, object: &ObjectRef) {

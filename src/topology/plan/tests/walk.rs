@@ -87,7 +87,7 @@ impl Walk {
         let reconciled = topology_reconciled(&run);
         let condition = if reconciled.is_true { "True".to_owned() } else { reconciled.message };
         let plan = self.fold.plan(&blade(), &mut Outcome::default()).unwrap();
-        plan.steps.iter().for_each(|step| self.fold.write(&blade(), step));
+        plan.steps.iter().for_each(|step| self.fold.write(&blade(), step).unwrap());
         let annotations = self.cluster().metadata.annotations.to_map();
         let annotation = |name: &str| annotations.get(name).cloned().unwrap_or_default();
         let short = |plan: &[String]| plan.iter().map(|version| minor(version)).collect::<Vec<_>>().join(" ");

@@ -1,0 +1,71 @@
+//! What a topology asks for now of the objects that it has made (DEC-43).
+
+use std::sync::Arc;
+
+use super::difference::sent;
+use super::{Applied, Sent};
+use crate::hub::{Cluster, Object, annotation};
+use crate::topology::current::Current;
+use crate::topology::desired::{Desired, DesiredObject, DesiredWorker};
+use crate::topology::status::TOPOLOGY_RECONCILED;
+use crate::topology::worker::WorkerKind;
+use crate::topology::{Computation, Failure};
+
+/// An object as it is, with what it is to be.
+type Pair = (Option<Arc<Object>>, Option<DesiredObject>);
+
+impl Applied {
+    /// Notes what is asked for of every object that there is. One whose slot is to hold another kind is left out.
+    ///
+    /// # Errors
+    /// When an endpoint has a value of the wrong type.
+    pub(super) fn note(&mut self, computation: Computation) -> Result<(), Failure> {
+        let Computation { blueprint, current, desired, .. } = computation;
+        let is_rolled_out = is_rolled_out(&blueprint.cluster);
+        for (is, wanted) in pairs(current, desired) {
+            let (Some(is), Some(DesiredObject { object, origins })) = (is, wanted) else { continue };
+            if (is.group(), is.kind()) == (object.group(), object.kind()) {
+                let (object, origins) = (Arc::new(sent(object)?), Arc::new(origins));
+                self.put(&is.reference(), Sent { object, origins, is_rolled_out });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the objects of a Cluster are what it asks for: it is not paused, and does not say that they are not. A Cluster
+/// without status, as in files that people write, is taken as rolled out.
+fn is_rolled_out(cluster: &Cluster) -> bool {
+    let is_paused = cluster.spec.paused == Some(true) || cluster.annotation(annotation::PAUSED).is_some();
+    let mut conditions = cluster.status.conditions.iter();
+    let waits = conditions.any(|condition| condition.r#type == TOPOLOGY_RECONCILED && condition.status != "True");
+    !is_paused && !waits
+}
+
+/// Every slot of a topology.
+fn pairs(mut current: Current, desired: Desired) -> Vec<Pair> {
+    let Desired { infrastructure, control_plane, machine_deployments, machine_pools, .. } = desired;
+    let is = current.control_plane;
+    let mut all = vec![
+        (current.infrastructure, Some(infrastructure)),
+        (is.object, Some(control_plane.control_plane)),
+        (is.machines, control_plane.machines),
+        (is.health_check, control_plane.health_check),
+    ];
+    for DesiredWorker { kind, topology_name, worker, bootstrap, infrastructure, health_check, .. } in
+        machine_deployments.into_iter().chain(machine_pools)
+    {
+        let workers = match kind {
+            WorkerKind::MachineDeployment => &mut current.machine_deployments,
+            WorkerKind::MachinePool => &mut current.machine_pools,
+        };
+        let Some(is) = workers.remove(&topology_name) else { continue };
+        all.extend([
+            (Some(is.object), Some(worker)),
+            (is.bootstrap, Some(bootstrap)),
+            (is.infrastructure, Some(infrastructure)),
+            (is.health_check, health_check),
+        ]);
+    }
+    all
+}
