@@ -139,7 +139,7 @@ impl Reading {
         let keys: Vec<ObjectKey> = facts.cluster_keys().cloned().collect();
         let facts = Arc::new(facts.clone());
         let cache = Arc::new(Cache::new(Facts::clone(&facts)));
-        let gatherer = Gatherer::of_cluster(cache, self.client.clone(), Arc::new(Metrics::default()));
+        let gatherer = Gatherer::of_cluster(cache, self.client.clone(), Arc::new(Metrics::default())).with_owners();
         for key in keys {
             let Found::Yes(cluster) = facts.cluster(&key) else { continue };
             if cluster.topology().is_none() {

@@ -40,6 +40,12 @@ impl Gatherer {
         Gatherer { live: Some(Live::new(client, metrics)), ..Gatherer::new(cache) }
     }
 
+    /// The same; objects of the API server keep the record of their field managers (DEC-43).
+    #[must_use]
+    pub fn with_owners(self) -> Self {
+        Gatherer { live: self.live.map(Live::with_owners), ..self }
+    }
+
     /// What is known now. Without an API server it is all that there is.
     pub fn world(&self) -> World {
         match self.live {

@@ -39,6 +39,8 @@ pub(super) struct Live {
     client: kube::Client,
     workloads: Workloads,
     readers: Semaphore,
+    /// Whether objects keep the record of their field managers, at which reviews do not look.
+    keeps_owners: bool,
     /// Whether the log has said that kubeconfigs may not be read.
     told_of_permission: AtomicBool,
     metrics: Arc<Metrics>,
@@ -81,7 +83,12 @@ impl ReadError {
 impl Live {
     pub(super) fn new(client: kube::Client, metrics: Arc<Metrics>) -> Self {
         let (workloads, readers) = (Workloads::new(client.clone()), Semaphore::new(READERS));
-        Live { client, workloads, readers, told_of_permission: AtomicBool::new(false), metrics }
+        Live { client, workloads, readers, keeps_owners: false, told_of_permission: AtomicBool::new(false), metrics }
+    }
+
+    /// The same, with the record of field managers of every object (DEC-43).
+    pub(super) fn with_owners(self) -> Self {
+        Live { keeps_owners: true, ..self }
     }
 
     /// The answer to a need, at `deadline` at the latest.
@@ -89,7 +96,7 @@ impl Live {
         match need {
             Need::Object(reference) => {
                 let found = self.found("object", self.object(reference), deadline).await;
-                Answer::Object(found.map(|object| Arc::new(unmanaged(object))))
+                Answer::Object(found.map(|object| Arc::new(self.managed_or_not(object))))
             }
             Need::Definition(name) => {
                 Answer::Definition(self.found("definition", self.definition(name), deadline).await.map(Arc::new))
@@ -161,6 +168,13 @@ impl Live {
         self.metrics.live_reads.get_or_create(&metrics::Read { what, outcome }).inc();
     }
 
+    fn managed_or_not(&self, mut object: Object) -> Object {
+        if !self.keeps_owners {
+            object.remove("metadata.managedFields");
+        }
+        object
+    }
+
     async fn object(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadError> {
         let request = Requests::to(reference)?.get(&reference.key.name)?;
         let Some(found) = self.client_answer(request).await? else { return Ok(None) };
@@ -180,7 +194,7 @@ impl Live {
             let Some(mut page) = self.client_answer(request).await? else { return Ok(None) };
             let items = page.get_mut("items").map(Value::take);
             for item in items.and_then(|items| items.as_array().cloned()).ok_or(ReadError::NoObject)? {
-                all.push(Arc::new(unmanaged(requests.checked(object(item)?)?)));
+                all.push(Arc::new(self.managed_or_not(requests.checked(object(item)?)?)));
             }
             match page.pointer("/metadata/continue").and_then(Value::as_str).filter(|token| !token.is_empty()) {
                 Some(token) => params.continue_token = Some(token.to_owned()),
@@ -220,12 +234,6 @@ impl Live {
 
 fn object(value: Value) -> Result<Object, ReadError> {
     Object::try_from(value).map_err(|_| ReadError::NoObject)
-}
-
-/// Reviews and offline plans do not look at who owns what.
-fn unmanaged(mut object: Object) -> Object {
-    object.remove("metadata.managedFields");
-    object
 }
 
 /// The labels of a selection as a query has them. Labels of an object need not have been looked at by anybody.
@@ -281,6 +289,10 @@ mod tests {
         script.get(OBJECT, &[], Said::ok(json!({"kind": "KubeadmControlPlane", "metadata": metadata})));
         let Answer::Object(Found::Yes(found)) = answer(&script, &object("cp")).await else { panic!("it is there") };
         assert_eq!((found.name(), found.at("metadata.managedFields")), ("cp", None));
+        let with_owners = live(&script).with_owners();
+        let found = with_owners.answer(&object("cp"), Instant::now() + Duration::from_secs(9)).await;
+        let Answer::Object(Found::Yes(found)) = found else { panic!("it is there") };
+        assert_eq!(found.at("metadata.managedFields"), Some(&json!([{"manager": "m"}])), "DEC-43");
         script.get(OBJECT, &[], Said::error(404, "NotFound"));
         assert_eq!(answer(&script, &object("cp")).await, Answer::Object(Found::Absent));
     }

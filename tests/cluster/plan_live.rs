@@ -135,6 +135,28 @@ async fn files_are_compared_with_what_runs_and_nothing_is_written() {
     ] {
         assert!(said.contains(wanted), "{wanted}: {said}");
     }
+    // DEC-43: the record of field owners says that the field was asked for, or, where it is lost, the template does.
+    fs::write(
+        &edited,
+        template.lines().filter(|line| !line.contains("startupDuration")).collect::<Vec<_>>().join("\n"),
+    )
+    .unwrap();
+    let removed = "spec.template.spec.backend.inMemory.vm.provisioning.startupDuration: \"15s\" → nothing   (nothing sets it any more)";
+    let (code, said) = plan(&kubernetes, &edited);
+    assert_eq!(code, 4, "{said}");
+    assert!(said.contains(removed) && said.contains("4 machines replaced"), "{said}");
+    let templates = api(&kubernetes, INFRASTRUCTURE, "DevMachineTemplate");
+    assert_eq!(versions(&kubernetes).await, before, "something was written");
+    for template in templates.list(&ListParams::default()).await.unwrap() {
+        let lost = json!({"metadata": {"managedFields": [{}]}});
+        templates.patch(&template.metadata.name.unwrap(), &PatchParams::default(), &Patch::Merge(lost)).await.unwrap();
+    }
+    let (code, said) = plan(&kubernetes, &edited);
+    assert_eq!(code, 4, "{said}");
+    assert!(said.contains(removed) && said.contains("4 machines replaced"), "{said}");
+    assert_eq!(plan(&kubernetes, &bundle).0, 0, "the record alone is lost");
+    let before = versions(&kubernetes).await;
+
     let upgraded = folder.path().join("upgraded.yaml");
     let cluster = text.split("---").find(|document| document.contains("kind: Cluster\n")).unwrap();
     fs::write(&upgraded, cluster.replace("version: v1.34.1", "version: v1.35.0")).unwrap();
