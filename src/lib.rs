@@ -27,6 +27,7 @@ pub mod yaml;
 pub mod admission;
 pub mod crd;
 pub mod hub;
+pub mod rollouts;
 pub mod topology;
 pub mod variables;
 pub mod wire;

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const LEAVES: [&str; 9] = ["budget", "field", "goregex", "gotemplate", "json", "schema", "ssa", "version", "yaml"];
-const CORE: [&str; 7] = ["admission", "crd", "hub", "topology", "variables", "wire", "world"];
+const CORE: [&str; 8] = ["admission", "crd", "hub", "rollouts", "topology", "variables", "wire", "world"];
 const EDGES: [&str; 6] = ["cli", "embedded", "kubernetes", "reconciler", "telemetry", "webhook"];
 
 /// What a core or leaf module may use besides itself: its own row and what stands in the rows that it names.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("budget", &[]),
     ("field", &[]),
     ("goregex", &[]),
@@ -23,7 +23,11 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("crd", &["hub", "wire", "schema", "field"]),
     ("variables", &["hub", "schema", "json", "field", "budget"]),
     ("world", &["hub", "variables", "schema", "gotemplate", "json", "budget", "crd"]),
-    ("topology", &["wire", "world", "variables", "hub", "version", "gotemplate", "schema", "ssa", "json", "field"]),
+    ("rollouts", &["hub", "version"]),
+    (
+        "topology",
+        &["wire", "world", "variables", "rollouts", "hub", "version", "gotemplate", "schema", "ssa", "json", "field"],
+    ),
     (
         "admission",
         &["wire", "world", "variables", "hub", "version", "field", "json", "schema", "gotemplate", "budget", "crd"],

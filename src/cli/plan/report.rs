@@ -4,15 +4,15 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::hints::{explained, unknown_variables_of};
-use crate::hub::ObjectKey;
+use crate::hub::{Object, ObjectKey};
 use crate::schema::SENSITIVE;
 use crate::topology::origin::Origin;
-use crate::topology::plan::{Action, Change, Fold, Outcome, Part, Roll, Step};
+use crate::topology::plan::{Action, Certainty, Change, Fold, Machines, Outcome, Part, Roll, Step};
 use crate::topology::upgrade::Held;
 use crate::world::Found;
 
 /// What becomes of all Clusters.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub clusters: Vec<ClusterReport>,
     pub summary: Summary,
@@ -64,15 +64,18 @@ pub(super) struct ChangeReport {
     pub from: Value,
     pub to: Value,
     pub because: String,
+    /// What gave the value before, where that is something else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
 }
 
-/// Machines that are replaced.
+/// What becomes of the machines of a control plane or of workers (DEC-42).
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RollReport {
     pub kind: String,
     pub name: String,
-    pub machines: Option<i64>,
+    pub machines: Machines,
     pub at_a_time: Option<i64>,
     pub certainty: &'static str,
     pub reason: String,
@@ -87,19 +90,24 @@ pub(super) struct HeldReport {
 }
 
 /// Sums over all Clusters.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Summary {
     pub clusters: usize,
-    pub rolled_machines: i64,
+    /// Clusters of which anything changes.
+    pub changed: usize,
+    pub machines: Machines,
     pub deleted_objects: usize,
 }
 
 impl Report {
     pub(super) fn of(clusters: Vec<ClusterReport>) -> Self {
-        let machines = clusters.iter().flat_map(|cluster| &cluster.rolls).filter_map(|roll| roll.machines).sum();
-        let deleted_objects = clusters.iter().map(|cluster| cluster.deleted).sum();
-        let summary = Summary { clusters: clusters.len(), rolled_machines: machines, deleted_objects };
+        let summary = Summary {
+            clusters: clusters.len(),
+            changed: clusters.iter().filter(|cluster| !cluster.steps.is_empty()).count(),
+            machines: clusters.iter().flat_map(|cluster| &cluster.rolls).map(|roll| roll.machines).sum(),
+            deleted_objects: clusters.iter().map(|cluster| cluster.deleted).sum(),
+        };
         let incomplete: Vec<String> = clusters.iter().flat_map(|cluster| cluster.incomplete.clone()).collect();
         Report { complete: incomplete.is_empty(), incomplete, summary, clusters, errors: Vec::new() }
     }
@@ -109,13 +117,14 @@ impl Report {
         self.errors = denials;
     }
 
-    /// 1 invalid, 5 something is deleted, 4 machines roll, 3 in place only, 0 nothing.
+    /// 1 denied or not computable, 5 an object goes that is not replaced, 4 machines are replaced or removed, 3 anything else
+    /// changes, 0 nothing does (DEC-42).
     pub(super) fn exit_code(&self) -> u8 {
         let any = |holds: fn(&ClusterReport) -> bool| self.clusters.iter().any(holds);
         match () {
             () if !self.errors.is_empty() || any(|one| !one.errors.is_empty()) => 1,
             () if any(|one| one.deleted > 0) => 5,
-            () if any(|one| !one.rolls.is_empty()) => 4,
+            () if any(|one| one.rolls.iter().any(|roll| roll.machines.go())) => 4,
             () if any(|one| !one.steps.is_empty()) => 3,
             () => 0,
         }
@@ -174,7 +183,7 @@ impl ClusterReport {
             name: cluster.name.clone(),
             deleted: steps.len(),
             steps,
-            rolls: Vec::new(),
+            rolls: objects.iter().filter_map(|object| RollReport::removed(object, before, cluster)).collect(),
             held: Vec::new(),
             errors: Vec::new(),
             warnings: Vec::new(),
@@ -231,12 +240,32 @@ impl ChangeReport {
             Some(value) => value.clone(),
             None => Value::Null,
         };
-        let because = change.because.as_ref().map_or_else(|| "nothing sets it any more".to_owned(), Origin::to_string);
-        ChangeReport { path: change.path.clone(), from: shown(&change.from), to: shown(&change.to), because }
+        let because = match (&change.because, &change.to) {
+            (Some(because), _) => because.to_string(),
+            (None, None) => "nothing sets it any more".to_owned(),
+            (None, Some(_)) => "nothing sets it any more; admission sets its default".to_owned(),
+        };
+        let before = change.was.as_ref().filter(|was| change.because.as_ref() != Some(was)).map(Origin::to_string);
+        ChangeReport { path: change.path.clone(), from: shown(&change.from), to: shown(&change.to), because, before }
     }
 }
 
 impl RollReport {
+    /// The machines of an object that goes with its Cluster (ROLL-16).
+    fn removed(object: &Object, before: &Fold, cluster: &ObjectKey) -> Option<Self> {
+        let Found::Yes(owner) = before.facts().cluster(cluster) else { return None };
+        let kinds = ["MachineDeployment", "MachinePool", &owner.spec.control_plane_ref.kind];
+        let replicas = object.at("spec.replicas").and_then(Value::as_i64);
+        kinds.contains(&object.kind()).then(|| RollReport {
+            kind: object.kind().to_owned(),
+            name: object.name().to_owned(),
+            machines: Machines { removed: replicas, ..Machines::NONE },
+            at_a_time: None,
+            certainty: Certainty::Exact.name(),
+            reason: "its Cluster is deleted".to_owned(),
+        })
+    }
+
     fn of(roll: &Roll) -> Self {
         RollReport {
             kind: roll.kind.clone(),

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::report::{ChangeReport, ClusterReport, Report, RollReport, StepReport};
+use super::report::{ChangeReport, ClusterReport, Report, RollReport, StepReport, Summary};
+use crate::topology::plan::Machines;
 
 /// The longest value that is shown whole, in characters.
 const LONGEST: usize = 96;
@@ -16,13 +17,13 @@ pub(super) fn plain(report: &Report) -> String {
         for step in &cluster.steps {
             text.push_str(&format!("  {:<6} {}\n", step.action, headline(step)));
             for change in &step.changes {
-                let because = &change.because;
+                let because = explained(change);
                 for Place { path, from, to } in places(change) {
                     text.push_str(&format!("           {path}: {} → {}   ({because})\n", shown(from), shown(to)));
                 }
             }
         }
-        cluster.rolls.iter().for_each(|roll| text.push_str(&format!("  rolls  {}\n", rolled(roll))));
+        cluster.rolls.iter().for_each(|roll| text.push_str(&format!("  {}\n", rolled(roll))));
         for held in &cluster.held {
             text.push_str(&format!("  held   {} {}: {}\n", held.kind, held.name, held.reason));
         }
@@ -40,7 +41,7 @@ pub(super) fn markdown(report: &Report) -> String {
     report.errors.iter().for_each(|error| text.push_str(&format!("\n> denied: {}\n", escaped(error))));
     for cluster in report.clusters.iter().filter(|cluster| says_something(cluster)) {
         text.push_str(&format!("\n### {}\n\n", escaped(&cluster.title)));
-        cluster.rolls.iter().for_each(|roll| text.push_str(&format!("- **rolls** {}\n", escaped(&rolled(roll)))));
+        cluster.rolls.iter().for_each(|roll| text.push_str(&format!("- {}\n", escaped(&rolled(roll)))));
         for held in &cluster.held {
             text.push_str(&format!("- **held** {} `{}`: {}\n", held.kind, held.name, escaped(&held.reason)));
         }
@@ -56,7 +57,7 @@ pub(super) fn markdown(report: &Report) -> String {
                 text.push_str(&format!("| {} | {object} | | | | {} |\n", step.action, escaped(&step.reason)));
             }
             for change in &step.changes {
-                let because = escaped(&change.because);
+                let because = escaped(&explained(change));
                 for Place { path, from, to } in places(change) {
                     let (from, to) = (cell(from), cell(to));
                     text.push_str(&format!("| {} | {object} | `{path}` | {from} | {to} | {because} |\n", step.action));
@@ -129,39 +130,63 @@ fn add_places_of_lists<'a>(path: &str, before: &'a [Value], after: &'a [Value], 
     places.extend(after.iter().enumerate().map(|(i, to)| Place { path: at(i), from: &Value::Null, to }));
 }
 
+/// Where a value comes from, and came from before.
+fn explained(change: &ChangeReport) -> String {
+    let before = change.before.as_ref().map(|before| format!("; before: {before}")).unwrap_or_default();
+    format!("{}{before}", change.because)
+}
+
+/// What becomes of the machines of one object.
 fn rolled(roll: &RollReport) -> String {
-    let machines = match roll.machines {
-        Some(machines) => counted(usize::try_from(machines).unwrap_or_default(), "machine"),
-        None => "all machines, however many there are".to_owned(),
+    let pace = match (roll.machines.replaced, roll.at_a_time) {
+        (Some(0), _) | (_, None) => String::new(),
+        (_, Some(pace)) => format!(", {pace} at a time"),
     };
-    let pace = roll.at_a_time.map(|pace| format!(", {pace} at a time")).unwrap_or_default();
-    let certainty = match roll.certainty {
-        "provider" => ", if the provider decides so",
-        _ => "",
+    let certainty = if roll.certainty == "provider" { ", if the provider decides so" } else { "" };
+    let machines = numbers(&roll.machines).join(", ");
+    format!("machines of {} {}: {machines}{pace}{certainty}, since {}", roll.kind, roll.name, roll.reason)
+}
+
+/// The numbers of machines that are not zero: `4 replaced`, `2 removed`.
+fn numbers(machines: &Machines) -> Vec<String> {
+    let Machines { replaced, removed, added, outdated_until_deleted, at_least } = machines;
+    let shown = |number: &Option<i64>, what: &str, least: i64| match (number, least) {
+        (Some(0), _) => None,
+        (Some(number), _) => Some(format!("{number} {what}")),
+        (None, least) if least > 0 => Some(format!("at least {least} {what}")),
+        (None, _) => Some(format!("an unknown number {what}")),
     };
-    format!("{} {}: {machines}{pace}{certainty}, since {}", roll.kind, roll.name, roll.reason)
+    let all = [
+        shown(replaced, "replaced", *at_least),
+        shown(removed, "removed", 0),
+        shown(added, "added", 0),
+        shown(outdated_until_deleted, "outdated until deleted", *at_least),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 fn summary(report: &Report) -> String {
-    let changed = report.clusters.iter().filter(|cluster| !cluster.steps.is_empty()).count();
-    let unknown =
-        report.clusters.iter().flat_map(|cluster| &cluster.rolls).filter(|roll| roll.machines.is_none()).count();
-    let more = if unknown == 0 { String::new() } else { format!(" and those of {unknown} sets without a number") };
     let summary = &report.summary;
     let failed = report.clusters.iter().filter(|cluster| !cluster.errors.is_empty()).count();
     let clusters = counted(summary.clusters, "Cluster");
-    let planned = match changed {
+    let planned = match summary.changed {
         0 if failed == 0 => format!("{clusters}, nothing changes"),
         0 => clusters,
-        _ => format!(
-            "{changed} of {clusters} changed: {}{more} replaced, {} deleted",
-            counted(usize::try_from(summary.rolled_machines).unwrap_or_default(), "machine"),
-            counted(summary.deleted_objects, "object")
-        ),
+        changed => format!("{changed} of {clusters} changed: {}", sums(summary)),
     };
     let failed = if failed == 0 { String::new() } else { format!("; {failed} cannot be planned") };
     let denied = if report.errors.is_empty() { "" } else { "; the change is denied" };
     planned + &failed + denied
+}
+
+/// `4 machines replaced, 2 removed, 1 object deleted`.
+fn sums(summary: &Summary) -> String {
+    let mut numbers = numbers(&summary.machines);
+    if summary.machines.replaced == Some(0) {
+        numbers.insert(0, "0 replaced".to_owned());
+    }
+    let machines = numbers.join(", ");
+    format!("machines: {machines}; {} deleted", counted(summary.deleted_objects, "object"))
 }
 
 fn counted(number: usize, what: &str) -> String {

@@ -60,6 +60,7 @@ fn references() -> Step {
         from: None,
         to: Some(json!({"apiGroup": "g", "kind": "K", "name": field})),
         because: None,
+        was: None,
         is_sensitive: false,
     };
     let changes = vec![change("infrastructureRef"), change("controlPlaneRef")];
@@ -453,6 +454,7 @@ async fn hooks_are_marked_first_and_nobody_is_told() {
         from: Some(json!("A")),
         to: Some(json!("A,B")),
         because: None,
+        was: None,
         is_sensitive: false,
     };
     let mark = Step { changes: vec![change], ..step(Action::Apply, Part::Cluster, "blade") };
@@ -515,7 +517,7 @@ fn messages_are_those_of_the_specification() {
     // EV-01 to EV-06, EV-09
     let versions = |path: &str| {
         let (from, to) = (Some(json!("v1.33.0")), Some(json!("v1.34.0")));
-        vec![Change { path: path.to_owned(), from, to, because: None, is_sensitive: false }]
+        vec![Change { path: path.to_owned(), from, to, because: None, was: None, is_sensitive: false }]
     };
     let worker = |kind| Part::Worker(kind, "w".to_owned());
     let smith = || Part::WorkerInfrastructure(MD, "w".to_owned());

@@ -57,7 +57,7 @@ impl Difference {
     pub(super) fn of_kinds(current: &Object, sent: &Object, origins: &Origins) -> Self {
         let because = origins.decisive("spec").cloned();
         let (from, to) = (Some(current.kind().into()), Some(sent.kind().into()));
-        let change = Change { path: "kind".to_owned(), from, to, because, is_sensitive: false };
+        let change = Change { path: "kind".to_owned(), from, to, because, was: None, is_sensitive: false };
         Difference { changes: vec![change], is_in_spec: true, ..Difference::none() }
     }
 
@@ -191,7 +191,8 @@ fn change(value: ssa::Change, origins: &Origins, old: Option<&Origins>) -> Chang
     let path = path.to_string();
     let because = to.as_ref().and_then(|_| origins.decisive(&path).cloned());
     let is_sensitive = origins.is_sensitive(&path) || old.is_some_and(|old| old.is_sensitive(&path));
-    Change { path, from, to, because, is_sensitive }
+    let was = old.and_then(|old| old.decisive(&path).cloned());
+    Change { path, from, to, because, was, is_sensitive }
 }
 
 /// What is sent of a desired object of any kind (SSA-02 to SSA-05, SSA-17). Of an endpoint that is not known yet, which

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::json;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
 
 use super::difference::{MANAGER, owners, schema};
+use super::rolls::{default_replicas, defaulted, owner, rolls};
 use super::{Action, Applied, Change, Part, Plan, Roll, Sent, Step};
 use crate::hub::{Cluster, Object, ObjectKey, ObjectRef, annotation, label};
 use crate::json::StringMap;
+use crate::rollouts::Owner;
 use crate::ssa;
 use crate::topology::names::Derived;
 use crate::topology::patches::Trace;
@@ -30,10 +33,12 @@ pub struct Fold {
     facts: Facts,
     applied: Applied,
     options: Options,
+    /// The time, for what waits for one; `None` for the beginning of time.
+    now: Option<Timestamp>,
 }
 
-/// One plan of a rollout, and the machines that it replaces.
-#[derive(Clone, Debug, PartialEq)]
+/// One plan of a rollout, and what it does to machines.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Round {
     pub steps: Vec<Step>,
     pub rolls: Vec<Roll>,
@@ -45,6 +50,8 @@ pub struct Outcome {
     pub rounds: Vec<Round>,
     /// What waits when no step is left.
     pub held: Vec<Held>,
+    /// The machines that are not replaced since what owns them is paused; in the end they are among `held`.
+    paused: Vec<Held>,
     /// What the patches did and did not do, the last time.
     pub trace: Trace,
     pub warnings: Vec<String>,
@@ -53,10 +60,22 @@ pub struct Outcome {
     pub failure: Option<Failure>,
 }
 
+impl Outcome {
+    fn ended_by(self, failure: Failure) -> Self {
+        Outcome { failure: Some(failure), ..self }
+    }
+}
+
 impl Fold {
     /// A world of these facts, which must be all that there is.
     pub fn new(facts: Facts, options: Options) -> Self {
-        Fold { facts, applied: Applied::default(), options }
+        Fold { facts, applied: Applied::default(), options, now: None }
+    }
+
+    /// The same world at this time.
+    #[must_use]
+    pub fn at(self, now: Timestamp) -> Self {
+        Fold { now: Some(now), ..self }
     }
 
     /// The facts as they are now.
@@ -145,26 +164,21 @@ impl Fold {
         let mut outcome = Outcome::default();
         let mut rotations: BTreeMap<Part, usize> = BTreeMap::new();
         for _ in 0..rounds {
-            let plan = match self.plan(cluster, &mut outcome) {
-                Ok(plan) => plan,
-                Err(failure) => {
-                    outcome.failure = Some(failure);
-                    return outcome;
-                }
+            let round = match self.plan(cluster, &mut outcome) {
+                Ok(round) => round,
+                Err(failure) => return outcome.ended_by(failure),
             };
-            outcome.held.clone_from(&plan.held);
-            if plan.steps.is_empty() {
+            if round.steps.is_empty() {
+                outcome.held.append(&mut outcome.paused);
                 return outcome;
             }
-            if let Some(fighting) = rotates_for_ever(&plan, &mut rotations) {
-                outcome.failure = Some(fighting);
-                return outcome;
+            if let Some(fighting) = rotates_for_ever(&round.steps, &mut rotations) {
+                return outcome.ended_by(fighting);
             }
-            if let Err(failure) = plan.steps.iter().try_for_each(|step| self.carry_out(cluster, step)) {
-                outcome.failure = Some(failure);
-                return outcome;
+            if let Err(failure) = round.steps.iter().try_for_each(|step| self.carry_out(cluster, step)) {
+                return outcome.ended_by(failure);
             }
-            outcome.rounds.push(Round { steps: plan.steps, rolls: plan.rolls });
+            outcome.rounds.push(round);
         }
         outcome
     }
@@ -176,22 +190,48 @@ impl Fold {
     }
 
     /// One plan for a Cluster as everything is now.
-    pub(super) fn plan(&self, cluster: &ObjectKey, outcome: &mut Outcome) -> Result<Plan, Failure> {
+    pub(super) fn plan(&self, cluster: &ObjectKey, outcome: &mut Outcome) -> Result<Round, Failure> {
         let world = World::new(Arc::new(self.facts.clone()));
         let found = match world.cluster(cluster) {
             Found::Yes(found) => found,
             Found::Unreadable(reason) => return Err(Failure::Unreadable(reason)),
-            Found::Absent | Found::NotAsked => return Ok(Plan::default()),
+            Found::Absent | Found::NotAsked => return Ok(Round::default()),
         };
         if let Some(held) = held_as_a_whole(&found) {
-            return Ok(Plan { held: vec![held], ..Plan::default() });
+            outcome.held = vec![held];
+            outcome.held.extend(self.held_machines(cluster, &found));
+            return Ok(Round::default());
         }
         let mut computation = Computation::of(&found, &world, &mut Derived, &self.options)?;
         outcome.trace = std::mem::take(&mut computation.trace);
         outcome.warnings = std::mem::take(&mut computation.warnings);
         outcome.assumes_contract = computation.assumes_contract;
-        let plan = Plan::of(computation, &world, &self.applied, &mut Derived)?;
-        plan.failure.clone().map_or(Ok(plan), Err)
+        let current = computation.current.clone();
+        let Plan { mut steps, held, failure, .. } = Plan::of(computation, &world, &self.applied, &mut Derived)?;
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        default_replicas(&mut steps);
+        let (rolls, paused) = rolls(&steps, &current, &world, self.now);
+        outcome.held = held;
+        outcome.paused.extend(paused);
+        Ok(Round { steps, rolls })
+    }
+
+    /// The machines that would be replaced if a Cluster were not paused (ROLL-18).
+    fn held_machines(&self, key: &ObjectKey, cluster: &Cluster) -> Vec<Held> {
+        if cluster.metadata.is_being_deleted() {
+            return Vec::new();
+        }
+        let mut awake = self.clone();
+        let mut cluster = cluster.clone();
+        cluster.spec.paused = None;
+        let mut annotations = cluster.metadata.annotations.to_map();
+        annotations.remove(annotation::PAUSED);
+        cluster.metadata.annotations = annotations.into();
+        awake.facts.put_cluster(key.clone(), Record::readable(cluster));
+        let rolls = awake.roll_out(key).rounds.into_iter().flat_map(|round| round.rolls);
+        rolls.filter_map(|mut roll| roll.hold("its Cluster is paused")).collect()
     }
 
     /// Writes what a step sends, as a server would: an object that has the name already is taken over, what others own stays, and
@@ -237,14 +277,15 @@ impl Fold {
 
     /// Does what a step asks of a provider or of machine controllers, at once.
     pub(super) fn answer(&mut self, step: &Step) {
-        let (Part::ControlPlane | Part::Worker(..)) = step.part else { return };
+        let Some(owner) = owner(&step.part, &step.object.kind) else { return };
         let Some(Found::Yes(written)) = self.facts.objects().map(|objects| objects.object(&step.object)) else {
             return;
         };
-        if let Part::Worker(WorkerKind::MachineDeployment, _) = step.part {
-            return self.replace_machines(&written);
-        }
         let mut object = Object::clone(&written);
+        keep_replicas(&mut object, owner, step);
+        if owner == Owner::MachineDeployment {
+            self.replace_machines(&written);
+        }
         provide(&mut object, step);
         if let Some(objects) = self.facts.objects_mut() {
             objects.put(Arc::new(object));
@@ -299,11 +340,11 @@ impl Fold {
 }
 
 /// Whether a slot is rotated again and again although no version changes, and why.
-fn rotates_for_ever(plan: &Plan, rotations: &mut BTreeMap<Part, usize>) -> Option<Failure> {
-    if plan.steps.iter().any(|step| step.changes.iter().any(Change::is_version)) {
+fn rotates_for_ever(steps: &[Step], rotations: &mut BTreeMap<Part, usize>) -> Option<Failure> {
+    if steps.iter().any(|step| step.changes.iter().any(Change::is_version)) {
         rotations.clear();
     }
-    for step in plan.steps.iter().filter(|step| step.action == Action::Rotate) {
+    for step in steps.iter().filter(|step| step.action == Action::Rotate) {
         let times = rotations.entry(step.part.clone()).or_default();
         *times += 1;
         if *times > ROTATIONS {
@@ -325,6 +366,18 @@ fn held_as_a_whole(cluster: &Cluster) -> Option<Held> {
         () => return None,
     };
     Some(Held { kind: "Cluster".to_owned(), name: cluster.metadata.name.clone(), reason })
+}
+
+/// Gives an object whose number of replicas went what admission gives it (ROLL-13).
+fn keep_replicas(object: &mut Object, owner: Owner, step: &Step) {
+    let change = step.changes.iter().find(|change| change.path == "spec.replicas");
+    let Some(had) = change.and_then(|change| change.from.as_ref()).and_then(Value::as_i64) else { return };
+    if object.at("spec.replicas").is_none()
+        && let Some(replicas) = defaulted(owner, object, Some(had))
+    {
+        // `spec` holds other fields.
+        let _ = object.set("spec.replicas", replicas.into());
+    }
 }
 
 /// What a provider writes once it is done.

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 pub use difference::{MANAGER, sent};
 pub use fold::{Fold, Outcome, Round, uid};
-pub use rolls::Roll;
+pub use rolls::{Machines, Roll};
 pub use shim::{KIND as SHIM_KIND, is_shim, name as shim_name};
 
 use super::Failure;
@@ -36,8 +36,6 @@ use crate::hub::{Object, ObjectKey, ObjectRef};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     pub steps: Vec<Step>,
-    /// The machines that the steps replace.
-    pub rolls: Vec<Roll>,
     pub held: Vec<Held>,
     /// What keeps the plan from going on after its steps (RS-12): they are carried out all the same, for what comes first in a
     /// topology does not wait for what comes last.
@@ -123,6 +121,8 @@ pub struct Change {
     pub to: Option<Value>,
     /// What gave the field its new value; `None` when nothing sets it any more.
     pub because: Option<Origin>,
+    /// What gave it the value that was asked for before, if that is known.
+    pub was: Option<Origin>,
     /// Whether one of the values is made from a secret, so that neither is shown (DEC-34).
     pub is_sensitive: bool,
 }

@@ -1,230 +1,461 @@
-//! Which machines a step replaces (DEC-41).
+//! The machines that the steps of a plan replace, remove and add (DEC-42).
 
 use std::sync::Arc;
 
+use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{Action, Certainty, Change, Part, Step};
-use crate::hub::Object;
+use crate::hub::{Object, annotation, group_of, label};
+use crate::rollouts::{Decider, Difference, Effect, Owner, Row, differences, initialized_as_joined, row};
 use crate::topology::current::Current;
 use crate::topology::origin::is_below;
-use crate::topology::worker::WorkerKind;
+use crate::topology::upgrade::Held;
+use crate::topology::worker::{API_VERSION, WorkerKind};
+use crate::world::{Found, Selection, World};
 
-/// Machines that are replaced because of one step.
+/// What becomes of the machines of a control plane or of workers because of one step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roll {
     pub part: Part,
     pub kind: String,
     pub name: String,
-    /// How many machines are replaced; `None` when the number of replicas is not set.
-    pub machines: Option<i64>,
-    /// How many at a time, at the most; `None` when nobody knows.
+    pub machines: Machines,
+    /// How many are replaced at a time, at the most; `None` when that is not known.
     pub at_a_time: Option<i64>,
     pub certainty: Certainty,
     pub reason: String,
 }
 
-/// Control planes that are known to replace their machines when any other field of their spec changes.
-const KNOWN: [&str; 3] = ["EmbeddedControlPlane", "KubeadmControlPlane", "RKE2ControlPlane"];
+/// Numbers of machines; `None` where they are not known, since the number of replicas is not set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Machines {
+    pub replaced: Option<i64>,
+    pub removed: Option<i64>,
+    pub added: Option<i64>,
+    /// Machines that stay as they are until somebody deletes them (ROLL-11).
+    pub outdated_until_deleted: Option<i64>,
+    /// How many are replaced, or outdated until they are deleted, even if their number is not known: the minimum of an autoscaler.
+    pub at_least: i64,
+}
 
-/// What of a control plane's spec is handed down to its machines in place (DS-15 to DS-19).
-const IN_PLACE: [&str; 17] = [
-    "spec.replicas",
-    "spec.rollout",
-    "spec.rolloutAfter",
-    "spec.rolloutBefore",
-    "spec.rolloutStrategy",
-    "spec.remediation",
-    "spec.remediationStrategy",
-    "spec.machineTemplate.metadata",
-    "spec.machineTemplate.spec.readinessGates",
-    "spec.machineTemplate.spec.taints",
-    "spec.machineTemplate.spec.deletion",
-    "spec.machineTemplate.readinessGates",
-    "spec.machineTemplate.taints",
-    "spec.machineTemplate.nodeDrainTimeout",
-    "spec.machineTemplate.nodeVolumeDetachTimeout",
-    "spec.machineTemplate.nodeDeletionTimeout",
-    "spec.machineNamingStrategy",
-];
+impl Machines {
+    /// No machine at all.
+    pub const NONE: Machines =
+        Machines { replaced: Some(0), removed: Some(0), added: Some(0), outdated_until_deleted: Some(0), at_least: 0 };
 
-/// What makes a machine deployment replace its machines (MA-21.1).
-const OF_MACHINES: [&str; 4] = [
-    "spec.template.spec.version",
-    "spec.template.spec.bootstrap",
-    "spec.template.spec.infrastructureRef",
-    "spec.template.spec.failureDomain",
-];
+    /// Whether machines are replaced or go, or may be.
+    pub fn go(&self) -> bool {
+        self.replaced != Some(0) || self.removed != Some(0)
+    }
+}
 
-/// The machines that steps replace.
-pub(super) fn rolls(steps: &[Step], current: &Current) -> Vec<Roll> {
-    let applied = steps.iter().filter(|step| step.action == Action::Apply);
-    let roll = |step: &Step| {
-        let before = object(&step.part, current)?;
-        let mut roll = match &step.part {
-            Part::ControlPlane => of_control_plane(step, before),
-            Part::Worker(WorkerKind::MachineDeployment, _) => of_deployment(step, before),
-            Part::Worker(WorkerKind::MachinePool, _) => of_pool(step, before),
-            _ => None,
-        }?;
-        // A new name in a reference explains nothing; what gave the template a new name does.
-        if let Some(because) = rotation(steps, &step.part).filter(|_| !step.changes.iter().any(Change::is_version)) {
-            roll.reason = because;
-        }
-        Some(roll)
-    };
-    let mut rolls: Vec<Roll> = applied.filter_map(roll).collect();
+impl std::iter::Sum for Machines {
+    fn sum<I: Iterator<Item = Machines>>(all: I) -> Self {
+        let add = |one: Option<i64>, other: Option<i64>| Some(one?.saturating_add(other?));
+        all.fold(Machines::NONE, |sum, one| Machines {
+            replaced: add(sum.replaced, one.replaced),
+            removed: add(sum.removed, one.removed),
+            added: add(sum.added, one.added),
+            outdated_until_deleted: add(sum.outdated_until_deleted, one.outdated_until_deleted),
+            at_least: sum.at_least.saturating_add(one.at_least),
+        })
+    }
+}
+
+/// What steps do to machines, and what waits since it is paused (ROLL-18).
+pub(super) fn rolls(
+    steps: &[Step],
+    current: &Current,
+    world: &World,
+    now: Option<Timestamp>,
+) -> (Vec<Roll>, Vec<Held>) {
+    let scene = Scene { steps, current, world, now };
+    let mut rolls: Vec<Roll> = steps.iter().filter_map(|step| scene.roll(step)).collect();
     for step in steps {
-        let roll = of_pools_objects(step, steps, current);
+        let roll = scene.of_pools_objects(step);
         // Bootstrap and infrastructure of a pool replace its machines together.
         rolls.extend(roll.filter(|roll| rolls.iter().all(|other| other.part != roll.part)));
     }
-    rolls.retain(|roll| roll.machines != Some(0));
-    rolls
+    let mut held = Vec::new();
+    for roll in rolls.iter_mut().filter(|roll| scene.object(&roll.part).is_some_and(|object| is_paused(object))) {
+        held.extend(roll.hold("it is paused"));
+    }
+    rolls.retain(|roll| roll.machines != Machines::NONE);
+    (rolls, held)
 }
 
-/// What a part is before the plan.
-fn object<'a>(part: &Part, current: &'a Current) -> Option<&'a Arc<Object>> {
+impl Roll {
+    /// Nothing of it happens for now (ROLL-18); returns what would happen, if machines would be replaced.
+    pub(super) fn hold(&mut self, why: &str) -> Option<Held> {
+        let replaced = std::mem::replace(&mut self.machines.replaced, Some(0));
+        let machines = match replaced {
+            Some(0) => return None,
+            Some(1) => "1 machine".to_owned(),
+            Some(machines) => format!("{machines} machines"),
+            None => "its machines".to_owned(),
+        };
+        self.machines.at_least = 0;
+        let reason = format!("{why}; {machines} would be replaced, since {}", self.reason);
+        Some(Held { kind: self.kind.clone(), name: self.name.clone(), reason })
+    }
+}
+
+/// Puts what admission sets in the place of numbers of replicas that go: what an autoscaler may have, else 1 (ROLL-13).
+pub(super) fn default_replicas(steps: &mut [Step]) {
+    for step in steps {
+        let (Some(sent), Some(owner)) = (&step.sent, owner(&step.part, &step.object.kind)) else { continue };
+        for change in step.changes.iter_mut().filter(|change| change.path == REPLICAS && change.to.is_none()) {
+            let had = change.from.as_ref().and_then(Value::as_i64);
+            change.to = defaulted(owner, sent, had).map(Value::from);
+        }
+    }
+}
+
+/// The number of replicas that admission gives an object that asks for none; `had` is what it had.
+pub(super) fn defaulted(owner: Owner, sent: &Object, had: Option<i64>) -> Option<i64> {
+    match owner {
+        Owner::MachineDeployment | Owner::MachinePool => {
+            let bound = |name: &str| sent.annotation(name).and_then(|text| text.parse::<i64>().ok());
+            match (bound(annotation::AUTOSCALER_MIN_SIZE), bound(annotation::AUTOSCALER_MAX_SIZE)) {
+                (Some(least), Some(most)) => Some(had.unwrap_or(least).min(most).max(least)),
+                _ => Some(1),
+            }
+        }
+        Owner::KubeadmControlPlane | Owner::EmbeddedControlPlane => Some(1),
+        Owner::Rke2ControlPlane | Owner::OtherControlPlane => None,
+    }
+}
+
+/// Whose machines a part of a topology is about.
+pub(super) fn owner(part: &Part, kind: &str) -> Option<Owner> {
     match part {
-        Part::ControlPlane => current.control_plane.object.as_ref(),
-        Part::Worker(kind, name) => current.workers(*kind).get(name).map(|worker| &worker.object),
+        Part::ControlPlane => Some(Owner::control_plane(kind)),
+        Part::Worker(WorkerKind::MachineDeployment, _) => Some(Owner::MachineDeployment),
+        Part::Worker(WorkerKind::MachinePool, _) => Some(Owner::MachinePool),
         _ => None,
     }
 }
 
-/// Why a template of the machines of a part is rotated in this plan, if one is.
-fn rotation(steps: &[Step], part: &Part) -> Option<String> {
-    let is_of = |step: &&Step| match (&step.part, part) {
-        (Part::ControlPlaneMachines, Part::ControlPlane) => true,
-        (Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name), Part::Worker(of_kind, of)) => {
-            (kind, name) == (of_kind, of)
+struct Scene<'a> {
+    steps: &'a [Step],
+    current: &'a Current,
+    world: &'a World,
+    now: Option<Timestamp>,
+}
+
+/// A leaf that differs, with what it does.
+type Decisive<'a> = (Difference<'a>, &'static Row);
+
+impl Scene<'_> {
+    fn roll(&self, step: &Step) -> Option<Roll> {
+        let owner = owner(&step.part, &step.object.kind)?;
+        match step.action {
+            Action::Create => Some(added(step, owner)),
+            Action::Apply => Some(self.changed(step, owner, self.object(&step.part)?)),
+            Action::Delete => Some(removed(step, self.object(&step.part)?)),
+            Action::Rotate => None,
         }
-        _ => false,
-    };
-    let rotated = steps.iter().filter(|step| step.action == Action::Rotate);
-    rotated.filter(is_of).find_map(|step| {
-        let changes: Vec<_> = step.changes.iter().filter(|change| !change.path.starts_with("metadata")).collect();
-        Some(format!("{}: {}", step.object.kind, reason(&changes)?))
-    })
-}
-
-/// A machine pool whose objects change in place, which its provider may take for a reason to replace machines (DEC-41).
-fn of_pools_objects(step: &Step, steps: &[Step], current: &Current) -> Option<Roll> {
-    let (Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name)) = &step.part else { return None };
-    let is_pool = *kind == WorkerKind::MachinePool && step.action == Action::Apply;
-    let changes: Vec<_> = step.changes.iter().filter(|change| is_at(&change.path, "spec")).collect();
-    let because = reason(&changes).filter(|_| is_pool)?;
-    let part = Part::Worker(*kind, name.clone());
-    let pool = object(&part, current)?;
-    if steps.iter().any(|step| step.part == part && !decisive_of_workers(step).is_empty()) {
-        return None;
     }
-    Some(Roll {
-        machines: pool.at("spec.replicas").and_then(Value::as_i64),
-        kind: pool.kind().to_owned(),
-        name: pool.name().to_owned(),
-        part,
-        reason: format!("{}: {because}", step.object.kind),
-        ..roll(step, Certainty::Provider, String::new())
-    })
+
+    /// What a part is before the plan.
+    fn object(&self, part: &Part) -> Option<&Arc<Object>> {
+        match part {
+            Part::ControlPlane => self.current.control_plane.object.as_ref(),
+            Part::Worker(kind, name) => self.current.workers(*kind).get(name).map(|worker| &worker.object),
+            _ => None,
+        }
+    }
+
+    fn changed(&self, step: &Step, owner: Owner, before: &Object) -> Roll {
+        let (had, wanted) = scaling(step, before);
+        let mut machines = scaled(had, wanted);
+        let mut roll = blank(step);
+        if had != wanted {
+            roll.reason = "the number of its replicas changes".to_owned();
+        }
+        let decisive = self.decisive(step, owner);
+        let of_those_that_stay = had.zip(wanted).map(|(had, wanted)| had.min(wanted)).or(had).or(wanted);
+        if let Some((outdated, is_estimated)) = self.outdated(&decisive, before, of_those_that_stay) {
+            let at_least = outdated.unwrap_or_else(|| least(step, before));
+            (machines.replaced, machines.at_least) = (outdated, at_least);
+            roll.certainty = certainty(step, &decisive, is_estimated);
+            roll.at_a_time = at_a_time(step, owner, outdated);
+            roll.reason = self.reason(step, &decisive);
+            if owner == Owner::MachineDeployment && is_on_delete(step) {
+                machines.outdated_until_deleted = std::mem::replace(&mut machines.replaced, Some(0));
+                roll.reason = format!("{}; its strategy is OnDelete", roll.reason);
+            }
+        }
+        Roll { machines, ..roll }
+    }
+
+    /// The leaves that make a controller replace machines. Control planes without machine templates have no machines (ROLL-14).
+    fn decisive<'a>(&self, step: &'a Step, owner: Owner) -> Vec<Decisive<'a>> {
+        if step.part == Part::ControlPlane && self.current.control_plane.machines.is_none() {
+            return Vec::new();
+        }
+        let version = step.sent.as_ref().and_then(|sent| sent.at("spec.version")?.as_str()).unwrap_or_default();
+        let leaves = step
+            .changes
+            .iter()
+            .flat_map(|change| differences(owner, version, &change.path, change.from.as_ref(), change.to.as_ref()));
+        leaves
+            .filter_map(|leaf| row(owner, &leaf.path).map(|row| (leaf, row)))
+            .filter(|leaf| self.replaces(leaf))
+            .collect()
+    }
+
+    fn replaces(&self, (leaf, row): &Decisive<'_>) -> bool {
+        match row.effect {
+            Effect::Replaces | Effect::ReplacesInitialized | Effect::ReplacesJoined | Effect::ReplacesExpiring => true,
+            Effect::ReplacesByGroup => {
+                let group =
+                    |value: Option<&Value>| group_of(value.and_then(Value::as_str).unwrap_or_default()).to_owned();
+                group(leaf.from) != group(leaf.to)
+            }
+            Effect::ReplacesAfter => {
+                let after = leaf.to.and_then(Value::as_str).and_then(|text| text.parse::<Timestamp>().ok());
+                after.zip(self.now).is_some_and(|(after, now)| after <= now)
+            }
+            Effect::Scales | Effect::InPlace | Effect::Nothing => false,
+        }
+    }
+
+    /// How many machines are not what they should be, and whether that is a guess; `None` when all are.
+    fn outdated(&self, decisive: &[Decisive<'_>], before: &Object, all: Option<i64>) -> Option<(Option<i64>, bool)> {
+        let has = |effect: Effect| decisive.iter().any(|(_, row)| row.effect == effect);
+        if has(Effect::Replaces) || has(Effect::ReplacesByGroup) {
+            return Some((all, false));
+        }
+        if has(Effect::ReplacesAfter) && self.was_made_before(decisive, before) {
+            return Some((all, true));
+        }
+        let (initialized, is_guess) =
+            if has(Effect::ReplacesInitialized) { self.initialized(before) } else { (0, false) };
+        let joined = if has(Effect::ReplacesJoined) { all.map(|all| (all - 1).max(0)) } else { Some(0) };
+        let expiring = if has(Effect::ReplacesExpiring) { self.expiring(decisive, before) } else { 0 };
+        let number = joined.map(|joined| (joined + initialized).max(expiring).min(all.unwrap_or(i64::MAX)));
+        (number != Some(0)).then_some((number, is_guess || joined != Some(0)))
+    }
+
+    /// Whether the object is older than the time at which its machines are to be replaced (ROLL-6, ROLL-10); one from a file may be
+    /// of any age.
+    fn was_made_before(&self, decisive: &[Decisive<'_>], before: &Object) -> bool {
+        let time =
+            |value: Option<&Value>| value.and_then(Value::as_str).and_then(|text| text.parse::<Timestamp>().ok());
+        let made = time(before.at("metadata.creationTimestamp"));
+        let after = decisive
+            .iter()
+            .filter(|(_, row)| row.effect == Effect::ReplacesAfter)
+            .filter_map(|(leaf, _)| time(leaf.to))
+            .max();
+        made.zip(after).is_none_or(|(made, after)| made < after)
+    }
+
+    /// How many machines ran `kubeadm init` and are not what a machine would be that joins now (ROLL-3), and whether that is a guess.
+    fn initialized(&self, before: &Object) -> (i64, bool) {
+        let config = |name: &str| before.at(&format!("spec.kubeadmConfigSpec.{name}"));
+        if initialized_as_joined(config("initConfiguration"), config("joinConfiguration")) {
+            return (0, false);
+        }
+        let configs = self.of_control_plane("bootstrap.cluster.x-k8s.io/v1beta2", "KubeadmConfig", before);
+        match configs.is_empty() {
+            true => (1, true),
+            false => {
+                let ran_init = |config: &Arc<Object>| config.at("spec.joinConfiguration.controlPlane").is_none();
+                (i64::from(configs.iter().any(ran_init)), false)
+            }
+        }
+    }
+
+    /// The machines whose certificates expire within the days that are asked for now (ROLL-6), of those that are known.
+    fn expiring(&self, decisive: &[Decisive<'_>], before: &Object) -> i64 {
+        let days = decisive.iter().find(|(_, row)| row.effect == Effect::ReplacesExpiring);
+        let (Some(days), Some(now)) = (days.and_then(|(leaf, _)| leaf.to?.as_i64()), self.now) else { return 0 };
+        let machines = self.of_control_plane(API_VERSION, "Machine", before);
+        let expires = |machine: &Arc<Object>| {
+            let date = machine.at("status.certificatesExpiryDate")?.as_str()?.parse::<Timestamp>().ok()?;
+            Some(date.as_second().saturating_sub(now.as_second()) <= days.saturating_mul(24 * 60 * 60))
+        };
+        let number = machines.iter().filter(|machine| expires(machine) == Some(true)).count();
+        i64::try_from(number).unwrap_or(i64::MAX)
+    }
+
+    /// Objects of the machines of a control plane, where there are any among the facts.
+    fn of_control_plane(&self, api_version: &str, kind: &str, control_plane: &Object) -> Vec<Arc<Object>> {
+        let cluster = control_plane.label(label::CLUSTER_NAME).unwrap_or_default();
+        let labels = [(label::CLUSTER_NAME, cluster), (label::CONTROL_PLANE, "")];
+        let selection = Selection {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: control_plane.namespace().to_owned(),
+            labels: labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        };
+        match self.world.is_offline().then(|| self.world.list(&selection)) {
+            Some(Found::Yes(found)) => found,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Why machines are replaced: the version first, since it is what people look for; a new name in a reference explains nothing,
+    /// what gave the template a new name does.
+    fn reason(&self, step: &Step, decisive: &[Decisive<'_>]) -> String {
+        let version = decisive.iter().find(|(leaf, _)| is_version(&leaf.path));
+        if let Some((from, to)) = version.and_then(|(leaf, _)| Some((leaf.from?.as_str()?, leaf.to?.as_str()?))) {
+            return format!("its version goes from {from} to {to}");
+        }
+        if let (None, Some(because)) = (version, self.rotation(&step.part)) {
+            return because;
+        }
+        let paths: Vec<&str> = decisive.iter().map(|(leaf, _)| &*leaf.path).collect();
+        explained(step, &paths).unwrap_or_default()
+    }
+
+    /// Why a template of the machines of a part is rotated in this plan, if one is.
+    fn rotation(&self, part: &Part) -> Option<String> {
+        let is_of = |step: &&Step| match (&step.part, part) {
+            (Part::ControlPlaneMachines, Part::ControlPlane) => true,
+            (Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name), Part::Worker(of_kind, of)) => {
+                (kind, name) == (of_kind, of)
+            }
+            _ => false,
+        };
+        let mut rotated = self.steps.iter().filter(|step| step.action == Action::Rotate).filter(is_of);
+        rotated.find_map(of_object)
+    }
+
+    /// A machine pool whose objects change in place, which its provider may take for a reason to replace machines (ROLL-15).
+    fn of_pools_objects(&self, step: &Step) -> Option<Roll> {
+        let (Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name)) = &step.part else { return None };
+        let is_pool = *kind == WorkerKind::MachinePool && step.action == Action::Apply;
+        let reason = of_object(step).filter(|_| is_pool)?;
+        let part = Part::Worker(*kind, name.clone());
+        let pool = self.object(&part)?;
+        let replaced = replicas(pool);
+        let machines = Machines { replaced, at_least: replaced.unwrap_or_default(), ..Machines::NONE };
+        let (kind, name) = (pool.kind().to_owned(), pool.name().to_owned());
+        Some(Roll { part, kind, name, machines, at_a_time: None, certainty: Certainty::Provider, reason })
+    }
 }
 
-/// What makes workers replace their machines.
-fn decisive_of_workers(step: &Step) -> Vec<&Change> {
-    decisive(step, |path| OF_MACHINES.iter().any(|one| is_at(path, one)))
-}
+const REPLICAS: &str = "spec.replicas";
 
-fn of_deployment(step: &Step, before: &Object) -> Option<Roll> {
-    let decisive = decisive_of_workers(step);
-    let reason = reason(&decisive)?;
-    let machines = replaced(step, before);
-    let certainty = certainty(step, &decisive);
-    let strategy = |field: &str| {
-        let path = format!("spec.rollout.strategy.{field}");
-        step.sent.as_ref().and_then(|sent| sent.at(&path).cloned())
-    };
-    let is_on_delete = strategy("type").as_ref().and_then(Value::as_str) == Some("OnDelete");
-    let at_a_time = machines.filter(|_| !is_on_delete).map(|machines| {
-        let surge = share(strategy("rollingUpdate.maxSurge").as_ref(), 1, machines, true);
-        let unavailable = share(strategy("rollingUpdate.maxUnavailable").as_ref(), 0, machines, false);
-        (surge + unavailable).clamp(1, machines.max(1))
-    });
-    Some(Roll { machines, at_a_time, ..roll(step, certainty, reason) })
-}
-
-fn of_control_plane(step: &Step, before: &Object) -> Option<Roll> {
-    let stays = |path: &str| IN_PLACE.iter().any(|one| is_at(path, one));
-    let decisive = decisive(step, |path| path.starts_with("spec.") && !stays(path));
-    let reason = reason(&decisive)?;
-    let is_sure = |path: &str| {
-        path == "spec.version"
-            || is_at(path, "spec.machineTemplate.infrastructureRef")
-            || is_at(path, "spec.machineTemplate.spec.infrastructureRef")
-    };
-    let is_known = KNOWN.contains(&&*step.object.kind);
-    let certainty = match is_known || decisive.iter().any(|change| is_sure(&change.path)) {
-        true => certainty(step, &decisive),
-        false => Certainty::Provider,
-    };
-    let machines = replaced(step, before);
-    Some(Roll { machines, at_a_time: is_known.then_some(1), ..roll(step, certainty, reason) })
-}
-
-fn of_pool(step: &Step, before: &Object) -> Option<Roll> {
-    let decisive = decisive_of_workers(step);
-    let reason = reason(&decisive)?;
-    Some(Roll { machines: replaced(step, before), ..roll(step, Certainty::Provider, reason) })
-}
-
-/// A version is what it is; of other values a server may see that they are the same (DEC-15).
-fn certainty(step: &Step, decisive: &[&Change]) -> Certainty {
-    if decisive.iter().any(|change| change.is_version()) { Certainty::Exact } else { step.certainty }
-}
-
-fn roll(step: &Step, certainty: Certainty, reason: String) -> Roll {
+fn blank(step: &Step) -> Roll {
     Roll {
         part: step.part.clone(),
         kind: step.object.kind.clone(),
         name: step.object.key.name.clone(),
-        machines: None,
+        machines: Machines::NONE,
         at_a_time: None,
-        certainty,
-        reason,
+        certainty: Certainty::Exact,
+        reason: step.reason.clone(),
     }
 }
 
-fn decisive(step: &Step, decides: impl Fn(&str) -> bool) -> Vec<&Change> {
-    step.changes.iter().filter(|change| decides(&change.path)).collect()
+fn added(step: &Step, owner: Owner) -> Roll {
+    let sent = step.sent.as_deref();
+    let added = sent.and_then(|sent| replicas(sent).or_else(|| defaulted(owner, sent, None)));
+    Roll { machines: Machines { added, ..Machines::NONE }, ..blank(step) }
 }
 
-/// Whether a path is `above` or below it, or `above` is below the path, as when a whole changes of which it is a part.
-fn is_at(path: &str, above: &str) -> bool {
-    is_below(path, above) || is_below(above, path)
+fn removed(step: &Step, before: &Object) -> Roll {
+    Roll { machines: Machines { removed: replicas(before), ..Machines::NONE }, ..blank(step) }
 }
 
-/// Why machines are replaced: the version first, since it is what people look for.
-fn reason(decisive: &[&Change]) -> Option<String> {
-    let first = decisive.iter().find(|change| change.is_version()).or(decisive.first())?;
-    let text = |value: &Option<Value>| value.as_ref().and_then(Value::as_str).map(str::to_owned);
-    if let (true, Some(from), Some(to)) = (first.is_version(), text(&first.from), text(&first.to)) {
-        return Some(format!("its version goes from {from} to {to}"));
+fn replicas(object: &Object) -> Option<i64> {
+    object.at(REPLICAS).and_then(Value::as_i64)
+}
+
+/// How many machines there were, and how many there are to be. A number that is not sent stays what it is.
+fn scaling(step: &Step, before: &Object) -> (Option<i64>, Option<i64>) {
+    let had = replicas(before);
+    let change = step.changes.iter().find(|change| change.path == REPLICAS);
+    match change {
+        Some(change) => (had, change.to.as_ref().and_then(Value::as_i64)),
+        None => (had, had),
     }
-    let rest = match decisive.len() {
+}
+
+/// Machines that are made or deleted when a number changes (ROLL-12).
+fn scaled(had: Option<i64>, wanted: Option<i64>) -> Machines {
+    let more = |from: Option<i64>, to: Option<i64>| match (from, to) {
+        (from, to) if from == to => Some(0),
+        (Some(from), Some(to)) => Some((to - from).max(0)),
+        _ => None,
+    };
+    Machines { added: more(had, wanted), removed: more(wanted, had), ..Machines::NONE }
+}
+
+/// The minimum of an autoscaler, for a set whose number of machines is not known.
+fn least(step: &Step, before: &Object) -> i64 {
+    let least = |object: &Object| object.annotation(annotation::AUTOSCALER_MIN_SIZE)?.parse::<i64>().ok();
+    step.sent.as_deref().and_then(least).or_else(|| least(before)).unwrap_or_default().max(0)
+}
+
+/// A version is what it is; of other values a server may see that they are the same (DEC-15).
+fn certainty(step: &Step, decisive: &[Decisive<'_>], is_estimated: bool) -> Certainty {
+    if decisive.iter().all(|(_, row)| row.decider == Decider::Provider) {
+        return Certainty::Provider;
+    }
+    let is_sure = |(leaf, row): &Decisive<'_>| row.decider == Decider::Rule && is_version(&leaf.path);
+    match decisive.iter().any(is_sure) {
+        true => Certainty::Exact,
+        false if is_estimated => Certainty::Assumed,
+        false => step.certainty,
+    }
+}
+
+/// How many machines are replaced at a time, at the most (ROLL-8).
+fn at_a_time(step: &Step, owner: Owner, machines: Option<i64>) -> Option<i64> {
+    match owner {
+        Owner::KubeadmControlPlane | Owner::EmbeddedControlPlane | Owner::Rke2ControlPlane => Some(1),
+        Owner::MachineDeployment if !is_on_delete(step) => machines.map(|machines| {
+            let surge = share(strategy(step, "rollingUpdate.maxSurge"), 1, machines, true);
+            let unavailable = share(strategy(step, "rollingUpdate.maxUnavailable"), 0, machines, false);
+            surge.saturating_add(unavailable).clamp(1, machines.max(1))
+        }),
+        Owner::MachineDeployment | Owner::MachinePool | Owner::OtherControlPlane => None,
+    }
+}
+
+fn is_on_delete(step: &Step) -> bool {
+    strategy(step, "type").and_then(Value::as_str) == Some("OnDelete")
+}
+
+fn strategy<'a>(step: &'a Step, field: &str) -> Option<&'a Value> {
+    step.sent.as_ref()?.at(&format!("spec.rollout.strategy.{field}"))
+}
+
+/// Whether the controller of an object leaves it alone (ROLL-18).
+fn is_paused(object: &Object) -> bool {
+    object.annotation(annotation::PAUSED).is_some() || object.at("spec.paused") == Some(&Value::Bool(true))
+}
+
+fn is_version(path: &str) -> bool {
+    path.ends_with("spec.version")
+}
+
+/// Why what an object is made from changes: its kind, and the first of its fields that does.
+fn of_object(step: &Step) -> Option<String> {
+    let changes = step.changes.iter().filter(|change| !change.path.starts_with("metadata"));
+    let paths: Vec<&str> = changes.map(|change| &*change.path).collect();
+    Some(format!("{}: {}", step.object.kind, explained(step, &paths)?))
+}
+
+/// The first of some fields that change, what gave it its value, and how many more there are.
+fn explained(step: &Step, paths: &[&str]) -> Option<String> {
+    let first = paths.first()?;
+    let rest = match paths.len() {
         1 => String::new(),
         more => format!(" and {} more", more - 1),
     };
-    let because = first.because.as_ref().map(|origin| format!(" ({origin})")).unwrap_or_default();
-    Some(format!("{} changes{because}{rest}", first.path))
-}
-
-/// How many machines there are to be replaced: those that were there, less those that go.
-fn replaced(step: &Step, before: &Object) -> Option<i64> {
-    let replicas = |object: &Object| object.at("spec.replicas").and_then(Value::as_i64);
-    let after = step.sent.as_ref().and_then(|sent| replicas(sent));
-    match (replicas(before), after) {
-        (Some(before), Some(after)) => Some(before.min(after)),
-        (before, after) => before.or(after),
-    }
+    let change = step.changes.iter().find(|change| is_below(first, &change.path));
+    let because = change.and_then(|change: &Change| change.because.as_ref());
+    let because = because.map(|origin| format!(" ({origin})")).unwrap_or_default();
+    Some(format!("{first} changes{because}{rest}"))
 }
 
 /// A number, or a share of `all` as Kubernetes rounds it.

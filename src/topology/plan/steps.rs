@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::difference::{Comparison, Difference, sent};
-use super::rolls::rolls;
 use super::{Action, Applied, Certainty, Change, Part, Plan, Step, shim};
 use crate::hub::{Cluster, Object, ObjectRef, annotation, label};
 use crate::topology::contract::Contract;
@@ -42,8 +41,8 @@ impl Plan {
         if world.has_needs() {
             return Err(Failure::NotAsked);
         }
-        let (rolls, held) = (rolls(&steps, &current), tracker.held(&cluster.metadata.name));
-        Ok(Plan { steps, rolls, held, failure, shim: shim::of(cluster, &current) })
+        let held = tracker.held(&cluster.metadata.name);
+        Ok(Plan { steps, held, failure, shim: shim::of(cluster, &current) })
     }
 }
 
@@ -441,7 +440,7 @@ impl Planner<'_> {
 
 /// A change that nobody but the engine asks for.
 fn of_topology(path: String, from: Option<Value>, to: Option<Value>) -> Change {
-    Change { path, from, to, because: Some(Origin::Topology), is_sensitive: false }
+    Change { path, from, to, because: Some(Origin::Topology), was: None, is_sensitive: false }
 }
 
 /// Name, group, kind and namespace of an object never change (RS-25).

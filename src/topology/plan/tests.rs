@@ -1,6 +1,7 @@
 //! Plans, on worlds with one Cluster: what is done in which order, and that what was done need not be done again.
 
 mod confirmed;
+mod machines;
 mod properties;
 mod rotation;
 mod timeline;
@@ -39,7 +40,10 @@ fn change(before: &Scene, after: &Scene) -> Outcome {
 
 fn rolled(outcome: &Outcome) -> Vec<(String, Option<i64>, &'static str)> {
     let rolls = outcome.rounds.iter().flat_map(|round| &round.rolls);
-    rolls.map(|roll| (roll.part.to_string(), roll.machines, roll.certainty.name())).collect()
+    rolls
+        .filter(|roll| roll.machines.replaced != Some(0))
+        .map(|roll| (roll.part.to_string(), roll.machines.replaced, roll.certainty.name()))
+        .collect()
 }
 
 const SMITH: &str = "ForgeMachineTemplate smith";

@@ -1,0 +1,177 @@
+//! How many machines are replaced, removed and added.
+
+use serde_json::{Value, json};
+
+use super::{SIZE, SMITH, blade};
+use crate::topology::plan::{Machines, Outcome};
+use crate::topology::testing::Scene;
+
+const WORKER: &str = "/spec/topology/workers/machineDeployments/0";
+const CONTROL_PLANE: &str = "/spec/topology/controlPlane";
+const KUBEADM: &str = "KubeadmControlPlaneTemplate";
+const CONFIG: &str = "/spec/template/spec/kubeadmConfigSpec";
+const NOW: &str = "2030-06-01T00:00:00Z";
+
+/// What becomes of `before`, once it is rolled out, on the way to `after`, at one moment.
+fn change(before: &Scene, after: &Scene) -> Outcome {
+    let mut old = before.fold();
+    assert_eq!(old.roll_out(&blade()).failure, None);
+    let mut new = after.fold().at(NOW.parse().unwrap());
+    new.take_over(&blade(), &old);
+    let outcome = new.roll_out(&blade());
+    assert_eq!(outcome.failure, None);
+    outcome
+}
+
+/// The same for a change of the Cluster.
+fn of_cluster(before: &Scene, path: &str, value: Value) -> Outcome {
+    change(before, &before.clone().at("Cluster", path, value))
+}
+
+fn machines(outcome: &Outcome) -> Vec<(String, Machines)> {
+    let rolls = outcome.rounds.iter().flat_map(|round| &round.rolls);
+    rolls.map(|roll| (roll.part.to_string(), roll.machines)).collect()
+}
+
+fn held(outcome: &Outcome) -> Vec<String> {
+    outcome.held.iter().map(|held| held.reason.clone()).collect()
+}
+
+fn sized() -> Scene {
+    Scene::new().at("Cluster", &format!("{CONTROL_PLANE}/replicas"), json!(3)).at(
+        "Cluster",
+        &format!("{WORKER}/replicas"),
+        json!(4),
+    )
+}
+
+fn worker(machines: Machines) -> Vec<(String, Machines)> {
+    vec![("MachineDeployment/md".to_owned(), machines)]
+}
+
+fn control_plane(machines: Machines) -> Vec<(String, Machines)> {
+    vec![("controlPlane".to_owned(), machines)]
+}
+
+fn replaced(number: i64) -> Machines {
+    Machines { replaced: Some(number), at_least: number, ..Machines::NONE }
+}
+
+#[test]
+fn scaling_makes_and_deletes_machines() {
+    // ROLL-12
+    let outcome = |path: &str, to: i64| machines(&of_cluster(&sized(), &format!("{path}/replicas"), json!(to)));
+    assert_eq!(outcome(WORKER, 1), worker(Machines { removed: Some(3), ..Machines::NONE }));
+    assert_eq!(outcome(WORKER, 7), worker(Machines { added: Some(3), ..Machines::NONE }));
+    assert_eq!(outcome(CONTROL_PLANE, 1), control_plane(Machines { removed: Some(2), ..Machines::NONE }));
+    // Machines that go are not replaced.
+    let after = sized().at("Cluster", &format!("{WORKER}/replicas"), json!(1)).at(SMITH, SIZE, json!("large"));
+    let found = machines(&change(&sized(), &after));
+    assert_eq!(found, worker(Machines { removed: Some(3), ..replaced(1) }));
+}
+
+#[test]
+fn a_number_that_goes_becomes_what_admission_sets() {
+    // ROLL-13
+    let bounds = |least: &str, most: &str| {
+        json!({"annotations": {
+            "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size": least,
+            "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size": most,
+        }})
+    };
+    let metadata = format!("{WORKER}/metadata");
+    for (scene, to, want) in [
+        (sized(), 1, Machines { removed: Some(3), ..Machines::NONE }),
+        (sized().at("Cluster", &metadata, bounds("2", "3")), 3, Machines { removed: Some(1), ..Machines::NONE }),
+        (sized().at("Cluster", &metadata, bounds("6", "9")), 6, Machines { added: Some(2), ..Machines::NONE }),
+    ] {
+        let outcome = of_cluster(&scene, &format!("{WORKER}/replicas"), Value::Null);
+        assert_eq!(machines(&outcome), worker(want));
+        let change =
+            outcome.rounds[0].steps.iter().flat_map(|step| &step.changes).find(|one| one.path == "spec.replicas");
+        assert_eq!(change.unwrap().to, Some(json!(to)));
+    }
+    let scaled =
+        sized().at("Cluster", &metadata, bounds("2", "9")).at("Cluster", &format!("{WORKER}/replicas"), Value::Null);
+    let found = machines(&change(&scaled, &scaled.clone().at(SMITH, SIZE, json!("large"))));
+    assert_eq!(found, worker(Machines { replaced: None, at_least: 2, ..Machines::NONE }));
+}
+
+#[test]
+fn workers_that_come_and_go_bring_and_take_their_machines() {
+    // ROLL-16
+    let gone = of_cluster(&sized(), "/spec/topology/workers/machineDeployments", Value::Null);
+    assert_eq!(machines(&gone), worker(Machines { removed: Some(4), ..Machines::NONE }));
+    let mut more =
+        json!([{"class": "smith", "name": "md", "replicas": 4}, {"class": "smith", "name": "more", "replicas": 2}]);
+    more[0]["class"] = sized().cluster().spec.topology.workers.machine_deployments[0].class.clone().into();
+    more[1]["class"] = more[0]["class"].clone();
+    let new = of_cluster(&sized(), "/spec/topology/workers/machineDeployments", more);
+    assert_eq!(machines(&new), [("MachineDeployment/more".to_owned(), Machines { added: Some(2), ..Machines::NONE })]);
+}
+
+#[test]
+fn machines_that_are_replaced_on_deletion_are_outdated_until_then() {
+    // ROLL-11
+    let before = sized().at("Cluster", &format!("{WORKER}/rollout"), json!({"strategy": {"type": "OnDelete"}}));
+    let outcome = change(&before, &before.clone().at(SMITH, SIZE, json!("large")));
+    let want = Machines { outdated_until_deleted: Some(4), at_least: 4, ..Machines::NONE };
+    assert_eq!(machines(&outcome), worker(want));
+    let reason = &outcome.rounds[0].rolls[0].reason;
+    assert!(reason.ends_with("; its strategy is OnDelete"), "{reason}");
+}
+
+#[test]
+fn a_time_replaces_machines_once_it_has_passed() {
+    // ROLL-6, ROLL-10
+    for (time, number) in [("2030-05-31T00:00:00Z", true), ("2030-06-02T00:00:00Z", false)] {
+        let rollout = json!({"after": time});
+        let outcome = of_cluster(&sized(), &format!("{WORKER}/rollout"), rollout.clone());
+        assert_eq!(machines(&outcome), if number { worker(replaced(4)) } else { vec![] }, "{time}");
+        let outcome = of_cluster(&sized(), &format!("{CONTROL_PLANE}/rollout"), rollout);
+        assert_eq!(machines(&outcome), if number { control_plane(replaced(3)) } else { vec![] }, "{time}");
+    }
+}
+
+#[test]
+fn of_initial_configuration_only_the_machine_that_was_initialized_is_made() {
+    // ROLL-3, ROLL-4
+    let init = format!("{CONFIG}/initConfiguration");
+    let phases = json!({"skipPhases": ["addon/kube-proxy"]});
+    // The machine that was initialized differs from those that joined already.
+    let before = sized().at(KUBEADM, &init, json!({"skipPhases": ["addon/coredns"]}));
+    let outcome = change(&before, &before.clone().at(KUBEADM, &init, phases.clone()));
+    assert_eq!(machines(&outcome), control_plane(replaced(1)));
+    assert_eq!(outcome.rounds[0].rolls[0].certainty.name(), "assumed");
+    let outcome = change(&sized(), &sized().at(KUBEADM, &init, phases));
+    assert_eq!(machines(&outcome), [], "it is as one that joins");
+    for (path, number) in [
+        ("clusterConfiguration", json!({"dns": {"imageTag": "v1"}})),
+        ("joinConfiguration", json!({"discovery": {"tlsBootstrapToken": "x"}})),
+    ] {
+        let outcome = change(&sized(), &sized().at(KUBEADM, &format!("{CONFIG}/{path}"), number));
+        assert_eq!((machines(&outcome), outcome.rounds.len()), (vec![], 1), "{path}");
+    }
+    let join = json!({"caCertPath": "/ca"});
+    let outcome = change(&sized(), &sized().at(KUBEADM, &format!("{CONFIG}/joinConfiguration"), join));
+    assert_eq!(machines(&outcome), control_plane(replaced(2)), "all but the one that was initialized");
+}
+
+#[test]
+fn while_paused_nothing_is_replaced_and_what_would_be_is_held() {
+    // ROLL-18
+    let after = sized().at("Cluster", "/spec/paused", json!(true)).at(SMITH, SIZE, json!("large"));
+    let outcome = change(&sized(), &after);
+    assert_eq!(machines(&outcome), []);
+    let [whole, deployment] = &held(&outcome)[..] else { panic!("{:?}", held(&outcome)) };
+    assert!(whole.contains("spec.paused is true"), "{whole}");
+    assert!(
+        deployment.contains("its Cluster is paused; 4 machines would be replaced, since ForgeMachineTemplate"),
+        "{deployment}"
+    );
+    let paused = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
+    let before = sized().at("Cluster", &format!("{WORKER}/metadata"), paused);
+    let outcome = change(&before, &before.clone().at(SMITH, SIZE, json!("large")));
+    assert_eq!(machines(&outcome), []);
+    assert!(held(&outcome).concat().contains("it is paused; 4 machines would be replaced"), "{:?}", held(&outcome));
+}
