@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, PossibleValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use k8s_openapi::jiff::Timestamp;
 
 use super::{certificates, leading, memory};
 use crate::admission::{Dependents, Enforce, FeatureGates};
@@ -273,6 +274,10 @@ pub struct Plan {
     /// The one Cluster to plan.
     #[arg(long, value_name = "NS/NAME", value_parser = object_key)]
     pub cluster: Option<ObjectKey>,
+    /// The time at which the change is made, as RFC 3339 writes it: `rollout.after` replaces machines once it has passed. Default:
+    /// now.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub now: Option<Timestamp>,
     #[command(flatten)]
     pub input: Input,
     /// How the result looks.
@@ -389,6 +394,10 @@ impl ValueEnum for Enforce {
 }
 
 /// Reads `namespace/name`; a name alone is one of the namespace `default`.
+fn moment(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| "must be a time such as 2026-01-31T08:00:00Z".to_owned())
+}
+
 fn object_key(text: &str) -> Result<ObjectKey, String> {
     match text.split('/').collect::<Vec<_>>().as_slice() {
         [name] if !name.is_empty() => Ok(ObjectKey::new("default", *name)),

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::thread;
 
 use anyhow::Result;
+use k8s_openapi::jiff::Timestamp;
 
 use super::args::{Input, Plan, PlanOutput};
 use super::empty::{self, Wanted};
@@ -33,7 +34,8 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     }
     let facts = after.facts(&new);
     let denials = validate::denials(&new, &facts, after.settings());
-    let (was, is) = (before.fold(&before.facts(&old)), after.fold(&facts));
+    let now = options.now.unwrap_or_else(Timestamp::now);
+    let (was, is) = (before.fold(&before.facts(&old)).at(now), after.fold(&facts).at(now));
     let clusters = all_clusters(&was, &is, options.cluster.as_ref())?;
     if clusters.is_empty()
         && denials.is_empty()
@@ -41,6 +43,8 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     {
         return Ok(ExitCode::from(code));
     }
+    let undecoded = after.undecoded_clusters(&facts);
+    let clusters: Vec<ObjectKey> = clusters.into_iter().filter(|cluster| !undecoded.contains(cluster)).collect();
     let mut report = Report::of(in_parallel(&clusters, |cluster| compare(cluster, &was, &is)));
     report.deny(denials);
     let printed = match options.output {

@@ -1,5 +1,6 @@
 //! Worlds made of files, in which topologies are computed.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use super::args;
 use super::live;
 use super::offline::{Case, Subject};
 use crate::admission::Settings;
-use crate::hub::{Cluster, ObjectKey};
+use crate::hub::{Cluster, Kind, ObjectKey};
 use crate::topology::Options;
 use crate::topology::plan::{Fold, uid};
 use crate::world::{Facts, Found, Record};
@@ -64,6 +65,14 @@ impl Side {
     /// What the objects are judged by.
     pub(super) fn facts(&self, subjects: &[Subject<'_>]) -> Arc<Facts> {
         Arc::new(self.case.facts(subjects))
+    }
+
+    /// Clusters of the files that cannot be decoded: what becomes of them is not known, only why they are denied.
+    pub(super) fn undecoded_clusters(&self, facts: &Facts) -> BTreeSet<ObjectKey> {
+        let objects = self.case.new.objects.iter().map(|loaded| &loaded.manifest);
+        let clusters = objects.filter(|manifest| manifest.admitted_kind() == Some(Kind::Cluster));
+        let is_decoded = |key: &ObjectKey| matches!(facts.cluster(key), Found::Yes(_));
+        clusters.map(|manifest| manifest.key.clone()).filter(|key| !is_decoded(key)).collect()
     }
 
     /// A world of these facts and of the files alone, in which the objects have had their defaults.

@@ -24,7 +24,7 @@ pub struct Objects {
 
 /// Names an object, whatever its version.
 type Id = (String, String, ObjectKey);
-/// Group, kind, namespace and Cluster.
+/// Namespace and Cluster, group and kind.
 type Group = (String, String, String, String);
 
 impl Objects {
@@ -89,7 +89,7 @@ impl Objects {
         let group = group_of(&selection.api_version).to_owned();
         let has = |object: &Object| selection.labels.iter().all(|(name, value)| object.label(name) == Some(value));
         if let Some(cluster) = selection.labels.get(CLUSTER_NAME) {
-            let key = (group.clone(), selection.kind.clone(), selection.namespace.clone(), cluster.clone());
+            let key = (selection.namespace.clone(), cluster.clone(), group.clone(), selection.kind.clone());
             let names = self.of_clusters.get(&key).into_iter().flat_map(RedBlackTreeSetSync::iter);
             let id = |name: &String| {
                 (group.clone(), selection.kind.clone(), ObjectKey::new(&selection.namespace, name.clone()))
@@ -100,6 +100,17 @@ impl Objects {
         let belongs = |id: &Id| id.0 == group && id.1 == selection.kind && id.2.namespace == selection.namespace;
         let all = self.objects.range(first..).take_while(|(id, _)| belongs(id));
         all.filter(|(_, object)| has(object)).map(|(_, object)| object.clone()).collect()
+    }
+
+    /// The objects with the label of a Cluster, by group, kind and name.
+    pub fn of_cluster(&self, cluster: &ObjectKey) -> impl Iterator<Item = &Arc<Object>> {
+        let first = (cluster.namespace.clone(), cluster.name.clone(), String::new(), String::new());
+        let groups = self.of_clusters.range(first..);
+        let groups = groups.take_while(|(group, _)| (&group.0, &group.1) == (&cluster.namespace, &cluster.name));
+        groups.flat_map(move |((namespace, _, group, kind), names)| {
+            let id = move |name: &String| (group.clone(), kind.clone(), ObjectKey::new(namespace, name.clone()));
+            names.iter().filter_map(move |name| self.objects.get(&id(name)))
+        })
     }
 
     /// An object, whatever its version.
@@ -126,7 +137,7 @@ impl Objects {
 
 fn group(id: &Id, object: &Object) -> Option<Group> {
     let cluster = object.label(CLUSTER_NAME)?;
-    Some((id.0.clone(), id.1.clone(), id.2.namespace.clone(), cluster.to_owned()))
+    Some((id.2.namespace.clone(), cluster.to_owned(), id.0.clone(), id.1.clone()))
 }
 
 #[cfg(test)]

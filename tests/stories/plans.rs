@@ -127,14 +127,21 @@ fn a_plan_is_data() {
     assert_eq!((&change["from"], &change["to"]), (&"15s".into(), &"16s".into()));
     assert_eq!(change["because"], "DevMachineTemplate paper-clerk-machine");
     let roll = &cluster["rolls"][0];
+    let numbers = |removed: i64, replaced: i64| serde_json::json!({"replaced": replaced, "removed": removed, "added": 0, "outdatedUntilDeleted": 0, "atLeast": replaced});
+    assert_eq!((&roll["kind"], &roll["machines"]), (&"KubeadmControlPlane".into(), &numbers(2, 0)));
+    let roll = &cluster["rolls"][1];
     assert_eq!(
         (&roll["kind"], &roll["machines"], &roll["certainty"]),
-        (&"MachineDeployment".into(), &4.into(), &"assumed".into())
+        (&"MachineDeployment".into(), &numbers(0, 4), &"assumed".into())
     );
-    assert_eq!(said["summary"], serde_json::json!({"clusters": 1, "rolledMachines": 4, "deletedObjects": 0}));
+    let summary = serde_json::json!({"clusters": 1, "changed": 1, "machines": numbers(2, 4), "deletedObjects": 0});
+    assert_eq!(said["summary"], summary);
     assert_eq!((&said["complete"], &said["errors"]), (&true.into(), &serde_json::json!([])));
     let (_, markdown) = plan(&before, &after, &["-o", "markdown"]);
-    assert!(markdown.starts_with("**1 of 1 Cluster changed: 4 machines replaced, 0 objects deleted**\n"), "{markdown}");
+    assert!(
+        markdown.starts_with("**1 of 1 Cluster changed: machines: 4 replaced, 2 removed; 0 objects deleted**\n"),
+        "{markdown}"
+    );
     assert!(markdown.contains("| apply | KubeadmControlPlane `memo-"), "{markdown}");
 }
 
@@ -182,9 +189,9 @@ fn one_cluster_can_be_planned_alone() {
     let before = format!("{before}\n---\n{other}");
     let after = before.replace("startupDuration: \"15s\"", "startupDuration: \"16s\"");
     let (_, said) = plan(&before, &after, &[]);
-    assert!(said.ends_with("2 of 2 Clusters changed: 8 machines replaced, 0 objects deleted\n"), "{said}");
+    assert!(said.ends_with("2 of 2 Clusters changed: machines: 8 replaced; 0 objects deleted\n"), "{said}");
     let (_, said) = plan(&before, &after, &["--cluster", "other"]);
-    assert!(said.ends_with("1 of 1 Cluster changed: 4 machines replaced, 0 objects deleted\n"), "{said}");
+    assert!(said.ends_with("1 of 1 Cluster changed: machines: 4 replaced; 0 objects deleted\n"), "{said}");
     let (code, said) = plan(&before, &after, &["--cluster", "nobody"]);
     assert_eq!(code, 2);
     assert!(said.contains("there is no Cluster default/nobody; there is default/memo, default/other"), "{said}");
@@ -234,7 +241,7 @@ fn variables_of_an_extension_are_not_known_in_files() {
     let incomplete = said["incomplete"].as_array().unwrap();
     assert_eq!(incomplete[0], format!("Cluster default/shed: {reason}"));
     assert_eq!(incomplete.len(), 2, "the patch itself is left out as well: {incomplete:?}");
-    assert_eq!(said["summary"]["rolledMachines"], 4, "patches with known variables are applied");
+    assert_eq!(said["summary"]["machines"]["replaced"], 4, "patches with known variables are applied");
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("all.yaml");
@@ -330,9 +337,9 @@ fn the_embedded_class_is_valid_and_asks_for_every_kind_of_its_provider() {
 fn changes_of_the_embedded_cluster_roll_what_its_class_says() {
     let before = embedded();
     for (from, to, code, wanted) in [
-        ("value: welcome to demo", "value: hello", 4, "1 of 1 Cluster changed: 8 machines replaced"),
+        ("value: welcome to demo", "value: hello", 4, "1 of 1 Cluster changed: machines: 8 replaced"),
         ("value: 5s", "value: 6s", 4, "rotate EmbeddedMachineTemplate demo-green-"),
-        ("value: 5s", "value: 6s", 4, "1 of 1 Cluster changed: 1 machine replaced"),
+        ("value: 5s", "value: 6s", 4, "1 of 1 Cluster changed: machines: 1 replaced"),
         ("version: v1.33.0", "version: v1.34.2", 4, "since its version goes from v1.33.0 to v1.34.2"),
         ("name: blue\n        replicas: 2", "name: blue\n        replicas: 3", 3, "spec.replicas: 2 → 3"),
     ] {

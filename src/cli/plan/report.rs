@@ -64,7 +64,7 @@ pub(super) struct ChangeReport {
     pub from: Value,
     pub to: Value,
     pub because: String,
-    /// What gave the value before, where that is something else.
+    /// The patch that gave the value before, where it does not any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
 }
@@ -245,9 +245,19 @@ impl ChangeReport {
             (None, None) => "nothing sets it any more".to_owned(),
             (None, Some(_)) => "nothing sets it any more; admission sets its default".to_owned(),
         };
-        let before = change.was.as_ref().filter(|was| change.because.as_ref() != Some(was)).map(Origin::to_string);
+        let before = change.was.as_ref().filter(|was| is_of_other_patch(was, change)).map(Origin::to_string);
         ChangeReport { path: change.path.clone(), from: shown(&change.from), to: shown(&change.to), because, before }
     }
+}
+
+/// Whether a value came from a patch that has no say in it any more: the patch is named, since nothing else would name it.
+fn is_of_other_patch(was: &Origin, change: &Change) -> bool {
+    let patch = |origin: &Origin| match origin {
+        Origin::Patch(made_by) => Some(made_by.patch.clone()),
+        _ => None,
+    };
+    let was = patch(was).filter(|_| change.from.is_some());
+    was.is_some() && was != change.because.as_ref().and_then(patch)
 }
 
 impl RollReport {

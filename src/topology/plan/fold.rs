@@ -91,11 +91,7 @@ impl Fold {
     /// Takes over what a Cluster has come to in `before`, where it may ask for something else.
     pub fn take_over(&mut self, cluster: &ObjectKey, before: &Fold) {
         if let (Some(from), Some(into)) = (before.facts.objects(), self.facts.objects_mut()) {
-            for reference in before.applied.objects() {
-                if let Found::Yes(object) = from.object(&reference) {
-                    into.put(object);
-                }
-            }
+            from.of_cluster(cluster).for_each(|object| into.put(object.clone()));
         }
         self.applied = before.applied.clone();
         let (Found::Yes(old), Found::Yes(new)) = (before.facts.cluster(cluster), self.facts.cluster(cluster)) else {
@@ -142,12 +138,7 @@ impl Fold {
     /// Everything that the topology of a Cluster made, by group, kind and name.
     pub fn objects_of(&self, cluster: &ObjectKey) -> Vec<Arc<Object>> {
         let Some(objects) = self.facts.objects() else { return Vec::new() };
-        let belongs = |object: &&Arc<Object>| {
-            object.namespace() == cluster.namespace
-                && object.label(label::CLUSTER_NAME) == Some(&cluster.name)
-                && object.label(label::OWNED).is_some()
-        };
-        objects.iter().filter(belongs).cloned().collect()
+        objects.of_cluster(cluster).filter(|object| object.label(label::OWNED).is_some()).cloned().collect()
     }
 
     /// Plans and carries out, until nothing is left to be done.

@@ -157,11 +157,6 @@ impl Applied {
         self.0.get(&id(object))
     }
 
-    /// Every object that something was applied to.
-    fn objects(&self) -> impl Iterator<Item = ObjectRef> {
-        self.0.values().map(|sent| sent.object.reference())
-    }
-
     fn put(&mut self, object: &ObjectRef, sent: Sent) {
         self.0.insert(id(object), sent);
     }

@@ -1,0 +1,178 @@
+//! Plans beside the objects that exist: as `kubectl get -o yaml` prints them, with the record of field owners and without.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use topologist::ssa::{Schema, as_applied, with_managers};
+use topologist::yaml;
+
+use crate::process::command;
+
+/// How an export shows who owns the fields of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owners {
+    /// `kubectl get -o yaml --show-managed-fields`
+    Shown,
+    /// `kubectl get -o yaml`
+    Hidden,
+}
+
+fn bundle(provider: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/providers").join(provider).join("bundle.yaml");
+    yaml::documents(&fs::read_to_string(path).unwrap()).into_iter().map(|document| document.unwrap().value).collect()
+}
+
+fn written(objects: &[Value]) -> tempfile::NamedTempFile {
+    let file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    let text: String = objects.iter().map(|object| format!("---\n{object:#}\n")).collect();
+    fs::write(file.path(), text).unwrap();
+    file
+}
+
+/// The bundle with everything that its topology has made.
+fn exported(bundle: &[Value], owners: Owners) -> Vec<Value> {
+    let output = command(&["render", "-o", "json"]).arg(written(bundle).path()).output().unwrap();
+    let rendered: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let mut all = bundle.to_vec();
+    let cluster = all.iter_mut().find(|one| one["kind"] == "Cluster").unwrap();
+    cluster["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] = cluster["metadata"]["name"].clone();
+    cluster["metadata"]["labels"]["topology.cluster.x-k8s.io/owned"] = json!("");
+    let mut made = Vec::new();
+    for mut object in rendered {
+        let (group, _) = object["apiVersion"].as_str().unwrap().split_once('/').unwrap();
+        let reference = json!({"apiGroup": group, "kind": object["kind"], "name": object["metadata"]["name"]});
+        match object["kind"].as_str().unwrap() {
+            "DevCluster" => cluster["spec"]["infrastructureRef"] = reference,
+            "KubeadmControlPlane" => {
+                cluster["spec"]["controlPlaneRef"] = reference;
+                object["status"] = json!({"version": object["spec"]["version"]});
+            }
+            _ => {}
+        }
+        object["metadata"]["uid"] = json!(format!("uid-of-{}", object["metadata"]["name"].as_str().unwrap()));
+        if owners == Owners::Shown {
+            let entry = as_applied("capi-topology", &object, &Schema::unknown());
+            object = with_managers(object, &[entry]);
+        }
+        made.push(object);
+    }
+    all.extend(made);
+    all
+}
+
+/// The bundle after an edit of one of its objects.
+fn edited(objects: &[Value], kind: &str, edit: impl Fn(&mut Value)) -> Vec<Value> {
+    let mut edited = objects.to_vec();
+    edited.iter_mut().filter(|one| one["kind"] == kind).for_each(edit);
+    assert_ne!(edited, objects, "the edit of {kind} changes something");
+    edited
+}
+
+fn plan(from: &[Value], to: &[Value]) -> (i32, String) {
+    let (from, to) = (written(from), written(to));
+    let output = command(&["plan", "--from"]).arg(from.path()).arg("--to").arg(to.path()).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout) + &text(output.stderr))
+}
+
+/// The lines that say what changes, without what comes from the identity of objects.
+fn told(said: &str) -> Vec<&str> {
+    said.lines().map(str::trim).collect()
+}
+
+#[test]
+fn a_plan_beside_existing_objects_says_what_the_plan_of_the_files_alone_says() {
+    // DEC-43: fields that are added, changed and removed
+    let vm = "/spec/template/spec/backend/inMemory/vm/provisioning";
+    let bundle = bundle("in-memory");
+    let edits: [(&str, &str, &dyn Fn(&mut Value)); 6] = [
+        ("DevMachineTemplate", "rotate DevMachineTemplate", &|one| {
+            drop(one.pointer_mut(vm).and_then(|vm| vm.as_object_mut()?.remove("startupDuration")))
+        }),
+        ("DevMachineTemplate", "rotate DevMachineTemplate", &|one| {
+            one.pointer_mut(vm).into_iter().for_each(|vm| vm["startupDuration"] = json!("77s"))
+        }),
+        ("DevMachineTemplate", "rotate DevMachineTemplate", &|one| {
+            one.pointer_mut(vm).into_iter().for_each(|vm| vm["startupJitter"] = json!("0.5"))
+        }),
+        ("KubeadmConfigTemplate", "rotate KubeadmConfigTemplate", &|one| one["spec"]["template"]["spec"] = json!({})),
+        ("Cluster", "apply  MachineDeployment", &|one| {
+            drop(
+                one.pointer_mut("/spec/topology/workers/machineDeployments/0")
+                    .and_then(|md| md.as_object_mut()?.remove("replicas")),
+            );
+        }),
+        ("Cluster", "apply  MachineDeployment", &|one| {
+            one["spec"]["topology"]["workers"]["machineDeployments"][0]["failureDomain"] = json!("b");
+        }),
+    ];
+    for (position, (kind, headline, edit)) in edits.into_iter().enumerate() {
+        let (code, want) = plan(&bundle, &edited(&bundle, kind, edit));
+        assert!(code >= 3 && want.contains(headline), "edit {position}: {want}");
+        for owners in [Owners::Shown, Owners::Hidden] {
+            let from = exported(&bundle, owners);
+            assert_eq!(plan(&from, &from), (0, "1 Cluster, nothing changes\n".to_owned()), "{owners:?}");
+            // Whoever edits the class has the objects among the files of one side, or of both.
+            for to in [edited(&from, kind, edit), edited(&bundle, kind, edit)] {
+                let (is, said) = plan(&from, &to);
+                assert_eq!((is, told(&said)), (code, told(&want)), "edit {position}, {owners:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failure_domain_that_goes_replaces_machines() {
+    // DEC-43, ROLL-9
+    let domain =
+        |one: &mut Value| one["spec"]["topology"]["workers"]["machineDeployments"][0]["failureDomain"] = json!("b");
+    let before = edited(&bundle("in-memory"), "Cluster", domain);
+    let after = bundle("in-memory");
+    for owners in [Owners::Shown, Owners::Hidden] {
+        let (code, said) = plan(&exported(&before, owners), &after);
+        assert!(code == 4 && said.contains("spec.template.spec.failureDomain: \"b\" → nothing"), "{owners:?}: {said}");
+    }
+}
+
+#[test]
+fn values_that_a_provider_normalises_are_no_changes() {
+    // DEC-43
+    let bundle = bundle("in-memory");
+    for owners in [Owners::Shown, Owners::Hidden] {
+        let mut from = exported(&bundle, owners);
+        let templates =
+            from.iter_mut().filter(|one| one["kind"] == "DevMachineTemplate" && one["metadata"]["uid"].is_string());
+        for template in templates {
+            template["spec"]["template"]["spec"]["backend"]["inMemory"]["vm"]["provisioning"]["startupDuration"] =
+                json!("0h0m15s");
+            template["spec"]["template"]["spec"]["providerID"] = json!("set by the provider");
+        }
+        assert_eq!(plan(&from, &from).0, 0, "{owners:?}");
+        assert_eq!(plan(&from, &bundle).0, 0, "{owners:?}");
+        // Where it has not been rolled out, what differs is a change.
+        let paused = edited(&from, "Cluster", |one| one["spec"]["paused"] = json!(true));
+        let (code, said) = plan(&paused, &bundle);
+        assert!(code == 4 && said.contains("startupDuration: \"0h0m15s\" → \"15s\""), "{owners:?}: {said}");
+    }
+}
+
+#[test]
+fn a_cluster_that_cannot_be_decoded_is_denied_and_not_deleted() {
+    let bundle = bundle("in-memory");
+    let broken = edited(&bundle, "Cluster", |one| one["spec"]["topology"]["controlPlane"]["replicas"] = json!("five"));
+    let (code, said) = plan(&bundle, &broken);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.starts_with("denied: ") && !said.contains("delete"), "{said}");
+}
+
+#[test]
+fn a_patch_that_goes_is_named() {
+    let bundle = bundle("docker");
+    let without = edited(&bundle, "ClusterClass", |one| {
+        one["spec"]["patches"].as_array_mut().unwrap().retain(|patch| patch["name"] != "machineImage");
+    });
+    let (code, said) = plan(&bundle, &without);
+    assert_eq!(code, 4, "{said}");
+    assert!(said.contains("customImage") && said.contains("before: patch \"machineImage\""), "{said}");
+}
