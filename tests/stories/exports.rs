@@ -18,6 +18,12 @@ enum Owners {
     Hidden,
 }
 
+/// A kind, what the plan says of it, and what is done to every object of it.
+type Edit = (&'static str, &'static str, fn(&mut Value));
+
+/// Where machine templates of the bundle say how machines start.
+const VM: &str = "/spec/template/spec/backend/inMemory/vm/provisioning";
+
 fn bundle(provider: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/providers").join(provider).join("bundle.yaml");
     yaml::documents(&fs::read_to_string(path).unwrap()).into_iter().map(|document| document.unwrap().value).collect()
@@ -84,26 +90,25 @@ fn told(said: &str) -> Vec<&str> {
 #[test]
 fn a_plan_beside_existing_objects_says_what_the_plan_of_the_files_alone_says() {
     // DEC-43: fields that are added, changed and removed
-    let vm = "/spec/template/spec/backend/inMemory/vm/provisioning";
     let bundle = bundle("in-memory");
-    let edits: [(&str, &str, &dyn Fn(&mut Value)); 6] = [
-        ("DevMachineTemplate", "rotate DevMachineTemplate", &|one| {
-            drop(one.pointer_mut(vm).and_then(|vm| vm.as_object_mut()?.remove("startupDuration")))
+    let edits: [Edit; 6] = [
+        ("DevMachineTemplate", "rotate DevMachineTemplate", |one| {
+            drop(one.pointer_mut(VM).and_then(|vm| vm.as_object_mut()?.remove("startupDuration")));
         }),
-        ("DevMachineTemplate", "rotate DevMachineTemplate", &|one| {
-            one.pointer_mut(vm).into_iter().for_each(|vm| vm["startupDuration"] = json!("77s"))
+        ("DevMachineTemplate", "rotate DevMachineTemplate", |one| {
+            one.pointer_mut(VM).into_iter().for_each(|vm| vm["startupDuration"] = json!("77s"));
         }),
-        ("DevMachineTemplate", "rotate DevMachineTemplate", &|one| {
-            one.pointer_mut(vm).into_iter().for_each(|vm| vm["startupJitter"] = json!("0.5"))
+        ("DevMachineTemplate", "rotate DevMachineTemplate", |one| {
+            one.pointer_mut(VM).into_iter().for_each(|vm| vm["startupJitter"] = json!("0.5"));
         }),
-        ("KubeadmConfigTemplate", "rotate KubeadmConfigTemplate", &|one| one["spec"]["template"]["spec"] = json!({})),
-        ("Cluster", "apply  MachineDeployment", &|one| {
+        ("KubeadmConfigTemplate", "rotate KubeadmConfigTemplate", |one| one["spec"]["template"]["spec"] = json!({})),
+        ("Cluster", "apply  MachineDeployment", |one| {
             drop(
                 one.pointer_mut("/spec/topology/workers/machineDeployments/0")
                     .and_then(|md| md.as_object_mut()?.remove("replicas")),
             );
         }),
-        ("Cluster", "apply  MachineDeployment", &|one| {
+        ("Cluster", "apply  MachineDeployment", |one| {
             one["spec"]["topology"]["workers"]["machineDeployments"][0]["failureDomain"] = json!("b");
         }),
     ];

@@ -90,7 +90,7 @@ pub(super) fn rolls(
 impl Roll {
     /// Nothing of it happens for now (ROLL-18); returns what would happen, if machines would be replaced.
     pub(super) fn hold(&mut self, why: &str) -> Option<Held> {
-        let replaced = std::mem::replace(&mut self.machines.replaced, Some(0));
+        let replaced = self.machines.replaced.replace(0);
         let machines = match replaced {
             Some(0) => return None,
             Some(1) => "1 machine".to_owned(),
@@ -185,7 +185,7 @@ impl Scene<'_> {
             roll.at_a_time = at_a_time(step, owner, outdated);
             roll.reason = self.reason(step, &decisive);
             if owner == Owner::MachineDeployment && is_on_delete(step) {
-                machines.outdated_until_deleted = std::mem::replace(&mut machines.replaced, Some(0));
+                machines.outdated_until_deleted = machines.replaced.replace(0);
                 roll.reason = format!("{}; its strategy is OnDelete", roll.reason);
             }
         }
@@ -230,7 +230,7 @@ impl Scene<'_> {
         if has(Effect::Replaces) || has(Effect::ReplacesByGroup) {
             return Some((all, false));
         }
-        if has(Effect::ReplacesAfter) && self.was_made_before(decisive, before) {
+        if has(Effect::ReplacesAfter) && was_made_before(decisive, before) {
             return Some((all, true));
         }
         let (initialized, is_guess) =
@@ -241,20 +241,6 @@ impl Scene<'_> {
         (number != Some(0)).then_some((number, is_guess || joined != Some(0)))
     }
 
-    /// Whether the object is older than the time at which its machines are to be replaced (ROLL-6, ROLL-10); one from a file may be
-    /// of any age.
-    fn was_made_before(&self, decisive: &[Decisive<'_>], before: &Object) -> bool {
-        let time =
-            |value: Option<&Value>| value.and_then(Value::as_str).and_then(|text| text.parse::<Timestamp>().ok());
-        let made = time(before.at("metadata.creationTimestamp"));
-        let after = decisive
-            .iter()
-            .filter(|(_, row)| row.effect == Effect::ReplacesAfter)
-            .filter_map(|(leaf, _)| time(leaf.to))
-            .max();
-        made.zip(after).is_none_or(|(made, after)| made < after)
-    }
-
     /// How many machines ran `kubeadm init` and are not what a machine would be that joins now (ROLL-3), and whether that is a guess.
     fn initialized(&self, before: &Object) -> (i64, bool) {
         let config = |name: &str| before.at(&format!("spec.kubeadmConfigSpec.{name}"));
@@ -262,13 +248,11 @@ impl Scene<'_> {
             return (0, false);
         }
         let configs = self.of_control_plane("bootstrap.cluster.x-k8s.io/v1beta2", "KubeadmConfig", before);
-        match configs.is_empty() {
-            true => (1, true),
-            false => {
-                let ran_init = |config: &Arc<Object>| config.at("spec.joinConfiguration.controlPlane").is_none();
-                (i64::from(configs.iter().any(ran_init)), false)
-            }
+        if configs.is_empty() {
+            return (1, true);
         }
+        let ran_init = |config: &Arc<Object>| config.at("spec.joinConfiguration.controlPlane").is_none();
+        (i64::from(configs.iter().any(ran_init)), false)
     }
 
     /// The machines whose certificates expire within the days that are asked for now (ROLL-6), of those that are known.
@@ -339,6 +323,19 @@ impl Scene<'_> {
         let (kind, name) = (pool.kind().to_owned(), pool.name().to_owned());
         Some(Roll { part, kind, name, machines, at_a_time: None, certainty: Certainty::Provider, reason })
     }
+}
+
+/// Whether the object is older than the time at which its machines are to be replaced (ROLL-6, ROLL-10); one from a file may be
+/// of any age.
+fn was_made_before(decisive: &[Decisive<'_>], before: &Object) -> bool {
+    let time = |value: Option<&Value>| value.and_then(Value::as_str).and_then(|text| text.parse::<Timestamp>().ok());
+    let made = time(before.at("metadata.creationTimestamp"));
+    let after = decisive
+        .iter()
+        .filter(|(_, row)| row.effect == Effect::ReplacesAfter)
+        .filter_map(|(leaf, _)| time(leaf.to))
+        .max();
+    made.zip(after).is_none_or(|(made, after)| made < after)
 }
 
 const REPLICAS: &str = "spec.replicas";
