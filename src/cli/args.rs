@@ -1,18 +1,19 @@
 //! Arguments. The flags of `serve` that take one value have an environment variable: `--webhook-addr` is
 //! `TOPOLOGIST_WEBHOOK_ADDR`.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, PossibleValue};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use k8s_openapi::jiff::Timestamp;
+use wildmatch::WildMatch;
 
 use super::{certificates, leading, memory};
 use crate::admission::{Dependents, Enforce, FeatureGates};
-use crate::hub::ObjectKey;
-use crate::hub::naming;
+use crate::hub::{LabelRequirements, ObjectKey, naming};
 use crate::telemetry::log::Format;
 
 /// Guards and rolls out Cluster API managed topologies.
@@ -271,9 +272,13 @@ pub struct Plan {
     /// Files or folders with everything as it is to be; may be repeated.
     #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
     pub to: Vec<PathBuf>,
-    /// The one Cluster to plan.
-    #[arg(long, value_name = "NS/NAME", value_parser = object_key)]
-    pub cluster: Option<ObjectKey>,
+    /// The Clusters to plan, each as namespace/name or as a pattern with * and ?, such as prod/* or */blue; may be repeated. A
+    /// name alone is one of the namespace default. Default: all.
+    #[arg(long = "cluster", value_name = "PATTERN", value_parser = cluster_pattern)]
+    pub clusters: Vec<ClusterPattern>,
+    /// Plan Clusters with these labels alone, such as env=prod,tier in (a,b),!canary.
+    #[arg(short = 'l', long, value_name = "LABELS", value_parser = label_selector)]
+    pub selector: Option<LabelRequirements>,
     /// The time at which the change is made, as RFC 3339 writes it: `rollout.after` replaces machines once it has passed. Default:
     /// now.
     #[arg(long, value_name = "TIME", value_parser = moment)]
@@ -283,8 +288,39 @@ pub struct Plan {
     /// How the result looks.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: PlanOutput,
+    /// List all Clusters of a group, and all lines of long values. Without it text names 20 Clusters of each group.
+    #[arg(long)]
+    pub all: bool,
+    /// Whether text has colors. With auto it has them on a terminal, unless NO_COLOR is set or TERM is dumb.
+    #[arg(long, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+    pub color: ColorChoice,
     #[command(flatten)]
     pub rules: Rules,
+}
+
+/// The names of Clusters: namespace and name, each with `*` for any characters and `?` for one.
+#[derive(Clone, Debug)]
+pub struct ClusterPattern {
+    namespace: WildMatch,
+    name: WildMatch,
+}
+
+impl ClusterPattern {
+    /// Whether a Cluster has such a name.
+    pub fn matches(&self, cluster: &ObjectKey) -> bool {
+        self.namespace.matches(&cluster.namespace) && self.name.matches(&cluster.name)
+    }
+
+    /// Whether it is the name of one Cluster.
+    pub fn is_exact(&self) -> bool {
+        !self.to_string().contains(['*', '?'])
+    }
+}
+
+impl fmt::Display for ClusterPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
 }
 
 /// How a plan looks.
@@ -393,17 +429,28 @@ impl ValueEnum for Enforce {
     }
 }
 
-/// Reads `namespace/name`; a name alone is one of the namespace `default`.
 fn moment(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| "must be a time such as 2026-01-31T08:00:00Z".to_owned())
 }
 
+/// Reads `namespace/name`; a name alone is one of the namespace `default`.
 fn object_key(text: &str) -> Result<ObjectKey, String> {
     match text.split('/').collect::<Vec<_>>().as_slice() {
         [name] if !name.is_empty() => Ok(ObjectKey::new("default", *name)),
         [namespace, name] if !namespace.is_empty() && !name.is_empty() => Ok(ObjectKey::new(*namespace, *name)),
         _ => Err("expected namespace/name".to_owned()),
     }
+}
+
+/// Reads `namespace/name`, in which `*` and `?` stand for others.
+fn cluster_pattern(text: &str) -> Result<ClusterPattern, String> {
+    let ObjectKey { namespace, name } = object_key(text)?;
+    Ok(ClusterPattern { namespace: WildMatch::new(&namespace), name: WildMatch::new(&name) })
+}
+
+fn label_selector(text: &str) -> Result<LabelRequirements, String> {
+    let read = LabelRequirements::parse(text).filter(|labels| !labels.is_empty());
+    read.ok_or_else(|| "expected labels such as env=prod,tier in (a,b),!canary".to_owned())
 }
 
 /// Reads `5s`, `500ms`, `2m`, `12h`, `90d`.

@@ -53,7 +53,12 @@ pub fn run(arguments: Arguments) -> ExitCode {
 /// Writes a result; a reader that has seen enough is no failure, and does not change the exit code.
 fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    forgiving(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// The outcome of writing a result to a reader that may have seen enough.
+fn forgiving(written: io::Result<()>) -> io::Result<()> {
+    match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         outcome => outcome,
     }

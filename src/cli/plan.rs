@@ -2,31 +2,47 @@
 //!
 //! ```text
 //! --from (or --live) ─► Fold, rolled out ─┐
-//!                             ├─ for each Cluster: roll out ─► steps, rolls, what is held ─► text, JSON, Markdown
-//! --to ───► Fold ─────────────┘
+//!                             ├─ for each Cluster: roll out ─► ClusterReport ─► groups of the same change ─► Report
+//! --to ───► Fold ─────────────┘                                                             text, JSON, Markdown ◄─┘
 //! ```
 
+mod choice;
+
+mod groups;
+mod markdown;
+mod names;
+mod progress;
 mod report;
 mod text;
+mod values;
+mod words;
 
+use std::io::{self, BufWriter, Write};
 use std::num::NonZero;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Instant;
+
+use anstream::AutoStream;
 
 use anyhow::Result;
 use k8s_openapi::jiff::Timestamp;
 
 use super::args::{Input, Plan, PlanOutput};
 use super::empty::{self, Wanted};
-use super::rollout::{self, Side};
+use super::rollout::Side;
 use super::validate;
 use crate::hub::ObjectKey;
 use crate::topology::plan::{Fold, Outcome};
 use crate::world::Found;
+use groups::{Collected, Keep};
+use progress::Progress;
 use report::{ClusterReport, Report};
 
 /// Prints what becomes of the Clusters on either side.
 pub(super) fn run(options: &Plan) -> Result<ExitCode> {
+    let started = Instant::now();
     let (before, after) = sides(options)?;
     let (old, new) = (before.subjects(), after.subjects());
     if let Some(code) = unusable(&before, &after, &options.input)? {
@@ -36,24 +52,50 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     let denials = validate::denials(&new, &facts, after.settings());
     let now = options.now.unwrap_or_else(Timestamp::now);
     let (was, is) = (before.fold(&before.facts(&old)).at(now), after.fold(&facts).at(now));
-    let clusters = all_clusters(&was, &is, options.cluster.as_ref())?;
+    let undecoded = after.undecoded_clusters(&facts);
+    let clusters = choice::clusters([&was, &is], &undecoded, &options.clusters, options.selector.as_ref())?;
     if clusters.is_empty()
         && denials.is_empty()
         && let Some(code) = empty::settle(Wanted::Planned, after.case(), &options.input)?
     {
         return Ok(ExitCode::from(code));
     }
-    let undecoded = after.undecoded_clusters(&facts);
     let clusters: Vec<ObjectKey> = clusters.into_iter().filter(|cluster| !undecoded.contains(cluster)).collect();
-    let mut report = Report::of(in_parallel(&clusters, |cluster| compare(cluster, &was, &is)));
-    report.deny(denials);
-    let printed = match options.output {
-        PlanOutput::Text => text::plain(&report),
-        PlanOutput::Markdown => text::markdown(&report),
-        PlanOutput::Json => serde_json::to_string_pretty(&report)? + "\n",
-    };
-    super::print(&printed)?;
+    let keep = if options.output == PlanOutput::Json { Keep::Everything } else { Keep::Groups };
+    let progress = Progress::of(clusters.len(), started);
+    let collected = in_parallel(&clusters, keep, &progress, |cluster| compare(cluster, &was, &is));
+    drop(progress);
+    let report = collected.into_report(denials);
+    super::forgiving(print(&report, options))?;
     Ok(ExitCode::from(report.exit_code()))
+}
+
+/// Writes what is asked for.
+fn print(report: &Report, options: &Plan) -> io::Result<()> {
+    let out = io::stdout().lock();
+    match options.output {
+        PlanOutput::Text => {
+            let color = match options.color {
+                clap::ColorChoice::Auto => anstream::ColorChoice::Auto,
+                clap::ColorChoice::Always => anstream::ColorChoice::Always,
+                clap::ColorChoice::Never => anstream::ColorChoice::Never,
+            };
+            let mut out = AutoStream::new(out, color);
+            out.write_all(text::plain(report, options.all).as_bytes())?;
+            out.flush()
+        }
+        PlanOutput::Markdown => {
+            let mut out = out;
+            out.write_all(markdown::comment(report).as_bytes())?;
+            out.flush()
+        }
+        PlanOutput::Json => {
+            let mut out = BufWriter::new(out);
+            serde_json::to_writer_pretty(&mut out, report)?;
+            out.write_all(b"\n")?;
+            out.flush()
+        }
+    }
 }
 
 /// Says why the input cannot be used, and returns the exit code then.
@@ -81,19 +123,6 @@ fn sides(options: &Plan) -> Result<(Side, Side)> {
     Ok((Side::read(from, &[], &options.input, &options.rules)?, after))
 }
 
-/// The Clusters with a topology of either side, by namespace and name.
-fn all_clusters(before: &Fold, after: &Fold, wanted: Option<&ObjectKey>) -> Result<Vec<ObjectKey>> {
-    let mut all = rollout::clusters(before.facts(), None)?;
-    all.extend(rollout::clusters(after.facts(), None)?);
-    all.sort();
-    all.dedup();
-    match wanted {
-        Some(wanted) if all.contains(wanted) => Ok(vec![wanted.clone()]),
-        Some(wanted) => rollout::clusters(after.facts(), Some(wanted)),
-        None => Ok(all),
-    }
-}
-
 /// What becomes of one Cluster; other Clusters have no say in it.
 fn compare(cluster: &ObjectKey, before: &Fold, after: &Fold) -> ClusterReport {
     let mut old = before.clone();
@@ -114,17 +143,30 @@ fn exists(fold: &Fold, cluster: &ObjectKey) -> bool {
     matches!(fold.facts().cluster(cluster), Found::Yes(_) | Found::Unreadable(_))
 }
 
-/// Applies a function to each item, on all processors, and keeps the order.
-fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let workers = thread::available_parallelism().map_or(1, NonZero::get);
-    let share = items.len().div_ceil(workers).max(1);
+/// Compares each Cluster, on all processors; a report goes into its group at once.
+fn in_parallel(
+    clusters: &[ObjectKey],
+    keep: Keep,
+    progress: &Progress,
+    compare: impl Fn(&ObjectKey) -> ClusterReport + Sync,
+) -> Collected {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut collected = Collected::new(keep);
+        while let Some(cluster) = clusters.get(next.fetch_add(1, Ordering::Relaxed)) {
+            collected.add(compare(cluster));
+            progress.step();
+        }
+        collected
+    };
+    let workers = thread::available_parallelism().map_or(1, NonZero::get).min(clusters.len());
     thread::scope(|scope| {
-        let work = &work;
-        let shares: Vec<_> =
-            items.chunks(share).map(|share| scope.spawn(move || share.iter().map(work).collect::<Vec<R>>())).collect();
-        shares
-            .into_iter()
-            .flat_map(|share| share.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
+        let shares: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let shares =
+            shares.into_iter().map(|share| share.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        shares.fold(Collected::new(keep), |mut all, share| {
+            all.merge(share);
+            all
+        })
     })
 }

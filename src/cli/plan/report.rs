@@ -3,18 +3,23 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::groups::Group;
 use crate::cli::hints::{explained, unknown_variables_of};
 use crate::hub::{Object, ObjectKey};
 use crate::schema::SENSITIVE;
 use crate::topology::origin::Origin;
 use crate::topology::plan::{Action, Certainty, Change, Fold, Machines, Outcome, Part, Roll, Step};
 use crate::topology::upgrade::Held;
+use crate::topology::worker::WorkerKind;
 use crate::world::Found;
 
 /// What becomes of all Clusters.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
+    /// Only where they are asked for: text and Markdown need no more than the groups.
     pub clusters: Vec<ClusterReport>,
+    /// Clusters with the same change, the most affected first (DEC-48).
+    pub groups: Vec<Group>,
     pub summary: Summary,
     /// Whether nothing was left out.
     pub complete: bool,
@@ -28,6 +33,8 @@ pub(super) struct Report {
 /// What becomes of one Cluster.
 #[derive(Debug, Serialize)]
 pub(super) struct ClusterReport {
+    /// The number of its group, counted from zero.
+    pub group: usize,
     pub namespace: String,
     pub name: String,
     pub steps: Vec<StepReport>,
@@ -39,9 +46,27 @@ pub(super) struct ClusterReport {
     #[serde(skip)]
     pub title: String,
     #[serde(skip)]
-    incomplete: Vec<String>,
+    pub about: About,
     #[serde(skip)]
-    deleted: usize,
+    pub incomplete: Vec<String>,
+    #[serde(skip)]
+    pub deleted: usize,
+}
+
+/// What Clusters of a group have in common besides their changes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct About {
+    pub fate: Fate,
+    /// `class quick-start, v1.33.0 → v1.34.2`; empty when the Cluster cannot be read.
+    pub topology: String,
+}
+
+/// Whether a Cluster is there before and after the change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fate {
+    Stays,
+    New,
+    Deleted,
 }
 
 /// One write.
@@ -49,6 +74,12 @@ pub(super) struct ClusterReport {
 pub(super) struct StepReport {
     pub action: &'static str,
     pub kind: String,
+    /// The slot of the object, without the name of its worker set.
+    #[serde(skip)]
+    pub role: &'static str,
+    /// The worker set that the object is of.
+    #[serde(skip)]
+    pub set: Option<String>,
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaces: Option<String>,
@@ -58,7 +89,7 @@ pub(super) struct StepReport {
 }
 
 /// A field that changes.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct ChangeReport {
     pub path: String,
     pub from: Value,
@@ -74,6 +105,8 @@ pub(super) struct ChangeReport {
 #[serde(rename_all = "camelCase")]
 pub(super) struct RollReport {
     pub kind: String,
+    #[serde(skip)]
+    pub role: &'static str,
     pub name: String,
     pub machines: Machines,
     pub at_a_time: Option<i64>,
@@ -98,34 +131,21 @@ pub(super) struct Summary {
     pub changed: usize,
     pub machines: Machines,
     pub deleted_objects: usize,
+    /// Clusters that cannot be planned.
+    #[serde(skip)]
+    pub failed: usize,
 }
 
 impl Report {
-    pub(super) fn of(clusters: Vec<ClusterReport>) -> Self {
-        let summary = Summary {
-            clusters: clusters.len(),
-            changed: clusters.iter().filter(|cluster| !cluster.steps.is_empty()).count(),
-            machines: clusters.iter().flat_map(|cluster| &cluster.rolls).map(|roll| roll.machines).sum(),
-            deleted_objects: clusters.iter().map(|cluster| cluster.deleted).sum(),
-        };
-        let incomplete: Vec<String> = clusters.iter().flat_map(|cluster| cluster.incomplete.clone()).collect();
-        Report { complete: incomplete.is_empty(), incomplete, summary, clusters, errors: Vec::new() }
-    }
-
-    /// Adds why the change itself would be denied.
-    pub(super) fn deny(&mut self, denials: Vec<String>) {
-        self.errors = denials;
-    }
-
     /// 1 denied or not computable, 5 an object goes that is not replaced, 4 machines are replaced or removed, 3 anything else
     /// changes, 0 nothing does (DEC-42).
     pub(super) fn exit_code(&self) -> u8 {
-        let any = |holds: fn(&ClusterReport) -> bool| self.clusters.iter().any(holds);
+        let any = |holds: fn(&Group) -> bool| self.groups.iter().any(holds);
         match () {
-            () if !self.errors.is_empty() || any(|one| !one.errors.is_empty()) => 1,
-            () if any(|one| one.deleted > 0) => 5,
-            () if any(|one| one.rolls.iter().any(|roll| roll.machines.go())) => 4,
-            () if any(|one| !one.steps.is_empty()) => 3,
+            () if !self.errors.is_empty() || any(|group| !group.errors.is_empty()) => 1,
+            () if any(|group| group.deleted > 0) => 5,
+            () if any(|group| group.machines.go()) => 4,
+            () if any(|group| !group.steps.is_empty()) => 3,
             () => 0,
         }
     }
@@ -151,6 +171,7 @@ impl ClusterReport {
         let incomplete = unknown.map(|reason| format!("Cluster {cluster}: {reason}")).chain(of_trace).collect();
         let undefined = outcome.trace.undefined.iter().map(ToString::to_string);
         ClusterReport {
+            group: 0,
             namespace: cluster.namespace.clone(),
             name: cluster.name.clone(),
             incomplete,
@@ -160,6 +181,7 @@ impl ClusterReport {
             errors,
             warnings: outcome.warnings.into_iter().chain(undefined).collect(),
             title: title(cluster, before, after),
+            about: about(cluster, before, after),
             deleted,
         }
     }
@@ -170,6 +192,8 @@ impl ClusterReport {
         let step = |(kind, name, reason): (&str, &str, &str)| StepReport {
             action: Action::Delete.name(),
             kind: kind.to_owned(),
+            role: "",
+            set: None,
             name: name.to_owned(),
             replaces: None,
             reason: reason.to_owned(),
@@ -179,8 +203,10 @@ impl ClusterReport {
         let mut steps = vec![step(("Cluster", &cluster.name, "it is not among the new files"))];
         steps.extend(objects.iter().map(|object| step((object.kind(), object.name(), "it goes with its Cluster"))));
         ClusterReport {
+            group: 0,
             namespace: cluster.namespace.clone(),
             name: cluster.name.clone(),
+            about: About { fate: Fate::Deleted, topology: topology(before, cluster, before) },
             deleted: steps.len(),
             steps,
             rolls: objects.iter().filter_map(|object| RollReport::removed(object, before, cluster)).collect(),
@@ -205,17 +231,58 @@ fn shows(step: &Step) -> bool {
 }
 
 fn title(cluster: &ObjectKey, before: &Fold, after: &Fold) -> String {
-    let topology = |fold: &Fold| match fold.facts().cluster(cluster) {
+    let About { fate, topology } = about(cluster, before, after);
+    match fate {
+        _ if topology.is_empty() => format!("Cluster {cluster}"),
+        Fate::New => format!("Cluster {cluster} ({topology}) is new"),
+        Fate::Stays | Fate::Deleted => format!("Cluster {cluster} ({topology})"),
+    }
+}
+
+fn about(cluster: &ObjectKey, before: &Fold, after: &Fold) -> About {
+    let fate = match before.facts().cluster(cluster) {
+        Found::Yes(_) => Fate::Stays,
+        _ => Fate::New,
+    };
+    About { fate, topology: topology(before, cluster, after) }
+}
+
+/// Class and version of a Cluster, and what they were before.
+fn topology(before: &Fold, cluster: &ObjectKey, after: &Fold) -> String {
+    let of = |fold: &Fold| match fold.facts().cluster(cluster) {
         Found::Yes(found) => Some((found.spec.topology.class_ref.name.clone(), found.spec.topology.version.clone())),
         _ => None,
     };
+    let Some((class, version)) = of(after) else { return String::new() };
+    let (old_class, old_version) = of(before).unwrap_or_else(|| (class.clone(), version.clone()));
     let arrow = |from: String, to: String| if from == to { to } else { format!("{from} → {to}") };
-    match (topology(before), topology(after)) {
-        (Some((old_class, old)), Some((class, new))) => {
-            format!("Cluster {cluster} (class {}, {})", arrow(old_class, class), arrow(old, new))
-        }
-        (None, Some((class, new))) => format!("Cluster {cluster} (class {class}, {new}) is new"),
-        (_, None) => format!("Cluster {cluster}"),
+    format!("class {}, {}", arrow(old_class, class), arrow(old_version, version))
+}
+
+/// The slot of an object, the same for all worker sets of a kind.
+fn role(part: &Part) -> &'static str {
+    match part {
+        Part::Infrastructure => "infrastructure",
+        Part::ControlPlane => "control plane",
+        Part::ControlPlaneMachines => "control plane machines",
+        Part::ControlPlaneHealthCheck => "control plane health check",
+        Part::Cluster => "",
+        Part::Worker(kind, _) => kind.name(),
+        Part::Bootstrap(WorkerKind::MachineDeployment, _) => "MachineDeployment bootstrap",
+        Part::Bootstrap(WorkerKind::MachinePool, _) => "MachinePool bootstrap",
+        Part::WorkerInfrastructure(WorkerKind::MachineDeployment, _) => "MachineDeployment infrastructure",
+        Part::WorkerInfrastructure(WorkerKind::MachinePool, _) => "MachinePool infrastructure",
+        Part::WorkerHealthCheck(_) => "MachineDeployment health check",
+    }
+}
+
+fn set(part: &Part) -> Option<String> {
+    match part {
+        Part::Worker(_, name)
+        | Part::Bootstrap(_, name)
+        | Part::WorkerInfrastructure(_, name)
+        | Part::WorkerHealthCheck(name) => Some(name.clone()),
+        _ => None,
     }
 }
 
@@ -224,6 +291,8 @@ impl StepReport {
         StepReport {
             action: step.action.name(),
             kind: step.object.kind.clone(),
+            role: role(&step.part),
+            set: set(&step.part),
             name: step.object.key.name.clone(),
             replaces: step.replaces.clone(),
             reason: step.reason.clone(),
@@ -268,6 +337,7 @@ impl RollReport {
         let replicas = object.at("spec.replicas").and_then(Value::as_i64);
         kinds.contains(&object.kind()).then(|| RollReport {
             kind: object.kind().to_owned(),
+            role: "",
             name: object.name().to_owned(),
             machines: Machines { removed: replicas, ..Machines::NONE },
             at_a_time: None,
@@ -279,6 +349,7 @@ impl RollReport {
     fn of(roll: &Roll) -> Self {
         RollReport {
             kind: roll.kind.clone(),
+            role: role(&roll.part),
             name: roll.name.clone(),
             machines: roll.machines,
             at_a_time: roll.at_a_time,

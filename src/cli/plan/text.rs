@@ -1,217 +1,157 @@
-//! What `plan` says, for people.
+//! What `plan` says, for people at a terminal.
+//!
+//! Colors are always in the text; what prints it removes them where nobody wants them.
 
-use serde_json::Value;
+use anstyle::{AnsiColor, Style};
 
-use super::report::{ChangeReport, ClusterReport, Report, RollReport, StepReport, Summary};
-use crate::topology::plan::Machines;
+use super::groups::Group;
+use super::report::{ChangeReport, Report};
+use super::values::{Difference, Line, escaped, places};
+use super::words::{self, MESSAGES, NAMED, Step};
+use crate::topology::plan::Action;
 
-/// The longest value that is shown whole, in characters.
-const LONGEST: usize = 96;
+/// The width of lines with names.
+const WIDTH: usize = 110;
+/// How many lines of a value are shown.
+const LINES: usize = 40;
 
-/// Lines for a terminal.
-pub(super) fn plain(report: &Report) -> String {
-    let mut text = String::new();
-    report.errors.iter().for_each(|error| text.push_str(&format!("denied: {error}\n")));
-    for cluster in report.clusters.iter().filter(|cluster| says_something(cluster)) {
-        text.push_str(&format!("{}\n", cluster.title));
-        for step in &cluster.steps {
-            text.push_str(&format!("  {:<6} {}\n", step.action, headline(step)));
-            for change in &step.changes {
-                let because = explained(change);
-                for Place { path, from, to } in places(change) {
-                    text.push_str(&format!("           {path}: {} → {}   ({because})\n", shown(from), shown(to)));
+const TITLE: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const RED: Style = AnsiColor::Red.on_default();
+const GREEN: Style = AnsiColor::Green.on_default();
+const YELLOW: Style = AnsiColor::Yellow.on_default();
+const CYAN: Style = AnsiColor::Cyan.on_default();
+
+/// Lines for a terminal: totals, the most affected Clusters, then each group.
+pub(super) fn plain(report: &Report, all: bool) -> String {
+    let most = |most: usize| if all { usize::MAX } else { most };
+    let mut text = Text { all: String::new(), lines: most(LINES) };
+    text.messages(&format!("{}: ", painted(RED, "denied")), &report.errors, most(MESSAGES));
+    text.line("", &painted(TITLE, &words::summary(report)));
+    if let Some(clusters) = words::most_affected(report) {
+        text.line("", &format!("most affected: {clusters}"));
+    }
+    let groups: Vec<&Group> = report.groups.iter().filter(|group| group.says_something()).collect();
+    for group in &groups {
+        text.line("", "");
+        text.group(group, most(NAMED));
+    }
+    if !groups.is_empty() {
+        text.line("", "");
+    }
+    text.messages("not complete: ", &report.incomplete, most(MESSAGES));
+    if let Some(exit) = words::exit(report.exit_code()) {
+        text.line("", &painted(DIM, exit));
+    }
+    text.all
+}
+
+struct Text {
+    all: String,
+    /// How many lines of a value are shown.
+    lines: usize,
+}
+
+impl Text {
+    fn line(&mut self, indent: &str, line: &str) {
+        self.all.push_str(indent);
+        self.all.push_str(line);
+        self.all.push('\n');
+    }
+
+    fn messages(&mut self, start: &str, messages: &[String], most: usize) {
+        messages.iter().take(most).for_each(|message| self.line("", &format!("{start}{}", escaped(message))));
+        if messages.len() > most {
+            self.line("", &format!("{start}{} more; --all lists all", messages.len() - most));
+        }
+    }
+
+    fn group(&mut self, group: &Group, named: usize) {
+        self.line("", &painted(TITLE, &words::headline(group)));
+        if group.clusters.len() > 1 {
+            self.members(group, named);
+        }
+        words::steps(group).iter().for_each(|step| self.step(step));
+        words::rolls(group).iter().for_each(|roll| self.line("  ", &escaped(roll)));
+        for (object, reason) in words::held(group) {
+            self.line("  ", &format!("{}   {object}: {}", painted(YELLOW, "held"), escaped(reason)));
+        }
+        let (warnings, errors) = words::remarks(group);
+        warnings.iter().for_each(|said| self.line("  ", &format!("{} {}", painted(YELLOW, "warning:"), escaped(said))));
+        errors.iter().for_each(|said| self.line("  ", &format!("{} {}", painted(RED, "error:"), escaped(said))));
+    }
+
+    /// Names, as many in a line as it holds.
+    fn members(&mut self, group: &Group, named: usize) {
+        let (names, more) = words::members(group, named);
+        let last = names.len().saturating_sub(1);
+        let mut line = String::new();
+        for (i, name) in names.iter().enumerate() {
+            let name = if i < last { format!("{name},") } else { name.clone() };
+            if !line.is_empty() && line.chars().count() + 1 + name.chars().count() > WIDTH {
+                self.line("  ", &std::mem::take(&mut line));
+            }
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(&name);
+        }
+        if more > 0 {
+            line.push_str(&format!(" and {more} more (--all lists all)"));
+        }
+        self.line("  ", &line);
+    }
+
+    fn step(&mut self, step: &Step<'_>) {
+        let color = match () {
+            () if step.is(Action::Delete) => RED,
+            () if step.is(Action::Rotate) => YELLOW,
+            () if step.is(Action::Create) => GREEN,
+            () => CYAN,
+        };
+        let action = painted(color, step.action);
+        let space = " ".repeat(7_usize.saturating_sub(step.action.len()));
+        let replaces = step.replaces.map(|old| format!(" in place of {old}")).unwrap_or_default();
+        let why = step.why().map(|why| format!(": {}", escaped(why))).unwrap_or_default();
+        self.line("  ", &format!("{action}{space}{}{replaces}{why}", step.object));
+        step.changes.iter().for_each(|change| self.change(change));
+    }
+
+    fn change(&mut self, change: &ChangeReport) {
+        let origin = painted(DIM, &format!("({})", escaped(&words::origin(change))));
+        let (gone, new) = (|text: &str| painted(RED, text), |text: &str| painted(GREEN, text));
+        for place in places(change) {
+            let path = escaped(&place.path);
+            let shown = match place.difference() {
+                Difference::Values { from, to } => format!("{} → {}", gone(&from), new(&to)),
+                Difference::Within { before, from, to, after } => {
+                    format!("{before}{} → {}{after}", gone(&format!("«{from}»")), new(&format!("«{to}»")))
                 }
-            }
-        }
-        cluster.rolls.iter().for_each(|roll| text.push_str(&format!("  {}\n", rolled(roll))));
-        for held in &cluster.held {
-            text.push_str(&format!("  held   {} {}: {}\n", held.kind, held.name, held.reason));
-        }
-        cluster.warnings.iter().for_each(|warning| text.push_str(&format!("  warning: {warning}\n")));
-        cluster.errors.iter().for_each(|error| text.push_str(&format!("  error: {error}\n")));
-    }
-    report.incomplete.iter().for_each(|reason| text.push_str(&format!("not complete: {reason}\n")));
-    text.push_str(&format!("{}\n", summary(report)));
-    text
-}
-
-/// A comment for a merge request.
-pub(super) fn markdown(report: &Report) -> String {
-    let mut text = format!("**{}**\n", summary(report));
-    report.errors.iter().for_each(|error| text.push_str(&format!("\n> denied: {}\n", escaped(error))));
-    for cluster in report.clusters.iter().filter(|cluster| says_something(cluster)) {
-        text.push_str(&format!("\n### {}\n\n", escaped(&cluster.title)));
-        cluster.rolls.iter().for_each(|roll| text.push_str(&format!("- {}\n", escaped(&rolled(roll)))));
-        for held in &cluster.held {
-            text.push_str(&format!("- **held** {} `{}`: {}\n", held.kind, held.name, escaped(&held.reason)));
-        }
-        cluster.warnings.iter().for_each(|warning| text.push_str(&format!("- warning: {}\n", escaped(warning))));
-        cluster.errors.iter().for_each(|error| text.push_str(&format!("- **error** {}\n", escaped(error))));
-        if cluster.steps.is_empty() {
-            continue;
-        }
-        text.push_str("\n| | object | field | from | to | because |\n|---|---|---|---|---|---|\n");
-        for step in &cluster.steps {
-            let object = format!("{} `{}`", step.kind, step.name);
-            if step.changes.is_empty() {
-                text.push_str(&format!("| {} | {object} | | | | {} |\n", step.action, escaped(&step.reason)));
-            }
-            for change in &step.changes {
-                let because = escaped(&explained(change));
-                for Place { path, from, to } in places(change) {
-                    let (from, to) = (cell(from), cell(to));
-                    text.push_str(&format!("| {} | {object} | `{path}` | {from} | {to} | {because} |\n", step.action));
+                Difference::Lines(lines) => {
+                    self.line("           ", &format!("{path}:   {origin}"));
+                    self.lines(&lines);
+                    continue;
                 }
-            }
+            };
+            self.line("           ", &format!("{path}: {shown}   {origin}"));
         }
     }
-    report.incomplete.iter().for_each(|reason| text.push_str(&format!("\nnot complete: {}\n", escaped(reason))));
-    text
-}
 
-fn says_something(cluster: &ClusterReport) -> bool {
-    let ClusterReport { steps, rolls, held, errors, warnings, .. } = cluster;
-    !(steps.is_empty() && rolls.is_empty() && held.is_empty() && errors.is_empty() && warnings.is_empty())
-}
-
-fn headline(step: &StepReport) -> String {
-    let replaces = step.replaces.as_ref().map(|old| format!(" in place of {old}")).unwrap_or_default();
-    let reason = if step.changes.is_empty() { format!(": {}", step.reason) } else { String::new() };
-    format!("{} {}{replaces}{reason}", step.kind, step.name)
-}
-
-/// A place in a changed value.
-struct Place<'a> {
-    path: String,
-    from: &'a Value,
-    to: &'a Value,
-}
-
-/// Where in a changed value the differences are: of a list of twenty files people want to see the one that differs.
-fn places(change: &ChangeReport) -> Vec<Place<'_>> {
-    let mut places = Vec::new();
-    add_places(&change.path, &change.from, &change.to, &mut places);
-    places
-}
-
-fn add_places<'a>(path: &str, from: &'a Value, to: &'a Value, places: &mut Vec<Place<'a>>) {
-    match (from, to) {
-        (Value::Object(before), Value::Object(after)) => {
-            let new = after.keys().filter(|name| !before.contains_key(*name));
-            for name in before.keys().chain(new) {
-                let (from, to) = (before.get(name).unwrap_or(&Value::Null), after.get(name).unwrap_or(&Value::Null));
-                if from != to {
-                    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-                    let path = if is_plain { format!("{path}.{name}") } else { format!("{path}[{name}]") };
-                    add_places(&path, from, to, places);
-                }
-            }
+    fn lines(&mut self, lines: &[Line]) {
+        const INDENT: &str = "             ";
+        for line in lines.iter().take(self.lines) {
+            let shown = match line {
+                Line::Same(text) => format!("  {text}"),
+                Line::Gone(text) => painted(RED, &format!("- {text}")),
+                Line::New(text) => painted(GREEN, &format!("+ {text}")),
+                Line::Skipped => "…".to_owned(),
+            };
+            self.line(INDENT, shown.trim_end());
         }
-        (Value::Array(before), Value::Array(after)) => add_places_of_lists(path, before, after, places),
-        _ => places.push(Place { path: path.to_owned(), from, to }),
-    }
-}
-
-/// What lies between the elements that both lists begin and end with.
-fn add_places_of_lists<'a>(path: &str, before: &'a [Value], after: &'a [Value], places: &mut Vec<Place<'a>>) {
-    let start = before.iter().zip(after).take_while(|(from, to)| from == to).count();
-    let (before, after) = (&before[start..], &after[start..]);
-    let end = before.iter().rev().zip(after.iter().rev()).take_while(|(from, to)| from == to).count();
-    let (before, after) = (&before[..before.len() - end], &after[..after.len() - end]);
-    let at = |i: usize| format!("{path}[{}]", start + i);
-    if before.len() == after.len() {
-        for (i, (from, to)) in before.iter().zip(after).enumerate().filter(|(_, (from, to))| from != to) {
-            add_places(&at(i), from, to, places);
+        if lines.len() > self.lines {
+            self.line(INDENT, &format!("… and {} more lines (--all shows all)", lines.len() - self.lines));
         }
-        return;
-    }
-    let gone = before.iter().enumerate().map(|(i, from)| Place { path: at(i), from, to: &Value::Null });
-    places.extend(gone);
-    places.extend(after.iter().enumerate().map(|(i, to)| Place { path: at(i), from: &Value::Null, to }));
-}
-
-/// Where a value comes from, and came from before.
-fn explained(change: &ChangeReport) -> String {
-    let before = change.before.as_ref().map(|before| format!("; before: {before}")).unwrap_or_default();
-    format!("{}{before}", change.because)
-}
-
-/// What becomes of the machines of one object.
-fn rolled(roll: &RollReport) -> String {
-    let pace = match (roll.machines.replaced, roll.at_a_time) {
-        (Some(0), _) | (_, None) => String::new(),
-        (_, Some(pace)) => format!(", {pace} at a time"),
-    };
-    let certainty = if roll.certainty == "provider" { ", if the provider decides so" } else { "" };
-    let machines = numbers(&roll.machines).join(", ");
-    format!("machines of {} {}: {machines}{pace}{certainty}, since {}", roll.kind, roll.name, roll.reason)
-}
-
-/// The numbers of machines that are not zero: `4 replaced`, `2 removed`.
-fn numbers(machines: &Machines) -> Vec<String> {
-    let Machines { replaced, removed, added, outdated_until_deleted, at_least } = machines;
-    let shown = |number: &Option<i64>, what: &str, least: i64| match (number, least) {
-        (Some(0), _) => None,
-        (Some(number), _) => Some(format!("{number} {what}")),
-        (None, least) if least > 0 => Some(format!("at least {least} {what}")),
-        (None, _) => Some(format!("an unknown number {what}")),
-    };
-    let all = [
-        shown(replaced, "replaced", *at_least),
-        shown(removed, "removed", 0),
-        shown(added, "added", 0),
-        shown(outdated_until_deleted, "outdated until deleted", *at_least),
-    ];
-    all.into_iter().flatten().collect()
-}
-
-fn summary(report: &Report) -> String {
-    let summary = &report.summary;
-    let failed = report.clusters.iter().filter(|cluster| !cluster.errors.is_empty()).count();
-    let clusters = counted(summary.clusters, "Cluster");
-    let planned = match summary.changed {
-        0 if failed == 0 => format!("{clusters}, nothing changes"),
-        0 => clusters,
-        changed => format!("{changed} of {clusters} changed: {}", sums(summary)),
-    };
-    let failed = if failed == 0 { String::new() } else { format!("; {failed} cannot be planned") };
-    let denied = if report.errors.is_empty() { "" } else { "; the change is denied" };
-    planned + &failed + denied
-}
-
-/// `4 machines replaced, 2 removed, 1 object deleted`.
-fn sums(summary: &Summary) -> String {
-    let mut numbers = numbers(&summary.machines);
-    if summary.machines.replaced == Some(0) {
-        numbers.insert(0, "0 replaced".to_owned());
-    }
-    let machines = numbers.join(", ");
-    format!("machines: {machines}; {} deleted", counted(summary.deleted_objects, "object"))
-}
-
-fn counted(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
-
-/// A value on one line.
-fn shown(value: &Value) -> String {
-    let text = match value {
-        Value::Null => "nothing".to_owned(),
-        other => other.to_string(),
-    };
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
     }
 }
 
-fn cell(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        value => format!("`{}`", shown(value).replace('`', "'").replace('|', "\\|")),
-    }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
+fn painted(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
 }

@@ -1,0 +1,334 @@
+//! Clusters with the same change, as one (DEC-48).
+//!
+//! ```text
+//! ClusterReport ─► Shared (without what only this Cluster has: names.rs) ─► Collected: one Group for each ─► Report
+//! ```
+//!
+//! A report is dropped as soon as its group has it, unless every Cluster is to be listed: thousands do not fit into memory.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use serde::{Serialize, Serializer};
+
+use super::names::Names;
+use super::report::{About, ChangeReport, ClusterReport, HeldReport, Report, RollReport, StepReport, Summary};
+use crate::hub::ObjectKey;
+use crate::topology::plan::Machines;
+
+/// Clusters with the same change.
+#[derive(Debug, Serialize)]
+pub(super) struct Group {
+    /// Those with most machines that are replaced or removed first.
+    pub clusters: Vec<Member>,
+    pub machines: Machines,
+    #[serde(flatten)]
+    pub shared: Shared,
+    /// Sums for each role.
+    pub rolls: Vec<RollOfGroup>,
+    #[serde(skip)]
+    pub deleted: usize,
+    /// The report of the one Cluster, where there is no other.
+    #[serde(skip)]
+    pub alone: Option<Box<ClusterReport>>,
+}
+
+impl std::ops::Deref for Group {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+/// A Cluster of a group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Member {
+    pub key: ObjectKey,
+    /// How many machines are replaced or removed, at least.
+    pub affected: i64,
+}
+
+impl Serialize for Member {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.key)
+    }
+}
+
+/// What Clusters of a group have in common: the change without the names of objects and of the Cluster.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Shared {
+    #[serde(skip)]
+    pub about: About,
+    pub steps: Vec<StepOfGroup>,
+    pub held: Vec<HeldOfGroup>,
+    pub warnings: Vec<String>,
+    pub errors: Vec<String>,
+    #[serde(skip)]
+    pub incomplete: Vec<String>,
+}
+
+/// Writes that are the same, of one or more objects.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct StepOfGroup {
+    pub action: &'static str,
+    pub kind: String,
+    pub role: &'static str,
+    pub reason: String,
+    pub certainty: &'static str,
+    pub changes: Vec<ChangeReport>,
+}
+
+/// What waits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct HeldOfGroup {
+    pub kind: String,
+    pub reason: String,
+}
+
+/// What becomes of the machines of a role.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RollOfGroup {
+    pub kind: String,
+    pub role: &'static str,
+    pub machines: Machines,
+    /// `None` as well where it is not the same for all objects.
+    pub at_a_time: Option<i64>,
+    pub certainty: &'static str,
+    pub reason: String,
+}
+
+/// Whether a report stays when its group has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    Groups,
+    Everything,
+}
+
+/// Reports of Clusters, in any order.
+#[derive(Debug)]
+pub(super) struct Collected {
+    keep: Keep,
+    groups: BTreeMap<String, Group>,
+    clusters: Vec<(String, ClusterReport)>,
+}
+
+impl Collected {
+    pub(super) fn new(keep: Keep) -> Self {
+        Collected { keep, groups: BTreeMap::new(), clusters: Vec::new() }
+    }
+
+    /// Adds a Cluster to its group.
+    pub(super) fn add(&mut self, report: ClusterReport) {
+        let (id, mut group) = Group::of(&report);
+        match self.keep {
+            Keep::Groups if !self.groups.contains_key(&id) => group.alone = Some(Box::new(report)),
+            Keep::Groups => {}
+            Keep::Everything => self.clusters.push((id.clone(), report)),
+        }
+        self.join(id, group);
+    }
+
+    /// Adds what was collected elsewhere.
+    pub(super) fn merge(&mut self, other: Collected) {
+        self.clusters.extend(other.clusters);
+        other.groups.into_iter().for_each(|(id, group)| self.join(id, group));
+    }
+
+    fn join(&mut self, id: String, group: Group) {
+        match self.groups.get_mut(&id) {
+            Some(there) => there.join(group),
+            None => drop(self.groups.insert(id, group)),
+        }
+    }
+
+    /// The whole, in an order that does not depend on the order in which Clusters were added.
+    pub(super) fn into_report(self, denials: Vec<String>) -> Report {
+        let mut groups: Vec<(String, Group)> = self.groups.into_iter().collect();
+        groups.iter_mut().for_each(|(_, group)| group.sort());
+        groups.sort_by(|(_, one), (_, other)| one.rank().cmp(&other.rank()));
+        let numbers: BTreeMap<&str, usize> = groups.iter().enumerate().map(|(i, (id, _))| (&**id, i)).collect();
+        let number = |id: &str| numbers.get(id).copied().unwrap_or_default();
+        let mut clusters: Vec<ClusterReport> =
+            self.clusters.into_iter().map(|(id, report)| ClusterReport { group: number(&id), ..report }).collect();
+        clusters.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
+        let groups: Vec<Group> = groups.into_iter().map(|(_, group)| group).collect();
+        let incomplete = match self.keep {
+            Keep::Everything => clusters.iter().flat_map(|cluster| cluster.incomplete.clone()).collect(),
+            Keep::Groups => groups.iter().flat_map(Group::incomplete).collect::<Vec<String>>(),
+        };
+        let summary = summary(&groups);
+        Report { clusters, summary, complete: incomplete.is_empty(), incomplete, groups, errors: denials }
+    }
+}
+
+fn summary(groups: &[Group]) -> Summary {
+    let clusters = |holds: fn(&&Group) -> bool| groups.iter().filter(holds).map(|group| group.clusters.len()).sum();
+    Summary {
+        clusters: clusters(|_| true),
+        changed: clusters(|group| !group.steps.is_empty()),
+        machines: groups.iter().map(|group| group.machines).sum(),
+        deleted_objects: groups.iter().map(|group| group.deleted).sum(),
+        failed: clusters(|group| !group.errors.is_empty()),
+    }
+}
+
+impl Group {
+    /// A group of one Cluster, and what tells it from other groups: what is shared, in whatever order.
+    fn of(report: &ClusterReport) -> (String, Self) {
+        let names = Names::of(report);
+        let shared = Shared::of(report, &names);
+        let machines: Machines = report.rolls.iter().map(|roll| roll.machines).sum();
+        let key = ObjectKey::new(&report.namespace, &report.name);
+        let mut group = Group {
+            clusters: vec![Member { key, affected: affected(&machines) }],
+            machines,
+            rolls: Vec::new(),
+            deleted: report.deleted,
+            alone: None,
+            shared,
+        };
+        group.add_rolls(report.rolls.iter().map(|roll| RollOfGroup::of(roll, &names)));
+        (group.shared.id(), group)
+    }
+
+    /// Takes in a group with the same change. What it says is told in the order of its first Cluster.
+    fn join(&mut self, mut other: Group) {
+        if other.clusters.iter().map(|member| &member.key).min() < self.clusters.iter().map(|member| &member.key).min()
+        {
+            std::mem::swap(&mut self.shared, &mut other.shared);
+        }
+        self.clusters.append(&mut other.clusters);
+        self.machines = [self.machines, other.machines].into_iter().sum();
+        self.add_rolls(other.rolls);
+        self.deleted += other.deleted;
+        self.alone = None;
+    }
+
+    fn add_rolls(&mut self, rolls: impl IntoIterator<Item = RollOfGroup>) {
+        for roll in rolls {
+            let is_same = |one: &&mut RollOfGroup| {
+                let id = |roll: &RollOfGroup| (roll.kind.clone(), roll.role, roll.certainty);
+                one.reason == roll.reason && id(one) == id(&roll)
+            };
+            match self.rolls.iter_mut().find(is_same) {
+                Some(sum) => {
+                    sum.machines = [sum.machines, roll.machines].into_iter().sum();
+                    sum.at_a_time = sum.at_a_time.filter(|pace| Some(*pace) == roll.at_a_time);
+                }
+                None => self.rolls.push(roll),
+            }
+        }
+    }
+
+    fn sort(&mut self) {
+        self.clusters.sort_by(|one, other| other.affected.cmp(&one.affected).then_with(|| one.key.cmp(&other.key)));
+        self.rolls.sort_by(|one, other| one.rank().cmp(&other.rank()));
+    }
+
+    /// Most machines that are replaced or removed, then most Clusters, then the name of the first.
+    fn rank(&self) -> impl Ord {
+        let first = self.clusters.first().map(|member| member.key.clone());
+        let size = if self.says_something() { self.clusters.len() } else { 0 };
+        (Reverse(self.affected()), Reverse(size), first)
+    }
+
+    /// How many machines are replaced or removed, at least.
+    pub(super) fn affected(&self) -> i64 {
+        self.clusters.iter().fold(0, |sum, member| sum.saturating_add(member.affected))
+    }
+
+    /// Whether anything happens to the Clusters, or should.
+    pub(super) fn says_something(&self) -> bool {
+        let Shared { steps, held, warnings, errors, .. } = &self.shared;
+        !(steps.is_empty() && self.rolls.is_empty() && held.is_empty() && errors.is_empty() && warnings.is_empty())
+    }
+
+    /// What was left out of the plans of these Clusters.
+    fn incomplete(&self) -> Vec<String> {
+        let several = match &*self.clusters {
+            [one] => format!("Cluster {}", one.key),
+            [first, rest @ ..] => format!("Cluster {} and {} more", first.key, rest.len()),
+            [] => String::new(),
+        };
+        self.shared.incomplete.iter().map(|reason| reason.replacen("Cluster <cluster>", &several, 1)).collect()
+    }
+}
+
+/// How many machines are replaced or removed, at least.
+fn affected(machines: &Machines) -> i64 {
+    machines.replaced.unwrap_or(machines.at_least).saturating_add(machines.removed.unwrap_or_default())
+}
+
+impl Shared {
+    fn of(report: &ClusterReport, names: &Names) -> Self {
+        let texts = |texts: &[String]| distinct(texts.iter().map(|text| names.text(text)));
+        Shared {
+            about: report.about.clone(),
+            steps: distinct(report.steps.iter().map(|step| StepOfGroup::of(step, names))),
+            held: distinct(report.held.iter().map(|held| HeldOfGroup::of(held, names))),
+            warnings: texts(&report.warnings),
+            errors: texts(&report.errors),
+            incomplete: texts(&report.incomplete),
+        }
+    }
+
+    /// The same for whatever order of steps: that of worker sets is the Cluster's own.
+    fn id(&self) -> String {
+        let texts = |all: &[String]| all.iter().cloned().collect::<BTreeSet<_>>();
+        let steps: BTreeSet<String> = self.steps.iter().map(|step| serde_json::json!(step).to_string()).collect();
+        let held: BTreeSet<&HeldOfGroup> = self.held.iter().collect();
+        let said = (texts(&self.warnings), texts(&self.errors), texts(&self.incomplete));
+        format!("{:?}{steps:?}{held:?}{said:?}", self.about)
+    }
+}
+
+/// Each once, in the order of their first.
+fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    all.fold(Vec::new(), |mut distinct, one| {
+        if !distinct.contains(&one) {
+            distinct.push(one);
+        }
+        distinct
+    })
+}
+
+impl StepOfGroup {
+    fn of(step: &StepReport, names: &Names) -> Self {
+        let set = step.set.as_deref();
+        StepOfGroup {
+            action: step.action,
+            kind: step.kind.clone(),
+            role: step.role,
+            reason: names.text(&step.reason),
+            certainty: step.certainty,
+            changes: step.changes.iter().map(|change| names.change(change, set)).collect(),
+        }
+    }
+}
+
+impl HeldOfGroup {
+    fn of(held: &HeldReport, names: &Names) -> Self {
+        HeldOfGroup { kind: held.kind.clone(), reason: names.text(&held.reason) }
+    }
+}
+
+impl RollOfGroup {
+    fn of(roll: &RollReport, names: &Names) -> Self {
+        RollOfGroup {
+            kind: roll.kind.clone(),
+            role: roll.role,
+            machines: roll.machines,
+            at_a_time: roll.at_a_time,
+            certainty: roll.certainty,
+            reason: names.text(&roll.reason),
+        }
+    }
+
+    /// Most machines first.
+    fn rank(&self) -> impl Ord + use<> {
+        (Reverse(affected(&self.machines)), self.kind.clone(), self.role, self.reason.clone())
+    }
+}

@@ -1,0 +1,215 @@
+//! What `plan` says, as a comment on a merge request: short enough for one, however many Clusters there are (DEC-48).
+
+use super::groups::Group;
+use super::report::{ChangeReport, Report};
+use super::values::{Difference, Line, Place, places};
+use super::words::{self, MESSAGES, NAMED, Step};
+
+/// The longest comment, in bytes: GitHub and GitLab take a little more.
+const LONGEST: usize = 60_000;
+/// What the table of groups may take of it.
+const TABLE: usize = 20_000;
+/// What the details of one group may take of it.
+const DETAILS: usize = 16_000;
+/// What is kept for saying what is left out.
+const REST: usize = 600;
+/// The longest message.
+const MESSAGE: usize = 400;
+/// How many lines of a value are shown.
+const LINES: usize = 30;
+
+/// A comment: totals, a table of the groups, then the details of each, as far as they fit.
+pub(super) fn comment(report: &Report) -> String {
+    let mut text = format!("**{}**\n", escaped(&words::summary(report)));
+    add_messages(&mut text, "denied: ", &report.errors);
+    let groups: Vec<&Group> = report.groups.iter().filter(|group| group.says_something()).collect();
+    if groups.len() > 1 {
+        add_table(&mut text, &groups);
+    }
+    let mut shown = 0;
+    let mut incomplete = String::new();
+    add_messages(&mut incomplete, "not complete: ", &report.incomplete);
+    for group in &groups {
+        let left = LONGEST.saturating_sub(text.len() + incomplete.len() + REST);
+        let Some(details) = details(group, groups.len() == 1, left.min(DETAILS)) else { break };
+        text.push_str(&details);
+        shown += 1;
+    }
+    if let Some(rest) = groups.get(shown..).filter(|rest| !rest.is_empty()) {
+        let clusters: usize = rest.iter().map(|group| group.clusters.len()).sum();
+        let left_out = format!("{} with {}", counted_groups(rest.len()), words::counted(clusters, "Cluster"));
+        text.push_str(&format!("\nThe details of {left_out} are left out; `plan` without `-o markdown` has them.\n"));
+    }
+    text + &incomplete
+}
+
+fn counted_groups(number: usize) -> String {
+    words::counted(number, "group")
+}
+
+fn add_messages(text: &mut String, start: &str, messages: &[String]) {
+    for message in messages.iter().take(MESSAGES) {
+        text.push_str(&format!("\n> {start}{}\n", escaped(&shortened(message))));
+    }
+    if messages.len() > MESSAGES {
+        text.push_str(&format!("\n> {start}{} more\n", messages.len() - MESSAGES));
+    }
+}
+
+fn shortened(message: &str) -> String {
+    match message.char_indices().nth(MESSAGE) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message.to_owned(),
+    }
+}
+
+/// A row for each group, as many as fit.
+fn add_table(text: &mut String, groups: &[&Group]) {
+    text.push_str("\n| Clusters | | machines | changed objects |\n|---|---|---|---|\n");
+    let end = text.len() + TABLE;
+    for (i, group) in groups.iter().enumerate() {
+        let row = row(group);
+        if text.len() + row.len() > end {
+            text.push_str(&format!("\n{} more are left out of the table.\n", counted_groups(groups.len() - i)));
+            return;
+        }
+        text.push_str(&row);
+    }
+}
+
+fn row(group: &Group) -> String {
+    let (names, more) = words::members(group, 3);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let machines = match () {
+        () if !group.errors.is_empty() => "cannot be planned".to_owned(),
+        () if group.steps.is_empty() => String::new(),
+        () => words::machines(&group.machines),
+    };
+    let mut kinds: Vec<&str> = group.steps.iter().map(|step| &*step.kind).collect();
+    kinds.dedup();
+    let cells = [names.join(", ") + &more, group.about.topology.clone(), machines, kinds.join(", ")];
+    format!("| {} |\n", cells.map(|cell| escaped(&shortened(&cell))).join(" | "))
+}
+
+/// A part that a reader can open; `None` when not even its beginning fits.
+fn details(group: &Group, is_open: bool, most: usize) -> Option<String> {
+    let open = if is_open { " open" } else { "" };
+    let headline = escaped(&shortened(&words::headline(group)));
+    let mut part = Part { text: format!("\n<details{open}><summary>{headline}</summary>\n\n"), most, left_out: 0 };
+    if group.clusters.len() > 1 {
+        let (names, more) = words::members(group, NAMED);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        part.add(&format!("Clusters: {}{more}\n\n", escaped(&names.join(", "))));
+    }
+    let (warnings, errors) = words::remarks(group);
+    errors.iter().for_each(|error| part.add(&format!("- **error** {}\n", escaped(&shortened(error)))));
+    warnings.iter().for_each(|warning| part.add(&format!("- warning: {}\n", escaped(&shortened(warning)))));
+    words::rolls(group).iter().for_each(|roll| part.add(&format!("- {}\n", escaped(&shortened(roll)))));
+    for (object, reason) in words::held(group) {
+        part.add(&format!("- **held** {}: {}\n", escaped(&object), escaped(&shortened(reason))));
+    }
+    part.steps(&words::steps(group));
+    part.finish()
+}
+
+struct Part {
+    text: String,
+    most: usize,
+    /// How many pieces did not fit.
+    left_out: usize,
+}
+
+impl Part {
+    fn add(&mut self, piece: &str) {
+        // What comes after a piece that did not fit is left out as well: the order is that of importance.
+        if self.left_out > 0 || self.text.len() + piece.len() + 100 > self.most {
+            self.left_out += 1;
+        } else {
+            self.text.push_str(piece);
+        }
+    }
+
+    fn steps(&mut self, steps: &[Step<'_>]) {
+        if steps.is_empty() {
+            return;
+        }
+        self.add("\n| | object | field | from | to | because |\n|---|---|---|---|---|---|\n");
+        let mut diffs = Vec::new();
+        for step in steps {
+            let object = escaped(&step.object);
+            if let Some(why) = step.why() {
+                self.add(&format!("| {} | {object} | | | | {} |\n", step.action, escaped(&shortened(why))));
+            }
+            for change in step.changes {
+                for place in places(change) {
+                    self.add(&change_row(step, &object, change, &place, &mut diffs));
+                }
+            }
+        }
+        for (object, path, lines) in diffs {
+            self.add(&format!("\n{object} `{path}`:\n\n{}", fenced(&lines)));
+        }
+    }
+
+    fn finish(mut self) -> Option<String> {
+        if self.text.len() + 100 > self.most {
+            return None;
+        }
+        if self.left_out > 0 {
+            self.text.push_str(&format!("\n{} more lines are left out.\n", self.left_out));
+        }
+        self.text.push_str("\n</details>\n");
+        Some(self.text)
+    }
+}
+
+/// A row of the table; a text of several lines goes below it.
+fn change_row(
+    step: &Step<'_>,
+    object: &str,
+    change: &ChangeReport,
+    place: &Place<'_>,
+    diffs: &mut Vec<(String, String, Vec<Line>)>,
+) -> String {
+    let because = escaped(&shortened(&words::origin(change)));
+    let path = code(&place.path);
+    let (from, to) = match place.difference() {
+        Difference::Values { from, to } => {
+            let cell = |value: &serde_json::Value, text: &str| if value.is_null() { String::new() } else { code(text) };
+            (cell(place.from, &from), cell(place.to, &to))
+        }
+        Difference::Within { before, from, to, after } => {
+            (code(&format!("{before}«{from}»{after}")), code(&format!("{before}«{to}»{after}")))
+        }
+        Difference::Lines(lines) => {
+            diffs.push((object.to_owned(), place.path.replace('`', "'"), lines));
+            ("lines, below".to_owned(), String::new())
+        }
+    };
+    format!("| {} | {object} | {path} | {from} | {to} | {because} |\n", step.action)
+}
+
+/// Lines in a fence that is longer than any in them.
+fn fenced(lines: &[Line]) -> String {
+    let shown = |line: &Line| match line {
+        Line::Same(text) => format!("  {text}\n"),
+        Line::Gone(text) => format!("- {text}\n"),
+        Line::New(text) => format!("+ {text}\n"),
+        Line::Skipped => "…\n".to_owned(),
+    };
+    let mut text: String = lines.iter().take(LINES).map(shown).collect();
+    if lines.len() > LINES {
+        text.push_str(&format!("… and {} more lines\n", lines.len() - LINES));
+    }
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{fence}diff\n{text}{fence}\n")
+}
+
+fn code(text: &str) -> String {
+    format!("`{}`", text.replace('`', "'").replace('|', "\\|"))
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
+}

@@ -1,0 +1,225 @@
+//! The words in which text and Markdown say the same.
+
+use super::groups::{Group, HeldOfGroup, RollOfGroup, StepOfGroup};
+use super::report::{About, ChangeReport, Fate, Report, RollReport, StepReport};
+use crate::topology::plan::{Action, Machines};
+
+/// How many denials, and how many notes on what is not complete, are listed.
+pub(super) const MESSAGES: usize = 20;
+/// How many Clusters of a group are named.
+pub(super) const NAMED: usize = 20;
+
+/// `37 of 40 Clusters changed: 411 machines replaced, 2 removed; 3 objects deleted`.
+pub(super) fn summary(report: &Report) -> String {
+    let summary = &report.summary;
+    let clusters = counted(summary.clusters, "Cluster");
+    let deleted = match summary.deleted_objects {
+        0 => String::new(),
+        deleted => format!("; {} deleted", counted(deleted, "object")),
+    };
+    let planned = match summary.changed {
+        0 if summary.failed == 0 => format!("{clusters}, nothing changes"),
+        0 => clusters,
+        changed => format!("{changed} of {clusters} changed: {}{deleted}", machines(&summary.machines)),
+    };
+    let failed = if summary.failed == 0 { String::new() } else { format!("; {} cannot be planned", summary.failed) };
+    let denied = if report.errors.is_empty() { "" } else { "; the change is denied" };
+    planned + &failed + denied
+}
+
+/// `4 machines replaced, 2 removed`: the replaced ones are told even if there are none.
+pub(super) fn machines(machines: &Machines) -> String {
+    let Machines { replaced, at_least, .. } = machines;
+    let replaced = match (replaced, at_least) {
+        (Some(1), _) => "1 machine replaced".to_owned(),
+        (Some(replaced), _) => format!("{replaced} machines replaced"),
+        (None, least) if *least > 0 => format!("at least {least} machines replaced"),
+        (None, _) => "an unknown number of machines replaced".to_owned(),
+    };
+    let others = numbers(&Machines { replaced: Some(0), ..*machines });
+    [vec![replaced], others].concat().join(", ")
+}
+
+/// The numbers of machines that are not zero: `4 replaced`, `2 removed`.
+fn numbers(machines: &Machines) -> Vec<String> {
+    let Machines { replaced, removed, added, outdated_until_deleted, at_least } = machines;
+    let shown = |number: &Option<i64>, what: &str, least: i64| match (number, least) {
+        (Some(0), _) => None,
+        (Some(number), _) => Some(format!("{number} {what}")),
+        (None, least) if least > 0 => Some(format!("at least {least} {what}")),
+        (None, _) => Some(format!("an unknown number {what}")),
+    };
+    let all = [
+        shown(replaced, "replaced", *at_least),
+        shown(removed, "removed", 0),
+        shown(added, "added", 0),
+        shown(outdated_until_deleted, "outdated until deleted", *at_least),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// The Clusters of a group, what is done to them, and what becomes of their machines.
+pub(super) fn headline(group: &Group) -> String {
+    let machines = if group.steps.is_empty() { String::new() } else { format!(": {}", machines(&group.machines)) };
+    if let [one] = &*group.clusters {
+        let title = match &group.alone {
+            Some(report) => report.title.clone(),
+            None => format!("Cluster {}", one.key),
+        };
+        return title + &machines;
+    }
+    let About { fate, topology } = &group.about;
+    let topology = if topology.is_empty() { String::new() } else { format!(", {topology}") };
+    let count = group.clusters.len();
+    match fate {
+        Fate::Stays => format!("{count} Clusters{topology}{machines}"),
+        Fate::New => format!("{count} new Clusters{topology}{machines}"),
+        Fate::Deleted => format!("{count} Clusters are deleted{topology}{machines}"),
+    }
+}
+
+/// The Clusters of a group by name, with the machines that are replaced or removed, and how many more there are.
+pub(super) fn members(group: &Group, most: usize) -> (Vec<String>, usize) {
+    let name = |(i, member): (usize, &super::groups::Member)| match member.affected {
+        0 => member.key.to_string(),
+        count if i == 0 => format!("{} ({})", member.key, counted(usize::try_from(count).unwrap_or(usize::MAX), "machine")),
+        count => format!("{} ({count})", member.key),
+    };
+    let named = group.clusters.iter().take(most).enumerate().map(name).collect();
+    (named, group.clusters.len().saturating_sub(most))
+}
+
+/// The Clusters with most machines that are replaced or removed, where there are several groups to look for them in.
+pub(super) fn most_affected(report: &Report) -> Option<String> {
+    let mut members: Vec<_> = report.groups.iter().flat_map(|group| group.clusters.iter().take(5)).collect();
+    members.retain(|member| member.affected > 0);
+    members.sort_by(|one, other| other.affected.cmp(&one.affected).then_with(|| one.key.cmp(&other.key)));
+    if members.len() < 2 || report.groups.iter().filter(|group| group.says_something()).count() < 2 {
+        return None;
+    }
+    let name = |member: &&super::groups::Member| {
+        format!("{} ({})", member.key, counted(usize::try_from(member.affected).unwrap_or(usize::MAX), "machine"))
+    };
+    Some(members.iter().take(5).map(name).collect::<Vec<_>>().join(", "))
+}
+
+/// A write of one object, or of all objects of its role.
+pub(super) struct Step<'a> {
+    pub action: &'static str,
+    pub object: String,
+    /// The name that the object takes the place of.
+    pub replaces: Option<&'a str>,
+    pub reason: &'a str,
+    pub changes: &'a [ChangeReport],
+}
+
+impl<'a> Step<'a> {
+    fn of_cluster(step: &'a StepReport) -> Self {
+        Step {
+            action: step.action,
+            object: format!("{} {}", step.kind, step.name),
+            replaces: step.replaces.as_deref(),
+            reason: &step.reason,
+            changes: &step.changes,
+        }
+    }
+
+    fn of_group(step: &'a StepOfGroup) -> Self {
+        let StepOfGroup { action, kind, role, reason, changes, .. } = step;
+        let object = match *role {
+            "" => kind.clone(),
+            role if role == kind => kind.clone(),
+            role => format!("{kind} ({role})"),
+        };
+        Step { action, object, replaces: None, reason, changes }
+    }
+
+    /// Why it is done, where no change of a field says so.
+    pub(super) fn why(&self) -> Option<&'a str> {
+        self.changes.is_empty().then_some(self.reason)
+    }
+
+    pub(super) fn is(&self, action: Action) -> bool {
+        self.action == action.name()
+    }
+}
+
+/// What is told of a group: of a single Cluster with the names of its objects.
+pub(super) fn steps(group: &Group) -> Vec<Step<'_>> {
+    match &group.alone {
+        Some(report) => report.steps.iter().map(Step::of_cluster).collect(),
+        None => group.steps.iter().map(Step::of_group).collect(),
+    }
+}
+
+/// What becomes of the machines, a line for each object or role.
+pub(super) fn rolls(group: &Group) -> Vec<String> {
+    match &group.alone {
+        Some(report) => {
+            let line = |roll: &RollReport| {
+                let object = format!("{} {}", roll.kind, roll.name);
+                rolled(&object, &roll.machines, roll.at_a_time, roll.certainty, &roll.reason)
+            };
+            report.rolls.iter().map(line).collect()
+        }
+        None => {
+            let line = |roll: &RollOfGroup| {
+                rolled(&roll.kind, &roll.machines, roll.at_a_time, roll.certainty, &roll.reason)
+            };
+            group.rolls.iter().map(line).collect()
+        }
+    }
+}
+
+/// What becomes of the machines of one object, or of all objects of a role.
+fn rolled(object: &str, machines: &Machines, at_a_time: Option<i64>, certainty: &str, reason: &str) -> String {
+    let pace = match (machines.replaced, at_a_time) {
+        (Some(0), _) | (_, None) => String::new(),
+        (_, Some(pace)) => format!(", {pace} at a time"),
+    };
+    let certainty = if certainty == "provider" { ", if the provider decides so" } else { "" };
+    let numbers = match numbers(machines) {
+        none if none.is_empty() => "0 replaced".to_owned(),
+        numbers => numbers.join(", "),
+    };
+    format!("machines of {object}: {numbers}{pace}{certainty}, since {reason}")
+}
+
+/// What waits: the object, and why.
+pub(super) fn held(group: &Group) -> Vec<(String, &str)> {
+    match &group.alone {
+        Some(report) => {
+            report.held.iter().map(|held| (format!("{} {}", held.kind, held.name), &*held.reason)).collect()
+        }
+        None => group.held.iter().map(|HeldOfGroup { kind, reason }| (kind.clone(), &**reason)).collect(),
+    }
+}
+
+/// Warnings and errors.
+pub(super) fn remarks(group: &Group) -> (&[String], &[String]) {
+    match &group.alone {
+        Some(report) => (&report.warnings, &report.errors),
+        None => (&group.warnings, &group.errors),
+    }
+}
+
+/// Where a value comes from, and came from before.
+pub(super) fn origin(change: &ChangeReport) -> String {
+    let before = change.before.as_ref().map(|before| format!("; before: {before}")).unwrap_or_default();
+    format!("{}{before}", change.because)
+}
+
+/// What an exit code means, unless there is nothing to say.
+pub(super) fn exit(code: u8) -> Option<&'static str> {
+    match code {
+        1 => Some("exit code 1: the change is denied, or a Cluster cannot be planned"),
+        3 => Some("exit code 3: objects change in place or are new, and no machine is replaced or removed"),
+        4 => Some("exit code 4: machines are replaced or removed"),
+        5 => Some("exit code 5: objects are deleted and not replaced"),
+        _ => None,
+    }
+}
+
+pub(super) fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
