@@ -103,7 +103,7 @@ fn plans(budgets: &mut Budgets) {
         let time = started.elapsed();
         assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
         let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(said["summary"]["rolledMachines"], json!(clusters * 12));
+        assert_eq!(said["summary"]["machines"]["replaced"], json!(clusters * 12));
         let budget = if clusters == 1000 { Budget::AtMost(2000.0) } else { Budget::None };
         budgets.note(&format!("`plan` over {clusters} Clusters, all of which roll"), "ms", budget, millis(time));
     }

@@ -14,6 +14,7 @@ mod exports;
 mod faults;
 #[path = "../../benches/support/fleet.rs"]
 mod fleet;
+mod fleet_plans;
 mod floods;
 #[path = "../support/gadgets.rs"]
 mod gadgets;

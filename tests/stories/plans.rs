@@ -138,11 +138,8 @@ fn a_plan_is_data() {
     assert_eq!(said["summary"], summary);
     assert_eq!((&said["complete"], &said["errors"]), (&true.into(), &serde_json::json!([])));
     let (_, markdown) = plan(&before, &after, &["-o", "markdown"]);
-    assert!(
-        markdown.starts_with("**1 of 1 Cluster changed: machines: 4 replaced, 2 removed; 0 objects deleted**\n"),
-        "{markdown}"
-    );
-    assert!(markdown.contains("| apply | KubeadmControlPlane `memo-"), "{markdown}");
+    assert!(markdown.starts_with("**1 of 1 Cluster changed: 4 machines replaced, 2 removed**\n"), "{markdown}");
+    assert!(markdown.contains("| apply | KubeadmControlPlane memo-"), "{markdown}");
 }
 
 #[test]
@@ -153,7 +150,11 @@ fn a_cluster_that_goes_takes_everything_with_it() {
     assert_eq!(code, 5);
     assert!(said.contains("delete Cluster memo: it is not among the new files"), "{said}");
     assert!(said.contains("delete MachineDeployment memo-front-desk-"), "{said}");
-    assert!(said.ends_with("objects deleted\n"), "{said}");
+    assert!(
+        said.starts_with("1 of 1 Cluster changed: 0 machines replaced, 9 removed; ")
+            && said.contains(" objects deleted\n"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -163,7 +164,7 @@ fn a_change_that_would_be_denied_is_told_as_such() {
     assert_eq!(code, 1);
     assert!(said.starts_with("denied: to.yaml:"), "{said}");
     assert!(said.contains("UPG-005"), "{said}");
-    assert!(said.ends_with("; the change is denied\n"), "{said}");
+    assert!(said.contains("; the change is denied\n"), "{said}");
 }
 
 #[test]
@@ -174,7 +175,7 @@ fn what_cannot_be_planned_is_an_error_of_its_cluster() {
     let (code, said) = plan(&before, &without, &[]);
     assert_eq!(code, 1);
     let want = "error: the template DevMachineTemplate default/paper-clerk-machine was not found";
-    assert!(said.contains(want) && said.ends_with("; 1 cannot be planned\n"), "{said}");
+    assert!(said.contains(want) && said.contains("; 1 cannot be planned\n"), "{said}");
     let output = command(&["plan", "--from", "nowhere.yaml", "--to", "nowhere.yaml"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let output = command(&["plan", "--to", "nowhere.yaml"]).output().unwrap();
@@ -189,9 +190,9 @@ fn one_cluster_can_be_planned_alone() {
     let before = format!("{before}\n---\n{other}");
     let after = before.replace("startupDuration: \"15s\"", "startupDuration: \"16s\"");
     let (_, said) = plan(&before, &after, &[]);
-    assert!(said.ends_with("2 of 2 Clusters changed: machines: 8 replaced; 0 objects deleted\n"), "{said}");
+    assert!(said.starts_with("2 of 2 Clusters changed: 8 machines replaced\n"), "{said}");
     let (_, said) = plan(&before, &after, &["--cluster", "other"]);
-    assert!(said.ends_with("1 of 1 Cluster changed: machines: 4 replaced; 0 objects deleted\n"), "{said}");
+    assert!(said.starts_with("1 of 1 Cluster changed: 4 machines replaced\n"), "{said}");
     let (code, said) = plan(&before, &after, &["--cluster", "nobody"]);
     assert_eq!(code, 2);
     assert!(said.contains("there is no Cluster default/nobody; there is default/memo, default/other"), "{said}");
@@ -337,9 +338,9 @@ fn the_embedded_class_is_valid_and_asks_for_every_kind_of_its_provider() {
 fn changes_of_the_embedded_cluster_roll_what_its_class_says() {
     let before = embedded();
     for (from, to, code, wanted) in [
-        ("value: welcome to demo", "value: hello", 4, "1 of 1 Cluster changed: machines: 8 replaced"),
+        ("value: welcome to demo", "value: hello", 4, "1 of 1 Cluster changed: 8 machines replaced"),
         ("value: 5s", "value: 6s", 4, "rotate EmbeddedMachineTemplate demo-green-"),
-        ("value: 5s", "value: 6s", 4, "1 of 1 Cluster changed: machines: 1 replaced"),
+        ("value: 5s", "value: 6s", 4, "1 of 1 Cluster changed: 1 machine replaced"),
         ("version: v1.33.0", "version: v1.34.2", 4, "since its version goes from v1.33.0 to v1.34.2"),
         ("name: blue\n        replicas: 2", "name: blue\n        replicas: 3", 3, "spec.replicas: 2 → 3"),
     ] {

@@ -77,6 +77,7 @@ pub(super) struct StepOfGroup {
     pub role: &'static str,
     pub reason: String,
     pub certainty: &'static str,
+    /// The places that differ.
     pub changes: Vec<ChangeReport>,
 }
 
@@ -304,7 +305,7 @@ impl StepOfGroup {
             role: step.role,
             reason: names.text(&step.reason),
             certainty: step.certainty,
-            changes: step.changes.iter().map(|change| names.change(change, set)).collect(),
+            changes: step.changes.iter().flat_map(|change| names.changes(change, set)).collect(),
         }
     }
 }

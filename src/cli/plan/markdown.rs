@@ -70,7 +70,7 @@ fn add_table(text: &mut String, groups: &[&Group]) {
     for (i, group) in groups.iter().enumerate() {
         let row = row(group);
         if text.len() + row.len() > end {
-            text.push_str(&format!("\n{} more are left out of the table.\n", counted_groups(groups.len() - i)));
+            text.push_str(&format!("\nThe table leaves out {}.\n", counted_groups(groups.len() - i)));
             return;
         }
         text.push_str(&row);

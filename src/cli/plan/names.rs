@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::report::{ChangeReport, ClusterReport};
+use super::values::{Place, places};
 
 const CLUSTER: &str = "<cluster>";
 const OBJECT: &str = "<name>";
@@ -45,19 +46,28 @@ impl Names {
         Names { all, rotated }
     }
 
-    /// A text in which no name of the Cluster is left.
+    /// A sentence in which no name of the Cluster is left. A name of letters alone may be a word of the sentence: it stays, unless
+    /// its namespace is before it.
     pub(super) fn text(&self, text: &str) -> String {
-        let names = self.all.iter().map(|(name, with)| (&**name, *with)).collect::<Vec<_>>();
+        let is_word = |name: &str| name.chars().all(char::is_alphabetic);
+        let names = self.all.iter().map(|(name, with)| (&**name, *with));
+        let names: Vec<(&str, &str)> = names.filter(|(name, with)| *with != CLUSTER || !is_word(name)).collect();
         without_sets(&replaced(text, &names))
     }
 
-    /// A change of an object of a worker set, if it is of one.
-    pub(super) fn change(&self, change: &ChangeReport, set: Option<&str>) -> ChangeReport {
-        let ChangeReport { path, from, to, because, before } = change;
+    /// Where a change is, of an object of a worker set if it is of one. What stays is left out: of a list of files the one that
+    /// differs tells what the change is.
+    pub(super) fn changes(&self, change: &ChangeReport, set: Option<&str>) -> Vec<ChangeReport> {
+        places(change).iter().map(|place| self.change(change, place, set)).collect()
+    }
+
+    fn change(&self, change: &ChangeReport, place: &Place<'_>, set: Option<&str>) -> ChangeReport {
+        let (Place { path, from, to }, ChangeReport { because, before, .. }) = (place, change);
         // The name of a set may be a word like any other: it counts as the name only where it is no part of the difference.
         let set = set.filter(|set| occurrences(from, set) == occurrences(to, set));
+        let names: Vec<(&str, &str)> = self.all.iter().map(|(name, with)| (&**name, *with)).collect();
         ChangeReport {
-            path: self.text(path),
+            path: replaced(path, &names),
             from: self.value(from, to, OLD, set),
             to: self.value(to, from, NEW, set),
             because: self.text(because),
@@ -89,9 +99,7 @@ fn map_texts(value: &Value, map: &impl Fn(&str) -> String) -> Value {
     match value {
         Value::String(text) => Value::String(map(text)),
         Value::Array(elements) => elements.iter().map(|element| map_texts(element, map)).collect(),
-        Value::Object(members) => {
-            members.iter().map(|(name, member)| (map(name), map_texts(member, map))).collect()
-        }
+        Value::Object(members) => members.iter().map(|(name, member)| (map(name), map_texts(member, map))).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
 }
@@ -174,6 +182,15 @@ mod tests {
     }
 
     #[test]
+    fn a_word_of_a_sentence_is_no_name() {
+        let all = vec![("prod/a".to_owned(), CLUSTER), ("a-md-x7k2p".to_owned(), OBJECT), ("a".to_owned(), CLUSTER)];
+        let names = Names { all, rotated: Vec::new() };
+        assert_eq!(names.text("a field of a-md-x7k2p changes in prod/a"), "a field of <name> changes in <cluster>");
+        let all = vec![("blue-1".to_owned(), CLUSTER)];
+        assert_eq!(Names { all, rotated: Vec::new() }.text("no blue-1"), "no <cluster>");
+    }
+
+    #[test]
     fn the_worker_set_of_an_origin_is_left_out() {
         let origin = "Cluster spec.topology.workers.machineDeployments[large].replicas";
         assert_eq!(without_sets(origin), "Cluster spec.topology.workers.machineDeployments[<set>].replicas");
@@ -192,21 +209,37 @@ mod tests {
         ChangeReport { path: "spec.a".to_owned(), from, to, because: String::new(), before: None }
     }
 
+    fn told(names: &Names, change: ChangeReport, set: Option<&str>) -> ChangeReport {
+        names.changes(&change, set).remove(0)
+    }
+
+    #[test]
+    fn only_what_differs_is_told() {
+        let file = |path: &str, content: &str| json!({"path": path, "content": content});
+        let change = change(
+            json!([file("/a", "blue"), file("/b", "blue: 1")]),
+            json!([file("/a", "blue"), file("/b", "blue: 2")]),
+        );
+        let told = told(&names(&[]), change, None);
+        let want = ("spec.a[1].content", json!("<cluster>: 1"), json!("<cluster>: 2"));
+        assert_eq!((&*told.path, told.from, told.to), want);
+    }
+
     #[test]
     fn a_rotated_template_is_old_and_new_where_it_differs() {
         let names = names(&["blue-a", "blue-b"]);
-        let told = names.change(&change(json!({"name": "blue-a"}), json!({"name": "blue-b"})), None);
-        assert_eq!((told.from, told.to), (json!({"name": OLD}), json!({"name": NEW})));
-        let told = names.change(&change(json!("a: blue-a\n"), json!("a: blue-a\nb: blue\n")), None);
+        let told = told(&names, change(json!({"name": "blue-a"}), json!({"name": "blue-b"})), None);
+        assert_eq!((told.from, told.to), (json!(OLD), json!(NEW)));
+        let told = told(&names, change(json!("a: blue-a\n"), json!("a: blue-a\nb: blue\n")), None);
         assert_eq!((told.from, told.to), (json!("a: <name>\n"), json!("a: <name>\nb: <cluster>\n")));
     }
 
     #[test]
     fn the_name_of_a_set_is_left_out_only_where_it_is_no_part_of_the_difference() {
         let names = names(&[]);
-        let told = names.change(&change(json!("m5.small"), json!("m5.large")), Some("large"));
+        let told = told(&names, change(json!("m5.small"), json!("m5.large")), Some("large"));
         assert_eq!((told.from, told.to), (json!("m5.small"), json!("m5.large")));
-        let told = names.change(&change(json!("large: 1"), json!("large: 2")), Some("large"));
+        let told = told(&names, change(json!("large: 1"), json!("large: 2")), Some("large"));
         assert_eq!((told.from, told.to), (json!("<set>: 1"), json!("<set>: 2")));
     }
 }

@@ -25,9 +25,17 @@ pub(super) struct Place<'a> {
 /// Two values that differ.
 #[derive(Debug, PartialEq)]
 pub(super) enum Difference {
-    Values { from: String, to: String },
+    Values {
+        from: String,
+        to: String,
+    },
     /// Both begin with `before` and end with `after`.
-    Within { before: String, from: String, to: String, after: String },
+    Within {
+        before: String,
+        from: String,
+        to: String,
+        after: String,
+    },
     Lines(Vec<Line>),
 }
 
@@ -149,8 +157,7 @@ fn within(from: &str, to: &str) -> (String, String, String, String) {
 
 /// The lines that differ, with those around them.
 fn differing_lines(from: &str, to: &str) -> Vec<Line> {
-    let (old, new): (Vec<&str>, Vec<&str>) =
-        (from.split_inclusive('\n').collect(), to.split_inclusive('\n').collect());
+    let (old, new): (Vec<&str>, Vec<&str>) = (from.split_inclusive('\n').collect(), to.split_inclusive('\n').collect());
     // Both ends are marked where only one of them ends its last line.
     let marks_ends = from.ends_with('\n') != to.ends_with('\n') && !from.is_empty() && !to.is_empty();
     let line = |text: &str| readable(text, marks_ends);

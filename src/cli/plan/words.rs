@@ -82,7 +82,9 @@ pub(super) fn headline(group: &Group) -> String {
 pub(super) fn members(group: &Group, most: usize) -> (Vec<String>, usize) {
     let name = |(i, member): (usize, &super::groups::Member)| match member.affected {
         0 => member.key.to_string(),
-        count if i == 0 => format!("{} ({})", member.key, counted(usize::try_from(count).unwrap_or(usize::MAX), "machine")),
+        count if i == 0 => {
+            format!("{} ({})", member.key, counted(usize::try_from(count).unwrap_or(usize::MAX), "machine"))
+        }
         count => format!("{} ({count})", member.key),
     };
     let named = group.clusters.iter().take(most).enumerate().map(name).collect();
@@ -163,9 +165,8 @@ pub(super) fn rolls(group: &Group) -> Vec<String> {
             report.rolls.iter().map(line).collect()
         }
         None => {
-            let line = |roll: &RollOfGroup| {
-                rolled(&roll.kind, &roll.machines, roll.at_a_time, roll.certainty, &roll.reason)
-            };
+            let line =
+                |roll: &RollOfGroup| rolled(&roll.kind, &roll.machines, roll.at_a_time, roll.certainty, &roll.reason);
             group.rolls.iter().map(line).collect()
         }
     }
