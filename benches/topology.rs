@@ -12,9 +12,10 @@ mod budgets;
 mod topologies;
 
 use std::fmt::Write;
+use std::fs::File;
 use std::hint::black_box;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -76,7 +77,7 @@ fn growth(budgets: &mut Budgets) {
 /// `plan` as people run it: a change of a class that rolls every Cluster.
 fn plans(budgets: &mut Budgets) {
     let size = Size { deployments: 3, patches: 15 };
-    for clusters in [1, 10, 100, 1000] {
+    for clusters in [1, 10, 100, 1000, 5000] {
         let folder = tempfile::tempdir().unwrap();
         let (class, templates) = topologies::class_and_templates(size);
         let write = |name: &str, edit: &dyn Fn(&mut Value)| {
@@ -96,15 +97,40 @@ fn plans(budgets: &mut Budgets) {
                 object["spec"]["template"]["spec"]["instanceType"] = json!("large");
             }
         });
-        let started = Instant::now();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_topologist"));
-        command.args(["plan", "-o", "json", "--from"]).arg(from).arg("--to").arg(to);
-        let output = command.output().unwrap();
-        let time = started.elapsed();
-        assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
-        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let run = |format: &str| {
+            let out = folder.path().join("out");
+            let started = Instant::now();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_topologist"));
+            command.args(["plan", "-o", format, "--from"]).arg(&from).arg("--to").arg(&to);
+            let mut child = command.stdout(File::create(&out).unwrap()).spawn().unwrap();
+            let mut peak = 0.0;
+            let code = loop {
+                peak = peak_megabytes(child.id()).unwrap_or(peak);
+                if let Some(status) = child.try_wait().unwrap() {
+                    break status.code();
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            };
+            let time = started.elapsed();
+            assert_eq!(code, Some(4));
+            (std::fs::read(out).unwrap(), millis(time), peak)
+        };
+        let (said, time, _) = run("json");
+        let said: Value = serde_json::from_slice(&said).unwrap();
         assert_eq!(said["summary"]["machines"]["replaced"], json!(clusters * 12));
         let budget = if clusters == 1000 { Budget::AtMost(2000.0) } else { Budget::None };
-        budgets.note(&format!("`plan` over {clusters} Clusters, all of which roll"), "ms", budget, millis(time));
+        budgets.note(&format!("`plan -o json` over {clusters} Clusters, all of which roll"), "ms", budget, time);
+        let (_, time, memory) = run("text");
+        let [most_time, most_memory] =
+            if clusters == 5000 { [3000.0, 300.0].map(Budget::AtMost) } else { [Budget::None; 2] };
+        budgets.note(&format!("`plan` over {clusters} Clusters, all of which roll"), "ms", most_time, time);
+        budgets.note(&format!("memory of `plan` over {clusters} Clusters"), "MB", most_memory, memory);
     }
+}
+
+/// The most resident memory of a process so far, as Linux counts it.
+fn peak_megabytes(process: u32) -> Option<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches("kB").trim().parse::<f64>().ok()? / 1024.0)
 }

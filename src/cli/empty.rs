@@ -41,7 +41,7 @@ pub(super) fn settle(wanted: Wanted, case: &Case, flags: &args::Input) -> io::Re
     if flags.allow_empty {
         return Ok(None);
     }
-    let kinds = kinds([&case.new, &case.old]);
+    let kinds = kinds([&*case.new, &*case.old]);
     let found = match &*kinds {
         "" => "no objects".to_owned(),
         kinds => format!("only {kinds}"),

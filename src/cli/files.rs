@@ -36,7 +36,7 @@ impl fmt::Display for Unreadable {
 }
 
 /// Everything that some paths hold.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Input {
     /// The objects in the order of paths and documents; files of a folder are sorted by name.
     pub objects: Vec<Loaded>,

@@ -32,8 +32,9 @@ use crate::yaml::Repeated;
 /// What a command reads.
 #[derive(Debug, Default)]
 pub(super) struct Case {
-    pub new: Input,
-    pub old: Input,
+    pub new: Arc<Input>,
+    /// May be what another case has as new.
+    pub old: Arc<Input>,
     world: Input,
     crds: Input,
 }
@@ -44,8 +45,16 @@ impl Case {
     /// # Errors
     /// When a path cannot be read at all.
     pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], flags: &Flags) -> Result<Self> {
+        Self::after(paths, Arc::new(files::read(old, flags.env)?), flags)
+    }
+
+    /// Reads the files of a command that take the place of `old`.
+    ///
+    /// # Errors
+    /// When a path cannot be read at all.
+    pub(super) fn after(paths: &[PathBuf], old: Arc<Input>, flags: &Flags) -> Result<Self> {
         let read = |paths: &[PathBuf]| files::read(paths, flags.env);
-        Ok(Case { new: read(paths)?, old: read(old)?, world: read(&flags.world)?, crds: read(&flags.crds)? })
+        Ok(Case { new: Arc::new(read(paths)?), old, world: read(&flags.world)?, crds: read(&flags.crds)? })
     }
 
     /// The same files, as they would be applied to a cluster that holds `live`: what they do not mention stays as it is.
@@ -56,7 +65,7 @@ impl Case {
             live.objects.iter().filter(|loaded| named.contains(&loaded.manifest.identity())).cloned().collect();
         let mut world = self.world;
         world.objects.extend(live.objects.iter().cloned());
-        Case { old, world, ..self }
+        Case { old: Arc::new(old), world, ..self }
     }
 
     /// The same, in which Clusters keep the references that their controllers have set: whoever applies a file leaves alone
@@ -64,7 +73,7 @@ impl Case {
     pub(super) fn with_references_kept(mut self) -> Self {
         let clusters = self.old.objects.iter().filter(|old| old.manifest.admitted_kind() == Some(Kind::Cluster));
         let clusters: BTreeMap<_, _> = clusters.map(|old| (old.manifest.identity(), &old.manifest)).collect();
-        for loaded in &mut self.new.objects {
+        for loaded in &mut Arc::make_mut(&mut self.new).objects {
             let old = clusters.get(&loaded.manifest.identity()).copied();
             if let Some(old) = old {
                 keep_references(&mut loaded.manifest, old);
@@ -75,7 +84,7 @@ impl Case {
 
     /// What `live` holds, as if it had been in files.
     pub(super) fn of_cluster(live: Input) -> Self {
-        Case { new: live, ..Case::default() }
+        Case { new: Arc::new(live), ..Case::default() }
     }
 
     /// Everything that was read, with what could not be.

@@ -14,6 +14,7 @@ mod names;
 mod progress;
 mod report;
 mod text;
+mod twins;
 mod values;
 mod words;
 
@@ -39,19 +40,23 @@ use crate::world::Found;
 use groups::{Collected, Keep};
 use progress::Progress;
 use report::{ClusterReport, Report};
+use twins::Twins;
 
 /// Prints what becomes of the Clusters on either side.
 pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     let started = Instant::now();
     let (before, after) = sides(options)?;
-    let (old, new) = (before.subjects(), after.subjects());
     if let Some(code) = unusable(&before, &after, &options.input)? {
         return Ok(ExitCode::from(code));
     }
+    let now = options.now.unwrap_or_else(Timestamp::now);
+    let was = before.fold(&before.facts(&before.subjects())).at(now);
+    drop(before);
+    let new = after.subjects();
     let facts = after.facts(&new);
     let denials = validate::denials(&new, &facts, after.settings());
-    let now = options.now.unwrap_or_else(Timestamp::now);
-    let (was, is) = (before.fold(&before.facts(&old)).at(now), after.fold(&facts).at(now));
+    drop(new);
+    let is = after.fold(&facts).at(now);
     let undecoded = after.undecoded_clusters(&facts);
     let clusters = choice::clusters([&was, &is], &undecoded, &options.clusters, options.selector.as_ref())?;
     if clusters.is_empty()
@@ -61,9 +66,14 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
         return Ok(ExitCode::from(code));
     }
     let clusters: Vec<ObjectKey> = clusters.into_iter().filter(|cluster| !undecoded.contains(cluster)).collect();
-    let keep = if options.output == PlanOutput::Json { Keep::Everything } else { Keep::Groups };
     let progress = Progress::of(clusters.len(), started);
-    let collected = in_parallel(&clusters, keep, &progress, |cluster| compare(cluster, &was, &is));
+    let compare = |cluster: &ObjectKey| compare(cluster, &was, &is);
+    let collected = match options.output {
+        PlanOutput::Json => in_parallel(&twins::apart(clusters), Keep::Everything, &progress, compare),
+        PlanOutput::Text | PlanOutput::Markdown => {
+            in_parallel(&twins::of(clusters, &was, &is), Keep::Groups, &progress, compare)
+        }
+    };
     drop(progress);
     let report = collected.into_report(denials);
     super::forgiving(print(&report, options))?;
@@ -116,11 +126,13 @@ fn unusable(before: &Side, after: &Side, flags: &Input) -> Result<Option<u8>> {
 /// What is, and what is to be.
 fn sides(options: &Plan) -> Result<(Side, Side)> {
     let (from, to) = (&options.from, &options.to);
-    let after = Side::read(to, from, &options.input, &options.rules)?;
     if options.live {
+        let after = Side::read(to, from, &options.input, &options.rules)?;
         return after.with_cluster(options.kubeconfig.as_deref());
     }
-    Ok((Side::read(from, &[], &options.input, &options.rules)?, after))
+    let before = Side::read(from, &[], &options.input, &options.rules)?;
+    let after = Side::after(&before, to, &options.input)?;
+    Ok((before, after))
 }
 
 /// What becomes of one Cluster; other Clusters have no say in it.
@@ -143,9 +155,9 @@ fn exists(fold: &Fold, cluster: &ObjectKey) -> bool {
     matches!(fold.facts().cluster(cluster), Found::Yes(_) | Found::Unreadable(_))
 }
 
-/// Compares each Cluster, on all processors; a report goes into its group at once.
+/// Compares Clusters on all processors; a report goes into its group at once.
 fn in_parallel(
-    clusters: &[ObjectKey],
+    clusters: &[Twins],
     keep: Keep,
     progress: &Progress,
     compare: impl Fn(&ObjectKey) -> ClusterReport + Sync,
@@ -153,9 +165,13 @@ fn in_parallel(
     let next = AtomicUsize::new(0);
     let work = || {
         let mut collected = Collected::new(keep);
-        while let Some(cluster) = clusters.get(next.fetch_add(1, Ordering::Relaxed)) {
-            collected.add(compare(cluster));
-            progress.step();
+        while let Some(Twins { first, others }) = clusters.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let apart = collected.add_twins(compare(first), others.clone());
+            progress.add(1 + others.len() - apart.len());
+            for cluster in apart {
+                collected.add(compare(&cluster));
+                progress.add(1);
+            }
         }
         collected
     };

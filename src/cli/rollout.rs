@@ -32,6 +32,15 @@ impl Side {
         Ok(Side { case: Case::read(paths, old, input)?.with_references_kept(), settings: rules.settings() })
     }
 
+    /// Reads files that take the place of those of `before`.
+    ///
+    /// # Errors
+    /// When a path cannot be read at all.
+    pub(super) fn after(before: &Side, paths: &[PathBuf], input: &args::Input) -> Result<Self> {
+        let case = Case::after(paths, before.case.new.clone(), input)?.with_references_kept();
+        Ok(Side { case, settings: before.settings.clone() })
+    }
+
     /// A running cluster, and the files of this side applied to it.
     ///
     /// # Errors

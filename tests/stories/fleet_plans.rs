@@ -15,6 +15,7 @@ struct Member {
     labels: Value,
     /// The replicas of its worker sets.
     sets: &'static [i64],
+    /// What comes before its name in the text that its machines have; the name is left out after `same`.
     text: &'static str,
 }
 
@@ -39,9 +40,13 @@ fn cluster(member: &Member) -> Value {
     let class = topology["workers"]["machineDeployments"][0]["class"].clone();
     let set = |(i, replicas): (usize, &i64)| json!({"class": class, "name": format!("set-{i}"), "replicas": replicas});
     topology["classRef"]["namespace"] = json!("default");
-    topology["workers"] = json!({"machineDeployments": member.sets.iter().enumerate().map(set).collect::<Vec<_>>()});
+    let sets: Vec<Value> = member.sets.iter().enumerate().map(set).collect();
+    topology["workers"] = if sets.is_empty() { json!({}) } else { json!({"machineDeployments": sets}) };
     for variable in topology["variables"].as_array_mut().unwrap().iter_mut().filter(|one| one["name"] == "motd") {
-        variable["value"] = json!(format!("{}{}", member.text, name));
+        variable["value"] = match member.text {
+            "same" => json!("same"),
+            text => json!(format!("{text}{name}")),
+        };
     }
     cluster
 }
@@ -53,9 +58,13 @@ struct Fleet {
 
 impl Fleet {
     fn new(members: &[Member], edit: impl Fn(&mut Value)) -> Self {
+        Fleet::of_class(class(), members, edit)
+    }
+
+    fn of_class(class: Vec<Value>, members: &[Member], edit: impl Fn(&mut Value)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, edit: &dyn Fn(&mut Value)| {
-            let mut objects = class();
+            let mut objects = class.clone();
             objects.extend(members.iter().map(cluster).map(|mut cluster| {
                 edit(&mut cluster);
                 cluster
@@ -302,4 +311,61 @@ fn a_comment_fits_however_different_the_clusters_are() {
     assert!(comment.contains("\nThe table leaves out "), "{comment}");
     assert!(comment.contains("The details of "), "what is left out is said");
     assert!(!comment.contains("<b>|"), "values are escaped");
+}
+
+/// The class, in which each machine has this text.
+fn class_with(text: &str) -> Vec<Value> {
+    let mut objects = class();
+    for class in objects.iter_mut().filter(|object| object["kind"] == "ClusterClass") {
+        let patch =
+            class["spec"]["patches"].as_array_mut().unwrap().iter_mut().find(|one| one["name"] == "motd").unwrap();
+        for definition in patch["definitions"].as_array_mut().unwrap() {
+            let template = format!("path: /etc/motd\ncontent: {text}\n");
+            definition["jsonPatches"][0]["valueFrom"]["template"] = json!(template);
+        }
+    }
+    objects
+}
+
+/// The Clusters of each group of several, as the text names them.
+fn told(text: &str) -> Vec<Vec<String>> {
+    let of_group = |part: &str| {
+        let (first, rest) = part.split_once('\n')?;
+        first.contains(" Clusters, class ").then_some(())?;
+        let lines = rest.lines().take_while(|line| line.contains('/') && !line.contains(": "));
+        let names =
+            lines.flat_map(|line| line.split(',')).map(|name| name.trim().split(' ').next().unwrap().to_owned());
+        Some(names.filter(|name| !name.is_empty()).collect())
+    };
+    text.split("\n\n").filter_map(of_group).collect()
+}
+
+#[test]
+fn clusters_that_are_computed_once_for_all_are_told_as_if_each_had_been_computed() {
+    // JSON computes every Cluster by itself.
+    let name = |i: usize| -> &'static str { format!("prod/cluster-{i:02}").leak() };
+    let sets = |i: usize| -> &'static [i64] { if i.is_multiple_of(3) { &[2, 2] } else { &[] } };
+    let mut members: Vec<Member> = (0..12).map(|i| member(name(i), sets(i))).collect();
+    members.iter_mut().for_each(|member| member.text = "same");
+    for (text, groups) in [
+        ("{{ .motd | quote }}", 2),
+        ("{{ .builtin.cluster.name }} says {{ .motd }}", 2),
+        ("{{ if eq .builtin.cluster.name \"cluster-03\" }}odd{{ else }}{{ .motd | quote }}{{ end }}", 3),
+        ("{{ .motd }}{{ .builtin.cluster.name | sha256sum | trunc 1 }}", 0),
+        ("{{ .motd }}-{{ .builtin.cluster.name | len }}", 2),
+        ("x{{ .builtin.cluster.name }} {{ .motd }}", 12),
+    ] {
+        let fleet = Fleet::of_class(class_with(text), &members, greeting);
+        let said = fleet.json();
+        let all = said["groups"].as_array().unwrap();
+        let want: Vec<Vec<&str>> = all.iter().filter(|group| group["steps"] != json!([])).map(names).collect();
+        assert!(groups == 0 || want.len() == groups, "{text}: {want:?}");
+        let (code, text_of_all) = fleet.plan(&["--all"]);
+        assert_eq!(code, 4, "{text_of_all}");
+        let of_several: Vec<Vec<&str>> = want.iter().filter(|names| names.len() > 1).cloned().collect();
+        assert_eq!(told(&text_of_all), of_several, "{text}: {text_of_all}");
+        let machines =
+            format!("12 of 12 Clusters changed: {} machines replaced\n", said["summary"]["machines"]["replaced"]);
+        assert!(text_of_all.starts_with(&machines), "{text}: {text_of_all}");
+    }
 }

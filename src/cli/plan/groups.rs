@@ -132,6 +132,26 @@ impl Collected {
         self.join(id, group);
     }
 
+    /// Adds a Cluster, and others with the same input; returns those whose plans may be told in other words after all.
+    pub(super) fn add_twins(&mut self, report: ClusterReport, others: Vec<ObjectKey>) -> Vec<ObjectKey> {
+        if others.is_empty() {
+            self.add(report);
+            return others;
+        }
+        let (id, group) = Group::of(&report);
+        self.add(report);
+        // A name that is a word of what is told would be left out as well if its own plan were told.
+        let is_word = |key: &ObjectKey| id.contains(&key.name);
+        if group.clusters.iter().any(|member| is_word(&member.key)) {
+            return others;
+        }
+        let (apart, twins): (Vec<_>, Vec<_>) = others.into_iter().partition(is_word);
+        for key in twins {
+            self.join(id.clone(), group.of_twin(key));
+        }
+        apart
+    }
+
     /// Adds what was collected elsewhere.
     pub(super) fn merge(&mut self, other: Collected) {
         self.clusters.extend(other.clusters);
@@ -195,6 +215,19 @@ impl Group {
         (group.shared.id(), group)
     }
 
+    /// The same of another Cluster.
+    fn of_twin(&self, key: ObjectKey) -> Self {
+        let affected = affected(&self.machines);
+        Group {
+            clusters: vec![Member { key, affected }],
+            machines: self.machines,
+            shared: self.shared.clone(),
+            rolls: self.rolls.clone(),
+            deleted: self.deleted,
+            alone: None,
+        }
+    }
+
     /// Takes in a group with the same change. What it says is told in the order of its first Cluster.
     fn join(&mut self, mut other: Group) {
         if other.clusters.iter().map(|member| &member.key).min() < self.clusters.iter().map(|member| &member.key).min()
@@ -226,7 +259,7 @@ impl Group {
 
     fn sort(&mut self) {
         self.clusters.sort_by(|one, other| other.affected.cmp(&one.affected).then_with(|| one.key.cmp(&other.key)));
-        self.rolls.sort_by(|one, other| one.rank().cmp(&other.rank()));
+        self.rolls.sort_by_key(RollOfGroup::rank);
     }
 
     /// Most machines that are replaced or removed, then most Clusters, then the name of the first.

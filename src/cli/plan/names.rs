@@ -209,7 +209,7 @@ mod tests {
         ChangeReport { path: "spec.a".to_owned(), from, to, because: String::new(), before: None }
     }
 
-    fn told(names: &Names, change: ChangeReport, set: Option<&str>) -> ChangeReport {
+    fn first(names: &Names, change: ChangeReport, set: Option<&str>) -> ChangeReport {
         names.changes(&change, set).remove(0)
     }
 
@@ -220,7 +220,7 @@ mod tests {
             json!([file("/a", "blue"), file("/b", "blue: 1")]),
             json!([file("/a", "blue"), file("/b", "blue: 2")]),
         );
-        let told = told(&names(&[]), change, None);
+        let told = first(&names(&[]), change, None);
         let want = ("spec.a[1].content", json!("<cluster>: 1"), json!("<cluster>: 2"));
         assert_eq!((&*told.path, told.from, told.to), want);
     }
@@ -228,18 +228,18 @@ mod tests {
     #[test]
     fn a_rotated_template_is_old_and_new_where_it_differs() {
         let names = names(&["blue-a", "blue-b"]);
-        let told = told(&names, change(json!({"name": "blue-a"}), json!({"name": "blue-b"})), None);
+        let told = first(&names, change(json!({"name": "blue-a"}), json!({"name": "blue-b"})), None);
         assert_eq!((told.from, told.to), (json!(OLD), json!(NEW)));
-        let told = told(&names, change(json!("a: blue-a\n"), json!("a: blue-a\nb: blue\n")), None);
+        let told = first(&names, change(json!("a: blue-a\n"), json!("a: blue-a\nb: blue\n")), None);
         assert_eq!((told.from, told.to), (json!("a: <name>\n"), json!("a: <name>\nb: <cluster>\n")));
     }
 
     #[test]
     fn the_name_of_a_set_is_left_out_only_where_it_is_no_part_of_the_difference() {
         let names = names(&[]);
-        let told = told(&names, change(json!("m5.small"), json!("m5.large")), Some("large"));
+        let told = first(&names, change(json!("m5.small"), json!("m5.large")), Some("large"));
         assert_eq!((told.from, told.to), (json!("m5.small"), json!("m5.large")));
-        let told = told(&names, change(json!("large: 1"), json!("large: 2")), Some("large"));
+        let told = first(&names, change(json!("large: 1"), json!("large: 2")), Some("large"));
         assert_eq!((told.from, told.to), (json!("<set>: 1"), json!("<set>: 2")));
     }
 }

@@ -25,9 +25,9 @@ impl Progress {
         Progress { bar, started, is_shown: AtomicBool::new(false) }
     }
 
-    /// One Cluster more is done.
-    pub(super) fn step(&self) {
-        self.bar.inc(1);
+    /// So many Clusters more are done.
+    pub(super) fn add(&self, clusters: usize) {
+        self.bar.inc(u64::try_from(clusters).unwrap_or_default());
         if self.started.elapsed() > PATIENCE && !self.is_shown.swap(true, Ordering::Relaxed) {
             // Hidden as well where standard error is no terminal.
             self.bar.set_draw_target(ProgressDrawTarget::stderr());

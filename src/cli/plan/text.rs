@@ -82,8 +82,8 @@ impl Text {
     }
 
     /// Names, as many in a line as it holds.
-    fn members(&mut self, group: &Group, named: usize) {
-        let (names, more) = words::members(group, named);
+    fn members(&mut self, group: &Group, most: usize) {
+        let (names, more) = words::members(group, most);
         let last = names.len().saturating_sub(1);
         let mut line = String::new();
         for (i, name) in names.iter().enumerate() {

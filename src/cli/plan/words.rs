@@ -156,19 +156,15 @@ pub(super) fn steps(group: &Group) -> Vec<Step<'_>> {
 
 /// What becomes of the machines, a line for each object or role.
 pub(super) fn rolls(group: &Group) -> Vec<String> {
+    let of_cluster = |roll: &RollReport| {
+        let object = format!("{} {}", roll.kind, roll.name);
+        rolled(&object, &roll.machines, roll.at_a_time, roll.certainty, &roll.reason)
+    };
+    let of_group =
+        |roll: &RollOfGroup| rolled(&roll.kind, &roll.machines, roll.at_a_time, roll.certainty, &roll.reason);
     match &group.alone {
-        Some(report) => {
-            let line = |roll: &RollReport| {
-                let object = format!("{} {}", roll.kind, roll.name);
-                rolled(&object, &roll.machines, roll.at_a_time, roll.certainty, &roll.reason)
-            };
-            report.rolls.iter().map(line).collect()
-        }
-        None => {
-            let line =
-                |roll: &RollOfGroup| rolled(&roll.kind, &roll.machines, roll.at_a_time, roll.certainty, &roll.reason);
-            group.rolls.iter().map(line).collect()
-        }
+        Some(report) => report.rolls.iter().map(of_cluster).collect(),
+        None => group.rolls.iter().map(of_group).collect(),
     }
 }
 
