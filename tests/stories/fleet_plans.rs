@@ -41,7 +41,10 @@ fn cluster(member: &Member) -> Value {
     let set = |(i, replicas): (usize, &i64)| json!({"class": class, "name": format!("set-{i}"), "replicas": replicas});
     topology["classRef"]["namespace"] = json!("default");
     let sets: Vec<Value> = member.sets.iter().enumerate().map(set).collect();
-    topology["workers"] = if sets.is_empty() { json!({}) } else { json!({"machineDeployments": sets}) };
+    topology.as_object_mut().unwrap().remove("workers");
+    if !sets.is_empty() {
+        topology["workers"] = json!({"machineDeployments": sets});
+    }
     for variable in topology["variables"].as_array_mut().unwrap().iter_mut().filter(|one| one["name"] == "motd") {
         variable["value"] = match member.text {
             "same" => json!("same"),
