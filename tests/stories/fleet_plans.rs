@@ -1,9 +1,13 @@
 //! What `plan` says of many Clusters: groups of the same change, names that are chosen, and how long the output is (DEC-48).
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 use topologist::yaml;
 
@@ -84,9 +88,14 @@ impl Fleet {
         self.folder.path().join(name)
     }
 
-    fn run(&self, flags: &[&str]) -> Output {
+    fn command(&self, flags: &[&str]) -> Command {
         let mut plan = command(&["plan", "--from"]);
-        plan.arg(self.path("from.yaml")).arg("--to").arg(self.path("to.yaml")).args(flags).output().unwrap()
+        plan.arg(self.path("from.yaml")).arg("--to").arg(self.path("to.yaml")).args(flags);
+        plan
+    }
+
+    fn run(&self, flags: &[&str]) -> Output {
+        self.command(flags).output().unwrap()
     }
 
     /// The exit code, and what is printed.
@@ -353,7 +362,7 @@ fn clusters_that_are_computed_once_for_all_are_told_as_if_each_had_been_computed
     for (text, groups) in [
         ("{{ .motd | quote }}", 2),
         ("{{ .builtin.cluster.name }} says {{ .motd }}", 2),
-        ("{{ if eq .builtin.cluster.name \"cluster-03\" }}odd{{ else }}{{ .motd | quote }}{{ end }}", 3),
+        ("{{ if eq .builtin.cluster.name \"cluster-03\" }}odd {{ end }}{{ .motd }}", 3),
         ("{{ .motd }}{{ .builtin.cluster.name | sha256sum | trunc 1 }}", 0),
         ("{{ .motd }}-{{ .builtin.cluster.name | len }}", 2),
         ("x{{ .builtin.cluster.name }} {{ .motd }}", 12),
@@ -371,4 +380,58 @@ fn clusters_that_are_computed_once_for_all_are_told_as_if_each_had_been_computed
             format!("12 of 12 Clusters changed: {} machines replaced\n", said["summary"]["machines"]["replaced"]);
         assert!(text_of_all.starts_with(&machines), "{text}: {text_of_all}");
     }
+}
+
+/// What a program writes to a terminal: standard error or standard output is one.
+fn on_terminal(plan: &mut Command, is_error: bool) -> String {
+    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&controller).unwrap();
+    unlockpt(&controller).unwrap();
+    let name = ptsname(&controller, Vec::new()).unwrap();
+    let terminal = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    plan.env("TERM", "xterm");
+    let read = thread::spawn(move || {
+        let (mut controller, mut said, mut part) = (File::from(controller), Vec::new(), [0; 4096]);
+        // The last reader of a terminal that is closed gets an error, not an end.
+        while let Ok(read @ 1..) = controller.read(&mut part) {
+            said.extend_from_slice(&part[..read]);
+        }
+        String::from_utf8_lossy(&said).into_owned()
+    });
+    if is_error {
+        plan.stderr(terminal).stdout(Stdio::null())
+    } else {
+        plan.stdout(terminal)
+    };
+    assert_eq!(plan.status().unwrap().code(), Some(4));
+    // Nothing else holds the terminal once these are gone.
+    plan.stdout(Stdio::null()).stderr(Stdio::null());
+    read.join().unwrap()
+}
+
+#[test]
+fn a_terminal_gets_colors_unless_they_are_not_wanted() {
+    let fleet = Fleet::new(&[member("prod/blue", &[1])], greeting);
+    for (variable, value, has_colors) in
+        [("ANY", "1", true), ("NO_COLOR", "1", false), ("NO_COLOR", "", true), ("CLICOLOR", "0", false)]
+    {
+        let said = on_terminal(fleet.command(&[]).env(variable, value), false);
+        assert!(said.contains("1 of 1 Cluster changed"), "{said:?}");
+        assert_eq!(said.contains("\u{1b}[33mrotate"), has_colors, "{variable}={value}: {said:?}");
+    }
+}
+
+#[test]
+fn work_that_takes_long_shows_how_far_it_is_on_a_terminal_only() {
+    let name = |i: usize| -> &'static str { format!("prod/c{i}").leak() };
+    let members: Vec<Member> = (0..100).map(|i| member(name(i), &[1, 1])).collect();
+    let fleet = Fleet::new(&members, at("v1.34.2"));
+    let started = Instant::now();
+    let piped = fleet.run(&[]);
+    assert!(started.elapsed() > Duration::from_secs(2), "the fleet is too small to tell: {:?}", started.elapsed());
+    assert_eq!(String::from_utf8(piped.stderr).unwrap(), "", "a pipe gets no bar");
+    let said = on_terminal(&mut fleet.command(&[]), true);
+    assert!(said.contains(" of 100 Clusters, "), "{said:?}");
+    let small = Fleet::new(&members[..1], at("v1.34.2"));
+    assert_eq!(on_terminal(&mut small.command(&[]), true), "", "work that is done at once shows nothing");
 }
