@@ -158,7 +158,7 @@ impl ClusterReport {
             rolls,
             held: outcome.held.iter().map(held).collect(),
             errors,
-            warnings: outcome.warnings.into_iter().chain(undefined).collect(),
+            warnings: outcome.warnings.into_iter().chain(undefined).chain(outcome.notes).collect(),
             title: title(cluster, before, after),
             deleted,
         }

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::difference::{MANAGER, owners, schema};
-use super::rolls::{default_replicas, defaulted, owner, rolls};
+use super::rolls::{default_replicas, defaulted, notes, owner, rolls};
 use super::{Action, Applied, Change, Part, Plan, Roll, Sent, Step};
 use crate::hub::{Cluster, Object, ObjectKey, ObjectRef, annotation, label};
 use crate::json::StringMap;
@@ -55,6 +55,8 @@ pub struct Outcome {
     /// What the patches did and did not do, the last time.
     pub trace: Trace,
     pub warnings: Vec<String>,
+    /// What people should know of the steps themselves.
+    pub notes: Vec<String>,
     pub assumes_contract: bool,
     /// What ended the rollout before it was done.
     pub failure: Option<Failure>,
@@ -206,6 +208,7 @@ impl Fold {
         let (rolls, paused) = rolls(&steps, &current, &world, self.now);
         outcome.held = held;
         outcome.paused.extend(paused);
+        outcome.notes.extend(notes(&steps));
         Ok(Round { steps, rolls })
     }
 
