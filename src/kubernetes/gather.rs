@@ -11,7 +11,7 @@ use super::cache::Cache;
 use super::live::Live;
 use crate::hub::ObjectKey;
 use crate::telemetry::metrics::Metrics;
-use crate::world::{Answer, Class, Found, Need, World, is_settled};
+use crate::world::{Answer, Ask, Class, Found, Need, World, is_settled};
 
 /// How long a review waits for a class that may be about to arrive (CL-V-050, DEC-2).
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -58,7 +58,7 @@ impl Gatherer {
             let answer = self.gather(&need, deadline).await;
             (need, answer)
         };
-        stream::iter(needs.into_iter().map(gather)).buffer_unordered(AT_A_TIME).collect().await
+        side_by_side(needs.into_iter().map(gather)).await
     }
 
     /// The cache behind the gatherer.
@@ -69,9 +69,9 @@ impl Gatherer {
     /// The answer to a need, at `deadline` at the latest.
     pub async fn gather(&self, need: &Need, deadline: Instant) -> Answer {
         match (need, &self.live) {
-            (Need::Class(key), _) => Answer::Class(self.settled_class(key, deadline).await),
+            (Need::Class(class), _) => class.answer(self.settled_class(&class.0, deadline).await),
             (need, Some(live)) => live.answer(need, deadline).await,
-            (need, None) => need.unanswered("there is no API server to ask"),
+            (need, None) => self.cache.facts().answer(need),
         }
     }
 
@@ -93,6 +93,13 @@ impl Gatherer {
     }
 }
 
+/// The answers, a few at a time.
+pub(super) async fn side_by_side(
+    answers: impl IntoIterator<Item: Future<Output = (Need, Answer)>>,
+) -> Vec<(Need, Answer)> {
+    stream::iter(answers).buffer_unordered(AT_A_TIME).collect().await
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -100,14 +107,14 @@ mod tests {
     use super::*;
     use crate::hub::ClusterClass;
     use crate::kubernetes::scripted::{Answer as Said, Script};
-    use crate::world::{Facts, Record};
+    use crate::world::{DefinitionName, Facts, Record, SettledClass};
 
     fn class(name: &str) -> ClusterClass {
         serde_json::from_value(json!({"metadata": {"namespace": "ns", "name": name}})).unwrap()
     }
 
     fn need(name: &str) -> Need {
-        Need::Class(ObjectKey::new("ns", name))
+        Need::Class(SettledClass(ObjectKey::new("ns", name)))
     }
 
     #[tokio::test(start_paused = true)]
@@ -139,7 +146,7 @@ mod tests {
         }
         let cache = Arc::new(Cache::new(Facts::of([], [])));
         let gatherer = Gatherer::of_cluster(cache, script.client(), Arc::default());
-        let needs = ["a.b", "c.d", "e.f"].map(|name| Need::Definition(name.to_owned()));
+        let needs = ["a.b", "c.d", "e.f"].map(|name| Need::Definition(DefinitionName(name.to_owned())));
         let started = Instant::now();
         let answers = gatherer.gather_all(needs, started + Duration::from_millis(1_500)).await;
         assert_eq!((answers.len(), started.elapsed()), (3, Duration::from_millis(1_500)));
