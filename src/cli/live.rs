@@ -33,7 +33,7 @@ use crate::topology::names::Derived;
 use crate::topology::{Computation, Options, class_status};
 use crate::wire::manifest;
 use crate::wire::{Decode, Version};
-use crate::world::{Answer, Ask, DefinitionName, Facts, Found, Need, Objects, Record, World, settle};
+use crate::world::{Answer, DefinitionName, Facts, Found, Need, Record, World, settle};
 use crate::yaml::Document;
 
 /// What stands in the place of a file name.
@@ -53,10 +53,9 @@ pub(super) fn read(kubeconfig: Option<&Path>, after: &Facts, options: Options) -
         let client = connect(kubeconfig).await?;
         let mut reading = Reading::of(client).await?;
         let now = reading.facts()?;
-        reading.follow(&now, &Objects::default(), options).await?;
+        reading.follow(&now, &Facts::default(), options).await?;
         let then = over(now, after);
-        let files = after.objects().cloned().unwrap_or_default();
-        reading.follow(&then, &files, options).await?;
+        reading.follow(&then, after, options).await?;
         reading.into_input().await
     })
 }
@@ -135,7 +134,7 @@ impl Reading {
     }
 
     /// Asks for whatever the topologies of `facts` look at and `files` do not hold.
-    async fn follow(&mut self, facts: &Facts, files: &Objects, options: Options) -> Result<()> {
+    async fn follow(&mut self, facts: &Facts, files: &Facts, options: Options) -> Result<()> {
         let keys: Vec<ObjectKey> = facts.cluster_keys().cloned().collect();
         let facts = Arc::new(facts.clone());
         let cache = Arc::new(Cache::new(Facts::clone(&facts)));
@@ -214,15 +213,19 @@ impl Reading {
 async fn asked(
     world: World,
     compute: impl Fn(&World),
-    files: &Objects,
+    files: &Facts,
     gatherer: &Gatherer,
 ) -> Result<Vec<(Need, Answer)>> {
     let read = RefCell::<Vec<_>>::default();
     let compute = |world: World, ()| ready(anyhow::Ok((compute(&world), world, ())));
     let gather = async |needs: BTreeSet<Need>| {
-        let here = |need: &Need| Some((need.clone(), in_files(need, files)?));
-        let mut answers: Vec<_> = needs.iter().filter_map(here).collect();
-        let there = needs.into_iter().filter(|need| in_files(need, files).is_none());
+        let (mut answers, mut there) = (Vec::new(), Vec::new());
+        for need in needs {
+            match in_files(&need, files) {
+                Some(answer) => answers.push((need, answer)),
+                None => there.push(need),
+            }
+        }
         let live = gatherer.gather_all(there, Instant::now() + PATIENCE).await;
         read.borrow_mut().extend(live.iter().cloned());
         answers.extend(live);
@@ -232,25 +235,14 @@ async fn asked(
     Ok(read.take())
 }
 
-/// What files answer, and what nobody is asked for the sake of a plan: hooks and the extensions of patches.
-fn in_files(need: &Need, files: &Objects) -> Option<Answer> {
-    match need {
-        Need::Object(reference) => match files.object(reference) {
-            Found::Absent => None,
-            found => Some(Answer::Object(found)),
-        },
-        Need::Definition(DefinitionName(name)) => match files.definition(name) {
-            Found::Absent => None,
-            found => Some(Answer::Definition(found)),
-        },
-        Need::Hook(_) => Some(Answer::Hook(Found::Absent)),
-        Need::Patch(_) => Some(Answer::Patch(Found::Absent)),
-        Need::DryRun(_) => Some(Answer::DryRun(Found::Absent)),
-        Need::GenerateUpgradePlan(_) => Some(need.unanswered("a plan asks no Runtime Extension")),
-        // The plan has none either.
-        Need::Nodes(nodes) => Some(nodes.answer(Found::Absent)),
-        Need::Class(_) | Need::List(_) => None,
-    }
+/// What files answer: to all but questions about objects that they may not hold, the same as to the plan.
+fn in_files(need: &Need, files: &Facts) -> Option<Answer> {
+    let answer = match need {
+        Need::Class(_) | Need::List(_) => return None,
+        need => files.answer(need),
+    };
+    let is_elsewhere = matches!(answer, Answer::Object(Found::Absent) | Answer::Definition(Found::Absent));
+    (!is_elsewhere).then_some(answer)
 }
 
 /// All objects of one of our kinds.
@@ -280,6 +272,7 @@ mod tests {
 
     use super::*;
     use crate::kubernetes::scripted::{Answer as Said, Script};
+    use crate::world::{NodesOf, Objects};
 
     fn gatherer(script: &Script) -> Gatherer {
         Gatherer::of_cluster(Arc::new(Cache::new(Facts::default())), script.client(), Arc::default())
@@ -307,7 +300,7 @@ mod tests {
             definitions: BTreeSet::new(),
         };
         let facts = reading.facts().unwrap();
-        let failed = reading.follow(&facts, &Objects::default(), Options { runtime_sdk: false }).await.unwrap_err();
+        let failed = reading.follow(&facts, &Facts::default(), Options { runtime_sdk: false }).await.unwrap_err();
         let words = "cannot read what Cluster ns/one needs: ATemplate ns/t: scripted Forbidden";
         assert_eq!((format!("{failed:#}").as_str(), script.left()), (words, 0));
     }
@@ -317,12 +310,12 @@ mod tests {
         let script = Script::default();
         let endless = |world: &World| {
             let _ = (0..100).find(|number| {
-                let nodes = world.nodes(&ObjectKey::new("ns", "one"), &[format!("n{number}")].into());
-                nodes == Found::NotAsked
+                let names = [format!("n{number}")].into();
+                world.ask(&NodesOf { cluster: ObjectKey::new("ns", "one"), names }) == Found::NotAsked
             });
         };
         let world = World::new(Arc::default());
-        let failed = asked(world, endless, &Objects::default(), &gatherer(&script)).await.unwrap_err();
+        let failed = asked(world, endless, &Facts::default(), &gatherer(&script)).await.unwrap_err();
         let words = "facts are still missing after 16 rounds: Nodes {\"n15\"} of Cluster ns/one";
         assert_eq!(failed.to_string(), words);
     }
@@ -341,7 +334,10 @@ mod tests {
         let compute = |world: &World| {
             ["here", "there"].iter().for_each(|name| drop(world.object(&template(name).reference())));
         };
-        let read = asked(World::new(Arc::default()), compute, &files, &gatherer(&script)).await.unwrap();
+        let read =
+            asked(World::new(Arc::default()), compute, &Facts::default().with_objects(files), &gatherer(&script))
+                .await
+                .unwrap();
         let names: Vec<_> = read.iter().map(|(need, _)| need.to_string()).collect();
         assert_eq!(
             (&*names, script.left()),

@@ -54,11 +54,7 @@ impl Gatherer {
         needs: impl IntoIterator<Item = Need, IntoIter: Send>,
         deadline: Instant,
     ) -> Vec<(Need, Answer)> {
-        let gather = |need: Need| async move {
-            let answer = self.gather(&need, deadline).await;
-            (need, answer)
-        };
-        side_by_side(needs.into_iter().map(gather)).await
+        side_by_side(needs, |need| async move { (self.gather(&need, deadline).await, need) }).await
     }
 
     /// The cache behind the gatherer.
@@ -93,11 +89,13 @@ impl Gatherer {
     }
 }
 
-/// The answers, a few at a time.
-pub(super) async fn side_by_side(
-    answers: impl IntoIterator<Item: Future<Output = (Need, Answer)>>,
+/// The answers to needs, a few at a time.
+pub(super) async fn side_by_side<F: Future<Output = (Answer, Need)>>(
+    needs: impl IntoIterator<Item = Need>,
+    answer: impl Fn(Need) -> F,
 ) -> Vec<(Need, Answer)> {
-    stream::iter(answers).buffer_unordered(AT_A_TIME).collect().await
+    let answers = stream::iter(needs.into_iter().map(answer)).buffer_unordered(AT_A_TIME);
+    answers.map(|(answer, need)| (need, answer)).collect().await
 }
 
 #[cfg(test)]

@@ -42,11 +42,7 @@ impl Leader {
         needs: impl IntoIterator<Item = Need, IntoIter: Send>,
         deadline: Instant,
     ) -> Vec<(Need, Answer)> {
-        let gather = |need: Need| async move {
-            let answer = self.answer(&need, deadline).await;
-            (need, answer)
-        };
-        side_by_side(needs.into_iter().map(gather)).await
+        side_by_side(needs, |need| async move { (self.answer(&need, deadline).await, need) }).await
     }
 
     async fn answer(&self, need: &Need, deadline: Instant) -> Answer {

@@ -327,7 +327,7 @@ impl Handler {
         });
         match timeout_at(deadline, work).await {
             Ok(done) => done.unwrap_or_else(|error| Err(Box::new(error))).map_err(|_| Ended::Panicked),
-            Err(_) => Err(Ended::Shed(Shed::Unfinished)),
+            Err(_) => Err(Shed::Unfinished.into()),
         }
     }
 
@@ -423,26 +423,16 @@ impl Drop for Gone {
 }
 
 /// Why a question has no answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum Ended {
-    /// Its object does not decode.
+    #[error("the object does not decode")]
     Undecodable(Box<Verdict>),
-    Unsettled(Unsettled),
-    /// The log has it.
+    #[error(transparent)]
+    Unsettled(#[from] Unsettled),
+    #[error("{PANICKED}")]
     Panicked,
-    Shed(Shed),
-}
-
-impl From<Unsettled> for Ended {
-    fn from(unsettled: Unsettled) -> Self {
-        Ended::Unsettled(unsettled)
-    }
-}
-
-impl From<Shed> for Ended {
-    fn from(shed: Shed) -> Self {
-        Ended::Shed(shed)
-    }
+    #[error(transparent)]
+    Shed(#[from] Shed),
 }
 
 /// Where the work on a review is done.

@@ -124,7 +124,8 @@ questions! {
     Definition(DefinitionName) -> Arc<Definition>, |DefinitionName(name), facts| {
         facts.objects().map_or(Found::Absent, |objects| objects.definition(name))
     };
-    /// Some Nodes of a workload cluster. Absent when its kubeconfig may not be read (DEC-47).
+    /// These Nodes of a workload cluster; those that do not exist are left out. Absent when there is no way to know: files
+    /// hold none of them (DEC-18), or kubeconfigs may not be read (DEC-47).
     Nodes(NodesOf) -> Nodes, |NodesOf { cluster, names }, facts| {
         match facts.objects().map(|objects| objects.nodes(cluster)).unwrap_or_default() {
             // Files that hold some Nodes of a cluster hold all that matter; without any nothing is known of it.
@@ -201,10 +202,10 @@ mod tests {
                 Need::Object(reference) => format!("{:?}", world.object(reference)),
                 Need::List(selection) => format!("{:?}", world.list(selection)),
                 Need::Definition(name) => format!("{:?}", world.definition(&name.0)),
-                Need::Nodes(nodes) => format!("{:?}", world.nodes(&nodes.cluster, &nodes.names)),
-                Need::Hook(call) => format!("{:?}", world.hook(call.clone())),
-                Need::GenerateUpgradePlan(call) => format!("{:?}", world.upgrade_plan(call.clone())),
-                Need::Patch(call) => format!("{:?}", world.patch(call.clone())),
+                Need::Nodes(nodes) => format!("{:?}", world.ask(nodes)),
+                Need::Hook(call) => format!("{:?}", world.ask(call)),
+                Need::GenerateUpgradePlan(call) => format!("{:?}", world.ask(call)),
+                Need::Patch(call) => format!("{:?}", world.ask(call)),
                 Need::DryRun(call) => format!("{:?}", world.dry_run(call.clone())),
             }
         }

@@ -151,27 +151,6 @@ impl World {
         self.ask(&DefinitionName(name.to_owned()))
     }
 
-    /// These Nodes of the workload cluster of a Cluster; those that do not exist are left out. Absent when there is no way to
-    /// know: files hold none of them (DEC-18), or kubeconfigs may not be read (DEC-47).
-    pub fn nodes(&self, cluster: &ObjectKey, names: &BTreeSet<String>) -> Found<Nodes> {
-        self.ask(&NodesOf { cluster: cluster.clone(), names: names.clone() })
-    }
-
-    /// What the extensions of a lifecycle hook answer; absent when none is registered for it. Among files there are none.
-    pub fn hook(&self, call: HookCall) -> Found<HookAnswer> {
-        self.ask(&call)
-    }
-
-    /// What an extension plans for an upgrade. Among files there is nobody to ask.
-    pub fn upgrade_plan(&self, call: PlanCall) -> Found<UpgradePlan> {
-        self.ask(&call)
-    }
-
-    /// What the extension of a patch answers; absent where there is nobody to ask, as among files.
-    pub fn patch(&self, call: PatchCall) -> Found<PatchAnswer> {
-        self.ask(&call)
-    }
-
     /// Whether applying something would change anything, as an API server sees it; absent where there is nobody to ask, as
     /// among files (DEC-15).
     pub fn dry_run(&self, call: DryRunCall) -> Found<DryRun> {
@@ -213,7 +192,7 @@ impl World {
     }
 
     /// The answer of the facts where they are all there is, and otherwise the one that is pinned.
-    fn ask<Q: Ask>(&self, question: &Q) -> Found<Q::Answer> {
+    pub(crate) fn ask<Q: Ask>(&self, question: &Q) -> Found<Q::Answer> {
         if self.is_offline() { question.in_facts(&self.facts) } else { self.pinned_or_needed(question) }
     }
 

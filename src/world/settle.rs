@@ -9,7 +9,6 @@
 //! The webhook, the reconciler and `--live` gather from a cluster by a deadline, commands on files from [`super::Facts`].
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::future::ready;
 
 use futures::FutureExt;
@@ -22,22 +21,14 @@ const ROUNDS: usize = 16;
 const NAMED: usize = 5;
 
 /// A computation that looks for more facts in every round.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("facts are still missing after {ROUNDS} rounds: {}", named(.0))]
 pub struct Unsettled(BTreeSet<Need>);
 
-impl std::error::Error for Unsettled {}
-
-impl fmt::Display for Unsettled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "facts are still missing after {ROUNDS} rounds: ")?;
-        for (at, need) in self.0.iter().take(NAMED).enumerate() {
-            write!(f, "{}{need}", if at == 0 { "" } else { ", " })?;
-        }
-        match self.0.len().saturating_sub(NAMED) {
-            0 => Ok(()),
-            more => write!(f, " and {more} more"),
-        }
-    }
+fn named(needs: &BTreeSet<Need>) -> String {
+    let named: Vec<String> = needs.iter().take(NAMED).map(Need::to_string).collect();
+    let more = needs.len().checked_sub(NAMED + 1).map(|more| format!(" and {} more", more + 1));
+    named.join(", ") + &more.unwrap_or_default()
 }
 
 /// What one computation comes to: its result, the world that it looked at, and what the next computation begins with.
@@ -88,10 +79,7 @@ pub fn settle_at_once<T>(
     mut answer: impl FnMut(&Need) -> Answer,
 ) -> Result<T, Unsettled> {
     let compute = |world: World, ()| ready(Ok((compute(&world), world, ())));
-    let mut answered = |need: Need| {
-        let answer = answer(&need);
-        (need, answer)
-    };
+    let mut answered = |need: Need| (need.clone(), answer(&need));
     let gather = |needs: BTreeSet<Need>| ready(needs.into_iter().map(&mut answered).collect());
     let settled = settle(world, (), compute, gather).now_or_never().expect("everything is ready at once");
     settled.map(|(result, _)| result)

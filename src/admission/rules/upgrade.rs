@@ -18,7 +18,7 @@ use crate::hub::contract::{definition_name, newest_version};
 use crate::hub::control_plane::{UnclearVersion, is_upgrading, running_versions, version_at};
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ObjectRef, WrongType};
 use crate::version::KubeVersion;
-use crate::world::{Found, Nodes, Selection, World};
+use crate::world::{Found, Nodes, NodesOf, Selection, World};
 
 const READY: RuleId = "UPG-008";
 const CONTROL_PLANE: RuleId = "UPG-009";
@@ -276,7 +276,7 @@ impl Upgrade<'_> {
         let settled = self.settled(&pools, &mut upgrading);
         let names = settled.iter().flatten().flat_map(|(_, names)| names).cloned().collect();
         let cluster = self.old.metadata.key();
-        let nodes = self.world.nodes(&cluster, &names);
+        let nodes = self.world.ask(&NodesOf { cluster: cluster.clone(), names });
         if nodes == Found::Absent && !self.world.is_offline() {
             not_checked.extend(OF_POOLS);
             found.run(POOLS, |found| found.warn(unreadable_kubeconfig(&cluster)));

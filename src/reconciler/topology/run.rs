@@ -456,7 +456,7 @@ mod tests {
             let (extension, cluster) = (format!("e{number}"), ObjectKey::new("ns", "one"));
             let request = "secret".to_owned();
             let call = PatchCall { hook: PatchHook::GeneratePatches, extension, cluster, request };
-            if world.patch(call) == Found::NotAsked {
+            if world.ask(&call) == Found::NotAsked {
                 return Err(Failure::NotAsked);
             }
         }

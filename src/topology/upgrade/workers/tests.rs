@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::world::{Answer, Facts, Need, Nodes, NodesOf, Objects};
+use crate::world::{Answer, Facts, Need, Nodes, Objects};
 
 fn object(value: Value) -> Arc<Object> {
     Arc::new(Object::try_from(value).unwrap())
