@@ -6,9 +6,9 @@
 //! answers pinned for this run ──────────────┘        └──► Needs: what was looked for and must be gathered first
 //! ```
 //!
-//! A lookup that cannot be answered yet records a [`Need`]. The edge gathers what is needed, pins the answers, and runs
-//! the same function again; a result counts only when nothing was recorded. Pinned answers, absences included, do not
-//! change during a run. What is computed from a class alone is computed once and stays with the class ([`Class`]).
+//! A lookup that cannot be answered yet records a [`Need`]. [`settle`] has the edge gather what is needed, pins the answers,
+//! and runs the same function again; a result counts only when nothing was recorded. Pinned answers, absences included, do
+//! not change during a run. Each question has a type of its own, which says what its answer is (`ask.rs`). What is computed from a class alone is computed once and stays with the class ([`Class`]).
 
 mod ask;
 mod class;
