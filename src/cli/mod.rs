@@ -13,6 +13,7 @@ mod embedded;
 mod empty;
 mod files;
 mod hints;
+mod kept;
 pub mod leading;
 mod live;
 mod memory;

@@ -12,19 +12,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::args::Input as Flags;
 use super::files::{self, Input, Loaded};
-use super::{hints, substitution};
+use super::{hints, kept, substitution};
 use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use crate::crd;
 use crate::field::{ErrorKind, FieldError, Findings, Path};
-use crate::hub::{Cluster, ClusterClass, Definition, Kind, ObjectKey, group_of, version_of};
+use crate::hub::{Cluster, ClusterClass, Definition, Kind, ObjectKey};
 use crate::json;
 use crate::topology::class_status;
 use crate::variables;
-use crate::wire::manifest::Manifest;
 use crate::wire::{Decode, Version};
 use crate::world::{Facts, Objects};
 use crate::yaml::Repeated;
@@ -36,6 +35,8 @@ pub(super) struct Case {
     pub old: Input,
     world: Input,
     crds: Input,
+    /// Whether values stay that were set by default when a Cluster was stored.
+    keeps_defaults: bool,
 }
 
 impl Case {
@@ -45,7 +46,8 @@ impl Case {
     /// When a path cannot be read at all.
     pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], flags: &Flags) -> Result<Self> {
         let read = |paths: &[PathBuf]| files::read(paths, flags.env);
-        Ok(Case { new: read(paths)?, old: read(old)?, world: read(&flags.world)?, crds: read(&flags.crds)? })
+        let (new, old, world, crds) = (read(paths)?, read(old)?, read(&flags.world)?, read(&flags.crds)?);
+        Ok(Case { new, old, world, crds, keeps_defaults: false })
     }
 
     /// The same files, as they would be applied to a cluster that holds `live`: what they do not mention stays as it is.
@@ -59,15 +61,16 @@ impl Case {
         Case { old, world, ..self }
     }
 
-    /// The same, in which Clusters keep the references that their controllers have set: whoever applies a file leaves alone
-    /// what it does not mention.
-    pub(super) fn with_references_kept(mut self) -> Self {
+    /// The same, in which Clusters keep the references that their controllers have set, and variables that were set by default:
+    /// whoever applies a file leaves alone what it does not mention.
+    pub(super) fn as_applied(mut self) -> Self {
+        self.keeps_defaults = true;
         let clusters = self.old.objects.iter().filter(|old| old.manifest.admitted_kind() == Some(Kind::Cluster));
         let clusters: BTreeMap<_, _> = clusters.map(|old| (old.manifest.identity(), &old.manifest)).collect();
         for loaded in &mut self.new.objects {
             let old = clusters.get(&loaded.manifest.identity()).copied();
             if let Some(old) = old {
-                keep_references(&mut loaded.manifest, old);
+                kept::keep_references(&mut loaded.manifest, old);
             }
         }
         self
@@ -92,9 +95,11 @@ impl Case {
     pub(super) fn subjects(&self, settings: &Settings) -> Vec<Subject<'_>> {
         let mut old: BTreeMap<(Kind, &ObjectKey), Stored> = BTreeMap::new();
         let stored = Arc::new(facts(self.old.objects.iter().chain(&self.world.objects).filter_map(Stored::of)));
+        let mut before: BTreeMap<(Kind, &ObjectKey), &Value> = BTreeMap::new();
         for loaded in &self.old.objects {
             if let Some(mut object) = Stored::of(loaded) {
                 object.default(&stored, settings);
+                before.insert((object.kind, &loaded.manifest.key), &loaded.manifest.value);
                 old.insert((object.kind, &loaded.manifest.key), object);
             }
         }
@@ -106,7 +111,11 @@ impl Case {
                 if let Some(earlier) = positions.insert(key, subjects.len()).and_then(|at| subjects.get_mut(at)) {
                     earlier.repeat(loaded);
                 }
-                subjects.push(Subject::new(loaded, kind, old.get(&key).cloned()));
+                let mut subject = Subject::new(loaded, kind, old.get(&key).cloned());
+                if let Some(written) = before.get(&key).filter(|_| self.keeps_defaults && kind == Kind::Cluster) {
+                    subject.keep_variables(written, &stored, settings);
+                }
+                subjects.push(subject);
             }
         }
         let written = Arc::new(self.facts(&subjects));
@@ -143,29 +152,6 @@ pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a Input>) -> Object
         }
     }
     all
-}
-
-/// Gives a Cluster the references of its older state where it has none, in the form of its own version.
-fn keep_references(new: &mut Manifest, old: &Manifest) {
-    let is_v1beta2 = new.version() == Some(Version::V1Beta2);
-    for name in ["infrastructureRef", "controlPlaneRef"] {
-        let Some(written) = old.value.pointer(&format!("/spec/{name}")).filter(|written| written.is_object()) else {
-            continue;
-        };
-        let text = |key: &str| written.get(key).and_then(Value::as_str).unwrap_or_default();
-        let (group, version) = match text("apiVersion") {
-            "" => (text("apiGroup"), "v1beta2"),
-            api_version => (group_of(api_version), version_of(api_version)),
-        };
-        let reference = match is_v1beta2 {
-            true => json!({"apiGroup": group, "kind": text("kind"), "name": text("name")}),
-            false => json!({"apiVersion": format!("{group}/{version}"), "kind": text("kind"), "name": text("name"),
-                "namespace": new.key.namespace}),
-        };
-        if let Some(spec) = new.value.get_mut("spec").and_then(Value::as_object_mut) {
-            spec.entry(name).or_insert(reference);
-        }
-    }
 }
 
 /// Facts of these objects; a later one takes the place of an earlier one of the same name.
@@ -266,6 +252,19 @@ impl<'a> Subject<'a> {
     fn deletion(loaded: &'a Loaded, kind: Kind, old: Stored) -> Self {
         let operation = Operation::Delete;
         Subject { loaded, kind, operation, new: None, old: Some(old), defaulted: None, repeated_at: None }
+    }
+
+    /// Keeps the variables of the stored Cluster that were set by default; `written` is what it was read as.
+    fn keep_variables(&mut self, written: &Value, facts: &Arc<Facts>, settings: &Settings) {
+        let (Some(new), Some(old)) = (&mut self.new, &self.old) else { return };
+        let (Ok(mut value), Ok(stored)) = (json::value(&new.text), json::value(&old.text)) else { return };
+        let mut defaulted = old.clone();
+        defaulted.text = kept::without_variables(&stored, &value).to_string();
+        defaulted.default(facts, settings);
+        let Ok(defaulted) = json::value(&defaulted.text) else { return };
+        let kept = kept::kept_variables(&value, written, &stored, &defaulted);
+        kept::add_variables(&mut value, kept);
+        new.text = value.to_string();
     }
 
     fn repeat(&mut self, later: &Loaded) {

@@ -278,6 +278,7 @@ impl Fold {
         let mut object = Object::clone(&written);
         keep_replicas(&mut object, owner, step);
         if owner == Owner::MachineDeployment {
+            complete_strategy(&mut object);
             self.replace_machines(&written);
         }
         provide(&mut object, step);
@@ -371,6 +372,23 @@ fn keep_replicas(object: &mut Object, owner: Owner, step: &Step) {
     {
         // `spec` holds other fields.
         let _ = object.set("spec.replicas", replicas.into());
+    }
+}
+
+/// Gives a machine deployment the strategy that admission gives it (MA-28.2.3).
+fn complete_strategy(object: &mut Object) {
+    const TYPE: &str = "spec.rollout.strategy.type";
+    let kind = object.at(TYPE).and_then(Value::as_str).unwrap_or("RollingUpdate").to_owned();
+    let mut fill = |path: &str, value: Value| {
+        if object.at(path).is_none() {
+            // `spec` holds other fields, and those on the way are objects where they are at all.
+            let _ = object.set(path, value);
+        }
+    };
+    if kind == "RollingUpdate" {
+        fill(TYPE, kind.into());
+        fill("spec.rollout.strategy.rollingUpdate.maxSurge", 1.into());
+        fill("spec.rollout.strategy.rollingUpdate.maxUnavailable", 0.into());
     }
 }
 
