@@ -63,7 +63,7 @@ impl Case {
 
     /// The same, in which Clusters keep the references that their controllers have set, and variables that were set by default:
     /// whoever applies a file leaves alone what it does not mention.
-    pub(super) fn as_applied(mut self) -> Self {
+    pub(super) fn kept_as_stored(mut self) -> Self {
         self.keeps_defaults = true;
         let clusters = self.old.objects.iter().filter(|old| old.manifest.admitted_kind() == Some(Kind::Cluster));
         let clusters: BTreeMap<_, _> = clusters.map(|old| (old.manifest.identity(), &old.manifest)).collect();

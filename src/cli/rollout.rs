@@ -29,7 +29,7 @@ impl Side {
     /// # Errors
     /// When a path cannot be read at all.
     pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], input: &args::Input, rules: &args::Rules) -> Result<Self> {
-        Ok(Side { case: Case::read(paths, old, input)?.as_applied(), settings: rules.settings() })
+        Ok(Side { case: Case::read(paths, old, input)?.kept_as_stored(), settings: rules.settings() })
     }
 
     /// A running cluster, and the files of this side applied to it.
@@ -43,7 +43,7 @@ impl Side {
             case.facts(&subjects).with_objects(case.objects())
         };
         let live = live::read(kubeconfig, &files, Options { runtime_sdk: settings.gates.runtime_sdk })?;
-        let after = Side { case: case.applied_to(&live).as_applied(), settings: settings.clone() };
+        let after = Side { case: case.applied_to(&live).kept_as_stored(), settings: settings.clone() };
         Ok((Side { case: Case::of_cluster(live), settings }, after))
     }
 
