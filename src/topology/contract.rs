@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Failure;
 use crate::hub::contract::{definition_name, names_contracts, newest_version};
-use crate::hub::{Object, version_of};
+use crate::hub::{Definition, Object, version_of};
 use crate::world::{Found, World};
 
 /// The layout of the fields of a provider's object (CS-08).
@@ -60,11 +60,11 @@ pub(super) fn version_to_read(group: &str, kind: &str, world: &World) -> Result<
     newest.map(Some).ok_or_else(|| Failure::NoVersion { definition: definition_name(group, kind) })
 }
 
-/// The labels of the definition of a kind; `None` when there is no definition among files, or one without contracts.
+/// The labels of the definition of a kind; `None` when there is no definition among files, or a manifest without contracts.
 fn labels(group: &str, kind: &str, world: &World) -> Result<Option<BTreeMap<String, String>>, Failure> {
     let name = definition_name(group, kind);
     match world.definition(&name) {
-        Found::Yes(definition) if world.is_offline() && !names_contracts(&definition.labels) => Ok(None),
+        Found::Yes(definition) if world.is_offline() && is_manifest_without_contracts(&definition) => Ok(None),
         Found::Yes(definition) => Ok(Some(definition.labels.clone())),
         Found::Absent if world.is_offline() => Ok(None),
         Found::Absent => Err(Failure::NoDefinition { definition: name }),
@@ -91,13 +91,19 @@ fn listed(labels: &BTreeMap<String, String>, version: &str) -> Option<Contract> 
     }
 }
 
+/// Whether the contracts of a definition come with the rest of an installation, as for those of `config/crd/bases`. What an API
+/// server has stored has them or is wrong (CS-08).
+fn is_manifest_without_contracts(definition: &Definition) -> bool {
+    !definition.is_stored && !names_contracts(&definition.labels)
+}
+
 /// Says that the contract of an object is assumed although its definition is among the files: the definition names none.
 pub(super) fn note_without_label(object: &Object, world: &World) -> Option<String> {
     let (group, kind, version) = (object.group(), object.kind(), version_of(object.api_version()));
     let definition = definition_name(group, kind);
     let Found::Yes(found) = world.definition(&definition) else { return None };
     let contract = assumed_contract(group, kind, version);
-    (!names_contracts(&found.labels)).then(|| {
+    is_manifest_without_contracts(&found).then(|| {
         format!(
             "CustomResourceDefinition {definition} has no label cluster.x-k8s.io/<contract>: contract {contract} is assumed for version {version}"
         )
@@ -126,7 +132,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::hub::Definition;
     use crate::world::{Answer, Facts, Need, Objects};
 
     fn world(labels: Option<&[(&str, &str)]>) -> World {
@@ -186,6 +191,11 @@ mod tests {
         assert!(note.ends_with("contract v1beta2 is assumed for version v1beta2"), "{note}");
         assert_eq!(note_without_label(&object, &world(None)), None);
         assert_eq!(note_without_label(&object, &world(Some(&[("v1beta1", "v1beta2")]))), None);
+        let stored = Arc::new(Definition { is_stored: true, ..Definition::default() });
+        let mut objects = Objects::default();
+        objects.put_definition("controlplanes.controlplane.cluster.x-k8s.io".to_owned(), stored);
+        let exported = World::new(Arc::new(Facts::default().with_objects(objects)));
+        assert!(matches!(contract_of(&object, &exported), Err(Failure::NoContract { .. })), "exported from a cluster");
         let mut live = World::new(Arc::new(Facts::default()));
         let need = Need::Definition("controlplanes.controlplane.cluster.x-k8s.io".to_owned());
         live.pin(need, Answer::Definition(Found::Yes(Arc::default())));

@@ -251,6 +251,12 @@ fn the_contract_of_a_definition_without_a_label_is_assumed() {
     let after = before.replace("startupDuration: \"15s\"", "startupDuration: \"16s\"");
     let (code, out) = plan(&before, &after, &["--crds", &crds]);
     assert!(code == 4 && out.contains(said), "{out}");
+    // CS-08: on the cluster that this one was read from, its controller stops as well.
+    let mut stored = unlabelled(&["v1beta2"]);
+    stored["metadata"]["uid"] = "5a2c".into();
+    fs::write(&crds, stored.to_string()).unwrap();
+    let (code, out) = plan(&before, &after, &["--crds", &crds]);
+    assert!(code == 1 && out.contains("kubeadmcontrolplanes.controlplane.cluster.x-k8s.io"), "{out}");
 }
 
 #[test]
