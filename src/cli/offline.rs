@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::args::Input as Flags;
 use super::files::{self, Input, Loaded};
+use super::validate::shown;
 use super::{hints, substitution};
 use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use crate::crd;
@@ -168,6 +169,24 @@ fn keep_references(new: &mut Manifest, old: &Manifest) {
     }
 }
 
+/// A Cluster that no file holds, in v1beta2, after its creation was judged by both end points.
+///
+/// # Errors
+/// Why it would be denied.
+pub(super) fn admitted(cluster: &Value, facts: &Arc<Facts>, settings: &Settings) -> Result<Cluster, Vec<String>> {
+    let mut stored = Stored { kind: Kind::Cluster, version: Version::V1Beta2, text: cluster.to_string() };
+    let defaulted = stored.default(facts, settings);
+    let name = cluster.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let judged = Question::decode(&stored.creation(Phase::Validate, name));
+    let verdicts =
+        defaulted.into_iter().chain([judged.map_or_else(|denied| *denied, |one| one.settle(facts, settings))]);
+    let errors: Vec<String> = verdicts.flat_map(|verdict| shown(&verdict)).map(|error| error.rendered).collect();
+    match Cluster::decode(stored.version, &stored.text) {
+        Ok(cluster) if errors.is_empty() => Ok(cluster),
+        _ => Err(errors),
+    }
+}
+
 /// Facts of these objects; a later one takes the place of an earlier one of the same name.
 fn facts(objects: impl Iterator<Item = Stored>) -> Facts {
     let (mut clusters, mut classes) = (Vec::new(), Vec::new());
@@ -213,19 +232,23 @@ impl Stored {
 
     /// Does what the mutating end point would have done when the object was stored.
     fn default(&mut self, facts: &Arc<Facts>, settings: &Settings) -> Option<Verdict> {
-        let request = Request {
-            phase: Phase::Default,
+        let verdict = Question::decode(&self.creation(Phase::Default, "")).ok()?.settle(facts, settings);
+        self.change(&verdict);
+        Some(verdict)
+    }
+
+    /// The request that creates the object.
+    fn creation<'a>(&'a self, phase: Phase, name: &'a str) -> Request<'a> {
+        Request {
+            phase,
             kind: self.kind,
             version: self.version,
             operation: Operation::Create,
-            name: "",
+            name,
             object: Some(&self.text),
             old_object: None,
             old_version: self.version,
-        };
-        let verdict = Question::decode(&request).ok()?.settle(facts, settings);
-        self.change(&verdict);
-        Some(verdict)
+        }
     }
 
     /// The class that a Cluster names.

@@ -5,8 +5,12 @@
 //!                             ├─ for each Cluster: roll out ─► steps, rolls, what is held ─► text, JSON, Markdown
 //! --to ───► Fold ─────────────┘
 //! ```
+//!
+//! Both folds have sample Clusters of the classes that no Cluster uses (`samples.rs`).
 
+mod classes;
 mod report;
+mod samples;
 mod text;
 
 use std::num::NonZero;
@@ -23,6 +27,7 @@ use crate::hub::ObjectKey;
 use crate::topology::plan::{Fold, Outcome};
 use crate::world::Found;
 use report::{ClusterReport, Report};
+use samples::{Half, Samples};
 
 /// Prints what becomes of the Clusters on either side.
 pub(super) fn run(options: &Plan) -> Result<ExitCode> {
@@ -33,15 +38,25 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     }
     let facts = after.facts(&new);
     let denials = validate::denials(&new, &facts, after.settings());
-    let (was, is) = (before.fold(&before.facts(&old)), after.fold(&facts));
+    let old_facts = before.facts(&old);
+    let (mut was, mut is) = (before.fold(&old_facts), after.fold(&facts));
+    let samples = Samples::add(
+        &mut Half { input: &before.case().new, facts: &old_facts, fold: &mut was },
+        &mut Half { input: &after.case().new, facts: &facts, fold: &mut is },
+        after.settings(),
+        !options.live,
+        options.cluster.as_ref(),
+    );
     let clusters = all_clusters(&was, &is, options.cluster.as_ref())?;
     if clusters.is_empty()
+        && samples.is_empty()
         && denials.is_empty()
         && let Some(code) = empty::settle(Wanted::Planned, after.case(), &options.input)?
     {
         return Ok(ExitCode::from(code));
     }
-    let mut report = Report::of(in_parallel(&clusters, |cluster| compare(cluster, &was, &is)));
+    let mut report = Report::of(in_parallel(&clusters, |cluster| samples.mark(compare(cluster, &was, &is))));
+    samples.complete(&mut report);
     report.deny(denials);
     let printed = match options.output {
         PlanOutput::Text => text::plain(&report),

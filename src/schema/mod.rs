@@ -32,7 +32,7 @@ pub use cel::CelCost;
 pub use check::check;
 pub use definition::{Definition, Metadata, Step, ValidationRule};
 pub use node::{SENSITIVE, Schema, Unusable};
-pub use sample::NoSample;
+pub use sample::{Breadth, NoSample};
 pub use validate::Violation;
 
 /// A date and time of RFC 3339 in UTC and without fractions of a second, as Kubernetes writes one that it has read; `None`

@@ -30,6 +30,15 @@ const MOST_ELEMENTS: usize = 1_000;
 /// How many optional properties are tried one by one.
 const SINGLES: usize = 16;
 
+/// How much a value holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Breadth {
+    /// No more than is asked for.
+    Least,
+    /// Every property of every object that is made, as far as that is valid.
+    Whole,
+}
+
 /// Why no value was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSample {
@@ -43,8 +52,8 @@ impl Schema {
     ///
     /// # Errors
     /// When none was found, which does not mean that there is none.
-    pub fn sample(&self, definition: &Definition) -> Result<Value, NoSample> {
-        let maker = Maker { left: Cell::new(EFFORT), failure: RefCell::default() };
+    pub fn sample(&self, definition: &Definition, breadth: Breadth) -> Result<Value, NoSample> {
+        let maker = Maker { breadth, left: Cell::new(EFFORT), failure: RefCell::default() };
         let node = Node { written: definition, schema: self };
         match maker.values(&[node], 1, "").into_iter().next() {
             Some(value) => Ok(value),
@@ -90,6 +99,7 @@ impl<'a> Node<'a> {
 
 /// Makes values within an effort, and remembers what went wrong first.
 struct Maker {
+    breadth: Breadth,
     left: Cell<usize>,
     failure: RefCell<Option<NoSample>>,
 }
@@ -316,7 +326,8 @@ impl<'b> Parts<'_, 'b> {
         let singles = self.optional().into_iter().take(SINGLES).map(|name| (least, 0, Some(name)));
         let counts = self.counts(least, most, MOST_ELEMENTS).into_iter().skip(1).map(|count| (count, 0, None));
         let full = (most.min(self.optional().len() + self.required().len()), 0, None);
-        for (count, turn, single) in few.chain(singles).chain(counts).chain([full]) {
+        let whole = Some(full.clone()).filter(|_| self.maker.breadth == Breadth::Whole);
+        for (count, turn, single) in whole.into_iter().chain(few).chain(singles).chain(counts).chain([full]) {
             let made = self.object(count, turn, single.as_deref());
             if made.is_some_and(|object| !offer(object.into())) || self.maker.left.get() == 0 {
                 return;

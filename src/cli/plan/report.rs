@@ -15,6 +15,9 @@ use crate::world::Found;
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     pub clusters: Vec<ClusterReport>,
+    /// Classes that no Cluster uses, where no sample Cluster shows what changes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClusterReport>,
     pub summary: Summary,
     /// Whether nothing was left out.
     pub complete: bool,
@@ -30,6 +33,9 @@ pub(super) struct Report {
 pub(super) struct ClusterReport {
     pub namespace: String,
     pub name: String,
+    /// Whether it is a sample of a class that no Cluster uses.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sample: bool,
     pub steps: Vec<StepReport>,
     pub rolls: Vec<RollReport>,
     pub held: Vec<HeldReport>,
@@ -97,11 +103,26 @@ pub(super) struct Summary {
 
 impl Report {
     pub(super) fn of(clusters: Vec<ClusterReport>) -> Self {
-        let machines = clusters.iter().flat_map(|cluster| &cluster.rolls).filter_map(|roll| roll.machines).sum();
-        let deleted_objects = clusters.iter().map(|cluster| cluster.deleted).sum();
-        let summary = Summary { clusters: clusters.len(), rolled_machines: machines, deleted_objects };
+        // Nothing runs in a sample.
+        let real = || clusters.iter().filter(|cluster| !cluster.sample);
+        let machines = real().flat_map(|cluster| &cluster.rolls).filter_map(|roll| roll.machines).sum();
+        let deleted_objects = real().map(|cluster| cluster.deleted).sum();
+        let summary = Summary { clusters: real().count(), rolled_machines: machines, deleted_objects };
         let incomplete: Vec<String> = clusters.iter().flat_map(|cluster| cluster.incomplete.clone()).collect();
-        Report { complete: incomplete.is_empty(), incomplete, summary, clusters, errors: Vec::new() }
+        Report { complete: incomplete.is_empty(), incomplete, summary, clusters, ..Report::default() }
+    }
+
+    /// Adds classes that no Cluster uses, and why some have no sample.
+    pub(super) fn add_classes(&mut self, classes: Vec<ClusterReport>, incomplete: Vec<String>) {
+        self.summary.deleted_objects += classes.iter().map(|class| class.deleted).sum::<usize>();
+        self.classes = classes;
+        self.incomplete.extend(incomplete);
+        self.complete = self.incomplete.is_empty();
+    }
+
+    /// All that something is said of: Clusters, samples, and classes without one.
+    pub(super) fn all(&self) -> impl Iterator<Item = &ClusterReport> {
+        self.clusters.iter().chain(&self.classes)
     }
 
     /// Adds why the change itself would be denied.
@@ -111,7 +132,7 @@ impl Report {
 
     /// 1 invalid, 5 something is deleted, 4 machines roll, 3 in place only, 0 nothing.
     pub(super) fn exit_code(&self) -> u8 {
-        let any = |holds: fn(&ClusterReport) -> bool| self.clusters.iter().any(holds);
+        let any = |holds: fn(&ClusterReport) -> bool| self.all().any(holds);
         match () {
             () if !self.errors.is_empty() || any(|one| !one.errors.is_empty()) => 1,
             () if any(|one| one.deleted > 0) => 5,
@@ -144,6 +165,7 @@ impl ClusterReport {
         ClusterReport {
             namespace: cluster.namespace.clone(),
             name: cluster.name.clone(),
+            sample: false,
             incomplete,
             steps: steps.into_iter().map(StepReport::of).collect(),
             rolls,
@@ -172,6 +194,7 @@ impl ClusterReport {
         ClusterReport {
             namespace: cluster.namespace.clone(),
             name: cluster.name.clone(),
+            sample: false,
             deleted: steps.len(),
             steps,
             rolls: Vec::new(),
@@ -179,6 +202,25 @@ impl ClusterReport {
             errors: Vec::new(),
             warnings: Vec::new(),
             title: format!("Cluster {cluster} is deleted"),
+            incomplete: Vec::new(),
+        }
+    }
+}
+
+impl ClusterReport {
+    /// A class that no Cluster uses.
+    pub(super) fn of_class(class: &ObjectKey, title: String, steps: Vec<StepReport>) -> Self {
+        ClusterReport {
+            namespace: class.namespace.clone(),
+            name: class.name.clone(),
+            sample: false,
+            deleted: steps.iter().filter(|step| step.action == Action::Delete.name()).count(),
+            steps,
+            rolls: Vec::new(),
+            held: Vec::new(),
+            errors: Vec::new(),
+            warnings: Vec::new(),
+            title,
             incomplete: Vec::new(),
         }
     }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::report::{ChangeReport, ClusterReport, Report, RollReport, StepReport};
+use super::samples;
 
 /// The longest value that is shown whole, in characters.
 const LONGEST: usize = 96;
@@ -11,7 +12,7 @@ const LONGEST: usize = 96;
 pub(super) fn plain(report: &Report) -> String {
     let mut text = String::new();
     report.errors.iter().for_each(|error| text.push_str(&format!("denied: {error}\n")));
-    for cluster in report.clusters.iter().filter(|cluster| says_something(cluster)) {
+    for cluster in report.all().filter(|cluster| says_something(cluster)) {
         text.push_str(&format!("{}\n", cluster.title));
         for step in &cluster.steps {
             text.push_str(&format!("  {:<6} {}\n", step.action, headline(step)));
@@ -38,7 +39,7 @@ pub(super) fn plain(report: &Report) -> String {
 pub(super) fn markdown(report: &Report) -> String {
     let mut text = format!("**{}**\n", summary(report));
     report.errors.iter().for_each(|error| text.push_str(&format!("\n> denied: {}\n", escaped(error))));
-    for cluster in report.clusters.iter().filter(|cluster| says_something(cluster)) {
+    for cluster in report.all().filter(|cluster| says_something(cluster)) {
         text.push_str(&format!("\n### {}\n\n", escaped(&cluster.title)));
         cluster.rolls.iter().for_each(|roll| text.push_str(&format!("- **rolls** {}\n", escaped(&rolled(roll)))));
         for held in &cluster.held {
@@ -143,14 +144,16 @@ fn rolled(roll: &RollReport) -> String {
 }
 
 fn summary(report: &Report) -> String {
-    let changed = report.clusters.iter().filter(|cluster| !cluster.steps.is_empty()).count();
-    let unknown =
-        report.clusters.iter().flat_map(|cluster| &cluster.rolls).filter(|roll| roll.machines.is_none()).count();
+    let real = || report.clusters.iter().filter(|cluster| !cluster.sample);
+    let changed = real().filter(|cluster| !cluster.steps.is_empty()).count();
+    let unknown = real().flat_map(|cluster| &cluster.rolls).filter(|roll| roll.machines.is_none()).count();
     let more = if unknown == 0 { String::new() } else { format!(" and those of {unknown} sets without a number") };
     let summary = &report.summary;
     let failed = report.clusters.iter().filter(|cluster| !cluster.errors.is_empty()).count();
     let clusters = counted(summary.clusters, "Cluster");
+    let of_classes = samples::summary(report);
     let planned = match changed {
+        0 if summary.clusters == 0 && !of_classes.is_empty() => of_classes.join("; "),
         0 if failed == 0 => format!("{clusters}, nothing changes"),
         0 => clusters,
         _ => format!(
@@ -159,12 +162,16 @@ fn summary(report: &Report) -> String {
             counted(summary.deleted_objects, "object")
         ),
     };
+    let planned = match summary.clusters {
+        0 => planned,
+        _ => [vec![planned], of_classes].concat().join("; "),
+    };
     let failed = if failed == 0 { String::new() } else { format!("; {failed} cannot be planned") };
     let denied = if report.errors.is_empty() { "" } else { "; the change is denied" };
     planned + &failed + denied
 }
 
-fn counted(number: usize, what: &str) -> String {
+pub(super) fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 

@@ -2,11 +2,15 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::{Definition, Schema};
-use super::NoSample;
+use super::{Breadth, NoSample};
 
 fn sample(schema: &Value) -> Result<Value, NoSample> {
+    sample_of(schema, Breadth::Least)
+}
+
+fn sample_of(schema: &Value, breadth: Breadth) -> Result<Value, NoSample> {
     let definition: Definition = serde_json::from_value(schema.clone()).unwrap();
-    Schema::compile(&definition).unwrap().sample(&definition)
+    Schema::compile(&definition).unwrap().sample(&definition, breadth)
 }
 
 /// What the validator says of a value once it has its defaults.
@@ -80,6 +84,16 @@ fn the_smallest_value_is_made() {
     ] {
         assert_eq!(sample(&schema), Ok(want), "{schema}");
     }
+}
+
+#[test]
+fn a_whole_value_has_every_property_that_it_may_have() {
+    let text = json!({"type": "string"});
+    let inner = json!({"type": "object", "properties": {"c": text, "d": {"type": "integer", "default": 1}}});
+    let schema = json!({"type": "object", "properties": {"a": text, "b": inner}});
+    assert_eq!(sample_of(&schema, Breadth::Whole), Ok(json!({"a": "", "b": {"c": ""}})));
+    let narrow = json!({"type": "object", "maxProperties": 1, "properties": {"a": text, "b": inner}});
+    assert_eq!(sample_of(&narrow, Breadth::Whole), Ok(json!({"a": ""})));
 }
 
 #[test]
@@ -249,9 +263,11 @@ proptest! {
 
     #[test]
     fn what_is_made_is_valid(schema in schemas()) {
-        let value = sample(&schema);
-        prop_assert!(value.is_ok(), "{value:?}: {schema}");
-        let faults = faults(&schema, &value.unwrap());
-        prop_assert!(faults.is_empty(), "{faults:?}: {schema}");
+        for breadth in [Breadth::Least, Breadth::Whole] {
+            let value = sample_of(&schema, breadth);
+            prop_assert!(value.is_ok(), "{value:?}: {schema}");
+            let faults = faults(&schema, &value.unwrap());
+            prop_assert!(faults.is_empty(), "{faults:?}: {schema}");
+        }
     }
 }
