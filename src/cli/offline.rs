@@ -25,6 +25,7 @@ use crate::hub::{Cluster, ClusterClass, Definition, Kind, ObjectKey, group_of, v
 use crate::json;
 use crate::topology::class_status;
 use crate::variables;
+use crate::wire::conversion::{Versions, convert};
 use crate::wire::manifest::Manifest;
 use crate::wire::{Decode, Version};
 use crate::world::{Facts, Objects};
@@ -309,6 +310,15 @@ impl<'a> Subject<'a> {
             new.change(mended.as_ref().unwrap_or(&verdict));
         }
         self.defaulted = Some(verdict);
+    }
+
+    /// A class that is to be, as the mutating end point left it, in v1beta2 if it can be converted.
+    pub(super) fn class(&self) -> Option<(ObjectKey, Value)> {
+        let class = self.new.as_ref().filter(|new| new.kind == Kind::ClusterClass)?;
+        let mut value = json::value(&class.text).ok()?;
+        // One that cannot be converted is denied.
+        let _ = convert(Kind::ClusterClass, &mut value, Version::V1Beta2, &Versions::default());
+        Some((self.loaded.manifest.key.clone(), value))
     }
 
     fn question(&self, phase: Phase) -> Option<Result<Question, Box<Verdict>>> {

@@ -13,14 +13,17 @@ mod report;
 mod samples;
 mod text;
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::process::ExitCode;
 use std::thread;
 
 use anyhow::Result;
+use serde_json::Value;
 
 use super::args::{Input, Plan, PlanOutput};
 use super::empty::{self, Wanted};
+use super::offline::Subject;
 use super::rollout::{self, Side};
 use super::validate;
 use crate::hub::ObjectKey;
@@ -41,8 +44,8 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     let old_facts = before.facts(&old);
     let (mut was, mut is) = (before.fold(&old_facts), after.fold(&facts));
     let samples = Samples::add(
-        &mut Half { input: &before.case().new, facts: &old_facts, fold: &mut was },
-        &mut Half { input: &after.case().new, facts: &facts, fold: &mut is },
+        &mut Half { classes: classes(&old), facts: &old_facts, fold: &mut was },
+        &mut Half { classes: classes(&new), facts: &facts, fold: &mut is },
         after.settings(),
         !options.live,
         options.cluster.as_ref(),
@@ -80,6 +83,11 @@ fn unusable(before: &Side, after: &Side, flags: &Input) -> Result<Option<u8>> {
         true => Ok(empty::settle(Wanted::Compared, before.case(), flags)?),
         false => Ok(None),
     }
+}
+
+/// The classes of one side.
+fn classes(subjects: &[Subject<'_>]) -> BTreeMap<ObjectKey, Value> {
+    subjects.iter().filter_map(Subject::class).collect()
 }
 
 /// What is, and what is to be.

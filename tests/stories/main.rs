@@ -37,6 +37,8 @@ mod properties;
 mod proposals;
 mod rule_costs;
 mod rules_documentation;
+mod samples;
+mod samples;
 mod second_opinion;
 mod secrets;
 mod security;

@@ -32,7 +32,7 @@ fn fixtures(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(path)
 }
 
-fn bundle(name: &str) -> String {
+pub fn bundle(name: &str) -> String {
     fs::read_to_string(fixtures("providers").join(name).join("bundle.yaml")).unwrap()
 }
 
@@ -52,7 +52,7 @@ fn edited(text: &str, folder: &Path) -> String {
 }
 
 /// The exit code of `plan`, and what it prints.
-fn plan(before: &str, after: &str, flags: &[&str]) -> (i32, String) {
+pub fn plan(before: &str, after: &str, flags: &[&str]) -> (i32, String) {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from.yaml"), folder.path().join("to.yaml"));
     fs::write(&from, before).unwrap();

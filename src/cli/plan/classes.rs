@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::report::{ChangeReport, ClusterReport, StepReport};
-use crate::cli::files::Input;
-use crate::hub::{ClusterClass, Kind, Object, ObjectKey, TemplateRef, group_of};
+use crate::hub::{ClusterClass, Object, ObjectKey, TemplateRef, group_of};
 use crate::schema::SENSITIVE;
 use crate::topology::plan::Action;
-use crate::wire::Version;
-use crate::wire::conversion::{Versions, convert};
 use crate::world::Facts;
 
-/// A class before and after a change, with the files and the objects of either side.
+/// The classes of one side by name, in v1beta2.
+pub(super) type Written = BTreeMap<ObjectKey, Value>;
+
+/// A class before and after a change, with everything that is written, and the objects of either side.
 pub(super) struct Sides<'a> {
-    pub before: (&'a Input, &'a Facts),
-    pub after: (&'a Input, &'a Facts),
+    pub before: (&'a Written, &'a Facts),
+    pub after: (&'a Written, &'a Facts),
     pub classes: (Option<&'a ClusterClass>, &'a ClusterClass),
 }
 
@@ -25,8 +25,8 @@ pub(super) fn changed(class: &ObjectKey, sides: &Sides<'_>) -> Option<ClusterRep
     let (old, new) = (sides.classes.0?, sides.classes.1);
     let secrets = secret_variables(old).chain(secret_variables(new)).collect();
     let mut changes = Vec::new();
-    let (from, to) = (spec_of(class, sides.before.0), spec_of(class, sides.after.0));
-    Differences { secrets: &secrets, because: "ClusterClass", changes: &mut changes }.add("spec", &from, &to);
+    let (from, to) = (sides.before.0.get(class)?.get("spec")?, sides.after.0.get(class)?.get("spec")?);
+    Differences { secrets: &secrets, because: "the class itself", changes: &mut changes }.add("spec", from, to);
     let of_class = StepReport { changes, ..step(Action::Apply, "ClusterClass", &class.name, "no Cluster uses it") };
     let mut steps = Vec::new();
     if !of_class.changes.is_empty() {
@@ -114,18 +114,6 @@ fn templates(class: &ClusterClass) -> BTreeMap<String, &TemplateRef> {
 fn secret_variables(class: &ClusterClass) -> impl Iterator<Item = String> {
     let secrets = class.spec.variables.iter().filter(|variable| variable.schema.open_api_v3_schema.has_secrets());
     secrets.map(|variable| format!("spec.variables[{}]", variable.name))
-}
-
-/// The spec of a class of files in v1beta2, whatever the version of the file is.
-fn spec_of(class: &ObjectKey, input: &Input) -> Value {
-    let is_class = |kind: Option<Kind>, key: &ObjectKey| kind == Some(Kind::ClusterClass) && key == class;
-    let manifests = input.objects.iter().rev().map(|loaded| &loaded.manifest);
-    let found = manifests.clone().find(|manifest| is_class(manifest.admitted_kind(), &manifest.key));
-    let Some(manifest) = found else { return Value::Null };
-    let mut value = manifest.value.clone();
-    // One that cannot be converted is denied.
-    let _ = convert(Kind::ClusterClass, &mut value, Version::V1Beta2, &Versions::default());
-    value.get_mut("spec").map_or(Value::Null, Value::take)
 }
 
 /// Collects the fields that differ.

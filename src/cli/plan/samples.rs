@@ -1,15 +1,14 @@
 //! Classes that no Cluster uses: a sample Cluster of each on both sides, or what its templates and patches come to (DEC-48).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::classes::{self, Sides};
+use super::classes::{self, Sides, Written};
 use super::report::{ClusterReport, Report};
 use super::text::counted;
 use crate::admission::Settings;
-use crate::cli::files::Input;
 use crate::cli::sample::{self, Draft};
-use crate::hub::{Cluster, ClusterClass, Kind, ObjectKey};
+use crate::hub::{Cluster, ClusterClass, ObjectKey};
 use crate::topology::Failure;
 use crate::topology::plan::Fold;
 use crate::variables::Extent;
@@ -17,7 +16,8 @@ use crate::world::{Class, Facts, Found, Record};
 
 /// The state before or after the change.
 pub(super) struct Half<'a> {
-    pub input: &'a Input,
+    /// Its classes, those of a cluster included.
+    pub classes: Written,
     /// What the webhook judges by.
     pub facts: &'a Arc<Facts>,
     /// What topologies are computed of.
@@ -62,7 +62,8 @@ impl Samples {
         wanted: Option<&ObjectKey>,
     ) -> Self {
         let mut samples = Samples::default();
-        let (old, new) = (classes_of(before.input), classes_of(after.input));
+        let (old, new): (Vec<_>, Vec<_>) =
+            (before.classes.keys().cloned().collect(), after.classes.keys().cloned().collect());
         let gone = old.iter().filter(|class| removes && !new.contains(class));
         for class in new.iter().chain(gone) {
             let key = sample::key(class, &[before.fold.facts(), after.fold.facts()]);
@@ -88,7 +89,7 @@ impl Samples {
         after: &mut Half<'_>,
         settings: &Settings,
     ) {
-        let is_stored = before.input.objects.iter().any(|loaded| is_class(loaded, class));
+        let is_stored = before.classes.contains_key(class);
         // What cannot be read is denied, or said elsewhere.
         let Found::Yes(new) = after.facts.class(class) else { return };
         let old = if is_stored { before.facts.class(class) } else { Found::Absent };
@@ -97,8 +98,8 @@ impl Samples {
             _ => None,
         };
         let sides = Sides {
-            before: (before.input, before.fold.facts()),
-            after: (after.input, after.fold.facts()),
+            before: (&before.classes, before.fold.facts()),
+            after: (&after.classes, after.fold.facts()),
             classes: (old.map(|old| &***old), &new),
         };
         let differences = old.and_then(|_| classes::changed(class, &sides));
@@ -178,19 +179,6 @@ pub(super) fn summary(report: &Report) -> Vec<String> {
         said.push(format!("{number} {classes} changed without a Cluster"));
     }
     said
-}
-
-/// The keys of the classes of files.
-fn classes_of(input: &Input) -> BTreeSet<ObjectKey> {
-    let classes = input.objects.iter().map(|loaded| &loaded.manifest);
-    classes
-        .filter(|manifest| manifest.admitted_kind() == Some(Kind::ClusterClass))
-        .map(|manifest| manifest.key.clone())
-        .collect()
-}
-
-fn is_class(loaded: &crate::cli::files::Loaded, class: &ObjectKey) -> bool {
-    loaded.manifest.admitted_kind() == Some(Kind::ClusterClass) && loaded.manifest.key == *class
 }
 
 /// Everything that a sample of one class is tried with.
