@@ -3,7 +3,7 @@
 //! ```text
 //! Definition, Schema ─► literals (default, example, enum) ─┐
 //!                   └─► values of the type that are made ──┼─► the first one that the validator accepts
-//!                         texts.rs, numbers, lists, maps ──┘
+//!             scalars.rs (with hints.rs), lists, maps ─────┘
 //! ```
 //!
 //! A node is looked at together with the nodes below `allOf` and one of each `anyOf` and `oneOf`. CEL rules are not solved: values

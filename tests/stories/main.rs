@@ -38,7 +38,6 @@ mod proposals;
 mod rule_costs;
 mod rules_documentation;
 mod samples;
-mod samples;
 mod second_opinion;
 mod secrets;
 mod security;

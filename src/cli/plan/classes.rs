@@ -76,7 +76,7 @@ fn template(namespace: &str, from: (&TemplateRef, &Facts), to: (&TemplateRef, &F
     let action = if is_same { Action::Apply } else { Action::Rotate };
     let replaces = (!is_same).then(|| old.name().to_owned());
     let step = step(action, new.kind(), new.name(), "the class refers to it");
-    (!changes.is_empty()).then_some(StepReport { changes, replaces, ..step })
+    (!changes.is_empty()).then_some(StepReport { replaces, changes, ..step })
 }
 
 fn step(action: Action, kind: &str, name: &str, reason: &str) -> StepReport {
@@ -166,8 +166,8 @@ impl Differences<'_> {
 fn named(list: &[Value]) -> Option<Vec<(&str, &Value)>> {
     let name = |item| Value::get(item, "name").or_else(|| item.get("class"));
     let named = list.iter().map(|item| Some((name(item)?.as_str()?, item))).collect::<Option<Vec<_>>>()?;
-    let names: BTreeSet<&str> = named.iter().map(|(name, _)| *name).collect();
-    (names.len() == list.len()).then_some(named)
+    let different: BTreeSet<&str> = named.iter().map(|(name, _)| *name).collect();
+    (different.len() == list.len()).then_some(named)
 }
 
 /// Whether the items that both lists have are in the same order: that of patches matters.

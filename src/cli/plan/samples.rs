@@ -51,6 +51,27 @@ struct Pair {
     warning: Option<String>,
 }
 
+impl Pair {
+    /// Adds the Clusters to their sides.
+    fn put(
+        self,
+        class: &ObjectKey,
+        key: &ObjectKey,
+        differences: Option<ClusterReport>,
+        before: &mut Half<'_>,
+        after: &mut Half<'_>,
+    ) -> Sample {
+        let Pair { old, new, warning } = self;
+        let version = new.spec.topology.version.clone();
+        let is_new = old.is_none();
+        if let Some(old) = old {
+            before.fold.facts_mut().put_cluster(key.clone(), Record::readable(old));
+        }
+        after.fold.facts_mut().put_cluster(key.clone(), Record::readable(new));
+        Sample { class: class.clone(), version, is_new, warning, differences }
+    }
+}
+
 impl Samples {
     /// Adds sample Clusters to both sides, for all classes of the files that no Cluster uses; `removes` says whether a class that
     /// only the old side has goes, and `wanted` names the one Cluster that the plan is about.
@@ -89,43 +110,37 @@ impl Samples {
         after: &mut Half<'_>,
         settings: &Settings,
     ) {
-        let is_stored = before.classes.contains_key(class);
         // What cannot be read is denied, or said elsewhere.
         let Found::Yes(new) = after.facts.class(class) else { return };
-        let old = if is_stored { before.facts.class(class) } else { Found::Absent };
-        let old = match &old {
-            Found::Yes(old) => Some(old),
-            _ => None,
+        let old = match before.classes.contains_key(class).then(|| before.facts.class(class)) {
+            None => None,
+            Some(Found::Yes(old)) => Some(old),
+            Some(_) => return self.miss(class, "the class cannot be read as it was before the change"),
         };
         let sides = Sides {
             before: (&before.classes, before.fold.facts()),
             after: (&after.classes, after.fold.facts()),
-            classes: (old.map(|old| &***old), &new),
+            classes: (old.as_ref().map(|old| &***old), &new),
         };
-        let differences = old.and_then(|_| classes::changed(class, &sides));
-        let attempt = Attempt { key, old, new: &new, before, after, settings };
+        let differences = classes::changed(class, &sides);
+        let attempt = Attempt { key, old: old.as_ref(), new: &new, before, after, settings };
         match attempt.pair() {
             Ok(pair) => {
-                let Pair { old, new, warning } = pair;
-                let version = new.spec.topology.version.clone();
-                let is_new = old.is_none();
-                if let Some(old) = old {
-                    before.fold.facts_mut().put_cluster(key.clone(), Record::readable(old));
-                }
-                after.fold.facts_mut().put_cluster(key.clone(), Record::readable(new));
-                let sample = Sample { class: class.clone(), version, is_new, warning, differences };
+                let sample = pair.put(class, key, differences, before, after);
                 self.clusters.insert(key.clone(), sample);
             }
             Err(reason) => {
-                self.incomplete.push(format!(
-                    "no sample Cluster could be made of ClusterClass {class}, which no Cluster uses: {reason}"
-                ));
+                self.miss(class, &reason);
                 self.classes.extend(differences);
-                if old.is_none() {
-                    self.classes.push(classes::created(class));
-                }
+                self.classes.extend(old.is_none().then(|| classes::created(class)));
             }
         }
+    }
+
+    /// Says why a class has no sample.
+    fn miss(&mut self, class: &ObjectKey, reason: &str) {
+        self.incomplete
+            .push(format!("no sample Cluster could be made of ClusterClass {class}, which no Cluster uses: {reason}"));
     }
 
     /// Whether there is nothing to say.
