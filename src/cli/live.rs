@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use super::files::{Input, Loaded};
 use super::offline::settled;
+use super::sample::with_samples;
 use crate::hub::contract::definition_name;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey};
 use crate::kubernetes::address::{self, Resource};
@@ -53,8 +54,8 @@ pub(super) fn read(kubeconfig: Option<&Path>, after: &Facts, options: Options) -
         let client = connect(kubeconfig).await?;
         let mut reading = Reading::of(client).await?;
         let now = reading.facts()?;
-        reading.follow(&now, &Facts::default(), options).await?;
-        let then = over(now, after);
+        reading.follow(&with_samples(now.clone(), after), &Facts::default(), options).await?;
+        let then = with_samples(over(now, after), after);
         reading.follow(&then, after, options).await?;
         reading.into_input().await
     })

@@ -21,6 +21,7 @@ mod offline;
 mod plan;
 mod render;
 mod rollout;
+mod sample;
 mod serve;
 mod substitution;
 mod validate;

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::args::Input as Flags;
 use super::files::{self, Input, Loaded};
+use super::validate::shown;
 use super::{hints, kept, substitution};
 use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use crate::crd;
@@ -24,6 +25,7 @@ use crate::hub::{Cluster, ClusterClass, Definition, Kind, ObjectKey};
 use crate::json;
 use crate::topology::class_status;
 use crate::variables;
+use crate::wire::conversion::{Versions, convert};
 use crate::wire::{Decode, Version};
 use crate::world::{Facts, Objects};
 use crate::yaml::Repeated;
@@ -154,6 +156,24 @@ pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a Input>) -> Object
     all
 }
 
+/// A Cluster that no file holds, in v1beta2, after its creation was judged by both end points.
+///
+/// # Errors
+/// Why it would be denied.
+pub(super) fn admitted(cluster: &Value, facts: &Arc<Facts>, settings: &Settings) -> Result<Cluster, Vec<String>> {
+    let mut stored = Stored { kind: Kind::Cluster, version: Version::V1Beta2, text: cluster.to_string() };
+    let defaulted = stored.default(facts, settings);
+    let name = cluster.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let judged = Question::decode(&stored.creation(Phase::Validate, name));
+    let verdicts =
+        defaulted.into_iter().chain([judged.map_or_else(|denied| *denied, |one| one.settle(facts, settings))]);
+    let errors: Vec<String> = verdicts.flat_map(|verdict| shown(&verdict)).map(|error| error.rendered).collect();
+    match Cluster::decode(stored.version, &stored.text) {
+        Ok(cluster) if errors.is_empty() => Ok(cluster),
+        _ => Err(errors),
+    }
+}
+
 /// Facts of these objects; a later one takes the place of an earlier one of the same name.
 fn facts(objects: impl Iterator<Item = Stored>) -> Facts {
     let (mut clusters, mut classes) = (Vec::new(), Vec::new());
@@ -199,19 +219,23 @@ impl Stored {
 
     /// Does what the mutating end point would have done when the object was stored.
     fn default(&mut self, facts: &Arc<Facts>, settings: &Settings) -> Option<Verdict> {
-        let request = Request {
-            phase: Phase::Default,
+        let verdict = Question::decode(&self.creation(Phase::Default, "")).ok()?.settle(facts, settings);
+        self.change(&verdict);
+        Some(verdict)
+    }
+
+    /// The request that creates the object.
+    fn creation<'a>(&'a self, phase: Phase, name: &'a str) -> Request<'a> {
+        Request {
+            phase,
             kind: self.kind,
             version: self.version,
             operation: Operation::Create,
-            name: "",
+            name,
             object: Some(&self.text),
             old_object: None,
             old_version: self.version,
-        };
-        let verdict = Question::decode(&request).ok()?.settle(facts, settings);
-        self.change(&verdict);
-        Some(verdict)
+        }
     }
 
     /// The class that a Cluster names.
@@ -263,8 +287,10 @@ impl<'a> Subject<'a> {
         defaulted.default(facts, settings);
         let Ok(defaulted) = json::value(&defaulted.text) else { return };
         let kept = kept::kept_variables(&value, written, &stored, &defaulted);
-        kept::add_variables(&mut value, kept);
-        new.text = value.to_string();
+        if !kept.is_empty() {
+            kept::add_variables(&mut value, kept);
+            new.text = value.to_string();
+        }
     }
 
     fn repeat(&mut self, later: &Loaded) {
@@ -285,6 +311,15 @@ impl<'a> Subject<'a> {
             new.change(mended.as_ref().unwrap_or(&verdict));
         }
         self.defaulted = Some(verdict);
+    }
+
+    /// A class that is to be, as the mutating end point left it, in v1beta2 if it can be converted.
+    pub(super) fn class(&self) -> Option<(ObjectKey, Value)> {
+        let class = self.new.as_ref().filter(|new| new.kind == Kind::ClusterClass)?;
+        let mut value = json::value(&class.text).ok()?;
+        // One that cannot be converted is denied.
+        let _ = convert(Kind::ClusterClass, &mut value, Version::V1Beta2, &Versions::default());
+        Some((self.loaded.manifest.key.clone(), value))
     }
 
     fn question(&self, phase: Phase) -> Option<Result<Question, Box<Verdict>>> {

@@ -5,25 +5,33 @@
 //!                             ├─ for each Cluster: roll out ─► steps, rolls, what is held ─► text, JSON, Markdown
 //! --to ───► Fold ─────────────┘
 //! ```
+//!
+//! Both folds have sample Clusters of the classes that no Cluster uses (`samples.rs`).
 
+mod classes;
 mod report;
+mod samples;
 mod text;
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::process::ExitCode;
 use std::thread;
 
 use anyhow::Result;
 use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
 
 use super::args::{Input, Plan, PlanOutput};
 use super::empty::{self, Wanted};
+use super::offline::Subject;
 use super::rollout::{self, Side};
 use super::validate;
 use crate::hub::ObjectKey;
 use crate::topology::plan::{Fold, Outcome};
 use crate::world::Found;
 use report::{ClusterReport, Report};
+use samples::{Half, Samples};
 
 /// Prints what becomes of the Clusters on either side.
 pub(super) fn run(options: &Plan) -> Result<ExitCode> {
@@ -34,10 +42,19 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     }
     let facts = after.facts(&new);
     let denials = validate::denials(&new, &facts, after.settings());
+    let old_facts = before.facts(&old);
     let now = options.now.unwrap_or_else(Timestamp::now);
-    let (was, is) = (before.fold(&before.facts(&old)).at(now), after.fold(&facts).at(now));
+    let (mut was, mut is) = (before.fold(&old_facts).at(now), after.fold(&facts).at(now));
+    let samples = Samples::add(
+        &mut Half { classes: classes(&old), facts: &old_facts, fold: &mut was },
+        &mut Half { classes: classes(&new), facts: &facts, fold: &mut is },
+        after.settings(),
+        !options.live,
+        options.cluster.as_ref(),
+    );
     let clusters = all_clusters(&was, &is, options.cluster.as_ref())?;
     if clusters.is_empty()
+        && samples.is_empty()
         && denials.is_empty()
         && let Some(code) = empty::settle(Wanted::Planned, after.case(), &options.input)?
     {
@@ -45,7 +62,8 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     }
     let undecoded = after.undecoded_clusters(&facts);
     let clusters: Vec<ObjectKey> = clusters.into_iter().filter(|cluster| !undecoded.contains(cluster)).collect();
-    let mut report = Report::of(in_parallel(&clusters, |cluster| compare(cluster, &was, &is)));
+    let mut report = Report::of(in_parallel(&clusters, |cluster| samples.mark(compare(cluster, &was, &is))));
+    samples.complete(&mut report);
     report.deny(denials);
     let printed = match options.output {
         PlanOutput::Text => text::plain(&report),
@@ -69,6 +87,11 @@ fn unusable(before: &Side, after: &Side, flags: &Input) -> Result<Option<u8>> {
         true => Ok(empty::settle(Wanted::Compared, before.case(), flags)?),
         false => Ok(None),
     }
+}
+
+/// The classes of one side.
+fn classes(subjects: &[Subject<'_>]) -> BTreeMap<ObjectKey, Value> {
+    subjects.iter().filter_map(Subject::class).collect()
 }
 
 /// What is, and what is to be.

@@ -38,6 +38,7 @@ mod properties;
 mod proposals;
 mod rule_costs;
 mod rules_documentation;
+mod samples;
 mod second_opinion;
 mod secrets;
 mod security;

@@ -15,6 +15,9 @@ use crate::world::Found;
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub clusters: Vec<ClusterReport>,
+    /// Classes that no Cluster uses, where no sample Cluster shows what changes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClusterReport>,
     pub summary: Summary,
     /// Whether nothing was left out.
     pub complete: bool,
@@ -30,6 +33,9 @@ pub(super) struct Report {
 pub(super) struct ClusterReport {
     pub namespace: String,
     pub name: String,
+    /// Whether it is a sample of a class that no Cluster uses.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sample: bool,
     pub steps: Vec<StepReport>,
     pub rolls: Vec<RollReport>,
     pub held: Vec<HeldReport>,
@@ -102,14 +108,36 @@ pub(super) struct Summary {
 
 impl Report {
     pub(super) fn of(clusters: Vec<ClusterReport>) -> Self {
+        // Nothing runs in a sample.
+        let real = || clusters.iter().filter(|cluster| !cluster.sample);
         let summary = Summary {
-            clusters: clusters.len(),
-            changed: clusters.iter().filter(|cluster| !cluster.steps.is_empty()).count(),
-            machines: clusters.iter().flat_map(|cluster| &cluster.rolls).map(|roll| roll.machines).sum(),
-            deleted_objects: clusters.iter().map(|cluster| cluster.deleted).sum(),
+            clusters: real().count(),
+            changed: real().filter(|cluster| !cluster.steps.is_empty()).count(),
+            machines: real().flat_map(|cluster| &cluster.rolls).map(|roll| roll.machines).sum(),
+            deleted_objects: real().map(|cluster| cluster.deleted).sum(),
         };
         let incomplete: Vec<String> = clusters.iter().flat_map(|cluster| cluster.incomplete.clone()).collect();
-        Report { complete: incomplete.is_empty(), incomplete, summary, clusters, errors: Vec::new() }
+        Report {
+            complete: incomplete.is_empty(),
+            incomplete,
+            summary,
+            clusters,
+            classes: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// Adds classes that no Cluster uses, and why some have no sample.
+    pub(super) fn add_classes(&mut self, classes: Vec<ClusterReport>, incomplete: Vec<String>) {
+        self.summary.deleted_objects += classes.iter().map(|class| class.deleted).sum::<usize>();
+        self.classes = classes;
+        self.incomplete.extend(incomplete);
+        self.complete = self.incomplete.is_empty();
+    }
+
+    /// All that something is said of: Clusters, samples, and classes without one.
+    pub(super) fn all(&self) -> impl Iterator<Item = &ClusterReport> {
+        self.clusters.iter().chain(&self.classes)
     }
 
     /// Adds why the change itself would be denied.
@@ -120,7 +148,7 @@ impl Report {
     /// 1 denied or not computable, 5 an object goes that is not replaced, 4 machines are replaced or removed, 3 anything else
     /// changes, 0 nothing does (DEC-42).
     pub(super) fn exit_code(&self) -> u8 {
-        let any = |holds: fn(&ClusterReport) -> bool| self.clusters.iter().any(holds);
+        let any = |holds: fn(&ClusterReport) -> bool| self.all().any(holds);
         match () {
             () if !self.errors.is_empty() || any(|one| !one.errors.is_empty()) => 1,
             () if any(|one| one.deleted > 0) => 5,
@@ -153,6 +181,7 @@ impl ClusterReport {
         ClusterReport {
             namespace: cluster.namespace.clone(),
             name: cluster.name.clone(),
+            sample: false,
             incomplete,
             steps: steps.into_iter().map(StepReport::of).collect(),
             rolls,
@@ -181,6 +210,7 @@ impl ClusterReport {
         ClusterReport {
             namespace: cluster.namespace.clone(),
             name: cluster.name.clone(),
+            sample: false,
             deleted: steps.len(),
             steps,
             rolls: objects.iter().filter_map(|object| RollReport::removed(object, before, cluster)).collect(),
@@ -188,6 +218,25 @@ impl ClusterReport {
             errors: Vec::new(),
             warnings: Vec::new(),
             title: format!("Cluster {cluster} is deleted"),
+            incomplete: Vec::new(),
+        }
+    }
+}
+
+impl ClusterReport {
+    /// A class that no Cluster uses.
+    pub(super) fn of_class(class: &ObjectKey, title: String, steps: Vec<StepReport>) -> Self {
+        ClusterReport {
+            namespace: class.namespace.clone(),
+            name: class.name.clone(),
+            sample: false,
+            deleted: steps.iter().filter(|step| step.action == Action::Delete.name()).count(),
+            steps,
+            rolls: Vec::new(),
+            held: Vec::new(),
+            errors: Vec::new(),
+            warnings: Vec::new(),
+            title,
             incomplete: Vec::new(),
         }
     }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::report::{ChangeReport, ClusterReport, Report, RollReport, StepReport, Summary};
+use super::samples;
 use crate::topology::plan::Machines;
 
 /// The longest value that is shown whole, in characters.
@@ -12,7 +13,7 @@ const LONGEST: usize = 96;
 pub(super) fn plain(report: &Report) -> String {
     let mut text = String::new();
     report.errors.iter().for_each(|error| text.push_str(&format!("denied: {error}\n")));
-    for cluster in report.clusters.iter().filter(|cluster| says_something(cluster)) {
+    for cluster in report.all().filter(|cluster| says_something(cluster)) {
         text.push_str(&format!("{}\n", cluster.title));
         for step in &cluster.steps {
             text.push_str(&format!("  {:<6} {}\n", step.action, headline(step)));
@@ -39,7 +40,7 @@ pub(super) fn plain(report: &Report) -> String {
 pub(super) fn markdown(report: &Report) -> String {
     let mut text = format!("**{}**\n", summary(report));
     report.errors.iter().for_each(|error| text.push_str(&format!("\n> denied: {}\n", escaped(error))));
-    for cluster in report.clusters.iter().filter(|cluster| says_something(cluster)) {
+    for cluster in report.all().filter(|cluster| says_something(cluster)) {
         text.push_str(&format!("\n### {}\n\n", escaped(&cluster.title)));
         cluster.rolls.iter().for_each(|roll| text.push_str(&format!("- {}\n", escaped(&rolled(roll)))));
         for held in &cluster.held {
@@ -169,10 +170,16 @@ fn summary(report: &Report) -> String {
     let summary = &report.summary;
     let failed = report.clusters.iter().filter(|cluster| !cluster.errors.is_empty()).count();
     let clusters = counted(summary.clusters, "Cluster");
+    let of_classes = samples::summary(report);
     let planned = match summary.changed {
+        0 if summary.clusters == 0 && !of_classes.is_empty() => of_classes.join("; "),
         0 if failed == 0 => format!("{clusters}, nothing changes"),
         0 => clusters,
         changed => format!("{changed} of {clusters} changed: {}", sums(summary)),
+    };
+    let planned = match summary.clusters {
+        0 => planned,
+        _ => [vec![planned], of_classes].concat().join("; "),
     };
     let failed = if failed == 0 { String::new() } else { format!("; {failed} cannot be planned") };
     let denied = if report.errors.is_empty() { "" } else { "; the change is denied" };
@@ -189,7 +196,7 @@ fn sums(summary: &Summary) -> String {
     format!("machines: {machines}; {} deleted", counted(summary.deleted_objects, "object"))
 }
 
-fn counted(number: usize, what: &str) -> String {
+pub(super) fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
