@@ -256,7 +256,9 @@ impl Fold {
     /// What applying `sent` makes of the object of that name, if there is one.
     fn applied_to(&self, reference: &ObjectRef, sent: &Object) -> Result<Object, Failure> {
         let world = World::new(Arc::new(self.facts.clone()));
-        let (schema, before) = (schema(&world, sent)?, world.object(reference));
+        let before = world.object(reference);
+        let live = if let Found::Yes(live) = &before { Some(&**live) } else { None };
+        let schema = schema(&world, sent, live)?;
         let (live, managers) = match &before {
             Found::Yes(live) => (Some(live), owners(live, self.applied.get(reference), sent, &schema)?),
             _ => (None, Vec::new()),
