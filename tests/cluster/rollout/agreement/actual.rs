@@ -43,19 +43,17 @@ impl Effects {
 pub(super) struct State(BTreeMap<(String, String, String), Value>);
 
 impl State {
-    pub(super) async fn read(client: &kube::Client, namespaces: impl Iterator<Item = &String>) -> Self {
+    pub(super) async fn read(client: &kube::Client) -> Self {
         let mut all = BTreeMap::new();
-        for namespace in namespaces {
-            for (api_version, kind) in MADE.into_iter().chain([(CORE, "MachineHealthCheck"), (CORE, "Cluster")]) {
-                let list = api(client, namespace, api_version, kind).list(&ListParams::default()).await.unwrap();
-                for item in list.items {
-                    let mut object = serde_json::to_value(item).unwrap();
-                    (object["apiVersion"], object["kind"]) = (json!(api_version), json!(kind));
-                    // Templates of the class are no part of a topology.
-                    if kind == "Cluster" || object["metadata"]["labels"]["topology.cluster.x-k8s.io/owned"].is_string()
-                    {
-                        all.insert((namespace.clone(), kind.to_owned(), text(&object, "/metadata/name")), object);
-                    }
+        for (api_version, kind) in MADE.into_iter().chain([(CORE, "MachineHealthCheck"), (CORE, "Cluster")]) {
+            let list = api(client, "", api_version, kind).list(&ListParams::default()).await.unwrap();
+            for item in list.items {
+                let mut object = serde_json::to_value(item).unwrap();
+                (object["apiVersion"], object["kind"]) = (json!(api_version), json!(kind));
+                // Templates of the class are no part of a topology.
+                if kind == "Cluster" || object["metadata"]["labels"]["topology.cluster.x-k8s.io/owned"].is_string() {
+                    let (namespace, name) = (text(&object, "/metadata/namespace"), text(&object, "/metadata/name"));
+                    all.insert((namespace, kind.to_owned(), name), object);
                 }
             }
         }

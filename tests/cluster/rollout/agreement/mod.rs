@@ -25,6 +25,8 @@ const PLACES: usize = 50;
 const ROUNDS: usize = 7;
 /// How long a round may take on a busy machine.
 const LIMIT: Duration = Duration::from_mins(3);
+/// The plan of the class files alone.
+const FILES: &str = "files";
 /// The plan beside exported objects that do not say who owns their fields.
 const HIDDEN: &str = "without field owners";
 /// The time of all plans.
@@ -36,8 +38,8 @@ struct Fleet {
     kubeconfig: PathBuf,
     folder: TempDir,
     files: BTreeMap<String, Files>,
-    /// Where the default of a variable was edited: an export without field owners does not tell whether a variable that has
-    /// another value than the default was applied, or got the default of before (`docs/plan.md`).
+    /// Where the default of a variable was edited. Only a Cluster that says who owns its fields tells then which variables still
+    /// have the default of before (`docs/plan.md`).
     ambiguous: BTreeSet<String>,
     providers: JoinSet<()>,
     _server: Topologist,
@@ -68,13 +70,14 @@ impl Fleet {
             providers: JoinSet::new(),
             _server: server,
         };
+        fleet.providers.spawn(provider::run(fleet.client.clone(), String::new(), true));
         for place in 0..PLACES {
             fleet.settle(&format!("place-{place:02}")).await;
         }
         fleet
     }
 
-    /// A namespace with a class, a Cluster and a provider.
+    /// A namespace with a class and a Cluster.
     async fn settle(&mut self, namespace: &str) {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         self.apply(&object).await.unwrap();
@@ -90,7 +93,6 @@ impl Fleet {
         }
         self.write(&Files(files.clone())).await.unwrap();
         self.files.insert(namespace.to_owned(), Files(files));
-        self.providers.spawn(provider::run(self.client.clone(), namespace.to_owned(), true));
     }
 
     /// What a user applies; the Cluster comes last. Tells why it was denied, if it was.
@@ -111,7 +113,7 @@ impl Fleet {
     }
 
     async fn state(&self) -> State {
-        State::read(&self.client, self.files.keys()).await
+        State::read(&self.client).await
     }
 
     /// Waits until every topology is reconciled, and nothing changes any more.
@@ -119,7 +121,7 @@ impl Fleet {
         let started = Instant::now();
         let mut before = self.state().await;
         loop {
-            tokio::time::sleep(Duration::from_millis(2_500)).await;
+            tokio::time::sleep(Duration::from_secs(3)).await;
             let now = self.state().await;
             let waiting = now.unreconciled();
             if now == before && waiting.is_empty() {
@@ -158,7 +160,7 @@ impl Fleet {
         let shown = self.file("shown.yaml", users().chain(now.exported(true))).display().to_string();
         let hidden = self.file("hidden.yaml", users().chain(now.exported(false))).display().to_string();
         let plans: [(&'static str, Vec<&str>); 4] = [
-            ("files", vec!["--from", &files, "--to", to]),
+            (FILES, vec!["--from", &files, "--to", to]),
             ("with field owners", vec!["--from", &shown, "--to", to]),
             (HIDDEN, vec!["--from", &hidden, "--to", to]),
             ("live", vec!["--live", "--kubeconfig", &kubeconfig, "--to", to]),
@@ -198,7 +200,7 @@ impl Fleet {
         let happened = after.since(&before);
         let mut wrong = String::new();
         for (name, (code, plan)) in &plans {
-            let is_told = |namespace: &String| *name != HIDDEN || !self.ambiguous.contains(namespace);
+            let is_told = |namespace: &String| ![FILES, HIDDEN].contains(name) || !self.ambiguous.contains(namespace);
             for (namespace, want) in happened.iter().filter(|(namespace, _)| is_told(namespace)) {
                 let found = plan.get(namespace).cloned().unwrap_or_default();
                 if !found.agrees_with(want) {
