@@ -16,7 +16,7 @@ use crate::json;
 use crate::schema::Violation;
 use crate::wire::review::GroupVersionKind;
 use crate::wire::{Decode, Reference, Version, as_hub_json, references};
-use crate::world::{Answer, Facts, Found, Need, World};
+use crate::world::{Facts, Found, World, settle_at_once};
 
 /// What happens to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -384,21 +384,9 @@ impl Question {
 
     /// The same, as far as it gets before `stop` is due.
     pub fn settle_until(&self, facts: &Arc<Facts>, settings: &Settings, stop: &Stop) -> Verdict {
-        let mut world = World::closed(facts.clone()).until(stop.clone());
-        loop {
-            let verdict = self.answer(&world, settings);
-            let needs = world.take_needs();
-            if needs.is_empty() {
-                return verdict;
-            }
-            for need in needs {
-                let answer = match &need {
-                    Need::Class(key) => Answer::Class(facts.class(key)),
-                    other => other.unanswered("the files do not say"),
-                };
-                world.pin(need, answer);
-            }
-        }
+        let world = World::closed(facts.clone()).until(stop.clone());
+        settle_at_once(world, |world| self.answer(world, settings), |need| facts.answer(need))
+            .unwrap_or_else(|unsettled| Verdict::unsettled(self.kind, &self.name, &unsettled))
     }
 
     /// The verdict, as far as `world` is known; it counts only if `world` recorded no need.

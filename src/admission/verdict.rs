@@ -7,6 +7,7 @@ use json_patch::Patch;
 use crate::field::{FieldError, RuleId, Warning, join, shortened};
 use crate::hub::{GROUP, Kind};
 use crate::wire::review::{AdmissionResponse, Status, StatusCause, StatusDetails};
+use crate::world::Unsettled;
 
 /// Whether a request is allowed, and why not.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +56,11 @@ const SOFT_WARNINGS: usize = 10;
 const WOULD_DENY: &str = "would-deny";
 
 impl Verdict {
+    /// The verdict that not all facts could be gathered (ADM-009).
+    pub fn unsettled(kind: Kind, name: &str, unsettled: &Unsettled) -> Self {
+        Verdict::plain(kind, name, Outcome::Unknown { rule: "ADM-009", message: unsettled.to_string() })
+    }
+
     /// A verdict without warnings and without changes.
     pub fn plain(kind: Kind, name: impl Into<String>, outcome: Outcome) -> Self {
         Verdict {

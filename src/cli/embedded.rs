@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::args::Serve;
 use super::certs;
@@ -19,8 +19,8 @@ use super::leading::NAMESPACE;
 use crate::crd;
 use crate::embedded::front::{self, Token};
 use crate::embedded::{Embedded, Options};
-use crate::hub::contract::{definition_name, plural};
-use crate::hub::{GROUP, Kind, group_of, version_of};
+use crate::hub::contract::{definition_name, names_contracts, plural};
+use crate::hub::{Definition, GROUP, Kind, group_of, version_of};
 use crate::telemetry::metrics::Metrics;
 use crate::topology::class_status;
 use crate::topology::contract::assumed_contract;
@@ -159,9 +159,11 @@ fn definitions(manifests: &[&Manifest]) -> Vec<Value> {
     all.filter(|definition| !is_among_files(definition)).collect()
 }
 
-/// The object of a manifest as it is stored: a class with the status that its controller would give it.
+/// The object of a manifest as it is stored: a class with the status that its controller would give it, and a definition with
+/// its contracts.
 fn object(manifest: &Manifest) -> Value {
     let mut value = manifest.value.clone();
+    label_with_contracts(&mut value);
     if manifest.admitted_kind() == Some(Kind::ClusterClass) {
         // What is observed is what is stored.
         value["metadata"]["generation"] = json!(1);
@@ -169,6 +171,41 @@ fn object(manifest: &Manifest) -> Value {
         value = with_status.unwrap_or(value);
     }
     value
+}
+
+/// Gives a provider's definition that names no contract, as those of `config/crd/bases` do, the labels that DEC-17 assumes.
+fn label_with_contracts(definition: &mut Value) {
+    let is_labelled = Definition::of(definition).is_none_or(|read| names_contracts(&read.labels));
+    let text = |path: &str| definition.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
+    if is_labelled || !group.ends_with(PROVIDERS) {
+        return;
+    }
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+    let versions: Vec<String> = versions.filter_map(|version| Some(version["name"].as_str()?.to_owned())).collect();
+    let labels = assumed_labels(&group, &kind, versions.iter().map(String::as_str));
+    warn!(
+        name = definition_name(&group, &kind),
+        ?labels,
+        "Assumed contracts of CustomResourceDefinition without contract labels"
+    );
+    if let Some(metadata) = definition.get_mut("metadata").and_then(Value::as_object_mut) {
+        let all = metadata.entry("labels").or_insert_with(|| json!({}));
+        if let Some(all) = all.as_object_mut() {
+            all.extend(labels.into_iter().map(|(name, versions)| (name, json!(versions))));
+        }
+    }
+}
+
+/// The labels that name the assumed contract of each version of a kind (DEC-17).
+fn assumed_labels<'a>(group: &str, kind: &str, versions: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
+    let mut labels: BTreeMap<String, String> = BTreeMap::new();
+    for version in versions {
+        let listed = labels.entry(format!("cluster.x-k8s.io/{}", assumed_contract(group, kind, version))).or_default();
+        listed.push_str(if listed.is_empty() { "" } else { "_" });
+        listed.push_str(version);
+    }
+    labels
 }
 
 /// Definitions of the kinds of providers that come without one: anything may stand in their objects, and the contract is
@@ -193,12 +230,7 @@ fn assumed_definitions(manifests: &[&Manifest]) -> Vec<Value> {
 const PROVIDERS: &str = ".cluster.x-k8s.io";
 
 fn assumed_definition(group: &str, kind: &str, versions: &BTreeSet<&str>) -> Value {
-    let mut labels: BTreeMap<String, String> = BTreeMap::new();
-    for version in versions {
-        let listed = labels.entry(format!("cluster.x-k8s.io/{}", assumed_contract(group, kind, version))).or_default();
-        listed.push_str(if listed.is_empty() { "" } else { "_" });
-        listed.push_str(version);
-    }
+    let labels = assumed_labels(group, kind, versions.iter().copied());
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let mut schema = anything.clone();
     schema["description"] =

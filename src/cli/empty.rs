@@ -27,7 +27,7 @@ impl fmt::Display for Wanted {
             Wanted::Judged => "nothing was judged: no Cluster and no ClusterClass was found",
             Wanted::Defaulted => "nothing was defaulted: no Cluster and no ClusterClass was found",
             Wanted::Rendered => "nothing was rendered: no Cluster with spec.topology was found",
-            Wanted::Planned => "nothing was planned: no Cluster with spec.topology was found",
+            Wanted::Planned => "nothing was planned: no Cluster with spec.topology and no ClusterClass was found",
             Wanted::Compared => "nothing was planned: --from or --live gives nothing to compare with",
         })
     }

@@ -6,13 +6,15 @@
 //!        └── the files of --to ───┴── what they hold need not be asked for ──┘
 //! ```
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DynamicObject, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -21,6 +23,7 @@ use tokio::time::Instant;
 
 use super::files::{Input, Loaded};
 use super::offline::settled;
+use super::sample::with_samples;
 use crate::hub::contract::definition_name;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey};
 use crate::kubernetes::address::{self, Resource};
@@ -28,16 +31,14 @@ use crate::kubernetes::cache::Cache;
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::Metrics;
 use crate::topology::names::Derived;
-use crate::topology::{Computation, Failure, Options, class_status};
+use crate::topology::{Computation, Options, class_status};
 use crate::wire::manifest;
 use crate::wire::{Decode, Version};
-use crate::world::{Answer, Facts, Found, Need, Objects, Record, World};
+use crate::world::{Answer, DefinitionName, Facts, Found, Need, Record, World, settle};
 use crate::yaml::Document;
 
 /// What stands in the place of a file name.
 const SOURCE: &str = "<cluster>";
-/// How many times a computation may ask for more.
-const ROUNDS: usize = 16;
 /// How long one round of questions may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How many objects come in one part of a list.
@@ -53,10 +54,9 @@ pub(super) fn read(kubeconfig: Option<&Path>, after: &Facts, options: Options) -
         let client = connect(kubeconfig).await?;
         let mut reading = Reading::of(client).await?;
         let now = reading.facts()?;
-        reading.follow(&now, &Objects::default(), options).await?;
-        let then = over(now, after);
-        let files = after.objects().cloned().unwrap_or_default();
-        reading.follow(&then, &files, options).await?;
+        reading.follow(&with_samples(now.clone(), after), &Facts::default(), options).await?;
+        let then = with_samples(over(now, after), after);
+        reading.follow(&then, after, options).await?;
         reading.into_input().await
     })
 }
@@ -135,7 +135,7 @@ impl Reading {
     }
 
     /// Asks for whatever the topologies of `facts` look at and `files` do not hold.
-    async fn follow(&mut self, facts: &Facts, files: &Objects, options: Options) -> Result<()> {
+    async fn follow(&mut self, facts: &Facts, files: &Facts, options: Options) -> Result<()> {
         let keys: Vec<ObjectKey> = facts.cluster_keys().cloned().collect();
         let facts = Arc::new(facts.clone());
         let cache = Arc::new(Cache::new(Facts::clone(&facts)));
@@ -145,32 +145,27 @@ impl Reading {
             if cluster.topology().is_none() {
                 continue;
             }
-            let mut world = World::new(facts.clone());
-            for _ in 0..ROUNDS {
-                // What is wrong is said by the plan, which computes the same again.
-                let outcome = Computation::of(&cluster, &world, &mut Derived, &options);
-                let needs = world.take_needs();
-                if needs.is_empty() || !matches!(outcome, Err(Failure::NotAsked)) {
-                    break;
-                }
-                let (here, there): (Vec<_>, Vec<_>) = needs
-                    .into_iter()
-                    .map(|need| (in_files(&need, files), need))
-                    .partition(|(answer, _)| answer.is_some());
-                for (answer, need) in here {
-                    answer.into_iter().for_each(|answer| world.pin(need.clone(), answer));
-                }
-                let there = there.into_iter().map(|(_, need)| need);
-                for (need, answer) in gatherer.gather_all(there, Instant::now() + PATIENCE).await {
-                    self.keep(&need, &answer);
-                    world.pin(need, answer);
-                }
-            }
+            // What is wrong is said by the plan, which computes the same again.
+            let compute = |world: &World| drop(Computation::of(&cluster, world, &mut Derived, &options));
+            let read = asked(World::new(facts.clone()), compute, files, &gatherer).await;
+            read.and_then(|read| self.keep(&read)).with_context(|| format!("cannot read what Cluster {key} needs"))?;
         }
         Ok(())
     }
 
-    fn keep(&mut self, need: &Need, answer: &Answer) {
+    /// Keeps what the API server answered.
+    ///
+    /// # Errors
+    /// When it did not answer all that it was asked.
+    fn keep(&mut self, read: &[(Need, Answer)]) -> Result<()> {
+        let unread = |(need, answer): &(Need, Answer)| Some(format!("{need}: {}", answer.unreadable()?));
+        let unread: Vec<String> = read.iter().filter_map(unread).collect();
+        ensure!(unread.is_empty(), "{}", unread.join("; "));
+        read.iter().for_each(|(need, answer)| self.keep_one(need, answer));
+        Ok(())
+    }
+
+    fn keep_one(&mut self, need: &Need, answer: &Answer) {
         let objects = match answer {
             Answer::Object(Found::Yes(object)) => std::slice::from_ref(object),
             Answer::List(Found::Yes(objects)) => objects.as_slice(),
@@ -181,7 +176,7 @@ impl Reading {
             self.definitions.insert(definition_name(&id.0, &id.1));
             self.objects.insert(id, object.clone());
         }
-        if let Need::Definition(name) = need {
+        if let Need::Definition(DefinitionName(name)) = need {
             self.definitions.insert(name.clone());
         }
     }
@@ -215,23 +210,40 @@ impl Reading {
     }
 }
 
-/// What files answer, and what nobody is asked for the sake of a plan: hooks and the extensions of patches.
-fn in_files(need: &Need, files: &Objects) -> Option<Answer> {
-    match need {
-        Need::Object(reference) => match files.object(reference) {
-            Found::Absent => None,
-            found => Some(Answer::Object(found)),
-        },
-        Need::Definition(name) => match files.definition(name) {
-            Found::Absent => None,
-            found => Some(Answer::Definition(found)),
-        },
-        Need::Hook(_) => Some(Answer::Hook(Found::Absent)),
-        Need::Patch(_) => Some(Answer::Patch(Found::Absent)),
-        Need::DryRun(_) => Some(Answer::DryRun(Found::Absent)),
-        Need::GenerateUpgradePlan(_) => Some(need.unanswered("a plan asks no Runtime Extension")),
-        Need::Class(_) | Need::List(_) | Need::Nodes { .. } => None,
-    }
+/// What the API server answers until `compute` looks for nothing more; what files hold it is not asked.
+async fn asked(
+    world: World,
+    compute: impl Fn(&World),
+    files: &Facts,
+    gatherer: &Gatherer,
+) -> Result<Vec<(Need, Answer)>> {
+    let read = RefCell::<Vec<_>>::default();
+    let compute = |world: World, ()| ready(anyhow::Ok((compute(&world), world, ())));
+    let gather = async |needs: BTreeSet<Need>| {
+        let (mut answers, mut there) = (Vec::new(), Vec::new());
+        for need in needs {
+            match in_files(&need, files) {
+                Some(answer) => answers.push((need, answer)),
+                None => there.push(need),
+            }
+        }
+        let live = gatherer.gather_all(there, Instant::now() + PATIENCE).await;
+        read.borrow_mut().extend(live.iter().cloned());
+        answers.extend(live);
+        answers
+    };
+    settle(world, (), compute, gather).await?;
+    Ok(read.take())
+}
+
+/// What files answer: to all but questions about objects that they may not hold, the same as to the plan.
+fn in_files(need: &Need, files: &Facts) -> Option<Answer> {
+    let answer = match need {
+        Need::Class(_) | Need::List(_) => return None,
+        need => files.answer(need),
+    };
+    let is_elsewhere = matches!(answer, Answer::Object(Found::Absent) | Answer::Definition(Found::Absent));
+    (!is_elsewhere).then_some(answer)
 }
 
 /// All objects of one of our kinds.
@@ -252,5 +264,86 @@ async fn list(client: &kube::Client, kind: Kind) -> Result<Vec<Value>> {
             Some(token) => params = params.continue_token(&token),
             None => return Ok(all),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kubernetes::scripted::{Answer as Said, Script};
+    use crate::world::{NodesOf, Objects};
+
+    fn gatherer(script: &Script) -> Gatherer {
+        Gatherer::of_cluster(Arc::new(Cache::new(Facts::default())), script.client(), Arc::default())
+    }
+
+    #[tokio::test]
+    async fn what_the_api_server_does_not_answer_is_an_error_with_the_name_of_the_cluster() {
+        let template = |kind: &str| json!({"templateRef": {"apiVersion": "g.io/v1", "kind": kind, "name": "t"}});
+        let object = |kind: Kind, name: &str, spec: Value| {
+            let metadata = json!({"namespace": "ns", "name": name});
+            let object = json!({"apiVersion": format!("{GROUP}/v1beta2"), "kind": kind.name(), "metadata": metadata,
+                "spec": spec});
+            (kind, object)
+        };
+        let class = json!({"infrastructure": template("ITemplate"), "controlPlane": template("ATemplate")});
+        let topology = json!({"topology": {"classRef": {"name": "base"}, "version": "v1.34.0"}});
+        let script = Script::default();
+        let path = |kind: &str| format!("/apis/g.io/v1/namespaces/ns/{kind}/t");
+        script.get(&path("atemplates"), &[], Said::error(403, "Forbidden"));
+        script.get(&path("itemplates"), &[], Said::error(404, "NotFound"));
+        let mut reading = Reading {
+            client: script.client(),
+            stored: vec![object(Kind::ClusterClass, "base", class), object(Kind::Cluster, "one", topology)],
+            objects: BTreeMap::new(),
+            definitions: BTreeSet::new(),
+        };
+        let facts = reading.facts().unwrap();
+        let failed = reading.follow(&facts, &Facts::default(), Options { runtime_sdk: false }).await.unwrap_err();
+        let words = "cannot read what Cluster ns/one needs: ATemplate ns/t: scripted Forbidden";
+        assert_eq!((format!("{failed:#}").as_str(), script.left()), (words, 0));
+    }
+
+    #[tokio::test]
+    async fn running_out_of_rounds_names_what_is_missing() {
+        let script = Script::default();
+        let endless = |world: &World| {
+            let _ = (0..100).find(|number| {
+                let names = [format!("n{number}")].into();
+                world.ask(&NodesOf { cluster: ObjectKey::new("ns", "one"), names }) == Found::NotAsked
+            });
+        };
+        let world = World::new(Arc::default());
+        let failed = asked(world, endless, &Facts::default(), &gatherer(&script)).await.unwrap_err();
+        let words = "facts are still missing after 16 rounds: Nodes {\"n15\"} of Cluster ns/one";
+        assert_eq!(failed.to_string(), words);
+    }
+
+    #[tokio::test]
+    async fn files_answer_before_the_api_server_does() {
+        let script = Script::default();
+        let path = "/apis/g.io/v1/namespaces/ns/atemplates/there";
+        script.get(path, &[], Said::ok(json!({"metadata": {"name": "there", "namespace": "ns"}})));
+        let template = |name: &str| {
+            let metadata = json!({"namespace": "ns", "name": name});
+            Object::try_from(json!({"apiVersion": "g.io/v1", "kind": "ATemplate", "metadata": metadata})).unwrap()
+        };
+        let mut files = Objects::default();
+        files.put(Arc::new(template("here")));
+        let compute = |world: &World| {
+            ["here", "there"].iter().for_each(|name| drop(world.object(&template(name).reference())));
+        };
+        let read =
+            asked(World::new(Arc::default()), compute, &Facts::default().with_objects(files), &gatherer(&script))
+                .await
+                .unwrap();
+        let names: Vec<_> = read.iter().map(|(need, _)| need.to_string()).collect();
+        assert_eq!(
+            (&*names, script.left()),
+            (&["ATemplate ns/there".to_owned()][..], 0),
+            "files are not kept as live objects"
+        );
     }
 }

@@ -12,19 +12,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::args::Input as Flags;
 use super::files::{self, Input, Loaded};
-use super::{hints, substitution};
+use super::validate::shown;
+use super::{hints, kept, substitution};
 use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use crate::crd;
 use crate::field::{ErrorKind, FieldError, Findings, Path};
-use crate::hub::{Cluster, ClusterClass, Definition, Kind, ObjectKey, group_of, version_of};
+use crate::hub::{Cluster, ClusterClass, Definition, Kind, ObjectKey};
 use crate::json;
 use crate::topology::class_status;
 use crate::variables;
-use crate::wire::manifest::Manifest;
+use crate::wire::conversion::{Versions, convert};
 use crate::wire::{Decode, Version};
 use crate::world::{Facts, Objects};
 use crate::yaml::Repeated;
@@ -37,6 +38,8 @@ pub(super) struct Case {
     pub old: Arc<Input>,
     world: Input,
     crds: Input,
+    /// Whether values stay that were set by default when a Cluster was stored.
+    keeps_defaults: bool,
 }
 
 impl Case {
@@ -54,7 +57,8 @@ impl Case {
     /// When a path cannot be read at all.
     pub(super) fn after(paths: &[PathBuf], old: Arc<Input>, flags: &Flags) -> Result<Self> {
         let read = |paths: &[PathBuf]| files::read(paths, flags.env);
-        Ok(Case { new: Arc::new(read(paths)?), old, world: read(&flags.world)?, crds: read(&flags.crds)? })
+        let (new, world, crds) = (Arc::new(read(paths)?), read(&flags.world)?, read(&flags.crds)?);
+        Ok(Case { new, old, world, crds, keeps_defaults: false })
     }
 
     /// The same files, as they would be applied to a cluster that holds `live`: what they do not mention stays as it is.
@@ -68,15 +72,16 @@ impl Case {
         Case { old: Arc::new(old), world, ..self }
     }
 
-    /// The same, in which Clusters keep the references that their controllers have set: whoever applies a file leaves alone
-    /// what it does not mention.
-    pub(super) fn with_references_kept(mut self) -> Self {
+    /// The same, in which Clusters keep the references that their controllers have set, and variables that were set by default:
+    /// whoever applies a file leaves alone what it does not mention.
+    pub(super) fn kept_as_stored(mut self) -> Self {
+        self.keeps_defaults = true;
         let clusters = self.old.objects.iter().filter(|old| old.manifest.admitted_kind() == Some(Kind::Cluster));
         let clusters: BTreeMap<_, _> = clusters.map(|old| (old.manifest.identity(), &old.manifest)).collect();
         for loaded in &mut Arc::make_mut(&mut self.new).objects {
             let old = clusters.get(&loaded.manifest.identity()).copied();
             if let Some(old) = old {
-                keep_references(&mut loaded.manifest, old);
+                kept::keep_references(&mut loaded.manifest, old);
             }
         }
         self
@@ -101,9 +106,11 @@ impl Case {
     pub(super) fn subjects(&self, settings: &Settings) -> Vec<Subject<'_>> {
         let mut old: BTreeMap<(Kind, &ObjectKey), Stored> = BTreeMap::new();
         let stored = Arc::new(facts(self.old.objects.iter().chain(&self.world.objects).filter_map(Stored::of)));
+        let mut before: BTreeMap<(Kind, &ObjectKey), &Value> = BTreeMap::new();
         for loaded in &self.old.objects {
             if let Some(mut object) = Stored::of(loaded) {
                 object.default(&stored, settings);
+                before.insert((object.kind, &loaded.manifest.key), &loaded.manifest.value);
                 old.insert((object.kind, &loaded.manifest.key), object);
             }
         }
@@ -115,7 +122,11 @@ impl Case {
                 if let Some(earlier) = positions.insert(key, subjects.len()).and_then(|at| subjects.get_mut(at)) {
                     earlier.repeat(loaded);
                 }
-                subjects.push(Subject::new(loaded, kind, old.get(&key).cloned()));
+                let mut subject = Subject::new(loaded, kind, old.get(&key).cloned());
+                if let Some(written) = before.get(&key).filter(|_| self.keeps_defaults && kind == Kind::Cluster) {
+                    subject.keep_variables(written, &stored, settings);
+                }
+                subjects.push(subject);
             }
         }
         let written = Arc::new(self.facts(&subjects));
@@ -154,26 +165,21 @@ pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a Input>) -> Object
     all
 }
 
-/// Gives a Cluster the references of its older state where it has none, in the form of its own version.
-fn keep_references(new: &mut Manifest, old: &Manifest) {
-    let is_v1beta2 = new.version() == Some(Version::V1Beta2);
-    for name in ["infrastructureRef", "controlPlaneRef"] {
-        let Some(written) = old.value.pointer(&format!("/spec/{name}")).filter(|written| written.is_object()) else {
-            continue;
-        };
-        let text = |key: &str| written.get(key).and_then(Value::as_str).unwrap_or_default();
-        let (group, version) = match text("apiVersion") {
-            "" => (text("apiGroup"), "v1beta2"),
-            api_version => (group_of(api_version), version_of(api_version)),
-        };
-        let reference = match is_v1beta2 {
-            true => json!({"apiGroup": group, "kind": text("kind"), "name": text("name")}),
-            false => json!({"apiVersion": format!("{group}/{version}"), "kind": text("kind"), "name": text("name"),
-                "namespace": new.key.namespace}),
-        };
-        if let Some(spec) = new.value.get_mut("spec").and_then(Value::as_object_mut) {
-            spec.entry(name).or_insert(reference);
-        }
+/// A Cluster that no file holds, in v1beta2, after its creation was judged by both end points.
+///
+/// # Errors
+/// Why it would be denied.
+pub(super) fn admitted(cluster: &Value, facts: &Arc<Facts>, settings: &Settings) -> Result<Cluster, Vec<String>> {
+    let mut stored = Stored { kind: Kind::Cluster, version: Version::V1Beta2, text: cluster.to_string() };
+    let defaulted = stored.default(facts, settings);
+    let name = cluster.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let judged = Question::decode(&stored.creation(Phase::Validate, name));
+    let verdicts =
+        defaulted.into_iter().chain([judged.map_or_else(|denied| *denied, |one| one.settle(facts, settings))]);
+    let errors: Vec<String> = verdicts.flat_map(|verdict| shown(&verdict)).map(|error| error.rendered).collect();
+    match Cluster::decode(stored.version, &stored.text) {
+        Ok(cluster) if errors.is_empty() => Ok(cluster),
+        _ => Err(errors),
     }
 }
 
@@ -222,19 +228,23 @@ impl Stored {
 
     /// Does what the mutating end point would have done when the object was stored.
     fn default(&mut self, facts: &Arc<Facts>, settings: &Settings) -> Option<Verdict> {
-        let request = Request {
-            phase: Phase::Default,
+        let verdict = Question::decode(&self.creation(Phase::Default, "")).ok()?.settle(facts, settings);
+        self.change(&verdict);
+        Some(verdict)
+    }
+
+    /// The request that creates the object.
+    fn creation<'a>(&'a self, phase: Phase, name: &'a str) -> Request<'a> {
+        Request {
+            phase,
             kind: self.kind,
             version: self.version,
             operation: Operation::Create,
-            name: "",
+            name,
             object: Some(&self.text),
             old_object: None,
             old_version: self.version,
-        };
-        let verdict = Question::decode(&request).ok()?.settle(facts, settings);
-        self.change(&verdict);
-        Some(verdict)
+        }
     }
 
     /// The class that a Cluster names.
@@ -277,6 +287,21 @@ impl<'a> Subject<'a> {
         Subject { loaded, kind, operation, new: None, old: Some(old), defaulted: None, repeated_at: None }
     }
 
+    /// Keeps the variables of the stored Cluster that were set by default; `written` is what it was read as.
+    fn keep_variables(&mut self, written: &Value, facts: &Arc<Facts>, settings: &Settings) {
+        let (Some(new), Some(old)) = (&mut self.new, &self.old) else { return };
+        let (Ok(mut value), Ok(stored)) = (json::value(&new.text), json::value(&old.text)) else { return };
+        let mut defaulted = old.clone();
+        defaulted.text = kept::without_variables(&stored, &value).to_string();
+        defaulted.default(facts, settings);
+        let Ok(defaulted) = json::value(&defaulted.text) else { return };
+        let kept = kept::kept_variables(&value, written, &stored, &defaulted);
+        if !kept.is_empty() {
+            kept::add_variables(&mut value, kept);
+            new.text = value.to_string();
+        }
+    }
+
     fn repeat(&mut self, later: &Loaded) {
         self.repeated_at = Some(format!("{}:{}", later.file, later.manifest.line));
     }
@@ -295,6 +320,15 @@ impl<'a> Subject<'a> {
             new.change(mended.as_ref().unwrap_or(&verdict));
         }
         self.defaulted = Some(verdict);
+    }
+
+    /// A class that is to be, as the mutating end point left it, in v1beta2 if it can be converted.
+    pub(super) fn class(&self) -> Option<(ObjectKey, Value)> {
+        let class = self.new.as_ref().filter(|new| new.kind == Kind::ClusterClass)?;
+        let mut value = json::value(&class.text).ok()?;
+        // One that cannot be converted is denied.
+        let _ = convert(Kind::ClusterClass, &mut value, Version::V1Beta2, &Versions::default());
+        Some((self.loaded.manifest.key.clone(), value))
     }
 
     fn question(&self, phase: Phase) -> Option<Result<Question, Box<Verdict>>> {

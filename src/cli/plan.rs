@@ -5,19 +5,23 @@
 //!                             ├─ for each Cluster: roll out ─► ClusterReport ─► groups of the same change ─► Report
 //! --to ───► Fold ─────────────┘                                                             text, JSON, Markdown ◄─┘
 //! ```
+//!
+//! Both folds have sample Clusters of the classes that no Cluster uses (`samples.rs`).
 
 mod choice;
-
+mod classes;
 mod groups;
 mod markdown;
 mod names;
 mod progress;
 mod report;
+mod samples;
 mod text;
 mod twins;
 mod values;
 mod words;
 
+use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZero;
 use std::process::ExitCode;
@@ -26,12 +30,13 @@ use std::thread;
 use std::time::Instant;
 
 use anstream::AutoStream;
-
 use anyhow::Result;
 use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
 
 use super::args::{Input, Plan, PlanOutput};
 use super::empty::{self, Wanted};
+use super::offline::Subject;
 use super::rollout::Side;
 use super::validate;
 use crate::hub::ObjectKey;
@@ -40,6 +45,7 @@ use crate::world::Found;
 use groups::{Collected, Keep};
 use progress::Progress;
 use report::{ClusterReport, Report};
+use samples::{Half, Samples};
 use twins::Twins;
 
 /// Prints what becomes of the Clusters on either side.
@@ -50,16 +56,27 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
         return Ok(ExitCode::from(code));
     }
     let now = options.now.unwrap_or_else(Timestamp::now);
-    let was = before.fold(&before.facts(&before.subjects())).at(now);
+    let old = before.subjects();
+    let (old_facts, old_classes) = (before.facts(&old), classes(&old));
+    let mut was = before.fold(&old_facts).at(now);
+    drop(old);
     drop(before);
     let new = after.subjects();
-    let facts = after.facts(&new);
+    let (facts, new_classes) = (after.facts(&new), classes(&new));
     let denials = validate::denials(&new, &facts, after.settings());
     drop(new);
-    let is = after.fold(&facts).at(now);
+    let mut is = after.fold(&facts).at(now);
+    let samples = Samples::add(
+        &mut Half { classes: old_classes, facts: &old_facts, fold: &mut was },
+        &mut Half { classes: new_classes, facts: &facts, fold: &mut is },
+        after.settings(),
+        !options.live,
+        |sample| choice::wants_sample(sample, &options.clusters, options.selector.as_ref()),
+    );
     let undecoded = after.undecoded_clusters(&facts);
     let clusters = choice::clusters([&was, &is], &undecoded, &options.clusters, options.selector.as_ref())?;
     if clusters.is_empty()
+        && samples.is_empty()
         && denials.is_empty()
         && let Some(code) = empty::settle(Wanted::Planned, after.case(), &options.input)?
     {
@@ -67,7 +84,7 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     }
     let clusters: Vec<ObjectKey> = clusters.into_iter().filter(|cluster| !undecoded.contains(cluster)).collect();
     let progress = Progress::of(clusters.len(), started);
-    let compare = |cluster: &ObjectKey| compare(cluster, &was, &is);
+    let compare = |cluster: &ObjectKey| samples.mark(compare(cluster, &was, &is));
     let collected = match options.output {
         PlanOutput::Json => in_parallel(&twins::apart(clusters), Keep::Everything, &progress, compare),
         PlanOutput::Text | PlanOutput::Markdown => {
@@ -75,7 +92,8 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
         }
     };
     drop(progress);
-    let report = collected.into_report(denials);
+    let mut report = collected.into_report(denials);
+    samples.complete(&mut report);
     super::forgiving(print(&report, options))?;
     Ok(ExitCode::from(report.exit_code()))
 }
@@ -121,6 +139,11 @@ fn unusable(before: &Side, after: &Side, flags: &Input) -> Result<Option<u8>> {
         true => Ok(empty::settle(Wanted::Compared, before.case(), flags)?),
         false => Ok(None),
     }
+}
+
+/// The classes of one side.
+fn classes(subjects: &[Subject<'_>]) -> BTreeMap<ObjectKey, Value> {
+    subjects.iter().filter_map(Subject::class).collect()
 }
 
 /// What is, and what is to be.

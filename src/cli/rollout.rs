@@ -29,7 +29,7 @@ impl Side {
     /// # Errors
     /// When a path cannot be read at all.
     pub(super) fn read(paths: &[PathBuf], old: &[PathBuf], input: &args::Input, rules: &args::Rules) -> Result<Self> {
-        Ok(Side { case: Case::read(paths, old, input)?.with_references_kept(), settings: rules.settings() })
+        Ok(Side { case: Case::read(paths, old, input)?.kept_as_stored(), settings: rules.settings() })
     }
 
     /// Reads files that take the place of those of `before`.
@@ -37,7 +37,7 @@ impl Side {
     /// # Errors
     /// When a path cannot be read at all.
     pub(super) fn after(before: &Side, paths: &[PathBuf], input: &args::Input) -> Result<Self> {
-        let case = Case::after(paths, before.case.new.clone(), input)?.with_references_kept();
+        let case = Case::after(paths, before.case.new.clone(), input)?.kept_as_stored();
         Ok(Side { case, settings: before.settings.clone() })
     }
 
@@ -52,7 +52,7 @@ impl Side {
             case.facts(&subjects).with_objects(case.objects())
         };
         let live = live::read(kubeconfig, &files, Options { runtime_sdk: settings.gates.runtime_sdk })?;
-        let after = Side { case: case.applied_to(&live).with_references_kept(), settings: settings.clone() };
+        let after = Side { case: case.applied_to(&live).kept_as_stored(), settings: settings.clone() };
         Ok((Side { case: Case::of_cluster(live), settings }, after))
     }
 

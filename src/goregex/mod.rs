@@ -34,11 +34,13 @@ mod error;
 mod escape;
 mod group;
 mod parse;
+mod sample;
 mod shape;
 mod unicode;
 
 pub use error::{Fault, RegexError};
 use parse::Translation;
+pub use sample::Wish;
 
 /// The longest pattern that is read, in bytes.
 pub const MAX_LENGTH: usize = 64 << 10;

@@ -14,6 +14,12 @@ pub fn definition_name(group: &str, kind: &str) -> String {
     format!("{}.{group}", plural(kind))
 }
 
+/// Whether the labels of a definition name versions for any contract (CT-3.3). Those of `config/crd/bases` do not: they come
+/// with the rest of an installation.
+pub fn names_contracts(labels: &BTreeMap<String, String>) -> bool {
+    labels.keys().any(|name| name.strip_prefix("cluster.x-k8s.io/").and_then(rank).is_some())
+}
+
 /// The newest version of a kind that follows the newest contract among the labels of its definition (CS-08, CT-3.5).
 pub fn newest_version(labels: &BTreeMap<String, String>) -> Option<&str> {
     CONTRACTS.iter().find_map(|contract| {

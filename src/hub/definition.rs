@@ -11,6 +11,8 @@ use crate::ssa;
 #[derive(Clone, Debug, Default)]
 pub struct Definition {
     pub labels: BTreeMap<String, String>,
+    /// Whether an API server has stored it, so that its labels are those of an installation; a manifest has no `metadata.uid`.
+    pub is_stored: bool,
     /// `openAPIV3Schema` by version; empty where only metadata was read (CT-2.2).
     pub schemas: BTreeMap<String, Arc<Value>>,
     /// How objects of a version are merged, by version.
@@ -19,7 +21,7 @@ pub struct Definition {
 
 impl PartialEq for Definition {
     fn eq(&self, other: &Self) -> bool {
-        (&self.labels, &self.schemas) == (&other.labels, &other.schemas)
+        (&self.labels, self.is_stored, &self.schemas) == (&other.labels, other.is_stored, &other.schemas)
     }
 }
 
@@ -38,7 +40,8 @@ impl Definition {
         };
         let schemas: BTreeMap<String, Arc<Value>> = versions.filter_map(schema).collect();
         let structures = schemas.iter().map(|(version, schema)| (version.clone(), ssa::Schema::of_definition(schema)));
-        Some(Definition { labels, structures: structures.collect(), schemas })
+        let is_stored = object.pointer("/metadata/uid").and_then(Value::as_str).is_some_and(|uid| !uid.is_empty());
+        Some(Definition { labels, is_stored, structures: structures.collect(), schemas })
     }
 
     /// How objects of a version are merged; lists as a whole when its schema is not known.
@@ -63,6 +66,9 @@ mod tests {
         let read = read.unwrap();
         assert_eq!(read.labels["cluster.x-k8s.io/v1beta2"], "v1");
         assert_eq!(read.schemas.keys().collect::<Vec<_>>(), ["v1"]);
+        assert!(!read.is_stored);
+        let stored = json!({"kind": "CustomResourceDefinition", "metadata": {"uid": "u"}});
+        assert!(Definition::of(&stored).unwrap().is_stored);
         assert!(Definition::of(&json!({"kind": "Cluster"})).is_none());
     }
 }

@@ -25,7 +25,7 @@ use crate::hub::{Object, ObjectRef, WrongType, annotation};
 use crate::ssa::{FieldPath, FieldSet, ManagedFields, SENT, Unreadable, reduce, with_managers};
 use crate::telemetry::metrics::{Controller, Metrics};
 use crate::topology::plan::MANAGER;
-use crate::world::{Answer, DryRun, DryRunCall, Found};
+use crate::world::{Answer, Ask, DryRun, DryRunCall, Found};
 
 /// How long "nothing changes" is remembered since it was last asked for (PERF-01).
 const MEMORY: Duration = Duration::from_mins(30);
@@ -78,7 +78,7 @@ impl DryRuns {
         let key = Key::of(call);
         if self.unchanged().has(&key) {
             self.metrics.ssa_cache_hits.get_or_create(&CONTROLLER).inc();
-            return Answer::DryRun(Found::Yes(DryRun::Same));
+            return call.answer(Found::Yes(DryRun::Same));
         }
         self.metrics.ssa_cache_misses.get_or_create(&CONTROLLER).inc();
         let run = async {
@@ -89,7 +89,7 @@ impl DryRuns {
         if matches!(answer, Ok(DryRun::Same)) {
             self.unchanged().put(key);
         }
-        Answer::DryRun(answer.map_or_else(|error| unreadable(&call.object, &error), Found::Yes))
+        call.answer(answer.map_or_else(|error| unreadable(&call.object, &error), Found::Yes))
     }
 
     async fn run(&self, call: &DryRunCall) -> Result<DryRun, DryRunError> {

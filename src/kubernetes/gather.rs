@@ -11,7 +11,7 @@ use super::cache::Cache;
 use super::live::Live;
 use crate::hub::ObjectKey;
 use crate::telemetry::metrics::Metrics;
-use crate::world::{Answer, Class, Found, Need, World, is_settled};
+use crate::world::{Answer, Ask, Class, Found, Need, World, is_settled};
 
 /// How long a review waits for a class that may be about to arrive (CL-V-050, DEC-2).
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -60,11 +60,7 @@ impl Gatherer {
         needs: impl IntoIterator<Item = Need, IntoIter: Send>,
         deadline: Instant,
     ) -> Vec<(Need, Answer)> {
-        let gather = |need: Need| async move {
-            let answer = self.gather(&need, deadline).await;
-            (need, answer)
-        };
-        stream::iter(needs.into_iter().map(gather)).buffer_unordered(AT_A_TIME).collect().await
+        side_by_side(needs, |need| async move { (self.gather(&need, deadline).await, need) }).await
     }
 
     /// The cache behind the gatherer.
@@ -75,9 +71,9 @@ impl Gatherer {
     /// The answer to a need, at `deadline` at the latest.
     pub async fn gather(&self, need: &Need, deadline: Instant) -> Answer {
         match (need, &self.live) {
-            (Need::Class(key), _) => Answer::Class(self.settled_class(key, deadline).await),
+            (Need::Class(class), _) => class.answer(self.settled_class(&class.0, deadline).await),
             (need, Some(live)) => live.answer(need, deadline).await,
-            (need, None) => need.unanswered("there is no API server to ask"),
+            (need, None) => self.cache.facts().answer(need),
         }
     }
 
@@ -99,6 +95,15 @@ impl Gatherer {
     }
 }
 
+/// The answers to needs, a few at a time.
+pub(super) async fn side_by_side<F: Future<Output = (Answer, Need)>>(
+    needs: impl IntoIterator<Item = Need>,
+    answer: impl Fn(Need) -> F,
+) -> Vec<(Need, Answer)> {
+    let answers = stream::iter(needs.into_iter().map(answer)).buffer_unordered(AT_A_TIME);
+    answers.map(|(answer, need)| (need, answer)).collect().await
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -106,14 +111,14 @@ mod tests {
     use super::*;
     use crate::hub::ClusterClass;
     use crate::kubernetes::scripted::{Answer as Said, Script};
-    use crate::world::{Facts, Record};
+    use crate::world::{DefinitionName, Facts, Record, SettledClass};
 
     fn class(name: &str) -> ClusterClass {
         serde_json::from_value(json!({"metadata": {"namespace": "ns", "name": name}})).unwrap()
     }
 
     fn need(name: &str) -> Need {
-        Need::Class(ObjectKey::new("ns", name))
+        Need::Class(SettledClass(ObjectKey::new("ns", name)))
     }
 
     #[tokio::test(start_paused = true)]
@@ -145,7 +150,7 @@ mod tests {
         }
         let cache = Arc::new(Cache::new(Facts::of([], [])));
         let gatherer = Gatherer::of_cluster(cache, script.client(), Arc::default());
-        let needs = ["a.b", "c.d", "e.f"].map(|name| Need::Definition(name.to_owned()));
+        let needs = ["a.b", "c.d", "e.f"].map(|name| Need::Definition(DefinitionName(name.to_owned())));
         let started = Instant::now();
         let answers = gatherer.gather_all(needs, started + Duration::from_millis(1_500)).await;
         assert_eq!((answers.len(), started.elapsed()), (3, Duration::from_millis(1_500)));

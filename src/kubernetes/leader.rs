@@ -2,19 +2,16 @@
 
 use std::sync::Arc;
 
-use futures::{StreamExt, stream};
 use tokio::time::Instant;
 
 use super::contract::{DefinitionError, Definitions};
 use super::dry_run::DryRuns;
+use super::gather::side_by_side;
 use super::live::Live;
 use super::managed::Managed;
 use crate::hub::{Definition, GROUP, Object, ObjectRef};
 use crate::telemetry::metrics::Metrics;
-use crate::world::{Answer, Found, Need};
-
-/// How many needs of one run are gathered at a time.
-const AT_A_TIME: usize = 16;
+use crate::world::{Answer, Ask, Found, Need};
 
 /// What answers.
 #[derive(Debug)]
@@ -45,18 +42,14 @@ impl Leader {
         needs: impl IntoIterator<Item = Need, IntoIter: Send>,
         deadline: Instant,
     ) -> Vec<(Need, Answer)> {
-        let gather = |need: Need| async move {
-            let answer = self.answer(&need, deadline).await;
-            (need, answer)
-        };
-        stream::iter(needs.into_iter().map(gather)).buffer_unordered(AT_A_TIME).collect().await
+        side_by_side(needs, |need| async move { (self.answer(&need, deadline).await, need) }).await
     }
 
     async fn answer(&self, need: &Need, deadline: Instant) -> Answer {
         match need {
-            Need::Object(reference) => Answer::Object(self.object(reference, deadline).await),
-            Need::List(selection) => Answer::List(self.managed.list(selection, deadline).await),
-            Need::Definition(name) => Answer::Definition(match self.definitions.labels(name, deadline).await {
+            Need::Object(reference) => reference.answer(self.object(reference, deadline).await),
+            Need::List(selection) => selection.answer(self.managed.list(selection, deadline).await),
+            Need::Definition(name) => name.answer(match self.definitions.labels(&name.0, deadline).await {
                 Ok(labels) => Found::Yes(Arc::new(Definition { labels, ..Definition::default() })),
                 Err(DefinitionError::Missing(_)) => Found::Absent,
                 Err(error @ DefinitionError::NotListed) => Found::Unreadable(error.to_string()),

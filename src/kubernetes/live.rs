@@ -19,7 +19,7 @@ use super::words;
 use super::workload::{WorkloadError, Workloads};
 use crate::hub::{Definition, Hook, Object, ObjectRef};
 use crate::telemetry::metrics::{self, Metrics};
-use crate::world::{Answer, Found, HookAnswer, Need, Selection};
+use crate::world::{Answer, Ask, Found, HookAnswer, Need, NodesOf, Selection};
 
 /// How long the API server may take for one answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -96,16 +96,16 @@ impl Live {
         match need {
             Need::Object(reference) => {
                 let found = self.found("object", self.object(reference), deadline).await;
-                Answer::Object(found.map(|object| Arc::new(self.managed_or_not(object))))
+                reference.answer(found.map(|object| Arc::new(self.managed_or_not(object))))
             }
             Need::Definition(name) => {
-                Answer::Definition(self.found("definition", self.definition(name), deadline).await.map(Arc::new))
+                name.answer(self.found("definition", self.definition(&name.0), deadline).await.map(Arc::new))
             }
-            Need::List(selection) => Answer::List(self.found("list", self.list(selection), deadline).await),
-            Need::Nodes { cluster, names } => {
+            Need::List(selection) => selection.answer(self.found("list", self.list(selection), deadline).await),
+            Need::Nodes(asked @ NodesOf { cluster, names }) => {
                 let nodes = self.workloads.nodes(cluster, names.iter(), deadline).await;
                 self.count("nodes", nodes.as_ref().map_or_else(WorkloadError::outcome, |_| "found"));
-                Answer::Nodes(match nodes {
+                asked.answer(match nodes {
                     Ok(nodes) => Found::Yes(nodes),
                     Err(error @ WorkloadError::Forbidden(_)) => {
                         if !self.told_of_permission.swap(true, Ordering::Relaxed) {
@@ -118,7 +118,7 @@ impl Live {
             }
             Need::Class(_) => need.unanswered("classes are watched, and not asked for"),
             Need::DryRun(_) => need.unanswered("only the process that leads tries changes"),
-            Need::Hook(call) => Answer::Hook(self.found("extensions", self.handlers(call.hook), deadline).await),
+            Need::Hook(call) => call.answer(self.found("extensions", self.handlers(call.hook), deadline).await),
             Need::GenerateUpgradePlan(_) | Need::Patch(_) => need.unanswered(NOT_CALLED),
         }
     }
@@ -255,6 +255,7 @@ mod tests {
     use super::*;
     use crate::hub::ObjectKey;
     use crate::kubernetes::scripted::{Answer as Said, Script};
+    use crate::world::DefinitionName;
 
     const OBJECT: &str = "/apis/controlplane.cluster.x-k8s.io/v1beta2/namespaces/ns/kubeadmcontrolplanes/cp";
     const LIST: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/machines";
@@ -286,7 +287,9 @@ mod tests {
     async fn an_object_is_read_in_the_version_that_was_asked_for() {
         let script = Script::default();
         let metadata = json!({"name": "cp", "namespace": "ns", "managedFields": [{"manager": "m"}]});
-        script.get(OBJECT, &[], Said::ok(json!({"kind": "KubeadmControlPlane", "metadata": metadata})));
+        for _ in 0..2 {
+            script.get(OBJECT, &[], Said::ok(json!({"kind": "KubeadmControlPlane", "metadata": metadata})));
+        }
         let Answer::Object(Found::Yes(found)) = answer(&script, &object("cp")).await else { panic!("it is there") };
         assert_eq!((found.name(), found.at("metadata.managedFields")), ("cp", None));
         let with_owners = live(&script).with_owners();
@@ -386,7 +389,7 @@ mod tests {
         let metadata = json!({"name": "others.example.com"});
         let partial = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata});
         script.get(DEFINITION, &[], Said::ok(partial));
-        let need = Need::Definition("things.example.com".to_owned());
+        let need = Need::Definition(DefinitionName("things.example.com".to_owned()));
         let Answer::Definition(Found::Unreadable(reason)) = answer(&script, &need).await else { panic!("another") };
         assert!(reason.contains("CustomResourceDefinition things.example.com"), "{reason}");
         assert_eq!(script.left(), 0);
@@ -413,7 +416,7 @@ mod tests {
             let Answer::Object(Found::Unreadable(reason)) = answer(&script, &need).await else { panic!("{need:?}") };
             assert!(reason.starts_with("no request is sent: the "), "{reason}");
         }
-        let need = Need::Definition("things.example.com/../x".to_owned());
+        let need = Need::Definition(DefinitionName("things.example.com/../x".to_owned()));
         assert!(matches!(answer(&script, &need).await, Answer::Definition(Found::Unreadable(_))));
     }
 
@@ -424,7 +427,7 @@ mod tests {
         let metadata = json!({"name": "things.example.com", "labels": {"cluster.x-k8s.io/v1beta2": "v1"}});
         let partial = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata});
         script.get(DEFINITION, &[], Said::ok(partial)).get(DEFINITION, &[], Said::error(404, "NotFound"));
-        let need = Need::Definition("things.example.com".to_owned());
+        let need = Need::Definition(DefinitionName("things.example.com".to_owned()));
         let labels = BTreeMap::from([("cluster.x-k8s.io/v1beta2".to_owned(), "v1".to_owned())]);
         let want = Definition { labels, ..Definition::default() };
         assert_eq!(answer(&script, &need).await, Answer::Definition(Found::Yes(Arc::new(want))));
@@ -455,7 +458,7 @@ mod tests {
     #[tokio::test]
     async fn a_missing_permission_on_secrets_is_told_from_other_failures() {
         // DEC-47
-        let need = Need::Nodes { cluster: ObjectKey::new("ns", "one"), names: BTreeSet::new() };
+        let need = Need::Nodes(NodesOf { cluster: ObjectKey::new("ns", "one"), names: BTreeSet::new() });
         let script = Script::default();
         let live = live(&script);
         let deadline = Instant::now() + Duration::from_secs(9);

@@ -8,9 +8,11 @@
 //! The rules are rows of one table, so that everything that speaks of replaced machines says the same.
 
 mod compare;
+mod health;
 mod table;
 
 pub use compare::{Difference, differences, initialized_as_joined};
+pub use health::is_stricter;
 pub use table::ROWS;
 
 /// Whose machines they are.

@@ -194,3 +194,14 @@ fn a_machine_deployment_compares_references_and_a_pool_leaves_it_to_its_provider
         assert_eq!(found, Some(("ROLL-15", Effect::Replaces, Decider::Provider)), "{path}");
     }
 }
+
+#[test]
+fn every_rule_is_explained() {
+    // DEC-50
+    let docs = include_str!("../../docs/plan.md");
+    let mut rules: Vec<String> = ROWS.iter().map(|row| row.rule.to_owned()).collect();
+    rules.extend((1..=18).map(|number| format!("ROLL-{number}")));
+    for rule in rules {
+        assert!(docs.contains(&format!("\n| {rule} | ")), "{rule}");
+    }
+}

@@ -73,6 +73,12 @@ const NAMES: [(&str, Format); 30] = [
     ("double", Format::Double),
 ];
 
+/// The names of all formats, without dashes.
+#[cfg(test)]
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    NAMES.into_iter().map(|(name, _)| name)
+}
+
 impl Format {
     /// The format of that name; dashes do not count, and an unknown one is none (VAR-S-045).
     pub(super) fn from_name(name: &str) -> Option<Format> {
@@ -130,6 +136,43 @@ impl Format {
         })
     }
 
+    /// Texts of the format, where it has one: some short, some of at least so many characters.
+    pub(super) fn samples(self, least: usize) -> Vec<String> {
+        let long = "a".repeat(least);
+        let more: &[&str] = match self {
+            Format::BsonObjectId => &["507f1f77bcf86cd799439011"],
+            Format::Uri => &["https://example.com/a", "/", &format!("https://example.com/{long}"), &format!("/{long}")],
+            Format::Email => &["a@b.cc", &format!("{long}@example.com")],
+            Format::Hostname | Format::LongName => &["a", &long, &long_name(least)],
+            Format::Ipv4 => &["10.0.0.1", "1.1.1.1", "0.0.0.0"],
+            Format::Ipv6 => &["::", "2001:db8:1111:2222:3333:4444:5555:6666"],
+            Format::Cidr => &["0.0.0.0/0", "10.0.0.0/16", "2001:db8::/32", "::/0"],
+            Format::Mac => &["02-00-5e-10-00-00", "0200.5e10.0000", "02:00:5e:10:00:00:00:00"],
+            Format::Uuid | Format::Uuid4 => {
+                &["3f2b6a0c-8d1e-4c5a-9b7f-0a1b2c3d4e5f", "3f2b6a0c8d1e4c5a9b7f0a1b2c3d4e5f"]
+            }
+            Format::Uuid3 => &["3f2b6a0c-8d1e-3c5a-9b7f-0a1b2c3d4e5f"],
+            Format::Uuid5 => &["3f2b6a0c-8d1e-5c5a-9b7f-0a1b2c3d4e5f"],
+            Format::Isbn | Format::Isbn10 => &["0306406152", "9780306406157"],
+            Format::Isbn13 => &["9780306406157", "978-0-306-40615-7"],
+            Format::CreditCard => &["4111111111111111"],
+            Format::Ssn => &["000000000", "000-00-0000"],
+            Format::HexColor => &["fff", "#fff"],
+            Format::RgbColor => &["rgb(0, 0, 0)"],
+            Format::Byte => &["AAAA", &"A".repeat(least.next_multiple_of(4))],
+            Format::Duration => &["1s", "10m", "1h0m0s", &format!("{}1s", "0".repeat(least))],
+            Format::ShortName => &["a", &long],
+            Format::DateTime => &["2026-01-31T12:00:00.000Z", "2026-01-31T12:00:00+00:00"],
+            Format::Date | Format::Password | Format::Int32 | Format::Int64 | Format::Float | Format::Double => &[],
+        };
+        self.example()
+            .into_iter()
+            .filter(|text| self.fits(text))
+            .chain(more.iter().copied())
+            .map(str::to_owned)
+            .collect()
+    }
+
     /// Whether a text is of a text format.
     pub(super) fn fits(self, text: &str) -> bool {
         match self {
@@ -161,6 +204,12 @@ impl Format {
             Format::Password | Format::Int32 | Format::Int64 | Format::Float | Format::Double => true,
         }
     }
+}
+
+/// A DNS name of at least so many characters, in labels of 50.
+fn long_name(least: usize) -> String {
+    let labels = vec!["a".repeat(50); least / 51 + 1];
+    labels.join(".")
 }
 
 macro_rules! pattern {

@@ -5,7 +5,8 @@
 //!                              └─ Findings                 ├► default.rs   fills what is missing
 //!                                                          ├► validate.rs  says what is wrong
 //!                                                          ├► unknown.rs   names what nobody knows
-//!                                                          └► cel/         runs rules on what is right so far
+//!                                                          ├► cel/         runs rules on what is right so far
+//!                                                          └► sample.rs    makes a small value that is valid
 //! ```
 //!
 //! The dialect is that of Kubernetes: no `$ref`, no `nullable`, RE2 patterns, `x-kubernetes-…` extensions. A *core* node is
@@ -21,6 +22,7 @@ mod definition;
 mod format;
 mod node;
 mod rules;
+mod sample;
 mod unknown;
 mod validate;
 
@@ -30,6 +32,7 @@ pub use cel::CelCost;
 pub use check::check;
 pub use definition::{Definition, Metadata, Step, ValidationRule};
 pub use node::{SENSITIVE, Schema, Unusable};
+pub use sample::{Breadth, NoSample};
 pub use validate::Violation;
 
 /// A date and time of RFC 3339 in UTC and without fractions of a second, as Kubernetes writes one that it has read; `None`

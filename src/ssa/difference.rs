@@ -337,6 +337,25 @@ mod tests {
         assert!(shown(&found).is_empty() && found.changed(), "{found:?}");
     }
 
+    /// DEC-43
+    #[test]
+    fn a_record_shows_how_an_object_is_merged() {
+        let known = schema();
+        let taint = |key: &str, effect: &str| json!({"key": key, "effect": effect});
+        let before = object(&json!({"taints": [taint("x", "1"), taint("y", "1")], "list": ["a"], "a": "1"}));
+        let (live, managers) = live(&known, &before, &[]);
+        let recorded = Schema::of_record(&managers, "g/v1", &live);
+        assert!(recorded.fits(&before) && !recorded.fits(&object(&json!({"taints": [{"effect": "1"}]}))));
+        for after in [
+            object(&json!({"taints": [taint("y", "2"), taint("z", "1")], "list": ["b"]})),
+            object(&json!({"a": "2"})),
+            before,
+        ] {
+            let by = |schema: &Schema| difference(&live, &after, &comparing(schema, &managers));
+            assert_eq!(by(&recorded), by(&known), "{after}");
+        }
+    }
+
     /// SSA-11, SSA-18
     #[test]
     fn paths_that_are_not_compared_do_not_count() {

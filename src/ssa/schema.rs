@@ -5,6 +5,9 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value, json};
 
+use super::validate::{Repetitions, validate};
+use super::{Element, FieldSet, ManagedFields};
+
 /// The type of an object, compiled from the schema of a CRD; clones share it.
 #[derive(Clone, Debug)]
 pub struct Schema(pub(super) Type);
@@ -137,6 +140,27 @@ impl Schema {
         UNKNOWN.clone()
     }
 
+    /// The type of an object without a definition, as far as the record of its owners shows it: which lists are merged, by
+    /// which keys, and which maps are wholes. What no entry of `api_version` lists is as with [`Schema::unknown`].
+    pub fn of_record(managers: &[ManagedFields], api_version: &str, live: &Value) -> Self {
+        let entries = managers.iter().filter(|entry| entry.api_version == api_version);
+        let fields = entries.fold(FieldSet::default(), |all, entry| all.union(&entry.fields));
+        let mut schema = Schema::unknown();
+        if let (Type::Known(atom), Type::Known(recorded)) = (&mut schema.0, Type::recorded(&fields, Some(live)))
+            && let (Some(map), Some(recorded)) = (&mut Arc::make_mut(atom).map, &recorded.map)
+        {
+            let others = recorded.fields.iter().filter(|(name, _)| !map.fields.contains_key(*name));
+            let others: Vec<_> = others.map(|(name, of)| (name.clone(), of.clone())).collect();
+            map.fields.extend(others);
+        }
+        schema
+    }
+
+    /// Whether an object is of this type: every entry of a keyed list has its keys, and no two have the same.
+    pub fn fits(&self, object: &Value) -> bool {
+        validate(object, &self.0, Repetitions::Refused).is_ok()
+    }
+
     /// The type of any value: maps are merged, lists are atomic.
     pub fn deduced() -> Self {
         Schema(Type::Deduced)
@@ -176,6 +200,34 @@ impl Type {
                 Shape::List(list) => list.merge == ListMerge::Atomic,
                 Shape::Scalar(_) => false,
             }
+    }
+
+    /// The type of a value of which these fields are recorded. Entries of one list share a type.
+    fn recorded(fields: &FieldSet, live: Option<&Value>) -> Self {
+        let Some((first, _)) = fields.nodes().next() else {
+            let is_whole = live.and_then(Value::as_object).is_some_and(|members| !members.is_empty());
+            return if is_whole { Type::Atomic } else { Type::Deduced };
+        };
+        let list = |merge, items| Atom { list: Some(ListType { items, merge }), ..DEDUCED.clone() };
+        let atom = match first {
+            Element::Field(_) => {
+                let below = |name: &str| live.and_then(|live| live.get(name));
+                let fields = fields.nodes().filter_map(|(step, node)| match step {
+                    Element::Field(name) => Some((name.to_string(), Type::recorded(&node.below, below(name)))),
+                    _ => None,
+                });
+                let map = MapType { fields: fields.collect(), others: Some(Type::Deduced), atomic: false };
+                Atom { map: Some(map), ..DEDUCED.clone() }
+            }
+            Element::Key(keys) => {
+                let entries = fields.nodes().fold(FieldSet::default(), |all, (_, node)| all.union(&node.below));
+                let keys = keys.iter().map(|(name, _)| (name.to_string(), None));
+                list(ListMerge::Keyed(keys.collect()), Type::recorded(&entries, None))
+            }
+            Element::Value(_) => list(ListMerge::Set, Type::Deduced),
+            Element::Index(_) => return Type::Deduced,
+        };
+        Type::Known(Arc::new(atom))
     }
 
     /// `loose` when unknown fields are preserved here, which then holds for everything below too.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::Failure;
-use crate::hub::contract::{definition_name, newest_version};
-use crate::hub::{Object, version_of};
+use crate::hub::contract::{definition_name, names_contracts, newest_version};
+use crate::hub::{Definition, Object, version_of};
 use crate::world::{Found, World};
 
 /// The layout of the fields of a provider's object (CS-08).
@@ -30,7 +30,8 @@ const OLDER_CONTRACT: [(&str, &str); 9] = [
 /// What the groups of the embedded provider end in; all its versions follow the newer contract (DEC-17).
 const EMBEDDED: &str = ".topologist.dev";
 
-/// The contract that an object follows by its version, and whether that is assumed for want of a definition (DEC-17).
+/// The contract that an object follows by its version, and whether that is assumed for want of a definition that names
+/// contracts (DEC-17).
 ///
 /// # Errors
 /// When the definition lists the version for no contract (CS-08), or cannot be read.
@@ -59,10 +60,11 @@ pub(super) fn version_to_read(group: &str, kind: &str, world: &World) -> Result<
     newest.map(Some).ok_or_else(|| Failure::NoVersion { definition: definition_name(group, kind) })
 }
 
-/// The labels of the definition of a kind; `None` when there is no definition among files.
+/// The labels of the definition of a kind; `None` when there is no definition among files, or a manifest without contracts.
 fn labels(group: &str, kind: &str, world: &World) -> Result<Option<BTreeMap<String, String>>, Failure> {
     let name = definition_name(group, kind);
     match world.definition(&name) {
+        Found::Yes(definition) if world.is_offline() && is_manifest_without_contracts(&definition) => Ok(None),
         Found::Yes(definition) => Ok(Some(definition.labels.clone())),
         Found::Absent if world.is_offline() => Ok(None),
         Found::Absent => Err(Failure::NoDefinition { definition: name }),
@@ -89,6 +91,25 @@ fn listed(labels: &BTreeMap<String, String>, version: &str) -> Option<Contract> 
     }
 }
 
+/// Whether the contracts of a definition come with the rest of an installation, as for those of `config/crd/bases`. What an API
+/// server has stored has them or is wrong (CS-08).
+fn is_manifest_without_contracts(definition: &Definition) -> bool {
+    !definition.is_stored && !names_contracts(&definition.labels)
+}
+
+/// Says that the contract of an object is assumed although its definition is among the files: the definition names none.
+pub(super) fn note_without_label(object: &Object, world: &World) -> Option<String> {
+    let (group, kind, version) = (object.group(), object.kind(), version_of(object.api_version()));
+    let definition = definition_name(group, kind);
+    let Found::Yes(found) = world.definition(&definition) else { return None };
+    let contract = assumed_contract(group, kind, version);
+    is_manifest_without_contracts(&found).then(|| {
+        format!(
+            "CustomResourceDefinition {definition} has no label cluster.x-k8s.io/<contract>: contract {contract} is assumed for version {version}"
+        )
+    })
+}
+
 /// The name of the contract that is assumed of a version of a kind without a definition (DEC-17).
 pub fn assumed_contract(group: &str, kind: &str, version: &str) -> &'static str {
     match assumed(group, kind, version) {
@@ -111,8 +132,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::hub::Definition;
-    use crate::world::{Facts, Objects};
+    use crate::world::{Answer, Facts, Need, Objects};
 
     fn world(labels: Option<&[(&str, &str)]>) -> World {
         let mut objects = Objects::default();
@@ -138,7 +158,6 @@ mod tests {
             (vec![("v1beta1", "v1_v2"), ("v1beta2", "v2_v3")], "v2", Some(Contract::V1Beta2)),
             (vec![("v1beta7", "v2")], "v2", Some(Contract::V1Beta2)),
             (vec![("v1beta1", "v1")], "v2", None),
-            (vec![], "v2", None),
         ] {
             let found = contract_of(&control_plane(version), &world(Some(&labels)));
             match want {
@@ -163,12 +182,35 @@ mod tests {
     }
 
     #[test]
+    fn a_definition_without_contracts_is_none_in_files_and_an_error_in_a_cluster() {
+        // DEC-17, CS-08
+        let object = control_plane("v1beta2");
+        let files = world(Some(&[("provider", "x")]));
+        assert_eq!(contract_of(&object, &files).unwrap(), (Contract::V1Beta2, true));
+        let note = note_without_label(&object, &files).unwrap();
+        assert!(note.ends_with("contract v1beta2 is assumed for version v1beta2"), "{note}");
+        assert_eq!(note_without_label(&object, &world(None)), None);
+        assert_eq!(note_without_label(&object, &world(Some(&[("v1beta1", "v1beta2")]))), None);
+        let stored = Arc::new(Definition { is_stored: true, ..Definition::default() });
+        let mut objects = Objects::default();
+        objects.put_definition("controlplanes.controlplane.cluster.x-k8s.io".to_owned(), stored);
+        let exported = World::new(Arc::new(Facts::default().with_objects(objects)));
+        assert!(matches!(contract_of(&object, &exported), Err(Failure::NoContract { .. })), "exported from a cluster");
+        let mut live = World::new(Arc::new(Facts::default()));
+        let need =
+            Need::Definition(crate::world::DefinitionName("controlplanes.controlplane.cluster.x-k8s.io".to_owned()));
+        live.pin(need, Answer::Definition(Found::Yes(Arc::default())));
+        assert!(matches!(contract_of(&object, &live), Err(Failure::NoContract { .. })));
+    }
+
+    #[test]
     fn objects_are_read_in_the_newest_version_of_the_newest_contract() {
         // CS-07
         let read = |labels| version_to_read("controlplane.cluster.x-k8s.io", "ControlPlane", &world(labels));
         assert_eq!(read(Some(&[("v1beta1", "v1_v2")])).unwrap(), Some("v2".to_owned()));
         assert_eq!(read(None).unwrap(), None);
-        assert!(matches!(read(Some(&[])), Err(Failure::NoVersion { .. })));
+        assert_eq!(read(Some(&[])).unwrap(), None, "a definition in files without contracts");
+        assert!(matches!(read(Some(&[("v1beta7", "v1")])), Err(Failure::NoVersion { .. })));
         let live = World::new(Arc::new(Facts::default()));
         assert!(matches!(version_to_read("g", "K", &live), Err(Failure::NotAsked)));
     }

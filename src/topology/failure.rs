@@ -6,6 +6,7 @@ use super::upgrade::PlanError;
 use crate::field::FieldError;
 use crate::hub::control_plane::UnclearVersion;
 use crate::hub::{Hook, ObjectKey, ObjectRef, WrongType};
+use crate::world::Unsettled;
 
 /// Why a topology could not be computed; nothing is written then. What admission keeps out can be there all the same, and ends
 /// here as well (BP-14).
@@ -14,6 +15,9 @@ pub enum Failure {
     /// A fact has not been gathered: what was computed is void, and the needs of the world say what to gather.
     #[error("a fact has not been gathered yet")]
     NotAsked,
+    /// Facts were looked for in every round that there is.
+    #[error(transparent)]
+    Unsettled(#[from] Unsettled),
     /// Something exists, or may, and cannot be read.
     #[error("{0}")]
     Unreadable(String),

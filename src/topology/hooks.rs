@@ -331,7 +331,7 @@ impl<'a> Hooks<'a> {
             true => String::new(),
             false => request(&format!("{hook}Request"), cluster(self.cluster, tracker, self.world)?, members),
         };
-        match self.world.hook(HookCall { hook, cluster: self.cluster.metadata.key(), request }) {
+        match self.world.ask(&HookCall { hook, cluster: self.cluster.metadata.key(), request }) {
             Found::Yes(answer) => Ok(Some(answer)),
             Found::Absent => Ok(None),
             Found::Unreadable(reason) => Err(Failure::Hook { hook, reason }),

@@ -19,7 +19,7 @@ use super::upgrade::Upgrade;
 use super::{Failure, Options};
 use crate::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey};
 use crate::wire::{Decode, Version};
-use crate::world::{Answer, Facts, Need, Objects, World};
+use crate::world::{Facts, Objects, World, settle_at_once};
 use crate::yaml;
 
 /// A class of every kind of part. Its providers follow the contract v1beta2.
@@ -195,26 +195,15 @@ impl Scene {
     /// The facts as an API server gives them: Clusters and classes at once, everything else when it is asked for. Returns
     /// what `run` comes to and after how many rounds.
     pub(crate) fn gathered<T>(&self, run: impl Fn(&World) -> T) -> (T, usize) {
-        let there = self.world();
         let known = self.documents.iter().filter(|one| is(one, "Cluster") || is(one, "ClusterClass"));
-        let mut world = World::new(Arc::new(facts(&known.cloned().collect::<Vec<_>>()).0));
-        for round in 0..16 {
-            let result = run(&world);
-            let needs = world.take_needs();
-            if needs.is_empty() {
-                return (result, round);
-            }
-            for need in needs {
-                let answer = match &need {
-                    Need::Object(reference) => Answer::Object(there.object(reference)),
-                    Need::List(selection) => Answer::List(there.list(selection)),
-                    Need::Definition(name) => Answer::Definition(there.definition(name)),
-                    other => other.unanswered("nobody knows"),
-                };
-                world.pin(need, answer);
-            }
-        }
-        panic!("{:?} are still needed", world.take_needs());
+        let (there, known) = (facts_of(&self.documents), facts(&known.cloned().collect::<Vec<_>>()).0);
+        let mut computed = 0;
+        let compute = |world: &World| {
+            computed += 1;
+            run(world)
+        };
+        let result = settle_at_once(World::new(Arc::new(known)), compute, |need| there.answer(need)).unwrap();
+        (result, computed - 1)
     }
 
     /// The Cluster as it is written.

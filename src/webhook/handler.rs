@@ -38,7 +38,7 @@ use crate::telemetry::metrics::{self, Metrics, Raised};
 use crate::wire::Version;
 use crate::wire::conversion_review;
 use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionReview, Status, StatusDetails};
-use crate::world::{Scope, World};
+use crate::world::{Computed, Scope, Unsettled, World, settle};
 
 /// Bounds of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +93,6 @@ const HEAD_START: Duration = Duration::from_millis(500);
 
 /// How much earlier the last facts have to be there.
 const LAST_ROUND: Duration = Duration::from_millis(100);
-
-/// How often a question is put before its Needs are called endless.
-const ROUNDS: usize = 16;
 
 /// How a question is answered; a field of the handler so that a test can make it fail.
 type Evaluate = fn(&Question, &World, &Settings) -> Verdict;
@@ -254,10 +251,13 @@ impl Handler {
             Err(reason) => Verdict::plain(end_point.kind, name, Outcome::Undecodable(reason)),
             Ok(asked) => {
                 let work = Work { pace: asked.pace(), owner, deadline };
-                match self.settle(asked, work).await? {
+                match self.settle(asked, work).await {
                     Ok(verdict) => verdict,
+                    Err(Ended::Undecodable(verdict)) => *verdict,
+                    Err(Ended::Unsettled(unsettled)) => Verdict::unsettled(end_point.kind, name, &unsettled),
                     // A panic becomes the verdict that nothing could be found out (ADM-009).
-                    Err(Panicked) => self.panicked(end_point.kind, name),
+                    Err(Ended::Panicked) => self.panicked(end_point.kind, name),
+                    Err(Ended::Shed(shed)) => return Err(shed),
                 }
             }
         };
@@ -267,56 +267,39 @@ impl Handler {
         })
     }
 
-    /// Puts the question, gathers what it needs, and puts it again until nothing is missing. It is decoded in the first turn
-    /// and not before: while reviews wait for it, they are no more than their text.
-    async fn settle(&self, asked: Asked, mut work: Work<'_>) -> Result<Result<Verdict, Panicked>, Shed> {
-        let (kind, name) = (asked.end_point.kind, asked.name.clone());
-        let mut world = self.gatherer.world();
+    /// Puts the question until no fact is missing. It is decoded in the first turn and not before: while reviews wait for it,
+    /// they are no more than their text.
+    async fn settle(&self, asked: Asked, work: Work<'_>) -> Result<Verdict, Ended> {
         // Facts may come late, and the last answer still has to be given.
         let facts_by = work.deadline.checked_sub(LAST_ROUND).unwrap_or(work.deadline);
-        let (mut put, mut open) = (Put::AsText(asked), String::new());
-        for _ in 0..ROUNDS {
-            let (evaluate, settings, pace) = (self.evaluate, self.settings.clone(), work.pace);
+        let put = |world, (put, work)| self.put(world, put, work);
+        let gather = |needs| self.gatherer.gather_all(needs, facts_by);
+        let (verdict, _) = settle(self.gatherer.world(), (Put::AsText(asked), work), put, gather).await?;
+        Ok(verdict)
+    }
+
+    /// Puts the question once, on a thread for such work if it takes long.
+    async fn put<'a>(
+        &self,
+        mut world: World,
+        mut put: Put,
+        mut work: Work<'a>,
+    ) -> Computed<Verdict, (Put, Work<'a>), Ended> {
+        loop {
+            let (evaluate, settings, is_aside) = (self.evaluate, self.settings.clone(), work.pace == Pace::Aside);
             let round = move |stop| {
-                let question = match put.question() {
-                    Ok(question) => question,
-                    Err(verdict) => return Round::Undecodable(*verdict),
-                };
-                if pace == Pace::Inline && !question.is_quick(&world) {
-                    return Round::Moves(question, world);
-                }
-                let world = world.until(stop);
-                let verdict = evaluate(&question, &world, &settings);
-                Round::Answered(question, verdict, world)
+                let (question, world) = (put.question()?, world.until(stop));
+                let verdict = (is_aside || question.is_quick(&world)).then(|| evaluate(&question, &world, &settings));
+                Ok((question, verdict.filter(|_| is_aside || !world.stop().has_stopped()), world))
             };
-            let (question, verdict) = match self.work(work, round).await? {
-                Ok(Round::Undecodable(verdict)) => return Ok(Ok(verdict)),
-                Ok(Round::Answered(question, verdict, seen)) if pace == Pace::Aside || !seen.stop().has_stopped() => {
-                    world = seen;
-                    (question, verdict)
-                }
-                Ok(Round::Moves(question, seen) | Round::Answered(question, _, seen)) => {
-                    // What was recorded on the way is asked for again.
-                    world = seen;
-                    world.take_needs();
-                    put = Put::Decoded(question);
-                    work.pace = Pace::Aside;
-                    continue;
-                }
-                Err(Panicked) => return Ok(Err(Panicked)),
-            };
-            put = Put::Decoded(question);
-            let needs = world.take_needs();
-            if needs.is_empty() {
-                return Ok(Ok(verdict));
+            let (question, verdict, seen) = self.work(work, round).await?.map_err(Ended::Undecodable)?;
+            (put, world) = (Put::Decoded(question), seen);
+            if let Some(verdict) = verdict {
+                return Ok((verdict, world, (put, work)));
             }
-            open = format!("{needs:?}");
-            for (need, answer) in self.gatherer.gather_all(needs, facts_by).await {
-                world.pin(need, answer);
-            }
+            // It is no work for an async thread. What was recorded on the way is asked for again.
+            (work.pace, _) = (Pace::Aside, world.take_needs());
         }
-        let message = format!("the question did not come to an end: {open} is asked for again and again");
-        Ok(Ok(Verdict::plain(kind, &name, Outcome::Unknown { rule: "ADM-009", message })))
     }
 
     /// Does work on this thread, or aside in its turn. It is told to stop when it has taken too long for this thread, when the
@@ -325,11 +308,11 @@ impl Handler {
         &self,
         Work { pace, owner, deadline }: Work<'_>,
         work: impl FnOnce(Stop) -> T + Send + 'static,
-    ) -> Result<Result<T, Panicked>, Shed> {
+    ) -> Result<T, Ended> {
         if pace == Pace::Inline {
             let until = std::time::Instant::now() + INLINE_TIME;
             let stop = Stop::when(move || std::time::Instant::now() >= until);
-            return Ok(catch_unwind(AssertUnwindSafe(|| work(stop))).map_err(|_| Panicked));
+            return catch_unwind(AssertUnwindSafe(|| work(stop))).map_err(|_| Ended::Panicked);
         }
         let turn = self.aside.turn(owner, deadline).await?;
         let (span, gone) = (Span::current(), Gone::default());
@@ -343,8 +326,8 @@ impl Handler {
             span.in_scope(|| catch_unwind(AssertUnwindSafe(|| work(stop))))
         });
         match timeout_at(deadline, work).await {
-            Ok(done) => Ok(done.unwrap_or_else(|error| Err(Box::new(error))).map_err(|_| Panicked)),
-            Err(_) => Err(Shed::Unfinished),
+            Ok(done) => done.unwrap_or_else(|error| Err(Box::new(error))).map_err(|_| Ended::Panicked),
+            Err(_) => Err(Shed::Unfinished.into()),
         }
     }
 
@@ -439,9 +422,18 @@ impl Drop for Gone {
     }
 }
 
-/// The work ended in a panic, which the log has.
-#[derive(Debug)]
-struct Panicked;
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("the object does not decode")]
+    Undecodable(Box<Verdict>),
+    #[error(transparent)]
+    Unsettled(#[from] Unsettled),
+    #[error("{PANICKED}")]
+    Panicked,
+    #[error(transparent)]
+    Shed(#[from] Shed),
+}
 
 /// Where the work on a review is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -465,14 +457,6 @@ impl Put {
             Put::Decoded(question) => Ok(question),
         }
     }
-}
-
-/// What becomes of a question in a round.
-enum Round {
-    Undecodable(Verdict),
-    /// It is no work for an async thread.
-    Moves(Question, World),
-    Answered(Question, Verdict, World),
 }
 
 /// What a review asks of an end point, whose version says nothing: group, version and kind stand in the review.
@@ -602,10 +586,10 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::hub::ClusterClass;
+    use crate::hub::{ClusterClass, ObjectKey};
     use crate::kubernetes::cache::Cache;
     use crate::kubernetes::scripted::{Answer as Said, Script};
-    use crate::world::Facts;
+    use crate::world::{Facts, Found};
 
     const PATH: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster?timeout=1s";
 
@@ -695,6 +679,25 @@ mod tests {
         assert_eq!(cause["field"], "spec.topology.version", "{answer}");
         for what in ["CustomResourceDefinition controls.g.io", "the MachineDeployments", "the MachinePools"] {
             assert!(cause["message"].as_str().unwrap().contains(what), "{cause}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_review_that_asks_for_more_in_every_round_is_denied_with_what_it_asks_for() {
+        // ADM-009
+        fn endless(question: &Question, world: &World, settings: &Settings) -> Verdict {
+            let known = |number: &usize| world.class(&ObjectKey::new("ns", format!("c{number}"))) == Found::Absent;
+            (0..100).find(|number| !known(number));
+            allow(question, world, settings)
+        }
+        for (kind, last) in [("Cluster", 15), ("ClusterClass", 15)] {
+            let (router, metrics) = evaluating(Limits::default(), endless);
+            let (answer, _) = ask(router, kind).await;
+            let words = format!("facts are still missing after 16 rounds: ClusterClass ns/c{last}");
+            let status = &answer["status"];
+            assert_eq!((&answer["allowed"], &status["code"]), (&json!(false), &json!(500)), "{answer}");
+            assert!(status["message"].as_str().unwrap().ends_with(&words), "{answer}");
+            assert_eq!(metrics.panics.get(), 0);
         }
     }
 

@@ -6,28 +6,35 @@
 //! answers pinned for this run ──────────────┘        └──► Needs: what was looked for and must be gathered first
 //! ```
 //!
-//! A lookup that cannot be answered yet records a [`Need`]. The edge gathers what is needed, pins the answers, and runs
-//! the same function again; a result counts only when nothing was recorded. Pinned answers, absences included, do not
-//! change during a run. What is computed from a class alone is computed once and stays with the class ([`Class`]).
+//! A lookup that cannot be answered yet records a [`Need`]. [`settle`] has the edge gather what is needed, pins the answers,
+//! and runs the same function again; a result counts only when nothing was recorded. Pinned answers, absences included, do
+//! not change during a run. Each question has a type of its own, which says what its answer is (`ask.rs`). What is computed from a class alone is computed once and stays with the class ([`Class`]).
 
+mod ask;
 mod class;
 mod facts;
 mod need;
 mod objects;
 mod scope;
+mod settle;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+pub(crate) use ask::Ask;
+pub use ask::{Answer, Need};
 pub use class::Class;
 pub use facts::{CLASSES, CLUSTERS, Facts, Record};
 pub use need::{
-    Answer, DryRun, DryRunCall, HookAnswer, HookCall, ItemPatch, Need, Nodes, PatchAnswer, PatchCall, PatchHook,
-    PlanCall, Selection, UpgradePlan,
+    DefinitionName, DryRun, DryRunCall, HookAnswer, HookCall, ItemPatch, Nodes, NodesOf, PatchAnswer, PatchCall,
+    PatchHook, PlanCall, Selection, SettledClass, UpgradePlan,
 };
 pub use objects::Objects;
 pub use scope::Scope;
+pub use settle::{Computed, Unsettled, settle, settle_at_once};
+
+use ask::Pinned;
 
 use crate::budget::Stop;
 use crate::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey, ObjectRef, StatusVariable};
@@ -64,7 +71,7 @@ pub struct World {
     facts: Arc<Facts>,
     /// Whether there is nobody to ask besides the facts.
     is_closed: bool,
-    pinned: BTreeMap<Need, Answer>,
+    pinned: Pinned,
     needs: RefCell<BTreeSet<Need>>,
     stop: Stop,
 }
@@ -72,7 +79,7 @@ pub struct World {
 impl World {
     /// A world of `facts` in which nothing has been asked yet.
     pub fn new(facts: Arc<Facts>) -> Self {
-        World { facts, is_closed: false, pinned: BTreeMap::new(), needs: RefCell::default(), stop: Stop::never() }
+        World { facts, is_closed: false, pinned: Pinned::default(), needs: RefCell::default(), stop: Stop::never() }
     }
 
     /// A world of files: there is nobody to ask for objects that the facts lack, so those are absent. What is absent
@@ -91,10 +98,7 @@ impl World {
         let now = self.class_at_once(key);
         match &now {
             Found::Yes(class) if is_settled(class) => now,
-            Found::Yes(_) | Found::Absent => match self.pinned_or_needed(Need::Class(key.clone())) {
-                Some(Answer::Class(answer)) => answer,
-                _ => Found::NotAsked,
-            },
+            Found::Yes(_) | Found::Absent => self.pinned_or_needed(&SettledClass(key.clone())),
             Found::Unreadable(_) | Found::NotAsked => now,
         }
     }
@@ -119,16 +123,7 @@ impl World {
 
     /// An object in one version of its kind.
     pub fn object(&self, reference: &ObjectRef) -> Found<Arc<Object>> {
-        if let Some(objects) = self.facts.objects() {
-            return objects.object(reference);
-        }
-        if self.is_closed {
-            return Found::Absent;
-        }
-        match self.pinned_or_needed(Need::Object(reference.clone())) {
-            Some(Answer::Object(answer)) => answer,
-            _ => Found::NotAsked,
-        }
+        self.ask(reference)
     }
 
     /// The Cluster of that name.
@@ -148,93 +143,18 @@ impl World {
 
     /// The objects of a selection, by name; absent when nothing serves their kind.
     pub fn list(&self, selection: &Selection) -> Found<Vec<Arc<Object>>> {
-        if let Some(objects) = self.facts.objects() {
-            return Found::Yes(objects.list(selection));
-        }
-        if self.is_closed {
-            return Found::Absent;
-        }
-        match self.pinned_or_needed(Need::List(selection.clone())) {
-            Some(Answer::List(answer)) => answer,
-            _ => Found::NotAsked,
-        }
+        self.ask(selection)
     }
 
     /// The CustomResourceDefinition of that name (CT-2.1).
     pub fn definition(&self, name: &str) -> Found<Arc<Definition>> {
-        if let Some(objects) = self.facts.objects() {
-            return objects.definition(name);
-        }
-        if self.is_closed {
-            return Found::Absent;
-        }
-        match self.pinned_or_needed(Need::Definition(name.to_owned())) {
-            Some(Answer::Definition(answer)) => answer,
-            _ => Found::NotAsked,
-        }
-    }
-
-    /// These Nodes of the workload cluster of a Cluster; those that do not exist are left out. Absent when there is no way to
-    /// know: files hold none of them (DEC-18), or kubeconfigs may not be read (DEC-47).
-    pub fn nodes(&self, cluster: &ObjectKey, names: &BTreeSet<String>) -> Found<Nodes> {
-        let known = self.facts.objects().map(|objects| objects.nodes(cluster));
-        if self.is_closed || known.is_some() {
-            return match known.unwrap_or_default() {
-                // Files that hold some Nodes of a cluster hold all that matter; without any nothing is known of it.
-                none if none.is_empty() && !names.is_empty() => Found::Absent,
-                nodes => Found::Yes(nodes.into_iter().filter(|(name, _)| names.contains(name)).collect()),
-            };
-        }
-        match self.pinned_or_needed(Need::Nodes { cluster: cluster.clone(), names: names.clone() }) {
-            Some(Answer::Nodes(answer)) => answer,
-            _ => Found::NotAsked,
-        }
-    }
-
-    /// What the extensions of a lifecycle hook answer; absent when none is registered for it. Among files there are none.
-    pub fn hook(&self, call: HookCall) -> Found<HookAnswer> {
-        if self.is_offline() {
-            return Found::Absent;
-        }
-        match self.pinned_or_needed(Need::Hook(call)) {
-            Some(Answer::Hook(answer)) => answer,
-            _ => Found::NotAsked,
-        }
-    }
-
-    /// What an extension plans for an upgrade. Among files there is nobody to ask.
-    pub fn upgrade_plan(&self, call: PlanCall) -> Found<UpgradePlan> {
-        if self.is_offline() {
-            return Found::Unreadable("Runtime Extensions cannot be called without an API server".to_owned());
-        }
-        match self.pinned_or_needed(Need::GenerateUpgradePlan(call)) {
-            Some(Answer::GenerateUpgradePlan(answer)) => answer,
-            _ => Found::NotAsked,
-        }
-    }
-
-    /// What the extension of a patch answers; absent where there is nobody to ask, as among files.
-    pub fn patch(&self, call: PatchCall) -> Found<PatchAnswer> {
-        let need = Need::Patch(call);
-        if self.is_offline() && !self.pinned.contains_key(&need) {
-            return Found::Absent;
-        }
-        match self.pinned_or_needed(need) {
-            Some(Answer::Patch(answer)) => answer,
-            _ => Found::NotAsked,
-        }
+        self.ask(&DefinitionName(name.to_owned()))
     }
 
     /// Whether applying something would change anything, as an API server sees it; absent where there is nobody to ask, as
     /// among files (DEC-15).
     pub fn dry_run(&self, call: DryRunCall) -> Found<DryRun> {
-        if self.is_offline() {
-            return Found::Absent;
-        }
-        match self.pinned_or_needed(Need::DryRun(call)) {
-            Some(Answer::DryRun(answer)) => answer,
-            _ => Found::NotAsked,
-        }
+        self.ask(&call)
     }
 
     /// The variables that `definitions` make, which need not be those of a class that is stored (DEC-39).
@@ -258,7 +178,7 @@ impl World {
 
     /// Answers a need for the rest of this run.
     pub fn pin(&mut self, need: Need, answer: Answer) {
-        self.pinned.insert(need, answer);
+        self.pinned.pin(need, answer);
     }
 
     /// Whether this run looked for something that it did not know, so that its result is void.
@@ -271,13 +191,17 @@ impl World {
         std::mem::take(self.needs.get_mut())
     }
 
+    /// The answer of the facts where they are all there is, and otherwise the one that is pinned.
+    pub(crate) fn ask<Q: Ask>(&self, question: &Q) -> Found<Q::Answer> {
+        if self.is_offline() { question.in_facts(&self.facts) } else { self.pinned_or_needed(question) }
+    }
+
     /// The answer that is pinned; without one the need is recorded.
-    fn pinned_or_needed(&self, need: Need) -> Option<Answer> {
-        let pinned = self.pinned.get(&need).cloned();
-        if pinned.is_none() {
-            self.needs.borrow_mut().insert(need);
-        }
-        pinned
+    fn pinned_or_needed<Q: Ask>(&self, question: &Q) -> Found<Q::Answer> {
+        question.in_pinned(&self.pinned).cloned().unwrap_or_else(|| {
+            self.needs.borrow_mut().insert(question.need());
+            Found::NotAsked
+        })
     }
 }
 
@@ -310,9 +234,9 @@ mod tests {
         for name in ["pending", "absent"] {
             let key = ObjectKey::new("ns", name);
             assert_eq!(world.class(&key), Found::NotAsked);
-            assert_eq!(world.take_needs(), BTreeSet::from([Need::Class(key.clone())]));
+            assert_eq!(world.take_needs(), BTreeSet::from([Need::Class(SettledClass(key.clone()))]));
             let answer = world.class_at_once(&key);
-            world.pin(Need::Class(key.clone()), Answer::Class(answer.clone()));
+            world.pin(Need::Class(SettledClass(key.clone())), Answer::Class(answer.clone()));
             assert_eq!(world.class(&key), answer);
             assert!(world.take_needs().is_empty());
         }
@@ -323,7 +247,7 @@ mod tests {
         let key = ObjectKey::new("ns", "late");
         let mut world = World::new(Arc::new(Facts::of([], [])));
         assert_eq!(world.class(&key), Found::NotAsked);
-        world.pin(Need::Class(key.clone()), Answer::Class(Found::Absent));
+        world.pin(Need::Class(SettledClass(key.clone())), Answer::Class(Found::Absent));
         assert_eq!(world.class(&key), Found::Absent);
     }
 }

@@ -1,35 +1,24 @@
-//! What a run looks for, and the answers.
+//! What a run can look for, and what it then finds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Class, Found};
-use crate::hub::{Definition, Hook, Object, ObjectKey, ObjectRef};
+use crate::hub::{Hook, Object, ObjectKey, ObjectRef};
 
-/// A fact that has to be gathered before a run can count.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Need {
-    /// A ClusterClass that is absent, or whose variables are still being discovered, and may be about to arrive
-    /// (CL-V-050). The gatherer decides how long to wait.
-    Class(ObjectKey),
-    /// An object, in this version of its kind.
-    Object(ObjectRef),
-    /// The objects of a kind in a namespace that carry labels.
-    List(Selection),
-    /// The CustomResourceDefinition of that name (CT-2.1).
-    Definition(String),
-    /// These Nodes of the workload cluster of a Cluster; without names, whether it can be reached. Absent when its kubeconfig
-    /// may not be read (DEC-47).
-    Nodes { cluster: ObjectKey, names: BTreeSet<String> },
-    /// What all extensions of a lifecycle hook answer (HK-04, HK-07).
-    Hook(HookCall),
-    /// What an extension plans for an upgrade (UP-15).
-    GenerateUpgradePlan(PlanCall),
-    /// What an extension does to the templates of a topology, or says of them (PE-23, PE-29).
-    Patch(PatchCall),
-    /// Whether applying something would change anything, as an API server sees it (SSA-06 to SSA-14).
-    DryRun(DryRunCall),
+/// The ClusterClass of that name, once it is settled.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SettledClass(pub ObjectKey);
+
+/// The name of a CustomResourceDefinition.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DefinitionName(pub String);
+
+/// These Nodes of the workload cluster of a Cluster; without names, whether it can be reached.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodesOf {
+    pub cluster: ObjectKey,
+    pub names: BTreeSet<String>,
 }
 
 /// A call of all extensions that are registered for a lifecycle hook.
@@ -119,30 +108,6 @@ pub struct ItemPatch {
     pub patch: Vec<u8>,
 }
 
-/// A request holds values of variables, which are shown nowhere (DEC-34).
-impl fmt::Debug for HookCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HookCall { hook, cluster, request } = self;
-        write!(f, "{hook} for Cluster {cluster} ({} bytes)", request.len())
-    }
-}
-
-/// As a hook's.
-impl fmt::Debug for PlanCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PlanCall { extension, cluster, request } = self;
-        write!(f, "GenerateUpgradePlan of {extension} for Cluster {cluster} ({} bytes)", request.len())
-    }
-}
-
-/// As a hook's.
-impl fmt::Debug for PatchCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PatchCall { hook, extension, cluster, request } = self;
-        write!(f, "{} of {extension} for Cluster {cluster} ({} bytes)", hook.name(), request.len())
-    }
-}
-
 /// A question that only an API server can answer: whether an object would change if something were applied (DEC-15).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DryRunCall {
@@ -166,19 +131,11 @@ pub enum DryRun {
     Differs { current: Arc<Object>, desired: Arc<Object> },
 }
 
-/// Objects may hold values of variables, which are shown nowhere.
-impl fmt::Debug for DryRunCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DryRunCall { object, version, current, sent } = self;
-        write!(f, "dry run of {object} at {version} ({} and {} bytes)", current.len(), sent.len())
-    }
-}
-
 /// Nodes by name; those that do not exist are left out.
 pub type Nodes = BTreeMap<String, Arc<Object>>;
 
 /// Objects of a kind in a namespace that carry all of these labels.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Selection {
     pub api_version: String,
     pub kind: String,
@@ -186,61 +143,31 @@ pub struct Selection {
     pub labels: BTreeMap<String, String>,
 }
 
-/// What a need comes to.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    Class(Found<Arc<Class>>),
-    Object(Found<Arc<Object>>),
-    /// By name.
-    List(Found<Vec<Arc<Object>>>),
-    Definition(Found<Arc<Definition>>),
-    Nodes(Found<Nodes>),
-    /// Absent when no extension is registered for the hook; unreadable when a call failed.
-    Hook(Found<HookAnswer>),
-    /// Unreadable when the call failed.
-    GenerateUpgradePlan(Found<UpgradePlan>),
-    /// Unreadable when the call failed and that is not ignored.
-    Patch(Found<PatchAnswer>),
-    /// Unreadable when the API server refused it.
-    DryRun(Found<DryRun>),
+/// How messages and logs name a question. Requests and objects hold values of variables, which are shown nowhere (DEC-34).
+macro_rules! named {
+    ($($question:ident $fields:tt => $words:literal $(, $more:expr)?;)*) => {
+        $(impl fmt::Display for $question {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let $question $fields = self;
+                write!(f, $words $(, $more)?)
+            }
+        }
+
+        impl fmt::Debug for $question {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        })*
+    };
 }
 
-impl Need {
-    /// The answer that nothing can be said, and why.
-    pub fn unanswered(&self, reason: impl Into<String>) -> Answer {
-        let reason = reason.into();
-        match self {
-            Need::Class(_) => Answer::Class(Found::Unreadable(reason)),
-            Need::Object(_) => Answer::Object(Found::Unreadable(reason)),
-            Need::List(_) => Answer::List(Found::Unreadable(reason)),
-            Need::Definition(_) => Answer::Definition(Found::Unreadable(reason)),
-            Need::Nodes { .. } => Answer::Nodes(Found::Unreadable(reason)),
-            Need::Hook(_) => Answer::Hook(Found::Unreadable(reason)),
-            Need::GenerateUpgradePlan(_) => Answer::GenerateUpgradePlan(Found::Unreadable(reason)),
-            Need::Patch(_) => Answer::Patch(Found::Unreadable(reason)),
-            Need::DryRun(_) => Answer::DryRun(Found::Unreadable(reason)),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn needs_show_no_values() {
-        // DEC-34
-        let (cluster, request) = (ObjectKey::new("ns", "c"), "secret".to_owned());
-        let hook = HookCall { hook: Hook::BeforeClusterCreate, cluster: cluster.clone(), request: request.clone() };
-        let extension = "e".to_owned();
-        let plan = PlanCall { extension: extension.clone(), cluster: cluster.clone(), request: request.clone() };
-        let patch_hook = PatchHook::GeneratePatches;
-        let patch = PatchCall { hook: patch_hook, extension, cluster: cluster.clone(), request: request.clone() };
-        let object = ObjectRef::new("a/v1", "Thing", cluster);
-        let dry_run = DryRunCall { object, version: "1".to_owned(), current: request.clone(), sent: request };
-        for need in [Need::Hook(hook), Need::GenerateUpgradePlan(plan), Need::Patch(patch), Need::DryRun(dry_run)] {
-            let shown = format!("{need:?}");
-            assert!(!shown.contains("secret") && shown.contains("ns/c"), "{shown}");
-        }
-    }
+named! {
+    SettledClass(key) => "ClusterClass {key}";
+    DefinitionName(name) => "CustomResourceDefinition {name}";
+    NodesOf { cluster, names } => "Nodes {names:?} of Cluster {cluster}";
+    Selection { kind, namespace, labels, .. } => "{kind}s in namespace {namespace} with labels {labels:?}";
+    HookCall { hook, cluster, .. } => "{hook} for Cluster {cluster}";
+    PlanCall { extension, cluster, .. } => "GenerateUpgradePlan of {extension} for Cluster {cluster}";
+    PatchCall { hook, extension, cluster, .. } => "{} of {extension} for Cluster {cluster}", hook.name();
+    DryRunCall { object, version, .. } => "dry run of {object} at resourceVersion {version}";
 }

@@ -163,6 +163,27 @@ async fn files_are_compared_with_what_runs_and_nothing_is_written() {
     let (code, said) = plan(&kubernetes, &upgraded);
     assert_eq!(code, 4, "{said}");
     assert!(said.contains("1 of 1 Cluster changed: 9 machines replaced"), "{said}");
+    // A class that no Cluster uses: its templates are read from the cluster, those of the old class as well.
+    let class = in_namespace.split("---").find(|document| document.contains("kind: ClusterClass\n")).unwrap();
+    let spare = class.replace("name: paper\nspec", "name: spare\nspec");
+    assert_eq!(versions(&kubernetes).await, before, "something was written");
+    kubernetes.apply_yaml(&spare).await;
+    let before = versions(&kubernetes).await;
+    fs::write(&edited, &spare).unwrap();
+    let (code, said) = plan(&kubernetes, &edited);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.starts_with("1 Cluster, nothing changes; 1 sample Cluster, nothing changes\n"), "{said}");
+    let with_other_machines = spare.replacen("name: paper-brain\n", "name: paper-clerk-machine\n", 1);
+    assert_ne!(spare, with_other_machines);
+    fs::write(&edited, &with_other_machines).unwrap();
+    let (code, said) = plan(&kubernetes, &edited);
+    assert_eq!(code, 4, "{said}");
+    let startup = "spec.template.spec.backend.inMemory.vm.provisioning.startupDuration: \"25s\" → \"15s\"";
+    assert!(said.contains("rotate DevMachineTemplate sample-spare-") && said.contains(startup), "{said}");
+    assert!(said.contains("1 Cluster, nothing changes; 1 of 1 sample Cluster changed\n"), "{said}");
+    fs::write(&edited, template).unwrap();
+    let (code, said) = plan(&kubernetes, &edited);
+    assert!(code == 0 && !said.contains("sample"), "only classes of the files: {said}");
     assert_eq!(versions(&kubernetes).await, before, "something was written");
 
     let missing = command(&["plan", "--live", "--kubeconfig", "/nowhere", "--to"]).arg(&bundle).output().unwrap();

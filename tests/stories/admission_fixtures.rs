@@ -16,7 +16,7 @@ use topologist::admission::{Dependents, Operation, Outcome, Phase, Question, Req
 use topologist::hub::{Cluster, ClusterClass, Definition, Kind};
 use topologist::wire::manifest::{self, Manifest};
 use topologist::wire::{Decode, Version};
-use topologist::world::{Answer, Facts, Found, Need, Objects, Record, World};
+use topologist::world::{Answer, Facts, Found, Need, NodesOf, Objects, Record, World, settle_at_once};
 use topologist::yaml;
 
 /// What a fixture expects.
@@ -177,47 +177,32 @@ impl Fixture {
     /// The verdict where each object has to be asked for.
     fn ask(&self, question: &Question, settings: &Settings) -> Verdict {
         let (facts, objects) = (Arc::new(self.facts()), self.objects());
-        let mut world = World::new(facts.clone());
-        for _ in 0..16 {
-            let verdict = question.answer(&world, settings);
-            let needs = world.take_needs();
-            if needs.is_empty() {
-                return verdict;
-            }
-            for need in needs {
-                let answer = self.gather(&need, &facts, &objects);
-                world.pin(need, answer);
-            }
-        }
-        panic!("{}: the question does not come to an end", self.name);
+        let answer = |need: &Need| self.gather(need, &facts, &objects);
+        settle_at_once(World::new(facts.clone()), |world| question.answer(world, settings), answer).unwrap()
     }
 
     fn gather(&self, need: &Need, facts: &Facts, objects: &Objects) -> Answer {
         let kind = match need {
-            Need::Class(key) => return Answer::Class(facts.class(key)),
+            Need::Class(_) => return facts.answer(need),
             Need::Object(reference) => &*reference.kind,
             Need::List(selection) => &*selection.kind,
             Need::Definition(_) => "CustomResourceDefinition",
-            Need::Nodes { .. } => "Node",
+            Need::Nodes(_) => "Node",
             other => panic!("{}: admission asks for {other:?}", self.name),
         };
         if let Some(reason) = self.want.unreadable.get(kind) {
             return need.unanswered(&**reason);
         }
         match need {
-            Need::Class(key) => Answer::Class(facts.class(key)),
-            Need::Object(reference) => Answer::Object(objects.object(reference)),
             Need::List(selection) if objects.iter().all(|object| object.kind() != kind) => {
                 assert_eq!(selection.api_version, "cluster.x-k8s.io/v1beta2");
                 Answer::List(Found::Absent)
             }
-            Need::List(selection) => Answer::List(Found::Yes(objects.list(selection))),
-            Need::Definition(name) => Answer::Definition(objects.definition(name)),
-            Need::Nodes { cluster, names } => {
+            Need::Nodes(NodesOf { cluster, names }) => {
                 let nodes = objects.nodes(cluster).into_iter().filter(|(name, _)| names.contains(name));
                 Answer::Nodes(Found::Yes(nodes.collect()))
             }
-            other => panic!("{}: admission asks for {other:?}", self.name),
+            _ => facts.clone().with_objects(objects.clone()).answer(need),
         }
     }
 

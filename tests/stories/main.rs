@@ -39,6 +39,7 @@ mod properties;
 mod proposals;
 mod rule_costs;
 mod rules_documentation;
+mod samples;
 mod second_opinion;
 mod secrets;
 mod security;

@@ -52,3 +52,32 @@ fn a_newcomer_creates_a_cluster_rolls_a_change_out_and_deletes_it() {
     assert!(left.lines().all(|line| of_the_class(&line)), "{left}");
     assert_eq!(left.lines().count(), 4, "the templates of the class stay: {left}");
 }
+
+#[test]
+fn a_definition_without_contract_labels_gets_the_assumed_ones() {
+    // DEC-17: definitions of a provider as they are in its `config/crd/bases`
+    let folder = tempfile::tempdir().unwrap();
+    let (state, crds) = (folder.path().join("state"), folder.path().join("crds.json"));
+    let anything = serde_json::json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = serde_json::json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io"},
+        "spec": {
+            "group": "controlplane.cluster.x-k8s.io", "scope": "Namespaced",
+            "names": {"kind": "KubeadmControlPlane", "plural": "kubeadmcontrolplanes"},
+            "versions": [{"name": "v1beta2", "served": true, "storage": true, "schema": {"openAPIV3Schema": anything},
+                "subresources": {"status": {}}}],
+        },
+    });
+    std::fs::write(&crds, definition.to_string()).unwrap();
+    let bundle = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/providers/in-memory").display().to_string();
+    let paths = ["--load", &bundle, "--load", &crds.display().to_string()];
+    let topologist =
+        Topologist::serve(&[&["--embedded", "--state-dir", &state.display().to_string()], &paths[..]].concat());
+    topologist.wait_until_ready();
+    let log = topologist.log_text();
+    assert!(log.contains("Assumed contracts of CustomResourceDefinition without contract labels"), "{log}");
+    let kubectl = Kubectl::new(state.join("kubeconfig"));
+    kubectl.out(&["wait", "--for=condition=TopologyReconciled", "cluster/memo", "--timeout=30s"]);
+    assert_eq!(kubectl.out(&["get", "kubeadmcontrolplanes", "-o", "name"]).lines().count(), 1);
+}

@@ -136,6 +136,7 @@ fn input_with_nothing_to_work_on_is_an_error_unless_it_is_expected() {
     let held = "the input holds only Clustre of cluster.x-k8s.io/v1beta2, Deployment of apps/v1; give --allow-empty if this is intended\n";
     let subjects = "no Cluster and no ClusterClass was found";
     let topologies = "no Cluster with spec.topology was found";
+    let sampled = "no Cluster with spec.topology and no ClusterClass was found";
     let plan = ["plan", "--from", "others.yaml", "--to", "others.yaml"];
     for (arguments, missing, expected) in [
         (&["validate", "others.yaml"][..], format!("judged: {subjects}"), ""),
@@ -143,7 +144,7 @@ fn input_with_nothing_to_work_on_is_an_error_unless_it_is_expected() {
         (&["validate", "/dev/null", "--old", "others.yaml"], format!("judged: {subjects}"), ""),
         (&["default", "others.yaml", "-o", "json"], format!("defaulted: {subjects}"), "Deployment"),
         (&["render", "others.yaml", "-o", "json"], format!("rendered: {topologies}"), "[]\n"),
-        (&plan, format!("planned: {topologies}"), "0 Clusters, nothing changes\n"),
+        (&plan, format!("planned: {sampled}"), "0 Clusters, nothing changes\n"),
     ] {
         let want = (2, String::new(), format!("{slip}topologist: nothing was {missing}; {held}"));
         assert_eq!(folder.run(arguments, &[]), want, "{arguments:?}");
@@ -154,15 +155,14 @@ fn input_with_nothing_to_work_on_is_an_error_unless_it_is_expected() {
 }
 
 #[test]
-fn a_class_alone_can_be_judged_and_gives_nothing_to_render_or_plan() {
+fn a_class_alone_can_be_judged_and_planned_and_gives_nothing_to_render() {
     let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("cluster.yaml", CLUSTER), ("wrong.yaml", "kind: 5\n")]);
     for (arguments, want) in [
         (&["validate", "class.yaml"][..], 0),
         (&["default", "class.yaml"], 0),
         (&["render", "class.yaml"], 2),
         (&["render", "class.yaml", "--allow-empty"], 0),
-        (&["plan", "--from", "class.yaml", "--to", "class.yaml"], 2),
-        (&["plan", "--from", "class.yaml", "--to", "class.yaml", "--allow-empty"], 0),
+        (&["plan", "--from", "class.yaml", "--to", "class.yaml"], 0),
         (&["plan", "--from", "/dev/null", "--to", "class.yaml"], 2),
         (&["validate", "wrong.yaml", "--allow-empty"], 2),
         (&["validate", "/dev/null", "--allow-empty"], 0),

@@ -32,7 +32,7 @@ fn fixtures(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(path)
 }
 
-fn bundle(name: &str) -> String {
+pub fn bundle(name: &str) -> String {
     fs::read_to_string(fixtures("providers").join(name).join("bundle.yaml")).unwrap()
 }
 
@@ -52,7 +52,7 @@ fn edited(text: &str, folder: &Path) -> String {
 }
 
 /// The exit code of `plan`, and what it prints.
-fn plan(before: &str, after: &str, flags: &[&str]) -> (i32, String) {
+pub fn plan(before: &str, after: &str, flags: &[&str]) -> (i32, String) {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("from.yaml"), folder.path().join("to.yaml"));
     fs::write(&from, before).unwrap();
@@ -221,6 +221,50 @@ fn definitions_say_which_contract_a_control_plane_follows() {
         let control_plane = objects.iter().find(|object| object["kind"] == "KubeadmControlPlane").unwrap();
         assert!(control_plane.pointer(path).is_some(), "{contract}: {control_plane:#}");
     }
+}
+
+/// The definition of a control plane as it is in `config/crd/bases`: without the label of a contract.
+fn unlabelled(versions: &[&str]) -> Value {
+    let version = |name: &&str| {
+        serde_json::json!({"name": name, "served": true, "storage": *name == versions[0],
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}})
+    };
+    serde_json::json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io", "annotations": {"a": "b"}},
+        "spec": {"group": "controlplane.cluster.x-k8s.io", "scope": "Namespaced",
+            "names": {"kind": "KubeadmControlPlane", "plural": "kubeadmcontrolplanes"},
+            "versions": versions.iter().map(version).collect::<Vec<_>>()},
+    })
+}
+
+#[test]
+fn the_contract_of_a_definition_without_a_label_is_assumed() {
+    // DEC-17
+    let folder = tempfile::tempdir().unwrap();
+    let crds = folder.path().join("crds.yaml");
+    fs::write(&crds, unlabelled(&["v1beta2"]).to_string()).unwrap();
+    let said = "CustomResourceDefinition kubeadmcontrolplanes.controlplane.cluster.x-k8s.io has no label cluster.x-k8s.io/<contract>: contract v1beta2 is assumed for version v1beta2\n";
+    let render = |flags: &[&str]| {
+        let mut render = command(&["render", "fixtures/providers/in-memory"]);
+        let output = render.args(flags).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    };
+    let crds = crds.display().to_string();
+    let (code, out, err) = render(&["--crds", &crds]);
+    assert_eq!((code, err), (0, format!("topologist: Cluster default/memo: {said}")));
+    assert_eq!(out, render(&[]).1, "as without the definition");
+    let before = bundle("in-memory");
+    let after = before.replace("startupDuration: \"15s\"", "startupDuration: \"16s\"");
+    let (code, out) = plan(&before, &after, &["--crds", &crds]);
+    assert!(code == 4 && out.contains(said), "{out}");
+    // CS-08: on the cluster that this one was read from, its controller stops as well.
+    let mut stored = unlabelled(&["v1beta2"]);
+    stored["metadata"]["uid"] = "5a2c".into();
+    fs::write(&crds, stored.to_string()).unwrap();
+    let (code, out) = plan(&before, &after, &["--crds", &crds]);
+    assert!(code == 1 && out.contains("kubeadmcontrolplanes.controlplane.cluster.x-k8s.io"), "{out}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::hub::contract::{definition_name, newest_version};
 use crate::hub::control_plane::{UnclearVersion, is_upgrading, running_versions, version_at};
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey, ObjectRef, WrongType};
 use crate::version::KubeVersion;
-use crate::world::{Found, Nodes, Selection, World};
+use crate::world::{Found, Nodes, NodesOf, Selection, World};
 
 const READY: RuleId = "UPG-008";
 const CONTROL_PLANE: RuleId = "UPG-009";
@@ -276,7 +276,7 @@ impl Upgrade<'_> {
         let settled = self.settled(&pools, &mut upgrading);
         let names = settled.iter().flatten().flat_map(|(_, names)| names).cloned().collect();
         let cluster = self.old.metadata.key();
-        let nodes = self.world.nodes(&cluster, &names);
+        let nodes = self.world.ask(&NodesOf { cluster: cluster.clone(), names });
         if nodes == Found::Absent && !self.world.is_offline() {
             not_checked.extend(OF_POOLS);
             found.run(POOLS, |found| found.warn(unreadable_kubeconfig(&cluster)));
@@ -418,7 +418,7 @@ mod tests {
 
     use super::*;
     use crate::wire::{Decode, Version};
-    use crate::world::{Answer, Facts, Need};
+    use crate::world::{Answer, Facts, Need, settle_at_once};
 
     const OLD: &str = "v1.33.0";
 
@@ -436,42 +436,31 @@ mod tests {
         let old = Cluster::decode(Version::V1Beta2, &cluster.to_string()).unwrap();
         let class = ClusterClass::decode(Version::V1Beta2, r#"{"metadata": {"name": "base"}, "spec": {}}"#).unwrap();
         let from = KubeVersion::parse_tolerant(OLD).unwrap();
-        let mut world = World::new(Arc::new(Facts::default()));
-        let mut not_checked = Vec::new();
-        loop {
-            let mut found = Findings::default();
-            not_checked.clear();
-            let upgrade = Upgrade { world: &world, old: &old, class: &class, from: &from, to: "v1.34.0" };
+        let judge = |world: &World| {
+            let (mut found, mut not_checked) = (Findings::default(), Vec::new());
+            let upgrade = Upgrade { world, old: &old, class: &class, from: &from, to: "v1.34.0" };
             validate(&upgrade, &mut found, &mut not_checked);
-            let needs = world.take_needs();
-            if needs.is_empty() {
-                let (errors, warnings) = found.into_parts();
-                let errors = errors.iter().map(|error| format!("{} {}", error.rule, error.detail)).collect();
-                let warnings =
-                    warnings.into_iter().map(|warning| format!("{} {}", warning.rule, warning.text)).collect();
-                return (errors, warnings, not_checked);
+            let (errors, warnings) = found.into_parts();
+            let errors = errors.iter().map(|error| format!("{} {}", error.rule, error.detail)).collect();
+            let warnings = warnings.into_iter().map(|warning| format!("{} {}", warning.rule, warning.text)).collect();
+            (errors, warnings, not_checked)
+        };
+        let labels = BTreeMap::from([("cluster.x-k8s.io/v1beta2".to_owned(), "v1beta2".to_owned())]);
+        let definition = Arc::new(crate::hub::Definition { labels, ..crate::hub::Definition::default() });
+        let answer = |need: &Need| match need {
+            Need::Definition(_) => Answer::Definition(Found::Yes(definition.clone())),
+            Need::Object(_) => Answer::Object(Found::Yes(object(json!({
+                "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+                "metadata": {"name": "cp"}, "spec": {"version": OLD}, "status": {"version": OLD},
+            })))),
+            Need::List(selection) if selection.kind == "MachinePool" => {
+                Answer::List(Found::Yes(pool.cloned().map(object).into_iter().collect()))
             }
-            for need in needs {
-                let labels = [("cluster.x-k8s.io/v1beta2".to_owned(), "v1beta2".to_owned())];
-                let answer = match &need {
-                    Need::Definition(_) => Answer::Definition(Found::Yes(Arc::new(crate::hub::Definition {
-                        labels: labels.into(),
-                        ..crate::hub::Definition::default()
-                    }))),
-                    Need::Object(_) => Answer::Object(Found::Yes(object(json!({
-                        "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
-                        "metadata": {"name": "cp"}, "spec": {"version": OLD}, "status": {"version": OLD},
-                    })))),
-                    Need::List(selection) if selection.kind == "MachinePool" => {
-                        Answer::List(Found::Yes(pool.cloned().map(object).into_iter().collect()))
-                    }
-                    Need::List(_) => Answer::List(Found::Yes(Vec::new())),
-                    Need::Nodes { .. } => Answer::Nodes(nodes.clone()),
-                    other => panic!("{other:?}"),
-                };
-                world.pin(need, answer);
-            }
-        }
+            Need::List(_) => Answer::List(Found::Yes(Vec::new())),
+            Need::Nodes(_) => Answer::Nodes(nodes.clone()),
+            other => panic!("{other:?}"),
+        };
+        settle_at_once(World::new(Arc::new(Facts::default())), judge, answer).unwrap()
     }
 
     #[test]

@@ -46,6 +46,15 @@ pub(super) fn clusters(
     Ok(all.into_iter().collect())
 }
 
+/// Whether a plan of the Clusters that are asked for is about a sample as well, which has no labels.
+pub(super) fn wants_sample(
+    sample: &ObjectKey,
+    patterns: &[ClusterPattern],
+    selector: Option<&LabelRequirements>,
+) -> bool {
+    selector.is_none() && (patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(sample)))
+}
+
 fn has_labels(side: &Fold, cluster: &ObjectKey, selector: &LabelRequirements) -> bool {
     match side.facts().cluster(cluster) {
         Found::Yes(found) => selector.hold(|name| found.metadata.labels.get(name)),

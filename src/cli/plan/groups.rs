@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use serde::{Serialize, Serializer};
 
 use super::names::Names;
-use super::report::{About, ChangeReport, ClusterReport, HeldReport, Report, RollReport, StepReport, Summary};
+use super::report::{About, ChangeReport, ClusterReport, Fate, HeldReport, Report, RollReport, StepReport, Summary};
 use crate::hub::ObjectKey;
 use crate::topology::plan::Machines;
 
@@ -172,8 +172,11 @@ impl Collected {
         groups.sort_by(|(_, one), (_, other)| one.rank().cmp(&other.rank()));
         let numbers: BTreeMap<&str, usize> = groups.iter().enumerate().map(|(i, (id, _))| (&**id, i)).collect();
         let number = |id: &str| numbers.get(id).copied().unwrap_or_default();
-        let mut clusters: Vec<ClusterReport> =
-            self.clusters.into_iter().map(|(id, report)| ClusterReport { group: number(&id), ..report }).collect();
+        let mut clusters: Vec<ClusterReport> = self
+            .clusters
+            .into_iter()
+            .map(|(id, report)| ClusterReport { group: Some(number(&id)), ..report })
+            .collect();
         clusters.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
         let groups: Vec<Group> = groups.into_iter().map(|(_, group)| group).collect();
         let incomplete = match self.keep {
@@ -181,22 +184,44 @@ impl Collected {
             Keep::Groups => groups.iter().flat_map(Group::incomplete).collect::<Vec<String>>(),
         };
         let summary = summary(&groups);
-        Report { clusters, summary, complete: incomplete.is_empty(), incomplete, groups, errors: denials }
+        Report {
+            clusters,
+            groups,
+            classes: Vec::new(),
+            summary,
+            complete: incomplete.is_empty(),
+            incomplete,
+            errors: denials,
+        }
     }
 }
 
 fn summary(groups: &[Group]) -> Summary {
-    let clusters = |holds: fn(&&Group) -> bool| groups.iter().filter(holds).map(|group| group.clusters.len()).sum();
+    // Nothing runs in a sample.
+    let real = || groups.iter().filter(|group| !group.is_sample());
+    let clusters = |holds: fn(&&Group) -> bool| real().filter(holds).map(|group| group.clusters.len()).sum();
+    let failed = groups.iter().filter(|group| !group.errors.is_empty());
     Summary {
         clusters: clusters(|_| true),
         changed: clusters(|group| !group.steps.is_empty()),
-        machines: groups.iter().map(|group| group.machines).sum(),
-        deleted_objects: groups.iter().map(|group| group.deleted).sum(),
-        failed: clusters(|group| !group.errors.is_empty()),
+        machines: real().map(|group| group.machines).sum(),
+        deleted_objects: real().map(|group| group.deleted).sum(),
+        failed: failed.map(|group| group.clusters.len()).sum(),
     }
 }
 
 impl Group {
+    /// A group that has no other member.
+    pub(super) fn alone(report: ClusterReport) -> Self {
+        let (_, group) = Group::of(&report);
+        Group { alone: Some(Box::new(report)), ..group }
+    }
+
+    /// Whether its Clusters are samples of classes.
+    pub(super) fn is_sample(&self) -> bool {
+        self.about.fate == Fate::Sample
+    }
+
     /// A group of one Cluster, and what tells it from other groups: what is shared, in whatever order.
     fn of(report: &ClusterReport) -> (String, Self) {
         let names = Names::of(report);
@@ -262,11 +287,11 @@ impl Group {
         self.rolls.sort_by_key(RollOfGroup::rank);
     }
 
-    /// Most machines that are replaced or removed, then most Clusters, then the name of the first.
+    /// Samples last; most machines that are replaced or removed, then most Clusters, then the name of the first.
     fn rank(&self) -> impl Ord {
         let first = self.clusters.first().map(|member| member.key.clone());
         let size = if self.says_something() { self.clusters.len() } else { 0 };
-        (Reverse(self.affected()), Reverse(size), first)
+        (self.is_sample(), Reverse(self.affected()), Reverse(size), first)
     }
 
     /// How many machines are replaced or removed, at least.

@@ -22,7 +22,7 @@ const LINES: usize = 30;
 pub(super) fn comment(report: &Report) -> String {
     let mut text = format!("**{}**\n", escaped(&words::summary(report)));
     add_messages(&mut text, "denied: ", &report.errors);
-    let groups: Vec<&Group> = report.groups.iter().filter(|group| group.says_something()).collect();
+    let groups: Vec<&Group> = report.all().filter(|group| group.says_something()).collect();
     if groups.len() > 1 {
         add_table(&mut text, &groups);
     }

@@ -1,6 +1,6 @@
 //! What `plan` says, as data: `-o json` prints it as it is.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::groups::Group;
@@ -20,6 +20,9 @@ pub(super) struct Report {
     pub clusters: Vec<ClusterReport>,
     /// Clusters with the same change, the most affected first (DEC-48).
     pub groups: Vec<Group>,
+    /// Classes that no Cluster uses, where no sample Cluster shows what changes.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "reports")]
+    pub classes: Vec<Group>,
     pub summary: Summary,
     /// Whether nothing was left out.
     pub complete: bool,
@@ -34,9 +37,13 @@ pub(super) struct Report {
 #[derive(Debug, Serialize)]
 pub(super) struct ClusterReport {
     /// The number of its group, counted from zero.
-    pub group: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<usize>,
     pub namespace: String,
     pub name: String,
+    /// Whether it is a sample of a class that no Cluster uses.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sample: bool,
     pub steps: Vec<StepReport>,
     pub rolls: Vec<RollReport>,
     pub held: Vec<HeldReport>,
@@ -67,6 +74,10 @@ pub(super) enum Fate {
     Stays,
     New,
     Deleted,
+    /// It is made from a class that no Cluster uses, and no machine runs in it.
+    Sample,
+    /// It is a class, not a Cluster.
+    Class,
 }
 
 /// One write.
@@ -137,10 +148,23 @@ pub(super) struct Summary {
 }
 
 impl Report {
+    /// Adds classes that no Cluster uses, and why some have no sample.
+    pub(super) fn add_classes(&mut self, classes: Vec<ClusterReport>, incomplete: Vec<String>) {
+        self.summary.deleted_objects += classes.iter().map(|class| class.deleted).sum::<usize>();
+        self.classes = classes.into_iter().map(Group::alone).collect();
+        self.incomplete.extend(incomplete);
+        self.complete = self.incomplete.is_empty();
+    }
+
+    /// All that something is said of: Clusters, samples, and classes without one.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Group> {
+        self.groups.iter().chain(&self.classes)
+    }
+
     /// 1 denied or not computable, 5 an object goes that is not replaced, 4 machines are replaced or removed, 3 anything else
     /// changes, 0 nothing does (DEC-42).
     pub(super) fn exit_code(&self) -> u8 {
-        let any = |holds: fn(&Group) -> bool| self.groups.iter().any(holds);
+        let any = |holds: fn(&Group) -> bool| self.all().any(holds);
         match () {
             () if !self.errors.is_empty() || any(|group| !group.errors.is_empty()) => 1,
             () if any(|group| group.deleted > 0) => 5,
@@ -171,15 +195,16 @@ impl ClusterReport {
         let incomplete = unknown.map(|reason| format!("Cluster {cluster}: {reason}")).chain(of_trace).collect();
         let undefined = outcome.trace.undefined.iter().map(ToString::to_string);
         ClusterReport {
-            group: 0,
+            group: None,
             namespace: cluster.namespace.clone(),
             name: cluster.name.clone(),
+            sample: false,
             incomplete,
             steps: steps.into_iter().map(StepReport::of).collect(),
             rolls,
             held: outcome.held.iter().map(held).collect(),
             errors,
-            warnings: outcome.warnings.into_iter().chain(undefined).collect(),
+            warnings: outcome.warnings.into_iter().chain(undefined).chain(outcome.notes).collect(),
             title: title(cluster, before, after),
             about: about(cluster, before, after),
             deleted,
@@ -203,10 +228,11 @@ impl ClusterReport {
         let mut steps = vec![step(("Cluster", &cluster.name, "it is not among the new files"))];
         steps.extend(objects.iter().map(|object| step((object.kind(), object.name(), "it goes with its Cluster"))));
         ClusterReport {
-            group: 0,
+            group: None,
             namespace: cluster.namespace.clone(),
             name: cluster.name.clone(),
             about: About { fate: Fate::Deleted, topology: topology(before, cluster, before) },
+            sample: false,
             deleted: steps.len(),
             steps,
             rolls: objects.iter().filter_map(|object| RollReport::removed(object, before, cluster)).collect(),
@@ -217,6 +243,32 @@ impl ClusterReport {
             incomplete: Vec::new(),
         }
     }
+}
+
+impl ClusterReport {
+    /// A class that no Cluster uses.
+    pub(super) fn of_class(class: &ObjectKey, title: String, steps: Vec<StepReport>) -> Self {
+        ClusterReport {
+            group: None,
+            namespace: class.namespace.clone(),
+            name: class.name.clone(),
+            sample: false,
+            deleted: steps.iter().filter(|step| step.action == Action::Delete.name()).count(),
+            steps,
+            rolls: Vec::new(),
+            held: Vec::new(),
+            errors: Vec::new(),
+            warnings: Vec::new(),
+            title,
+            about: About { fate: Fate::Class, topology: String::new() },
+            incomplete: Vec::new(),
+        }
+    }
+}
+
+/// Writes the reports of single Clusters and classes.
+fn reports<S: Serializer>(groups: &[Group], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(groups.iter().filter_map(|group| group.alone.as_deref()))
 }
 
 /// Whether a step is one that people look for: not the notes that the engine makes on the Cluster for itself, nor the
@@ -235,7 +287,7 @@ fn title(cluster: &ObjectKey, before: &Fold, after: &Fold) -> String {
     match fate {
         _ if topology.is_empty() => format!("Cluster {cluster}"),
         Fate::New => format!("Cluster {cluster} ({topology}) is new"),
-        Fate::Stays | Fate::Deleted => format!("Cluster {cluster} ({topology})"),
+        Fate::Stays | Fate::Deleted | Fate::Sample | Fate::Class => format!("Cluster {cluster} ({topology})"),
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn plain(report: &Report, all: bool) -> String {
     if let Some(clusters) = words::most_affected(report) {
         text.line("", &format!("most affected: {clusters}"));
     }
-    let groups: Vec<&Group> = report.groups.iter().filter(|group| group.says_something()).collect();
+    let groups: Vec<&Group> = report.all().filter(|group| group.says_something()).collect();
     for group in &groups {
         text.line("", "");
         text.group(group, most(NAMED));

@@ -2,6 +2,7 @@
 
 use super::groups::{Group, HeldOfGroup, RollOfGroup, StepOfGroup};
 use super::report::{About, ChangeReport, Fate, Report, RollReport, StepReport};
+use super::samples;
 use crate::topology::plan::{Action, Machines};
 
 /// How many denials, and how many notes on what is not complete, are listed.
@@ -17,10 +18,16 @@ pub(super) fn summary(report: &Report) -> String {
         0 => String::new(),
         deleted => format!("; {} deleted", counted(deleted, "object")),
     };
+    let of_classes = samples::summary(report);
     let planned = match summary.changed {
+        0 if summary.clusters == 0 && !of_classes.is_empty() => of_classes.join("; "),
         0 if summary.failed == 0 => format!("{clusters}, nothing changes"),
         0 => clusters,
         changed => format!("{changed} of {clusters} changed: {}{deleted}", machines(&summary.machines)),
+    };
+    let planned = match summary.clusters {
+        0 => planned,
+        _ => [vec![planned], of_classes].concat().join("; "),
     };
     let failed = if summary.failed == 0 { String::new() } else { format!("; {} cannot be planned", summary.failed) };
     let denied = if report.errors.is_empty() { "" } else { "; the change is denied" };
@@ -60,7 +67,8 @@ fn numbers(machines: &Machines) -> Vec<String> {
 
 /// The Clusters of a group, what is done to them, and what becomes of their machines.
 pub(super) fn headline(group: &Group) -> String {
-    let machines = if group.steps.is_empty() { String::new() } else { format!(": {}", machines(&group.machines)) };
+    let has_machines = !group.steps.is_empty() && !matches!(group.about.fate, Fate::Sample | Fate::Class);
+    let machines = if has_machines { format!(": {}", machines(&group.machines)) } else { String::new() };
     if let [one] = &*group.clusters {
         let title = match &group.alone {
             Some(report) => report.title.clone(),
@@ -72,7 +80,8 @@ pub(super) fn headline(group: &Group) -> String {
     let topology = if topology.is_empty() { String::new() } else { format!(", {topology}") };
     let count = group.clusters.len();
     match fate {
-        Fate::Stays => format!("{count} Clusters{topology}{machines}"),
+        Fate::Stays | Fate::Class => format!("{count} Clusters{topology}{machines}"),
+        Fate::Sample => format!("{count} sample Clusters{topology}"),
         Fate::New => format!("{count} new Clusters{topology}{machines}"),
         Fate::Deleted => format!("{count} Clusters are deleted{topology}{machines}"),
     }
@@ -93,10 +102,11 @@ pub(super) fn members(group: &Group, most: usize) -> (Vec<String>, usize) {
 
 /// The Clusters with most machines that are replaced or removed, where there are several groups to look for them in.
 pub(super) fn most_affected(report: &Report) -> Option<String> {
-    let mut members: Vec<_> = report.groups.iter().flat_map(|group| group.clusters.iter().take(5)).collect();
+    let groups = || report.groups.iter().filter(|group| !group.is_sample());
+    let mut members: Vec<_> = groups().flat_map(|group| group.clusters.iter().take(5)).collect();
     members.retain(|member| member.affected > 0);
     members.sort_by(|one, other| other.affected.cmp(&one.affected).then_with(|| one.key.cmp(&other.key)));
-    if members.len() < 2 || report.groups.iter().filter(|group| group.says_something()).count() < 2 {
+    if members.len() < 2 || groups().filter(|group| group.says_something()).count() < 2 {
         return None;
     }
     let name = |member: &&super::groups::Member| {

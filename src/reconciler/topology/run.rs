@@ -35,10 +35,8 @@ use crate::topology::upgrade::Tracker;
 use crate::topology::worker::API_VERSION;
 use crate::topology::{Computation, Failure, Options, status};
 use crate::wire::{Decode, Version};
-use crate::world::{Class, Found, Need, World};
+use crate::world::{Class, Computed, Found, World, settle};
 
-/// How often facts are gathered in one run.
-const ROUNDS: usize = 16;
 /// How long gathering may take in one run.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How soon a run that mended the record of managed fields is followed by the next (SSA-23).
@@ -143,14 +141,13 @@ impl Reconciler {
     /// Asks whether a Cluster may be deleted (DEL-01, HK-22).
     async fn ask_to_delete(&self, findings: &mut Findings) {
         let (cluster, options) = (findings.cluster.clone(), self.options);
-        let mut world = World::new(self.cache.facts());
-        let asked = self.gathered(&mut world, move |world| {
+        let asked = self.gathered(World::new(self.cache.facts()), move |world| {
             let mut tracker = HookTracker::of(&cluster);
             let deletion = Hooks::new(&cluster, world, &options).before_cluster_delete(&mut tracker)?;
             Ok((deletion, tracker))
         });
         match asked.await {
-            Ok((deletion, hooks)) => {
+            Ok(((deletion, hooks), _)) => {
                 findings.permits_deletion = deletion == Deletion::Permit;
                 findings.again = retry(&hooks);
                 findings.tracker.hooks = hooks;
@@ -166,17 +163,8 @@ impl Reconciler {
             findings.class = Some(class);
         }
         // What was answered once holds for the whole run.
-        let mut world = World::new(self.cache.facts());
-        let blueprint = {
-            let cluster = cluster.clone();
-            self.gathered(&mut world, move |world| Blueprint::of(&cluster, world)).await
-        };
-        let names = match blueprint {
-            Ok(blueprint) => LiveNames::of(&blueprint.cluster, &blueprint.class),
-            Err(failure) => return findings.failed(failure),
-        };
-        let computation = match self.computed(&mut world, &cluster, &names).await {
-            Ok(computation) => computation,
+        let (world, computation, names) = match self.computed(&cluster).await {
+            Ok(computed) => computed,
             Err(failure) => return findings.failed(failure),
         };
         match mitigate(&self.writer, &findings.raw, computation.current.objects().map(|object| &**object)).await {
@@ -187,7 +175,7 @@ impl Reconciler {
             }
             Err(error) => return findings.failed_to_write(&error),
         }
-        let planned = match self.planned(&mut world, &cluster, &names, computation).await {
+        let planned = match self.planned(world, &cluster, names, computation).await {
             Ok(planned) => planned,
             Err(failure) => return findings.failed(failure),
         };
@@ -224,26 +212,26 @@ impl Reconciler {
         self.rotations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be, without what is to be done for it.
-    async fn computed(
-        &self,
-        world: &mut World,
-        cluster: &Arc<Cluster>,
-        names: &LiveNames,
-    ) -> Result<Computation, Failure> {
-        let (cluster, options, mut names) = (cluster.clone(), self.options, names.clone());
-        self.gathered(world, move |world| Computation::of(&cluster, world, &mut names, &options)).await
+    /// What is to be, without what is to be done for it; and the names that it takes.
+    async fn computed(&self, cluster: &Arc<Cluster>) -> Result<(World, Computation, LiveNames), Failure> {
+        let (world, of_blueprint) = (World::new(self.cache.facts()), cluster.clone());
+        let (blueprint, world) = self.gathered(world, move |world| Blueprint::of(&of_blueprint, world)).await?;
+        let names = LiveNames::of(&blueprint.cluster, &blueprint.class);
+        let (cluster, options, mut taken) = (cluster.clone(), self.options, names.clone());
+        let compute = move |world: &World| Computation::of(&cluster, world, &mut taken, &options);
+        let (computation, world) = self.gathered(world, compute).await?;
+        Ok((world, computation, names))
     }
 
     /// What is to be done for what was computed. Only when dry runs are needed is it computed again.
     async fn planned(
         &self,
-        world: &mut World,
+        world: World,
         cluster: &Arc<Cluster>,
-        names: &LiveNames,
+        mut names: LiveNames,
         computation: Computation,
     ) -> Result<Planned, Failure> {
-        let (cluster, options, mut names) = (cluster.clone(), self.options, names.clone());
+        let (cluster, options) = (cluster.clone(), self.options);
         let mut computed = Some(computation);
         let plan = move |world: &World| {
             let computation =
@@ -253,37 +241,32 @@ impl Reconciler {
             let plan = Plan::of(computation, world, &Applied::default(), &mut names)?;
             Ok(Planned { plan, tracker, cluster, generations })
         };
-        self.gathered(world, plan).await
+        self.gathered(world, plan).await.map(|(planned, _)| planned)
     }
 
-    /// Runs a computation again and again until it needs no more facts. It runs where it holds nobody up.
-    async fn gathered<T, F>(&self, world: &mut World, mut compute: F) -> Result<T, Failure>
+    /// Computes until no fact is missing; returns the world with all answers, which hold for the rest of the run.
+    async fn gathered<T, F>(&self, world: World, compute: F) -> Result<(T, World), Failure>
     where
         T: Send + 'static,
         F: FnMut(&World) -> Result<T, Failure> + Send + 'static,
     {
         let deadline = Instant::now() + PATIENCE;
-        let mut needs: Vec<Need> = Vec::new();
-        for _ in 0..ROUNDS {
-            let asked = std::mem::replace(world, World::closed(Arc::default()));
-            // Few threads compute: more are not faster, and each keeps memory of its own.
-            let turn = self.turns.acquire().await.map_err(|error| Failure::Unreadable(error.to_string()))?;
-            let work = tokio::task::spawn_blocking(move || {
-                let result = compute(&asked);
-                (result, asked, compute)
-            });
-            let (result, answered, again) = work.await.map_err(|error| Failure::Unreadable(error.to_string()))?;
-            (*world, compute) = (answered, again);
-            drop(turn);
-            needs = world.take_needs().into_iter().collect();
-            if needs.is_empty() {
-                return result;
-            }
-            for (need, answer) in self.leader.gather_all(needs.clone(), deadline).await {
-                world.pin(need, answer);
-            }
-        }
-        Err(Failure::Unreadable(format!("after {ROUNDS} rounds more facts are asked for: {:?}", needs.first())))
+        let gather = |needs| self.leader.gather_all(needs, deadline);
+        let compute_in_turn = |world, compute| self.in_turn(world, compute);
+        let (result, world) = settle(world, Box::new(compute), compute_in_turn, gather).await?;
+        Ok((result?, world))
+    }
+
+    /// Computes once, in its turn and where it holds nothing else up.
+    async fn in_turn<T, F>(&self, world: World, mut compute: F) -> Computed<T, F, Failure>
+    where
+        T: Send + 'static,
+        F: FnMut(&World) -> T + Send + 'static,
+    {
+        // Few threads compute: more are not faster, and each keeps memory of its own.
+        let _turn = self.turns.acquire().await.map_err(|error| Failure::Unreadable(error.to_string()))?;
+        let work = tokio::task::spawn_blocking(move || (compute(&world), world, compute));
+        work.await.map_err(|error| Failure::Unreadable(error.to_string()))
     }
 
     /// Carries out a plan (RS-12).
@@ -434,4 +417,62 @@ impl Findings {
 /// When a hook that blocks is to be asked again (HK-09).
 fn retry(hooks: &HookTracker) -> Option<Duration> {
     hooks.requeue_after_seconds().map(|seconds| Duration::from_secs(seconds.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubernetes::contract::Definitions;
+    use crate::kubernetes::scripted::Script;
+    use crate::reconciler::lease::{Candidacy, Election};
+    use crate::world::{Facts, PatchCall, PatchHook};
+
+    /// A reconciler whose API server is asked nothing.
+    fn reconciler() -> Reconciler {
+        let (client, metrics) = (Script::default().client(), Arc::new(Metrics::default()));
+        let candidacy = Candidacy::new("ns", "lease", Duration::from_secs(15));
+        let managed = Arc::new(Managed::new(client.clone(), None, metrics.clone(), |_| {}));
+        let (definitions, _) = Definitions::follow(client.clone(), metrics.clone(), |_: Option<&str>| {});
+        Reconciler {
+            leadership: Election::new(client.clone(), candidacy, metrics.clone()).1,
+            writer: client.clone(),
+            cache: Arc::new(Cache::new(Facts::default())),
+            leader: Leader::new(client.clone(), client.clone(), managed.clone(), definitions, metrics.clone()),
+            managed,
+            applier: Applier::new(client),
+            options: Options { runtime_sdk: true },
+            past: Past::default(),
+            pace: Pace::default(),
+            rotations: Mutex::default(),
+            turns: Semaphore::new(1),
+            began: Instant::now(),
+            metrics,
+        }
+    }
+
+    /// Calls one extension after the other, as each has answered; returns how many there are.
+    fn chain(world: &World, length: usize) -> Result<usize, Failure> {
+        for number in 0..length {
+            let (extension, cluster) = (format!("e{number}"), ObjectKey::new("ns", "one"));
+            let request = "secret".to_owned();
+            let call = PatchCall { hook: PatchHook::GeneratePatches, extension, cluster, request };
+            if world.ask(&call) == Found::NotAsked {
+                return Err(Failure::NotAsked);
+            }
+        }
+        Ok(length)
+    }
+
+    #[tokio::test]
+    async fn a_run_ends_when_facts_are_still_missing_after_the_last_round() {
+        let reconciler = reconciler();
+        let asked = async |length| {
+            let gathered = reconciler.gathered(World::new(Arc::default()), move |world| chain(world, length)).await;
+            gathered.map(|(found, mut world)| (found, chain(&world, length), world.take_needs().len()))
+        };
+        assert_eq!(asked(15).await, Ok((15, Ok(15), 0)), "the world comes back with all answers");
+        let endless = asked(16).await.unwrap_err().to_string();
+        assert_eq!(endless, "facts are still missing after 16 rounds: GeneratePatches of e15 for Cluster ns/one");
+        assert_eq!(reconciler.turns.available_permits(), 1);
+    }
 }

@@ -144,7 +144,33 @@ fn objects_of_another_kind_than_the_class_makes_are_read_in_their_newest_version
     let known = |labels: &[(&str, &str)]| version(&scene.clone().with_definition(definition, labels, json!([])));
     assert_eq!(known(&[("v1beta1", "v2"), ("v1beta2", "v1beta1_v1")]), Ok(api_version.to_owned()));
     assert!(matches!(known(&[("v1beta1", "v1_v2")]), Err(Failure::Unreadable(_))), "the newest is v2");
-    assert_eq!(known(&[]), Err(Failure::NoVersion { definition: definition.to_owned() }), "CS-08");
+}
+
+#[test]
+fn a_definition_that_a_cluster_holds_names_the_versions_of_a_contract() {
+    // CS-08, DEC-17
+    let made = Scene::new().applied();
+    let bootstrap = made.desired().machine_deployments[0].bootstrap.object.name().to_owned();
+    let api_version = "bootstrap.cluster.x-k8s.io/v1";
+    let definition = "rakeconfigtemplates.bootstrap.cluster.x-k8s.io";
+    let scene = made
+        .with_definition("kubeadmcontrolplanes.controlplane.cluster.x-k8s.io", &[("v1beta2", "v1beta2")], json!([]))
+        .with_definition(definition, &[], json!([]))
+        .with(json!({
+            "apiVersion": api_version, "kind": "RakeConfigTemplate",
+            "metadata": {"namespace": "ns", "name": bootstrap, "labels": {"topology.cluster.x-k8s.io/owned": ""}},
+        }))
+        .at("MachineDeployment", "/spec/template/spec/bootstrap/configRef/kind", json!("RakeConfigTemplate"));
+    let version = |current: Result<Current, Failure>| {
+        current.map(|current| current.machine_deployments["md"].bootstrap.as_ref().unwrap().api_version().to_owned())
+    };
+    assert_eq!(version(scene.current()), Ok(api_version.to_owned()), "a manifest may lack the label");
+    let no_version = Err(Failure::NoVersion { definition: definition.to_owned() });
+    let cluster = scene.cluster();
+    let (live, _) = scene.gathered(|world| Current::of(&Blueprint::of(&cluster, world)?, world));
+    assert_eq!(version(live), no_version, "an API server");
+    let exported = scene.at(&format!("CustomResourceDefinition {definition}"), "/metadata/uid", json!("u"));
+    assert_eq!(version(exported.current()), no_version, "what was read from an API server");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::metadata::{Entry, Given};
 use super::{Basis, DesiredObject, clone, name_of, naming};
 use crate::hub::contract::definition_name;
 use crate::hub::{ControlPlaneClass, ControlPlaneTopology, Named, Object, group_of, version_of};
-use crate::topology::contract::{Contract, contract_of};
+use crate::topology::contract::{Contract, contract_of, note_without_label};
 use crate::topology::field_path::{self, FieldPath, MACHINE_METADATA};
 use crate::topology::names::Names;
 use crate::topology::origin::Origin;
@@ -48,7 +48,10 @@ pub(super) fn compute(
         refer_to_machines(&mut object, &machines.object, contract, basis)?;
         add_machine_metadata(&mut object, &labels, &annotations, basis)?;
     }
-    let warnings = add_replicas(&mut object, topology, basis)?;
+    let mut warnings = add_replicas(&mut object, topology, basis)?;
+    if assumed {
+        warnings.extend(note_without_label(&object.object, basis.world));
+    }
     add_fields_of_machines(&mut object, topology, class, contract)?;
     object.set(
         field_path::VERSION,

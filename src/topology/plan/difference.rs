@@ -91,7 +91,7 @@ impl Comparison<'_> {
     /// different is so says a server, if there is one. What is not known yet counts as no difference, so that one round
     /// asks for all that a plan has to know: the result is void then, and the world has needs.
     pub(super) fn of(&self, current: &Object, sent: &Object, origins: &Origins) -> Result<Difference, Failure> {
-        let schema = match schema(self.world, sent) {
+        let schema = match schema(self.world, sent, Some(current)) {
             Err(Failure::NotAsked) => return Ok(Difference::none()),
             schema => schema?,
         };
@@ -175,11 +175,17 @@ pub(super) fn owners(
     Ok(managers)
 }
 
-/// How objects of a kind are merged; without a definition, lists are replaced as a whole.
-pub(super) fn schema(world: &World, object: &Object) -> Result<Schema, Failure> {
+/// How an object is merged. Without a definition that is what the record of its owners shows, and other lists are replaced as a
+/// whole.
+pub(super) fn schema(world: &World, object: &Object, current: Option<&Object>) -> Result<Schema, Failure> {
     match world.definition(&definition_name(object.group(), object.kind())) {
         Found::Yes(definition) => Ok(definition.structure(version_of(object.api_version()))),
-        Found::Absent => Ok(Schema::unknown()),
+        Found::Absent => {
+            let Some(current) = current else { return Ok(Schema::unknown()) };
+            let schema = Schema::of_record(&recorded(current)?, object.api_version(), current.as_ref());
+            let fits = schema.fits(current.as_ref()) && schema.fits(object.as_ref());
+            Ok(if fits { schema } else { Schema::unknown() })
+        }
         Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
         Found::NotAsked => Err(Failure::NotAsked),
     }

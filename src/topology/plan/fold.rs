@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::difference::{MANAGER, owners, schema};
-use super::rolls::{default_replicas, defaulted, owner, rolls};
+use super::rolls::{default_replicas, defaulted, notes, owner, rolls};
 use super::{Action, Applied, Change, Part, Plan, Roll, Sent, Step};
 use crate::hub::{Cluster, Object, ObjectKey, ObjectRef, annotation, label};
 use crate::json::StringMap;
@@ -55,6 +55,8 @@ pub struct Outcome {
     /// What the patches did and did not do, the last time.
     pub trace: Trace,
     pub warnings: Vec<String>,
+    /// What people should know of the steps themselves.
+    pub notes: Vec<String>,
     pub assumes_contract: bool,
     /// What ended the rollout before it was done.
     pub failure: Option<Failure>,
@@ -206,6 +208,7 @@ impl Fold {
         let (rolls, paused) = rolls(&steps, &current, &world, self.now);
         outcome.held = held;
         outcome.paused.extend(paused);
+        outcome.notes.extend(notes(&steps));
         Ok(Round { steps, rolls })
     }
 
@@ -253,7 +256,9 @@ impl Fold {
     /// What applying `sent` makes of the object of that name, if there is one.
     fn applied_to(&self, reference: &ObjectRef, sent: &Object) -> Result<Object, Failure> {
         let world = World::new(Arc::new(self.facts.clone()));
-        let (schema, before) = (schema(&world, sent)?, world.object(reference));
+        let before = world.object(reference);
+        let live = if let Found::Yes(live) = &before { Some(&**live) } else { None };
+        let schema = schema(&world, sent, live)?;
         let (live, managers) = match &before {
             Found::Yes(live) => (Some(live), owners(live, self.applied.get(reference), sent, &schema)?),
             _ => (None, Vec::new()),
@@ -275,6 +280,7 @@ impl Fold {
         let mut object = Object::clone(&written);
         keep_replicas(&mut object, owner, step);
         if owner == Owner::MachineDeployment {
+            complete_strategy(&mut object);
             self.replace_machines(&written);
         }
         provide(&mut object, step);
@@ -368,6 +374,23 @@ fn keep_replicas(object: &mut Object, owner: Owner, step: &Step) {
     {
         // `spec` holds other fields.
         let _ = object.set("spec.replicas", replicas.into());
+    }
+}
+
+/// Gives a machine deployment the strategy that admission gives it (MA-28.2.3).
+fn complete_strategy(object: &mut Object) {
+    const TYPE: &str = "spec.rollout.strategy.type";
+    let kind = object.at(TYPE).and_then(Value::as_str).unwrap_or("RollingUpdate").to_owned();
+    let mut fill = |path: &str, value: Value| {
+        if object.at(path).is_none() {
+            // `spec` holds other fields, and those on the way are objects where they are at all.
+            let _ = object.set(path, value);
+        }
+    };
+    if kind == "RollingUpdate" {
+        fill(TYPE, kind.into());
+        fill("spec.rollout.strategy.rollingUpdate.maxSurge", 1.into());
+        fill("spec.rollout.strategy.rollingUpdate.maxUnavailable", 0.into());
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Action, Certainty, Change, Part, Step};
 use crate::hub::{Object, annotation, group_of, label};
-use crate::rollouts::{Decider, Difference, Effect, Owner, Row, differences, initialized_as_joined, row};
+use crate::rollouts::{Decider, Difference, Effect, Owner, Row, differences, initialized_as_joined, is_stricter, row};
 use crate::topology::current::Current;
 use crate::topology::origin::is_below;
 use crate::topology::upgrade::Held;
@@ -101,6 +101,24 @@ impl Roll {
         let reason = format!("{why}; {machines} would be replaced, since {}", self.reason);
         Some(Held { kind: self.kind.clone(), name: self.name.clone(), reason })
     }
+}
+
+/// What is no number of machines, and people should know all the same: a health check that gets stricter may have machines
+/// remediated that are unhealthy by it (ROLL-17).
+pub(super) fn notes(steps: &[Step]) -> impl Iterator<Item = String> {
+    let is_check = |step: &&Step| matches!(step.part, Part::ControlPlaneHealthCheck | Part::WorkerHealthCheck(_));
+    let gets_stricter = |step: &&Step| {
+        let mut changes = step.changes.iter();
+        step.action == Action::Apply
+            && changes.any(|change| is_stricter(&change.path, change.from.as_ref(), change.to.as_ref()))
+    };
+    let checks = steps.iter().filter(is_check).filter(gets_stricter);
+    checks.map(|step| {
+        let name = &step.object.key.name;
+        format!(
+            "MachineHealthCheck {name} gets stricter: machines that are unhealthy by it may be remediated (ROLL-17)"
+        )
+    })
 }
 
 /// Puts what admission sets in the place of numbers of replicas that go: what an autoscaler may have, else 1 (ROLL-13).

@@ -404,7 +404,7 @@ fn ask_extension(
     }
     let request = if world.is_offline() { String::new() } else { plan_request(way, cluster, world)? };
     let call = PlanCall { extension: extension.to_owned(), cluster: cluster.metadata.key(), request };
-    match world.upgrade_plan(call) {
+    match world.ask(&call) {
         Found::Yes(plan) => {
             Ok((way.given(Part::ControlPlane, &plan.control_plane)?, way.given(Part::Workers, &plan.workers)?))
         }

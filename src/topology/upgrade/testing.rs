@@ -13,7 +13,7 @@ use crate::topology::hooks::{HookTracker, Hooks};
 use crate::topology::status::{Run, TopologyReconciled, topology_reconciled};
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Failure, Options};
-use crate::world::{Answer, Facts, Found, HookAnswer, Need, Objects, UpgradePlan, World};
+use crate::world::{Answer, Facts, Found, HookAnswer, Need, NodesOf, Objects, UpgradePlan, World};
 
 pub(in crate::topology) const MD: WorkerKind = WorkerKind::MachineDeployment;
 pub(in crate::topology) const MP: WorkerKind = WorkerKind::MachinePool;
@@ -316,7 +316,7 @@ impl Fleet {
     fn answer(&mut self, need: &Need) -> Answer {
         match need {
             Need::List(selection) => Answer::List(Found::Yes(self.objects().list(selection))),
-            Need::Nodes { cluster, names } => {
+            Need::Nodes(NodesOf { cluster, names }) => {
                 let nodes = self.objects().nodes(cluster).into_iter().filter(|(name, _)| names.contains(name));
                 Answer::Nodes(Found::Yes(nodes.collect()))
             }

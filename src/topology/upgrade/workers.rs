@@ -8,7 +8,7 @@ use crate::hub::{Object, ObjectKey};
 use crate::topology::Failure;
 use crate::topology::current::CurrentWorker;
 use crate::topology::worker::API_VERSION;
-use crate::world::{Found, Selection, World};
+use crate::world::{Found, NodesOf, Selection, World};
 
 /// Where the version of a worker stands.
 pub(super) const VERSION: &str = "spec.template.spec.version";
@@ -101,7 +101,7 @@ pub(super) fn upgrading_pools(
     if names.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let nodes = match world.nodes(cluster, &names) {
+    let nodes = match world.ask(&NodesOf { cluster: cluster.clone(), names }) {
         Found::Yes(nodes) => nodes,
         Found::Absent => return Ok(BTreeSet::new()),
         Found::Unreadable(reason) => return Err(Failure::Unreadable(reason)),

@@ -1,6 +1,7 @@
 //! A class with every kind of part on a real API server, and a controller's way from Needs to writes, step by step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use topologist::telemetry::metrics::Metrics;
 use topologist::topology::plan::{Applied, Plan};
 use topologist::topology::{Computation, Failure, Options};
 use topologist::wire::{Decode, Version};
-use topologist::world::{Answer, Facts, Found, Need, World};
+use topologist::world::{Answer, DefinitionName, Facts, Found, Need, World, settle};
 use topologist::yaml;
 use tower::service_fn;
 
@@ -372,24 +373,24 @@ impl Stage {
     /// What is to be done as everything is now.
     pub async fn plan(&self) -> Result<Planned, Failure> {
         let (cluster, class, facts) = self.facts().await;
-        let mut world = World::new(Arc::new(facts));
-        let mut names = LiveNames::of(&cluster, &class);
-        for _ in 0..16 {
-            let options = Options { runtime_sdk: false };
-            let computation = Computation::of(&cluster, &world, &mut names, &options);
+        let compute = |world: World, mut names: LiveNames| {
+            let computation = Computation::of(&cluster, &world, &mut names, &Options { runtime_sdk: false });
             let plan = computation.and_then(|one| Plan::of(one, &world, &Applied::default(), &mut names));
-            let needs = world.take_needs();
-            if needs.is_empty() {
-                let (uid, version) = (cluster.metadata.uid.clone(), cluster.metadata.resource_version.clone());
-                return plan.map(|plan| Planned { plan, uid, version });
-            }
-            assert_eq!(plan.err(), Some(Failure::NotAsked));
+            assert!(!world.has_needs() || matches!(plan, Err(Failure::NotAsked)));
+            ready(Ok::<_, Failure>((plan, world, names)))
+        };
+        let gather = async |needs: BTreeSet<Need>| {
+            let mut answers = Vec::new();
             for need in needs {
                 let answer = self.answer(&need).await;
-                world.pin(need, answer);
+                answers.push((need, answer));
             }
-        }
-        panic!("there is no end of needs");
+            answers
+        };
+        let (world, names) = (World::new(Arc::new(facts)), LiveNames::of(&cluster, &class));
+        let (plan, _) = settle(world, names, compute, gather).await?;
+        let (uid, version) = (cluster.metadata.uid.clone(), cluster.metadata.resource_version.clone());
+        plan.map(|plan| Planned { plan, uid, version })
     }
 
     async fn answer(&self, need: &Need) -> Answer {
@@ -407,7 +408,7 @@ impl Stage {
                 };
                 Answer::List(Found::Yes(all.filter(has).map(of).collect()))
             }
-            Need::Definition(name) => {
+            Need::Definition(DefinitionName(name)) => {
                 let (_, kind) = KINDS
                     .iter()
                     .find(|(api_version, kind)| format!("{}.{}", plural(kind), group_of(api_version)) == **name)

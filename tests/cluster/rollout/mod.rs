@@ -5,6 +5,7 @@
 //! provider (provider.rs) ──────┘
 //! ```
 
+mod agreement;
 mod crash;
 mod foreseen;
 mod layer;

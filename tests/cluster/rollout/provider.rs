@@ -10,7 +10,7 @@ use super::site::{CONTROL_PLANE, CORE, INFRASTRUCTURE, api, text};
 /// How often the objects are looked at.
 const PACE: Duration = Duration::from_millis(200);
 
-/// Answers, until dropped; makes Clusters owners as well unless another controller of the test does.
+/// Answers in a namespace, or with an empty one everywhere, until dropped; makes Clusters owners as well unless another controller of the test does.
 pub(crate) async fn run(client: kube::Client, namespace: String, makes_owners: bool) {
     loop {
         for (api_version, kind) in [
@@ -19,10 +19,11 @@ pub(crate) async fn run(client: kube::Client, namespace: String, makes_owners: b
             (CORE, "MachineDeployment"),
             (CORE, "MachinePool"),
         ] {
-            let api = api(&client, &namespace, api_version, kind);
-            let Ok(list) = api.list(&ListParams::default()).await else { continue };
+            let all = api(&client, &namespace, api_version, kind);
+            let Ok(list) = all.list(&ListParams::default()).await else { continue };
             for object in list.items.iter().map(|item| serde_json::to_value(item).unwrap()) {
-                let name = text(&object, "/metadata/name");
+                let (name, namespace) = (text(&object, "/metadata/name"), text(&object, "/metadata/namespace"));
+                let api = api(&client, &namespace, api_version, kind);
                 let status = answered(kind, &object);
                 if !contains(&object["status"], &status) {
                     let patch = Patch::Merge(json!({"status": status}));

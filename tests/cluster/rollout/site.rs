@@ -283,6 +283,7 @@ pub(crate) fn kubernetes() -> &'static Kubernetes {
     SERVER.get_or_init(Kubernetes::start)
 }
 
+/// Objects of a kind in a namespace, or with an empty one in all namespaces.
 pub(crate) fn api(client: &kube::Client, namespace: &str, api_version: &str, kind: &str) -> Api<DynamicObject> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let gvk = GroupVersionKind::gvk(group, version, kind);
@@ -291,7 +292,7 @@ pub(crate) fn api(client: &kube::Client, namespace: &str, api_version: &str, kin
         _ => ApiResource::from_gvk(&gvk),
     };
     match kind {
-        "Namespace" => Api::all_with(client.clone(), &resource),
+        kind if kind == "Namespace" || namespace.is_empty() => Api::all_with(client.clone(), &resource),
         _ => Api::namespaced_with(client.clone(), namespace, &resource),
     }
 }

@@ -175,3 +175,19 @@ fn while_paused_nothing_is_replaced_and_what_would_be_is_held() {
     assert_eq!(machines(&outcome), []);
     assert!(held(&outcome).concat().contains("it is paused; 4 machines would be replaced"), "{:?}", held(&outcome));
 }
+
+#[test]
+fn a_stricter_health_check_is_a_note() {
+    // ROLL-17
+    let check = |seconds: i64| json!({"checks": {"nodeStartupTimeoutSeconds": seconds}});
+    let before = sized().at("ClusterClass", "/spec/workers/machineDeployments/0/healthCheck", check(900));
+    let of = |seconds: i64| {
+        change(
+            &before,
+            &before.clone().at("ClusterClass", "/spec/workers/machineDeployments/0/healthCheck", check(seconds)),
+        )
+    };
+    let (stricter, milder) = (of(60), of(1_800));
+    assert!(stricter.notes.concat().contains("gets stricter"), "{:?}", stricter.notes);
+    assert_eq!((machines(&stricter), milder.notes.len(), milder.rounds.len()), (vec![], 0, 1));
+}

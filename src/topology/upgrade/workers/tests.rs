@@ -99,7 +99,7 @@ fn nodes_are_looked_at_where_a_pool_has_some() {
     assert_eq!((without, world.take_needs().len()), (Ok(BTreeSet::new()), 0));
     let two = pool(json!({"nodeRefs": [{"name": "a"}, {"name": "b"}]}));
     assert_eq!(upgrading_pools(&two, &cluster, &world), Err(Failure::NotAsked));
-    let need = Need::Nodes { cluster: cluster.clone(), names: ["a".to_owned(), "b".to_owned()].into() };
+    let need = Need::Nodes(NodesOf { cluster: cluster.clone(), names: ["a".to_owned(), "b".to_owned()].into() });
     assert_eq!(world.take_needs(), BTreeSet::from([need.clone()]));
     let answered = |nodes: Found<Nodes>| {
         let mut world = live();

@@ -1,0 +1,124 @@
+//! What stays of a stored Cluster when somebody applies a file: what the file does not mention, and did not mention before.
+
+use serde_json::{Value, json};
+
+use crate::hub::{group_of, version_of};
+use crate::wire::Version;
+use crate::wire::manifest::Manifest;
+
+const VARIABLES: &str = "/spec/topology/variables";
+/// What `kubectl apply` applied the last time.
+const LAST_APPLIED: &str = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
+
+/// Gives a Cluster the references of its older state where it has none, in the form of its own version.
+pub(super) fn keep_references(new: &mut Manifest, old: &Manifest) {
+    let is_v1beta2 = new.version() == Some(Version::V1Beta2);
+    for name in ["infrastructureRef", "controlPlaneRef"] {
+        let Some(written) = old.value.pointer(&format!("/spec/{name}")).filter(|written| written.is_object()) else {
+            continue;
+        };
+        let text = |key: &str| written.get(key).and_then(Value::as_str).unwrap_or_default();
+        let (group, version) = match text("apiVersion") {
+            "" => (text("apiGroup"), "v1beta2"),
+            api_version => (group_of(api_version), version_of(api_version)),
+        };
+        let reference = match is_v1beta2 {
+            true => json!({"apiGroup": group, "kind": text("kind"), "name": text("name")}),
+            false => json!({"apiVersion": format!("{group}/{version}"), "kind": text("kind"), "name": text("name"),
+                "namespace": new.key.namespace}),
+        };
+        if let Some(spec) = new.value.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.entry(name).or_insert(reference);
+        }
+    }
+}
+
+/// The variables that stay: those that were set by default when the Cluster was stored. `stored` is the old Cluster after its
+/// defaults, `defaulted` the same if `new` had been applied instead.
+pub(super) fn kept_variables(new: &Value, old: &Value, stored: &Value, defaulted: &Value) -> Vec<Value> {
+    let mut all = variables(stored).to_vec();
+    all.retain(|variable| {
+        let name = &variable["name"];
+        find(new, name).is_none() && !was_applied(old, name, variable, defaulted)
+    });
+    all
+}
+
+/// Whether the value of a variable was in what somebody applied, as far as can be told.
+fn was_applied(old: &Value, name: &Value, stored: &Value, defaulted: &Value) -> bool {
+    let Some(mentioned) = find(old, name) else { return false };
+    let applied = old.pointer(LAST_APPLIED).and_then(Value::as_str);
+    if let Some(applied) = applied.and_then(|text| serde_json::from_str::<Value>(text).ok()) {
+        return find(&applied, name).is_some();
+    }
+    if let Some(entries) = old.pointer("/metadata/managedFields").and_then(Value::as_array) {
+        let key = format!("k:{}", json!({"name": name}));
+        let lists = |entry: &Value| entry["fieldsV1"]["f:spec"]["f:topology"]["f:variables"].get(&key).is_some();
+        return entries.iter().any(|entry| entry["operation"] == "Apply" && lists(entry));
+    }
+    // What a server printed without saying who owns it; a file that people write has no such field.
+    let is_exported = old.pointer("/metadata/resourceVersion").is_some() || old.pointer("/metadata/uid").is_some();
+    let is_default = find(defaulted, name).is_some_and(|default| default["value"] == stored["value"]);
+    !(is_exported && is_default && mentioned["value"] == stored["value"])
+}
+
+fn variables(cluster: &Value) -> &[Value] {
+    cluster.pointer(VARIABLES).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn find<'a>(cluster: &'a Value, name: &Value) -> Option<&'a Value> {
+    variables(cluster).iter().find(|variable| variable["name"] == *name)
+}
+
+/// Adds variables to a Cluster.
+pub(super) fn add_variables(cluster: &mut Value, kept: Vec<Value>) {
+    let Some(topology) = cluster.pointer_mut("/spec/topology").and_then(Value::as_object_mut) else { return };
+    let list = topology.entry("variables").or_insert_with(|| json!([]));
+    if let Value::Array(list) = list {
+        list.extend(kept);
+    }
+}
+
+/// The same Cluster without some variables.
+pub(super) fn without_variables(cluster: &Value, of: &Value) -> Value {
+    let mut cluster = cluster.clone();
+    if let Some(Value::Array(list)) = cluster.pointer_mut(VARIABLES) {
+        list.retain(|variable| find(of, &variable["name"]).is_some());
+    }
+    cluster
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster(variables: Value) -> Value {
+        json!({"metadata": {}, "spec": {"topology": {"variables": variables}}})
+    }
+
+    fn kept(old: &Value, stored: &Value, new: &Value, defaulted: &Value) -> Vec<String> {
+        let kept = kept_variables(new, old, stored, defaulted);
+        kept.iter().map(|variable| variable["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn only_values_that_nobody_applied_stay() {
+        let set = |name: &str| json!({"name": name, "value": "x"});
+        let stored = cluster(json!([set("applied"), set("default")]));
+        let (nothing, file) = (cluster(json!([])), cluster(json!([set("applied")])));
+        let defaults = cluster(json!([set("default"), {"name": "applied", "value": "y"}]));
+        assert_eq!(kept(&file, &stored, &nothing, &defaults), ["default"], "the file says what it applied");
+        assert_eq!(kept(&file, &stored, &stored, &defaults), [""; 0], "what is mentioned counts");
+        let mut exported = stored.clone();
+        exported["metadata"]["uid"] = json!("u");
+        assert_eq!(kept(&exported, &stored, &nothing, &defaults), ["default"], "it has the value of the default");
+        assert_eq!(kept(&exported, &stored, &nothing, &stored), ["applied", "default"], "so have both");
+        let fields = json!({"f:spec": {"f:topology": {"f:variables": {"k:{\"name\":\"applied\"}": {}}}}});
+        exported["metadata"]["managedFields"] =
+            json!([{"manager": "a-user", "operation": "Apply", "fieldsV1": fields}]);
+        assert_eq!(kept(&exported, &stored, &nothing, &stored), ["default"], "the record says who applied it");
+        exported["metadata"]["annotations"] =
+            json!({"kubectl.kubernetes.io/last-applied-configuration": cluster(json!([set("default")])).to_string()});
+        assert_eq!(kept(&exported, &stored, &nothing, &stored), ["applied"], "kubectl says what it applied");
+    }
+}

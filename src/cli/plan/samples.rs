@@ -1,0 +1,270 @@
+//! Classes that no Cluster uses: a sample Cluster of each on both sides, or what its templates and patches come to (DEC-48).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::classes::{self, Sides, Written};
+use super::groups::Group;
+use super::report::{ClusterReport, Fate, Report};
+use super::words::counted;
+use crate::admission::Settings;
+use crate::cli::sample::{self, Draft};
+use crate::hub::{Cluster, ClusterClass, ObjectKey};
+use crate::topology::Failure;
+use crate::topology::plan::Fold;
+use crate::variables::Extent;
+use crate::world::{Class, Facts, Found, Record};
+
+/// The state before or after the change.
+pub(super) struct Half<'a> {
+    /// Its classes, those of a cluster included.
+    pub classes: Written,
+    /// What the webhook judges by.
+    pub facts: &'a Arc<Facts>,
+    /// What topologies are computed of.
+    pub fold: &'a mut Fold,
+}
+
+/// What was decided for classes that no Cluster uses.
+#[derive(Default)]
+pub(super) struct Samples {
+    /// The sample Clusters, with the class of each and whether its class is new.
+    clusters: BTreeMap<ObjectKey, Sample>,
+    /// Classes without a sample, and those that only one side has.
+    classes: Vec<ClusterReport>,
+    incomplete: Vec<String>,
+}
+
+struct Sample {
+    class: ObjectKey,
+    version: String,
+    is_new: bool,
+    /// Said when the sides do not have the same sample.
+    warning: Option<String>,
+    /// What its sample may not show.
+    differences: Option<ClusterReport>,
+}
+
+/// The same Cluster on both sides, where a class is on both.
+struct Pair {
+    old: Option<Cluster>,
+    new: Cluster,
+    warning: Option<String>,
+}
+
+impl Pair {
+    /// Adds the Clusters to their sides.
+    fn put(
+        self,
+        class: &ObjectKey,
+        key: &ObjectKey,
+        differences: Option<ClusterReport>,
+        before: &mut Half<'_>,
+        after: &mut Half<'_>,
+    ) -> Sample {
+        let Pair { old, new, warning } = self;
+        let version = new.spec.topology.version.clone();
+        let is_new = old.is_none();
+        if let Some(old) = old {
+            before.fold.facts_mut().put_cluster(key.clone(), Record::readable(old));
+        }
+        after.fold.facts_mut().put_cluster(key.clone(), Record::readable(new));
+        Sample { class: class.clone(), version, is_new, warning, differences }
+    }
+}
+
+impl Samples {
+    /// Adds sample Clusters to both sides, for all classes of the files that no Cluster uses; `removes` says whether a class that
+    /// only the old side has goes, and `wants` whether the plan is about a Cluster.
+    pub(super) fn add(
+        before: &mut Half<'_>,
+        after: &mut Half<'_>,
+        settings: &Settings,
+        removes: bool,
+        wants: impl Fn(&ObjectKey) -> bool,
+    ) -> Self {
+        let mut samples = Samples::default();
+        let (old, new): (Vec<_>, Vec<_>) =
+            (before.classes.keys().cloned().collect(), after.classes.keys().cloned().collect());
+        let gone = old.iter().filter(|class| removes && !new.contains(class));
+        for class in new.iter().chain(gone) {
+            let key = sample::key(class, &[before.fold.facts(), after.fold.facts()]);
+            let is_used =
+                [before.fold.facts(), after.fold.facts()].iter().any(|facts| facts.user_keys(class).next().is_some());
+            if is_used || !wants(&key) {
+                continue;
+            }
+            if new.contains(class) {
+                samples.add_class(class, &key, before, after, settings);
+            } else {
+                samples.classes.push(classes::removed(class));
+            }
+        }
+        samples
+    }
+
+    fn add_class(
+        &mut self,
+        class: &ObjectKey,
+        key: &ObjectKey,
+        before: &mut Half<'_>,
+        after: &mut Half<'_>,
+        settings: &Settings,
+    ) {
+        // What cannot be read is denied, or said elsewhere.
+        let Found::Yes(new) = after.facts.class(class) else { return };
+        let old = match before.classes.contains_key(class).then(|| before.facts.class(class)) {
+            None => None,
+            Some(Found::Yes(old)) => Some(old),
+            Some(_) => return self.miss(class, "the class cannot be read as it was before the change"),
+        };
+        let sides = Sides {
+            before: (&before.classes, before.fold.facts()),
+            after: (&after.classes, after.fold.facts()),
+            classes: (old.as_ref().map(|old| &***old), &new),
+        };
+        let differences = classes::changed(class, &sides);
+        let attempt = Attempt { key, old: old.as_ref(), new: &new, before, after, settings };
+        match attempt.pair() {
+            Ok(pair) => {
+                let sample = pair.put(class, key, differences, before, after);
+                self.clusters.insert(key.clone(), sample);
+            }
+            Err(reason) => {
+                self.miss(class, &reason);
+                self.classes.extend(differences);
+                self.classes.extend(old.is_none().then(|| classes::created(class)));
+            }
+        }
+    }
+
+    /// Says why a class has no sample.
+    fn miss(&mut self, class: &ObjectKey, reason: &str) {
+        self.incomplete
+            .push(format!("no sample Cluster could be made of ClusterClass {class}, which no Cluster uses: {reason}"));
+    }
+
+    /// Whether there is nothing to say.
+    pub(super) fn is_empty(&self) -> bool {
+        self.clusters.is_empty() && self.classes.is_empty() && self.incomplete.is_empty()
+    }
+
+    /// Says of a report that it is that of a sample, if it is.
+    pub(super) fn mark(&self, mut report: ClusterReport) -> ClusterReport {
+        let key = ObjectKey::new(&report.namespace, &report.name);
+        let Some(Sample { class, version, is_new, warning, .. }) = self.clusters.get(&key) else { return report };
+        let is_new = if *is_new { " is new" } else { "" };
+        report.title = format!(
+            "ClusterClass {class}{is_new}: sample Cluster {key} ({version}) of the class, made from its schemas"
+        );
+        report.warnings.extend(warning.clone());
+        report.sample = true;
+        report.about.fate = Fate::Sample;
+        report
+    }
+
+    /// Adds what is said of classes: those without a sample, and those whose sample does not show a difference.
+    pub(super) fn complete(mut self, report: &mut Report) {
+        let changed: BTreeSet<ObjectKey> = report
+            .groups
+            .iter()
+            .filter(|group| group.is_sample() && !(group.steps.is_empty() && group.errors.is_empty()))
+            .flat_map(|group| group.clusters.iter().map(|member| member.key.clone()))
+            .collect();
+        let shows = |key: &ObjectKey| changed.contains(key);
+        let hidden = self.clusters.iter_mut().filter(|(key, _)| !shows(key));
+        self.classes.extend(hidden.filter_map(|(_, sample)| sample.differences.take()));
+        report.add_classes(self.classes, self.incomplete);
+    }
+}
+
+/// What becomes of the classes that no Cluster uses, in a few words each.
+pub(super) fn summary(report: &Report) -> Vec<String> {
+    let samples = || report.groups.iter().filter(|group| group.is_sample());
+    let number = |holds: fn(&&Group) -> bool| samples().filter(holds).map(|group| group.clusters.len()).sum::<usize>();
+    let (samples, changed) = (number(|_| true), number(|group| !group.steps.is_empty()));
+    let all = counted(samples, "sample Cluster");
+    let mut said = Vec::new();
+    match (samples, changed) {
+        (0, _) => {}
+        (_, 0) => said.push(format!("{all}, nothing changes")),
+        _ => said.push(format!("{changed} of {all} changed")),
+    }
+    if report.groups.is_empty() && report.classes.is_empty() && !report.incomplete.is_empty() {
+        said.push("no Cluster, nothing changes in the classes and their templates".to_owned());
+    }
+    if !report.classes.is_empty() {
+        let number = report.classes.len();
+        let classes = if number == 1 { "ClusterClass" } else { "ClusterClasses" };
+        said.push(format!("{number} {classes} changed without a Cluster"));
+    }
+    said
+}
+
+/// Everything that a sample of one class is tried with.
+struct Attempt<'a, 'b> {
+    key: &'a ObjectKey,
+    old: Option<&'a Arc<Class>>,
+    new: &'a Arc<Class>,
+    before: &'a Half<'b>,
+    after: &'a Half<'b>,
+    settings: &'a Settings,
+}
+
+impl Attempt<'_, '_> {
+    /// The sample of the old class if it is good on both sides, else that of the new one, else one for each side.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn pair(&self) -> Result<Pair, String> {
+        let all: Vec<&ClusterClass> = self.old.into_iter().chain([self.new]).map(|class| &***class).collect();
+        let version =
+            sample::version(&all).ok_or("no Kubernetes version is in the list of the class before and after")?;
+        let draft = |class: &Class, extent| Draft::of(class, self.key, &version, extent, self.settings);
+        let mut reason = None;
+        for class in self.old.into_iter().chain([self.new]) {
+            for extent in Extent::EACH {
+                let draft = draft(class, extent);
+                match self.judged(self.old.is_some().then_some(&draft), &draft) {
+                    Ok(pair) => return Ok(pair),
+                    Err(error) => drop(reason.get_or_insert(error)),
+                }
+            }
+        }
+        let reason = reason.unwrap_or_default();
+        let Some(old) = self.old else { return Err(reason) };
+        for extent in Extent::EACH {
+            if let Ok(pair) = self.judged(Some(&draft(old, extent)), &draft(self.new, extent)) {
+                let warning =
+                    Some(format!("the sample differs before and after, since none is valid for both: {reason}"));
+                return Ok(Pair { warning, ..pair });
+            }
+        }
+        Err(reason)
+    }
+
+    /// Both drafts, if they are good for their sides.
+    fn judged(&self, old: Option<&Draft>, new: &Draft) -> Result<Pair, String> {
+        let before = |error: String| format!("before the change: {error}");
+        let old = old.map(|old| self.side(old, self.before, &|_| true).map_err(before)).transpose()?;
+        // What is wrong with the files themselves is an error of the plan.
+        let new = self.side(new, self.after, &is_of_values)?;
+        Ok(Pair { old, new, warning: None })
+    }
+
+    /// The draft on one side; it is no good when its topology fails in a way that `counts`.
+    fn side(&self, draft: &Draft, half: &Half<'_>, counts: &dyn Fn(&Failure) -> bool) -> Result<Cluster, String> {
+        let cluster = draft.admitted(half.facts, self.settings)?;
+        let mut fold = half.fold.clone();
+        fold.facts_mut().put_cluster(self.key.clone(), Record::readable(cluster.clone()));
+        match fold.compute(self.key) {
+            Err(failure) if counts(&failure) => Err(failure.to_string()),
+            _ => Ok(cluster),
+        }
+    }
+}
+
+/// Whether other values of variables might have kept a topology from failing.
+fn is_of_values(failure: &Failure) -> bool {
+    matches!(failure, Failure::Patches(_) | Failure::InvalidCluster(_) | Failure::Naming { .. } | Failure::WrongType(_))
+}

@@ -1,0 +1,192 @@
+//! Sample Clusters: what a class comes to where no Cluster uses it (DEC-48).
+//!
+//! ```text
+//! ClusterClass ─► variables: small valid values ─┐
+//!             └─► each worker class once ────────┴─► Cluster ─► both end points of the webhook ─► as if it had been in a file
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::offline;
+use crate::admission::Settings;
+use crate::hub::{Cluster, ClusterClass, GROUP, ObjectKey};
+use crate::topology::plan::uid;
+use crate::variables::{self, Extent, Sample};
+use crate::wire::{Decode, Version};
+use crate::world::{Class, Facts, Found, Record};
+
+/// The Kubernetes version of samples, where the class lists none.
+const VERSION: &str = "v1.34.0";
+/// How many machines a control plane has: as many as in production, so that a rollout takes its steps.
+const CONTROL_PLANE: u32 = 3;
+/// How many machines each worker set has.
+const WORKERS: u32 = 1;
+/// How long the name of a Cluster may be.
+const LONGEST_NAME: usize = 63;
+
+/// The name of the sample of a class, which no other Cluster has.
+pub(super) fn key(class: &ObjectKey, facts: &[&Facts]) -> ObjectKey {
+    let is_taken = |key: &ObjectKey| facts.iter().any(|facts| facts.cluster(key) != Found::Absent);
+    let numbered = (2..).map(|number| format!("sample-{number}-"));
+    let prefixes = std::iter::once("sample-".to_owned()).chain(numbered);
+    let keys = prefixes.map(|prefix| ObjectKey::new(&class.namespace, name(&prefix, &class.name)));
+    keys.into_iter().find(|key| !is_taken(key)).unwrap_or_default()
+}
+
+/// A DNS label that ends in the name of a class, or in the start of it.
+fn name(prefix: &str, class: &str) -> String {
+    let label = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = prefix.chars().chain(class.chars().map(label)).take(LONGEST_NAME).collect();
+    name.trim_end_matches('-').to_owned()
+}
+
+/// A Kubernetes version that all of the classes offer: the last one of the first class that has a list.
+pub(super) fn version(classes: &[&ClusterClass]) -> Option<String> {
+    let mut lists = classes.iter().map(|class| &*class.spec.kubernetes_versions).filter(|list| !list.is_empty());
+    let Some(first) = lists.next() else { return Some(VERSION.to_owned()) };
+    let rest: Vec<&[String]> = lists.collect();
+    first.iter().rev().find(|version| rest.iter().all(|list| list.contains(version))).cloned()
+}
+
+/// A Cluster that a class describes.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    /// As a file would have it, in v1beta2.
+    pub value: Value,
+    /// Required variables without a value, and why.
+    pub missing: Vec<String>,
+}
+
+impl Draft {
+    /// Variables are set to that extent, and every worker class is used once.
+    pub(super) fn of(class: &Class, key: &ObjectKey, version: &str, extent: Extent, settings: &Settings) -> Self {
+        let definitions = variables::current(class).unwrap_or_default();
+        let compiled = class.variables().unwrap_or_default();
+        let Sample { values, missing } = Sample::of(&definitions, &compiled, extent);
+        let set: Vec<Value> = values.into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+        let mut topology = json!({
+            "classRef": {"name": class.metadata.name},
+            "version": version,
+            "workers": workers(class, settings),
+            "variables": set,
+        });
+        if class.spec.has_control_plane_machines() {
+            topology["controlPlane"] = json!({"replicas": CONTROL_PLANE});
+        }
+        let value = json!({
+            "apiVersion": format!("{GROUP}/{}", Version::V1Beta2), "kind": "Cluster",
+            "metadata": {"namespace": key.namespace, "name": key.name},
+            "spec": {"clusterNetwork": network(), "topology": topology},
+        });
+        let told = missing.into_iter().map(|(name, reason)| {
+            let place = format!("{name}{}", reason.place);
+            format!(
+                "no valid value was found for the variable {place}: {}; add an example or a default to its schema, or a Cluster of the class to the files",
+                reason.reason
+            )
+        });
+        Draft { value, missing: told.collect() }
+    }
+
+    /// The Cluster after both end points of the webhook.
+    ///
+    /// # Errors
+    /// When a variable has no value, or an end point denies the Cluster.
+    pub(super) fn admitted(&self, facts: &Arc<Facts>, settings: &Settings) -> Result<Cluster, String> {
+        if let Some(missing) = self.missing.first() {
+            return Err(missing.clone());
+        }
+        offline::admitted(&self.value, facts, settings).map(identified).map_err(|errors| errors.join("; "))
+    }
+}
+
+/// What most files say of the network: patches look at it.
+fn network() -> Value {
+    json!({
+        "pods": {"cidrBlocks": ["192.168.0.0/16"]}, "services": {"cidrBlocks": ["10.128.0.0/12"]},
+        "serviceDomain": "cluster.local",
+    })
+}
+
+/// Each worker class once.
+fn workers(class: &ClusterClass, settings: &Settings) -> Value {
+    let set = |(class, name): (&str, String)| json!({"class": class, "name": name, "replicas": WORKERS});
+    let sets = |classes: Vec<&str>| names(classes).into_iter().map(set).collect::<Value>();
+    let mut workers = Map::new();
+    let deployments = class.spec.workers.machine_deployments.iter().map(|worker| &*worker.class).collect();
+    workers.insert("machineDeployments".to_owned(), sets(deployments));
+    if settings.gates.machine_pool {
+        let pools = class.spec.workers.machine_pools.iter().map(|worker| &*worker.class).collect();
+        workers.insert("machinePools".to_owned(), sets(pools));
+    }
+    workers.into()
+}
+
+/// Names for worker sets that are those of their classes, as far as they are labels, and different.
+fn names(classes: Vec<&str>) -> Vec<(&str, String)> {
+    let mut taken: BTreeMap<String, usize> = BTreeMap::new();
+    let named = classes.into_iter().map(|class| {
+        let name = name("", class);
+        let times = taken.entry(name.clone()).or_default();
+        *times += 1;
+        (class, if *times == 1 { name } else { self::name(&format!("{times}-"), &name) })
+    });
+    named.collect()
+}
+
+/// The Cluster with the identity that an API server would give it.
+fn identified(mut cluster: Cluster) -> Cluster {
+    cluster.metadata.uid = uid(GROUP, "Cluster", &cluster.metadata.key());
+    cluster
+}
+
+/// The facts of a cluster, with a sample of each class of `files` that no Cluster uses: what its topology looks at is read then.
+pub(super) fn with_samples(mut facts: Facts, files: &Facts) -> Facts {
+    let settings = Settings::default();
+    for class in files.class_keys() {
+        let is_used = [&facts, files].into_iter().any(|facts| facts.user_keys(class).next().is_some());
+        let Found::Yes(found) = facts.class(class) else { continue };
+        let Some(version) = version(&[&found]).filter(|_| !is_used) else { continue };
+        let key = key(class, &[&facts, files]);
+        let draft = Draft::of(&found, &key, &version, Extent::Whole, &settings);
+        if let Ok(cluster) = Cluster::decode(Version::V1Beta2, &draft.value.to_string()) {
+            facts.put_cluster(key, Record::readable(identified(cluster)));
+        }
+    }
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_labels_and_different() {
+        assert_eq!(name("sample-", "Quick.start"), "sample-quick-start");
+        assert_eq!(name("sample-", &"a.".repeat(60)).len(), 62);
+        let want = [("a.b", "a-b".to_owned()), ("a-b", "2-a-b".to_owned()), ("c", "c".to_owned())];
+        assert_eq!(names(vec!["a.b", "a-b", "c"]), want);
+        let class = ObjectKey::new("ns", "x");
+        assert_eq!(key(&class, &[]), ObjectKey::new("ns", "sample-x"));
+        let mut taken = Cluster::default();
+        (taken.metadata.namespace, taken.metadata.name) = ("ns".to_owned(), "sample-x".to_owned());
+        let facts = Facts::of([taken], []);
+        assert_eq!(key(&class, &[&facts]), ObjectKey::new("ns", "sample-2-x"));
+    }
+
+    #[test]
+    fn the_version_is_one_that_both_classes_offer() {
+        let class = |versions: &[&str]| -> ClusterClass {
+            serde_json::from_value(json!({"spec": {"kubernetesVersions": versions}})).unwrap()
+        };
+        let (none, old, new) = (class(&[]), class(&["v1.32.0", "v1.33.0"]), class(&["v1.33.0", "v1.34.0"]));
+        assert_eq!(version(&[&none]).as_deref(), Some(VERSION));
+        assert_eq!(version(&[&old]).as_deref(), Some("v1.33.0"));
+        assert_eq!(version(&[&none, &new]).as_deref(), Some("v1.34.0"));
+        assert_eq!(version(&[&old, &new]).as_deref(), Some("v1.33.0"));
+        assert_eq!(version(&[&old, &class(&["v1.34.0"])]), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! Values for the variables of a class, where no Cluster of it is at hand.
+
+use serde_json::Value;
+
+use super::Variables;
+use crate::hub::StatusVariable;
+use crate::schema::{Breadth, NoSample};
+
+/// Which variables get a value. Those with a default get it from their class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    Required,
+    All,
+    /// All, with all properties of objects.
+    Whole,
+}
+
+impl Extent {
+    /// From the least to the most.
+    pub const EACH: [Extent; 3] = [Extent::Required, Extent::All, Extent::Whole];
+
+    fn breadth(self) -> Breadth {
+        if self == Extent::Whole { Breadth::Whole } else { Breadth::Least }
+    }
+}
+
+/// Small values that are valid, and the required variables for which none was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sample {
+    pub values: Vec<(String, Value)>,
+    pub missing: Vec<(String, NoSample)>,
+}
+
+impl Sample {
+    /// Of variables and what they were compiled of.
+    pub fn of(definitions: &[StatusVariable], variables: &Variables, extent: Extent) -> Self {
+        let mut sample = Sample::default();
+        for StatusVariable { name, definitions, .. } in definitions {
+            let (Some(definition), Some(variable)) = (definitions.first(), variables.get(name)) else { continue };
+            let Ok(schema) = &variable.schema else { continue };
+            if variable.has_default || (extent == Extent::Required && !variable.required) {
+                continue;
+            }
+            match schema.sample(&definition.schema.open_api_v3_schema, extent.breadth()) {
+                Ok(value) => sample.values.push((name.clone(), value)),
+                Err(reason) if variable.required => sample.missing.push((name.clone(), reason)),
+                Err(_) => {}
+            }
+        }
+        sample
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::hub::ClusterClass;
+    use crate::schema::Allowance;
+
+    #[test]
+    fn variables_without_a_default_get_a_value() {
+        let variable = |name: &str, required: bool, schema: Value| json!({"name": name, "definitions": [{"from": "inline", "required": required, "schema": {"openAPIV3Schema": schema}}]});
+        let class: ClusterClass = serde_json::from_value(json!({"status": {"variables": [
+            variable("a", true, json!({"type": "string", "minLength": 1})),
+            variable("b", false, json!({"type": "integer", "minimum": 2})),
+            variable("c", true, json!({"type": "string", "default": "x"})),
+            variable("d", true, json!({"type": "string", "pattern": "^a{9}$", "maxLength": 3})),
+            variable("e", false, json!({"type": "string", "pattern": "^a{9}$", "maxLength": 3})),
+        ]}}))
+        .unwrap();
+        let definitions = &class.status.variables;
+        let compiled = Variables::compile(definitions, &mut Allowance::unlimited()).unwrap();
+        let names = |extent| {
+            let Sample { values, missing } = Sample::of(definitions, &compiled, extent);
+            (values, missing.into_iter().map(|(name, _)| name).collect::<Vec<_>>())
+        };
+        let required = vec![("a".to_owned(), json!("a"))];
+        assert_eq!(names(Extent::Required), (required.clone(), vec!["d".to_owned()]));
+        let all = [required, vec![("b".to_owned(), json!(2))]].concat();
+        assert_eq!(names(Extent::All), (all, vec!["d".to_owned()]));
+    }
+}

@@ -1,0 +1,179 @@
+//! The one way to ask: compute, take what was needed, gather it, pin the answers, and compute again.
+//!
+//! ```text
+//! World ─► compute ─► no needs: the result counts
+//!   ▲         └─────► Needs ─► gather ─┐      at most ROUNDS times, then an error that names the Needs
+//!   └──────────── answers are pinned ◄─┘
+//! ```
+//!
+//! The webhook, the reconciler and `--live` gather from a cluster by a deadline, commands on files from [`super::Facts`].
+
+use std::collections::BTreeSet;
+use std::future::ready;
+
+use futures::FutureExt;
+
+use super::{Answer, Need, World};
+
+/// How often a question is computed before its needs are called endless.
+const ROUNDS: usize = 16;
+/// How many needs an error names.
+const NAMED: usize = 5;
+
+/// A computation that looks for more facts in every round.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("facts are still missing after {ROUNDS} rounds: {}", named(.0))]
+pub struct Unsettled(BTreeSet<Need>);
+
+fn named(needs: &BTreeSet<Need>) -> String {
+    let named: Vec<String> = needs.iter().take(NAMED).map(Need::to_string).collect();
+    let more = needs.len().checked_sub(NAMED + 1).map(|more| format!(" and {} more", more + 1));
+    named.join(", ") + &more.unwrap_or_default()
+}
+
+/// What one computation comes to: its result, the world that it looked at, and what the next computation begins with.
+pub type Computed<T, S, E> = Result<(T, World, S), E>;
+
+/// Computes until no fact is missing; returns the result and the world with all answers. `compute` may work on another thread:
+/// it takes the world and its `state` along and brings them back. Whether gathering ends in time is up to `gather`.
+///
+/// # Errors
+/// Those of `compute` at once, and [`Unsettled`] when facts are still missing after the last round.
+pub async fn settle<T, S, E, C, G>(
+    mut world: World,
+    mut state: S,
+    mut compute: impl FnMut(World, S) -> C,
+    mut gather: impl FnMut(BTreeSet<Need>) -> G,
+) -> Result<(T, World), E>
+where
+    E: From<Unsettled>,
+    C: Future<Output = Computed<T, S, E>>,
+    G: Future<Output = Vec<(Need, Answer)>>,
+{
+    let mut round = 1;
+    loop {
+        let result;
+        (result, world, state) = compute(world, state).await?;
+        let needs = world.take_needs();
+        if needs.is_empty() {
+            return Ok((result, world));
+        }
+        if round == ROUNDS {
+            return Err(Unsettled(needs).into());
+        }
+        round += 1;
+        gather(needs).await.into_iter().for_each(|(need, answer)| world.pin(need, answer));
+    }
+}
+
+/// The same where nothing has to be waited for, as with files.
+///
+/// # Errors
+/// When facts are still missing after the last round.
+///
+/// # Panics
+/// Never: it polls a future that is ready.
+pub fn settle_at_once<T>(
+    world: World,
+    mut compute: impl FnMut(&World) -> T,
+    mut answer: impl FnMut(&Need) -> Answer,
+) -> Result<T, Unsettled> {
+    let compute = |world: World, ()| ready(Ok((compute(&world), world, ())));
+    let mut answered = |need: Need| (need.clone(), answer(&need));
+    let gather = |needs: BTreeSet<Need>| ready(needs.into_iter().map(&mut answered).collect());
+    let settled = settle(world, (), compute, gather).now_or_never().expect("everything is ready at once");
+    settled.map(|(result, _)| result)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::hub::ObjectKey;
+    use crate::world::{Facts, Found};
+
+    fn world() -> World {
+        World::new(Arc::new(Facts::default()))
+    }
+
+    fn class(number: usize) -> ObjectKey {
+        ObjectKey::new("ns", format!("c{number}"))
+    }
+
+    /// Looks for one class after the other, as each is known; says how many there are.
+    fn chain(world: &World, length: usize) -> usize {
+        (0..length).take_while(|number| world.class(&class(*number)) == Found::Absent).count()
+    }
+
+    #[test]
+    fn a_result_counts_only_when_nothing_is_missing() {
+        for length in [0, 1, ROUNDS - 1] {
+            let mut computed = 0;
+            let mut asked = Vec::new();
+            let compute = |world: &World| {
+                computed += 1;
+                chain(world, length)
+            };
+            let answer = |need: &Need| {
+                asked.push(need.to_string());
+                Facts::default().answer(need)
+            };
+            assert_eq!(settle_at_once(world(), compute, answer), Ok(length));
+            assert_eq!((computed, asked.len()), (length + 1, length), "each need is gathered once");
+        }
+    }
+
+    #[test]
+    fn running_out_of_rounds_names_what_is_missing() {
+        let answer = |need: &Need| Facts::default().answer(need);
+        let endless = settle_at_once(world(), |world| chain(world, ROUNDS), answer).unwrap_err();
+        assert_eq!(endless.to_string(), "facts are still missing after 16 rounds: ClusterClass ns/c15");
+        let many = |world: &World| {
+            let known = chain(world, ROUNDS);
+            (0..7).filter(|more| world.class(&class(1000 + 100 * known + more)) == Found::Absent).count()
+        };
+        let endless = settle_at_once(world(), many, answer).unwrap_err().to_string();
+        let words = ["ClusterClass ns/c15, ClusterClass ns/c2500, ", "ClusterClass ns/c2503 and 3 more"];
+        assert!(words.iter().all(|words| endless.contains(words)), "{endless}");
+    }
+
+    #[test]
+    fn what_is_not_answered_is_still_missing() {
+        let gathered = |_: BTreeSet<Need>| ready(Vec::new());
+        let compute = |world: World, ()| ready(Ok((chain(&world, 1), world, ())));
+        let settled = settle(world(), (), compute, gathered).now_or_never().unwrap();
+        assert_eq!(settled.map(|(result, _)| result), Err(Unsettled([Need::Class(class_need(0))].into())));
+    }
+
+    #[test]
+    fn state_comes_back_and_errors_end_at_once() {
+        let failing = |world: World, round: usize| {
+            let found = chain(&world, ROUNDS);
+            assert_eq!(found, round);
+            ready(if round == 3 { Err(Ended::Failed) } else { Ok(((), world, round + 1)) })
+        };
+        let gather = |needs: BTreeSet<Need>| {
+            let answer = |need: Need| (need.clone(), Facts::default().answer(&need));
+            ready(needs.into_iter().map(answer).collect())
+        };
+        let settled = settle(world(), 0, failing, gather).now_or_never().unwrap();
+        assert_eq!(settled.map(|_| ()), Err(Ended::Failed));
+    }
+
+    #[derive(Debug, PartialEq)]
+    enum Ended {
+        Failed,
+        Unsettled,
+    }
+
+    impl From<Unsettled> for Ended {
+        fn from(_: Unsettled) -> Self {
+            Ended::Unsettled
+        }
+    }
+
+    fn class_need(number: usize) -> crate::world::SettledClass {
+        crate::world::SettledClass(class(number))
+    }
+}

@@ -1,0 +1,290 @@
+//! What happened, told from the objects before and after, and what a plan foresaw, in the same terms.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use kube::api::ListParams;
+use regex::Regex;
+use serde_json::{Value, json};
+
+use super::super::site::{CORE, MADE, api, text};
+
+/// What becomes of one Cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Effects {
+    /// `create MachineDeployment demo-blue-*`, with the fields of what changes.
+    steps: BTreeMap<String, BTreeSet<String>>,
+    /// Machines replaced, removed, added and outdated until deleted; none where a plan does not know.
+    machines: [Option<i64>; 4],
+}
+
+impl Effects {
+    /// Whether a plan foresaw what happened. What it does not know may be any number.
+    pub(super) fn agrees_with(&self, happened: &Effects) -> bool {
+        let numbers = self.machines.iter().zip(&happened.machines);
+        let mut numbers = numbers.map(|(foreseen, number)| foreseen.is_none_or(|foreseen| Some(foreseen) == *number));
+        self.steps == happened.steps && numbers.all(|agrees| agrees)
+    }
+
+    /// DEC-42
+    pub(super) fn exit_code(&self) -> i32 {
+        let goes = self.steps.keys().any(|step| step.starts_with("delete"));
+        match self.machines {
+            _ if goes => 5,
+            [replaced, removed, ..] if replaced != Some(0) || removed != Some(0) => 4,
+            _ if !self.steps.is_empty() => 3,
+            _ => 0,
+        }
+    }
+}
+
+/// All objects that topologies made, and the Clusters, by namespace, kind and name.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct State(BTreeMap<(String, String, String), Value>);
+
+impl State {
+    pub(super) async fn read(client: &kube::Client) -> Self {
+        let mut all = BTreeMap::new();
+        for (api_version, kind) in MADE.into_iter().chain([(CORE, "MachineHealthCheck"), (CORE, "Cluster")]) {
+            let list = api(client, "", api_version, kind).list(&ListParams::default()).await.unwrap();
+            for item in list.items {
+                let mut object = serde_json::to_value(item).unwrap();
+                (object["apiVersion"], object["kind"]) = (json!(api_version), json!(kind));
+                // Templates of the class are no part of a topology.
+                if kind == "Cluster" || object["metadata"]["labels"]["topology.cluster.x-k8s.io/owned"].is_string() {
+                    let (namespace, name) = (text(&object, "/metadata/namespace"), text(&object, "/metadata/name"));
+                    all.insert((namespace, kind.to_owned(), name), object);
+                }
+            }
+        }
+        State(all)
+    }
+
+    /// The namespaces whose topology is not reconciled as it is now.
+    pub(super) fn unreconciled(&self) -> Vec<&str> {
+        let clusters = self.0.iter().filter(|((_, kind, _), _)| kind == "Cluster");
+        let waits = clusters.filter(|(_, cluster)| {
+            let mut conditions = cluster["status"]["conditions"].as_array().into_iter().flatten();
+            !conditions.any(|condition| {
+                condition["type"] == "TopologyReconciled"
+                    && condition["status"] == "True"
+                    && condition["observedGeneration"] == cluster["metadata"]["generation"]
+            })
+        });
+        waits.map(|((namespace, ..), _)| &**namespace).collect()
+    }
+
+    /// What `kubectl get` prints of everything.
+    pub(super) fn exported(&self, shows_owners: bool) -> impl Iterator<Item = Value> + '_ {
+        self.0.values().map(move |object| {
+            let mut object = object.clone();
+            if !shows_owners {
+                object["metadata"].as_object_mut().unwrap().remove("managedFields");
+            }
+            object
+        })
+    }
+
+    /// What happened since, by namespace.
+    pub(super) fn since(&self, before: &State) -> BTreeMap<String, Effects> {
+        let namespaces: BTreeSet<&String> = self.0.keys().map(|(namespace, ..)| namespace).collect();
+        let effects = |namespace: &String| {
+            let of = |state: &State| -> BTreeMap<(String, String), Value> {
+                let all = state.0.iter().filter(|((other, kind, _), _)| other == namespace && kind != "Cluster");
+                all.map(|((_, kind, name), object)| ((kind.clone(), name.clone()), object.clone())).collect()
+            };
+            let (old, new) = (of(before), of(self));
+            Effects { steps: steps(&old, &new), machines: machines(&old, &new).map(Some) }
+        };
+        namespaces.into_iter().map(|namespace| (namespace.clone(), effects(namespace))).collect()
+    }
+}
+
+type Objects = BTreeMap<(String, String), Value>;
+
+fn is_template(kind: &str) -> bool {
+    kind.ends_with("Template")
+}
+
+fn steps(old: &Objects, new: &Objects) -> BTreeMap<String, BTreeSet<String>> {
+    let mut steps: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (id @ (kind, name), object) in new {
+        let short = without_end(name);
+        match old.get(id) {
+            Some(before) => {
+                let changes = differences(before, object);
+                let owns = |object: &Value| {
+                    let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+                    entries
+                        .into_iter()
+                        .find(|entry| entry["manager"] == "capi-topology")
+                        .map(|entry| entry["fieldsV1"].clone())
+                };
+                if !changes.is_empty() || owns(before) != owns(object) {
+                    steps.entry(format!("apply {kind} {short}")).or_default().extend(changes);
+                }
+            }
+            None => {
+                let replaced = is_template(kind).then(|| replaced_by(object, old, new)).flatten();
+                let action = if replaced.is_some() { "rotate" } else { "create" };
+                let changes = replaced.map(|before| differences(before, object)).unwrap_or_default();
+                steps.entry(format!("{action} {kind} {short}")).or_default().extend(changes);
+            }
+        }
+    }
+    // Templates that were replaced go when nothing uses them any more, which no plan lists.
+    let gone = old.keys().filter(|id| !new.contains_key(*id) && !is_template(&id.0));
+    for (kind, name) in gone {
+        steps.entry(format!("delete {kind} {}", without_end(name))).or_default();
+    }
+    steps
+}
+
+/// The template that the owner of a new one referred to before.
+fn replaced_by<'a>(template: &Value, old: &'a Objects, new: &Objects) -> Option<&'a Value> {
+    let (kind, name) = (text(template, "/kind"), text(template, "/metadata/name"));
+    let refers = |object: &Value, name: &str| {
+        let text = object["spec"].to_string();
+        text.contains(&format!("\"kind\":\"{kind}\",\"name\":\"{name}\""))
+    };
+    let (owner, _) = new.iter().find(|(_, object)| refers(object, &name))?;
+    let owner = old.get(owner)?;
+    old.iter().find(|((of, name), _)| *of == kind && refers(owner, name)).map(|(_, template)| template)
+}
+
+/// Where two states of an object differ, as far as a topology decides it.
+fn differences(before: &Value, after: &Value) -> BTreeSet<String> {
+    let part = |object: &Value| {
+        let metadata = &object["metadata"];
+        json!({"metadata": {"labels": metadata["labels"], "annotations": metadata["annotations"]}, "spec": object["spec"]})
+    };
+    let mut found = BTreeSet::new();
+    leaves("", &part(before), &part(after), &mut found);
+    found.retain(|path| !path.contains("cluster.x-k8s.io/cloned-from"));
+    found
+}
+
+/// The paths of leaves that differ, as far as the first list or label on the way.
+fn leaves(path: &str, from: &Value, to: &Value, found: &mut BTreeSet<String>) {
+    let is_map = |value: &Value| value.is_object() || value.is_null();
+    let is_end = path.ends_with("labels") || path.ends_with("annotations");
+    if from == to || is_nothing(from) && is_nothing(to) {
+    } else if is_end || !(is_map(from) && is_map(to)) {
+        found.insert(path.to_owned());
+    } else {
+        let names = |value: &Value| value.as_object().map(|members| members.keys().cloned().collect::<Vec<_>>());
+        let all: BTreeSet<String> = [from, to].into_iter().filter_map(names).flatten().collect();
+        for name in all {
+            let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            leaves(&below, &from[&name], &to[&name], found);
+        }
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(members) => members.values().all(is_nothing),
+        _ => false,
+    }
+}
+
+/// Machines that are replaced, removed, added, and outdated until they are deleted.
+fn machines(old: &Objects, new: &Objects) -> [i64; 4] {
+    let mut sums = [0; 4];
+    let kinds = ["EmbeddedControlPlane", "MachineDeployment", "MachinePool"];
+    let has_machines = |(kind, _): &&(String, String)| kinds.contains(&&**kind);
+    let replicas = |object: &Value| object["spec"]["replicas"].as_i64().unwrap();
+    for id in old.keys().chain(new.keys().filter(|id| !old.contains_key(*id))).filter(has_machines) {
+        match (old.get(id), new.get(id)) {
+            (Some(before), Some(after)) => {
+                let (had, wanted) = (replicas(before), replicas(after));
+                sums[1] += (had - wanted).max(0);
+                sums[2] += (wanted - had).max(0);
+                let is_on_delete = after["spec"]["rollout"]["strategy"]["type"] == "OnDelete";
+                let at = if is_on_delete && id.0 == "MachineDeployment" { 3 } else { 0 };
+                if is_outdated(&id.0, before, after, old, new) {
+                    sums[at] += had.min(wanted);
+                }
+            }
+            (Some(before), None) => sums[1] += replicas(before),
+            (None, Some(after)) => sums[2] += replicas(after),
+            (None, None) => {}
+        }
+    }
+    sums
+}
+
+fn is_outdated(kind: &str, before: &Value, after: &Value, old: &Objects, new: &Objects) -> bool {
+    let differs = |path: &str| before.pointer(path) != after.pointer(path);
+    match kind {
+        "MachineDeployment" => ["version", "bootstrap", "infrastructureRef", "failureDomain"]
+            .iter()
+            .any(|field| differs(&format!("/spec/template/spec/{field}"))),
+        "MachinePool" => {
+            let reference = |path: &str| {
+                let reference = &after["spec"]["template"]["spec"].pointer(path).unwrap();
+                (text(reference, "/kind"), text(reference, "/name"))
+            };
+            let of_objects = ["/bootstrap/configRef", "/infrastructureRef"].map(reference);
+            let edited = of_objects.iter().any(|id| old[id]["spec"] != new[id]["spec"]);
+            edited || differs("/spec/template/spec/version")
+        }
+        _ => ["version", "bootstrap", "machineTemplate/spec/infrastructureRef"]
+            .iter()
+            .any(|field| differs(&format!("/spec/{field}"))),
+    }
+}
+
+/// What a plan says of each namespace.
+pub(super) fn foreseen(plan: &Value) -> BTreeMap<String, Effects> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let effects = |cluster: &Value| {
+        assert_eq!(cluster["errors"], json!([]), "{cluster:#}");
+        // One object may be written more than once on the way: what counts is the first value and the last.
+        let mut values: BTreeMap<String, BTreeMap<String, (Value, Value)>> = BTreeMap::new();
+        for step in list(&cluster["steps"]).iter().filter(|step| step["kind"] != "Cluster") {
+            let key =
+                format!("{} {} {}", text(step, "/action"), text(step, "/kind"), without_end(&text(step, "/name")));
+            let fields = values.entry(key).or_default();
+            for change in list(&step["changes"]) {
+                let value = fields.entry(text(&change, "/path")).or_insert((change["from"].clone(), Value::Null));
+                value.1 = change["to"].clone();
+            }
+        }
+        let steps = values.into_iter().map(|(key, fields)| {
+            let mut found = BTreeSet::new();
+            for (path, (from, to)) in fields {
+                match path.split_once('[') {
+                    Some((list, _)) if from != to => drop(found.insert(cut(list))),
+                    _ => leaves(&cut(&path), &from, &to, &mut found),
+                }
+            }
+            (key, found)
+        });
+        let mut sums = [Some(0); 4];
+        for roll in list(&cluster["rolls"]) {
+            let names = ["replaced", "removed", "added", "outdatedUntilDeleted"];
+            for (sum, name) in sums.iter_mut().zip(names) {
+                *sum = sum.zip(roll["machines"][name].as_i64()).map(|(sum, number)| sum + number);
+            }
+        }
+        Effects { steps: steps.collect(), machines: sums }
+    };
+    list(&plan["clusters"]).iter().map(|cluster| (text(cluster, "/namespace"), effects(cluster))).collect()
+}
+
+/// A path as far as the first list, label or annotation.
+fn cut(path: &str) -> String {
+    for end in ["labels", "annotations"] {
+        if let Some(at) = path.find(&format!(".{end}.")) {
+            return path[..=at + end.len()].to_owned();
+        }
+    }
+    path.to_owned()
+}
+
+fn without_end(name: &str) -> String {
+    static END: LazyLock<Regex> = LazyLock::new(|| Regex::new("-[bcdfghjklmnpqrstvwxz2456789]{5}$").unwrap());
+    END.replace(name, "-*").into_owned()
+}
