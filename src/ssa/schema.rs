@@ -213,7 +213,7 @@ impl Type {
             Element::Field(_) => {
                 let below = |name: &str| live.and_then(|live| live.get(name));
                 let fields = fields.nodes().filter_map(|(step, node)| match step {
-                    Element::Field(name) => Some((name.to_string(), Type::recorded(&node.below, below(name)))),
+                    Element::Field(name) => Some((name.clone(), Type::recorded(&node.below, below(name)))),
                     _ => None,
                 });
                 let map = MapType { fields: fields.collect(), others: Some(Type::Deduced), atomic: false };
@@ -221,7 +221,7 @@ impl Type {
             }
             Element::Key(keys) => {
                 let entries = fields.nodes().fold(FieldSet::default(), |all, (_, node)| all.union(&node.below));
-                let keys = keys.iter().map(|(name, _)| (name.to_string(), None));
+                let keys = keys.iter().map(|(name, _)| (name.clone(), None));
                 list(ListMerge::Keyed(keys.collect()), Type::recorded(&entries, None))
             }
             Element::Value(_) => list(ListMerge::Set, Type::Deduced),

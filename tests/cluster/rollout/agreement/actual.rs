@@ -109,28 +109,17 @@ fn is_template(kind: &str) -> bool {
 fn steps(old: &Objects, new: &Objects) -> BTreeMap<String, BTreeSet<String>> {
     let mut steps: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (id @ (kind, name), object) in new {
-        let short = without_end(name);
-        match old.get(id) {
-            Some(before) => {
-                let changes = differences(before, object);
-                let owns = |object: &Value| {
-                    let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-                    entries
-                        .into_iter()
-                        .find(|entry| entry["manager"] == "capi-topology")
-                        .map(|entry| entry["fieldsV1"].clone())
-                };
-                if !changes.is_empty() || owns(before) != owns(object) {
-                    steps.entry(format!("apply {kind} {short}")).or_default().extend(changes);
-                }
-            }
-            None => {
-                let replaced = is_template(kind).then(|| replaced_by(object, old, new)).flatten();
-                let action = if replaced.is_some() { "rotate" } else { "create" };
-                let changes = replaced.map(|before| differences(before, object)).unwrap_or_default();
-                steps.entry(format!("{action} {kind} {short}")).or_default().extend(changes);
-            }
-        }
+        let (action, changes) = match old.get(id) {
+            Some(before) => match differences(before, object) {
+                none if none.is_empty() && owned(before) == owned(object) => continue,
+                changes => ("apply", changes),
+            },
+            None => match is_template(kind).then(|| replaced_by(object, old, new)).flatten() {
+                Some(before) => ("rotate", differences(before, object)),
+                None => ("create", BTreeSet::new()),
+            },
+        };
+        steps.entry(format!("{action} {kind} {}", without_end(name))).or_default().extend(changes);
     }
     // Templates that were replaced go when nothing uses them any more, which no plan lists.
     let gone = old.keys().filter(|id| !new.contains_key(*id) && !is_template(&id.0));
@@ -138,6 +127,12 @@ fn steps(old: &Objects, new: &Objects) -> BTreeMap<String, BTreeSet<String>> {
         steps.entry(format!("delete {kind} {}", without_end(name))).or_default();
     }
     steps
+}
+
+/// The fields that a topology owns.
+fn owned(object: &Value) -> Option<&Value> {
+    let entries = object["metadata"]["managedFields"].as_array()?;
+    entries.iter().find(|entry| entry["manager"] == "capi-topology").map(|entry| &entry["fieldsV1"])
 }
 
 /// The template that the owner of a new one referred to before.

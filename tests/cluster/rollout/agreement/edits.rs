@@ -216,7 +216,7 @@ pub(super) const EDITS: &[Edit] = &[
         let sets = files.topology()["workers"]["machineDeployments"].as_array_mut().unwrap();
         match sets.len() {
             0..2 => {
-                sets.push(json!({"class": "default-worker", "name": format!("set-{}", draw.below(90)), "replicas": 2}))
+                sets.push(json!({"class": "default-worker", "name": format!("set-{}", draw.below(90)), "replicas": 2}));
             }
             _ => drop(sets.remove(0)),
         }

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use kube::config::KubeConfigOptions;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -59,7 +60,7 @@ impl Fleet {
         server.wait_until_ready();
         let kubeconfig = state.join("kubeconfig");
         let config = kube::config::Kubeconfig::read_from(&kubeconfig).unwrap();
-        let config = kube::Config::from_custom_kubeconfig(config, &Default::default()).await.unwrap();
+        let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
         let client = kube::Client::try_from(config).unwrap();
         let mut fleet = Fleet {
             client,
@@ -143,15 +144,6 @@ impl Fleet {
         self.files.values().flat_map(|files| files.0.clone()).collect()
     }
 
-    /// The plan, and its exit code.
-    fn plan(&self, arguments: &[&str]) -> (i32, Value) {
-        let output = command(&["plan", "-o", "json", "--now", NOW]).args(arguments).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        let code = output.status.code().unwrap();
-        let plan = serde_json::from_slice(&output.stdout);
-        (code, plan.unwrap_or_else(|error| panic!("{arguments:?}: exit {code}, {error}: {said}")))
-    }
-
     /// What each of the four plans says of each namespace.
     fn plans(&self, now: &State, to: &str) -> BTreeMap<&'static str, (i32, BTreeMap<String, Effects>)> {
         let kubeconfig = self.kubeconfig.display().to_string();
@@ -168,7 +160,7 @@ impl Fleet {
         plans
             .into_iter()
             .map(|(name, arguments)| {
-                let (code, plan) = self.plan(&arguments);
+                let (code, plan) = plan(&arguments);
                 assert!(matches!(code, 0 | 3 | 4 | 5), "{name}: exit {code}: {:#}", plan["errors"]);
                 (name, (code, foreseen(&plan)))
             })
@@ -220,6 +212,15 @@ impl Fleet {
         self.ambiguous.extend(edited.map(|(namespace, _)| namespace));
         changed
     }
+}
+
+/// The plan, and its exit code.
+fn plan(arguments: &[&str]) -> (i32, Value) {
+    let output = command(&["plan", "-o", "json", "--now", NOW]).args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let code = output.status.code().unwrap();
+    let plan = serde_json::from_slice(&output.stdout);
+    (code, plan.unwrap_or_else(|error| panic!("{arguments:?}: exit {code}, {error}: {said}")))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
