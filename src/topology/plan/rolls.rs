@@ -103,9 +103,15 @@ impl Roll {
     }
 }
 
-/// What is no number of machines, and people should know all the same: a health check that gets stricter may have machines
-/// remediated that are unhealthy by it (ROLL-17).
+/// What is no number of machines, and people should know all the same: an upgrade cannot be undone, and a health check that gets
+/// stricter may have machines remediated that are unhealthy by it (ROLL-17).
 pub(super) fn notes(steps: &[Step]) -> impl Iterator<Item = String> {
+    let upgrades = steps.iter().filter_map(|step| {
+        let version = step.changes.iter().find(|change| step.part == Part::ControlPlane && change.is_version())?;
+        let text = |value: &Option<Value>| value.as_ref().and_then(Value::as_str).map(str::to_owned);
+        let (from, to) = (text(&version.from)?, text(&version.to)?);
+        Some(format!("going back is not possible: Kubernetes does not downgrade a control plane from {to} to {from}"))
+    });
     let is_check = |step: &&Step| matches!(step.part, Part::ControlPlaneHealthCheck | Part::WorkerHealthCheck(_));
     let gets_stricter = |step: &&Step| {
         let mut changes = step.changes.iter();

@@ -191,3 +191,16 @@ fn a_stricter_health_check_is_a_note() {
     assert!(stricter.notes.concat().contains("gets stricter"), "{:?}", stricter.notes);
     assert_eq!((machines(&stricter), milder.notes.len(), milder.rounds.len()), (vec![], 0, 1));
 }
+
+#[test]
+fn an_upgrade_cannot_be_undone() {
+    let outcome = of_cluster(&sized(), "/spec/topology/version", json!("v1.33.1"));
+    let upgrades: Vec<&String> =
+        outcome.notes.iter().filter(|note| note.contains("going back is not possible")).collect();
+    assert_eq!(upgrades.len(), 1, "{:?}", outcome.notes);
+    assert!(
+        upgrades[0].ends_with(&format!("from v1.33.1 to {}", sized().cluster().spec.topology.version)),
+        "{upgrades:?}"
+    );
+    assert!(change(&sized(), &sized().at(SMITH, SIZE, json!("large"))).notes.is_empty());
+}

@@ -222,8 +222,14 @@ pub(super) const EDITS: &[Edit] = &[
         }
     }),
     ("a pool", |files, draw| {
-        let pools = json!([{"class": "default-pool", "name": "pool", "replicas": 1 + draw.below(2)}]);
-        flip(&mut files.topology()["workers"], "machinePools", pools);
+        let (number, replicas) = (draw.below(1_000), 1 + draw.below(2));
+        let workers = &mut files.topology()["workers"];
+        let has_pool = workers.as_object_mut().unwrap().remove("machinePools").is_some();
+        if !has_pool {
+            // What a pool was made of stays here when it goes, since nothing controls pools: the next has another name.
+            let pool = json!({"class": "default-pool", "name": format!("pool-{number}"), "replicas": replicas});
+            workers["machinePools"] = json!([pool]);
+        }
     }),
     ("a readiness gate", |files, draw| {
         let gates = draw.one_of(&[json!([{"conditionType": "a/b"}]), json!([{"conditionType": "c/d"}])]);
