@@ -118,13 +118,13 @@ pub(super) fn notes(steps: &[Step]) -> impl Iterator<Item = String> {
         step.action == Action::Apply
             && changes.any(|change| is_stricter(&change.path, change.from.as_ref(), change.to.as_ref()))
     };
-    let checks = steps.iter().filter(is_check).filter(gets_stricter);
-    checks.map(|step| {
+    let checks = steps.iter().filter(is_check).filter(gets_stricter).map(|step| {
         let name = &step.object.key.name;
         format!(
             "MachineHealthCheck {name} gets stricter: machines that are unhealthy by it may be remediated (ROLL-17)"
         )
-    })
+    });
+    upgrades.chain(checks)
 }
 
 /// Puts what admission sets in the place of numbers of replicas that go: what an autoscaler may have, else 1 (ROLL-13).
