@@ -6,6 +6,8 @@
 //! desired ─┘        └─ difference.rs (which fields change, and why)                └─► rolls.rs (machines replaced)
 //! ```
 //!
+//! What was asked for before tells which fields go: `before.rs` notes it for objects that exist, a fold for what it writes.
+//!
 //! A Plan is data: the reconciler carries it out, `plan` prints it, a fold makes it true and plans again.
 
 mod before;
