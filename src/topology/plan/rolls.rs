@@ -259,9 +259,9 @@ impl Scene<'_> {
         }
         let (initialized, is_guess) =
             if has(Effect::ReplacesInitialized) { self.initialized(before) } else { (0, false) };
-        let joined = if has(Effect::ReplacesJoined) { all.map(|all| (all - 1).max(0)) } else { Some(0) };
+        let joined = if has(Effect::ReplacesJoined) { all.map(|all| all.saturating_sub(1).max(0)) } else { Some(0) };
         let expiring = if has(Effect::ReplacesExpiring) { self.expiring(decisive, before) } else { 0 };
-        let number = joined.map(|joined| (joined + initialized).max(expiring).min(all.unwrap_or(i64::MAX)));
+        let number = joined.map(|joined| joined.saturating_add(initialized).max(expiring).min(all.unwrap_or(i64::MAX)));
         (number != Some(0)).then_some((number, is_guess || joined != Some(0)))
     }
 
@@ -404,7 +404,7 @@ fn scaling(step: &Step, before: &Object) -> (Option<i64>, Option<i64>) {
 fn scaled(had: Option<i64>, wanted: Option<i64>) -> Machines {
     let more = |from: Option<i64>, to: Option<i64>| match (from, to) {
         (from, to) if from == to => Some(0),
-        (Some(from), Some(to)) => Some((to - from).max(0)),
+        (Some(from), Some(to)) => Some(to.saturating_sub(from).max(0)),
         _ => None,
     };
     Machines { added: more(had, wanted), removed: more(wanted, had), ..Machines::NONE }
