@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::defaults::default_strategies;
 use super::difference::{MANAGER, owners, schema};
 use super::rolls::{default_replicas, defaulted, notes, owner, rolls};
 use super::{Action, Applied, Change, Part, Plan, Roll, Sent, Step};
@@ -205,6 +206,7 @@ impl Fold {
             return Err(failure);
         }
         default_replicas(&mut steps);
+        default_strategies(&mut steps);
         let (rolls, paused) = rolls(&steps, &current, &world, self.now);
         outcome.held = held;
         outcome.paused.extend(paused);
