@@ -216,7 +216,7 @@ fn change(value: ssa::Change, origins: &Origins, old: Option<&Origins>) -> Chang
 ///
 /// # Errors
 /// When the endpoint has a value of the wrong type.
-pub fn sent(desired: Object) -> Result<Object, Failure> {
+pub fn sent(desired: &Object) -> Result<Object, Failure> {
     let mut ignored: Vec<&[&str]> = Vec::new();
     if desired.read("spec.controlPlaneEndpoint")?.is_some() {
         if desired.text("spec.controlPlaneEndpoint.host")? == Some("") {

@@ -243,20 +243,18 @@ impl Fold {
             outcome.held.extend(self.held_machines(cluster, &found));
             return Ok(Round::default());
         }
-        let mut computation = Computation::of(&found, world, &mut Derived, &self.options)?;
-        outcome.trace = std::mem::take(&mut computation.trace);
-        outcome.warnings = std::mem::take(&mut computation.warnings);
-        outcome.assumes_contract = computation.assumes_contract;
-        let current = computation.current.clone();
-        let Plan { mut steps, held, failure, .. } = Plan::of(computation, world, &self.applied, &mut Derived)?;
+        let computation = Computation::of(&found, world, &mut Derived, &self.options)?;
+        let Plan { mut steps, held, failure, .. } = Plan::of(&computation, world, &self.applied, &mut Derived)?;
         if self.server.is_some() && world.has_needs() {
             return Err(Failure::NotAsked);
         }
+        let Computation { observed, trace, warnings, assumes_contract, .. } = computation;
+        (outcome.trace, outcome.warnings, outcome.assumes_contract) = (trace, warnings, assumes_contract);
         if let Some(failure) = failure {
             return Err(failure);
         }
         default_replicas(&mut steps);
-        let (rolls, paused) = rolls(&steps, &current, world, self.now);
+        let (rolls, paused) = rolls(&steps, &observed.current, world, self.now);
         outcome.held = held;
         outcome.paused.extend(paused);
         outcome.notes.extend(notes(&steps));

@@ -40,7 +40,7 @@ fn planned(fold: &Fold, answer: impl Fn(&DryRunCall) -> Found<DryRun>) -> (Resul
     let mut asked = Vec::new();
     for _ in 0..16 {
         let computation = Computation::of(&cluster, &world, &mut Derived, &Options { runtime_sdk: false });
-        let plan = computation.and_then(|one| Plan::of(one, &world, &Applied::default(), &mut Derived));
+        let plan = computation.and_then(|one| Plan::of(&one, &world, &Applied::default(), &mut Derived));
         let needs = world.take_needs();
         if needs.is_empty() {
             return (plan, asked);
