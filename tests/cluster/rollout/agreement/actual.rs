@@ -94,11 +94,12 @@ impl State {
         })
     }
 
-    /// The objects of the topology of a namespace; templates that were replaced are none any more.
+    /// The objects of the topology of a namespace. Templates that were replaced, and what a pool left behind, are none any more.
     pub(super) fn topology_of(&self, namespace: &str) -> Vec<&Value> {
         let all = self.made_in(namespace);
+        let is_part = |kind: &str| is_template(kind) || ["EmbeddedMachinePool", "EmbeddedConfig"].contains(&kind);
         let is_in_use =
-            |((kind, _), object): &(&(String, String), &Value)| !is_template(kind) || owner(object, &all).is_some();
+            |((kind, _), object): &(&(String, String), &Value)| !is_part(kind) || owner(object, &all).is_some();
         let in_use: BTreeSet<&(String, String)> = all.iter().filter(is_in_use).map(|(id, _)| id).collect();
         let of = self
             .0

@@ -126,7 +126,9 @@ fn share_fields(config: &mut Value, object: &Value, draw: &mut Draw) {
     for (path, value) in owned_by_topology(object) {
         // What identifies an object, and what it belongs to, has one owner.
         let is_of_engine = path.iter().any(|step| step.contains("cluster.x-k8s.io") || *step == "ownerReferences");
-        if is_of_engine || draw.below(3) > 0 {
+        // Where a class does not set it, its default does; a plan sees it go (docs/plan.md, "Beside existing objects").
+        let has_default = path.last() == Some(&"startupJitter");
+        if is_of_engine || has_default || draw.below(3) > 0 {
             continue;
         }
         let other = Some(other_value(path.last().unwrap(), &value)).filter(|_| draw.below(3) == 0).flatten();
@@ -138,7 +140,6 @@ fn share_fields(config: &mut Value, object: &Value, draw: &mut Draw) {
 fn other_value(name: &str, value: &Value) -> Option<Value> {
     Some(match name {
         "startupDuration" if value != "77000ms" => json!("77000ms"),
-        "startupJitter" => json!("0.7"),
         "nodeStartupTimeoutSeconds" => json!(1_234),
         "minReadySeconds" | "nodeDrainTimeoutSeconds" => json!(77),
         "failureDomain" => json!("rack-77"),
