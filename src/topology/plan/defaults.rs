@@ -14,9 +14,21 @@ pub(super) fn default_strategies(steps: &mut [Step]) {
         let Some(defaults) = step.sent.as_ref().map(|sent| defaults(sent)) else { continue };
         for change in step.changes.iter_mut().filter(|change| change.to.is_none()) {
             let below = change.path.strip_prefix(ROLLOUT).map(|rest| rest.replace('.', "/"));
-            change.to = below.and_then(|pointer| defaults.pointer(&pointer).cloned());
+            let default = below.and_then(|pointer| defaults.pointer(&pointer).cloned());
+            change.to = default.zip(change.from.as_ref()).map(|(default, from)| in_place_of(from, default));
         }
         step.changes.retain(|change| change.from != change.to);
+    }
+}
+
+/// The defaults of what was there. Whether others are new depends on strategies that the object had once.
+fn in_place_of(from: &Value, default: Value) -> Value {
+    match (from, default) {
+        (Value::Object(from), Value::Object(members)) => {
+            let there = members.into_iter().filter_map(|(name, value)| Some((from.get(&name)?, name, value)));
+            there.map(|(from, name, value)| (name, in_place_of(from, value))).collect()
+        }
+        (_, default) => default,
     }
 }
 

@@ -102,9 +102,12 @@ fn a_strategy_that_goes_becomes_what_admission_sets() {
     // MA-28.2.3
     let rolling =
         |surge: i64| json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": 0}});
+    let of_type = |kind: &str| json!({"strategy": {"type": kind}});
+    let (on_delete, rolling_update) = (of_type("OnDelete"), of_type("RollingUpdate"));
     for (before, after, want) in [
         (rolling(1), json!({"type": "RollingUpdate"}), json!([])),
         (rolling(3), json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0}}), json!([[3, 1]])),
+        (json!({"type": "OnDelete"}), json!({}), json!([[on_delete, rolling_update]])),
     ] {
         let path = format!("{WORKER}/rollout/strategy");
         let outcome = of_cluster(&sized().at("Cluster", &path, before), &path, after);

@@ -52,7 +52,7 @@ pub(super) struct Fleet {
     places: BTreeMap<String, Place>,
     /// Everything as the last round left it.
     last: State,
-    _providers: JoinSet<()>,
+    providers: JoinSet<()>,
 }
 
 /// What each plan says: its exit code, and what it says of each namespace.
@@ -62,14 +62,14 @@ impl Fleet {
     pub(super) async fn on(ground: Ground, places: usize) -> Self {
         let mut providers = JoinSet::new();
         providers.spawn(provider::run(ground.client.clone(), String::new(), true));
-        let mut fleet = Fleet { ground, places: BTreeMap::new(), last: State::default(), _providers: providers };
+        let mut fleet = Fleet { ground, places: BTreeMap::new(), last: State::default(), providers };
         for place in 0..places {
             fleet.settle(&format!("place-{place:02}"), Flavour::of(place)).await;
         }
         let of = fleet.places.iter().filter(|(_, place)| place.flavour.normalises);
         let normalising = of.map(|(namespace, _)| namespace.clone()).collect();
         if !fleet.ground.has_webhooks() {
-            fleet._providers.spawn(keep_defaults(fleet.ground.client.clone(), normalising));
+            fleet.providers.spawn(keep_defaults(fleet.ground.client.clone(), normalising));
         }
         fleet.last = fleet.rest().await;
         fleet
