@@ -52,6 +52,8 @@ pub(super) struct Fleet {
     places: BTreeMap<String, Place>,
     /// Everything as the last round left it.
     last: State,
+    /// What others write; edits are the same whatever that is.
+    chance: Draw,
     providers: JoinSet<()>,
 }
 
@@ -62,7 +64,8 @@ impl Fleet {
     pub(super) async fn on(ground: Ground, places: usize) -> Self {
         let mut providers = JoinSet::new();
         providers.spawn(provider::run(ground.client.clone(), String::new(), true));
-        let mut fleet = Fleet { ground, places: BTreeMap::new(), last: State::default(), providers };
+        let chance = Draw(0x9e37_79b9_7f4a_7c15);
+        let mut fleet = Fleet { ground, places: BTreeMap::new(), last: State::default(), chance, providers };
         for place in 0..places {
             fleet.settle(&format!("place-{place:02}"), Flavour::of(place)).await;
         }
@@ -137,11 +140,11 @@ impl Fleet {
 
     /// Everything at rest after others have written to it. Where the reconciler can stand still, what they have written is still
     /// there; otherwise the topologies have had their way already.
-    async fn disturbed(&self, draw: &mut Draw) -> State {
+    async fn disturbed(&mut self) -> State {
         self.ground.hold();
         let (client, mut missed) = (&self.ground.client, 0);
         for (namespace, place) in &self.places {
-            missed += place.flavour.write_as_another(client, &self.last, namespace, draw).await;
+            missed += place.flavour.write_as_another(client, &self.last, namespace, &mut self.chance).await;
         }
         let state = self.state().await;
         for (namespace, place) in &self.places {
@@ -208,7 +211,7 @@ impl Fleet {
 
     /// Makes an edit in every namespace, and compares. Returns how many edits were made.
     pub(super) async fn round(&mut self, draw: &mut Draw) -> usize {
-        let before = self.disturbed(draw).await;
+        let before = self.disturbed().await;
         let mut edited = BTreeMap::new();
         let mut made = BTreeMap::new();
         for (namespace, place) in &self.places {

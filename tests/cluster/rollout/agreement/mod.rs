@@ -23,7 +23,7 @@ use ground::Ground;
 
 /// In how many namespaces edits are made side by side, and how often in each.
 const EMBEDDED: (usize, usize) = (50, 7);
-const REAL: (usize, usize) = (10, 5);
+const REAL: (usize, usize) = (10, 6);
 /// The same on the real API server in `make soak`.
 const SOAK: (usize, usize) = (20, 17);
 
