@@ -35,6 +35,14 @@ impl Effects {
         rotations.for_each(|(_, paths)| paths.retain(|path| !fields.iter().any(|field| path.starts_with(field))));
     }
 
+    /// Leaves out these fields of templates that are replaced, where nothing has come of it in the end.
+    pub(super) fn forget_set_again(&mut self, happened: &Effects, fields: &[&str]) {
+        for (step, paths) in self.steps.iter_mut().filter(|(step, _)| step.starts_with("rotate")) {
+            let stays = |path: &String| happened.steps.get(step).is_some_and(|happened| happened.contains(path));
+            paths.retain(|path| !fields.contains(&&**path) || stays(path));
+        }
+    }
+
     /// DEC-42
     pub(super) fn exit_code(&self) -> i32 {
         let goes = self.steps.keys().any(|step| step.starts_with("delete"));

@@ -14,7 +14,7 @@ use super::actual::{Effects, State, foreseen};
 use super::edits::{DEFAULT, Draw, EDITS, Files};
 use super::flavour::{Flavour, OWN_FIELDS};
 use super::ground::Ground;
-use super::normal::{NORMALISES, keep_defaults};
+use super::normal::{DEFAULTS, NORMALISES, keep_defaults};
 use crate::process::command;
 
 /// How long a round may take on a busy machine.
@@ -265,6 +265,11 @@ impl Fleet {
                     // Who has set a field that a new template lacks is in the record of owners alone (docs/plan.md, "Beside existing
                     // objects").
                     [&mut found, &mut want].into_iter().for_each(|effects| effects.forget_lost(OWN_FIELDS));
+                }
+                if flavour.normalises && !self.ground.has_webhooks() {
+                    // A new template lacks what the controller of a provider has set, until it sets that again (docs/plan.md, "Beside
+                    // existing objects").
+                    found.forget_set_again(&want, DEFAULTS);
                 }
                 if !found.agrees_with(&want) {
                     wrong.push_str(&format!(

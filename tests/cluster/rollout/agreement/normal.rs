@@ -19,6 +19,9 @@ use crate::recorder;
 
 /// The label of namespaces whose provider normalises values.
 pub(super) const NORMALISES: &str = "normalises";
+/// What the controller sets on templates.
+pub(super) const DEFAULTS: &[&str] =
+    &["spec.template.spec.format", "spec.template.spec.backend.inMemory.vm.provisioning.startupJitter"];
 /// How often the controller looks at objects.
 const PACE: Duration = Duration::from_millis(200);
 
