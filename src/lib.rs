@@ -14,6 +14,7 @@
 
 // Leaves.
 pub mod budget;
+pub mod calendar;
 pub mod field;
 pub mod goregex;
 pub mod gotemplate;

@@ -34,28 +34,3 @@ pub use definition::{Definition, Metadata, Step, ValidationRule};
 pub use node::{SENSITIVE, Schema, Unusable};
 pub use sample::{Breadth, NoSample};
 pub use validate::Violation;
-
-/// A date and time of RFC 3339 in UTC and without fractions of a second, as Kubernetes writes one that it has read; `None`
-/// for another text.
-pub fn in_utc(text: &str) -> Option<String> {
-    let (seconds, _) = format::date_time(text)?;
-    Some(cel::Moment { seconds, nanos: 0 }.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::in_utc;
-
-    #[test]
-    fn a_moment_is_written_in_utc_to_the_second() {
-        for (text, want) in [
-            ("2030-01-02T03:04:05Z", Some("2030-01-02T03:04:05Z")),
-            ("2030-01-02T03:04:05.999+02:30", Some("2030-01-02T00:34:05Z")),
-            ("2029-12-31t23:00:00-01:00", Some("2030-01-01T00:00:00Z")),
-            ("2030-01-02", None),
-            ("soon", None),
-        ] {
-            assert_eq!(in_utc(text).as_deref(), want, "{text}");
-        }
-    }
-}

@@ -3,30 +3,45 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LEAVES: [&str; 9] = ["budget", "field", "goregex", "gotemplate", "json", "schema", "ssa", "version", "yaml"];
+const LEAVES: [&str; 10] =
+    ["budget", "calendar", "field", "goregex", "gotemplate", "json", "schema", "ssa", "version", "yaml"];
 const CORE: [&str; 8] = ["admission", "crd", "hub", "rollouts", "topology", "variables", "wire", "world"];
 const EDGES: [&str; 6] = ["cli", "embedded", "kubernetes", "reconciler", "telemetry", "webhook"];
 
 /// What a core or leaf module may use besides itself: its own row and what stands in the rows that it names.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("budget", &[]),
+    ("calendar", &[]),
     ("field", &[]),
     ("goregex", &[]),
-    ("gotemplate", &["version", "goregex", "yaml", "json"]),
+    ("gotemplate", &["calendar", "version", "goregex", "yaml", "json"]),
     ("json", &[]),
     ("version", &[]),
     ("yaml", &["json"]),
-    ("schema", &["budget", "field", "goregex", "json"]),
+    ("schema", &["budget", "calendar", "field", "goregex", "json"]),
     ("ssa", &["field", "json"]),
     ("hub", &["field", "json", "version", "schema", "gotemplate", "ssa"]),
-    ("wire", &["hub", "yaml", "json", "field"]),
+    ("wire", &["calendar", "hub", "yaml", "json", "field"]),
     ("crd", &["hub", "wire", "schema", "field"]),
     ("variables", &["hub", "schema", "json", "field", "budget"]),
     ("world", &["hub", "variables", "schema", "gotemplate", "json", "budget", "crd"]),
     ("rollouts", &["hub", "version"]),
     (
         "topology",
-        &["wire", "world", "variables", "rollouts", "hub", "version", "gotemplate", "schema", "ssa", "json", "field"],
+        &[
+            "calendar",
+            "wire",
+            "world",
+            "variables",
+            "rollouts",
+            "hub",
+            "version",
+            "gotemplate",
+            "schema",
+            "ssa",
+            "json",
+            "field",
+        ],
     ),
     (
         "admission",

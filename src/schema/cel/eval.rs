@@ -6,12 +6,12 @@ use std::rc::Rc;
 
 use super::check::{Node, Op, Repeat, Unit};
 use super::fault::Fault;
-use super::library::time::Moment;
 use super::library::{self, Function};
 use super::meter::{Meter, PER_ELEMENT, PER_ENTRY};
 use super::parse::{Form, Literal, Selection};
 use super::types::{Field, Structure, Type};
 use super::value::{List, Map, Table, Text, Val, view};
+use crate::calendar::Moment;
 
 /// Runs a program; the stack holds `self` and `oldSelf`.
 pub(super) fn run<'v>(root: &'v Node, this: Val<'v>, old: Val<'v>, meter: &mut Meter) -> Result<Val<'v>, Fault> {

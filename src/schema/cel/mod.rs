@@ -28,7 +28,6 @@ mod types;
 mod value;
 
 pub(super) use cost::{PER_RULE, PER_VARIABLE};
-pub(super) use library::time::Moment;
 pub use rules::CelCost;
 pub(super) use rules::{Budget, Rules};
 pub(super) use types::MAX_REQUEST;

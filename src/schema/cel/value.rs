@@ -15,11 +15,10 @@ use super::fault::Fault;
 use super::library::address::Cidr;
 use super::library::format::NamedFormat;
 use super::library::quantity::Quantity;
-use super::library::time::Moment;
 use super::library::url::Url;
 use super::meter::Meter;
 use super::types::{Decl, Reading, Structure, Type};
-use crate::schema::format;
+use crate::calendar::{self, DAY, Moment};
 
 /// A value.
 #[derive(Debug, Clone)]
@@ -261,9 +260,9 @@ fn view_text<'v>(text: &'v str, reading: Reading, meter: &mut Meter) -> Result<V
             .decode(text.replace(['\r', '\n'], ""))
             .ok()
             .map(|bytes| Val::Bytes(bytes.into())),
-        Reading::Duration => format::duration(text).map(Val::Duration),
-        Reading::Date => format::date(text).map(|days| Val::Timestamp(Moment { seconds: days * 86_400, nanos: 0 })),
-        Reading::DateTime => format::date_time(text).map(|(seconds, nanos)| Val::Timestamp(Moment { seconds, nanos })),
+        Reading::Duration => calendar::duration(text).map(Val::Duration),
+        Reading::Date => calendar::date(text).map(|days| Val::Timestamp(Moment { seconds: days * DAY, nanos: 0 })),
+        Reading::DateTime => Moment::read(text).map(Val::Timestamp),
     };
     read.ok_or_else(|| Fault::of("a text is not of its format"))
 }

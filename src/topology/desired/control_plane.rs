@@ -6,6 +6,7 @@ use super::draft::{contract_ref, labels_of_all};
 use super::layers::{Given as _, Layers, moment};
 use super::metadata::{Entry, Given};
 use super::{Basis, DesiredObject, clone, name_of, naming};
+use crate::calendar;
 use crate::hub::contract::definition_name;
 use crate::hub::{ControlPlaneClass, ControlPlaneTopology, Named, Object, group_of, version_of};
 use crate::topology::contract::{Contract, contract_of, note_without_label};
@@ -14,7 +15,6 @@ use crate::topology::names::Names;
 use crate::topology::origin::Origin;
 use crate::topology::upgrade::Upgrade;
 use crate::topology::{Failure, current};
-use crate::wire::duration_of_seconds;
 use crate::world::Found;
 
 const LAYERS: Layers<'static> = Layers { topology_path: "spec.topology.controlPlane", class_path: "spec.controlPlane" };
@@ -185,7 +185,7 @@ fn add_fields_of_machines(
 fn timeout(seconds: Option<i32>, contract: Contract) -> Option<Value> {
     match contract {
         Contract::V1Beta2 => seconds.given(),
-        Contract::V1Beta1 => seconds.map(|seconds| duration_of_seconds(seconds).into()),
+        Contract::V1Beta1 => seconds.map(|seconds| calendar::of_seconds(seconds.into()).into()),
     }
 }
 
