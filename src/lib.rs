@@ -15,6 +15,7 @@
 // Leaves.
 pub mod budget;
 pub mod calendar;
+pub mod cel;
 pub mod field;
 pub mod goregex;
 pub mod gotemplate;

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use crate::calendar::{self, Moment};
+use crate::cel::{is_base64, is_request_uri, is_uuid};
 
 /// A known format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,7 +187,7 @@ impl Format {
             Format::Ipv6 => text.parse::<Ipv6Addr>().is_ok(),
             Format::Cidr => is_cidr(text),
             Format::Mac => is_mac(text),
-            Format::Uuid => UUID.is_match(text),
+            Format::Uuid => is_uuid(text),
             Format::Uuid3 => UUID3.is_match(text),
             Format::Uuid4 => UUID4.is_match(text),
             Format::Uuid5 => UUID5.is_match(text),
@@ -222,7 +223,6 @@ macro_rules! pattern {
 
 pattern! {
     HOSTNAME = r"^([0-9\p{S}\p{L}]-?[0-9\p{S}\p{L}]*|([0-9\p{S}\p{L}]([0-9\p{S}\p{L}-]*[0-9\p{S}\p{L}])?\.)+\p{L}{2,})$";
-    UUID = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
     UUID3 = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?3[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
     UUID4 = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?4[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$";
     UUID5 = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?5[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$";
@@ -297,13 +297,6 @@ fn is_rgb_color(text: &str) -> bool {
     RGB_COLOR.captures(text).is_some_and(|parts| (1..=3).all(|i| parts[i].parse::<u32>().is_ok_and(|part| part <= 255)))
 }
 
-fn is_base64(text: &str) -> bool {
-    let symbols = text.trim_end_matches('=');
-    let padding = text.len() - symbols.len();
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
-    !text.is_empty() && padding <= 2 && text.len().is_multiple_of(4) && symbols.bytes().all(fits)
-}
-
 fn is_dns_label(text: &str) -> bool {
     let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let has_edges = matches!((text.bytes().next(), text.bytes().next_back()), (Some(first), Some(last)) if edge(first) && edge(last));
@@ -313,46 +306,6 @@ fn is_dns_label(text: &str) -> bool {
 /// A name without a dot has a hyphen at most as its second character; one with dots ends in two letters or more.
 fn is_hostname(text: &str) -> bool {
     text.len() <= 255 && HOSTNAME.is_match(text) && text.split('.').all(|label| label.len() <= 63)
-}
-
-/// An absolute URI, or an absolute path, as in the first line of an HTTP request.
-pub(super) fn is_request_uri(text: &str) -> bool {
-    if text.is_empty()
-        || text.bytes().any(|byte| byte.is_ascii_control() || byte == b' ')
-        || !escapes_are_complete(text)
-    {
-        return false;
-    }
-    if text.starts_with('/') {
-        return true;
-    }
-    let Some((scheme, rest)) = text.split_once(':') else { return text == "*" };
-    let mut letters = scheme.bytes();
-    let is_scheme = letters.next().is_some_and(|byte| byte.is_ascii_alphabetic())
-        && letters.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
-    is_scheme && rest.strip_prefix("//").is_none_or(is_authority)
-}
-
-fn escapes_are_complete(text: &str) -> bool {
-    let path = text.split('?').next().unwrap_or_default();
-    let mut parts = path.split('%');
-    parts.next();
-    parts.all(|part| part.len() >= 2 && part.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit))
-}
-
-/// What follows `//`: a host whose port, if there is one, is a number.
-fn is_authority(text: &str) -> bool {
-    let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    let port = match host.strip_prefix('[') {
-        Some(literal) => match literal.split_once(']') {
-            Some((_, port)) => port,
-            None => return false,
-        },
-        None if host.contains(['<', '>', '"', '[', ']', '\\', '^', '`', '{', '|', '}']) => return false,
-        None => host.find(':').map_or("", |at| &host[at..]),
-    };
-    port.is_empty() || port.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// RFC 5322 in what people use of it: an address, or a display name with an address in angle brackets.

@@ -5,7 +5,7 @@
 //!                              └─ Findings                 ├► default.rs   fills what is missing
 //!                                                          ├► validate.rs  says what is wrong
 //!                                                          ├► unknown.rs   names what nobody knows
-//!                                                          ├► cel/         runs rules on what is right so far
+//!                                                          ├► validations.rs  runs rules (`cel`) on what is right so far
 //!                                                          └► sample.rs    makes a small value that is valid
 //! ```
 //!
@@ -15,20 +15,22 @@
 
 mod acquit;
 mod allowance;
-mod cel;
 mod check;
+mod declared;
 mod default;
 mod definition;
+mod field_path;
 mod format;
 mod node;
 mod rules;
 mod sample;
 mod unknown;
 mod validate;
+mod validations;
 
+pub use crate::cel::CelCost;
 pub use acquit::Sight;
 pub use allowance::{Allowance, Breach, Effort, Extent, Footprint, Growth};
-pub use cel::CelCost;
 pub use check::check;
 pub use definition::{Definition, Metadata, Step, ValidationRule};
 pub use node::{SENSITIVE, Schema, Unusable};

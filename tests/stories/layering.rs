@@ -9,7 +9,7 @@ const CORE: [&str; 8] = ["admission", "crd", "hub", "rollouts", "topology", "var
 const EDGES: [&str; 6] = ["cli", "embedded", "kubernetes", "reconciler", "telemetry", "webhook"];
 
 /// What a core or leaf module may use besides itself: its own row and what stands in the rows that it names.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     ("budget", &[]),
     ("calendar", &[]),
     ("field", &[]),
@@ -18,7 +18,8 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("json", &[]),
     ("version", &[]),
     ("yaml", &["json"]),
-    ("schema", &["budget", "calendar", "field", "goregex", "json"]),
+    ("cel", &["budget", "calendar", "field", "goregex"]),
+    ("schema", &["budget", "cel", "calendar", "field", "goregex", "json"]),
     ("ssa", &["field", "json"]),
     ("hub", &["field", "json", "version", "schema", "gotemplate", "ssa"]),
     ("wire", &["calendar", "hub", "yaml", "json", "field"]),

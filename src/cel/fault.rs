@@ -31,7 +31,7 @@ impl Mistake {
 
 /// Why an evaluation ended without a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// The expression fails on this value; `&&` and `||` may absorb that.
     Failed(Cow<'static, str>),
     /// A budget is used up.

@@ -3,12 +3,12 @@
 use std::cmp::Ordering;
 
 use super::{Function, function, method, one, tenths, unfit};
-use crate::schema::cel::fault::Fault;
-use crate::schema::cel::value::Val;
+use crate::cel::fault::Fault;
+use crate::cel::value::Val;
 
 /// An amount in billionths; what is finer is rounded up, away from zero.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::schema::cel) struct Quantity {
+pub(in crate::cel) struct Quantity {
     billionths: i128,
     /// Whether the number is kept as an integer. Kubernetes keeps fractions of binary units otherwise, and then does not
     /// take them for integers, whatever they amount to.
@@ -40,7 +40,7 @@ impl Quantity {
         Some(Quantity { billionths: sign * magnitude.min(MOST), is_simple })
     }
 
-    pub(in crate::schema::cel) fn cmp(&self, other: &Quantity) -> Ordering {
+    pub(in crate::cel) fn cmp(&self, other: &Quantity) -> Ordering {
         self.billionths.cmp(&other.billionths)
     }
 

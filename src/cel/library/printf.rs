@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use super::core::double;
 use super::text::quoted;
 use super::unfit;
-use crate::schema::cel::fault::Fault;
-use crate::schema::cel::meter::Meter;
-use crate::schema::cel::value::{Val, view};
+use crate::cel::fault::Fault;
+use crate::cel::meter::Meter;
+use crate::cel::value::{Val, view};
 
 type Made<'v> = Result<Val<'v>, Fault>;
 
@@ -17,7 +17,7 @@ type Made<'v> = Result<Val<'v>, Fault>;
 const MAX_PRECISION: usize = 1000;
 
 /// A part of the text that says what `format` writes.
-pub(in crate::schema::cel) enum Piece<'t> {
+pub(in crate::cel) enum Piece<'t> {
     Text(&'t str),
     Clause {
         /// Digits after the point.
@@ -27,7 +27,7 @@ pub(in crate::schema::cel) enum Piece<'t> {
 }
 
 /// The parts of a template, up to the first that cannot be read.
-pub(in crate::schema::cel) fn pieces(template: &str) -> impl Iterator<Item = Result<Piece<'_>, &'static str>> {
+pub(in crate::cel) fn pieces(template: &str) -> impl Iterator<Item = Result<Piece<'_>, &'static str>> {
     let mut rest = template;
     std::iter::from_fn(move || {
         if rest.is_empty() {

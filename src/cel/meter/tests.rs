@@ -6,11 +6,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::budget::Stop;
-use crate::schema::cel::check::{Wanted, compile};
-use crate::schema::cel::meter::{PER_ELEMENT, PER_ENTRY};
-use crate::schema::cel::types::Decl;
-use crate::schema::cel::value::Val;
-use crate::schema::{Allowance, Definition, Schema};
+use crate::cel::check::{Wanted, compile};
+use crate::cel::meter::{PER_ELEMENT, PER_ENTRY};
+use crate::cel::types::Decl;
+use crate::cel::value::Val;
+use crate::goregex::Regex;
+use crate::schema::{Definition, Schema};
 use crate::testing::timed;
 
 fn schema(mut schema: Value, rule: &str) -> Schema {
@@ -256,7 +257,7 @@ proptest! {
             "y": {"type": "string", "format": "byte"}}});
         schema(object.clone(), &rule).rule_violations(&value, Some(&old));
         let decl = Decl::of(&serde_json::from_value(object).unwrap()).unwrap();
-        if let Err(mistake) = compile(&rule, &decl, Wanted::Bool, &mut Allowance::unlimited()) {
+        if let Err(mistake) = compile(&rule, &decl, Wanted::Bool, &mut |pattern| Regex::new(pattern).map_err(|error| error.to_string())) {
             mistake.shown(&rule);
         }
     }

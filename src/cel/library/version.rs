@@ -1,8 +1,8 @@
 //! Semantic versions.
 
 use super::{Function, function, method, one, tenths, unfit};
-use crate::schema::cel::fault::Fault;
-use crate::schema::cel::value::Val;
+use crate::cel::fault::Fault;
+use crate::cel::value::Val;
 
 pub(super) const FUNCTIONS: &[Function] = &[
     function(

@@ -1,14 +1,14 @@
 //! URLs.
 
 use super::{Function, function, method, one, tenths, unfit};
-use crate::schema::cel::fault::Fault;
-use crate::schema::cel::meter::Meter;
-use crate::schema::cel::value::{Map, Table, Val};
-use crate::schema::format;
+use crate::cel::fault::Fault;
+use crate::cel::meter::Meter;
+use crate::cel::texts::is_request_uri;
+use crate::cel::value::{Map, Table, Val};
 
 /// An absolute URL or an absolute path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::schema::cel) struct Url {
+pub(in crate::cel) struct Url {
     scheme: String,
     /// Host and port.
     host: String,
@@ -18,7 +18,7 @@ pub(in crate::schema::cel) struct Url {
 
 impl Url {
     fn read(text: &str) -> Option<Url> {
-        if text == "*" || !format::is_request_uri(text) {
+        if text == "*" || !is_request_uri(text) {
             return None;
         }
         let (scheme, rest) = match text.split_once(':') {

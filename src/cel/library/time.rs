@@ -2,8 +2,8 @@
 
 use super::{Function, function, method, one, tenths, unfit};
 use crate::calendar::{DAY, Moment, RANGE, SECOND, days, go_duration};
-use crate::schema::cel::fault::Fault;
-use crate::schema::cel::value::Val;
+use crate::cel::fault::Fault;
+use crate::cel::value::Val;
 
 /// A duration in seconds: `1.5s`.
 pub(super) fn seconds(nanos: i64) -> String {

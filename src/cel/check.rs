@@ -7,7 +7,6 @@ use super::parse::{Expr, Form, Kind, Literal, Loop, Selection, parse};
 use super::types::{Decl, Type};
 use crate::field::closest;
 use crate::goregex::Regex;
-use crate::schema::Allowance;
 
 /// A piece of a program.
 #[derive(Debug, Clone)]
@@ -74,9 +73,12 @@ pub(super) struct Repeat {
     pub body: Node,
 }
 
+/// Compiles the pattern of a search, or says why it cannot be compiled.
+pub(crate) type Patterns<'p> = &'p mut dyn FnMut(&str) -> Result<Regex, String>;
+
 /// What an expression has to result in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     Bool,
     Text,
 }
@@ -90,15 +92,14 @@ pub(super) struct Checked {
 
 /// Reads and checks an expression over `self` and `oldSelf`.
 ///
-/// Patterns of searches are taken from the allowance; one that does not fit exhausts it.
-pub(super) fn compile(text: &str, decl: &Decl, wanted: Wanted, allowance: &mut Allowance) -> Result<Checked, Mistake> {
-    compile_for(text, decl, wanted, false, allowance)
+/// Patterns of searches are compiled by `patterns`.
+pub(super) fn compile(text: &str, decl: &Decl, wanted: Wanted, patterns: Patterns<'_>) -> Result<Checked, Mistake> {
+    compile_for(text, decl, wanted, false, patterns)
 }
 
 /// The mistake of an expression, with the name that may have been meant.
-pub(super) fn mistake_with_hint(text: &str, decl: &Decl, wanted: Wanted) -> Option<Mistake> {
-    // The memory of its patterns was taken when the rule was compiled.
-    compile_for(text, decl, wanted, true, &mut Allowance::unlimited()).err()
+pub(super) fn mistake_with_hint(text: &str, decl: &Decl, wanted: Wanted, patterns: Patterns<'_>) -> Option<Mistake> {
+    compile_for(text, decl, wanted, true, patterns).err()
 }
 
 fn compile_for(
@@ -106,7 +107,7 @@ fn compile_for(
     decl: &Decl,
     wanted: Wanted,
     has_hints: bool,
-    allowance: &mut Allowance,
+    patterns: Patterns<'_>,
 ) -> Result<Checked, Mistake> {
     let expr = parse(text)?;
     let mut checker = Checker {
@@ -116,7 +117,7 @@ fn compile_for(
         uses_old: false,
         has_hints,
         allows_mixed: false,
-        allowance,
+        patterns,
     };
     let mut root = checker.check(&expr)?;
     root.ty = checker.resolved(&root.ty);
@@ -141,8 +142,7 @@ struct Checker<'p> {
     has_hints: bool,
     /// Whether lists and maps may be of mixed types, as they may inside of what `format` writes.
     allows_mixed: bool,
-    /// What compiled patterns are taken from.
-    allowance: &'p mut Allowance,
+    patterns: Patterns<'p>,
 }
 
 fn mistake<T>(at: usize, text: impl Into<String>) -> Result<T, Mistake> {
@@ -456,8 +456,7 @@ impl Checker<'_> {
         if library::SEARCHES.contains(&function.name)
             && let Some(Node { op: Op::Literal(Literal::Text(pattern)), .. }) = args.get(1)
         {
-            let regex =
-                self.allowance.pattern(pattern).or_else(|error| mistake(at, format!("{pattern:?}: {error}")))?;
+            let regex = (self.patterns)(pattern).or_else(|error| mistake(at, format!("{pattern:?}: {error}")))?;
             return Ok(Node { op: Op::Search { function, args, regex }, ty });
         }
         Ok(Node { op: Op::Call { function, args }, ty })

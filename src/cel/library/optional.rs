@@ -1,9 +1,9 @@
 //! Optional values.
 
 use super::{Function, function, method, one, unfit};
-use crate::schema::cel::fault::Fault;
-use crate::schema::cel::meter::{Meter, PER_ELEMENT};
-use crate::schema::cel::value::Val;
+use crate::cel::fault::Fault;
+use crate::cel::meter::{Meter, PER_ELEMENT};
+use crate::cel::value::Val;
 
 pub(super) const FUNCTIONS: &[Function] = &[
     function("optional.of", &["A->optional(A)"], one, |_, args| match args {

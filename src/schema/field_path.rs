@@ -1,7 +1,7 @@
 //! The `fieldPath` of a rule (CEL-004).
 
+use super::Definition;
 use crate::field::closest;
-use crate::schema::Definition;
 
 /// The path in normalised form: properties joined by dots, additional properties as `[key]`.
 pub(super) fn normalised(text: &str, node: &Definition) -> Option<String> {
@@ -9,7 +9,7 @@ pub(super) fn normalised(text: &str, node: &Definition) -> Option<String> {
 }
 
 /// Reads a path that starts at a node, and says what is wrong with it.
-pub(in crate::schema) fn read(text: &str, node: &Definition) -> Result<String, String> {
+pub(super) fn read(text: &str, node: &Definition) -> Result<String, String> {
     let mut path = String::new();
     let mut node = Some(node);
     let mut rest = text;

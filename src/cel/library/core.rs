@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 
 use super::time;
 use super::{Function, Sizes, first, function, method, one, tenths, unfit};
-use crate::schema::cel::fault::Fault;
-use crate::schema::cel::meter::{Meter, PER_ELEMENT};
-use crate::schema::cel::value::{Val, equal, order};
+use crate::cel::fault::Fault;
+use crate::cel::meter::{Meter, PER_ELEMENT};
+use crate::cel::value::{Val, equal, order};
 
 type Made<'v> = Result<Val<'v>, Fault>;
 

@@ -4,21 +4,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::check::{Checked, Wanted, compile, mistake_with_hint};
-use super::cost;
-use super::eval::run;
-use super::fault::Fault;
 use super::field_path;
-use super::meter::Meter;
-use super::types::Decl;
-use super::value::{Val, view};
-use crate::budget::{Exceeded, Pool, Stop};
+use super::validate::point;
+use super::{Allowance, Definition, Schema, Step, Unusable, ValidationRule, Violation};
+use crate::budget::{Exceeded, Stop};
+use crate::cel::{Budget, CelCost, Decl, Fault, Program, Wanted};
 use crate::field::{ErrorKind, lengthen, shortened};
-use crate::schema::validate::point;
-use crate::schema::{Allowance, Definition, Schema, Step, Unusable, ValidationRule, Violation};
-
-/// The longest message that an expression may give, in bytes.
-const MAX_MESSAGE: usize = 5120;
+use crate::goregex::Regex;
 
 /// How many violations of one value are kept.
 const KEPT: usize = 1000;
@@ -33,55 +25,19 @@ const DECLARED_NODE: usize = 256;
 /// What a byte of a name takes there: the name itself, and escaped it is up to nine times as long.
 const DECLARED_BYTE: usize = 10;
 
-/// What the evaluation of all rules for one object may cost: the values of a Cluster, or the defaults, examples and enum
-/// entries of a class (DEC-44). Kubernetes has the same budget for an object.
-#[derive(Debug)]
-pub struct CelCost {
-    units: Pool,
-    /// Cost units say little about the time that an evaluation takes.
-    steps: Pool,
-}
-
-impl CelCost {
-    /// The whole budget of an object; `what` names what is evaluated.
-    pub fn of_object(units: &'static str) -> Self {
-        CelCost { units: Pool::new(PER_OBJECT, units), steps: Pool::new(STEPS_PER_OBJECT, "steps of CEL evaluation") }
-    }
-
-    fn take(&mut self, budget: &Budget) -> Result<(), Exceeded> {
-        let (units, steps) = budget.0.spent();
-        let amount = |amount: u64| usize::try_from(amount).unwrap_or(usize::MAX);
-        let units = self.units.take(amount(units));
-        self.steps.take(amount(steps)).and(units)
-    }
-
-    /// Takes from the budget what `evaluate` spends.
-    pub(in crate::schema) fn spend<R>(&mut self, evaluate: impl FnOnce(&mut Budget) -> R) -> (R, Result<(), Exceeded>) {
-        let mut budget = Budget::new();
-        let result = evaluate(&mut budget);
-        (result, self.take(&budget))
-    }
-}
-
-/// Cost units for everything that is evaluated for one object.
-const PER_OBJECT: usize = 10_000_000;
-
-/// Steps for the same: about as many nanoseconds, or bytes of memory.
-const STEPS_PER_OBJECT: usize = 400_000_000;
-
 /// The rules of a node.
 #[derive(Debug)]
-pub(in crate::schema) struct Rules {
+pub(super) struct Rules {
     /// None when the node has no type (CEL-007).
     decl: Option<Decl>,
-    pub(in crate::schema) rules: Vec<Rule>,
+    pub(super) rules: Vec<Rule>,
     /// Whether any rule is a transition rule.
     uses_old: bool,
 }
 
 /// A rule.
 #[derive(Debug)]
-pub(in crate::schema) struct Rule {
+pub(super) struct Rule {
     source: ValidationRule,
     kind: ErrorKind,
     /// The field path as errors have it, with what stands in front of it.
@@ -90,18 +46,12 @@ pub(in crate::schema) struct Rule {
     message: Option<Result<Program, String>>,
 }
 
-#[derive(Debug)]
-struct Program {
-    checked: Checked,
-    cost: u64,
-}
-
 impl Rules {
     /// Compiles the rules of a node, if it has any; as a Kubernetes object has them at its root where asked (CEL-008).
     ///
     /// # Errors
     /// When the allowance does not suffice (DEC-44).
-    pub(in crate::schema) fn compile(
+    pub(super) fn compile(
         node: &Definition,
         with_pseudo_fields: bool,
         allowance: &mut Allowance,
@@ -121,12 +71,12 @@ impl Rules {
     }
 
     /// Whether expressions can speak of the node.
-    pub(in crate::schema) fn has_type(&self) -> bool {
+    pub(super) fn has_type(&self) -> bool {
         self.decl.is_some()
     }
 
     /// The smallest serialised size of a value, in bytes.
-    pub(in crate::schema) fn min_size(&self) -> u64 {
+    pub(super) fn min_size(&self) -> u64 {
         self.decl.as_ref().map_or(1, |decl| decl.min_size)
     }
 }
@@ -152,9 +102,7 @@ impl Rule {
         }
         let mut compiled = |text: &str, wanted| {
             let decl = decl.ok_or("the node has no type that expressions know")?;
-            let checked = compile(text, decl, wanted, allowance).map_err(|mistake| mistake.shown(text))?;
-            let cost = cost::estimate(&checked.root, decl);
-            Ok(Program { checked, cost })
+            Program::compile(text, decl, wanted, &mut |pattern| pattern_of(pattern, allowance))
         };
         let program = compiled(&rule.rule, Wanted::Bool);
         let message = (program.is_ok() && !rule.message_expression.trim().is_empty())
@@ -179,39 +127,37 @@ impl Rule {
     }
 
     /// What keeps the rule from running (CEL-009).
-    pub(in crate::schema) fn mistake(&self) -> Option<&str> {
+    pub(super) fn mistake(&self) -> Option<&str> {
         self.program.as_ref().err().map(String::as_str)
     }
 
     /// What keeps its message expression from running (CEL-009).
-    pub(in crate::schema) fn message_mistake(&self) -> Option<&str> {
+    pub(super) fn message_mistake(&self) -> Option<&str> {
         self.message.as_ref()?.as_ref().err().map(String::as_str)
     }
 
     /// The mistake of the rule, with the name that may have been meant.
-    pub(in crate::schema) fn hinted_mistake(&self, rules: &Rules) -> Option<String> {
-        let text = &self.source.rule;
-        Some(mistake_with_hint(text, rules.decl.as_ref()?, Wanted::Bool)?.shown(text))
+    pub(super) fn hinted_mistake(&self, rules: &Rules) -> Option<String> {
+        hinted(&self.source.rule, rules, Wanted::Bool)
     }
 
     /// The same of its message expression.
-    pub(in crate::schema) fn hinted_message_mistake(&self, rules: &Rules) -> Option<String> {
-        let text = &self.source.message_expression;
-        Some(mistake_with_hint(text, rules.decl.as_ref()?, Wanted::Text)?.shown(text))
+    pub(super) fn hinted_message_mistake(&self, rules: &Rules) -> Option<String> {
+        hinted(&self.source.message_expression, rules, Wanted::Text)
     }
 
     /// Whether it is a transition rule (CEL-021).
-    pub(in crate::schema) fn uses_old(&self) -> bool {
-        self.program.as_ref().is_ok_and(|program| program.checked.uses_old)
+    pub(super) fn uses_old(&self) -> bool {
+        self.program.as_ref().is_ok_and(Program::uses_old)
     }
 
     /// What one evaluation costs at most.
-    pub(in crate::schema) fn cost(&self) -> u64 {
+    pub(super) fn cost(&self) -> u64 {
         self.program.as_ref().map_or(0, |program| program.cost)
     }
 
     /// What one evaluation of its message expression costs at most.
-    pub(in crate::schema) fn message_cost(&self) -> u64 {
+    pub(super) fn message_cost(&self) -> u64 {
         self.message.as_ref().and_then(|message| message.as_ref().ok()).map_or(0, |program| program.cost)
     }
 
@@ -224,25 +170,17 @@ impl Rule {
     }
 }
 
-/// The budget of one checked value (CEL-026).
-#[derive(Debug)]
-pub(in crate::schema) struct Budget(Meter);
+/// Compiles a pattern of a search; one that does not fit exhausts the allowance.
+fn pattern_of(pattern: &str, allowance: &mut Allowance) -> Result<Regex, String> {
+    allowance.pattern(pattern).map_err(|error| error.to_string())
+}
 
-impl Budget {
-    /// A full budget.
-    pub(in crate::schema) fn new() -> Budget {
-        Budget(Meter::new())
-    }
-
-    /// What is left, in cost units.
-    pub(in crate::schema) fn left(&self) -> u64 {
-        self.0.total()
-    }
-
-    /// Sets what is left, in cost units.
-    pub(in crate::schema) fn set_left(&mut self, units: u64) {
-        self.0.set_total(units);
-    }
+/// The mistake of an expression, with the name that may have been meant.
+fn hinted(text: &str, rules: &Rules, wanted: Wanted) -> Option<String> {
+    // The memory of its patterns was taken when the rule was compiled.
+    let mut allowance = Allowance::unlimited();
+    let patterns = &mut |pattern: &str| pattern_of(pattern, &mut allowance);
+    Program::mistake_with_hint(text, rules.decl.as_ref()?, wanted, patterns)
 }
 
 impl Schema {
@@ -286,7 +224,7 @@ impl Schema {
     }
 
     /// The same with other rules at the root, and within what is left of a budget.
-    pub(in crate::schema) fn broken_rules(
+    pub(super) fn broken_rules(
         &self,
         value: &Value,
         old: Option<&Value>,
@@ -294,8 +232,8 @@ impl Schema {
         budget: &mut Budget,
         stop: &Stop,
     ) -> Vec<Violation> {
-        budget.0.heed(stop);
-        let mut judge = Judge { meter: &mut budget.0, stop, is_secret: false, violations: Vec::new(), kept: 0 };
+        budget.heed(stop);
+        let mut judge = Judge { budget, stop, is_secret: false, violations: Vec::new(), kept: 0 };
         // Whether the budget lasted is seen in the violations.
         let _ = judge.node(self, root.map(|rules| &**rules), value, old, &mut Place::default());
         judge.violations
@@ -328,7 +266,7 @@ impl Place {
 }
 
 struct Judge<'m> {
-    meter: &'m mut Meter,
+    budget: &'m mut Budget,
     stop: &'m Stop,
     /// Whether the node whose rules are run may hold a password: what expressions make of it is not told (DEC-34).
     is_secret: bool,
@@ -401,15 +339,15 @@ impl Judge<'_> {
                 (Ok(_), None) => continue,
             };
             let (program, decl) = program;
-            if program.checked.uses_old && old.is_none() {
+            if program.uses_old() && old.is_none() {
                 continue;
             }
-            if self.meter.is_spent() {
+            if self.budget.has_run_out() {
                 return self.exhausted("CEL-026", rule, place, "");
             }
-            match self.evaluate(program, decl, value, old) {
-                Ok(Val::Bool(true)) => {}
-                Ok(_) => self.broken(rule, rules, decl, value, old, place)?,
+            match program.holds(decl, value, old, self.budget) {
+                Ok(true) => {}
+                Ok(false) => self.broken(rule, rules, decl, value, old, place)?,
                 Err(Fault::Spent) => return self.exhausted("CEL-026", rule, place, ""),
                 Err(Fault::Failed(text)) => {
                     let text = if self.is_secret { "it failed".into() } else { text };
@@ -419,22 +357,6 @@ impl Judge<'_> {
             }
         }
         Ok(())
-    }
-
-    fn evaluate<'v>(
-        &mut self,
-        program: &'v Program,
-        decl: &'v Decl,
-        value: &'v Value,
-        old: Option<&'v Value>,
-    ) -> Result<Val<'v>, Fault> {
-        let this = view(value, decl, self.meter)?;
-        let before = if program.checked.uses_old { old } else { None };
-        let before = before.map_or(Ok(Val::Null), |old| view(old, decl, self.meter))?;
-        self.meter.begin();
-        let result = run(&program.checked.root, this, before, self.meter);
-        self.meter.end();
-        result
     }
 
     /// A rule that is false (CEL-022, CEL-023).
@@ -451,17 +373,17 @@ impl Judge<'_> {
         if let Some(Ok(program)) = rule.message.as_ref().filter(|_| !self.is_secret) {
             // An old value is known here only if some rule of the node asks for it.
             let old = old.filter(|_| rules.uses_old);
-            if program.checked.uses_old && old.is_none() {
+            if program.uses_old() && old.is_none() {
                 message = None;
             } else {
-                match self.evaluate(program, decl, value, old) {
-                    Ok(Val::Text(text)) => message = usable(text.as_str()),
+                match program.message(decl, value, old, self.budget) {
+                    Ok(text) => message = text,
                     Err(Fault::Spent) => {
                         let detail = "the message expression exceeds its budget";
                         self.report("CEL-023", ErrorKind::Invalid, place, &rule.field_path, detail.to_owned());
                         return Err(Exhausted);
                     }
-                    Ok(_) | Err(Fault::Failed(_)) => {}
+                    Err(Fault::Failed(_)) => {}
                 }
             }
         }
@@ -499,8 +421,5 @@ impl Judge<'_> {
     }
 }
 
-/// A message that can be shown.
-fn usable(text: &str) -> Option<String> {
-    let text = text.trim();
-    (!text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n')).then(|| text.to_owned())
-}
+#[cfg(test)]
+mod tests;

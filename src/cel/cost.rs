@@ -6,10 +6,10 @@ use super::parse::{Form, Literal};
 use super::types::{Decl, Type};
 
 /// Cost units per evaluation of an expression that may be needed at most, times how often it runs.
-pub(in crate::schema) const PER_RULE: u64 = 10_000_000;
+pub(crate) const PER_RULE: u64 = 10_000_000;
 
 /// What the expressions of a variable may cost together.
-pub(in crate::schema) const PER_VARIABLE: u64 = 100_000_000;
+pub(crate) const PER_VARIABLE: u64 = 100_000_000;
 
 /// What a piece costs at most and how large its value can be.
 #[derive(Clone, Copy)]

@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 
 use super::{ELEMENT, Function, RESULT, Sizes, function, method, one, tenths, unfit};
-use crate::schema::cel::fault::Fault;
-use crate::schema::cel::meter::{Meter, PER_ELEMENT};
-use crate::schema::cel::value::{List, Val, equal, numbers, order};
+use crate::cel::fault::Fault;
+use crate::cel::meter::{Meter, PER_ELEMENT};
+use crate::cel::value::{List, Val, equal, numbers, order};
 
 type Made<'v> = Result<Val<'v>, Fault>;
 
@@ -264,7 +264,7 @@ fn distinct<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
 }
 
 /// Elements in the order of their keys; equal ones stay as they are.
-pub(in crate::schema::cel) fn sorted_by<'v>(elements: Vec<Val<'v>>, keys: Vec<Val<'v>>, meter: &mut Meter) -> Made<'v> {
+pub(in crate::cel) fn sorted_by<'v>(elements: Vec<Val<'v>>, keys: Vec<Val<'v>>, meter: &mut Meter) -> Made<'v> {
     let count = elements.len();
     meter.work(count.saturating_mul(100))?;
     let mut pairs: Vec<(Val<'v>, Val<'v>)> = keys.into_iter().zip(elements).collect();

@@ -4,12 +4,12 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Function, Sizes, function, method, one, tenths, unfit};
-use crate::schema::cel::fault::Fault;
-use crate::schema::cel::value::Val;
+use crate::cel::fault::Fault;
+use crate::cel::value::Val;
 
 /// A range of addresses, with the address as it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::schema::cel) struct Cidr {
+pub(in crate::cel) struct Cidr {
     ip: IpAddr,
     bits: u8,
 }
@@ -146,7 +146,7 @@ fn is_link_local(ip: IpAddr) -> bool {
     }
 }
 
-fn contains_ip<'v>(_: &mut crate::schema::cel::meter::Meter, args: &[Val<'v>]) -> Result<Val<'v>, Fault> {
+fn contains_ip<'v>(_: &mut crate::cel::meter::Meter, args: &[Val<'v>]) -> Result<Val<'v>, Fault> {
     match args {
         [Val::Cidr(cidr), Val::Ip(ip)] => Ok(Val::Bool(cidr.contains(*ip))),
         [Val::Cidr(cidr), Val::Text(text)] => Ok(Val::Bool(cidr.contains(read(text.as_str())?))),
@@ -154,7 +154,7 @@ fn contains_ip<'v>(_: &mut crate::schema::cel::meter::Meter, args: &[Val<'v>]) -
     }
 }
 
-fn contains_cidr<'v>(_: &mut crate::schema::cel::meter::Meter, args: &[Val<'v>]) -> Result<Val<'v>, Fault> {
+fn contains_cidr<'v>(_: &mut crate::cel::meter::Meter, args: &[Val<'v>]) -> Result<Val<'v>, Fault> {
     let holds = |cidr: &Cidr, other: Cidr| cidr.bits <= other.bits && cidr.contains(other.ip);
     match args {
         [Val::Cidr(cidr), Val::Cidr(other)] => Ok(Val::Bool(holds(cidr, *other))),

@@ -1,14 +1,15 @@
 //! Named formats: what is wrong with a text, in words.
 
 use super::{Function, function, method, one, tenths, unfit};
-use crate::schema::cel::fault::Fault;
-use crate::schema::cel::meter::Meter;
-use crate::schema::cel::value::Val;
-use crate::schema::format::Format;
+use crate::calendar::{self, Moment};
+use crate::cel::fault::Fault;
+use crate::cel::meter::Meter;
+use crate::cel::texts::{is_base64, is_request_uri, is_uuid};
+use crate::cel::value::Val;
 
 /// A format that expressions know by name.
 #[derive(Debug)]
-pub(in crate::schema::cel) struct NamedFormat {
+pub(in crate::cel) struct NamedFormat {
     pub name: &'static str,
     fits: fn(&str) -> bool,
 }
@@ -22,13 +23,13 @@ static FORMATS: [NamedFormat; 12] = [
     NamedFormat { name: "dns1123SubdomainPrefix", fits: |text| text.len() <= 253 && is_subdomain(without_dash(text)) },
     NamedFormat { name: "dns1035LabelPrefix", fits: |text| text.len() <= 63 && is_old_label(without_dash(text)) },
     NamedFormat { name: "labelValue", fits: |text| text.is_empty() || is_name_part(text) },
-    NamedFormat { name: "uri", fits: |text| text != "*" && Format::Uri.fits(text) },
-    NamedFormat { name: "uuid", fits: |text| Format::Uuid.fits(text) },
-    NamedFormat { name: "byte", fits: |text| Format::Byte.fits(text) },
-    NamedFormat { name: "date", fits: |text| Format::Date.fits(text) },
+    NamedFormat { name: "uri", fits: |text| text != "*" && is_request_uri(text) },
+    NamedFormat { name: "uuid", fits: is_uuid },
+    NamedFormat { name: "byte", fits: is_base64 },
+    NamedFormat { name: "date", fits: |text| calendar::date(text).is_some() },
 ];
 
-static DATE_TIME: NamedFormat = NamedFormat { name: "datetime", fits: |text| Format::DateTime.fits(text) };
+static DATE_TIME: NamedFormat = NamedFormat { name: "datetime", fits: |text| Moment::read(text).is_some() };
 
 fn named(name: &str) -> Option<&'static NamedFormat> {
     FORMATS.iter().chain([&DATE_TIME]).find(|format| format.name == name)

@@ -2,10 +2,10 @@
 
 use super::printf::format;
 use super::{ELEMENT, Function, RESULT, Sizes, function, method, one, tenths, unfit};
+use crate::cel::fault::Fault;
+use crate::cel::meter::{Meter, PER_ELEMENT};
+use crate::cel::value::{Text, Val};
 use crate::goregex::Regex;
-use crate::schema::cel::fault::Fault;
-use crate::schema::cel::meter::{Meter, PER_ELEMENT};
-use crate::schema::cel::value::{Text, Val};
 
 type Made<'v> = Result<Val<'v>, Fault>;
 
@@ -131,12 +131,7 @@ fn dynamic<'v>(name: &'static str, meter: &mut Meter, args: &[Val<'v>]) -> Made<
 }
 
 /// A search with an expression that is compiled already.
-pub(in crate::schema::cel) fn search<'v>(
-    function: &Function,
-    regex: &Regex,
-    meter: &mut Meter,
-    args: &[Val<'v>],
-) -> Made<'v> {
+pub(in crate::cel) fn search<'v>(function: &Function, regex: &Regex, meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     searched(function.name, regex, meter, args)
 }
 
