@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 
-use super::lease::Leadership;
 use crate::hub::{Cluster, ContractRef, GROUP, Kind, Object, ObjectKey, ObjectRef, contract, label};
 use crate::kubernetes::Selection;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
+use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::metadata::{self, Change, IfUnserved, Metadata, cluster_of};
 use crate::kubernetes::untyped::{self, RequestError};
 use crate::telemetry::metrics::Metrics;

@@ -25,8 +25,8 @@ use tracing::{debug, error, info, warn};
 use super::bundles::{Holder, Services};
 use super::rotation::{self, Content, Live, Plan, Policy, Step, Stored};
 use super::tls::{Files, Identity, Pair};
+use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::{Fault, Selection, events, words};
-use crate::reconciler::lease::Leadership;
 use crate::telemetry::metrics::{self, Metrics};
 
 /// Who writes, in `managedFields`.

@@ -90,7 +90,7 @@ fn code(text: &str) -> String {
 }
 
 /// The files that may build the path of a request: one that checks its parts, and two whose parts come from the command line.
-const BUILD_PATHS: [&str; 3] = ["kubernetes/address.rs", "reconciler/lease.rs", "webhook/self_managed.rs"];
+const BUILD_PATHS: [&str; 3] = ["kubernetes/address.rs", "kubernetes/lease.rs", "webhook/self_managed.rs"];
 
 /// What builds the path of a request to an API server.
 const PATH_BUILDERS: [&str; 13] = [

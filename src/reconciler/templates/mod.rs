@@ -28,13 +28,13 @@ use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug, info_span, warn};
 
 use self::run::{Outcome, Reconciler, RunError};
-use super::lease::Leadership;
 use super::pace::Pace;
 use crate::hub::{GROUP, ObjectKey, label};
 use crate::kubernetes::Selection;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
+use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::metadata::{self, Change, IfUnserved, Metadata, cluster_of, key_of};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::world::{Facts, Found};

@@ -17,9 +17,9 @@ use crate::hub::{
 };
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
+use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::kubernetes::metadata::Metadata;
 use crate::kubernetes::untyped::{self, RequestError};
-use crate::reconciler::lease::{Leadership, NotLeading};
 use crate::reconciler::pace::Pace;
 use crate::topology::templates_in_use::unused;
 use crate::world::{Found, Selection};

@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::kubernetes::words;
+use super::words;
 use crate::telemetry::metrics::{Metrics, Outcome};
 
 /// The longest time between two looks at another's lease, whatever its duration.

@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep};
 use tracing::warn;
 
 use super::lease::holder;
+use super::{Selection, address, events};
 use crate::hub::ObjectKey;
-use crate::kubernetes::{Selection, address, events};
 use crate::telemetry::metrics::{self, Metrics};
 
 /// The Lease of Cluster API's core controllers.

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 /// How requests go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// There is never an answer, and nothing is stored.
     Hangs,
     /// The request is carried out, and there is never an answer.
@@ -25,7 +25,7 @@ pub(super) enum Failure {
 
 /// A request that came in.
 #[derive(Clone, Debug)]
-pub(super) struct Received {
+pub(crate) struct Received {
     pub at: Instant,
     pub method: Method,
     pub path: String,
@@ -33,7 +33,7 @@ pub(super) struct Received {
 
 impl Received {
     /// Whether an object was asked for or written, not a list.
-    pub(super) fn is_about(&self, name: &str) -> bool {
+    pub(crate) fn is_about(&self, name: &str) -> bool {
         self.path.split('/').any(|segment| segment == name)
     }
 }
@@ -57,54 +57,54 @@ struct Store {
 
 /// The server; clones are the same one.
 #[derive(Clone, Default)]
-pub(super) struct ApiServer {
+pub(crate) struct ApiServer {
     store: Arc<Mutex<Store>>,
 }
 
 impl ApiServer {
     /// A client of this server.
-    pub(super) fn client(&self) -> kube::Client {
+    pub(crate) fn client(&self) -> kube::Client {
         let server = self.clone();
         kube::Client::new(tower::service_fn(move |request| server.clone().answer(request)), "default")
     }
 
     /// From now on requests go wrong in this way, or well again.
-    pub(super) fn fail(&self, failure: Option<Failure>) {
+    pub(crate) fn fail(&self, failure: Option<Failure>) {
         self.store.lock().unwrap().failure = failure;
     }
 
     /// The next patch of this object meets a conflict.
-    pub(super) fn conflict(&self, path: &str) {
+    pub(crate) fn conflict(&self, path: &str) {
         self.refuse(&Method::PATCH, path, 409);
     }
 
     /// The next write of this kind to this object gets this answer.
-    pub(super) fn refuse(&self, method: &Method, path: &str, code: u16) {
+    pub(crate) fn refuse(&self, method: &Method, path: &str, code: u16) {
         self.store.lock().unwrap().refusals.push((method.clone(), path.to_owned(), code));
     }
 
     /// From now on every status that is written is changed by somebody else at once.
-    pub(super) fn meddle(&self, meddler: fn(&mut Value)) {
+    pub(crate) fn meddle(&self, meddler: fn(&mut Value)) {
         self.store.lock().unwrap().meddler = Some(meddler);
     }
 
     /// From now on watches show nothing of objects of this plural.
-    pub(super) fn hide(&self, plural: &str) {
+    pub(crate) fn hide(&self, plural: &str) {
         self.store.lock().unwrap().unseen = Some(format!("/{plural}/"));
     }
 
     /// From now on paths that begin like this lead to nothing.
-    pub(super) fn stop_serving(&self, paths: impl IntoIterator<Item = String>) {
+    pub(crate) fn stop_serving(&self, paths: impl IntoIterator<Item = String>) {
         self.store.lock().unwrap().unserved.extend(paths);
     }
 
     /// The object at a path.
-    pub(super) fn object(&self, path: &str) -> Option<Value> {
+    pub(crate) fn object(&self, path: &str) -> Option<Value> {
         self.store.lock().unwrap().objects.get(path).cloned()
     }
 
     /// Changes the object at a path, as another client would; makes it where there is none.
-    pub(super) fn edit(&self, path: &str, edit: impl FnOnce(&mut Value)) {
+    pub(crate) fn edit(&self, path: &str, edit: impl FnOnce(&mut Value)) {
         let mut store = self.store.lock().unwrap();
         let mut object = store.objects.get(path).cloned().unwrap_or_else(|| named(path));
         edit(&mut object);
@@ -112,12 +112,12 @@ impl ApiServer {
     }
 
     /// Deletes the object at a path; finalizers keep it.
-    pub(super) fn delete(&self, path: &str) {
+    pub(crate) fn delete(&self, path: &str) {
         self.store.lock().unwrap().delete(path);
     }
 
     /// The requests since the last call.
-    pub(super) fn take_requests(&self) -> Vec<Received> {
+    pub(crate) fn take_requests(&self) -> Vec<Received> {
         std::mem::take(&mut self.store.lock().unwrap().received)
     }
 
