@@ -36,6 +36,7 @@ pub mod wire;
 pub mod world;
 
 // Edges: async, sockets, files, clock, randomness.
+pub mod certificates;
 pub mod cli;
 pub mod embedded;
 pub mod kubernetes;

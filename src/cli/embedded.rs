@@ -16,6 +16,7 @@ use super::args::Serve;
 use super::certs;
 use super::files::{self, Loaded};
 use super::leading::NAMESPACE;
+use crate::certificates::tls::{Files, Identity, Issued};
 use crate::crd;
 use crate::embedded::front::{self, Token};
 use crate::embedded::{Embedded, Options};
@@ -25,7 +26,6 @@ use crate::telemetry::metrics::Metrics;
 use crate::topology::class_status;
 use crate::topology::contract::assumed_contract;
 use crate::webhook::server::{self, Server};
-use crate::webhook::tls::{Files, Identity, Issued};
 use crate::wire::manifest::Manifest;
 
 /// The API, bound and not serving yet.

@@ -25,6 +25,8 @@ use super::leading::{self, Leading};
 use super::memory::{self, Connections, Shares};
 use super::{certificates, certs};
 use crate::admission::Settings;
+use crate::certificates::callers::CallerSource;
+use crate::certificates::tls::{Files, Identity, Issued, Pair};
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::gather::Gatherer;
 use crate::kubernetes::versions::ApiVersions;
@@ -32,12 +34,10 @@ use crate::kubernetes::watch;
 use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::{self, Health};
-use crate::webhook::callers::CallerSource;
 use crate::webhook::conversion::{self, Converter};
 use crate::webhook::handler::{self, Handler};
 use crate::webhook::in_process::InProcess;
 use crate::webhook::server::{self, Server};
-use crate::webhook::tls::{Files, Identity, Issued, Pair};
 use crate::world::{Facts, Scope};
 
 /// Exit code of a process that a second signal ended.

@@ -9,12 +9,12 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use topologist::admission::Settings;
+use topologist::certificates::tls::{Files, Identity, Issued};
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::gather::Gatherer;
 use topologist::telemetry::metrics::Metrics;
 use topologist::webhook::handler::{self, Handler};
 use topologist::webhook::server::{self, Server};
-use topologist::webhook::tls::{Files, Identity, Issued};
 use topologist::world::Facts;
 
 use crate::kubernetes::Kubernetes;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 const LEAVES: [&str; 10] =
     ["budget", "calendar", "field", "goregex", "gotemplate", "json", "schema", "ssa", "version", "yaml"];
 const CORE: [&str; 8] = ["admission", "crd", "hub", "rollouts", "topology", "variables", "wire", "world"];
-const EDGES: [&str; 6] = ["cli", "embedded", "kubernetes", "reconciler", "telemetry", "webhook"];
+const EDGES: [&str; 7] = ["certificates", "cli", "embedded", "kubernetes", "reconciler", "telemetry", "webhook"];
 
 /// What a core or leaf module may use besides itself: its own row and what stands in the rows that it names.
 const MAY_USE: [(&str, &[&str]); 19] = [
@@ -90,7 +90,7 @@ fn code(text: &str) -> String {
 }
 
 /// The files that may build the path of a request: one that checks its parts, and two whose parts come from the command line.
-const BUILD_PATHS: [&str; 3] = ["kubernetes/address.rs", "kubernetes/lease.rs", "webhook/self_managed.rs"];
+const BUILD_PATHS: [&str; 3] = ["kubernetes/address.rs", "kubernetes/lease.rs", "certificates/self_managed.rs"];
 
 /// What builds the path of a request to an API server.
 const PATH_BUILDERS: [&str; 13] = [
