@@ -35,8 +35,8 @@ use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::{self, Health};
 use crate::webhook::conversion::{self, Converter};
-use crate::webhook::handler::{self, Handler};
 use crate::webhook::in_process::InProcess;
+use crate::webhook::review::{self, Handler};
 use crate::webhook::server::{self, Server};
 use crate::world::{Facts, Scope};
 
@@ -263,9 +263,9 @@ impl EndPoints {
             conversion::Limits { held: shares.conversions, aside: shares.converting, ..conversion::Limits::default() };
         let converter = Arc::new(Converter::new(versions, conversion_limits, metrics.clone()));
         let gatherer = Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone());
-        let limits = handler::Limits { aside: shares.threads, held: shares.bodies, ..handler::Limits::default() };
+        let limits = review::Limits { aside: shares.threads, held: shares.bodies, ..review::Limits::default() };
         let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone());
-        let reviews = handler::router(Arc::new(handler));
+        let reviews = review::router(Arc::new(handler));
         let all = reviews.clone().merge(conversion::router(converter.clone()));
         // kube-apiserver shows no certificate when it asks for conversions.
         let reviews = if options.client_ca.is_some() { reviews.merge(conversion::elsewhere()) } else { all.clone() };

@@ -24,7 +24,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tracing::{debug, info, warn};
 
 use super::body::{Bodies, Bounds, Unread};
-use super::handler::{Gone, PANICKED, patience, refusal};
+use super::review::{Gone, PANICKED, patience, refusal};
 use crate::budget::Stop;
 use crate::hub::{GROUP, Kind};
 use crate::json::{self, Size};

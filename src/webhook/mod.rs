@@ -1,20 +1,21 @@
 //! The HTTPS service that kube-apiserver calls.
 //!
 //! ```text
-//! socket ─► server.rs (limits, TLS handshake, HTTP/1.1 and HTTP/2) ─► handler.rs ─► admission
+//! socket ─► server.rs (limits, TLS handshake, HTTP/1.1 and HTTP/2) ─► review.rs ──► admission
 //!              └─ certificates::tls                                │     ├─ kubernetes::gather
 //!                                                                  │     └─ queue.rs (whose turn it is)
 //!                                                                  │     turns.rs (whose turn it is at the threads)
 //!                                                                  └─► conversion.rs ─► wire
-//! embedded API ─► in_process.rs ─► handler.rs
+//! embedded API ─► in_process.rs ─► review.rs
 //! ```
 
 mod body;
 mod connection;
 pub mod conversion;
-pub mod handler;
+
 pub mod in_process;
 mod places;
 mod queue;
+pub mod review;
 pub mod server;
 mod turns;
