@@ -36,6 +36,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::probes::{self, Health};
 use crate::webhook::conversion::{self, Converter};
 use crate::webhook::in_process::InProcess;
+use crate::webhook::limits::Limits;
 use crate::webhook::review::{self, Handler};
 use crate::webhook::server::{self, Server};
 use crate::world::{Facts, Scope};
@@ -263,7 +264,7 @@ impl EndPoints {
             conversion::Limits { held: shares.conversions, aside: shares.converting, ..conversion::Limits::default() };
         let converter = Arc::new(Converter::new(versions, conversion_limits, metrics.clone()));
         let gatherer = Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone());
-        let limits = review::Limits { aside: shares.threads, held: shares.bodies, ..review::Limits::default() };
+        let limits = Limits { aside: shares.threads, held: shares.bodies, ..Limits::default() };
         let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone());
         let reviews = review::router(Arc::new(handler));
         let all = reviews.clone().merge(conversion::router(converter.clone()));

@@ -9,13 +9,15 @@
 //! embedded API ─► in_process.rs ─► review.rs
 //! ```
 
+mod asked;
 mod body;
 mod connection;
 pub mod conversion;
-
 pub mod in_process;
+pub mod limits;
 mod places;
 mod queue;
+mod refusal;
 pub mod review;
 pub mod server;
 mod turns;
