@@ -6,16 +6,16 @@
 //!                                                                  │     └─ queue.rs (whose turn it is)
 //!                                                                  │     turns.rs (whose turn it is at the threads)
 //!                                                                  └─► conversion.rs ─► wire
-//! embedded API ─► in_process.rs ─► review.rs
+//! probes.rs: whether this process is alive and ready, on a port of its own
 //! ```
 
 mod asked;
 mod body;
 mod connection;
 pub mod conversion;
-pub mod in_process;
 pub mod limits;
 mod places;
+pub mod probes;
 mod queue;
 mod refusal;
 pub mod review;

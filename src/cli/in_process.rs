@@ -48,14 +48,14 @@ fn matches(hook: &Hook, phase: Phase, asked: &Asked<'_>) -> bool {
 }
 
 /// Admission by the end points of a router.
-pub struct InProcess {
+pub(super) struct InProcess {
     router: Router,
     hooks: Vec<Hook>,
 }
 
 impl InProcess {
     /// Asks the end points of `router`; with `lifecycle` those for machines as well (MA-28).
-    pub fn new(router: Router, lifecycle: bool) -> Self {
+    pub(super) fn new(router: Router, lifecycle: bool) -> Self {
         InProcess { router, hooks: hooks(lifecycle) }
     }
 

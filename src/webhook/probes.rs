@@ -19,9 +19,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::time::Instant;
 
-use super::metrics::{Kind, Metrics};
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::watch;
+use crate::telemetry::metrics::{Kind, Metrics};
 
 /// How long the API server may be silent before verdicts should come from another replica.
 const SILENCE: Duration = Duration::from_mins(5);
