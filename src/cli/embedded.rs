@@ -18,7 +18,7 @@ use super::files::{self, Loaded};
 use super::leading::NAMESPACE;
 use crate::certificates::tls::{Files, Identity, Issued};
 use crate::crd;
-use crate::embedded::front::{self, Token};
+use crate::embedded::http::front::{self, Token};
 use crate::embedded::{Embedded, Options};
 use crate::hub::contract::{definition_name, names_contracts, plural};
 use crate::hub::{Definition, GROUP, Kind, group_of, version_of};

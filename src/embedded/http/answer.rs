@@ -6,10 +6,10 @@ use axum::body::Body;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 
-use super::registry::Resource;
 use super::request::Call;
-use super::status::Failure;
 use super::table;
+use crate::embedded::storage::registry::Resource;
+use crate::embedded::storage::status::Failure;
 
 /// What an answer consists of, before it is written.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::status::Failure;
+use crate::embedded::storage::status::Failure;
 
 /// Merges a patch into an object by the schema of its kind.
 ///

@@ -13,14 +13,16 @@ use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
-use super::Embedded;
 use super::answer::Form;
-use super::read::{too_new, version_of, viewed};
-use super::registry::{Registry, Resource};
+use super::read::{too_new, version_of};
 use super::request::{Call, Target};
 use super::selector::Selector;
-use super::status::Failure;
-use super::store::{Happening, Stored, within};
+use crate::embedded::Embedded;
+use crate::embedded::storage::registry::{Registry, Resource};
+use crate::embedded::storage::shape::viewed;
+use crate::embedded::storage::status::Failure;
+use crate::embedded::storage::store::{self, Happening, Stored, within};
+use crate::embedded::storage::structure;
 
 /// How long a watch lasts that does not say it.
 const DEFAULT_DURATION: Duration = Duration::from_mins(30);
@@ -77,7 +79,7 @@ pub(super) fn watch(
     let now = Instant::now();
     let key = match target.name.is_empty() {
         true => String::new(),
-        false => super::store::key(&target.namespace, &target.name).to_string(),
+        false => store::key(&target.namespace, &target.name).to_string(),
     };
     let mut state = embedded.state();
     let mut watch = Watch {
@@ -150,7 +152,7 @@ fn start(call: &Call) -> Result<Start, Failure> {
 }
 
 fn list_options_invalid(field: &str, why: &str) -> Failure {
-    let fault = super::structure::Fault {
+    let fault = structure::Fault {
         kind: crate::field::ErrorKind::Forbidden,
         field: field.to_owned(),
         value: crate::field::Shown::NOTHING,

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::registry::{Resource, at_path};
-use super::status::Failure;
+use crate::embedded::storage::builtin;
+use crate::embedded::storage::registry::{self, Resource, at_path};
+use crate::embedded::storage::status::Failure;
 use crate::hub::LabelRequirements;
 
 /// Which objects a request is about.
@@ -29,7 +30,7 @@ impl Selector {
         let unable = |why: String| {
             Failure::bad_request(format!(
                 "Unable to find {:?} that match label selector {labels:?}, field selector {fields:?}: {why}",
-                super::registry::qualified(&resource.plural, &resource.group)
+                registry::qualified(&resource.plural, &resource.group)
             ))
         };
         let parsed = LabelRequirements::parse(labels).ok_or_else(|| {
@@ -92,7 +93,7 @@ fn field_path(resource: &Resource, name: &str) -> Option<String> {
         }
         _ => {}
     }
-    let builtin = resource.builtin.map(super::builtin::Builtin::selectable).unwrap_or_default();
+    let builtin = resource.builtin.map(builtin::Builtin::selectable).unwrap_or_default();
     if let Some((_, path)) = builtin.iter().find(|(known, _)| *known == name) {
         return Some((*path).to_owned());
     }

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::builtin::Builtin;
-use super::decode;
+use super::definition::text;
 use super::definition::{assumed, is_definition};
-use super::read::storage_group;
+use super::random;
 use super::registry::Resource;
+use super::shape::{self, storage_group};
 use super::status::Failure;
 use super::store::{Place, State};
 use super::structure::Fault;
-use super::write::text;
-use super::{Embedded, random};
+use crate::embedded::Embedded;
 use crate::field::shortened;
 use crate::hub::naming::{group_version_faults, kind_faults, resource_part_faults};
 
@@ -103,7 +103,7 @@ fn resource_of(state: &mut State, object: &Value, all: &[Value]) -> Result<Resou
 }
 
 fn store(state: &mut State, resource: &Resource, mut object: Value, now: &str) -> Result<(), Failure> {
-    decode::shaped(resource, &mut object)?;
+    shape::shaped(resource, &mut object)?;
     let name = text(&object, "/metadata/name").to_owned();
     let namespace = match (resource.is_namespaced, text(&object, "/metadata/namespace")) {
         (true, "") => "default".to_owned(),
@@ -145,7 +145,7 @@ fn store(state: &mut State, resource: &Resource, mut object: Value, now: &str) -
         make_namespace(state, &namespace, now);
     }
     let object = match state.registry.stored(storage_group(resource), &resource.plural) {
-        Some(storage) => decode::converted(&state.registry, &object, storage)?,
+        Some(storage) => shape::converted(&state.registry, &object, storage)?,
         None => object,
     };
     state.put(&place, object);
@@ -167,7 +167,7 @@ fn identify(object: &mut Value, resource: &Resource, namespace: &str, now: &str)
 }
 
 /// Makes the namespaces that every server has.
-pub(super) fn make_namespaces(state: &mut State, now: &str) {
+pub(in crate::embedded) fn make_namespaces(state: &mut State, now: &str) {
     let names = BTreeSet::from(["default", "kube-system", "kube-public", "kube-node-lease"]);
     names.into_iter().for_each(|name| make_namespace(state, name, now));
     state.settle(now);

@@ -18,7 +18,7 @@ use super::registry::{Registry, Resource};
 
 /// An object as it is stored: in its storage version, with its resourceVersion in it.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(in crate::embedded) struct Stored {
     pub value: Value,
     pub version: u64,
 }
@@ -32,15 +32,15 @@ impl Stored {
         self.metadata(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    pub(super) fn uid(&self) -> &str {
+    pub(in crate::embedded) fn uid(&self) -> &str {
         self.text("uid")
     }
 
-    pub(super) fn is_being_deleted(&self) -> bool {
+    pub(in crate::embedded) fn is_being_deleted(&self) -> bool {
         self.metadata("deletionTimestamp").is_some_and(|time| !time.is_null())
     }
 
-    pub(super) fn finalizers(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::embedded) fn finalizers(&self) -> impl Iterator<Item = &str> {
         self.metadata("finalizers").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
     }
 
@@ -50,10 +50,10 @@ impl Stored {
 }
 
 /// Objects of one kind by `namespace/name`, or by name.
-pub(super) type Objects = RedBlackTreeMapSync<Arc<str>, Arc<Stored>>;
+pub(in crate::embedded) type Objects = RedBlackTreeMapSync<Arc<str>, Arc<Stored>>;
 
 /// The objects from a key on, in their order.
-pub(super) fn from<'o, 'k>(
+pub(in crate::embedded) fn from<'o, 'k>(
     objects: &'o Objects,
     key: &'k str,
 ) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<Stored>)> + use<'o, 'k> {
@@ -61,7 +61,7 @@ pub(super) fn from<'o, 'k>(
 }
 
 /// The objects whose key begins with a prefix, in their order.
-pub(super) fn within<'o, 'k>(
+pub(in crate::embedded) fn within<'o, 'k>(
     objects: &'o Objects,
     prefix: &'k str,
 ) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<Stored>)> + use<'o, 'k> {
@@ -70,30 +70,30 @@ pub(super) fn within<'o, 'k>(
 
 /// Where an object is: its kind as the store names it, and its key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Place {
+pub(in crate::embedded) struct Place {
     pub kind: Arc<str>,
     pub key: Arc<str>,
 }
 
 impl Place {
-    pub(super) fn of(resource: &Resource, namespace: &str, name: &str) -> Self {
+    pub(in crate::embedded) fn of(resource: &Resource, namespace: &str, name: &str) -> Self {
         Place { kind: resource.store_name().into(), key: key(namespace, name) }
     }
 
     /// Empty for objects without one.
-    pub(super) fn namespace(&self) -> &str {
+    pub(in crate::embedded) fn namespace(&self) -> &str {
         self.key.split_once('/').map_or("", |(namespace, _)| namespace)
     }
 }
 
 /// The key of an object within its kind.
-pub(super) fn key(namespace: &str, name: &str) -> Arc<str> {
+pub(in crate::embedded) fn key(namespace: &str, name: &str) -> Arc<str> {
     if namespace.is_empty() { name.into() } else { format!("{namespace}/{name}").into() }
 }
 
 /// What happened to an object.
 #[derive(Clone, Debug)]
-pub(super) struct Happening {
+pub(in crate::embedded) struct Happening {
     pub version: u64,
     pub key: Arc<str>,
     pub before: Option<Arc<Stored>>,
@@ -130,7 +130,7 @@ impl Collection {
 
 /// What happened after a version; none when it is not known any more.
 #[derive(Debug)]
-pub(super) struct News {
+pub(in crate::embedded) struct News {
     pub happenings: Option<Vec<Happening>>,
     /// Up to which version this is all.
     pub version: u64,
@@ -138,7 +138,7 @@ pub(super) struct News {
 
 /// Everything there is.
 #[derive(Debug)]
-pub(super) struct State {
+pub(in crate::embedded) struct State {
     /// How many events of a kind are kept.
     kept_events: usize,
     /// The version of the last write.
@@ -158,7 +158,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(registry: Registry, kept_events: usize) -> Self {
+    pub(in crate::embedded) fn new(registry: Registry, kept_events: usize) -> Self {
         State {
             kept_events,
             version: 1,
@@ -172,20 +172,20 @@ impl State {
         }
     }
 
-    pub(super) fn get(&self, place: &Place) -> Option<&Arc<Stored>> {
+    pub(in crate::embedded) fn get(&self, place: &Place) -> Option<&Arc<Stored>> {
         self.collections.get(&place.kind)?.objects.get(&place.key)
     }
 
     /// The objects of a kind as they are now.
-    pub(super) fn objects(&self, kind: &str) -> Objects {
+    pub(in crate::embedded) fn objects(&self, kind: &str) -> Objects {
         self.collections.get(kind).map_or_else(Objects::new_sync, |collection| collection.objects.clone())
     }
 
-    pub(super) fn has_namespace(&self, name: &str) -> bool {
+    pub(in crate::embedded) fn has_namespace(&self, name: &str) -> bool {
         self.collections.get("namespaces").is_some_and(|namespaces| namespaces.objects.contains_key(name))
     }
 
-    pub(super) fn is_being_emptied(&self, namespace: &str) -> bool {
+    pub(in crate::embedded) fn is_being_emptied(&self, namespace: &str) -> bool {
         let namespaces = self.collections.get("namespaces");
         let found = namespaces.and_then(|namespaces| namespaces.objects.get(namespace));
         found.is_some_and(|namespace| namespace.is_being_deleted())
@@ -207,7 +207,7 @@ impl State {
     }
 
     /// Stores an object, and gives it its version.
-    pub(super) fn put(&mut self, place: &Place, mut value: Value) -> Arc<Stored> {
+    pub(in crate::embedded) fn put(&mut self, place: &Place, mut value: Value) -> Arc<Stored> {
         self.version += 1;
         let version = self.version;
         value["metadata"]["resourceVersion"] = json!(version.to_string());
@@ -229,7 +229,7 @@ impl State {
     }
 
     /// Removes an object; returns it with the version in which it is gone.
-    pub(super) fn remove(&mut self, place: &Place) -> Option<Arc<Stored>> {
+    pub(in crate::embedded) fn remove(&mut self, place: &Place) -> Option<Arc<Stored>> {
         let before = self.get(place)?.clone();
         self.version += 1;
         let version = self.version;
@@ -289,12 +289,12 @@ impl State {
     }
 
     /// Follows a kind: says when there is news of it.
-    pub(super) fn follow(&mut self, kind: &Arc<str>) -> watch::Receiver<u64> {
+    pub(in crate::embedded) fn follow(&mut self, kind: &Arc<str>) -> watch::Receiver<u64> {
         self.collection(kind).news.subscribe()
     }
 
     /// What happened to objects of a kind after a version.
-    pub(super) fn news(&self, kind: &str, since: u64) -> News {
+    pub(in crate::embedded) fn news(&self, kind: &str, since: u64) -> News {
         let nothing = || News { happenings: Some(Vec::new()), version: self.version };
         let Some(collection) = self.collections.get(kind) else { return nothing() };
         if since < collection.forgotten {
@@ -305,12 +305,12 @@ impl State {
     }
 
     /// The oldest version from which a kind can be watched.
-    pub(super) fn oldest(&self, kind: &str) -> u64 {
+    pub(in crate::embedded) fn oldest(&self, kind: &str) -> u64 {
         self.collections.get(kind).map_or(0, |collection| collection.forgotten)
     }
 
     /// The objects of a kind as they were at a version; none when that is not known any more.
-    pub(super) fn objects_at(&self, kind: &str, version: u64) -> Option<Objects> {
+    pub(in crate::embedded) fn objects_at(&self, kind: &str, version: u64) -> Option<Objects> {
         let Some(collection) = self.collections.get(kind) else { return Some(Objects::new_sync()) };
         if version < collection.forgotten {
             return None;

@@ -13,7 +13,8 @@ use crate::field::{ErrorKind, Shown};
 use crate::hub::naming::{kind_faults, resource_part_faults, subdomain_faults};
 use crate::ssa;
 
-fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
+/// A text inside an object; empty when it is not there.
+pub(in crate::embedded) fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -121,7 +122,7 @@ pub(super) fn complete(definition: &mut Value) {
 }
 
 /// What is wrong with a definition.
-pub(super) fn faults(definition: &Value) -> Vec<Fault> {
+pub(in crate::embedded) fn faults(definition: &Value) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut required = |pointer: &str, field: &str| {
         if text(definition, pointer).is_empty() {
@@ -195,7 +196,7 @@ fn texts_of(versions: &[Value]) -> Vec<String> {
 }
 
 /// What the server writes into a new definition.
-pub(super) fn prepare_new(definition: &mut Value) {
+pub(in crate::embedded) fn prepare_new(definition: &mut Value) {
     let stored: Vec<String> = list(definition, "/spec/versions")
         .iter()
         .filter(|version| is_true(version, "storage"))
@@ -293,7 +294,7 @@ impl State {
 }
 
 /// A kind is going: nothing new can be made of it.
-pub(super) fn refuse_if_withdrawn(state: &State, resource: &Resource) -> Result<(), Failure> {
+pub(in crate::embedded) fn refuse_if_withdrawn(state: &State, resource: &Resource) -> Result<(), Failure> {
     if resource.builtin.is_none() && state.withdrawn.contains(&resource.qualified()) {
         let message = "create not allowed while custom resource definition is terminating";
         return Err(Failure::new(http::StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message));

@@ -22,7 +22,7 @@ const KUBERNETES: &str = "kubernetes";
 
 /// What becomes of the objects that an object owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Propagation {
+pub(in crate::embedded) enum Propagation {
     Background,
     Foreground,
     Orphan,
@@ -39,7 +39,7 @@ enum Owner {
 
 impl State {
     /// Does all that follows from the writes so far; `now` is the time of deletions.
-    pub(super) fn settle(&mut self, now: &str) {
+    pub(in crate::embedded) fn settle(&mut self, now: &str) {
         loop {
             while let Some(place) = self.pending.pop_front() {
                 self.follow_up(&place, now);
@@ -176,7 +176,12 @@ impl State {
     }
 
     /// Deletes an object, or marks it as being deleted while finalizers hold it; says how it is then, if it still is.
-    pub(super) fn delete(&mut self, place: &Place, propagation: Option<Propagation>, now: &str) -> Option<Arc<Stored>> {
+    pub(in crate::embedded) fn delete(
+        &mut self,
+        place: &Place,
+        propagation: Option<Propagation>,
+        now: &str,
+    ) -> Option<Arc<Stored>> {
         let object = self.get(place)?.clone();
         let resource = self.resource_at(place);
         let marked = marked(&object.value, resource.as_deref(), propagation, now);
@@ -271,7 +276,12 @@ impl State {
 pub(super) const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 /// The object as a deletion leaves it while finalizers hold it.
-pub(super) fn marked(object: &Value, resource: Option<&Resource>, policy: Option<Propagation>, now: &str) -> Value {
+pub(in crate::embedded) fn marked(
+    object: &Value,
+    resource: Option<&Resource>,
+    policy: Option<Propagation>,
+    now: &str,
+) -> Value {
     let mut object = object.clone();
     let is_marked = object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null());
     let mut finalizers: Vec<String> = object
@@ -333,7 +343,7 @@ fn disown(metadata: &mut serde_json::Map<String, Value>, uid: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::embedded::builtin::EXTENSIONS;
+    use crate::embedded::storage::builtin::EXTENSIONS;
 
     #[test]
     fn definitions_are_kept_under_the_name_of_their_kind() {

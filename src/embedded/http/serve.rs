@@ -11,9 +11,10 @@ use tower::service_fn;
 use super::answer::Answer;
 use super::read;
 use super::request::{Call, Target, Verb};
-use super::status::Failure;
 use super::write::Write;
-use super::{Embedded, access, delete, discovery, watch};
+use super::{access, delete, discovery, watch};
+use crate::embedded::Embedded;
+use crate::embedded::storage::status::Failure;
 
 /// The longest body, in bytes.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;

@@ -14,7 +14,7 @@ const NO_SUCH_PATH: &str = "404 page not found\n";
 
 /// A refusal.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Failure {
+pub(in crate::embedded) struct Failure {
     pub code: StatusCode,
     pub reason: &'static str,
     pub message: String,
@@ -24,60 +24,66 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    pub(super) fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(in crate::embedded) fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Failure { code, reason, message: message.into(), details: Map::new(), metadata: json!({}) }
     }
 
     /// The request makes no sense.
-    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+    pub(in crate::embedded) fn bad_request(message: impl Into<String>) -> Self {
         Failure::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
     /// Nobody serves the path; a server says so without a Status.
-    pub(super) fn no_such_path() -> Self {
+    pub(in crate::embedded) fn no_such_path() -> Self {
         Failure::new(StatusCode::NOT_FOUND, "", NO_SUCH_PATH)
     }
 
     /// One of the server's own groups has no such kind.
-    pub(super) fn no_such_kind() -> Self {
+    pub(in crate::embedded) fn no_such_kind() -> Self {
         Failure::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
     }
 
     /// Whether the failure is told in plain words.
-    pub(super) fn is_plain(&self) -> bool {
+    pub(in crate::embedded) fn is_plain(&self) -> bool {
         self.message == NO_SUCH_PATH
     }
 
-    pub(super) fn not_found(resource: &Resource, name: &str) -> Self {
+    pub(in crate::embedded) fn not_found(resource: &Resource, name: &str) -> Self {
         let message = format!("{} {name:?} not found", resource.qualified());
         Failure::new(StatusCode::NOT_FOUND, "NotFound", message).about(resource, name)
     }
 
-    pub(super) fn no_namespace(namespace: &str) -> Self {
+    pub(in crate::embedded) fn no_namespace(namespace: &str) -> Self {
         let mut failure =
             Failure::new(StatusCode::NOT_FOUND, "NotFound", format!("namespaces {namespace:?} not found"));
         failure.details = members(json!({"name": namespace, "kind": "namespaces"}));
         failure
     }
 
-    pub(super) fn already_exists(resource: &Resource, name: &str) -> Self {
+    pub(in crate::embedded) fn already_exists(resource: &Resource, name: &str) -> Self {
         let message = format!("{} {name:?} already exists", resource.qualified());
         Failure::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
     }
 
-    pub(super) fn forbidden(resource: &Resource, name: &str, why: &str) -> Self {
+    pub(in crate::embedded) fn forbidden(resource: &Resource, name: &str, why: &str) -> Self {
         let message = format!("{} {name:?} is forbidden: {why}", resource.qualified());
         Failure::new(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
     }
 
     /// The object is not as the request expects it.
-    pub(super) fn conflict(resource: &Resource, name: &str, why: &str) -> Self {
+    pub(in crate::embedded) fn conflict(resource: &Resource, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", resource.qualified());
         Failure::new(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
     }
 
     /// The object under this name is another one.
-    pub(super) fn another(resource: &Resource, place: &Place, name: &str, wanted: &str, found: &str) -> Self {
+    pub(in crate::embedded) fn another(
+        resource: &Resource,
+        place: &Place,
+        name: &str,
+        wanted: &str,
+        found: &str,
+    ) -> Self {
         let key = match (resource.builtin, resource.group.as_str()) {
             (None, group) => format!("/registry/{group}/{}/{}", resource.plural, place.key),
             (Some(_), _) => format!("/registry/{}/{}", resource.plural, place.key),
@@ -90,13 +96,13 @@ impl Failure {
     }
 
     /// Somebody has written the object since it was read.
-    pub(super) fn modified(resource: &Resource, name: &str) -> Self {
+    pub(in crate::embedded) fn modified(resource: &Resource, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
         Failure::conflict(resource, name, why)
     }
 
     /// Others own what would be applied.
-    pub(super) fn owned(conflicts: &[Conflict]) -> Self {
+    pub(in crate::embedded) fn owned(conflicts: &[Conflict]) -> Self {
         let cause = |conflict: &Conflict| {
             json!({"reason": "FieldManagerConflict", "message": conflict.to_string(),
                 "field": conflict.path.to_string()})
@@ -107,7 +113,7 @@ impl Failure {
     }
 
     /// Fields of an object of a kind, which is given as `Kind.group`, are wrong.
-    pub(super) fn invalid(group: &str, kind: &str, name: &str, faults: Vec<Fault>) -> Self {
+    pub(in crate::embedded) fn invalid(group: &str, kind: &str, name: &str, faults: Vec<Fault>) -> Self {
         let qualified = super::registry::qualified(kind, group);
         let errors: Vec<FieldError> = faults.into_iter().map(Fault::into_error).collect();
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
@@ -134,16 +140,16 @@ impl Failure {
         failure
     }
 
-    pub(super) fn method_not_allowed() -> Self {
+    pub(in crate::embedded) fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Failure::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
     }
 
-    pub(super) fn expired(message: impl Into<String>) -> Self {
+    pub(in crate::embedded) fn expired(message: impl Into<String>) -> Self {
         Failure::new(StatusCode::GONE, "Expired", message)
     }
 
-    pub(super) fn internal(message: impl Into<String>) -> Self {
+    pub(in crate::embedded) fn internal(message: impl Into<String>) -> Self {
         let message = message.into();
         let mut failure = Failure::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -172,7 +178,7 @@ impl Failure {
     }
 
     /// The `Status` object.
-    pub(super) fn to_value(&self) -> Value {
+    pub(in crate::embedded) fn to_value(&self) -> Value {
         let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": self.metadata, "status": "Failure",
             "message": self.message, "code": self.code.as_u16()});
         if !self.reason.is_empty() {
@@ -198,7 +204,7 @@ impl Fault {
 }
 
 /// What a server answers to a deletion.
-pub(super) fn deleted(resource: &Resource, name: &str, uid: &str) -> Value {
+pub(in crate::embedded) fn deleted(resource: &Resource, name: &str, uid: &str) -> Value {
     let mut details = json!({"name": name, "kind": resource.plural, "uid": uid});
     if !resource.group.is_empty() {
         details["group"] = json!(resource.group);

@@ -55,7 +55,7 @@ impl Resource {
     }
 
     /// How the store names the kind: both groups of Events share one.
-    pub(super) fn store_name(&self) -> String {
+    pub(in crate::embedded) fn store_name(&self) -> String {
         if self.builtin == Some(Builtin::Event) { self.plural.clone() } else { self.qualified() }
     }
 
@@ -70,12 +70,12 @@ impl Resource {
 }
 
 /// `group/version`, or the version alone for the core group.
-pub(super) fn api_version(group: &str, version: &str) -> String {
+pub(in crate::embedded) fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
 /// `name.group`, or the name alone for the core group.
-pub(super) fn qualified(name: &str, group: &str) -> String {
+pub(in crate::embedded) fn qualified(name: &str, group: &str) -> String {
     if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }
 
@@ -140,7 +140,7 @@ impl Registry {
     }
 
     /// Puts versions of one kind in place of all that there were of it.
-    pub(super) fn replace(&mut self, group: &str, plural: &str, versions: Vec<Resource>) {
+    pub(in crate::embedded) fn replace(&mut self, group: &str, plural: &str, versions: Vec<Resource>) {
         self.0.retain(|resource| (&*resource.group, &*resource.plural) != (group, plural));
         self.0.extend(versions.into_iter().map(Arc::new));
         self.0.sort_by(|left, right| left.key().cmp(&right.key()));
@@ -148,12 +148,12 @@ impl Registry {
 }
 
 /// A value by a JSON path without wildcards: `.spec.replicas`, `.metadata.labels['a.b/c']`.
-pub(super) fn at_path<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
+pub(in crate::embedded) fn at_path<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
     steps(path).iter().try_fold(object, |value, step| value.get(step))
 }
 
 /// The member names that a JSON path leads through.
-pub(super) fn steps(path: &str) -> Vec<String> {
+pub(in crate::embedded) fn steps(path: &str) -> Vec<String> {
     let mut steps = Vec::new();
     let mut rest = path.trim().trim_start_matches('$');
     while !rest.is_empty() {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::answer::Answer;
 use super::decode;
 use super::request::Call;
-use super::status::Failure;
+use crate::embedded::storage::status::Failure;
 
 /// Answers a review of what the caller may do; none for any other request.
 ///

@@ -12,18 +12,20 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::Embedded;
-use super::admission::Asked;
 use super::answer::{Answer, Form};
-use super::builtin::Builtin;
 use super::decode::{self, Body};
-use super::metadata;
-use super::read::{storage_group, viewed};
-use super::registry::{Registry, Resource};
 use super::request::{Call, FieldValidation, Target, Verb};
-use super::status::Failure;
-use super::store::{Place, State, Stored};
-use super::structure::Fault;
+use crate::embedded::Embedded;
+use crate::embedded::admission::Asked;
+use crate::embedded::storage::builtin::Builtin;
+use crate::embedded::storage::definition::{self, text};
+use crate::embedded::storage::metadata;
+use crate::embedded::storage::random;
+use crate::embedded::storage::registry::{Registry, Resource};
+use crate::embedded::storage::shape::{self, storage_group, viewed};
+use crate::embedded::storage::status::Failure;
+use crate::embedded::storage::store::{Place, State, Stored};
+use crate::embedded::storage::structure::Fault;
 use crate::field::{ErrorKind, Shown};
 use crate::ssa::{self, FieldPath, FieldSet, ManagedFields, managers_of_update, same_but_for_times, with_managers};
 
@@ -120,7 +122,7 @@ impl Write<'_> {
         let admission = self.embedded.admission();
         let changed = review.mutate(admission.as_deref(), &mut object, &mut self.warnings).await?;
         if changed {
-            decode::shaped(&resource, &mut object)?;
+            shape::shaped(&resource, &mut object)?;
         }
         let (object, mut faults) = self.prepared(object, old);
         faults.extend(metadata::faults(&resource, &object));
@@ -139,7 +141,7 @@ impl Write<'_> {
     fn namespace_takes(&self, state: &State) -> Result<(), Failure> {
         let namespace = &self.target.namespace;
         if self.verb == Verb::Create {
-            super::definition::refuse_if_withdrawn(state, self.resource)?;
+            definition::refuse_if_withdrawn(state, self.resource)?;
         }
         if namespace.is_empty() || !self.resource.is_namespaced {
             return Ok(());
@@ -276,7 +278,7 @@ impl Write<'_> {
     fn named(&self, object: &mut Value) {
         let begin = text(object, "/metadata/generateName").to_owned();
         if text(object, "/metadata/name").is_empty() && !begin.is_empty() {
-            object["metadata"]["name"] = json!(format!("{begin}{}", super::random::suffix()));
+            object["metadata"]["name"] = json!(format!("{begin}{}", random::suffix()));
             // Namespaces bear their name as a label.
             if let Some(builtin) = self.resource.builtin {
                 builtin.complete(object);
@@ -327,7 +329,7 @@ impl Write<'_> {
             else {
                 return Ok(None);
             };
-            let object = decode::converted(&registry, object, to).map_err(|failure| failure.message)?;
+            let object = shape::converted(&registry, object, to).map_err(|failure| failure.message)?;
             Ok(Some((object, to.merging())))
         }
     }
@@ -344,7 +346,7 @@ impl Write<'_> {
             }
             self.born(&mut object, counts);
             match builtin {
-                Some(Builtin::CustomResourceDefinition) => super::definition::prepare_new(&mut object),
+                Some(Builtin::CustomResourceDefinition) => definition::prepare_new(&mut object),
                 Some(builtin) => builtin.prepare_new(&mut object),
                 None => {}
             }
@@ -382,7 +384,7 @@ impl Write<'_> {
         for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"] {
             metadata.remove(name);
         }
-        metadata.insert("uid".to_owned(), json!(super::random::uid()));
+        metadata.insert("uid".to_owned(), json!(random::uid()));
         metadata.insert("creationTimestamp".to_owned(), json!(self.now));
         if counts {
             metadata.insert("generation".to_owned(), json!(1));
@@ -395,7 +397,7 @@ impl Write<'_> {
     /// What is wrong with an object besides its metadata.
     fn judged(&self, object: &Value, old: Option<&Value>) -> Vec<Fault> {
         let mut faults = match self.resource.builtin {
-            Some(Builtin::CustomResourceDefinition) => super::definition::faults(object),
+            Some(Builtin::CustomResourceDefinition) => definition::faults(object),
             Some(builtin) => builtin.faults(object, old),
             None => Vec::new(),
         };
@@ -444,7 +446,7 @@ impl Write<'_> {
         }
         let is_new = old.is_none();
         let stored = match registry.stored(storage_group(self.resource), &self.resource.plural) {
-            Some(storage) => decode::converted(registry, &object, storage)?,
+            Some(storage) => shape::converted(registry, &object, storage)?,
             None => object.clone(),
         };
         let candidate = Stored { value: stored, version: 0 };
@@ -477,11 +479,6 @@ fn without_blanks(managers: Vec<ManagedFields>, blanks: &[&[&str]]) -> Vec<Manag
 fn has_spec_finalizers(object: &Value) -> bool {
     object["kind"] == "Namespace"
         && object.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
-}
-
-/// A text inside an object; empty when it is not there.
-pub(super) fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Whether two objects differ in what the generation counts: everything but metadata.

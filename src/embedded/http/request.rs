@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use http::{HeaderMap, Method, header};
 
-use super::status::Failure;
+use crate::embedded::storage::status::Failure;
 
 /// What is done with which kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,8 +22,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::Embedded;
-use super::status::Failure;
+use crate::embedded::Embedded;
+use crate::embedded::storage::status::Failure;
 
 /// The largest body in bytes, as of kube-apiserver.
 const LIMIT: usize = 3 * 1024 * 1024;
@@ -158,8 +158,8 @@ mod tests {
     use serde_json::Value;
     use tower::ServiceExt;
 
-    use super::super::Options;
     use super::*;
+    use crate::embedded::Options;
 
     fn front(stop: &CancellationToken) -> (Router, Token) {
         let token = Token::make().unwrap();

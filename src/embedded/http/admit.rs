@@ -5,9 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::admission::{Admission, Asked, Phase, Webhook};
-use super::registry::{Resource, api_version};
-use super::status::Failure;
+use crate::embedded::admission::{Admission, Asked, Phase, Webhook};
+use crate::embedded::storage::random;
+use crate::embedded::storage::registry::{Resource, api_version};
+use crate::embedded::storage::status::Failure;
 
 /// What is asked about one write.
 pub(super) struct Review<'a> {
@@ -65,7 +66,7 @@ impl Review<'_> {
         object: &Value,
         warnings: &mut Vec<String>,
     ) -> Result<Option<Value>, Failure> {
-        let uid = super::random::uid();
+        let uid = random::uid();
         let answer = match admission.review(webhook, self.question(&uid, object)).await {
             Ok(answer) => answer,
             Err(_) if webhook.ignores_failure => return Ok(None),

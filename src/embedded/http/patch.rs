@@ -4,10 +4,12 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::decode;
-use super::metadata;
-use super::status::Failure;
-use super::structure::Fault;
-use super::write::{Draft, Write, text};
+use super::write::{Draft, Write};
+use crate::embedded::storage::definition::text;
+use crate::embedded::storage::metadata;
+use crate::embedded::storage::shape;
+use crate::embedded::storage::status::Failure;
+use crate::embedded::storage::structure::Fault;
 use crate::field::{ErrorKind, Shown};
 use crate::ssa::{self, ManagedFields, Refused, with_managers};
 
@@ -130,7 +132,7 @@ impl Write<'_> {
         })?;
         let mut object = with_managers(applied.object, &applied.managers);
         metadata::coerce(self.resource, &mut object)?;
-        let unknown = decode::shaped(self.resource, &mut object)?;
+        let unknown = shape::shaped(self.resource, &mut object)?;
         decode::complain(self.resource, Vec::new(), unknown, self.validation, &mut self.warnings)?;
         let name = self.target.name.clone();
         self.placed(&mut object, &name)?;

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::registry::{Resource, at_path, steps};
-use super::status::Failure;
-use super::structure::Fault;
+use crate::embedded::storage::registry::{Resource, at_path, steps};
+use crate::embedded::storage::status::Failure;
+use crate::embedded::storage::structure::Fault;
 use crate::field::{ErrorKind, Shown};
 
 /// The scale of an object; none when its kind has none.

@@ -13,7 +13,7 @@ fn bytes<const N: usize>() -> [u8; N] {
 }
 
 /// A uid: a random UUID (version 4).
-pub(super) fn uid() -> String {
+pub(in crate::embedded) fn uid() -> String {
     let mut bytes = bytes::<16>();
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
@@ -28,7 +28,7 @@ pub(super) fn uid() -> String {
 }
 
 /// The end of a generated name.
-pub(super) fn suffix() -> String {
+pub(in crate::embedded) fn suffix() -> String {
     let letter = |byte: u8| ALPHABET.get(usize::from(byte) % ALPHABET.len()).map_or('x', |letter| char::from(*letter));
     bytes::<5>().into_iter().map(letter).collect()
 }

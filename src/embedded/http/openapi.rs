@@ -8,7 +8,7 @@ use ring::digest;
 use serde_json::{Map, Value, json};
 
 use super::discovery::{RELEASE, group_versions};
-use super::registry::{Registry, Resource, api_version};
+use crate::embedded::storage::registry::{Registry, Resource, api_version};
 
 /// Where everything that objects have in common is described.
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
@@ -442,10 +442,10 @@ fn older(schema: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::registry::Scale;
-    use super::super::sample;
-    use super::super::structure::Structure;
     use super::*;
+    use crate::embedded::storage::registry::Scale;
+    use crate::embedded::storage::sample;
+    use crate::embedded::storage::structure::Structure;
 
     fn registry() -> Registry {
         let schema = json!({"type": "object", "description": "A thing.", "properties": {

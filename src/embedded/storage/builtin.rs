@@ -26,22 +26,22 @@ pub enum Builtin {
 
 impl Builtin {
     /// Whether an update may do without a resourceVersion.
-    pub(super) fn may_be_updated_blindly(self) -> bool {
+    pub(in crate::embedded) fn may_be_updated_blindly(self) -> bool {
         matches!(self, Builtin::ConfigMap | Builtin::Event | Builtin::Namespace | Builtin::Secret)
     }
 
     /// Whether an update creates what is absent.
-    pub(super) fn is_created_by_updates(self) -> bool {
+    pub(in crate::embedded) fn is_created_by_updates(self) -> bool {
         matches!(self, Builtin::Event | Builtin::Lease)
     }
 
     /// Whether a deletion answers with the object instead of a Status.
-    pub(super) fn is_returned_when_deleted(self) -> bool {
+    pub(in crate::embedded) fn is_returned_when_deleted(self) -> bool {
         matches!(self, Builtin::ServiceAccount)
     }
 
     /// Whether the server counts changes of the spec.
-    pub(super) fn has_generation(self) -> bool {
+    pub(in crate::embedded) fn has_generation(self) -> bool {
         matches!(
             self,
             Builtin::CustomResourceDefinition
@@ -51,7 +51,7 @@ impl Builtin {
     }
 
     /// Fields by which selectors may select, with their JSON paths.
-    pub(super) fn selectable(self) -> &'static [(&'static str, &'static str)] {
+    pub(in crate::embedded) fn selectable(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Builtin::Event => &[
                 ("involvedObject.kind", ".involvedObject.kind"),
@@ -73,7 +73,7 @@ impl Builtin {
     }
 
     /// What objects of the kind have before anybody gives it to them, as far as it is still so.
-    pub(super) fn blanks(self, object: &Value) -> Vec<&'static [&'static str]> {
+    pub(in crate::embedded) fn blanks(self, object: &Value) -> Vec<&'static [&'static str]> {
         let all: &[&'static [&'static str]] = match self {
             Builtin::CustomResourceDefinition => &[&["spec"], &["spec", "names"]],
             Builtin::Event => &[
@@ -93,7 +93,7 @@ impl Builtin {
     }
 
     /// Completes an object that is created or written.
-    pub(super) fn complete(self, object: &mut Value) {
+    pub(in crate::embedded) fn complete(self, object: &mut Value) {
         match self {
             Builtin::Event => complete_event(object),
             Builtin::Namespace => complete_namespace(object),
@@ -103,7 +103,7 @@ impl Builtin {
     }
 
     /// What the server does to a new object before it stores it.
-    pub(super) fn prepare_new(self, object: &mut Value) {
+    pub(in crate::embedded) fn prepare_new(self, object: &mut Value) {
         if self == Builtin::Namespace {
             object["status"] = json!({"phase": "Active"});
             let finalizers = object.pointer("/spec/finalizers").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -115,7 +115,7 @@ impl Builtin {
     }
 
     /// What is wrong with an object that its schema cannot say.
-    pub(super) fn faults(self, object: &Value, old: Option<&Value>) -> Vec<Fault> {
+    pub(in crate::embedded) fn faults(self, object: &Value, old: Option<&Value>) -> Vec<Fault> {
         match self {
             Builtin::Secret => secret_faults(object, old),
             Builtin::ConfigMap => immutable_faults(object, old, &["data", "binaryData"]),
@@ -367,7 +367,7 @@ const ADMISSION: &str = "admissionregistration.k8s.io";
 pub(super) const EVENTS: &str = "events.k8s.io";
 
 /// The kinds of the server itself.
-pub(super) fn resources() -> Vec<Resource> {
+pub(in crate::embedded) fn resources() -> Vec<Resource> {
     let mut rows = vec![
         row(Builtin::ConfigMap, "", "v1", ("ConfigMap", "configmaps", &["cm"]), true, Some(config_map)),
         row(Builtin::Event, "", "v1", ("Event", "events", &["ev"]), true, Some(event)),

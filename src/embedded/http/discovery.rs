@@ -8,7 +8,7 @@ use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
 
 use super::openapi;
-use super::registry::{Registry, Resource, api_version};
+use crate::embedded::storage::registry::{Registry, Resource, api_version};
 use crate::hub::contract::compare_versions;
 
 /// The release of Kubernetes whose behaviour is followed.
@@ -235,9 +235,9 @@ fn aggregated(registry: &Registry, which: Groups) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::registry::Scale;
-    use super::super::sample;
     use super::*;
+    use crate::embedded::storage::registry::Scale;
+    use crate::embedded::storage::sample;
 
     fn registry() -> Registry {
         let mut registry = Registry::default();

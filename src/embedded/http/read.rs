@@ -1,6 +1,5 @@
 //! Objects and lists of them, as they are or as they were a moment ago.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -9,37 +8,18 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Form};
-use super::decode::{converted, renamed};
-use super::registry::{Registry, Resource};
 use super::request::{Call, Target};
 use super::selector::Selector;
-use super::status::Failure;
-use super::store::{Objects, Place, State, Stored, within};
+use crate::embedded::storage::registry::{Registry, Resource};
+use crate::embedded::storage::shape::viewed;
+use crate::embedded::storage::status::Failure;
+use crate::embedded::storage::store::{self, Objects, Place, State, within};
 
 /// Why a page cannot be read any more.
 const PAGE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can \
     start a new list without the continue parameter, or use the continue token in this response to retrieve the \
     remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were \
     created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
-
-/// A stored object in the version in which a kind is asked for.
-pub(super) fn viewed<'s>(registry: &Registry, resource: &Resource, stored: &'s Stored) -> Cow<'s, Value> {
-    let is_as_stored = stored.value.get("apiVersion").and_then(Value::as_str).is_some_and(|version| {
-        version == resource.version && resource.group.is_empty()
-            || version.split_once('/') == Some((&*resource.group, &*resource.version))
-    });
-    if is_as_stored {
-        return Cow::Borrowed(&stored.value);
-    }
-    // What has no counterpart was refused when it was written, or has come in a file.
-    let converted = converted(registry, &stored.value, resource);
-    Cow::Owned(converted.unwrap_or_else(|_| renamed(stored.value.clone(), resource)))
-}
-
-/// The group in which objects of a kind are stored.
-pub(super) fn storage_group(resource: &Resource) -> &str {
-    if resource.builtin == Some(super::builtin::Builtin::Event) { "" } else { &resource.group }
-}
 
 /// The version that a request names; 0 for any.
 pub(super) fn version_of(text: &str) -> Result<u64, Failure> {
@@ -140,7 +120,7 @@ pub(super) fn list(
     let mut metadata = list_metadata(resource, snapshot.version);
     let mut last: Option<&Arc<str>> = None;
     let from = if after > &*prefix { after } else { &prefix };
-    let all = super::store::from(&snapshot.objects, from).take_while(|(key, _)| key.starts_with(&prefix));
+    let all = store::from(&snapshot.objects, from).take_while(|(key, _)| key.starts_with(&prefix));
     let mut all = all.filter(|(key, _)| after.is_empty() || &***key > after);
     while let Some((key, stored)) = all.next() {
         let object = viewed(&snapshot.registry, resource, stored);

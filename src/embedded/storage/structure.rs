@@ -28,7 +28,7 @@ pub struct Structure {
 
 /// One thing that is wrong with an object.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Fault {
+pub(in crate::embedded) struct Fault {
     pub kind: ErrorKind,
     /// Such as `spec.list[0].name`.
     pub field: String,
@@ -84,7 +84,7 @@ impl Structure {
     }
 
     /// What is wrong with an object. Of an existing object that is changed, only what has changed can be wrong.
-    pub(super) fn faults(&self, object: &Value, old: Option<&Value>) -> Vec<Fault> {
+    pub(in crate::embedded) fn faults(&self, object: &Value, old: Option<&Value>) -> Vec<Fault> {
         let mut nulls = Vec::new();
         nullable_nulls(object, &self.openapi, &mut String::new(), &mut nulls);
         let mut violations = self.compiled.violations(object);
@@ -95,7 +95,12 @@ impl Structure {
     }
 
     /// Which rules an object breaks, unless something else is wrong with it that keeps them from being looked at.
-    pub(super) fn broken_rules(&self, object: &Value, old: Option<&Value>, faults: &[Fault]) -> Vec<Fault> {
+    pub(in crate::embedded) fn broken_rules(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        faults: &[Fault],
+    ) -> Vec<Fault> {
         if !self.compiled.has_rules() {
             return Vec::new();
         }

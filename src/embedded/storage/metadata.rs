@@ -44,7 +44,7 @@ const FIELDS: [(&str, Shape); 15] = [
 ///
 /// # Errors
 /// 400 for fields of other types.
-pub(super) fn coerce(resource: &Resource, object: &mut Value) -> Result<Vec<String>, Failure> {
+pub(in crate::embedded) fn coerce(resource: &Resource, object: &mut Value) -> Result<Vec<String>, Failure> {
     let wrong = |field: &str, found: &Value, wanted: &str| {
         let found = match found {
             Value::Number(_) => "number",
@@ -126,7 +126,7 @@ fn required(field: &str, detail: &str) -> Fault {
 }
 
 /// What is wrong with the metadata of an object.
-pub(super) fn faults(resource: &Resource, object: &Value) -> Vec<Fault> {
+pub(in crate::embedded) fn faults(resource: &Resource, object: &Value) -> Vec<Fault> {
     let empty = Map::new();
     let metadata = object.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
     let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -215,7 +215,7 @@ fn name_faults(resource: &Resource, name: &str) -> Vec<String> {
 }
 
 /// What an update may not do to metadata, and what it does to them if it says nothing: both as a server has it.
-pub(super) fn keep(object: &mut Value, old: &Value) -> Vec<Fault> {
+pub(in crate::embedded) fn keep(object: &mut Value, old: &Value) -> Vec<Fault> {
     let mut faults = Vec::new();
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else { return faults };
     let before =

@@ -3,7 +3,7 @@
 use super::registry::Resource;
 
 /// A namespaced kind without anything in particular.
-pub(super) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> Resource {
+pub(in crate::embedded) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> Resource {
     Resource {
         group: group.to_owned(),
         version: version.to_owned(),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::age::age;
 use super::json_path::JsonPath;
-use super::registry::{Column, Resource};
+use crate::embedded::storage::registry::{Column, Resource};
 
 /// What comes with each row of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -269,8 +269,8 @@ fn times(event: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample;
     use super::*;
+    use crate::embedded::storage::sample;
 
     fn resource(group: &str, plural: &str, columns: Vec<Column>) -> Resource {
         Resource { columns, ..sample::resource(group, "v1", "Thing", plural) }

@@ -6,20 +6,22 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::Embedded;
-use super::admission::Asked;
 use super::admit::Review;
 use super::answer::{Answer, Form};
-use super::builtin::Builtin;
-use super::collect::{Propagation, marked};
 use super::decode;
-use super::read::{list_metadata, selected, viewed};
-use super::registry::Resource;
+use super::read::{list_metadata, selected};
 use super::request::{Call, Target};
 use super::selector::Selector;
-use super::status::{Failure, deleted};
-use super::store::{Place, Stored};
-use super::write::text;
+use crate::embedded::Embedded;
+use crate::embedded::admission::Asked;
+use crate::embedded::storage::builtin::Builtin;
+use crate::embedded::storage::collect::{Propagation, marked};
+use crate::embedded::storage::definition::text;
+use crate::embedded::storage::registry::Resource;
+use crate::embedded::storage::shape::viewed;
+use crate::embedded::storage::status::{Failure, deleted};
+use crate::embedded::storage::store::{Place, Stored};
+use crate::embedded::storage::structure;
 
 /// How often a deletion is tried while others write the object.
 const ATTEMPTS: usize = 6;
@@ -58,7 +60,7 @@ impl Options {
             "Foreground" => Some(Propagation::Foreground),
             "Orphan" => Some(Propagation::Orphan),
             other => {
-                let fault = super::structure::Fault {
+                let fault = structure::Fault {
                     kind: crate::field::ErrorKind::NotSupported,
                     field: "propagationPolicy".to_owned(),
                     value: crate::field::Shown::from(other),
