@@ -269,6 +269,10 @@ pub struct Plan {
     /// The kubeconfig for --live. Default: the one that kubectl uses.
     #[arg(long, value_name = "FILE", requires = "live")]
     pub kubeconfig: Option<PathBuf>,
+    /// Whether --live asks the API server what changes of existing objects, in dry runs that store nothing. Without that,
+    /// changes are compared field by field, and are assumed.
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = DryRunMode::None, requires = "live")]
+    pub dry_run: DryRunMode,
     /// Files or folders with everything as it is to be; may be repeated.
     #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
     pub to: Vec<PathBuf>,
@@ -321,6 +325,15 @@ impl fmt::Display for ClusterPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
+}
+
+/// What a plan of a running cluster asks its API server to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DryRunMode {
+    /// Nothing.
+    None,
+    /// What it would apply to objects that exist. This needs the permission to patch them.
+    Server,
 }
 
 /// How a plan looks.

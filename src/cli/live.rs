@@ -8,6 +8,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::future::ready;
 use std::io::{self, Write};
 use std::path::Path;
@@ -19,6 +20,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{DynamicObject, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
+use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
 use super::files::{Input, Loaded};
@@ -48,17 +50,52 @@ const PAGE: u32 = 500;
 ///
 /// # Errors
 /// When the cluster cannot be reached, or does not serve Clusters and ClusterClasses.
-pub(super) fn read(kubeconfig: Option<&Path>, after: &Facts, options: Options) -> Result<Input> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let client = connect(kubeconfig).await?;
-        let mut reading = Reading::of(client).await?;
+pub(super) fn read(connection: &Connection, after: &Facts, options: Options) -> Result<Input> {
+    connection.block_on(async {
+        let mut reading = Reading::of(connection.client()).await?;
         let now = reading.facts()?;
         reading.follow(&with_samples(now.clone(), after), &Facts::default(), options).await?;
         let then = with_samples(over(now, after), after);
         reading.follow(&then, after, options).await?;
         reading.into_input().await
     })
+}
+
+/// A client, and what it runs on.
+#[derive(Debug)]
+pub(super) struct Connection {
+    runtime: Runtime,
+    client: ClientOf,
+}
+
+/// A client shows nothing of itself.
+struct ClientOf(kube::Client);
+
+impl fmt::Debug for ClientOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+impl Connection {
+    /// Finds the cluster of a kubeconfig, or of the one that kubectl would use.
+    ///
+    /// # Errors
+    /// When there is no kubeconfig that can be used.
+    pub(super) fn open(kubeconfig: Option<&Path>) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let client = runtime.block_on(connect(kubeconfig))?;
+        Ok(Connection { runtime, client: ClientOf(client) })
+    }
+
+    pub(super) fn client(&self) -> kube::Client {
+        self.client.0.clone()
+    }
+
+    /// Waits for what a request comes to, on any thread but those of the connection itself.
+    pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
+    }
 }
 
 /// A client for the cluster of a kubeconfig, or of the one that kubectl would use.

@@ -10,6 +10,7 @@
 
 mod choice;
 mod classes;
+mod dry_run;
 mod groups;
 mod markdown;
 mod names;
@@ -25,6 +26,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZero;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -34,14 +36,16 @@ use anyhow::Result;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::args::{Input, Plan, PlanOutput};
+use super::args::{DryRunMode, Input, Plan, PlanOutput};
 use super::empty::{self, Wanted};
+use super::live::Connection;
 use super::offline::Subject;
 use super::rollout::Side;
 use super::validate;
 use crate::hub::ObjectKey;
 use crate::topology::plan::{Fold, Outcome};
 use crate::world::Found;
+use dry_run::Server;
 use groups::{Collected, Keep};
 use progress::Progress;
 use report::{ClusterReport, Report};
@@ -51,7 +55,7 @@ use twins::Twins;
 /// Prints what becomes of the Clusters on either side.
 pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     let started = Instant::now();
-    let (before, after) = sides(options)?;
+    let Sides { before, after, server } = sides(options)?;
     if let Some(code) = unusable(&before, &after, &options.input)? {
         return Ok(ExitCode::from(code));
     }
@@ -66,6 +70,9 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     let denials = validate::denials(&new, &facts, after.settings());
     drop(new);
     let mut is = after.fold(&facts).at(now);
+    if let Some(server) = &server {
+        is = is.with_server(server.clone());
+    }
     let samples = Samples::add(
         &mut Half { classes: old_classes, facts: &old_facts, fold: &mut was },
         &mut Half { classes: new_classes, facts: &facts, fold: &mut is },
@@ -85,15 +92,15 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     let clusters: Vec<ObjectKey> = clusters.into_iter().filter(|cluster| !undecoded.contains(cluster)).collect();
     let progress = Progress::of(clusters.len(), started);
     let compare = |cluster: &ObjectKey| samples.mark(compare(cluster, &was, &is));
-    let collected = match options.output {
-        PlanOutput::Json => in_parallel(&twins::apart(clusters), Keep::Everything, &progress, compare),
-        PlanOutput::Text | PlanOutput::Markdown => {
-            in_parallel(&twins::of(clusters, &was, &is), Keep::Groups, &progress, compare)
-        }
-    };
+    let keep = if options.output == PlanOutput::Json { Keep::Everything } else { Keep::Groups };
+    // Equal objects of two Clusters may have unequal answers of a server.
+    let is_alone = keep == Keep::Everything || server.is_some();
+    let twins = if is_alone { twins::apart(clusters) } else { twins::of(clusters, &was, &is) };
+    let collected = in_parallel(&twins, keep, &progress, compare);
     drop(progress);
     let mut report = collected.into_report(denials);
     samples.complete(&mut report);
+    report.warnings = server.map(|server| server.untried()).unwrap_or_default();
     super::forgiving(print(&report, options))?;
     Ok(ExitCode::from(report.exit_code()))
 }
@@ -146,16 +153,25 @@ fn classes(subjects: &[Subject<'_>]) -> BTreeMap<ObjectKey, Value> {
     subjects.iter().filter_map(Subject::class).collect()
 }
 
-/// What is, and what is to be.
-fn sides(options: &Plan) -> Result<(Side, Side)> {
+/// What is, what is to be, and what tells whether that is a change.
+struct Sides {
+    before: Side,
+    after: Side,
+    server: Option<Arc<Server>>,
+}
+
+fn sides(options: &Plan) -> Result<Sides> {
     let (from, to) = (&options.from, &options.to);
     if options.live {
         let after = Side::read(to, from, &options.input, &options.rules)?;
-        return after.with_cluster(options.kubeconfig.as_deref());
+        let connection = Connection::open(options.kubeconfig.as_deref())?;
+        let (before, after) = after.with_cluster(&connection)?;
+        let server = (options.dry_run == DryRunMode::Server).then(|| Server::of(connection));
+        return Ok(Sides { before, after, server });
     }
     let before = Side::read(from, &[], &options.input, &options.rules)?;
     let after = Side::after(&before, to, &options.input)?;
-    Ok((before, after))
+    Ok(Sides { before, after, server: None })
 }
 
 /// What becomes of one Cluster; other Clusters have no say in it.

@@ -50,7 +50,7 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
                     writeln!(io::stderr(), "topologist: Cluster {cluster}: {note}")?;
                 }
                 for object in all(computation.desired) {
-                    objects.push(Value::from(plan::sent(object)?));
+                    objects.push(Value::from(plan::sent(&object)?));
                 }
             }
             Err(failure) => {

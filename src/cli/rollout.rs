@@ -1,13 +1,13 @@
 //! Worlds made of files, in which topologies are computed.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
 
 use super::args;
-use super::live;
+use super::live::{self, Connection};
 use super::offline::{Case, Subject};
 use crate::admission::Settings;
 use crate::hub::{Cluster, Kind, ObjectKey};
@@ -45,13 +45,13 @@ impl Side {
     ///
     /// # Errors
     /// When the cluster cannot be read.
-    pub(super) fn with_cluster(self, kubeconfig: Option<&Path>) -> Result<(Self, Self)> {
+    pub(super) fn with_cluster(self, connection: &Connection) -> Result<(Self, Self)> {
         let Side { case, settings } = self;
         let files = {
             let subjects = case.subjects(&settings);
             case.facts(&subjects).with_objects(case.objects())
         };
-        let live = live::read(kubeconfig, &files, Options { runtime_sdk: settings.gates.runtime_sdk })?;
+        let live = live::read(connection, &files, Options { runtime_sdk: settings.gates.runtime_sdk })?;
         let after = Side { case: case.applied_to(&live).kept_as_stored(), settings: settings.clone() };
         Ok((Side { case: Case::of_cluster(live), settings }, after))
     }

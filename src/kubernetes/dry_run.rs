@@ -16,10 +16,13 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::try_join;
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
+use kube::api::{Api, PostParams};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
+use super::address::{self, Resource};
 use super::untyped::{self, RequestError};
 use crate::hub::{Object, ObjectRef, WrongType, annotation};
 use crate::ssa::{FieldPath, FieldSet, ManagedFields, SENT, Unreadable, reduce, with_managers};
@@ -54,7 +57,7 @@ impl fmt::Debug for DryRuns {
 
 /// Why it cannot be told what would change.
 #[derive(Debug, thiserror::Error)]
-enum DryRunError {
+pub enum DryRunError {
     #[error(transparent)]
     Request(#[from] RequestError),
     #[error(transparent)]
@@ -63,6 +66,13 @@ enum DryRunError {
     Unreadable(#[from] Unreadable),
     #[error("what is compared is no object")]
     NoObject,
+}
+
+impl DryRunError {
+    /// Whether the API server answered 403: the caller may not apply the object, or an admission webhook denied it.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, DryRunError::Request(error) if error.is_forbidden())
+    }
 }
 
 impl DryRuns {
@@ -75,21 +85,54 @@ impl DryRuns {
     /// The answer to a [`crate::world::Need::DryRun`], at `deadline` at the latest (SSA-07 to SSA-14). That a server refuses
     /// what is to be applied is in its words, with the name of the object (RS-36).
     pub async fn answer(&self, call: &DryRunCall, deadline: Instant) -> Answer {
+        call.answer(match self.attempt(call, deadline).await {
+            Ok(found) => Found::Yes(found),
+            Err(error) => Found::Unreadable(unreadable(&call.object, &error)),
+        })
+    }
+
+    /// What applying something would change, at `deadline` at the latest (SSA-07 to SSA-14).
+    ///
+    /// # Errors
+    /// When the API server refuses what is to be applied, or does not answer in time.
+    pub async fn attempt(&self, call: &DryRunCall, deadline: Instant) -> Result<DryRun, DryRunError> {
         let key = Key::of(call);
         if self.unchanged().has(&key) {
             self.metrics.ssa_cache_hits.get_or_create(&CONTROLLER).inc();
-            return call.answer(Found::Yes(DryRun::Same));
+            return Ok(DryRun::Same);
         }
         self.metrics.ssa_cache_misses.get_or_create(&CONTROLLER).inc();
         let run = async {
             let _running = self.running.acquire().await.map_err(|_| RequestError::TimedOut)?;
             self.run(call).await
         };
-        let answer = timeout_at(deadline, run).await.unwrap_or(Err(RequestError::TimedOut.into()));
-        if matches!(answer, Ok(DryRun::Same)) {
+        let found = timeout_at(deadline, run).await.unwrap_or(Err(RequestError::TimedOut.into()))?;
+        if found == DryRun::Same {
             self.unchanged().put(key);
         }
-        call.answer(answer.map_or_else(|error| unreadable(&call.object, &error), Found::Yes))
+        Ok(found)
+    }
+
+    /// Whether the caller has the permission to apply an object: an API server says 403 as well when a webhook denies it.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn may_apply(&self, object: &ObjectRef) -> Result<bool, RequestError> {
+        let resource = Resource::of(&object.api_version, &object.kind)?;
+        let asked = ResourceAttributes {
+            verb: Some("patch".to_owned()),
+            group: Some(object.group().to_owned()),
+            version: Some(resource.as_api().version.clone()),
+            resource: Some(resource.as_api().plural.clone()),
+            namespace: Some(object.key.namespace.clone()),
+            name: Some(object.key.name.clone()),
+            ..ResourceAttributes::default()
+        };
+        let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(asked), non_resource_attributes: None };
+        let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+        let reviews: Api<SelfSubjectAccessReview> = address::anywhere(self.client.clone());
+        let answer = reviews.create(&PostParams::default(), &review).await?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
     }
 
     async fn run(&self, call: &DryRunCall) -> Result<DryRun, DryRunError> {
@@ -113,8 +156,9 @@ impl DryRuns {
     }
 }
 
-fn unreadable(object: &ObjectRef, error: &DryRunError) -> Found<DryRun> {
-    Found::Unreadable(format!("{object} could not be applied in a dry run: {error}"))
+/// Why there is no answer, with the name of the object.
+pub fn unreadable(object: &ObjectRef, error: &DryRunError) -> String {
+    format!("{object} could not be applied in a dry run: {error}")
 }
 
 fn object(text: &str) -> Result<Object, DryRunError> {

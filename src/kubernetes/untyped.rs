@@ -83,6 +83,11 @@ impl RequestError {
         self.code() == Some(StatusCode::CONFLICT.as_u16())
     }
 
+    /// Whether the caller may not do this, or an admission webhook denied it.
+    pub(super) fn is_forbidden(&self) -> bool {
+        self.code() == Some(StatusCode::FORBIDDEN.as_u16())
+    }
+
     /// Whether the object would not be what it has to be, or a patch does not fit it.
     pub(crate) fn is_invalid(&self) -> bool {
         self.code() == Some(StatusCode::UNPROCESSABLE_ENTITY.as_u16())

@@ -1,5 +1,7 @@
 //! One computation: from a Cluster and the world to everything that is to be, and what is to be done about it.
 
+use std::sync::Arc;
+
 use super::blueprint::Blueprint;
 use super::contract::Contract;
 use super::current::Current;
@@ -12,11 +14,29 @@ use super::{Failure, Options};
 use crate::hub::{Cluster, annotation};
 use crate::world::World;
 
+/// What there is: what the topology of a Cluster is made from, and what it has made so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    pub blueprint: Blueprint,
+    pub current: Current,
+}
+
+impl Observed {
+    /// Reads it (RS-07, steps 1 to 4).
+    ///
+    /// # Errors
+    /// Something is missing or does not fit; [`Failure::NotAsked`] when `world` has needs that must be gathered first.
+    pub fn of(cluster: &Cluster, world: &World) -> Result<Self, Failure> {
+        let blueprint = Blueprint::of(cluster, world)?;
+        let current = Current::of(&blueprint, world)?;
+        Ok(Observed { blueprint, current })
+    }
+}
+
 /// What there is and what is to be.
 #[derive(Debug)]
 pub struct Computation {
-    pub blueprint: Blueprint,
-    pub current: Current,
+    pub observed: Arc<Observed>,
     pub desired: Desired,
     pub tracker: Tracker,
     /// The contract of the desired control plane (DS-13).
@@ -30,30 +50,64 @@ pub struct Computation {
 }
 
 impl Computation {
-    /// Computes what the topology of a Cluster is to be (RS-07 from step 1 to step 9, RS-15 and RS-16).
+    /// Observes, and computes what the topology of a Cluster is to be (RS-07 from step 1 to step 9, RS-15 and RS-16).
+    ///
+    /// # Errors
+    /// See [`Observed::of`] and [`Computation::from_observed`].
+    pub fn of(cluster: &Cluster, world: &World, names: &mut dyn Names, options: &Options) -> Result<Self, Failure> {
+        Self::from_observed(Arc::new(Observed::of(cluster, world)?), world, names, options)
+    }
+
+    /// The computation that `kept` holds, or one that is put there. Nothing that a plan asks for changes it, so it is computed
+    /// once for all rounds of questions.
+    ///
+    /// # Errors
+    /// See [`Computation::from_observed`].
+    pub fn kept<'a>(
+        kept: &'a mut Option<Self>,
+        observed: &Arc<Observed>,
+        world: &World,
+        names: &mut dyn Names,
+        options: &Options,
+    ) -> Result<&'a Self, Failure> {
+        match kept {
+            Some(computation) => Ok(computation),
+            none => {
+                let computation = Self::from_observed(observed.clone(), world, names, options)?;
+                // It is void.
+                if world.has_needs() { Err(Failure::NotAsked) } else { Ok(none.insert(computation)) }
+            }
+        }
+    }
+
+    /// Computes what a topology is to be, from what there is.
     ///
     /// # Errors
     /// Nothing can be computed; [`Failure::NotAsked`] when `world` has needs that must be gathered first, and
     /// [`Failure::CreationWaits`] when that is no error but the answer of a hook.
-    pub fn of(cluster: &Cluster, world: &World, names: &mut dyn Names, options: &Options) -> Result<Self, Failure> {
-        let blueprint = Blueprint::of(cluster, world)?;
-        let current = Current::of(&blueprint, world)?;
+    pub fn from_observed(
+        observed: Arc<Observed>,
+        world: &World,
+        names: &mut dyn Names,
+        options: &Options,
+    ) -> Result<Self, Failure> {
+        let Observed { blueprint, current } = &*observed;
         let hooks = Hooks::new(&blueprint.cluster, world, options);
         let mut before = HookTracker::of(&blueprint.cluster);
         if hooks.before_cluster_create(&mut before)? == Gate::Blocked {
             return Err(Failure::CreationWaits(Box::new(before)));
         }
-        let mut upgrade = Upgrade::begin(&blueprint, &current, world, options)?;
-        let computed = desired::compute(&blueprint, &current, world, &mut upgrade, names)?;
+        let mut upgrade = Upgrade::begin(blueprint, current, world, options)?;
+        let computed = desired::compute(blueprint, current, world, &mut upgrade, names)?;
         let mut tracker = upgrade.into_tracker();
         let (mut desired, contract) = (computed.desired, computed.contract);
-        let trace = patches::apply(&blueprint, contract, &mut desired, world, options)?;
+        let trace = patches::apply(blueprint, contract, &mut desired, world, options)?;
         // The Cluster is computed with the hooks that versions mark; these two come with the writing.
         hooks.after_control_plane_initialized(&mut tracker.hooks)?;
         hooks.after_cluster_upgrade(&mut tracker)?;
         note_pending_hooks(&mut desired, &tracker);
         let (warnings, assumes_contract) = (computed.warnings, computed.assumed);
-        Ok(Computation { blueprint, current, desired, tracker, contract, trace, warnings, assumes_contract })
+        Ok(Computation { observed, desired, tracker, contract, trace, warnings, assumes_contract })
     }
 }
 

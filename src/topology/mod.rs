@@ -36,7 +36,7 @@ pub(crate) mod testing;
 pub mod upgrade;
 pub mod worker;
 
-pub use compute::Computation;
+pub use compute::{Computation, Observed};
 pub use failure::Failure;
 
 /// Switches of a computation.

@@ -199,9 +199,9 @@ mod tests {
         let mut fold = after.fold();
         fold.take_over(&blade(), &old);
         let computation = fold.compute(&blade()).unwrap();
-        let generations = Generations::of(&computation.blueprint);
+        let generations = Generations::of(&computation.observed.blueprint);
         let world = crate::world::World::new(std::sync::Arc::new(fold.facts().clone()));
-        let plan = Plan::of(computation, &world, &Applied::default(), &mut crate::topology::names::Derived);
+        let plan = Plan::of(&computation, &world, &Applied::default(), &mut crate::topology::names::Derived);
         (plan.unwrap(), generations)
     }
 

@@ -71,6 +71,8 @@ pub struct World {
     facts: Arc<Facts>,
     /// Whether there is nobody to ask besides the facts.
     is_closed: bool,
+    /// Whether a server can be asked what applying something would change, although everything else is in the facts.
+    has_dry_runs: bool,
     pinned: Pinned,
     needs: RefCell<BTreeSet<Need>>,
     stop: Stop,
@@ -79,13 +81,27 @@ pub struct World {
 impl World {
     /// A world of `facts` in which nothing has been asked yet.
     pub fn new(facts: Arc<Facts>) -> Self {
-        World { facts, is_closed: false, pinned: Pinned::default(), needs: RefCell::default(), stop: Stop::never() }
+        World {
+            facts,
+            is_closed: false,
+            has_dry_runs: false,
+            pinned: Pinned::default(),
+            needs: RefCell::default(),
+            stop: Stop::never(),
+        }
     }
 
     /// A world of files: there is nobody to ask for objects that the facts lack, so those are absent. What is absent
     /// here may exist in a cluster all the same (DEC-18).
     pub fn closed(facts: Arc<Facts>) -> Self {
         World { is_closed: true, ..World::new(facts) }
+    }
+
+    /// The same world, in which a server tells what applying something to its objects would change; everything else is in the
+    /// facts (DEC-43).
+    #[must_use]
+    pub fn with_dry_runs(self) -> Self {
+        World { has_dry_runs: true, ..self }
     }
 
     /// Whether this is a world of files.
@@ -154,7 +170,16 @@ impl World {
     /// Whether applying something would change anything, as an API server sees it; absent where there is nobody to ask, as
     /// among files (DEC-15).
     pub fn dry_run(&self, call: DryRunCall) -> Found<DryRun> {
-        self.ask(&call)
+        match self.is_tried(&call.version) {
+            true => self.pinned_or_needed(&call),
+            false => self.ask(&call),
+        }
+    }
+
+    /// Whether a server tells what applying something to an object changes that is at this resourceVersion: not to one that is
+    /// in a file, or that a fold has written.
+    pub fn is_tried(&self, resource_version: &str) -> bool {
+        self.has_dry_runs && !resource_version.is_empty()
     }
 
     /// The variables that `definitions` make, which need not be those of a class that is stored (DEC-39).

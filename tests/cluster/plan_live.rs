@@ -1,7 +1,7 @@
 //! `plan --live` compares files with a running cluster, and writes nothing.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
@@ -98,23 +98,38 @@ async fn versions(kubernetes: &Kubernetes) -> Vec<(String, Option<String>)> {
 }
 
 fn plan(kubernetes: &Kubernetes, to: &Path) -> (i32, String) {
+    plan_as(kubernetes.kubeconfig(), &[], to)
+}
+
+fn plan_as(kubeconfig: &Path, flags: &[&str], to: &Path) -> (i32, String) {
     let Output { status, stdout, stderr } =
-        command(&["plan", "--live", "--kubeconfig"]).arg(kubernetes.kubeconfig()).arg("--to").arg(to).output().unwrap();
+        command(&["plan", "--live", "--kubeconfig"]).arg(kubeconfig).args(flags).arg("--to").arg(to).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (status.code().unwrap(), text(stdout) + &text(stderr))
 }
 
-#[tokio::test]
-async fn files_are_compared_with_what_runs_and_nothing_is_written() {
+fn bundle() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/providers/in-memory/bundle.yaml")
+}
+
+/// An API server with these definitions, on which the Cluster of the bundle is rolled out.
+async fn rolled_out(definitions: &[Value]) -> (Kubernetes, String) {
     let kubernetes = Kubernetes::start();
     let crds = command(&["crds"]).output().unwrap();
     kubernetes.apply_yaml(&String::from_utf8(crds.stdout).unwrap()).await;
-    kubernetes.apply_yaml(&stream(&KINDS.map(definition))).await;
-    let bundle = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/providers/in-memory/bundle.yaml");
-    let text = fs::read_to_string(&bundle).unwrap();
+    kubernetes.apply_yaml(&stream(definitions)).await;
+    let text = fs::read_to_string(bundle()).unwrap();
     let in_namespace = text.replace("\nmetadata:\n  name: paper", "\nmetadata:\n  namespace: default\n  name: paper");
     kubernetes.apply_yaml(&in_namespace).await;
-    roll_out(&kubernetes, &bundle).await;
+    roll_out(&kubernetes, &bundle()).await;
+    (kubernetes, in_namespace)
+}
+
+#[tokio::test]
+async fn files_are_compared_with_what_runs_and_nothing_is_written() {
+    let (kubernetes, in_namespace) = rolled_out(&KINDS.map(definition)).await;
+    let bundle = bundle();
+    let text = fs::read_to_string(&bundle).unwrap();
     let before = versions(&kubernetes).await;
 
     let (code, said) = plan(&kubernetes, &bundle);
@@ -190,3 +205,96 @@ async fn files_are_compared_with_what_runs_and_nothing_is_written() {
     assert_eq!(missing.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("cannot read /nowhere"));
 }
+
+/// Definitions of which that of infrastructure clusters has a default and a limit.
+fn definitions_with_defaults() -> Vec<Value> {
+    let mut all = KINDS.map(definition);
+    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let level = json!({"type": "string", "default": "info", "maxLength": 5});
+    all[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = json!({"spec": {"type": "object", "properties": {
+        "backend": anything, "controlPlaneEndpoint": anything,
+        "logging": {"type": "object", "properties": {"level": level}},
+    }}});
+    all.to_vec()
+}
+
+#[tokio::test]
+async fn changes_of_existing_objects_are_tried_on_the_server_which_stores_nothing() {
+    // DEC-43
+    let (kubernetes, text) = rolled_out(&definitions_with_defaults()).await;
+    let before = versions(&kubernetes).await;
+    let folder = tempfile::tempdir().unwrap();
+    let edited = folder.path().join("edited.yaml");
+    let edit = |document: &str, from: &str, to: &str| {
+        let template = text.split("---").find(|one| one.contains(document)).unwrap();
+        assert!(template.contains(from));
+        fs::write(&edited, template.replace(from, to)).unwrap();
+    };
+    let tried = |flags: &[&str]| {
+        let flags: Vec<&str> = ["--dry-run=server"].iter().chain(flags).copied().collect();
+        plan_as(kubernetes.kubeconfig(), &flags, &edited)
+    };
+    let infrastructure = "name: paper-cluster\nspec";
+
+    edit(infrastructure, "inMemory: {}", "inMemory: {}\n      logging: {}");
+    let (code, said) = plan(&kubernetes, &edited);
+    assert_eq!(code, 3, "{said}");
+    assert!(!said.contains("info"), "the default is known to the server alone: {said}");
+    let (code, said) = tried(&[]);
+    assert_eq!(code, 3, "{said}");
+    assert!(
+        said.contains("spec.logging: nothing → {\"level\":\"info\"}   (DevClusterTemplate paper-cluster)"),
+        "{said}"
+    );
+
+    edit(infrastructure, "inMemory: {}", "inMemory: {}\n      logging:\n        level: verbose");
+    assert_eq!(plan(&kubernetes, &edited).0, 3);
+    let (code, said) = tried(&[]);
+    assert_eq!(code, 1, "{said}");
+    for words in ["error: DevCluster default/memo-", " could not be applied in a dry run: ", "Too long"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+
+    edit("name: paper-clerk-machine\nspec", "startupDuration: \"15s\"", "startupDuration: \"16s\"");
+    let certainties = |said: &str| -> Vec<String> {
+        let plan: Value = serde_json::Deserializer::from_str(said).into_iter().next().unwrap().unwrap();
+        let steps = plan["clusters"][0]["steps"].as_array().unwrap();
+        let rotations = steps.iter().filter(|step| step["action"] == "rotate");
+        rotations.map(|step| step["certainty"].as_str().unwrap().to_owned()).collect()
+    };
+    let (code, said) = plan_as(kubernetes.kubeconfig(), &["-o", "json"], &edited);
+    assert_eq!((code, certainties(&said)), (4, vec!["assumed".to_owned()]), "{said}");
+    let (code, said) = tried(&["-o", "json"]);
+    assert_eq!((code, certainties(&said)), (4, vec!["exact".to_owned()]), "{said}");
+
+    let reader = kubernetes.service_account_kubeconfig("default", "reader").await;
+    kubernetes.apply_yaml(READER).await;
+    let (code, said) = plan_as(&reader, &["--dry-run=server"], &edited);
+    assert_eq!(code, 4, "{said}");
+    for words in [
+        "4 machines replaced",
+        "warning: no permission to try the changes of 1 DevMachineTemplate in a dry run, so they are assumed: ",
+        "cannot patch resource \"devmachinetemplates\"",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let (_, said) = plan_as(&reader, &["--dry-run=server", "-o", "json"], &edited);
+    assert_eq!(certainties(&said), ["assumed"], "{said}");
+    assert_eq!(versions(&kubernetes).await, before, "something was written");
+}
+
+/// Who may read everything, and change nothing.
+const READER: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: reads-everything}
+rules:
+- {apiGroups: ["*"], resources: ["*"], verbs: [get, list]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reads-everything}
+subjects:
+- {kind: ServiceAccount, name: reader, namespace: default}
+"#;

@@ -130,7 +130,7 @@ fn shown(computation: Computation) -> Vec<Value> {
             "controlPlaneRef": reference(&desired.cluster.control_plane_ref),
         },
     });
-    let objects = objects(desired).into_iter().map(|object| Value::from(plan::sent(object).unwrap()));
+    let objects = objects(desired).into_iter().map(|object| Value::from(plan::sent(&object).unwrap()));
     std::iter::once(decided).chain(objects).collect()
 }
 

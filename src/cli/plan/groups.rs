@@ -191,6 +191,7 @@ impl Collected {
             summary,
             complete: incomplete.is_empty(),
             incomplete,
+            warnings: Vec::new(),
             errors: denials,
         }
     }

@@ -27,10 +27,11 @@ pub(super) fn comment(report: &Report) -> String {
         add_table(&mut text, &groups);
     }
     let mut shown = 0;
-    let mut incomplete = String::new();
-    add_messages(&mut incomplete, "not complete: ", &report.incomplete);
+    let mut end = String::new();
+    add_messages(&mut end, "warning: ", &report.warnings);
+    add_messages(&mut end, "not complete: ", &report.incomplete);
     for group in &groups {
-        let left = LONGEST.saturating_sub(text.len() + incomplete.len() + REST);
+        let left = LONGEST.saturating_sub(text.len() + end.len() + REST);
         let Some(details) = details(group, groups.len() == 1, left.min(DETAILS)) else { break };
         text.push_str(&details);
         shown += 1;
@@ -40,7 +41,7 @@ pub(super) fn comment(report: &Report) -> String {
         let left_out = format!("{} with {}", counted_groups(rest.len()), words::counted(clusters, "Cluster"));
         text.push_str(&format!("\nThe details of {left_out} are left out; `plan` without `-o markdown` has them.\n"));
     }
-    text + &incomplete
+    text + &end
 }
 
 fn counted_groups(number: usize) -> String {

@@ -29,6 +29,9 @@ pub(super) struct Report {
     /// What was left out, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub incomplete: Vec<String>,
+    /// What people should know of the plan as a whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Why the change would be denied.
     pub errors: Vec<String>,
 }

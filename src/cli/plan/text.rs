@@ -39,6 +39,7 @@ pub(super) fn plain(report: &Report, all: bool) -> String {
     if !groups.is_empty() {
         text.line("", "");
     }
+    text.messages(&format!("{} ", painted(YELLOW, "warning:")), &report.warnings, most(MESSAGES));
     text.messages("not complete: ", &report.incomplete, most(MESSAGES));
     if let Some(exit) = words::exit(report.exit_code()) {
         text.line("", &painted(DIM, exit));

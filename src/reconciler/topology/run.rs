@@ -1,10 +1,10 @@
 //! One run for a Cluster: what its topology is to be, what is written for that, and what its status says in the end.
 //!
 //! ```text
-//! as it was read ─┬─ paused, deleting ──────────────────────────────────────────┐
-//!                 └─ compute ─► managed fields mended? ─► plan ─► apply ─────────┴─► status and defaults written
-//!                      ▲  │ needs                           ▲ │ dry runs
-//!                      └──┴── leader.rs ────────────────────┴─┘
+//! as it was read ─┬─ paused, deleting ───────────────────────────────────────────────────┐
+//!                 └─ observe ─► managed fields mended? ─► compute ─► plan ─► apply ───────┴─► status and defaults written
+//!                      ▲  │ needs                          ▲  │       ▲  │ dry runs
+//!                      └──┴─────────── leader.rs ──────────┴──┴───────┴──┘
 //! ```
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +33,7 @@ use crate::topology::plan::{Applied, Plan, Shim};
 use crate::topology::rotations::{Generations, Rotations};
 use crate::topology::upgrade::Tracker;
 use crate::topology::worker::API_VERSION;
-use crate::topology::{Computation, Failure, Options, status};
+use crate::topology::{Computation, Failure, Observed, Options, status};
 use crate::wire::{Decode, Version};
 use crate::world::{Class, Computed, Found, World, settle};
 
@@ -92,16 +92,14 @@ pub(super) enum RunError {
     Late,
 }
 
-/// What the parts of a run found out, for the status at its end (RS-06).
+/// What a run has found out, for what is written at its end (RS-06).
 struct Findings {
-    /// As it was read at first.
-    cluster: Arc<Cluster>,
-    /// As the last write left it.
+    /// The Cluster as the last write left it.
     raw: Arc<Object>,
     class: Option<Arc<Class>>,
     tracker: Tracker,
-    /// With the defaults of its variables.
-    defaulted: Option<Cluster>,
+    /// What there is; the Cluster in it has the defaults of its variables.
+    observed: Option<Arc<Observed>>,
     error: Option<String>,
     /// Whether somebody else's write came in between.
     conflict: bool,
@@ -122,72 +120,77 @@ impl Reconciler {
         if cluster.topology().is_none() || !self.cache.facts().scope().has(&cluster.metadata) {
             return Ok(Outcome::LeftAlone);
         }
-        let mut findings = Findings::of(cluster, raw);
-        let cluster = findings.cluster.clone();
+        let cluster = Arc::new(cluster);
         // Paused comes before anything else, deletion before the rest (RS-05).
-        if cluster.spec.paused == Some(true) || cluster.annotation(annotation::PAUSED).is_some() {
+        let findings = if cluster.spec.paused == Some(true) || cluster.annotation(annotation::PAUSED).is_some() {
             debug!("Left a paused Cluster alone");
+            Findings::none(&cluster, raw)
         } else if cluster.metadata.is_being_deleted() {
             self.past.clear_writes(key);
-            self.ask_to_delete(&mut findings).await;
+            self.ask_to_delete(&cluster, raw).await
         } else {
-            self.roll_out(&mut findings).await;
-        }
+            self.roll_out(&cluster, raw).await
+        };
         // What failed because somebody else leads is no failure of the Cluster.
         self.leadership.may_write()?;
-        self.conclude(key, findings).await
+        self.conclude(key, &cluster, findings).await
     }
 
     /// Asks whether a Cluster may be deleted (DEL-01, HK-22).
-    async fn ask_to_delete(&self, findings: &mut Findings) {
-        let (cluster, options) = (findings.cluster.clone(), self.options);
+    async fn ask_to_delete(&self, cluster: &Arc<Cluster>, raw: Arc<Object>) -> Findings {
+        let (asked_for, options) = (cluster.clone(), self.options);
         let asked = self.gathered(World::new(self.cache.facts()), move |world| {
-            let mut tracker = HookTracker::of(&cluster);
-            let deletion = Hooks::new(&cluster, world, &options).before_cluster_delete(&mut tracker)?;
+            let mut tracker = HookTracker::of(&asked_for);
+            let deletion = Hooks::new(&asked_for, world, &options).before_cluster_delete(&mut tracker)?;
             Ok((deletion, tracker))
         });
+        let findings = Findings::none(cluster, raw);
         match asked.await {
-            Ok(((deletion, hooks), _)) => {
-                findings.permits_deletion = deletion == Deletion::Permit;
-                findings.again = retry(&hooks);
-                findings.tracker.hooks = hooks;
-            }
-            Err(failure) => findings.error = Some(failure.to_string()),
+            Ok(((deletion, hooks), _)) => Findings {
+                permits_deletion: deletion == Deletion::Permit,
+                again: retry(&hooks),
+                tracker: Tracker { hooks, ..findings.tracker },
+                ..findings
+            },
+            Err(failure) => Findings { error: Some(failure.to_string()), ..findings },
         }
     }
 
-    /// Computes, plans, writes (RS-07).
-    async fn roll_out(&self, findings: &mut Findings) {
-        let cluster = findings.cluster.clone();
+    /// Observes, mends, computes, plans, writes (RS-07).
+    async fn roll_out(&self, cluster: &Arc<Cluster>, raw: Arc<Object>) -> Findings {
+        let mut findings = Findings::none(cluster, raw);
         if let Found::Yes(class) = self.cache.facts().class(&cluster.class_key().unwrap_or_default()) {
             findings.class = Some(class);
         }
-        // What was answered once holds for the whole run.
-        let (world, computation, names) = match self.computed(&cluster).await {
-            Ok(computed) => computed,
+        let (observed, world) = match self.observed(cluster).await {
+            Ok(observed) => observed,
             Err(failure) => return findings.failed(failure),
         };
-        match mitigate(&self.writer, &findings.raw, computation.current.objects().map(|object| &**object)).await {
+        match mitigate(&self.writer, &findings.raw, observed.current.objects().map(|object| &**object)).await {
             Ok(false) => {}
-            Ok(true) => {
-                (findings.is_silent, findings.changed, findings.again) = (true, true, Some(MENDED));
-                return;
-            }
+            Ok(true) => return Findings { is_silent: true, changed: true, again: Some(MENDED), ..findings },
             Err(error) => return findings.failed_to_write(&error),
         }
-        let planned = match self.planned(world, &cluster, names, computation).await {
+        let Planned { mut plan, tracker } = match self.planned(world, &observed).await {
             Ok(planned) => planned,
             Err(failure) => return findings.failed(failure),
         };
-        findings.tracker = planned.tracker;
-        findings.defaulted = Some(planned.cluster);
-        findings.again = retry(&findings.tracker.hooks);
-        let mut plan = planned.plan;
+        let generations = Generations::of(&observed.blueprint);
         plan.shim = self.past.shim(&cluster.metadata.key(), plan.shim);
-        let held = self.hold_endless_rotations(&cluster, &mut plan, &planned.generations).await;
-        self.write(&cluster, &plan, &planned.generations, findings).await;
-        let failure = plan.failure.map(|failure| failure.to_string());
-        findings.error = findings.error.take().or(failure).or(held);
+        let held = self.hold_endless_rotations(cluster, &mut plan, &generations).await;
+        let written = self.write(cluster, &plan, &generations).await;
+        let findings = Findings {
+            again: retry(&tracker.hooks),
+            tracker,
+            observed: Some(observed),
+            changed: written.changed,
+            raw: written.cluster.map_or(findings.raw, Arc::new),
+            ..findings
+        };
+        match written.error {
+            Some(error) => findings.failed_to_write(&error),
+            None => Findings { error: plan.failure.map(|failure| failure.to_string()).or(held), ..findings },
+        }
     }
 
     /// Takes out of a plan what would be rotated for ever; says so in an event, and returns what the condition says (DEC-35).
@@ -212,34 +215,22 @@ impl Reconciler {
         self.rotations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be, without what is to be done for it; and the names that it takes.
-    async fn computed(&self, cluster: &Arc<Cluster>) -> Result<(World, Computation, LiveNames), Failure> {
-        let (world, of_blueprint) = (World::new(self.cache.facts()), cluster.clone());
-        let (blueprint, world) = self.gathered(world, move |world| Blueprint::of(&of_blueprint, world)).await?;
-        let names = LiveNames::of(&blueprint.cluster, &blueprint.class);
-        let (cluster, options, mut taken) = (cluster.clone(), self.options, names.clone());
-        let compute = move |world: &World| Computation::of(&cluster, world, &mut taken, &options);
-        let (computation, world) = self.gathered(world, compute).await?;
-        Ok((world, computation, names))
+    /// What there is; what was answered for it holds for the rest of the run.
+    async fn observed(&self, cluster: &Arc<Cluster>) -> Result<(Arc<Observed>, World), Failure> {
+        let (world, cluster) = (World::new(self.cache.facts()), cluster.clone());
+        let (observed, world) = self.gathered(world, move |world| Observed::of(&cluster, world)).await?;
+        Ok((Arc::new(observed), world))
     }
 
-    /// What is to be done for what was computed. Only when dry runs are needed is it computed again.
-    async fn planned(
-        &self,
-        world: World,
-        cluster: &Arc<Cluster>,
-        mut names: LiveNames,
-        computation: Computation,
-    ) -> Result<Planned, Failure> {
-        let (cluster, options) = (cluster.clone(), self.options);
-        let mut computed = Some(computation);
+    /// What is to be, and what is to be done for it. It is computed once, however often dry runs are asked for.
+    async fn planned(&self, world: World, observed: &Arc<Observed>) -> Result<Planned, Failure> {
+        let Blueprint { cluster, class, .. } = &observed.blueprint;
+        let (observed, options, mut names) = (observed.clone(), self.options, LiveNames::of(cluster, class));
+        let mut computed: Option<Computation> = None;
         let plan = move |world: &World| {
-            let computation =
-                computed.take().map_or_else(|| Computation::of(&cluster, world, &mut names, &options), Ok)?;
-            let (tracker, cluster) = (computation.tracker.clone(), computation.blueprint.cluster.clone());
-            let generations = Generations::of(&computation.blueprint);
+            let computation = Computation::kept(&mut computed, &observed, world, &mut names, &options)?;
             let plan = Plan::of(computation, world, &Applied::default(), &mut names)?;
-            Ok(Planned { plan, tracker, cluster, generations })
+            Ok(Planned { plan, tracker: computation.tracker.clone() })
         };
         self.gathered(world, plan).await.map(|(planned, _)| planned)
     }
@@ -270,9 +261,9 @@ impl Reconciler {
     }
 
     /// Carries out a plan (RS-12).
-    async fn write(&self, cluster: &Cluster, plan: &Plan, generations: &Generations, findings: &mut Findings) {
+    async fn write(&self, cluster: &Cluster, plan: &Plan, generations: &Generations) -> Written {
         if plan.steps.is_empty() && plan.shim == Shim::Keep {
-            return;
+            return Written::default();
         }
         let key = cluster.metadata.key();
         let shim = self.past.shim_uid(&key);
@@ -290,34 +281,26 @@ impl Reconciler {
         if outcome.has_deleted_shim {
             self.past.dropped_shim(&key);
         }
-        findings.changed = !outcome.written.is_empty();
+        let changed = !outcome.written.is_empty();
         let now = self.began.elapsed().as_secs();
         self.rotations().note(&key, plan, &outcome.rotated, generations, now);
         self.past.wrote(&key, outcome.written.into_iter().map(|written| (written.object, written.version)));
-        if let Some(cluster) = outcome.cluster {
-            findings.raw = Arc::new(cluster);
-        }
-        if let Some(error) = outcome.error {
-            findings.failed_to_write(&error);
-        }
+        Written { changed, cluster: outcome.cluster, error: outcome.error }
     }
 
     /// Writes what the Cluster has to say in the end: defaults of its variables, and its status (RS-06, ST-01).
-    async fn conclude(&self, key: &ObjectKey, findings: Findings) -> Result<Outcome, RunError> {
-        let Findings { cluster, class, tracker, defaulted, error, is_silent, permits_deletion, again, .. } = findings;
+    async fn conclude(&self, key: &ObjectKey, cluster: &Cluster, findings: Findings) -> Result<Outcome, RunError> {
+        let Findings { class, tracker, observed, error, is_silent, permits_deletion, again, .. } = findings;
         let (mut raw, mut changed) = (findings.raw, findings.changed);
-        let operations = write::of_cluster(&raw, &cluster, defaulted.as_ref(), permits_deletion);
+        let defaulted = observed.as_ref().map(|observed| &observed.blueprint.cluster);
+        let operations = write::of_cluster(&raw, cluster, defaulted, permits_deletion);
         if !operations.is_empty() {
             raw = Arc::new(self.patch(key, &raw, operations, false).await?);
             changed = true;
         }
         if !is_silent {
-            let run = status::Run {
-                cluster: &cluster,
-                class: class.as_deref().map(|class| &**class),
-                tracker: &tracker,
-                error: error.as_deref(),
-            };
+            let class = class.as_deref().map(|class| &**class);
+            let run = status::Run { cluster, class, tracker: &tracker, error: error.as_deref() };
             let status = status::reconciled(Object::as_ref(&raw), &run, &now());
             if raw.at("status") != Some(&status) {
                 self.patch(key, &raw, write::of_status(status), true).await?;
@@ -372,19 +355,25 @@ impl Reconciler {
 struct Planned {
     plan: Plan,
     tracker: Tracker,
-    /// With the defaults of its variables.
-    cluster: Cluster,
-    generations: Generations,
+}
+
+/// What carrying out a plan came to.
+#[derive(Default)]
+struct Written {
+    changed: bool,
+    /// The Cluster, if it was written.
+    cluster: Option<Object>,
+    error: Option<apply::ApplyError>,
 }
 
 impl Findings {
-    fn of(cluster: Cluster, raw: Arc<Object>) -> Self {
+    /// Nothing is known but what the Cluster itself says.
+    fn none(cluster: &Cluster, raw: Arc<Object>) -> Self {
         Findings {
-            tracker: Tracker { hooks: HookTracker::of(&cluster), ..Tracker::default() },
-            cluster: Arc::new(cluster),
             raw,
             class: None,
-            defaulted: None,
+            tracker: Tracker { hooks: HookTracker::of(cluster), ..Tracker::default() },
+            observed: None,
             error: None,
             conflict: false,
             is_silent: false,
@@ -395,22 +384,21 @@ impl Findings {
     }
 
     /// Nothing is written; that a hook has creation wait is no error (HK-11).
-    fn failed(&mut self, failure: Failure) {
+    fn failed(self, failure: Failure) -> Self {
         match failure {
             Failure::CreationWaits(hooks) => {
-                self.again = retry(&hooks);
-                self.tracker.hooks = *hooks;
+                Findings { again: retry(&hooks), tracker: Tracker { hooks: *hooks, ..self.tracker }, ..self }
             }
-            failure => self.error = Some(failure.to_string()),
+            failure => Findings { error: Some(failure.to_string()), ..self },
         }
     }
 
-    fn failed_to_write(&mut self, error: &apply::ApplyError) {
-        self.conflict = error.is_conflict();
-        if self.conflict {
+    fn failed_to_write(self, error: &apply::ApplyError) -> Self {
+        let conflict = error.is_conflict();
+        if conflict {
             warn!(error = %error, "Something else wrote meanwhile");
         }
-        self.error = Some(error.to_string());
+        Findings { conflict, error: Some(error.to_string()), ..self }
     }
 }
 

@@ -8,7 +8,6 @@ use crate::hub::{Cluster, Object, annotation};
 use crate::topology::current::Current;
 use crate::topology::desired::{Desired, DesiredObject, DesiredWorker};
 use crate::topology::status::TOPOLOGY_RECONCILED;
-use crate::topology::worker::WorkerKind;
 use crate::topology::{Computation, Failure};
 
 /// An object as it is, with what it is to be.
@@ -20,12 +19,12 @@ impl Applied {
     /// # Errors
     /// When an endpoint has a value of the wrong type.
     pub(super) fn note(&mut self, computation: Computation) -> Result<(), Failure> {
-        let Computation { blueprint, current, desired, .. } = computation;
-        let is_rolled_out = is_rolled_out(&blueprint.cluster);
-        for (is, wanted) in pairs(current, desired) {
+        let Computation { observed, desired, .. } = computation;
+        let is_rolled_out = is_rolled_out(&observed.blueprint.cluster);
+        for (is, wanted) in pairs(&observed.current, desired) {
             let (Some(is), Some(DesiredObject { object, origins })) = (is, wanted) else { continue };
             if (is.group(), is.kind()) == (object.group(), object.kind()) {
-                let (object, origins) = (Arc::new(sent(object)?), Arc::new(origins));
+                let (object, origins) = (Arc::new(sent(&object)?), Arc::new(origins));
                 self.put(&is.reference(), Sent { object, origins, is_rolled_out });
             }
         }
@@ -43,11 +42,11 @@ fn is_rolled_out(cluster: &Cluster) -> bool {
 }
 
 /// Every slot of a topology.
-fn pairs(mut current: Current, desired: Desired) -> Vec<Pair> {
+fn pairs(current: &Current, desired: Desired) -> Vec<Pair> {
     let Desired { infrastructure, control_plane, machine_deployments, machine_pools, .. } = desired;
-    let is = current.control_plane;
+    let is = current.control_plane.clone();
     let mut all = vec![
-        (current.infrastructure, Some(infrastructure)),
+        (current.infrastructure.clone(), Some(infrastructure)),
         (is.object, Some(control_plane.control_plane)),
         (is.machines, control_plane.machines),
         (is.health_check, control_plane.health_check),
@@ -55,11 +54,7 @@ fn pairs(mut current: Current, desired: Desired) -> Vec<Pair> {
     for DesiredWorker { kind, topology_name, worker, bootstrap, infrastructure, health_check, .. } in
         machine_deployments.into_iter().chain(machine_pools)
     {
-        let workers = match kind {
-            WorkerKind::MachineDeployment => &mut current.machine_deployments,
-            WorkerKind::MachinePool => &mut current.machine_pools,
-        };
-        let Some(is) = workers.remove(&topology_name) else { continue };
+        let Some(is) = current.workers(kind).get(&topology_name).cloned() else { continue };
         all.extend([
             (Some(is.object), Some(worker)),
             (is.bootstrap, Some(bootstrap)),

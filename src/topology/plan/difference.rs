@@ -63,13 +63,19 @@ impl Difference {
 
     /// The difference of what a server would store (SSA-12, SSA-13): a change of nothing but the fields that the manager owns
     /// counts.
-    fn confirmed(current: &Object, desired: &Object, schema: &Schema, origins: &Origins) -> Self {
+    fn confirmed(
+        current: &Object,
+        desired: &Object,
+        schema: &Schema,
+        origins: &Origins,
+        old: Option<&Origins>,
+    ) -> Self {
         let owners = |object: &Object| object.at("metadata.managedFields").cloned();
         let changes = ssa::changes(current.as_ref(), desired.as_ref(), schema, UNCOMPARED);
         Difference {
             changes_owners: owners(current) != owners(desired),
             certainty: Certainty::Exact,
-            ..Difference::of_values(changes, origins, None)
+            ..Difference::of_values(changes, origins, old)
         }
     }
 
@@ -95,33 +101,37 @@ impl Comparison<'_> {
             Err(Failure::NotAsked) => return Ok(Difference::none()),
             schema => schema?,
         };
-        let local = self.seen_from_here(current, sent, origins, &schema)?;
+        let version = current.text("metadata.resourceVersion")?.unwrap_or_default().to_owned();
+        let local = self.seen_from_here(current, sent, origins, &schema, self.world.is_tried(&version))?;
         if local.is_empty() {
             return Ok(local);
         }
         let call = DryRunCall {
             object: sent.reference(),
-            version: current.text("metadata.resourceVersion")?.unwrap_or_default().to_owned(),
+            version,
             current: current.as_ref().to_string(),
             sent: sent.as_ref().to_string(),
         };
         match self.world.dry_run(call) {
             Found::Yes(DryRun::Same) | Found::NotAsked => Ok(Difference::none()),
             Found::Yes(DryRun::Differs { current, desired }) => {
-                Ok(Difference::confirmed(&current, &desired, &schema, origins))
+                let old = self.applied.get(&sent.reference()).map(|before| &*before.origins);
+                Ok(Difference::confirmed(&current, &desired, &schema, origins, old))
             }
             Found::Absent => Ok(local),
             Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
         }
     }
 
-    /// What applying `sent` would change, as far as can be told without a server.
+    /// What applying `sent` would change, as far as can be told without a server. What is tried on a server next (`is_tried`)
+    /// is not taken for a value that a provider has made of another.
     fn seen_from_here(
         &self,
         current: &Object,
         sent: &Object,
         origins: &Origins,
         schema: &Schema,
+        is_tried: bool,
     ) -> Result<Difference, Failure> {
         let before = self.applied.get(&current.reference());
         let managers =
@@ -133,7 +143,7 @@ impl Comparison<'_> {
         }
         let comparing = Comparing { manager: MANAGER, schema, managers: &managers, uncompared: UNCOMPARED };
         let mut found = ssa::difference(current.as_ref(), sent.as_ref(), &comparing);
-        if let Some(before) = before.filter(|before| before.is_rolled_out) {
+        if let Some(before) = before.filter(|before| before.is_rolled_out && !is_tried) {
             let edits = ssa::changes(Object::as_ref(&before.object), sent.as_ref(), schema, UNCOMPARED);
             if edits.is_empty() {
                 return Ok(Difference::none());
@@ -206,7 +216,7 @@ fn change(value: ssa::Change, origins: &Origins, old: Option<&Origins>) -> Chang
 ///
 /// # Errors
 /// When the endpoint has a value of the wrong type.
-pub fn sent(desired: Object) -> Result<Object, Failure> {
+pub fn sent(desired: &Object) -> Result<Object, Failure> {
     let mut ignored: Vec<&[&str]> = Vec::new();
     if desired.read("spec.controlPlaneEndpoint")?.is_some() {
         if desired.text("spec.controlPlaneEndpoint.host")? == Some("") {

@@ -1,7 +1,12 @@
 //! Carrying out plans on facts alone: the world as it will be, with providers that answer at once (DEC-41).
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
+
+use futures::FutureExt;
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -18,7 +23,7 @@ use crate::topology::patches::Trace;
 use crate::topology::upgrade::Held;
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Computation, Failure, Options};
-use crate::world::{Facts, Found, Record, Selection, World};
+use crate::world::{Answer, Ask, DryRun, DryRunCall, Facts, Found, Need, Record, Selection, World, settle};
 
 /// The time of all writes: it orders entries of field managers, and is in no output.
 const NOW: &str = "1970-01-01T00:00:00Z";
@@ -26,6 +31,12 @@ const NOW: &str = "1970-01-01T00:00:00Z";
 const ROUNDS: usize = 2_000;
 /// How often one slot may be rotated while versions stay as they are (DEC-35).
 const ROTATIONS: usize = 3;
+
+/// A server that tells what applying something to its objects would change (DEC-43).
+pub trait DryRunServer: fmt::Debug + Send + Sync {
+    /// The answers to all calls, each with its call. Absent where the server must not be asked: the answer is assumed then.
+    fn answers(&self, calls: Vec<DryRunCall>) -> Vec<(DryRunCall, Found<DryRun>)>;
+}
 
 /// A world in which plans come true.
 #[derive(Clone, Debug)]
@@ -35,6 +46,8 @@ pub struct Fold {
     options: Options,
     /// The time, for what waits for one; `None` for the beginning of time.
     now: Option<Timestamp>,
+    /// What tells whether objects of a running cluster change.
+    server: Option<Arc<dyn DryRunServer>>,
 }
 
 /// One plan of a rollout, and what it does to machines.
@@ -71,13 +84,19 @@ impl Outcome {
 impl Fold {
     /// A world of these facts, which must be all that there is.
     pub fn new(facts: Facts, options: Options) -> Self {
-        Fold { facts, applied: Applied::default(), options, now: None }
+        Fold { facts, applied: Applied::default(), options, now: None, server: None }
     }
 
     /// The same world at this time.
     #[must_use]
     pub fn at(self, now: Timestamp) -> Self {
         Fold { now: Some(now), ..self }
+    }
+
+    /// The same world, in which a server is asked what changes of the objects that it has.
+    #[must_use]
+    pub fn with_server(self, server: Arc<dyn DryRunServer>) -> Self {
+        Fold { server: Some(server), ..self }
     }
 
     /// The facts as they are now.
@@ -185,6 +204,35 @@ impl Fold {
     /// One plan for a Cluster as everything is now.
     pub(super) fn plan(&self, cluster: &ObjectKey, outcome: &mut Outcome) -> Result<Round, Failure> {
         let world = World::new(Arc::new(self.facts.clone()));
+        let Some(server) = &self.server else { return self.planned(cluster, &world, outcome) };
+        let outcome = RefCell::new(outcome);
+        let compute = |world: World, ()| {
+            let planned = self.planned(cluster, &world, &mut outcome.borrow_mut());
+            ready(match planned {
+                // What failed for want of an answer is computed again with it.
+                Err(failure) if !world.has_needs() => Err(failure),
+                planned => Ok((planned, world, ())),
+            })
+        };
+        let gather = |needs: BTreeSet<Need>| ready(self.gathered(needs, &**server));
+        let settled = settle(world.with_dry_runs(), (), compute, gather).now_or_never();
+        settled.ok_or(Failure::NotAsked)??.0
+    }
+
+    /// Everything but dry runs is in the facts.
+    fn gathered(&self, needs: BTreeSet<Need>, server: &dyn DryRunServer) -> Vec<(Need, Answer)> {
+        let (mut calls, mut answers) = (Vec::new(), Vec::new());
+        for need in needs {
+            match need {
+                Need::DryRun(call) => calls.push(call),
+                need => answers.push((need.clone(), self.facts.answer(&need))),
+            }
+        }
+        answers.extend(server.answers(calls).into_iter().map(|(call, found)| (call.need(), call.answer(found))));
+        answers
+    }
+
+    fn planned(&self, cluster: &ObjectKey, world: &World, outcome: &mut Outcome) -> Result<Round, Failure> {
         let found = match world.cluster(cluster) {
             Found::Yes(found) => found,
             Found::Unreadable(reason) => return Err(Failure::Unreadable(reason)),
@@ -195,17 +243,18 @@ impl Fold {
             outcome.held.extend(self.held_machines(cluster, &found));
             return Ok(Round::default());
         }
-        let mut computation = Computation::of(&found, &world, &mut Derived, &self.options)?;
-        outcome.trace = std::mem::take(&mut computation.trace);
-        outcome.warnings = std::mem::take(&mut computation.warnings);
-        outcome.assumes_contract = computation.assumes_contract;
-        let current = computation.current.clone();
-        let Plan { mut steps, held, failure, .. } = Plan::of(computation, &world, &self.applied, &mut Derived)?;
+        let computation = Computation::of(&found, world, &mut Derived, &self.options)?;
+        let Plan { mut steps, held, failure, .. } = Plan::of(&computation, world, &self.applied, &mut Derived)?;
+        if self.server.is_some() && world.has_needs() {
+            return Err(Failure::NotAsked);
+        }
+        let Computation { observed, trace, warnings, assumes_contract, .. } = computation;
+        (outcome.trace, outcome.warnings, outcome.assumes_contract) = (trace, warnings, assumes_contract);
         if let Some(failure) = failure {
             return Err(failure);
         }
         default_replicas(&mut steps);
-        let (rolls, paused) = rolls(&steps, &current, &world, self.now);
+        let (rolls, paused) = rolls(&steps, &observed.current, world, self.now);
         outcome.held = held;
         outcome.paused.extend(paused);
         outcome.notes.extend(notes(&steps));

@@ -1,5 +1,6 @@
 //! The steps of a plan, in the order in which they are taken (RS-12).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use crate::topology::names::{Names, prefixed};
 use crate::topology::origin::{Origin, Origins};
 use crate::topology::upgrade::Tracker;
 use crate::topology::worker::{API_VERSION, WorkerKind};
-use crate::topology::{Computation, Failure};
+use crate::topology::{Computation, Failure, Observed};
 use crate::world::{Found, Selection, World};
 
 impl Plan {
@@ -26,23 +27,23 @@ impl Plan {
     /// # Errors
     /// [`Failure::NotAsked`] when `world` has needs that must be gathered first.
     pub fn of(
-        computation: Computation,
+        computation: &Computation,
         world: &World,
         applied: &Applied,
         names: &mut dyn Names,
     ) -> Result<Plan, Failure> {
-        let Computation { blueprint, current, desired, tracker, contract, .. } = computation;
+        let Computation { observed, desired, tracker, contract, .. } = computation;
+        let Observed { blueprint, current } = &**observed;
         let cluster = &blueprint.cluster;
         let comparison = Comparison { world, applied };
-        let mut planner =
-            Planner { cluster, current: &current, tracker: &tracker, comparison, names, steps: Vec::new() };
-        let failure = planner.everything(desired, contract).err();
+        let mut planner = Planner { cluster, current, tracker, comparison, names, steps: Vec::new() };
+        let failure = planner.everything(desired, *contract).err();
         let steps = planner.steps;
         if world.has_needs() {
             return Err(Failure::NotAsked);
         }
         let held = tracker.held(&cluster.metadata.name);
-        Ok(Plan { steps, held, failure, shim: shim::of(cluster, &current) })
+        Ok(Plan { steps, held, failure, shim: shim::of(cluster, current) })
     }
 }
 
@@ -57,8 +58,9 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     /// All of it, in the order in which it is written (RS-12).
-    fn everything(&mut self, desired: Desired, contract: Contract) -> Result<(), Failure> {
-        let Desired { infrastructure, control_plane, mut cluster, machine_deployments, machine_pools } = desired;
+    fn everything(&mut self, desired: &Desired, contract: Contract) -> Result<(), Failure> {
+        let Desired { infrastructure, control_plane, cluster, machine_deployments, machine_pools } = desired;
+        let mut cluster = Cow::Borrowed(cluster);
         let marked = self.mark_hooks();
         self.object(Part::Infrastructure, infrastructure, self.current.infrastructure.as_ref())?;
         let of_control_plane = self.control_plane(control_plane, contract);
@@ -67,7 +69,7 @@ impl Planner<'_> {
             if self.current.infrastructure.is_some() {
                 return of_control_plane;
             }
-            cluster.control_plane_ref.clone_from(&marked.control_plane_ref);
+            cluster.to_mut().control_plane_ref.clone_from(&marked.control_plane_ref);
         }
         self.cluster(&marked, &cluster, "it refers to what the topology made");
         of_control_plane?;
@@ -87,7 +89,7 @@ impl Planner<'_> {
 
     /// An object that is changed in place for life (RS-24, ROT-10), such as the infrastructure cluster (RS-17); it never changes its
     /// name or kind (RS-25). Without a difference there is no step (RS-39).
-    fn object(&mut self, part: Part, desired: DesiredObject, current: Option<&Arc<Object>>) -> Result<(), Failure> {
+    fn object(&mut self, part: Part, desired: &DesiredObject, current: Option<&Arc<Object>>) -> Result<(), Failure> {
         let DesiredObject { object, origins } = desired;
         let mut sent = sent(object)?;
         let Some(current) = current else {
@@ -96,7 +98,7 @@ impl Planner<'_> {
         };
         keeps_its_identity(current, &sent)?;
         keep_uid(&mut sent, current)?;
-        let difference = self.comparison.of(current, &sent, &origins)?;
+        let difference = self.comparison.of(current, &sent, origins)?;
         if !difference.is_empty() {
             let reason = in_place(&difference);
             self.write(Action::Apply, part, sent, origins, difference, reason);
@@ -109,7 +111,7 @@ impl Planner<'_> {
     fn template(
         &mut self,
         part: Part,
-        desired: DesiredObject,
+        desired: &DesiredObject,
         current: Option<&Arc<Object>>,
     ) -> Result<Option<String>, Failure> {
         let DesiredObject { object, origins } = desired;
@@ -126,10 +128,10 @@ impl Planner<'_> {
             });
         }
         let difference = if is_of_another_kind {
-            Difference::of_kinds(current, &sent, &origins)
+            Difference::of_kinds(current, &sent, origins)
         } else {
             keep_uid(&mut sent, current)?;
-            self.comparison.of(current, &sent, &origins)?
+            self.comparison.of(current, &sent, origins)?
         };
         if !difference.is_in_spec {
             if !difference.is_empty() {
@@ -153,23 +155,26 @@ impl Planner<'_> {
 
     /// The control plane: its health check whatever happens, the rest unless an upgrade holds it (RS-19 to RS-21, UP-30, ROT-09).
     /// The template that was replaced goes at once (ROT-06).
-    fn control_plane(&mut self, desired: DesiredControlPlane, contract: Contract) -> Result<(), Failure> {
+    fn control_plane(&mut self, desired: &DesiredControlPlane, contract: Contract) -> Result<(), Failure> {
         let current = &self.current.control_plane;
-        self.health_check(Part::ControlPlaneHealthCheck, desired.health_check, current.health_check.as_ref())?;
+        self.health_check(Part::ControlPlaneHealthCheck, desired.health_check.as_ref(), current.health_check.as_ref())?;
         if self.tracker.is_control_plane_frozen() {
             return Ok(());
         }
-        let (mut control_plane, machines) = (desired.control_plane, desired.machines);
+        let mut control_plane = Cow::Borrowed(&desired.control_plane);
         self.whole(|planner| {
             let mut replaced = None;
-            if let Some(machines) = machines {
+            if let Some(machines) = &desired.machines {
                 let renamed = planner.template(Part::ControlPlaneMachines, machines, current.machines.as_ref())?;
                 if let Some(name) = renamed {
-                    control_plane.object.set(&format!("{}.name", INFRASTRUCTURE_REF.at(contract)), json!(name))?;
+                    control_plane
+                        .to_mut()
+                        .object
+                        .set(&format!("{}.name", INFRASTRUCTURE_REF.at(contract)), json!(name))?;
                     replaced = current.machines.as_ref();
                 }
             }
-            planner.object(Part::ControlPlane, control_plane, current.object.as_ref())?;
+            planner.object(Part::ControlPlane, &control_plane, current.object.as_ref())?;
             if let Some(old) = replaced {
                 planner.delete(Part::ControlPlaneMachines, old, "another template has taken its place");
             }
@@ -292,11 +297,11 @@ impl Planner<'_> {
     }
 
     /// The workers of a kind: creates before updates before deletions (RS-26).
-    fn workers(&mut self, kind: WorkerKind, desired: Vec<DesiredWorker>) -> Result<(), Failure> {
+    fn workers(&mut self, kind: WorkerKind, desired: &[DesiredWorker]) -> Result<(), Failure> {
         let current = self.current.workers(kind);
-        let wanted: Vec<String> = desired.iter().map(|worker| worker.topology_name.clone()).collect();
+        let wanted: Vec<&String> = desired.iter().map(|worker| &worker.topology_name).collect();
         let (existing, new): (Vec<_>, Vec<_>) =
-            desired.into_iter().partition(|worker| current.contains_key(&worker.topology_name));
+            desired.iter().partition(|worker| current.contains_key(&worker.topology_name));
         for worker in new {
             if !self.tracker.is_pending_create(kind, &worker.topology_name) {
                 self.whole(|planner| planner.create_worker(kind, worker))?;
@@ -316,12 +321,15 @@ impl Planner<'_> {
     }
 
     /// Infrastructure, bootstrap, the worker, its health check (RS-28, RS-34).
-    fn create_worker(&mut self, kind: WorkerKind, worker: DesiredWorker) -> Result<(), Failure> {
-        let name = worker.topology_name;
-        self.object(Part::WorkerInfrastructure(kind, name.clone()), worker.infrastructure, None)?;
-        self.object(Part::Bootstrap(kind, name.clone()), worker.bootstrap, None)?;
-        self.object(Part::Worker(kind, name.clone()), worker.worker, None)?;
-        worker.health_check.map_or(Ok(()), |check| self.object(Part::WorkerHealthCheck(name), check, None))
+    fn create_worker(&mut self, kind: WorkerKind, worker: &DesiredWorker) -> Result<(), Failure> {
+        let name = &worker.topology_name;
+        self.object(Part::WorkerInfrastructure(kind, name.clone()), &worker.infrastructure, None)?;
+        self.object(Part::Bootstrap(kind, name.clone()), &worker.bootstrap, None)?;
+        self.object(Part::Worker(kind, name.clone()), &worker.worker, None)?;
+        match &worker.health_check {
+            Some(check) => self.object(Part::WorkerHealthCheck(name.clone()), check, None),
+            None => Ok(()),
+        }
     }
 
     /// The health check whatever happens; then, unless the worker is being deleted or an upgrade holds it, what it refers
@@ -330,37 +338,37 @@ impl Planner<'_> {
     fn update_worker(
         &mut self,
         kind: WorkerKind,
-        desired: DesiredWorker,
+        desired: &DesiredWorker,
         current: &CurrentWorker,
     ) -> Result<(), Failure> {
-        let name = desired.topology_name;
+        let name = &desired.topology_name;
         let is_deployment = kind == WorkerKind::MachineDeployment;
         if is_deployment {
             let part = Part::WorkerHealthCheck(name.clone());
-            self.health_check(part, desired.health_check, current.health_check.as_ref())?;
+            self.health_check(part, desired.health_check.as_ref(), current.health_check.as_ref())?;
         }
         let is_leaving = is_deployment && current.object.is_being_deleted();
         if is_leaving || self.tracker.is_worker_frozen(kind, current.object.name()) {
             return Ok(());
         }
-        let (infrastructure, bootstrap) = (desired.infrastructure, desired.bootstrap);
-        let mut worker = desired.worker;
+        let (infrastructure, bootstrap) = (&desired.infrastructure, &desired.bootstrap);
+        let mut worker = Cow::Borrowed(&desired.worker);
         self.whole(|planner| {
             let of_infrastructure = Part::WorkerInfrastructure(kind, name.clone());
             let of_bootstrap = Part::Bootstrap(kind, name.clone());
             let (was_infrastructure, was_bootstrap) = (current.infrastructure.as_ref(), current.bootstrap.as_ref());
             if is_deployment {
                 if let Some(new) = planner.template(of_infrastructure, infrastructure, was_infrastructure)? {
-                    worker.object.set(&format!("{WORKER_INFRASTRUCTURE_REF}.name"), json!(new))?;
+                    worker.to_mut().object.set(&format!("{WORKER_INFRASTRUCTURE_REF}.name"), json!(new))?;
                 }
                 if let Some(new) = planner.template(of_bootstrap, bootstrap, was_bootstrap)? {
-                    worker.object.set(&format!("{WORKER_BOOTSTRAP_REF}.name"), json!(new))?;
+                    worker.to_mut().object.set(&format!("{WORKER_BOOTSTRAP_REF}.name"), json!(new))?;
                 }
             } else {
                 planner.object(of_infrastructure, infrastructure, was_infrastructure)?;
                 planner.object(of_bootstrap, bootstrap, was_bootstrap)?;
             }
-            planner.object(Part::Worker(kind, name), worker, Some(&current.object))
+            planner.object(Part::Worker(kind, name.clone()), &worker, Some(&current.object))
         })
     }
 
@@ -379,7 +387,7 @@ impl Planner<'_> {
     fn health_check(
         &mut self,
         part: Part,
-        desired: Option<DesiredObject>,
+        desired: Option<&DesiredObject>,
         current: Option<&Arc<Object>>,
     ) -> Result<(), Failure> {
         match (desired, current) {
@@ -393,7 +401,7 @@ impl Planner<'_> {
     }
 
     /// A new object, which takes over what bears its name and nothing else (RS-13, DEC-36).
-    fn create(&mut self, part: Part, sent: Object, origins: Origins) {
+    fn create(&mut self, part: Part, sent: Object, origins: &Origins) {
         let difference = Difference::none();
         let reason = "the topology asks for it and there is none".to_owned();
         self.write(Action::Create, part, sent, origins, difference, reason);
@@ -404,7 +412,7 @@ impl Planner<'_> {
         action: Action,
         part: Part,
         sent: Object,
-        origins: Origins,
+        origins: &Origins,
         difference: Difference,
         reason: String,
     ) {
@@ -415,7 +423,7 @@ impl Planner<'_> {
             uid: uid_of(&sent),
             replaces: None,
             sent: Some(Arc::new(sent)),
-            origins: Arc::new(origins),
+            origins: Arc::new(origins.clone()),
             changes: difference.changes,
             reason,
             certainty: difference.certainty,

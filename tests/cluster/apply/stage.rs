@@ -375,7 +375,7 @@ impl Stage {
         let (cluster, class, facts) = self.facts().await;
         let compute = |world: World, mut names: LiveNames| {
             let computation = Computation::of(&cluster, &world, &mut names, &Options { runtime_sdk: false });
-            let plan = computation.and_then(|one| Plan::of(one, &world, &Applied::default(), &mut names));
+            let plan = computation.and_then(|one| Plan::of(&one, &world, &Applied::default(), &mut names));
             assert!(!world.has_needs() || matches!(plan, Err(Failure::NotAsked)));
             ready(Ok::<_, Failure>((plan, world, names)))
         };

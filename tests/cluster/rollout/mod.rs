@@ -5,6 +5,25 @@
 //! provider (provider.rs) ──────┘
 //! ```
 
+/// Each story on both API servers.
+macro_rules! on_both {
+    ($($story:ident),+ $(,)?) => {
+        mod embedded {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $story() {
+                super::$story(super::Site::embedded().await).await;
+            })+
+        }
+
+        mod real {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $story() {
+                super::$story(super::Site::real().await).await;
+            })+
+        }
+    };
+}
+
 mod agreement;
 mod crash;
 mod foreseen;

@@ -9,25 +9,6 @@ use serde_json::{Value, json};
 use super::layer::{Trouble, Wire};
 use super::site::{BOOTSTRAP, CONTROL_PLANE, CORE, INFRASTRUCTURE, MADE, Manager, Site, text};
 
-/// Each story on both API servers.
-macro_rules! on_both {
-    ($($story:ident),+ $(,)?) => {
-        mod embedded {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $story() {
-                super::$story(super::Site::embedded().await).await;
-            })+
-        }
-
-        mod real {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $story() {
-                super::$story(super::Site::real().await).await;
-            })+
-        }
-    };
-}
-
 on_both![
     a_cluster_becomes_a_topology_and_then_nothing_is_asked_or_written_any_more,
     workers_are_scaled_added_and_removed,

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use super::{SIZE, SMITH, blade, said};
 use crate::hub::{ClusterClass, Definition, Object, ObjectKey};
 use crate::topology::names::Derived;
-use crate::topology::plan::{Applied, Certainty, Fold, Plan, Shim, Step};
+use crate::topology::plan::{Applied, Certainty, DryRunServer, Fold, Plan, Shim, Step};
 use crate::topology::testing::Scene;
 use crate::topology::{Computation, Failure, Options};
 use crate::world::{Answer, DryRun, DryRunCall, Facts, Found, Need, World};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 const GROUND: &str = "ForgeClusterTemplate ground";
 const SITE: &str = "/spec/template/spec/site";
@@ -40,7 +40,7 @@ fn planned(fold: &Fold, answer: impl Fn(&DryRunCall) -> Found<DryRun>) -> (Resul
     let mut asked = Vec::new();
     for _ in 0..16 {
         let computation = Computation::of(&cluster, &world, &mut Derived, &Options { runtime_sdk: false });
-        let plan = computation.and_then(|one| Plan::of(one, &world, &Applied::default(), &mut Derived));
+        let plan = computation.and_then(|one| Plan::of(&one, &world, &Applied::default(), &mut Derived));
         let needs = world.take_needs();
         if needs.is_empty() {
             return (plan, asked);
@@ -241,4 +241,53 @@ fn the_shim_comes_with_the_first_objects_and_goes_when_the_cluster_owns_both() {
         }
         assert_eq!(plan(&fold), want, "{ground} {brain}");
     }
+}
+
+/// A server that answers all dry runs alike, and keeps the kinds that it was asked about.
+#[derive(Debug, Default)]
+struct Alike {
+    differs: bool,
+    asked: Mutex<Vec<Vec<String>>>,
+}
+
+impl DryRunServer for Alike {
+    fn answers(&self, calls: Vec<DryRunCall>) -> Vec<(DryRunCall, Found<DryRun>)> {
+        self.asked.lock().unwrap().push(calls.iter().map(|call| call.object.kind.clone()).collect());
+        let answer = |call: &DryRunCall| if self.differs { differs(call, |_, _| {}) } else { Found::Yes(DryRun::Same) };
+        calls.into_iter().map(|call| (call.clone(), answer(&call))).collect()
+    }
+}
+
+/// What becomes of the edits of a rollout whose objects are on a server, but for the health checks of machines.
+fn tried(server: &Arc<Alike>) -> Vec<Vec<Step>> {
+    let mut fold = edited(&[(SMITH, SIZE, json!("SMALL")), (GROUND, SITE, json!("NORTH"))]);
+    for (version, object) in fold.objects_of(&blade()).into_iter().enumerate() {
+        let mut object = Object::clone(&object);
+        object.set("metadata.resourceVersion", json!(version.to_string())).unwrap();
+        fold.facts_mut().objects_mut().unwrap().put(Arc::new(object));
+    }
+    let outcome = fold.with_server(server.clone()).roll_out(&blade());
+    assert_eq!(outcome.failure, None);
+    outcome.rounds.into_iter().map(|round| round.steps).collect()
+}
+
+#[test]
+fn a_fold_beside_a_running_cluster_asks_its_server_what_changes_of_the_objects_there() {
+    // DEC-43
+    let same = Arc::new(Alike::default());
+    assert_eq!(tried(&same), [[]; 0], "the server does not see what is different");
+    assert_eq!(*same.asked.lock().unwrap(), [["ForgeCluster", "ForgeMachineTemplate"]], "side by side");
+
+    let server = Arc::new(Alike { differs: true, ..Alike::default() });
+    let rounds = tried(&server);
+    let said: Vec<String> = rounds.iter().flatten().map(said).collect();
+    let want = ["apply infrastructure", "rotate MachineDeployment/md/infrastructure", "apply MachineDeployment/md"];
+    assert_eq!(said, want);
+    assert!(rounds[0].iter().all(|step| step.certainty == Certainty::Exact), "{rounds:?}");
+    let asked = server.asked.lock().unwrap().concat();
+    assert_eq!(
+        asked,
+        ["ForgeCluster", "ForgeMachineTemplate", "MachineDeployment"],
+        "nothing that was written is tried"
+    );
 }

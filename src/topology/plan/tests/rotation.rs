@@ -181,7 +181,7 @@ fn a_computation_leaves_what_it_is_made_of_as_it_was() {
     let computed = fold.compute(&blade()).unwrap();
     let template = &computed.desired.machine_deployments[0].infrastructure.object;
     assert_eq!(template.at("spec.template.spec.note"), Some(&json!("v1.33.0")));
-    assert_eq!(Ok(computed.blueprint), scene.blueprint());
+    assert_eq!(Ok(computed.observed.blueprint.clone()), scene.blueprint());
     let there = |fold: &Fold| fold.facts().objects().unwrap().iter().cloned().collect::<Vec<_>>();
     assert_eq!(there(&fold), there(&scene.fold()));
 }

@@ -83,7 +83,7 @@ impl Walk {
     pub(super) fn plan(&mut self) -> Row {
         let computed = self.fold.compute(&blade()).unwrap();
         let tracker = &computed.tracker;
-        let run = Run { cluster: &computed.blueprint.cluster, class: None, tracker, error: None };
+        let run = Run { cluster: &computed.observed.blueprint.cluster, class: None, tracker, error: None };
         let reconciled = topology_reconciled(&run);
         let condition = if reconciled.is_true { "True".to_owned() } else { reconciled.message };
         let plan = self.fold.plan(&blade(), &mut Outcome::default()).unwrap();
