@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tracing::info;
 
-use super::{Maker, cluster_of, key_of};
+use super::{Maker, key_of};
 use crate::hub::{
     self, ContractRef, GROUP, Object, ObjectKey, ObjectRef, WrongType, annotation, contract, group_of, label,
 };
@@ -19,6 +19,7 @@ use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
 use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::kubernetes::metadata::Metadata;
+use crate::kubernetes::metadata::cluster_of;
 use crate::kubernetes::untyped::{self, RequestError};
 use crate::reconciler::pace::Pace;
 use crate::topology::templates_in_use::unused;
