@@ -1,11 +1,9 @@
 //! Bodies as objects of a kind: read, pruned, completed, and strict where the client asks for it.
 
-use std::cell::RefCell;
 use std::fmt;
 
 use http::StatusCode;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde_json::Value;
 
 use super::protobuf::{self, ProtobufError};
 use super::request::{Call, FieldValidation};
@@ -59,12 +57,10 @@ pub(super) fn unsupported_media_type(accepted: &[&str]) -> Failure {
 
 /// Reads JSON; keys that come twice are complaints.
 pub(super) fn json_body(text: &str) -> Result<Body, Failure> {
-    let repeated = RefCell::new(Vec::new());
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let seed = Watched { place: String::new(), repeated: &repeated };
-    let value = seed.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
-    let value = value.map_err(|error| Failure::bad_request(format!("error decoding JSON: {error}")))?;
-    Ok(Body { value, complaints: repeated.into_inner() })
+    let read = crate::json::value_and_repeats(text);
+    let (value, repeated) = read.map_err(|error| Failure::bad_request(format!("error decoding JSON: {error}")))?;
+    let complaints = repeated.iter().map(|place| format!("duplicate field {place:?}")).collect();
+    Ok(Body { value, complaints })
 }
 
 fn yaml_body(text: &str) -> Result<Body, Failure> {
@@ -79,86 +75,6 @@ fn yaml_body(text: &str) -> Result<Body, Failure> {
     let complaints = document.repeated.iter();
     let complaints = complaints.map(|again| format!("line {}: key {:?} already set in map", again.line, again.key));
     Ok(Body { complaints: complaints.collect(), value: document.value })
-}
-
-/// Reads a value and notes which keys come twice.
-struct Watched<'r> {
-    place: String,
-    repeated: &'r RefCell<Vec<String>>,
-}
-
-impl Watched<'_> {
-    fn below(&self, place: String) -> Watched<'_> {
-        Watched { place, repeated: self.repeated }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Watched<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Watched<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(element) = elements.next_element_seed(self.below(format!("{}[{}]", self.place, list.len())))? {
-            list.push(element);
-        }
-        Ok(Value::Array(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some(name) = members.next_key::<String>()? {
-            let place = if self.place.is_empty() { name.clone() } else { format!("{}.{name}", self.place) };
-            if map.contains_key(&name) {
-                let mut repeated = self.repeated.borrow_mut();
-                if repeated.len() < KEPT {
-                    repeated.push(format!("duplicate field {place:?}"));
-                }
-            }
-            let member = members.next_value_seed(self.below(place))?;
-            map.insert(name, member);
-        }
-        Ok(Value::Object(map))
-    }
 }
 
 /// An object of a kind out of what was sent; warnings are added to `warnings`.
