@@ -5,7 +5,7 @@ LOCKED ?= --locked
 IMAGE_BUILDER ?= docker
 IMAGE ?= topologist:dev
 
-.PHONY: help build check test lint bench manifests mutants image kubernetes
+.PHONY: help build check test soak lint bench manifests mutants image kubernetes
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
@@ -26,6 +26,9 @@ kubernetes: ## kube-apiserver, etcd, kube-controller-manager, kubectl and kustom
 test: ## all tests, those on a real kube-apiserver included
 	$(MAKE) --no-print-directory kubernetes & builder=$$!; $(CARGO) test $(LOCKED) --no-run || exit 1; wait $$builder
 	$(CARGO) test $(LOCKED)
+
+soak: kubernetes ## 300 edits on a real kube-apiserver, each compared with what plans said of it
+	TOPOLOGIST_TEST_SOAK=1 $(CARGO) test $(LOCKED) --test cluster on_a_real_api_server_say_what_then_happens -- --nocapture
 
 lint: ## format, clippy with warnings denied, and cargo deny where it is installed, with advisories if they can be fetched
 	$(CARGO) fmt --check

@@ -3,6 +3,7 @@
 //! Exit codes: 0 for a clean result, 1 when something was denied, 2 for wrong usage, unreadable input, or
 //! input with nothing to work on.
 
+mod applied;
 pub mod args;
 mod certificates;
 mod certs;

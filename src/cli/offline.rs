@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::args::Input as Flags;
 use super::files::{self, Input, Loaded};
 use super::validate::shown;
-use super::{hints, kept, substitution};
+use super::{applied, hints, kept, substitution};
 use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use crate::crd;
 use crate::field::{ErrorKind, FieldError, Findings, Path};
@@ -72,16 +72,18 @@ impl Case {
         Case { old: Arc::new(old), world, ..self }
     }
 
-    /// The same, in which Clusters keep the references that their controllers have set, and variables that were set by default:
-    /// whoever applies a file leaves alone what it does not mention.
+    /// The same, in which Clusters keep the references that their controllers have set, and variables that were set by default, and
+    /// objects of providers what was filled in: whoever applies a file leaves alone what it does not mention.
     pub(super) fn kept_as_stored(mut self) -> Self {
         self.keeps_defaults = true;
-        let clusters = self.old.objects.iter().filter(|old| old.manifest.admitted_kind() == Some(Kind::Cluster));
-        let clusters: BTreeMap<_, _> = clusters.map(|old| (old.manifest.identity(), &old.manifest)).collect();
+        let stored: BTreeMap<_, _> =
+            self.old.objects.iter().map(|old| (old.manifest.identity(), &old.manifest)).collect();
         for loaded in &mut Arc::make_mut(&mut self.new).objects {
-            let old = clusters.get(&loaded.manifest.identity()).copied();
-            if let Some(old) = old {
-                kept::keep_references(&mut loaded.manifest, old);
+            let Some(old) = stored.get(&loaded.manifest.identity()).copied() else { continue };
+            match old.admitted_kind() {
+                Some(Kind::Cluster) => kept::keep_references(&mut loaded.manifest, old),
+                None => applied::keep_defaults(&mut loaded.manifest, old),
+                Some(_) => {}
             }
         }
         self

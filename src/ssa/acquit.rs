@@ -115,7 +115,7 @@ impl<'a> Walk<'a> {
 }
 
 /// Whether a step leads to this entry of a list.
-fn names(step: &Element, item: &Value) -> bool {
+pub(super) fn names(step: &Element, item: &Value) -> bool {
     match step {
         Element::Key(keys) => keys.iter().all(|(name, key)| item.get(name).is_some_and(|value| equal(value, &key.0))),
         Element::Value(value) => equal(item, &value.0),

@@ -43,7 +43,7 @@ pub use difference::{Change, Comparing, Difference, OwnershipChange, as_applied,
 pub use element::{Element, FieldPath};
 pub use literal::Literal;
 pub use managers::{ManagedFields, Operation, Unreadable, managers_of_update, same_but_for_times, with_managers};
-pub use owned::field_set;
+pub use owned::{field_set, has_fields};
 pub use reduce::{SENT, reduce};
 pub use schema::Schema;
 pub use set::FieldSet;

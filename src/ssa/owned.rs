@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use super::acquit::names;
 use super::schema::{ListMerge, ListType, MapType, Schema, Shape, Type};
 use super::set::Node;
 use super::validate::entries;
@@ -14,6 +15,18 @@ use super::{Element, FieldSet};
 /// What identifies an object and is never owned, such as its name, is in the set like everything else.
 pub fn field_set(value: &Value, schema: &Schema) -> FieldSet {
     node(value, &schema.0).below
+}
+
+/// Whether a value has all these fields.
+pub fn has_fields(value: &Value, fields: &FieldSet) -> bool {
+    fields.nodes().all(|(step, node)| match value {
+        Value::Object(members) => match step {
+            Element::Field(name) => members.get(name).is_some_and(|value| has_fields(value, &node.below)),
+            _ => false,
+        },
+        Value::Array(items) => items.iter().any(|item| names(step, item) && has_fields(item, &node.below)),
+        _ => false,
+    })
 }
 
 /// What the value contributes: itself, or what is in it.
@@ -55,4 +68,30 @@ fn list(items: &[Value], steps: Vec<Element>, of: &ListType) -> FieldSet {
         set.put(step, Node { member: true, ..node });
     }
     set
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_has_the_fields_that_its_version_names() {
+        let object = json!({"spec": {"a": 1, "zones": [{"name": "x", "weight": 2}], "set": ["p"]}});
+        for (fields, want) in [
+            (json!({}), true),
+            (json!({"f:spec": {"f:a": {}}}), true),
+            (
+                json!({"f:spec": {"f:zones": {"k:{\"name\":\"x\"}": {".": {}, "f:name": {}}}, "f:set": {"v:\"p\"": {}}}}),
+                true,
+            ),
+            (json!({"f:spec": {"f:b": {}}}), false),
+            (json!({"f:spec": {"f:a": {"f:b": {}}}}), false),
+            (json!({"f:spec": {"f:zones": {"k:{\"name\":\"y\"}": {}}}}), false),
+            (json!({"f:spec": {"f:set": {"v:\"q\"": {}}}}), false),
+        ] {
+            assert_eq!(has_fields(&object, &FieldSet::parse(&fields).unwrap()), want, "{fields}");
+        }
+    }
 }

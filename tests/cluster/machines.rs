@@ -15,7 +15,7 @@ use crate::kustomize::{overlay, permissions, stream};
 use crate::process::{SOON, Topologist, make_certificates};
 
 /// What an API server has to be told so that it asks about machines.
-fn configurations(address: &str, authority: &[u8]) -> Vec<Value> {
+pub(crate) fn configurations(address: &str, authority: &[u8]) -> Vec<Value> {
     let webhook = |hook: &Hook| {
         let operations: Vec<_> = hook.operations().iter().map(|operation| operation.name()).collect();
         let versions: Vec<_> = hook.versions.iter().map(|version| version.name()).collect();

@@ -162,6 +162,93 @@ fn values_that_a_provider_normalises_are_no_changes() {
     }
 }
 
+/// The machine templates that the topology has made.
+fn made(objects: &mut [Value]) -> impl Iterator<Item = &mut Value> {
+    objects.iter_mut().filter(|one| one["kind"] == "DevMachineTemplate" && one["metadata"]["uid"].is_string())
+}
+
+/// The fields of the entry of a machine template, below `vm.provisioning`.
+const OF_VM: &str =
+    "/metadata/managedFields/0/fieldsV1/f:spec/f:template/f:spec/f:backend/f:inMemory/f:vm/f:provisioning";
+
+#[test]
+fn a_record_of_another_version_tells_what_goes_and_is_no_change_itself() {
+    // DEC-43, SSA-01: what Cluster API applied in v1beta1, before the provider had v1beta2
+    let bundle = bundle("in-memory");
+    let removed = edited(&bundle, "DevMachineTemplate", |one| {
+        drop(one.pointer_mut(VM).and_then(|vm| vm.as_object_mut()?.remove("startupDuration")));
+    });
+    let older = "infrastructure.cluster.x-k8s.io/v1beta1";
+    for has_other_names in [false, true] {
+        let mut from = exported(&bundle, Owners::Shown);
+        for template in made(&mut from) {
+            template["metadata"]["managedFields"][0]["apiVersion"] = json!(older);
+            if has_other_names {
+                let fields = template.pointer_mut(OF_VM).unwrap().as_object_mut().unwrap();
+                let field = fields.remove("f:startupDuration").unwrap();
+                fields.insert("f:startup".to_owned(), field);
+            }
+            let theirs = json!({"f:spec": {"f:template": {"f:spec": {"f:other": {}}}}});
+            template["spec"]["template"]["spec"]["other"] = json!("theirs");
+            let entry = json!({"manager": "another", "operation": "Update", "apiVersion": older, "fieldsType": "FieldsV1",
+                "fieldsV1": theirs});
+            template["metadata"]["managedFields"].as_array_mut().unwrap().push(entry);
+        }
+        assert_eq!(plan(&from, &bundle), (0, "1 Cluster, nothing changes\n".to_owned()), "{has_other_names}");
+        let (code, said) = plan(&from, &removed);
+        assert!(code == 4 && said.contains("startupDuration: \"15s\" → nothing"), "{has_other_names}: {said}");
+    }
+}
+
+#[test]
+fn a_value_that_somebody_has_taken_is_set_back() {
+    // DEC-43, SSA-01
+    let bundle = bundle("in-memory");
+    let take = |all: &mut Vec<Value>, is_recorded: bool| {
+        for template in made(all) {
+            *template.pointer_mut(VM).unwrap() = json!({"startupDuration": "77s", "startupJitter": "0.2"});
+            if is_recorded {
+                let fields = template.pointer_mut(OF_VM).unwrap();
+                drop(fields.as_object_mut().unwrap().remove("f:startupDuration"));
+            }
+        }
+    };
+    for (is_recorded, want) in [(true, 4), (false, 0)] {
+        let mut from = exported(&bundle, Owners::Shown);
+        take(&mut from, is_recorded);
+        let (code, said) = plan(&from, &bundle);
+        assert_eq!((code, said.contains("startupDuration: \"77s\" → \"15s\"")), (want, is_recorded), "{said}");
+    }
+    // A record that was lost says nothing of what others have taken (SSA-22).
+    let mut from = exported(&bundle, Owners::Shown);
+    take(&mut from, true);
+    made(&mut from)
+        .for_each(|one| one["metadata"]["managedFields"][0]["fieldsV1"] = json!({"f:metadata": {"f:name": {}}}));
+    assert_eq!(plan(&from, &bundle).0, 0);
+}
+
+#[test]
+fn a_template_in_the_place_of_another_lacks_what_others_have_set() {
+    // ROT-05
+    let bundle = bundle("in-memory");
+    let longer = edited(&bundle, "DevMachineTemplate", |one| {
+        one.pointer_mut(VM).into_iter().for_each(|vm| vm["startupDuration"] = json!("99s"));
+    });
+    let mut from = exported(&bundle, Owners::Shown);
+    for template in made(&mut from) {
+        template["spec"]["template"]["spec"]["providerID"] = json!("theirs");
+        template["spec"]["template"]["spec"]["default"] = json!("of the provider");
+        let theirs = json!({"f:spec": {"f:template": {"f:spec": {"f:providerID": {}}}}});
+        let entry = json!({"manager": "another", "operation": "Update", "apiVersion": template["apiVersion"],
+            "fieldsType": "FieldsV1", "fieldsV1": theirs});
+        template["metadata"]["managedFields"].as_array_mut().unwrap().push(entry);
+    }
+    assert_eq!(plan(&from, &bundle).0, 0);
+    let (code, said) = plan(&from, &longer);
+    assert!(code == 4 && said.contains("spec.template.spec.providerID: \"theirs\" → nothing"), "{said}");
+    assert!(!said.contains("of the provider"), "defaults come again: {said}");
+}
+
 #[test]
 fn a_cluster_that_cannot_be_decoded_is_denied_and_not_deleted() {
     let bundle = bundle("in-memory");

@@ -28,18 +28,9 @@ type Calls = Arc<Mutex<Vec<(String, Value)>>>;
 impl Recorder {
     /// Serves on a free port.
     pub async fn start() -> Self {
-        let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
-        let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-        let metrics = Arc::new(Metrics::default());
-        let identity = Arc::new(Identity::new(None, metrics.clone()));
-        identity.take_on(&issued.pair(), &files).unwrap();
-        let any = "127.0.0.1:0".parse().unwrap();
-        let server = Server::bind(any, Some(identity), Limits::default(), metrics).await.unwrap();
-        let address = server.local_address().unwrap().to_string();
         let calls = Calls::default();
-        let router = Router::new().fallback(allow).with_state(calls.clone());
-        tokio::spawn(server.serve(router, CancellationToken::new()));
-        Recorder { address, authority: issued.authority, calls }
+        let (address, authority) = serve(Router::new().fallback(allow).with_state(calls.clone())).await;
+        Recorder { address, authority, calls }
     }
 
     /// The path and the request of each review since the last time, sorted by path.
@@ -48,6 +39,20 @@ impl Recorder {
         calls.sort_by(|one, other| one.0.cmp(&other.0));
         calls
     }
+}
+
+/// Serves a webhook on a free port, for as long as the runtime lasts; returns its address and the CA certificate of its callers.
+pub async fn serve(router: Router) -> (String, String) {
+    let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+    let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
+    let metrics = Arc::new(Metrics::default());
+    let identity = Arc::new(Identity::new(None, metrics.clone()));
+    identity.take_on(&issued.pair(), &files).unwrap();
+    let any = "127.0.0.1:0".parse().unwrap();
+    let server = Server::bind(any, Some(identity), Limits::default(), metrics).await.unwrap();
+    let address = server.local_address().unwrap().to_string();
+    tokio::spawn(server.serve(router, CancellationToken::new()));
+    (address, issued.authority)
 }
 
 async fn allow(State(calls): State<Calls>, uri: Uri, body: Bytes) -> impl IntoResponse {

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
+use super::lost::lost;
 use super::{Applied, Certainty, Change, Sent};
 use crate::hub::contract::definition_name;
 use crate::hub::{GROUP, Object, version_of};
-use crate::ssa::{self, Comparing, ManagedFields, Schema};
+use crate::ssa::{self, Comparing, FieldPath, ManagedFields, OwnershipChange, Schema};
 use crate::topology::Failure;
 use crate::topology::origin::{Origins, is_below};
 use crate::world::{DryRun, DryRunCall, Found, World};
@@ -18,7 +19,7 @@ const HOST: &[&str] = &["spec", "controlPlaneEndpoint", "host"];
 /// See [`HOST`].
 const PORT: &[&str] = &["spec", "controlPlaneEndpoint", "port"];
 /// What is sent and not compared (SSA-11, SSA-18).
-const UNCOMPARED: &[&[&str]] = &[
+pub(super) const UNCOMPARED: &[&[&str]] = &[
     &["metadata", "annotations", "cluster.x-k8s.io/conversion-data"],
     &["metadata", "annotations", "topology.cluster.x-k8s.io/dry-run"],
     // Named so that an object that went is not made again, and no field of it.
@@ -86,6 +87,13 @@ impl Difference {
         Difference { changes, is_in_spec, changes_owners: false, certainty: Certainty::Assumed }
     }
 
+    /// Adds changes of other places.
+    pub(super) fn add(&mut self, changes: Vec<Change>) {
+        let is_there = |change: &Change| self.changes.iter().any(|other| is_below(&change.path, &other.path));
+        let more: Vec<Change> = changes.into_iter().filter(|change| !is_there(change)).collect();
+        self.changes.extend(more);
+    }
+
     /// Whether there is nothing to do.
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty() && !self.changes_owners
@@ -123,6 +131,14 @@ impl Comparison<'_> {
         }
     }
 
+    /// What else an object of a new name lacks in the place of one. On a server nobody asks, for it is written all the same.
+    pub(super) fn lost(&self, current: &Object, sent: &Object) -> Result<Vec<Change>, Failure> {
+        match self.world.is_offline() {
+            true => lost(current, sent, &schema(self.world, sent, Some(current))?),
+            false => Ok(Vec::new()),
+        }
+    }
+
     /// What applying `sent` would change, as far as can be told without a server. What is tried on a server next (`is_tried`)
     /// is not taken for a value that a provider has made of another.
     fn seen_from_here(
@@ -145,10 +161,11 @@ impl Comparison<'_> {
         let mut found = ssa::difference(current.as_ref(), sent.as_ref(), &comparing);
         if let Some(before) = before.filter(|before| before.is_rolled_out && !is_tried) {
             let edits = ssa::changes(Object::as_ref(&before.object), sent.as_ref(), schema, UNCOMPARED);
-            if edits.is_empty() {
+            let taken = taken(found.ownership_changed.as_ref(), own);
+            found.changes.retain(|change| is_edited(change, &edits) || is_taken(change, &taken));
+            if edits.is_empty() && found.changes.is_empty() {
                 return Ok(Difference::none());
             }
-            found.changes.retain(|change| is_edited(change, &edits));
         }
         let changes_owners = found.ownership_changed.is_some();
         let difference = Difference::of_values(found.changes, origins, before.map(|before| &*before.origins));
@@ -160,12 +177,29 @@ impl Comparison<'_> {
 /// the server made of it: values that a provider normalises stay so (DEC-43).
 fn is_edited(change: &ssa::Change, edits: &[ssa::Change]) -> bool {
     let path = change.path.as_str();
-    change.to.is_none()
+    change.to.is_none() && !edits.is_empty()
         || edits.iter().any(|edit| is_below(edit.path.as_str(), path) || is_below(path, edit.path.as_str()))
 }
 
+/// Paths that are asked for, and of which the record lists nothing as ours. One without labels, which all objects of a topology
+/// have, was not made by applying them: it stands for a record that was lost (SSA-22).
+fn taken(change: Option<&OwnershipChange>, own: Option<&ManagedFields>) -> Vec<String> {
+    let is_applied = |own: &&ManagedFields| own.fields.has_prefix(&FieldPath::of(&["metadata", "labels"]).0);
+    let Some(OwnershipChange::Fields { gained, .. }) = change else { return Vec::new() };
+    let Some(own) = own.filter(is_applied) else { return Vec::new() };
+    let paths = gained.paths().into_iter().filter(|path| !own.fields.has_prefix(&path.0));
+    paths.map(|path| path.to_path().to_string()).collect()
+}
+
+/// Whether somebody else has set a value that is asked for: it is set back. A value that a provider normalises stays ours in the
+/// record.
+fn is_taken(change: &ssa::Change, taken: &[String]) -> bool {
+    let path = change.path.as_str();
+    change.to.is_some() && taken.iter().any(|taken| is_below(taken, path) || is_below(path, taken))
+}
+
 /// The entries of an object's field managers.
-fn recorded(object: &Object) -> Result<Vec<ManagedFields>, Failure> {
+pub(super) fn recorded(object: &Object) -> Result<Vec<ManagedFields>, Failure> {
     ManagedFields::all_of(object.as_ref()).map_err(|error| Failure::Unreadable(error.to_string()))
 }
 
@@ -177,10 +211,25 @@ pub(super) fn owners(
     sent: &Object,
     schema: &Schema,
 ) -> Result<Vec<ManagedFields>, Failure> {
-    let mut managers = recorded(current)?;
-    if !managers.iter().any(|entry| entry.is_of_applier(MANAGER)) {
+    let mut managers = recorded_in(sent.api_version(), current)?;
+    let is_own = |entry: &ManagedFields| entry.is_of_applier(MANAGER);
+    if !managers.iter().any(|entry| is_own(entry) && entry.api_version == sent.api_version()) {
+        managers.retain(|entry| !is_own(entry));
         let asked = before.map_or(sent, |before| &before.object);
         managers.push(ssa::as_applied(MANAGER, asked.as_ref(), schema));
+    }
+    Ok(managers)
+}
+
+/// The entries of an object's field managers, where those of another version are read as entries of this one if the object has all
+/// their fields: then both versions have the same names for them. There is no server that converts the others.
+fn recorded_in(version: &str, object: &Object) -> Result<Vec<ManagedFields>, Failure> {
+    let mut managers = recorded(object)?;
+    let is_other = |entry: &&mut ManagedFields| entry.api_version != version && entry.subresource.is_empty();
+    for entry in managers.iter_mut().filter(is_other) {
+        if ssa::has_fields(object.as_ref(), &entry.fields) {
+            version.clone_into(&mut entry.api_version);
+        }
     }
     Ok(managers)
 }
@@ -192,7 +241,8 @@ pub(super) fn schema(world: &World, object: &Object, current: Option<&Object>) -
         Found::Yes(definition) => Ok(definition.structure(version_of(object.api_version()))),
         Found::Absent => {
             let Some(current) = current else { return Ok(Schema::unknown()) };
-            let schema = Schema::of_record(&recorded(current)?, object.api_version(), current.as_ref());
+            let managers = recorded_in(object.api_version(), current)?;
+            let schema = Schema::of_record(&managers, object.api_version(), current.as_ref());
             let fits = schema.fits(current.as_ref()) && schema.fits(object.as_ref());
             Ok(if fits { schema } else { Schema::unknown() })
         }

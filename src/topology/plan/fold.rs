@@ -11,6 +11,7 @@ use futures::FutureExt;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::defaults::default_strategies;
 use super::difference::{MANAGER, owners, schema};
 use super::rolls::{default_replicas, defaulted, notes, owner, rolls};
 use super::{Action, Applied, Change, Part, Plan, Roll, Sent, Step};
@@ -257,6 +258,7 @@ impl Fold {
         let Computation { observed, trace, warnings, assumes_contract, .. } = computation;
         (outcome.trace, outcome.warnings, outcome.assumes_contract) = (trace, warnings, assumes_contract);
         default_replicas(&mut steps);
+        default_strategies(&mut steps);
         let (rolls, paused) = rolls(&steps, &observed.current, world, self.now);
         outcome.held = held;
         outcome.paused.extend(paused);

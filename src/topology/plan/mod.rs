@@ -11,8 +11,10 @@
 //! A Plan is data: the reconciler carries it out, `plan` prints it, a fold makes it true and plans again.
 
 mod before;
+mod defaults;
 mod difference;
 mod fold;
+mod lost;
 mod rolls;
 mod shim;
 mod steps;

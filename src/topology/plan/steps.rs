@@ -127,7 +127,7 @@ impl Planner<'_> {
                 desired: sent.reference().into(),
             });
         }
-        let difference = if is_of_another_kind {
+        let mut difference = if is_of_another_kind {
             Difference::of_kinds(current, &sent, origins)
         } else {
             keep_uid(&mut sent, current)?;
@@ -139,6 +139,9 @@ impl Planner<'_> {
                 self.write(Action::Apply, part, sent, origins, difference, reason);
             }
             return Ok(None);
+        }
+        if !is_of_another_kind {
+            difference.add(self.comparison.lost(current, &sent)?);
         }
         let old = current.name().to_owned();
         let end = self.names.end(&self.cluster.metadata.key(), &format!("{part}/{old}"));

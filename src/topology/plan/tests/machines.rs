@@ -98,6 +98,26 @@ fn a_number_that_goes_becomes_what_admission_sets() {
 }
 
 #[test]
+fn a_strategy_that_goes_becomes_what_admission_sets() {
+    // MA-28.2.3
+    let rolling =
+        |surge: i64| json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": 0}});
+    let of_type = |kind: &str| json!({"strategy": {"type": kind}});
+    let (on_delete, rolling_update) = (of_type("OnDelete"), of_type("RollingUpdate"));
+    for (before, after, want) in [
+        (rolling(1), json!({"type": "RollingUpdate"}), json!([])),
+        (rolling(3), json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0}}), json!([[3, 1]])),
+        (json!({"type": "OnDelete"}), json!({}), json!([[on_delete, rolling_update]])),
+    ] {
+        let path = format!("{WORKER}/rollout/strategy");
+        let outcome = of_cluster(&sized().at("Cluster", &path, before), &path, after);
+        let changes = outcome.rounds.iter().flat_map(|round| &round.steps).flat_map(|step| &step.changes);
+        let found: Vec<_> = changes.map(|change| json!([change.from, change.to])).collect();
+        assert_eq!(Value::from(found), want);
+    }
+}
+
+#[test]
 fn workers_that_come_and_go_bring_and_take_their_machines() {
     // ROLL-16
     let gone = of_cluster(&sized(), "/spec/topology/workers/machineDeployments", Value::Null);

@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 
 use super::super::site::{CORE, MADE, api, text};
 
+/// The field manager that writes to what topologies have made.
+pub(super) const FOREIGN: &str = "a-gitops-tool";
+
 /// What becomes of one Cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Effects {
@@ -26,6 +29,12 @@ impl Effects {
         self.steps == happened.steps && numbers.all(|agrees| agrees)
     }
 
+    /// Leaves out these fields of templates that are replaced.
+    pub(super) fn forget_lost(&mut self, fields: &[&str]) {
+        let rotations = self.steps.iter_mut().filter(|(step, _)| step.starts_with("rotate"));
+        rotations.for_each(|(_, paths)| paths.retain(|path| !fields.iter().any(|field| path.starts_with(field))));
+    }
+
     /// DEC-42
     pub(super) fn exit_code(&self) -> i32 {
         let goes = self.steps.keys().any(|step| step.starts_with("delete"));
@@ -39,7 +48,7 @@ impl Effects {
 }
 
 /// All objects that topologies made, and the Clusters, by namespace, kind and name.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct State(BTreeMap<(String, String, String), Value>);
 
 impl State {
@@ -85,16 +94,33 @@ impl State {
         })
     }
 
-    /// What happened since, by namespace.
-    pub(super) fn since(&self, before: &State) -> BTreeMap<String, Effects> {
+    /// The objects of the topology of a namespace. Templates that were replaced, and what a pool left behind, are none any more.
+    pub(super) fn topology_of(&self, namespace: &str) -> Vec<&Value> {
+        let all = self.made_in(namespace);
+        let is_part = |kind: &str| is_template(kind) || ["EmbeddedMachinePool", "EmbeddedConfig"].contains(&kind);
+        let is_in_use =
+            |((kind, _), object): &(&(String, String), &Value)| !is_part(kind) || owner(object, &all).is_some();
+        let in_use: BTreeSet<&(String, String)> = all.iter().filter(is_in_use).map(|(id, _)| id).collect();
+        let of = self
+            .0
+            .iter()
+            .filter(|((of, kind, name), _)| of == namespace && in_use.contains(&(kind.clone(), name.clone())));
+        of.map(|(_, object)| object).collect()
+    }
+
+    /// Everything that the topology of a namespace made, by kind and name.
+    fn made_in(&self, namespace: &str) -> Objects {
+        let all = self.0.iter().filter(|((of, kind, _), _)| of == namespace && kind != "Cluster");
+        all.map(|((_, kind, name), object)| ((kind.clone(), name.clone()), object.clone())).collect()
+    }
+
+    /// What happened since, by namespace. Where changes were seen one after the other, a template may have been replaced by one that
+    /// was replaced as well.
+    pub(super) fn since(&self, before: &State, one_by_one: bool) -> BTreeMap<String, Effects> {
         let namespaces: BTreeSet<&String> = self.0.keys().map(|(namespace, ..)| namespace).collect();
         let effects = |namespace: &String| {
-            let of = |state: &State| -> BTreeMap<(String, String), Value> {
-                let all = state.0.iter().filter(|((other, kind, _), _)| other == namespace && kind != "Cluster");
-                all.map(|((_, kind, name), object)| ((kind.clone(), name.clone()), object.clone())).collect()
-            };
-            let (old, new) = (of(before), of(self));
-            Effects { steps: steps(&old, &new), machines: machines(&old, &new).map(Some) }
+            let (old, new) = (before.made_in(namespace), self.made_in(namespace));
+            Effects { steps: steps(&old, &new, one_by_one), machines: machines(&old, &new).map(Some) }
         };
         namespaces.into_iter().map(|namespace| (namespace.clone(), effects(namespace))).collect()
     }
@@ -106,7 +132,7 @@ fn is_template(kind: &str) -> bool {
     kind.ends_with("Template")
 }
 
-fn steps(old: &Objects, new: &Objects) -> BTreeMap<String, BTreeSet<String>> {
+fn steps(old: &Objects, new: &Objects, one_by_one: bool) -> BTreeMap<String, BTreeSet<String>> {
     let mut steps: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (id @ (kind, name), object) in new {
         let (action, changes) = match old.get(id) {
@@ -116,6 +142,7 @@ fn steps(old: &Objects, new: &Objects) -> BTreeMap<String, BTreeSet<String>> {
             },
             None => match is_template(kind).then(|| replaced_by(object, old, new)).flatten() {
                 Some(before) => ("rotate", differences(before, object)),
+                None if one_by_one && is_template(kind) && owner(object, new).is_none() => continue,
                 None => ("create", BTreeSet::new()),
             },
         };
@@ -129,22 +156,28 @@ fn steps(old: &Objects, new: &Objects) -> BTreeMap<String, BTreeSet<String>> {
     steps
 }
 
-/// The fields that a topology owns.
+/// The fields that a topology owns. The version in which the record names them is none of what a plan lists (docs/plan.md, "plan").
 fn owned(object: &Value) -> Option<&Value> {
-    let entries = object["metadata"]["managedFields"].as_array()?;
-    entries.iter().find(|entry| entry["manager"] == "capi-topology").map(|entry| &entry["fieldsV1"])
+    let mut entries = object["metadata"]["managedFields"].as_array()?.iter();
+    let own = entries.find(|entry| entry["manager"] == "capi-topology" && entry["operation"] == "Apply");
+    own.map(|entry| &entry["fieldsV1"])
 }
 
 /// The template that the owner of a new one referred to before.
 fn replaced_by<'a>(template: &Value, old: &'a Objects, new: &Objects) -> Option<&'a Value> {
+    let kind = text(template, "/kind");
+    let owner = old.get(owner(template, new)?)?;
+    old.iter().find(|((of, name), _)| *of == kind && refers(owner, &kind, name)).map(|(_, template)| template)
+}
+
+/// What refers to a template.
+fn owner<'a>(template: &Value, all: &'a Objects) -> Option<&'a (String, String)> {
     let (kind, name) = (text(template, "/kind"), text(template, "/metadata/name"));
-    let refers = |object: &Value, name: &str| {
-        let text = object["spec"].to_string();
-        text.contains(&format!("\"kind\":\"{kind}\",\"name\":\"{name}\""))
-    };
-    let (owner, _) = new.iter().find(|(_, object)| refers(object, &name))?;
-    let owner = old.get(owner)?;
-    old.iter().find(|((of, name), _)| *of == kind && refers(owner, name)).map(|(_, template)| template)
+    all.iter().find(|(_, object)| refers(object, &kind, &name)).map(|(id, _)| id)
+}
+
+fn refers(object: &Value, kind: &str, name: &str) -> bool {
+    object["spec"].to_string().contains(&format!("\"kind\":\"{kind}\",\"name\":\"{name}\""))
 }
 
 /// Where two states of an object differ, as far as a topology decides it.

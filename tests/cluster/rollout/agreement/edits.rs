@@ -248,11 +248,13 @@ pub(super) const EDITS: &[Edit] = &[
         let (kind, old) = (reference["kind"].as_str().unwrap(), reference["name"].as_str().unwrap());
         let mut copy = files.find(kind, old).clone();
         let name = format!("{}-2", old.trim_end_matches("-2"));
-        if old == name {
+        let vm = &mut copy["spec"]["template"]["spec"]["backend"]["inMemory"]["vm"]["provisioning"];
+        // What defaults make of a template that is new, no plan knows (docs/plan.md, "Beside existing objects").
+        if old == name || vm["startupJitter"].is_null() {
             return;
         }
+        vm["startupDuration"] = json!("9s");
         copy["metadata"]["name"] = json!(name);
-        copy["spec"]["template"]["spec"]["backend"]["inMemory"]["vm"]["provisioning"]["startupDuration"] = json!("9s");
         files.0.push(copy);
         files.class().pointer_mut(WORKER_MACHINE).unwrap()["name"] = json!(name);
     }),

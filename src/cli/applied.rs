@@ -1,0 +1,137 @@
+//! What stays of a stored object when somebody applies a file: what the file does not mention, and nobody applied before. Defaults of
+//! a provider are such fields.
+
+use serde_json::{Map, Value};
+
+use crate::hub::annotation;
+use crate::ssa::{Element, FieldSet, ManagedFields, Operation};
+use crate::wire::manifest::Manifest;
+
+/// Gives an object of a provider what its API server and its webhooks have filled in when it was stored, as far as the stored object
+/// tells what was applied. Without a record the file is taken as it is.
+pub(super) fn keep_defaults(new: &mut Manifest, stored: &Manifest) {
+    if new.api_version != stored.api_version || new.value == stored.value {
+        return;
+    }
+    let Some(before) = Before::of(&stored.value) else { return };
+    let Some(spec) = stored.value.get("spec") else { return };
+    let mut path = vec![Element::field("spec")];
+    if let Some(kept) = before.applied_to(spec, new.value.get("spec"), &mut path)
+        && let Some(members) = new.value.as_object_mut()
+    {
+        members.insert("spec".to_owned(), kept);
+    }
+}
+
+/// What was applied before.
+enum Before {
+    /// `kubectl apply` says so in an annotation.
+    Configuration(Value),
+    /// The record of who owns which fields says so.
+    Fields(FieldSet),
+}
+
+impl Before {
+    /// None when the object does not tell.
+    fn of(stored: &Value) -> Option<Self> {
+        let annotations = stored.pointer("/metadata/annotations");
+        let text = annotations.and_then(|all| all.get(annotation::LAST_APPLIED)).and_then(Value::as_str);
+        if let Some(configuration) = text.and_then(|text| crate::json::value(text).ok()) {
+            return Some(Before::Configuration(configuration));
+        }
+        let entries = ManagedFields::all_of(stored).ok()?.into_iter();
+        let applied = entries.filter(|entry| entry.operation == Operation::Apply).map(|entry| entry.fields);
+        applied.reduce(|all, fields| all.union(&fields)).map(Before::Fields)
+    }
+
+    /// A value as it is stored, after a file has been applied; none when it goes.
+    fn applied_to(&self, stored: &Value, new: Option<&Value>, path: &mut Vec<Element>) -> Option<Value> {
+        let Some(new) = new else { return (!self.has(path)).then(|| stored.clone()) };
+        if self.is_same(path, new) {
+            return Some(stored.clone());
+        }
+        let (Value::Object(old), Value::Object(members)) = (stored, new) else { return Some(new.clone()) };
+        let mut merged = Map::new();
+        for (name, value) in members {
+            path.push(Element::field(name));
+            let value = old.get(name).and_then(|old| self.applied_to(old, Some(value), path)).unwrap_or(value.clone());
+            merged.insert(name.clone(), value);
+            path.pop();
+        }
+        for (name, old) in old.iter().filter(|(name, _)| !members.contains_key(*name)) {
+            path.push(Element::field(name));
+            merged.extend(self.applied_to(old, None, path).map(|value| (name.clone(), value)));
+            path.pop();
+        }
+        Some(Value::Object(merged))
+    }
+
+    /// Whether anything at or below a path was applied.
+    fn has(&self, path: &[Element]) -> bool {
+        match self {
+            Before::Configuration(configuration) => at(configuration, path).is_some(),
+            Before::Fields(fields) => fields.has_prefix(path),
+        }
+    }
+
+    /// Whether the same value was applied before, so that what differs is what the provider made of it.
+    fn is_same(&self, path: &[Element], new: &Value) -> bool {
+        match self {
+            Before::Configuration(configuration) => at(configuration, path) == Some(new),
+            Before::Fields(_) => false,
+        }
+    }
+}
+
+fn at<'a>(value: &'a Value, path: &[Element]) -> Option<&'a Value> {
+    path.iter().try_fold(value, |value, step| match step {
+        Element::Field(name) => value.get(&**name),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::wire::manifest;
+    use crate::yaml::Document;
+
+    fn template(metadata: &Value, spec: &Value) -> Manifest {
+        let mut value = json!({"apiVersion": "g.io/v1", "kind": "T", "metadata": metadata, "spec": spec});
+        value["metadata"]["name"] = json!("t");
+        manifest::objects(Document { line: 1, value, repeated: Vec::new() }).unwrap().remove(0)
+    }
+
+    #[test]
+    fn what_was_filled_in_stays_and_what_was_applied_goes() {
+        // DEC-43
+        let applied = json!({"a": "A", "part": {"x": 1, "y": 2}, "list": [{"name": "n"}], "gone": {"z": 1}});
+        let stored = json!({"a": "a", "part": {"x": 1, "y": 2, "default": 3}, "list": [{"name": "n", "default": 1}],
+            "gone": {"z": 1, "default": 2}, "default": {"w": 1}});
+        let file = json!({"a": "A", "part": {"x": 5}, "list": [{"name": "n"}]});
+        let configuration = json!({"spec": applied}).to_string();
+        let by_kubectl = json!({"annotations": {annotation::LAST_APPLIED: configuration}});
+        let fields =
+            json!({"f:spec": {"f:a": {}, "f:part": {"f:x": {}, "f:y": {}}, "f:list": {}, "f:gone": {"f:z": {}}}});
+        let entry = json!({"manager": "a-user", "operation": "Apply", "apiVersion": "g.io/v1", "fieldsType": "FieldsV1",
+            "fieldsV1": fields});
+        let by_server = json!({"managedFields": [entry]});
+        let kept = json!({"part": {"x": 5, "default": 3}, "default": {"w": 1}});
+        for (metadata, a, list) in [
+            (by_kubectl, json!("a"), json!([{"name": "n", "default": 1}])),
+            // The record does not say which value was applied.
+            (by_server, json!("A"), json!([{"name": "n"}])),
+        ] {
+            let mut want = kept.clone();
+            (want["a"], want["list"]) = (a, list);
+            let mut new = template(&json!({}), &file);
+            keep_defaults(&mut new, &template(&metadata, &stored));
+            assert_eq!(new.value["spec"], want, "{metadata}");
+        }
+        let mut new = template(&json!({}), &file);
+        keep_defaults(&mut new, &template(&json!({}), &stored));
+        assert_eq!(new.value["spec"], file, "nothing is known");
+    }
+}

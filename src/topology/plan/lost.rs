@@ -1,0 +1,66 @@
+//! What others have set on a template, and the one in its place does not have.
+
+use super::difference::{UNCOMPARED, recorded};
+use super::{Change, MANAGER};
+use crate::hub::Object;
+use crate::ssa::{self, Schema};
+use crate::topology::Failure;
+use crate::topology::origin::is_below;
+
+/// Fields of a template that another field manager has set, and that `sent` lacks: an object of a new name starts without them
+/// (ROT-05). What nobody owns are defaults, which the new one gets as well.
+pub(super) fn lost(current: &Object, sent: &Object, schema: &Schema) -> Result<Vec<Change>, Failure> {
+    let is_other = |entry: &&ssa::ManagedFields| !entry.is_of_applier(MANAGER) && entry.subresource.is_empty();
+    let entries = recorded(current)?;
+    let theirs: Vec<String> = entries
+        .iter()
+        .filter(is_other)
+        .flat_map(|entry| entry.fields.paths())
+        .map(|path| path.to_path().to_string())
+        .collect();
+    let is_theirs = |path: &str| theirs.iter().any(|owned| is_below(owned, path));
+    let changes = ssa::changes(current.as_ref(), sent.as_ref(), schema, UNCOMPARED).into_iter();
+    let gone = changes.filter(|change| change.to.is_none() && is_content(change.path.as_str()));
+    let gone = gone.filter(|change| is_theirs(change.path.as_str()));
+    let change = |change: ssa::Change| Change {
+        path: change.path.to_string(),
+        from: change.from,
+        to: None,
+        because: None,
+        was: None,
+        is_sensitive: false,
+    };
+    Ok(gone.map(change).collect())
+}
+
+/// Owners are set anew, and what a clone comes from is written by who clones.
+fn is_content(path: &str) -> bool {
+    ["spec", "metadata.labels", "metadata.annotations"].into_iter().any(|above| is_below(path, above))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_template_in_the_place_of_another_lacks_what_others_have_set() {
+        // ROT-05, DEC-43
+        let object = |metadata: Value, spec: Value| {
+            Object::try_from(json!({"apiVersion": "g.io/v1", "kind": "T", "metadata": metadata, "spec": spec})).unwrap()
+        };
+        let entry = |manager: &str, fields: Value| json!({"manager": manager, "operation": "Apply", "apiVersion": "g.io/v1", "fieldsType": "FieldsV1", "fieldsV1": fields});
+        let ours = entry(MANAGER, json!({"f:spec": {"f:size": {}, "f:old": {}}}));
+        let theirs =
+            json!({"f:metadata": {"f:labels": {"f:team": {}}}, "f:spec": {"f:size": {}, "f:extra": {"f:a": {}}}});
+        let metadata =
+            json!({"name": "old", "labels": {"team": "x"}, "managedFields": [ours, entry("another", theirs)]});
+        let current = object(metadata, json!({"size": 1, "old": 1, "extra": {"a": 1}, "default": 1}));
+        let sent = object(json!({"name": "new"}), json!({"size": 2}));
+        let paths = |schema: &Schema| -> Vec<String> {
+            lost(&current, &sent, schema).unwrap().into_iter().map(|change| change.path).collect()
+        };
+        assert_eq!(paths(&Schema::unknown()), ["metadata.labels", "spec.extra"]);
+    }
+}

@@ -1,0 +1,291 @@
+//! Namespaces with a class and a Cluster each, on one API server; and rounds in which all of them are edited.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::super::provider;
+use super::super::site::{api, bundle, text};
+use super::actual::{Effects, State, foreseen};
+use super::edits::{DEFAULT, Draw, EDITS, Files};
+use super::flavour::{Flavour, OWN_FIELDS};
+use super::ground::Ground;
+use super::normal::{NORMALISES, keep_defaults};
+use crate::process::command;
+
+/// How long a round may take on a busy machine.
+const LIMIT: Duration = Duration::from_mins(3);
+/// How long everything has to stay as it is until it is at rest.
+const QUIET: Duration = Duration::from_secs(3);
+/// The plan of the class files alone.
+const FILES: &str = "files";
+/// The plan beside exported objects that do not say who owns their fields.
+const HIDDEN: &str = "without field owners";
+/// The time of all plans.
+const NOW: &str = "2026-06-01T00:00:00Z";
+
+/// A user of one namespace.
+struct Place {
+    files: Files,
+    flavour: Flavour,
+    /// Whether the default of a variable was edited. Only a Cluster that says who owns its fields tells then which variables still
+    /// have the default of before (docs/plan.md, "Beside existing objects").
+    is_ambiguous: bool,
+}
+
+impl Place {
+    /// Whether a plan can know what happens here.
+    fn is_told_by(&self, plan: &str) -> bool {
+        let shows_owners = ![FILES, HIDDEN].contains(&plan);
+        // What others share or have taken is in the record of owners alone (docs/plan.md, "Beside existing objects").
+        shows_owners || !self.is_ambiguous && !self.flavour.shares
+    }
+}
+
+/// An API server with everything that it rolls out, and its users.
+pub(super) struct Fleet {
+    ground: Ground,
+    places: BTreeMap<String, Place>,
+    /// Everything as the last round left it.
+    last: State,
+    /// What others write; edits are the same whatever that is.
+    chance: Draw,
+    providers: JoinSet<()>,
+}
+
+/// What each plan says: its exit code, and what it says of each namespace.
+type Plans = BTreeMap<&'static str, (i32, BTreeMap<String, Effects>)>;
+
+impl Fleet {
+    pub(super) async fn on(ground: Ground, places: usize) -> Self {
+        let mut providers = JoinSet::new();
+        providers.spawn(provider::run(ground.client.clone(), String::new(), true));
+        let chance = Draw(0x9e37_79b9_7f4a_7c15);
+        let mut fleet = Fleet { ground, places: BTreeMap::new(), last: State::default(), chance, providers };
+        for place in 0..places {
+            fleet.settle(&format!("place-{place:02}"), Flavour::of(place)).await;
+        }
+        let of = fleet.places.iter().filter(|(_, place)| place.flavour.normalises);
+        let normalising = of.map(|(namespace, _)| namespace.clone()).collect();
+        if !fleet.ground.has_webhooks() {
+            fleet.providers.spawn(keep_defaults(fleet.ground.client.clone(), normalising));
+        }
+        fleet.last = fleet.rest().await;
+        fleet
+    }
+
+    /// A namespace with a class and a Cluster.
+    async fn settle(&mut self, namespace: &str, flavour: Flavour) {
+        let mut object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        object["metadata"]["labels"] = json!({NORMALISES: flavour.normalises.to_string()});
+        self.apply(&object).await.unwrap();
+        let mut files = Vec::new();
+        for mut object in [bundle("class.yaml"), bundle("cluster.yaml")].concat() {
+            object["metadata"]["namespace"] = json!(namespace);
+            if object["kind"] == "Cluster" {
+                // Machines of this provider have no Kubernetes that could be asked before an upgrade.
+                let unchecked = "unsafe.topology.cluster.x-k8s.io/disable-update-version-check";
+                object["metadata"]["annotations"][unchecked] = json!("");
+            }
+            files.push(object);
+        }
+        let files = Files(files);
+        self.write(&files).await.unwrap();
+        self.places.insert(namespace.to_owned(), Place { files, flavour, is_ambiguous: false });
+    }
+
+    /// What a user applies; the Cluster comes last. Tells why it was denied, if it was.
+    async fn write(&self, files: &Files) -> Result<(), String> {
+        for object in &files.0 {
+            self.apply(object).await?;
+        }
+        Ok(())
+    }
+
+    async fn apply(&self, object: &Value) -> Result<(), String> {
+        let (api_version, kind, name) =
+            (text(object, "/apiVersion"), text(object, "/kind"), text(object, "/metadata/name"));
+        let params = kube::api::PatchParams::apply("a-user").force();
+        let api = api(&self.ground.client, &text(object, "/metadata/namespace"), &api_version, &kind);
+        let applied = api.patch(&name, &params, &kube::api::Patch::Apply(object)).await;
+        applied.map(drop).map_err(|error| format!("{kind} {name}: {error}"))
+    }
+
+    async fn state(&self) -> State {
+        State::read(&self.ground.client).await
+    }
+
+    /// Waits until every topology is reconciled, and nothing changes any more.
+    async fn rest(&self) -> State {
+        let started = Instant::now();
+        let mut before = self.state().await;
+        let mut quiet = 0;
+        loop {
+            tokio::time::sleep(QUIET).await;
+            let now = self.state().await;
+            let waiting = now.unreconciled();
+            quiet = if now == before && waiting.is_empty() { quiet + 1 } else { 0 };
+            // A reconciler that stood still may take a moment to go on.
+            if quiet == if self.ground.can_wait() { 2 } else { 1 } {
+                return now;
+            }
+            assert!(started.elapsed() < LIMIT, "no rest: {waiting:?}\n{}", self.ground.log());
+            before = now;
+        }
+    }
+
+    /// Everything at rest after others have written to it. Where the reconciler can stand still, what they have written is still
+    /// there; otherwise the topologies have had their way already.
+    async fn disturbed(&mut self) -> State {
+        self.ground.hold();
+        let (client, mut missed) = (&self.ground.client, 0);
+        for (namespace, place) in &self.places {
+            missed += place.flavour.write_as_another(client, &self.last, namespace, &mut self.chance).await;
+        }
+        let state = self.state().await;
+        for (namespace, place) in &self.places {
+            missed += place.flavour.make_records_old(client, &state, namespace).await;
+        }
+        assert!(missed == 0 || !self.ground.can_wait(), "{missed} objects were not what they were");
+        if self.ground.can_wait() { self.state().await } else { self.rest().await }
+    }
+
+    fn file(&self, name: &str, objects: impl Iterator<Item = Value>) -> PathBuf {
+        let path = self.ground.folder.path().join(name);
+        let text: String = objects.map(|object| format!("---\n{object}\n")).collect();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn all_files(&self) -> Vec<Value> {
+        self.places.values().flat_map(|place| place.files.0.clone()).collect()
+    }
+
+    /// The templates of classes, as they are stored.
+    async fn templates(&self) -> Vec<Value> {
+        let files = self.all_files();
+        let kinds: BTreeSet<(String, String)> =
+            files.iter().map(|object| (text(object, "/apiVersion"), text(object, "/kind"))).collect();
+        let mut all = Vec::new();
+        for (api_version, kind) in kinds.iter().filter(|(_, kind)| kind.ends_with("Template")) {
+            let list = api(&self.ground.client, "", api_version, kind).list(&ListParams::default()).await.unwrap();
+            for item in list.items {
+                let mut object = serde_json::to_value(item).unwrap();
+                (object["apiVersion"], object["kind"]) = (json!(api_version), json!(kind));
+                if object["metadata"]["labels"]["topology.cluster.x-k8s.io/owned"].is_null() {
+                    all.push(object);
+                }
+            }
+        }
+        all
+    }
+
+    /// What each of the four plans says of each namespace.
+    async fn plans(&self, now: &State, to: &str) -> Plans {
+        let kubeconfig = self.ground.kubeconfig.display().to_string();
+        let files = self.file("from.yaml", self.all_files().into_iter()).display().to_string();
+        let users = || self.all_files().into_iter().filter(|object| object["kind"] != "Cluster");
+        let classes = users().filter(|object| object["kind"] == "ClusterClass").chain(self.templates().await);
+        let shown = self.file("shown.yaml", classes.chain(now.exported(true))).display().to_string();
+        let hidden = self.file("hidden.yaml", users().chain(now.exported(false))).display().to_string();
+        let plans: [(&'static str, Vec<&str>); 4] = [
+            (FILES, vec!["--from", &files, "--to", to]),
+            ("with field owners", vec!["--from", &shown, "--to", to]),
+            (HIDDEN, vec!["--from", &hidden, "--to", to]),
+            ("live", vec!["--live", "--kubeconfig", &kubeconfig, "--to", to]),
+        ];
+        let told = |(name, arguments): (&'static str, Vec<&str>)| {
+            let (code, plan) = plan(&arguments);
+            assert!(matches!(code, 0 | 3 | 4 | 5), "{name}: exit {code}: {:#}", plan["errors"]);
+            (name, (code, foreseen(&plan)))
+        };
+        std::thread::scope(|scope| {
+            let all = plans.map(|plan| scope.spawn(|| told(plan)));
+            all.into_iter().map(|plan| plan.join().unwrap()).collect()
+        })
+    }
+
+    /// Makes an edit in every namespace, and compares. Returns how many edits were made.
+    pub(super) async fn round(&mut self, draw: &mut Draw) -> usize {
+        let before = self.disturbed().await;
+        let mut edited = BTreeMap::new();
+        let mut made = BTreeMap::new();
+        for (namespace, place) in &self.places {
+            let (name, edit) = EDITS[draw.below(EDITS.len())];
+            let mut files = Files(place.files.0.clone());
+            edit(&mut files, draw);
+            edited.insert(namespace.clone(), files);
+            made.insert(namespace.clone(), name);
+        }
+        let to = edited.values().flat_map(|files| files.0.clone());
+        let to = self.file("to.yaml", to).display().to_string();
+        let plans = self.plans(&before, &to).await;
+        for (namespace, files) in &edited {
+            let written = self.write(files).await;
+            assert_eq!(written, Ok(()), "{namespace}, {}", made[namespace]);
+        }
+        self.ground.go_on();
+        self.last = self.rest().await;
+        let happened = self.last.since(&before, self.ground.can_wait());
+        let wrong = self.compared(&plans, &happened, &made);
+        assert!(wrong.is_empty(), "{wrong}");
+        let mut changed = 0;
+        for (namespace, files) in edited {
+            let place = self.places.get_mut(&namespace).unwrap();
+            changed += usize::from(place.files.0 != files.0);
+            place.files = files;
+            place.is_ambiguous |= made[&namespace] == DEFAULT;
+        }
+        changed
+    }
+
+    /// Where a plan foresaw something else than what happened.
+    fn compared(
+        &self,
+        plans: &Plans,
+        happened: &BTreeMap<String, Effects>,
+        made: &BTreeMap<String, &'static str>,
+    ) -> String {
+        let mut wrong = String::new();
+        for (name, (code, plan)) in plans {
+            let told: BTreeSet<&String> = self
+                .places
+                .iter()
+                .filter(|(_, place)| place.is_told_by(name))
+                .map(|(namespace, _)| namespace)
+                .collect();
+            for (namespace, want) in happened.iter().filter(|(namespace, _)| told.contains(namespace)) {
+                let (edit, flavour) = (made[namespace], self.places[namespace].flavour);
+                let (mut found, mut want) = (plan.get(namespace).cloned().unwrap_or_default(), want.clone());
+                if flavour.has_others && [FILES, HIDDEN].contains(name) {
+                    // Who has set a field that a new template lacks is in the record of owners alone (docs/plan.md, "Beside existing
+                    // objects").
+                    [&mut found, &mut want].into_iter().for_each(|effects| effects.forget_lost(OWN_FIELDS));
+                }
+                if !found.agrees_with(&want) {
+                    wrong.push_str(&format!(
+                        "\n{namespace}, {edit}, {name}, {flavour:?}:\n  foreseen {found:?}\n  happened {want:?}\n"
+                    ));
+                }
+            }
+            let want = happened.values().map(Effects::exit_code).max().unwrap_or_default();
+            if *code != want && happened.keys().all(|namespace| told.contains(namespace)) {
+                wrong.push_str(&format!("\n{name}: exit code {code}, and {want} is what happened\n"));
+            }
+        }
+        wrong
+    }
+}
+
+/// The plan, and its exit code.
+fn plan(arguments: &[&str]) -> (i32, Value) {
+    let output = command(&["plan", "-o", "json", "--now", NOW]).args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let code = output.status.code().unwrap();
+    let plan = serde_json::from_slice(&output.stdout);
+    (code, plan.unwrap_or_else(|error| panic!("{arguments:?}: exit {code}, {error}: {said}")))
+}

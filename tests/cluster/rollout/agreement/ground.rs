@@ -1,0 +1,176 @@
+//! Where a fleet runs: `serve --embedded`, or a real kube-apiserver with the binary as webhook and as reconciler.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use kube::api::{DynamicObject, ListParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::super::site::{CORE, MADE, api, bundle, text};
+use super::normal::Normaliser;
+use crate::kubernetes::Kubernetes;
+use crate::kustomize::{definitions_at, overlay, permissions, stream, webhooks_at};
+use crate::machines;
+use crate::process::{SOON, Topologist, make_certificates};
+
+/// The field of machine templates that has a default, in their schema.
+const JITTER: &str = "/properties/spec/properties/template/properties/spec/properties/backend/properties/inMemory/properties/vm\
+    /properties/provisioning/properties/startupJitter";
+
+/// An API server with a reconciler.
+pub(super) struct Ground {
+    pub client: kube::Client,
+    pub kubeconfig: PathBuf,
+    /// For files of the fleet.
+    pub folder: TempDir,
+    reconciler: Topologist,
+    /// What else has to run; none with `serve --embedded`, which is one process.
+    real: Option<Real>,
+}
+
+/// What stands beside the reconciler on a real kube-apiserver.
+struct Real {
+    _webhook: Topologist,
+    /// What changes the values of infrastructure and bootstrap objects as they are written.
+    _normaliser: Normaliser,
+    _kubernetes: Kubernetes,
+}
+
+impl Ground {
+    pub(super) async fn embedded() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        let address = ["--embedded", "--api-addr", "127.0.0.1:0", "--state-dir"];
+        let reconciler = Topologist::serve(&[&address[..], &[&*state.display().to_string()]].concat());
+        reconciler.wait_until_ready();
+        let kubeconfig = state.join("kubeconfig");
+        let client = client(&kubeconfig).await;
+        let ground = Ground { client, kubeconfig, folder, reconciler, real: None };
+        ground.change_definitions().await;
+        ground
+    }
+
+    pub(super) async fn real() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let kubernetes = Kubernetes::start();
+        kubernetes.apply_yaml(&stream(&permissions(overlay("alone")))).await;
+        let account = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
+        make_certificates(folder.path());
+        let serve = |arguments: &[&str]| serve(&account, folder.path(), arguments);
+        // It guards machine deployments as well, as Cluster API does.
+        let webhook = serve(&["--lifecycle", "on"]);
+        let authority = std::fs::read(folder.path().join("ca.crt")).unwrap();
+        let embedded = topologist::crd::definitions();
+        let embedded = embedded.into_iter().filter(|one| one["spec"].get("conversion").is_none());
+        let definitions = definitions_at(overlay("alone"), &webhook.conversions, &authority).into_iter();
+        kubernetes.apply_yaml(&stream(&definitions.chain(embedded).collect::<Vec<_>>())).await;
+        webhook.wait_until_ready();
+        let mut webhooks = webhooks_at(overlay("alone"), &webhook.webhook, &authority);
+        webhooks.extend(machines::configurations(&webhook.webhook, &authority));
+        kubernetes.apply_yaml(&stream(&webhooks)).await;
+        let normaliser = Normaliser::start(&kubernetes).await;
+        // It stands still in every round, and is to lead all the same when it goes on.
+        let mut reconciler = serve(&["--controllers", "all", "--lease-duration", "30m"]);
+        reconciler.wait_for_log("Acquired the lease");
+        let (client, kubeconfig) = (kubernetes.client(), kubernetes.kubeconfig().to_owned());
+        let real = Some(Real { _webhook: webhook, _normaliser: normaliser, _kubernetes: kubernetes });
+        let ground = Ground { client, kubeconfig, folder, reconciler, real };
+        ground.change_definitions().await;
+        ground.webhooks_are_called().await;
+        ground
+    }
+
+    /// Whether the reconciler can stand still while its API server goes on.
+    pub(super) fn can_wait(&self) -> bool {
+        self.real.is_some()
+    }
+
+    /// Whether a mutating webhook can normalise values.
+    pub(super) fn has_webhooks(&self) -> bool {
+        self.real.is_some()
+    }
+
+    /// What the reconciler has logged.
+    pub(super) fn log(&self) -> String {
+        self.reconciler.log_text()
+    }
+
+    /// The reconciler writes nothing until it is told to go on.
+    pub(super) fn hold(&self) {
+        if self.can_wait() {
+            self.reconciler.signal("STOP");
+        }
+    }
+
+    pub(super) fn go_on(&self) {
+        if self.can_wait() {
+            self.reconciler.signal("CONT");
+        }
+    }
+
+    /// Everything that topologies make is served in a second version, which has the same fields; and machine templates, those of
+    /// classes included, have a default.
+    async fn change_definitions(&self) {
+        for (api_version, kind) in MADE.into_iter().chain([(CORE, "MachineHealthCheck")]) {
+            let (group, version) = api_version.split_once('/').unwrap();
+            let name = format!("{}s.{group}", kind.to_lowercase());
+            let definitions = api(&self.client, "", "apiextensions.k8s.io/v1", "CustomResourceDefinition");
+            let definition = serde_json::to_value(definitions.get(&name).await.unwrap()).unwrap();
+            let mut versions = definition["spec"]["versions"].as_array().unwrap().clone();
+            let stored = versions.iter_mut().find(|one| one["name"] == version).unwrap();
+            if kind == "EmbeddedMachineTemplate" {
+                stored["schema"]["openAPIV3Schema"].pointer_mut(JITTER).unwrap()["default"] = json!("0.1");
+            }
+            let mut other = stored.clone();
+            (other["name"], other["storage"]) = (json!(other_version(version)), json!(false));
+            versions.push(other);
+            let patch = kube::api::Patch::Merge(json!({"spec": {"versions": versions}}));
+            definitions.patch(&name, &kube::api::PatchParams::default(), &patch).await.unwrap();
+            let other = api(&self.client, "", &format!("{group}/{}", other_version(version)), kind);
+            until("the other version is served", async || other.list(&ListParams::default()).await.is_ok()).await;
+        }
+    }
+
+    /// A configuration of webhooks takes a moment to be seen.
+    async fn webhooks_are_called(&self) {
+        let class = bundle("class.yaml").into_iter().find(|one| text(one, "/kind") == "ClusterClass").unwrap();
+        let mut wrong = [class, bundle("cluster.yaml").remove(0)];
+        wrong[0]["spec"]["controlPlane"]["templateRef"]["kind"] = json!("Wrong");
+        wrong[1]["spec"]["topology"]["version"] = json!("wrong");
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        for object in wrong {
+            let api = api(&self.client, "default", CORE, &text(&object, "/kind"));
+            let object: DynamicObject = serde_json::from_value(object).unwrap();
+            until("the webhooks are called", async || api.create(&dry, &object).await.is_err()).await;
+        }
+    }
+}
+
+/// The version beside the one that topologies use.
+pub(super) fn other_version(version: &str) -> &'static str {
+    if version == "v1beta1" { "v1beta2" } else { "v1beta1" }
+}
+
+fn serve(account: &Path, certificates: &Path, arguments: &[&str]) -> Topologist {
+    let file = |name: &str| certificates.join(name).display().to_string();
+    let (account, cert, key) = (account.display().to_string(), file("tls.crt"), file("tls.key"));
+    let common = ["--kubeconfig", &account, "--tls-cert", &cert, "--tls-key", &key, "--shutdown-grace", "0s"];
+    Topologist::serve(&[&common[..], arguments].concat())
+}
+
+async fn client(kubeconfig: &Path) -> kube::Client {
+    let config = Kubeconfig::read_from(kubeconfig).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
+    kube::Client::try_from(config).unwrap()
+}
+
+/// Waits until something holds.
+async fn until(fact: &str, holds: impl AsyncFn() -> bool) {
+    let deadline = Instant::now() + SOON;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "it does not come to hold that {fact}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
