@@ -30,9 +30,9 @@ use axum::body::Bytes;
 use axum::routing::post;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use topologist::certificates::tls::{Files, Identity};
 use topologist::telemetry::metrics::Metrics;
 use topologist::webhook::server::{Limits, Server};
-use topologist::webhook::tls::{Files, Identity};
 
 use budgets::{Budget, Budgets};
 use server::{Process, certificates};

@@ -32,7 +32,8 @@ use topologist::kubernetes::gather::Gatherer;
 use topologist::schema::Allowance;
 use topologist::telemetry::metrics::Metrics;
 use topologist::variables::{Library, Slot, Variables};
-use topologist::webhook::handler::{Handler, Limits, router};
+use topologist::webhook::limits::Limits;
+use topologist::webhook::review::{Handler, router};
 use topologist::wire::Version;
 use topologist::world::{Facts, Found};
 

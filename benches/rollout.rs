@@ -26,19 +26,29 @@ use topologist::yaml;
 
 /// How long a fleet may take before the benchmark gives up.
 const PATIENCE: Duration = Duration::from_mins(10);
+/// How much more a Cluster of a large fleet may take than one of a small fleet, as a factor.
+const GROWTH: f64 = 1.2;
 /// How long nothing is to happen.
 const CALM: Duration = Duration::from_secs(20);
 
 fn main() {
     let quick = std::env::args().any(|argument| argument == "--quick");
     let mut budgets = Budgets::titled("A leader and its fleet: Clusters of sixteen objects each");
-    for clusters in if quick { &[100][..] } else { &[100, 1000] } {
-        measure(*clusters, &mut budgets);
+    let mut first = None;
+    for clusters in if quick { &[100][..] } else { &[100, 1000, 3000] } {
+        let each = measure(*clusters, &mut budgets);
+        let first = *first.get_or_insert(each);
+        if *clusters > 100 {
+            let what = format!("{clusters} Clusters: processor time of the leader for each, compared with 100");
+            budgets.note(&what, "times", Budget::AtMost(GROWTH), each / first);
+        }
     }
     budgets.finish();
 }
 
-fn measure(clusters: usize, budgets: &mut Budgets) {
+/// Returns the processor time that the leader takes for each Cluster, in milliseconds.
+#[allow(clippy::cast_precision_loss, reason = "a few thousand Clusters")]
+fn measure(clusters: usize, budgets: &mut Budgets) -> f64 {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let (of_api, of_leader) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for folder in [&of_api, &of_leader] {
@@ -64,6 +74,10 @@ fn measure(clusters: usize, budgets: &mut Budgets) {
     let what = |text: &str| format!("{clusters} Clusters: {text}");
     budgets.note(&what("rolled out from nothing"), "s", Budget::None, started.elapsed().as_secs_f64());
     let settled = at_rest(admin);
+    let each = |cpu: f64| cpu * 1000.0 / clusters as f64;
+    let of_leader_each = each(leader.cpu());
+    budgets.note(&what("processor time of the leader for each"), "ms", Budget::None, of_leader_each);
+    budgets.note(&what("processor time of the API for each"), "ms", Budget::None, each(api.cpu()));
     let most = if clusters == 1000 { Budget::AtMost(300.0) } else { Budget::None };
     budgets.note(&what("memory of the leader (VmRSS)"), "MB", most, leader.megabytes("VmRSS"));
     budgets.note(&what("the most there was on the way"), "MB", Budget::None, leader.megabytes("VmHWM"));
@@ -84,6 +98,7 @@ fn measure(clusters: usize, budgets: &mut Budgets) {
     budgets.note(&what("dry runs and reads of a new leader"), "", Budget::AtMost(0.0), dry_runs_and_reads(admin));
     budgets.note(&what("its processor time until all are looked at"), "s", Budget::None, again.cpu());
     drop(api);
+    of_leader_each
 }
 
 /// The bundle of the repository with so many Clusters.

@@ -6,40 +6,46 @@
 //!       ▼
 //!      hub ─────► World ◄── gather ◄── Needs        facts first: from the API server or from files
 //!       │                                │
-//!       └─ admission   defaults → rules ─┴───────────► Verdict ─► response   (webhook; `validate`)
+//!       ├─ admission   defaults → rules ─┴───────────► Verdict ─► response   (webhook; `validate`)
+//!       └─ topology    blueprint → desired → patches → plan ► Plan ──► apply     (reconciler)
+//!                                                               └────► print     (`plan`)
 //! ```
 //!
-//! Leaves know nothing of Cluster API; the pure core turns a World into a Verdict without IO, clock or randomness; the
-//! edges own sockets, files and time. Where there is no API server, `embedded` is one, in memory.
+//! Leaves hold nothing of Cluster API. The pure core turns a World into a Verdict or a Plan without IO, clock or randomness.
+//! The edges own sockets, files and time. Where there is no API server, `embedded` is one, in memory. Modules use only those
+//! that stand above them; `tests/stories/layering.rs` has a row for each.
 
-// Leaves.
-pub mod budget;
+// Leaves: nothing of Cluster API in them.
 pub mod field;
-pub mod goregex;
-pub mod gotemplate;
 pub mod json;
+pub mod budget;
+pub mod calendar;
+pub mod version;
+pub mod goregex;
+pub mod yaml;
+pub mod gotemplate;
+pub mod cel;
 pub mod schema;
 pub mod ssa;
-pub mod version;
-pub mod yaml;
 
 // Pure core.
-pub mod admission;
-pub mod crd;
 pub mod hub;
-pub mod rollouts;
-pub mod topology;
-pub mod variables;
 pub mod wire;
+pub mod crd;
+pub mod variables;
 pub mod world;
+pub mod rollouts;
+pub mod admission;
+pub mod topology;
 
 // Edges: async, sockets, files, clock, randomness.
-pub mod cli;
-pub mod embedded;
 pub mod kubernetes;
+pub mod certificates;
+pub mod embedded;
+pub mod webhook;
 pub mod reconciler;
 pub mod telemetry;
-pub mod webhook;
+pub mod cli;
 
 #[cfg(test)]
 mod testing;

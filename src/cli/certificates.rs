@@ -11,11 +11,11 @@ use tokio::task::JoinSet;
 use super::args::{life, object_name};
 use super::leading::Leading;
 use super::serve::supervise;
+use crate::certificates::bundles::Services;
+use crate::certificates::rotation::Policy;
+use crate::certificates::self_managed::{Names, SelfManaged};
+use crate::certificates::tls::Identity;
 use crate::telemetry::metrics::Metrics;
-use crate::webhook::bundles::Services;
-use crate::webhook::rotation::Policy;
-use crate::webhook::self_managed::{Names, SelfManaged};
-use crate::webhook::tls::Identity;
 
 /// Flags of `serve` about certificates that it makes itself.
 #[derive(Debug, Args)]

@@ -16,8 +16,9 @@ use super::args::Serve;
 use super::certs;
 use super::files::{self, Loaded};
 use super::leading::NAMESPACE;
+use crate::certificates::tls::{Files, Identity, Issued};
 use crate::crd;
-use crate::embedded::front::{self, Token};
+use crate::embedded::http::front::{self, Token};
 use crate::embedded::{Embedded, Options};
 use crate::hub::contract::{definition_name, names_contracts, plural};
 use crate::hub::{Definition, GROUP, Kind, group_of, version_of};
@@ -25,7 +26,6 @@ use crate::telemetry::metrics::Metrics;
 use crate::topology::class_status;
 use crate::topology::contract::assumed_contract;
 use crate::webhook::server::{self, Server};
-use crate::webhook::tls::{Files, Identity, Issued};
 use crate::wire::manifest::Manifest;
 
 /// The API, bound and not serving yet.

@@ -14,6 +14,7 @@ mod embedded;
 mod empty;
 mod files;
 mod hints;
+mod in_process;
 mod kept;
 pub mod leading;
 mod live;

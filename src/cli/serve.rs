@@ -21,23 +21,24 @@ use tracing::{info, warn};
 
 use super::args::{Lifecycle, Serve};
 use super::embedded::{self, Api};
+use super::in_process::InProcess;
 use super::leading::{self, Leading};
 use super::memory::{self, Connections, Shares};
 use super::{certificates, certs};
 use crate::admission::Settings;
+use crate::certificates::callers::CallerSource;
+use crate::certificates::tls::{Files, Identity, Issued, Pair};
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::gather::Gatherer;
 use crate::kubernetes::versions::ApiVersions;
 use crate::kubernetes::watch;
 use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::probes::{self, Health};
-use crate::webhook::callers::CallerSource;
 use crate::webhook::conversion::{self, Converter};
-use crate::webhook::handler::{self, Handler};
-use crate::webhook::in_process::InProcess;
+use crate::webhook::limits::Limits;
+use crate::webhook::probes::{self, Health};
+use crate::webhook::review::{self, Handler};
 use crate::webhook::server::{self, Server};
-use crate::webhook::tls::{Files, Identity, Issued, Pair};
 use crate::world::{Facts, Scope};
 
 /// Exit code of a process that a second signal ended.
@@ -263,9 +264,9 @@ impl EndPoints {
             conversion::Limits { held: shares.conversions, aside: shares.converting, ..conversion::Limits::default() };
         let converter = Arc::new(Converter::new(versions, conversion_limits, metrics.clone()));
         let gatherer = Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone());
-        let limits = handler::Limits { aside: shares.threads, held: shares.bodies, ..handler::Limits::default() };
+        let limits = Limits { aside: shares.threads, held: shares.bodies, ..Limits::default() };
         let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone());
-        let reviews = handler::router(Arc::new(handler));
+        let reviews = review::router(Arc::new(handler));
         let all = reviews.clone().merge(conversion::router(converter.clone()));
         // kube-apiserver shows no certificate when it asks for conversions.
         let reviews = if options.client_ca.is_some() { reviews.merge(conversion::elsewhere()) } else { all.clone() };

@@ -1,12 +1,11 @@
 //! An in-memory Kubernetes API: the REST subset that the program and kubectl need, in the process itself.
 //!
 //! ```text
-//! http request ─► request.rs ─► read.rs, watch.rs ────────────────────► answer.rs
-//!                     │              ▲ snapshots
-//!                     │          store.rs ◄─ collect.rs: what follows from a write
-//!                     │              ▲ commit, or once more if the object has moved
-//!                     └─► write.rs ──┴─ decode ─► patch ─► managers ─► admit ─► structure
-//!                         discovery.rs, table.rs: what clients ask besides
+//! http request ─► http/: request ─► read, watch ──────────────► answer
+//!                         │           ▲ snapshots
+//!                         │       storage/: objects, their kinds, and what follows from a write
+//!                         │           ▲ commit, or once more if the object has moved
+//!                         └─► write ──┴─ decode ─► patch ─► managers ─► admit ─► structure
 //! ```
 //!
 //! [`Embedded`] is a handle; clones share one store. It is for trying, testing and simulating: nothing outlives the
@@ -19,40 +18,9 @@
 //! webhooks are not asked about, and watches from a version that is still to come, which are refused instead of waiting
 //! for it, so that clients of a process that was started anew begin anew as well.
 
-mod access;
 mod admission;
-mod admit;
-mod age;
-mod answer;
-mod builtin;
-mod collect;
-mod decode;
-mod definition;
-mod delete;
-mod discovery;
-pub mod front;
-mod json_path;
-mod load;
-mod metadata;
-mod openapi;
-mod patch;
-mod protobuf;
-mod random;
-mod read;
-mod registry;
-mod request;
-#[cfg(test)]
-mod sample;
-mod scale;
-mod selector;
-mod serve;
-mod status;
-mod store;
-mod strategic;
-mod structure;
-mod table;
-mod watch;
-mod write;
+pub mod http;
+mod storage;
 
 #[cfg(test)]
 mod tests;
@@ -64,12 +32,9 @@ use arc_swap::ArcSwapOption;
 use k8s_openapi::jiff::Timestamp;
 
 pub use admission::{Admission, Asked, Phase, Webhook};
-pub use builtin::Builtin;
-pub use load::LoadError;
-pub use registry::{Column, Registry, Resource, Scale};
-pub use structure::Structure;
+pub use storage::{Builtin, Column, LoadError, Registry, Resource, Scale, Structure};
 
-use store::State;
+use storage::{State, make_namespaces, resources};
 
 /// What an in-memory API needs from outside.
 #[derive(Clone)]
@@ -107,12 +72,12 @@ impl Embedded {
     /// A server with its own kinds and the namespaces that every server has.
     pub fn new(options: Options) -> Self {
         let mut registry = Registry::default();
-        for resource in builtin::resources() {
+        for resource in resources() {
             registry.replace(&resource.group.clone(), &resource.plural.clone(), vec![resource]);
         }
         let state = Mutex::new(State::new(registry, options.kept_events));
         let embedded = Embedded(Arc::new(Shared { state, options, admission: ArcSwapOption::empty() }));
-        load::make_namespaces(&mut embedded.state(), &embedded.now());
+        make_namespaces(&mut embedded.state(), &embedded.now());
         embedded
     }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::calendar::{DAY, civil, days};
+
 /// A point in time with the offset it was written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Time {
@@ -14,30 +16,6 @@ pub(super) struct Time {
 
 /// Go's zero time: January 1 of the year 1, UTC.
 pub(super) const ZERO: Time = Time { seconds: -62_135_596_800, nanoseconds: 0, offset: 0 };
-
-const DAY: i64 = 86_400;
-
-/// Days since 1970 of a date of the Gregorian calendar.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let shifted = if month <= 2 { year - 1 } else { year };
-    let era = shifted.div_euclid(400);
-    let of_era = shifted.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
-/// Year, month and day of days since 1970.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, day)
-}
 
 impl Time {
     fn local(&self) -> i64 {
@@ -336,62 +314,5 @@ impl<'t> Reader<'t> {
         let second = self.hour * 3600 + self.minute * 60 + self.second;
         let seconds = (start + self.day - 1) * DAY + second - i64::from(self.offset);
         Ok(Time { seconds, nanoseconds: self.nanoseconds, offset: self.offset })
-    }
-}
-
-const UNITS: [(&str, i64); 8] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("µs", 1_000),
-    ("μs", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-];
-
-/// Go's `time.ParseDuration`, in nanoseconds.
-pub(super) fn duration(text: &str) -> Option<i64> {
-    let (negative, mut rest) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    if rest == "0" {
-        return Some(0);
-    }
-    let mut sum = 0i128;
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let length = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let (number, after) = rest.split_at(length);
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if whole.len() + fraction.len() == 0 || fraction.contains('.') {
-            return None;
-        }
-        let length = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
-        let (name, next) = after.split_at(length);
-        let (_, unit) = UNITS.iter().find(|(unit, _)| *unit == name)?;
-        let unit = i128::from(*unit);
-        let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-        let fraction = &fraction[..fraction.len().min(18)];
-        let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
-        let scale = 10i128.pow(u32::try_from(fraction.len()).ok()?);
-        sum = sum.checked_add(whole.checked_mul(unit)?)?.checked_add(part * unit / scale)?;
-        rest = next;
-    }
-    i64::try_from(if negative { -sum } else { sum }).ok()
-}
-
-/// Go's `Duration.String` of whole seconds.
-pub(super) fn written(seconds: i64) -> String {
-    let sign = if seconds < 0 { "-" } else { "" };
-    let seconds = seconds.unsigned_abs();
-    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    match (hours, minutes) {
-        (0, 0) => format!("{sign}{rest}s"),
-        (0, minutes) => format!("{sign}{minutes}m{rest}s"),
-        (hours, minutes) => format!("{sign}{hours}h{minutes}m{rest}s"),
     }
 }

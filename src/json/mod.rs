@@ -10,7 +10,7 @@ mod size;
 
 pub(crate) use collections::exact;
 pub use collections::{Blank, List, Members, OfNull, Rare, RawJson, Shared, StringMap};
-pub use plain::{Plain, value, with_integers};
+pub use plain::{Plain, value, value_and_repeats, with_integers};
 pub use size::Size;
 
 use std::fmt;

@@ -3,9 +3,10 @@
 //! `serde_json` gives a meaning of its own to objects with certain private keys, so that what is read is not what was
 //! written. Whoever judges a value reads it with [`value`].
 
+use std::cell::RefCell;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 /// Reads a value.
@@ -16,19 +17,81 @@ pub fn value(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str::<Plain>(text).map(|Plain(value)| value)
 }
 
+/// How many places that come twice are named.
+const KEPT: usize = 100;
+
+/// Reads a value of which the last of equal keys counts; returns the places of the others as well, such as `b[0].c`, a hundred
+/// of them at the most.
+///
+/// # Errors
+/// See [`value`].
+pub fn value_and_repeats(text: &str) -> Result<(Value, Vec<String>), serde_json::Error> {
+    let found = RefCell::default();
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = Reader(Repeats { place: String::new(), found: &found }).deserialize(&mut reader)?;
+    reader.end()?;
+    Ok((value, found.into_inner()))
+}
+
 /// A value in which every key is just a key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plain(pub Value);
 
 impl<'de> Deserialize<'de> for Plain {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(PlainVisitor).map(Plain)
+        Reader(()).deserialize(deserializer).map(Plain)
     }
 }
 
-struct PlainVisitor;
+/// What is noted of the places of a value on the way.
+trait Notes: Sized {
+    fn element(&self, index: usize) -> Self;
+    fn member(&self, name: &str) -> Self;
+    /// This place has been read before.
+    fn read_again(&self);
+}
 
-impl<'de> Visitor<'de> for PlainVisitor {
+impl Notes for () {
+    fn element(&self, _: usize) -> Self {}
+    fn member(&self, _: &str) -> Self {}
+    fn read_again(&self) {}
+}
+
+/// Notes the places that are read more than once.
+struct Repeats<'r> {
+    place: String,
+    found: &'r RefCell<Vec<String>>,
+}
+
+impl Notes for Repeats<'_> {
+    fn element(&self, index: usize) -> Self {
+        Repeats { place: format!("{}[{index}]", self.place), found: self.found }
+    }
+
+    fn member(&self, name: &str) -> Self {
+        let place = if self.place.is_empty() { name.to_owned() } else { format!("{}.{name}", self.place) };
+        Repeats { place, found: self.found }
+    }
+
+    fn read_again(&self) {
+        let mut found = self.found.borrow_mut();
+        if found.len() < KEPT {
+            found.push(self.place.clone());
+        }
+    }
+}
+
+struct Reader<N>(N);
+
+impl<'de, N: Notes> DeserializeSeed<'de> for Reader<N> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de, N: Notes> Visitor<'de> for Reader<N> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,7 +128,7 @@ impl<'de> Visitor<'de> for PlainVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(Plain(element)) = elements.next_element()? {
+        while let Some(element) = elements.next_element_seed(Reader(self.0.element(list.len())))? {
             list.push(element);
         }
         Ok(Value::Array(list))
@@ -73,8 +136,13 @@ impl<'de> Visitor<'de> for PlainVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
-        while let Some((key, Plain(member))) = members.next_entry::<String, Plain>()? {
-            map.insert(key, member);
+        while let Some(name) = members.next_key::<String>()? {
+            let notes = self.0.member(&name);
+            if map.contains_key(&name) {
+                notes.read_again();
+            }
+            let member = members.next_value_seed(Reader(notes))?;
+            map.insert(name, member);
         }
         Ok(Value::Object(map))
     }

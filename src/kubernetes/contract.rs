@@ -46,7 +46,7 @@ impl Definitions {
             Change::All => changed(None),
         };
         let api = served.anywhere(client);
-        let (store, follow) = metadata::follow(
+        let (objects, follow) = metadata::follow(
             api,
             resource.clone(),
             Selection::default(),
@@ -55,7 +55,7 @@ impl Definitions {
             IfUnserved::Retry,
             changed,
         );
-        (Definitions { store, resource }, follow)
+        (Definitions { store: objects.store().clone(), resource }, follow)
     }
 
     /// The labels of a definition; waits for the first list until `deadline` at the latest.

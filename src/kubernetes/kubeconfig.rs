@@ -149,7 +149,7 @@ mod tests {
     use std::sync::LazyLock;
 
     use super::*;
-    use crate::webhook::tls::Issued;
+    use crate::certificates::tls::Issued;
 
     /// A kubeconfig that is used, to change it.
     fn good() -> Value {

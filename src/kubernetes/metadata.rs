@@ -1,15 +1,15 @@
 //! Watches that keep the metadata of objects and nothing else of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt;
 use kube::api::{Api, ApiResource, DynamicObject, ObjectMeta, Resource};
 use kube::core::PartialObjectMeta;
-use kube::runtime::reflector::Store;
 use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::Event;
 use tracing::{debug, info, warn};
 
@@ -31,6 +31,50 @@ pub(crate) fn key_of(object: &Metadata) -> ObjectKey {
 pub(crate) fn cluster_of(object: &Metadata) -> Option<ObjectKey> {
     let name = object.metadata.labels.as_ref()?.get(label::CLUSTER_NAME)?;
     Some(ObjectKey::new(object.metadata.namespace.clone().unwrap_or_default(), name))
+}
+
+/// The metadata of the objects of a kind, also by the Cluster that they belong to.
+#[derive(Clone, Debug)]
+pub(crate) struct Objects {
+    store: Store<Metadata>,
+    resource: ApiResource,
+    /// The names of objects by their Cluster. Some may be gone, or belong to another Cluster by now.
+    names: Arc<Mutex<HashMap<ObjectKey, BTreeSet<String>>>>,
+}
+
+impl Objects {
+    /// All of them.
+    pub(crate) fn store(&self) -> &Store<Metadata> {
+        &self.store
+    }
+
+    /// Those that belong to a Cluster, by name.
+    pub(crate) fn of_cluster(&self, cluster: &ObjectKey) -> Vec<Arc<Metadata>> {
+        let mut names = self.names();
+        let Some(known) = names.get_mut(cluster) else { return Vec::new() };
+        let mut found = Vec::new();
+        known.retain(|name| {
+            let reference = ObjectRef::new_with(name, self.resource.clone()).within(&cluster.namespace);
+            let object = self.store.get(&reference).filter(|object| cluster_of(object).as_ref() == Some(cluster));
+            let is_there = object.is_some();
+            found.extend(object);
+            is_there
+        });
+        if known.is_empty() {
+            names.remove(cluster);
+        }
+        found
+    }
+
+    fn note(&self, object: &Metadata) {
+        if let (Some(cluster), Some(name)) = (cluster_of(object), &object.metadata.name) {
+            self.names().entry(cluster).or_default().insert(name.clone());
+        }
+    }
+
+    fn names(&self) -> MutexGuard<'_, HashMap<ObjectKey, BTreeSet<String>>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What became different in a store.
@@ -63,10 +107,11 @@ pub(crate) fn follow(
     metrics: Arc<Metrics>,
     if_unserved: IfUnserved,
     changed: impl Fn(Change<'_>) + Send,
-) -> (Store<Metadata>, impl Future<Output = ()> + Send) {
+) -> (Objects, impl Future<Output = ()> + Send) {
     let mut writer = Writer::new(resource.clone());
     let store = writer.as_reader();
-    let reader = store.clone();
+    let objects = Objects { store: store.clone(), resource: resource.clone(), names: Arc::default() };
+    let (reader, index) = (store, objects.clone());
     let follow = async move {
         let mut listed = false;
         let mut events = pin!(events(api, selection));
@@ -76,6 +121,11 @@ pub(crate) fn follow(
                     let event = event.modify(prune);
                     let before = matches!(event, Event::InitDone).then(|| reader.state());
                     writer.apply_watcher_event(&event);
+                    match &event {
+                        Event::Apply(object) => index.note(object),
+                        Event::InitDone => reader.state().iter().for_each(|object| index.note(object)),
+                        _ => {}
+                    }
                     match &event {
                         Event::Apply(object) | Event::Delete(object) => changed(Change::One(object)),
                         Event::InitDone if !listed => {
@@ -101,7 +151,7 @@ pub(crate) fn follow(
             }
         }
     };
-    (store, follow)
+    (objects, follow)
 }
 
 /// The objects of two lists that are in one alone or differ in their versions.
@@ -175,5 +225,36 @@ mod tests {
         let names: Vec<_> = differences(&before, &after).iter().map(|o| o.metadata.name.clone().unwrap()).collect();
         assert_eq!(names, ["changed", "gone", "new"]);
         assert!(differences(&after, &after).is_empty());
+    }
+
+    #[test]
+    fn objects_are_found_by_their_cluster_as_long_as_they_belong_to_it() {
+        let resource = ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&());
+        let mut writer = Writer::new(resource.clone());
+        let objects = Objects { store: writer.as_reader(), resource, names: Arc::default() };
+        let object = |name: &str, cluster: &str| {
+            let labels = BTreeMap::from([(label::CLUSTER_NAME.to_owned(), cluster.to_owned())]);
+            let (name, namespace) = (Some(name.to_owned()), Some("ns".to_owned()));
+            let metadata = ObjectMeta { name, namespace, labels: Some(labels), ..ObjectMeta::default() };
+            Metadata { types: None, metadata, _phantom: PhantomData }
+        };
+        let mut apply = |event: Event<Metadata>| {
+            writer.apply_watcher_event(&event);
+            if let Event::Apply(object) = &event {
+                objects.note(object);
+            }
+        };
+        let of = |cluster: &str| -> Vec<String> {
+            let found = objects.of_cluster(&ObjectKey::new("ns", cluster));
+            found.iter().map(|object| object.metadata.name.clone().unwrap()).collect()
+        };
+        for (name, cluster) in [("b", "one"), ("a", "one"), ("c", "two")] {
+            apply(Event::Apply(object(name, cluster)));
+        }
+        assert_eq!((of("one"), of("two"), of("three")), (vec!["a".into(), "b".into()], vec!["c".into()], vec![]));
+        apply(Event::Delete(object("a", "one")));
+        apply(Event::Apply(object("b", "two")));
+        assert_eq!((of("one"), of("two")), (vec![], vec!["b".to_owned(), "c".to_owned()]));
+        assert_eq!(objects.names().len(), 1, "nothing is kept of a Cluster without objects");
     }
 }

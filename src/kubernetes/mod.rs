@@ -10,6 +10,7 @@
 //! Plan ─► apply/ (server-side apply) ──────────────┴► untyped.rs (requests about objects of any kind)
 //! versions.rs (API versions of referenced kinds, asked for one by one) ─► conversion
 //! address.rs: the paths of all these requests, checked
+//! lease.rs (which process leads and may write), incumbent.rs (whether Cluster API's own controllers are at work)
 //! ```
 
 use std::error::Error;
@@ -22,8 +23,10 @@ pub mod cache;
 pub mod contract;
 pub mod dry_run;
 pub mod gather;
+pub mod incumbent;
 mod kubeconfig;
 pub mod leader;
+pub mod lease;
 mod list_watch;
 mod live;
 pub mod managed;
@@ -32,6 +35,8 @@ pub mod mitigation;
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod templates;
+#[cfg(test)]
+pub(crate) mod testing;
 pub(crate) mod untyped;
 pub mod versions;
 pub mod watch;

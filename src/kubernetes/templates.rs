@@ -156,7 +156,9 @@ impl Templates {
             }
         };
         let (resource, metrics) = (resource.as_api().clone(), self.metrics.clone());
-        let (store, watch) = metadata::follow(api, resource, selection, "Template", metrics, IfUnserved::End, changed);
+        let (objects, watch) =
+            metadata::follow(api, resource, selection, "Template", metrics, IfUnserved::End, changed);
+        let store = objects.store().clone();
         Ok(Followed { store, _watch: AbortOnDropHandle::new(tokio::spawn(watch)) })
     }
 }

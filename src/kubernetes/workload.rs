@@ -308,10 +308,10 @@ mod tests {
     use tracing_subscriber::fmt::MakeWriter;
 
     use super::*;
+    use crate::certificates::tls::{Files, Identity, Issued};
     use crate::kubernetes::scripted::{Answer as Said, Script};
     use crate::telemetry::metrics::Metrics;
     use crate::webhook::server::{Limits, Server};
-    use crate::webhook::tls::{Files, Identity, Issued};
 
     const TOKEN: &str = "s3cret-t0ken";
     const SECRET: &str = "/api/v1/namespaces/ns/secrets/one-kubeconfig";

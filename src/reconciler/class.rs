@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::info;
 
-use super::lease::{Leadership, NotLeading};
 use super::now;
 use super::pace::{Held, Pace};
 use super::raw::RawClass;
@@ -22,6 +21,7 @@ use crate::field::shortened;
 use crate::hub::{ClusterClass, GROUP, Kind, ObjectKey, TemplateRef, contract};
 use crate::kubernetes::address::{self, Malformed, One};
 use crate::kubernetes::contract::{DefinitionError, Definitions};
+use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::kubernetes::metadata::Metadata;
 use crate::kubernetes::templates::{ObjectKind, Templates};
 use crate::kubernetes::words;

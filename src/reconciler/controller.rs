@@ -25,12 +25,12 @@ use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug, info, info_span, warn};
 
 use super::class::{Outcome, ReconcileError, Reconciler};
-use super::lease::Leadership;
 use super::pace::Pace;
 use super::raw::RawClass;
 use crate::hub::{ObjectKey, TemplateRef, contract};
 use crate::kubernetes::address;
 use crate::kubernetes::contract::Definitions;
+use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::metadata::differences;
 use crate::kubernetes::templates::{ObjectKind, Templates};
 use crate::kubernetes::{Selection, events};

@@ -4,7 +4,7 @@
 //! of its infrastructure cluster and control plane (MA-27.3, MA-27.4), of its machine deployments (MA-20.2) and pools. It controls
 //! the first two, so a deletion in the foreground waits for them (CT-15.1).
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,18 +12,17 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::channel::mpsc;
 use kube::api::Patch;
-use kube::runtime::reflector::Store;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 
-use super::lease::Leadership;
 use crate::hub::{Cluster, ContractRef, GROUP, Kind, Object, ObjectKey, ObjectRef, contract, label};
 use crate::kubernetes::Selection;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
-use crate::kubernetes::metadata::{self, Change, IfUnserved, Metadata, cluster_of};
+use crate::kubernetes::lease::Leadership;
+use crate::kubernetes::metadata::{self, Change, IfUnserved, Objects, cluster_of};
 use crate::kubernetes::untyped::{self, RequestError};
 use crate::telemetry::metrics::Metrics;
 use crate::topology::worker::API_VERSION;
@@ -66,7 +65,7 @@ struct Sight<'a> {
     controller: &'a OwnersController,
     writer: kube::Client,
     definitions: Definitions,
-    workers: Vec<Store<Metadata>>,
+    workers: Vec<Objects>,
     /// The uid of a Cluster and the name of an object that it owns already.
     done: Mutex<HashSet<(String, String)>>,
 }
@@ -97,7 +96,14 @@ impl OwnersController {
             loop {
                 // Clusters that failed are retried together, also when events for them arrive meanwhile.
                 let clusters = tokio::select! {
-                    Some(cluster) = woken.next() => BTreeSet::from([cluster]),
+                    Some(cluster) = woken.next() => {
+                        // One run is enough for all that has happened to a Cluster meanwhile.
+                        let mut clusters = BTreeSet::from([cluster]);
+                        while let Ok(more) = woken.try_recv() {
+                            clusters.insert(more);
+                        }
+                        clusters
+                    }
                     () = sleep_until(retry_at), if !failed.is_empty() => std::mem::take(&mut failed),
                     else => return,
                 };
@@ -126,7 +132,7 @@ impl OwnersController {
         &self,
         kind: &'static str,
         wake: mpsc::UnboundedSender<ObjectKey>,
-    ) -> (Store<Metadata>, impl Future<Output = ()> + Send + use<>) {
+    ) -> (Objects, impl Future<Output = ()> + Send + use<>) {
         let served = Resource::known(GROUP, "v1beta2", kind);
         let (api, resource) =
             (served.in_scope(self.client.clone(), self.cache.facts().scope()), served.as_api().clone());
@@ -147,24 +153,24 @@ impl OwnersController {
 
     /// Wakes every Cluster that has come or refers to something new, for ever.
     async fn follow_clusters(&self, wake: &mpsc::UnboundedSender<ObjectKey>) {
-        let mut changes = self.cache.changes();
-        let mut known: HashSet<(ObjectKey, String)> = HashSet::new();
+        let mut follower = self.cache.follow();
+        let mut known: HashMap<ObjectKey, Vec<String>> = HashMap::new();
+        let mut changed: BTreeSet<ObjectKey> = self.cache.facts().cluster_keys().cloned().collect();
         loop {
             let facts = self.cache.facts();
-            let now = facts.cluster_keys().filter_map(|key| match facts.cluster(key) {
-                Found::Yes(cluster) => Some((key.clone(), references(&cluster).map(|one| one.name.clone()).collect())),
-                _ => None,
-            });
-            let now: HashSet<(ObjectKey, String)> = now.collect();
-            for (cluster, _) in now.difference(&known) {
-                // Nobody listens any more when this process has ceased to lead.
-                let _ = wake.unbounded_send(cluster.clone());
+            for key in changed {
+                let Found::Yes(cluster) = facts.cluster(&key) else {
+                    known.remove(&key);
+                    continue;
+                };
+                let names: Vec<String> = references(&cluster).map(|one| one.name.clone()).collect();
+                if known.get(&key) != Some(&names) {
+                    known.insert(key.clone(), names);
+                    // Nobody listens any more when this process has ceased to lead.
+                    let _ = wake.unbounded_send(key);
+                }
             }
-            known = now;
-            if changes.changed().await.is_err() {
-                // The process ends.
-                return;
-            }
+            changed = follower.next().await.clusters;
         }
     }
 }
@@ -182,8 +188,8 @@ impl Sight<'_> {
             outcome = outcome.and(self.own_referenced(&cluster, reference).await);
         }
         let workers = self.workers.iter().zip(WORKERS);
-        let workers = workers.flat_map(|(store, kind)| store.state().into_iter().map(move |worker| (worker, kind)));
-        for (worker, kind) in workers.filter(|(worker, _)| cluster_of(worker).as_ref() == Some(key)) {
+        let workers = workers.flat_map(|(all, kind)| all.of_cluster(key).into_iter().map(move |worker| (worker, kind)));
+        for (worker, kind) in workers {
             let metadata = &worker.metadata;
             let owners = metadata.owner_references.iter().flatten();
             let owners: Vec<Value> = owners.filter_map(|owner| serde_json::to_value(owner).ok()).collect();

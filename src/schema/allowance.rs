@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::cel::{Budget, CelCost};
 use super::node::{Schema, Unusable};
 use super::validate::Violation;
 use crate::budget::{Exceeded, Pool, Stop};
+use crate::cel::{Budget, CelCost};
 use crate::field::Path;
 use crate::goregex::{Regex, RegexError};
 

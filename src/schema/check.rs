@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::cel::{Budget, Rules};
 use super::validate::Violation;
+use super::validations::Rules;
 use super::{Allowance, Definition, SENSITIVE, Schema, Step, Unusable, rules};
 use crate::budget::Stop;
+use crate::cel::Budget;
 use crate::field::{ErrorKind, Findings, Path, RuleId, Shown};
 use crate::json::{self, RawJson};
 

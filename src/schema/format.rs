@@ -5,6 +5,9 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::calendar::{self, Moment};
+use crate::cel::{is_base64, is_request_uri, is_uuid};
+
 /// A known format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
@@ -184,7 +187,7 @@ impl Format {
             Format::Ipv6 => text.parse::<Ipv6Addr>().is_ok(),
             Format::Cidr => is_cidr(text),
             Format::Mac => is_mac(text),
-            Format::Uuid => UUID.is_match(text),
+            Format::Uuid => is_uuid(text),
             Format::Uuid3 => UUID3.is_match(text),
             Format::Uuid4 => UUID4.is_match(text),
             Format::Uuid5 => UUID5.is_match(text),
@@ -196,9 +199,9 @@ impl Format {
             Format::HexColor => HEX_COLOR.is_match(text),
             Format::RgbColor => is_rgb_color(text),
             Format::Byte => is_base64(text),
-            Format::Date => is_date(text),
-            Format::Duration => is_duration(text),
-            Format::DateTime => is_date_time(text),
+            Format::Date => calendar::date(text).is_some(),
+            Format::Duration => calendar::is_duration(text),
+            Format::DateTime => Moment::read(text).is_some(),
             Format::ShortName => text.len() <= 63 && is_dns_label(text),
             Format::LongName => text.len() <= 253 && text.split('.').all(is_dns_label),
             Format::Password | Format::Int32 | Format::Int64 | Format::Float | Format::Double => true,
@@ -220,7 +223,6 @@ macro_rules! pattern {
 
 pattern! {
     HOSTNAME = r"^([0-9\p{S}\p{L}]-?[0-9\p{S}\p{L}]*|([0-9\p{S}\p{L}]([0-9\p{S}\p{L}-]*[0-9\p{S}\p{L}])?\.)+\p{L}{2,})$";
-    UUID = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
     UUID3 = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?3[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
     UUID4 = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?4[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$";
     UUID5 = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?5[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$";
@@ -228,9 +230,6 @@ pattern! {
     HEX_COLOR = "^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$";
     RGB_COLOR = r"^rgb\([ \t]*([0-9]{1,3})[ \t]*,[ \t]*([0-9]{1,3})[ \t]*,[ \t]*([0-9]{1,3})[ \t]*\)$";
     CREDIT_CARD = "^(4[0-9]{12}([0-9]{3})?|5[1-5][0-9]{14}|(222[1-9]|22[3-9][0-9]|2[3-6][0-9]{2}|27[01][0-9]|2720)[0-9]{12}|6(011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(0[0-5]|[68][0-9])[0-9]{11}|(2131|1800|35[0-9]{3})[0-9]{11}|6[27][0-9]{14})$";
-    DURATION = r"^[+-]?(([0-9]+([.][0-9]*)?|[.][0-9]+)[ ]*(ns|nano|nanos|nanosecond|nanoseconds|us|µs|μs|micro|micros|microsecond|microseconds|ms|milli|millis|millisecond|milliseconds|s|sec|secs|second|seconds|m|min|mins|minute|minutes|h|hr|hrs|hour|hours|d|day|days|w|week|weeks)[ ]*)+$";
-    GO_DURATION = r"^[+-]?(0|(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
-    TIME = r"^([0-9]{2}):([0-9]{2}):([0-9]{2})([.][0-9]+)?([zZ]|[+-]([0-9]{2}):([0-9]{2}))$";
 }
 
 /// Leading zeros in IPv4 octets are tolerated.
@@ -298,128 +297,6 @@ fn is_rgb_color(text: &str) -> bool {
     RGB_COLOR.captures(text).is_some_and(|parts| (1..=3).all(|i| parts[i].parse::<u32>().is_ok_and(|part| part <= 255)))
 }
 
-fn is_base64(text: &str) -> bool {
-    let symbols = text.trim_end_matches('=');
-    let padding = text.len() - symbols.len();
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
-    !text.is_empty() && padding <= 2 && text.len().is_multiple_of(4) && symbols.bytes().all(fits)
-}
-
-fn is_date(text: &str) -> bool {
-    date(text).is_some()
-}
-
-/// The days from 1970-01-01 to a date.
-pub(super) fn date(text: &str) -> Option<i64> {
-    let parts: Vec<&str> = text.split('-').collect();
-    let [year, month, day] = parts.as_slice() else { return None };
-    let number =
-        |text: &str, digits: usize| match text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit()) {
-            true => text.parse::<i64>().ok(),
-            false => None,
-        };
-    let (year, month, day) = (number(year, 4)?, number(month, 2)?, number(day, 2)?);
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let most = match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if is_leap => 29,
-        2 => 28,
-        1..=12 => 31,
-        _ => return None,
-    };
-    (1..=most).contains(&day).then(|| days(year, month, day))
-}
-
-/// The days from 1970-01-01 to a date of the Gregorian calendar.
-pub(super) fn days(year: i64, month: i64, day: i64) -> i64 {
-    // Years begin in March here, so that the leap day comes last.
-    let year = if month <= 2 { year - 1 } else { year };
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    year.div_euclid(400) * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
-fn is_date_time(text: &str) -> bool {
-    date_time(text).is_some()
-}
-
-/// RFC 3339 as seconds since 1970 and nanoseconds; leap seconds are refused.
-pub(super) fn date_time(text: &str) -> Option<(i64, u32)> {
-    let (day, time) = text.split_once(['T', 't'])?;
-    let parts = TIME.captures(time)?;
-    let number = |at: usize, most: i64| match parts.get(at) {
-        Some(part) => part.as_str().parse::<i64>().ok().filter(|number| *number <= most),
-        None => Some(0),
-    };
-    let (hour, minute, second) = (number(1, 23)?, number(2, 59)?, number(3, 59)?);
-    let shift = number(6, 23)? * 3600 + number(7, 59)? * 60;
-    let shift = if parts.get(5).is_some_and(|zone| zone.as_str().starts_with('-')) { -shift } else { shift };
-    let digits = parts.get(4).map_or("", |fraction| fraction.as_str().trim_start_matches('.'));
-    let nanos = format!("{digits:0<9.9}").parse().ok()?;
-    Some((date(day)? * 86_400 + hour * 3600 + minute * 60 + second - shift, nanos))
-}
-
-/// A Go duration, or numbers with units: `1 day 12 hours`.
-fn is_duration(text: &str) -> bool {
-    GO_DURATION.is_match(text) || DURATION.is_match(text)
-}
-
-/// A duration as [`Format::Duration`] knows it, in nanoseconds; none beyond 64 bits.
-pub(super) fn duration(text: &str) -> Option<i64> {
-    if GO_DURATION.is_match(text) {
-        return nanoseconds(text);
-    }
-    DURATION.is_match(text).then(|| nanoseconds(text))?
-}
-
-/// A duration as Go prints and reads it (`1h30m`), in nanoseconds; none beyond 64 bits.
-pub(super) fn go_duration(text: &str) -> Option<i64> {
-    GO_DURATION.is_match(text).then(|| nanoseconds(text))?
-}
-
-/// The sum of numbers with units, in a text of either form.
-fn nanoseconds(text: &str) -> Option<i64> {
-    let (sign, text) = match text.strip_prefix('-') {
-        Some(rest) => (-1, rest),
-        None => (1, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let mut total = 0_i128;
-    let mut rest = text.trim();
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let (number, tail) = rest.split_at(end);
-        let tail = tail.trim_start();
-        let end = tail.find(|c: char| c.is_ascii_digit() || c == '.' || c == ' ').unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(end);
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        let unit = nanoseconds_of(unit)?;
-        let whole = if whole.is_empty() { 0 } else { whole.parse::<i128>().ok()? };
-        total = total.checked_add(whole.checked_mul(unit)?)?;
-        let fraction = fraction.get(..fraction.len().min(18)).unwrap_or_default();
-        if !fraction.is_empty() {
-            let scale = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-            total = total.checked_add(fraction.parse::<i128>().ok()? * unit / scale)?;
-        }
-        rest = tail.trim_start();
-    }
-    i64::try_from(sign * total).ok()
-}
-
-fn nanoseconds_of(unit: &str) -> Option<i128> {
-    let seconds = |count: i128| count * 1_000_000_000;
-    Some(match unit {
-        "" | "ns" | "nano" | "nanos" | "nanosecond" | "nanoseconds" => 1,
-        "us" | "µs" | "μs" | "micro" | "micros" | "microsecond" | "microseconds" => 1000,
-        "ms" | "milli" | "millis" | "millisecond" | "milliseconds" => 1_000_000,
-        "s" | "sec" | "secs" | "second" | "seconds" => seconds(1),
-        "m" | "min" | "mins" | "minute" | "minutes" => seconds(60),
-        "h" | "hr" | "hrs" | "hour" | "hours" => seconds(3600),
-        "d" | "day" | "days" => seconds(86_400),
-        "w" | "week" | "weeks" => seconds(604_800),
-        _ => return None,
-    })
-}
-
 fn is_dns_label(text: &str) -> bool {
     let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let has_edges = matches!((text.bytes().next(), text.bytes().next_back()), (Some(first), Some(last)) if edge(first) && edge(last));
@@ -429,46 +306,6 @@ fn is_dns_label(text: &str) -> bool {
 /// A name without a dot has a hyphen at most as its second character; one with dots ends in two letters or more.
 fn is_hostname(text: &str) -> bool {
     text.len() <= 255 && HOSTNAME.is_match(text) && text.split('.').all(|label| label.len() <= 63)
-}
-
-/// An absolute URI, or an absolute path, as in the first line of an HTTP request.
-pub(super) fn is_request_uri(text: &str) -> bool {
-    if text.is_empty()
-        || text.bytes().any(|byte| byte.is_ascii_control() || byte == b' ')
-        || !escapes_are_complete(text)
-    {
-        return false;
-    }
-    if text.starts_with('/') {
-        return true;
-    }
-    let Some((scheme, rest)) = text.split_once(':') else { return text == "*" };
-    let mut letters = scheme.bytes();
-    let is_scheme = letters.next().is_some_and(|byte| byte.is_ascii_alphabetic())
-        && letters.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
-    is_scheme && rest.strip_prefix("//").is_none_or(is_authority)
-}
-
-fn escapes_are_complete(text: &str) -> bool {
-    let path = text.split('?').next().unwrap_or_default();
-    let mut parts = path.split('%');
-    parts.next();
-    parts.all(|part| part.len() >= 2 && part.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit))
-}
-
-/// What follows `//`: a host whose port, if there is one, is a number.
-fn is_authority(text: &str) -> bool {
-    let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    let port = match host.strip_prefix('[') {
-        Some(literal) => match literal.split_once(']') {
-            Some((_, port)) => port,
-            None => return false,
-        },
-        None if host.contains(['<', '>', '"', '[', ']', '\\', '^', '`', '{', '|', '}']) => return false,
-        None => host.find(':').map_or("", |at| &host[at..]),
-    };
-    port.is_empty() || port.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// RFC 5322 in what people use of it: an address, or a display name with an address in angle brackets.

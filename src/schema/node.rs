@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::acquit::Outline;
-use super::cel::Rules;
 use super::format::Format;
+use super::validations::Rules;
 use super::{Allowance, Definition};
 use crate::budget::Exceeded;
 use crate::field::Shown;

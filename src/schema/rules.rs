@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::cel::{MAX_REQUEST, PER_RULE, PER_VARIABLE, Rules, field_path, has_type};
 use super::check::{example_of, keywords, report_at_place};
-use super::{Allowance, Definition, Schema, Step, ValidationRule};
+use super::validations::Rules;
+use super::{Allowance, Definition, Schema, Step, ValidationRule, field_path};
+use crate::cel::{Decl, MAX_REQUEST, PER_RULE, PER_VARIABLE};
 use crate::field::{ErrorKind, Findings, Path, Shown};
 
 /// The longest message, in bytes.
@@ -186,7 +187,7 @@ pub(super) fn are_written_well(node: &Definition) -> bool {
     let mut found = Findings::default();
     node.validations.iter().for_each(|rule| text_is_good(rule, node, &Path::ROOT, &mut found));
     found.error_count() == 0
-        && (node.validations.is_empty() || has_type(node))
+        && (node.validations.is_empty() || Decl::is_of(node))
         && node.children().all(|(_, child)| are_written_well(child))
 }
 

@@ -1,5 +1,4 @@
-//! What operators see: logs, metrics, and the probes on a port of their own.
+//! What operators see: logs and metrics.
 
 pub mod log;
 pub mod metrics;
-pub mod probes;

@@ -9,7 +9,7 @@ use super::desired::{self, Desired};
 use super::hooks::{Gate, HookTracker, Hooks};
 use super::names::Names;
 use super::patches::{self, Trace};
-use super::upgrade::{Tracker, Upgrade};
+use super::upgrade::{Planned, Tracker};
 use super::{Failure, Options};
 use crate::hub::{Cluster, annotation};
 use crate::world::World;
@@ -97,14 +97,12 @@ impl Computation {
         if hooks.before_cluster_create(&mut before)? == Gate::Blocked {
             return Err(Failure::CreationWaits(Box::new(before)));
         }
-        let mut upgrade = Upgrade::begin(blueprint, current, world, options)?;
-        let computed = desired::compute(blueprint, current, world, &mut upgrade, names)?;
-        let mut tracker = upgrade.into_tracker();
+        let planned = Planned::of(blueprint, current, world, options)?;
+        let (computed, decided) = desired::compute(blueprint, current, world, planned, names)?;
         let (mut desired, contract) = (computed.desired, computed.contract);
         let trace = patches::apply(blueprint, contract, &mut desired, world, options)?;
         // The Cluster is computed with the hooks that versions mark; these two come with the writing.
-        hooks.after_control_plane_initialized(&mut tracker.hooks)?;
-        hooks.after_cluster_upgrade(&mut tracker)?;
+        let tracker = decided.call_due_hooks()?;
         note_pending_hooks(&mut desired, &tracker);
         let (warnings, assumes_contract) = (computed.warnings, computed.assumed);
         Ok(Computation { observed, desired, tracker, contract, trace, warnings, assumes_contract })

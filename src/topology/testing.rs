@@ -15,7 +15,7 @@ use super::current::Current;
 use super::desired::{self, Computed, Desired, DesiredObject};
 use super::names::{Derived, Names};
 use super::plan::Fold;
-use super::upgrade::Upgrade;
+use super::upgrade::Planned;
 use super::{Failure, Options};
 use crate::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey};
 use crate::wire::{Decode, Version};
@@ -229,8 +229,8 @@ impl Scene {
         let world = self.world();
         let blueprint = Blueprint::of(&self.cluster(), &world)?;
         let current = Current::of(&blueprint, &world)?;
-        let mut upgrade = Upgrade::begin(&blueprint, &current, &world, &Options { runtime_sdk: false })?;
-        desired::compute(&blueprint, &current, &world, &mut upgrade, names)
+        let planned = Planned::of(&blueprint, &current, &world, &Options { runtime_sdk: false })?;
+        desired::compute(&blueprint, &current, &world, planned, names).map(|(computed, _)| computed)
     }
 
     /// What the topology asks for; it can be computed.

@@ -1,26 +1,23 @@
 //! The HTTPS service that kube-apiserver calls.
 //!
 //! ```text
-//! socket ─► server.rs (limits, TLS handshake, HTTP/1.1 and HTTP/2) ─► handler.rs ─► admission
-//!              ├─ tls.rs (certificates, swapped while serving)     │     ├─ kubernetes::gather
-//!              └─ callers.rs (whose client certificates            │     └─ queue.rs (whose turn it is)
-//!                 are accepted)                                    │     turns.rs (whose turn it is at the threads)
+//! socket ─► server.rs (limits, TLS handshake, HTTP/1.1 and HTTP/2) ─► review.rs ──► admission
+//!              └─ certificates::tls                                │     ├─ kubernetes::gather
+//!                                                                  │     └─ queue.rs (whose turn it is)
+//!                                                                  │     turns.rs (whose turn it is at the threads)
 //!                                                                  └─► conversion.rs ─► wire
-//! embedded API ─► in_process.rs ─► handler.rs
+//! probes.rs: whether this process is alive and ready, on a port of its own
 //! ```
 
-pub mod authority;
+mod asked;
 mod body;
-pub mod bundles;
-pub mod callers;
 mod connection;
 pub mod conversion;
-pub mod handler;
-pub mod in_process;
+pub mod limits;
 mod places;
+pub mod probes;
 mod queue;
-pub mod rotation;
-pub mod self_managed;
+mod refusal;
+pub mod review;
 pub mod server;
-pub mod tls;
 mod turns;

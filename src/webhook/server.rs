@@ -30,7 +30,7 @@ use tracing::{debug, info, warn};
 
 use super::connection::{Activity, Answering, Watched};
 use super::places::{Counted, Place, Places};
-use super::tls::Identity;
+use crate::certificates::tls::Identity;
 use crate::telemetry::metrics::{Metrics, Raised, Reason};
 
 /// Bounds of connections.

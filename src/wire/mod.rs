@@ -10,14 +10,12 @@
 
 pub mod conversion;
 pub mod conversion_review;
-mod duration;
 pub mod manifest;
 mod references;
 pub mod review;
 
 use std::fmt;
 
-pub use duration::of_seconds as duration_of_seconds;
 pub use references::{Reference, references};
 
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Machine, MachineGroup, MachineHealthCheck};

@@ -1,5 +1,6 @@
 //! What is known of the cluster at one moment.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
@@ -30,6 +31,15 @@ pub struct Facts {
     scope: Arc<Scope>,
     /// How many ClusterClasses and how many Clusters cannot be read.
     unreadable: Unreadable,
+    /// What was put or removed, where it is noted.
+    changed: Option<Changed>,
+}
+
+/// The keys of objects that came, changed or went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    pub classes: BTreeSet<ObjectKey>,
+    pub clusters: BTreeSet<ObjectKey>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,6 +98,17 @@ impl Facts {
     /// Objects of other kinds, to change them.
     pub fn objects_mut(&mut self) -> Option<&mut Objects> {
         self.objects.as_mut()
+    }
+
+    /// The same facts, which from now on note what changes in them.
+    #[must_use]
+    pub fn noting_changes(self) -> Self {
+        Facts { changed: Some(Changed::default()), ..self }
+    }
+
+    /// What has changed, if it was noted; it is not noted any more.
+    pub fn take_changes(&mut self) -> Changed {
+        self.changed.take().unwrap_or_default()
     }
 
     /// What was asked for.
@@ -151,6 +172,9 @@ impl Facts {
     pub fn remove_class(&mut self, key: &ObjectKey) {
         self.unreadable.classes -= usize::from(self.classes.get(key).is_some_and(Record::is_unreadable));
         self.classes.remove_mut(key);
+        if let Some(changed) = &mut self.changed {
+            changed.classes.insert(key.clone());
+        }
     }
 
     /// Adds or replaces a Cluster.
@@ -167,6 +191,9 @@ impl Facts {
 
     /// Forgets a Cluster.
     pub fn remove_cluster(&mut self, key: &ObjectKey) {
+        if let Some(changed) = &mut self.changed {
+            changed.clusters.insert(key.clone());
+        }
         self.unreadable.clusters -= usize::from(self.clusters.get(key).is_some_and(Record::is_unreadable));
         let Some(class) = self.clusters.get(key).and_then(Record::class_key) else {
             self.clusters.remove_mut(key);

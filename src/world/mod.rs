@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub(crate) use ask::Ask;
 pub use ask::{Answer, Need};
 pub use class::Class;
-pub use facts::{CLASSES, CLUSTERS, Facts, Record};
+pub use facts::{CLASSES, CLUSTERS, Changed, Facts, Record};
 pub use need::{
     DefinitionName, DryRun, DryRunCall, HookAnswer, HookCall, ItemPatch, Nodes, NodesOf, PatchAnswer, PatchCall,
     PatchHook, PlanCall, Selection, SettledClass, UpgradePlan,

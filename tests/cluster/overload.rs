@@ -9,12 +9,13 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use topologist::admission::Settings;
+use topologist::certificates::tls::{Files, Identity, Issued};
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::gather::Gatherer;
 use topologist::telemetry::metrics::Metrics;
-use topologist::webhook::handler::{self, Handler};
+use topologist::webhook::limits::Limits;
+use topologist::webhook::review::{self, Handler};
 use topologist::webhook::server::{self, Server};
-use topologist::webhook::tls::{Files, Identity, Issued};
 use topologist::world::Facts;
 
 use crate::kubernetes::Kubernetes;
@@ -30,10 +31,10 @@ async fn overloaded() -> (String, String) {
     let address = "127.0.0.1:0".parse().unwrap();
     let server = Server::bind(address, Some(identity), server::Limits::default(), metrics.clone()).await.unwrap();
     let address = server.local_address().unwrap().to_string();
-    let limits = handler::Limits { in_flight: 0, queue: 0, ..handler::Limits::default() };
+    let limits = Limits { in_flight: 0, queue: 0, ..Limits::default() };
     let gatherer = Gatherer::new(Arc::new(Cache::new(Facts::of([], []))));
     let handler = Arc::new(Handler::new(gatherer, Settings::default(), limits, metrics));
-    tokio::spawn(server.serve(handler::router(handler), CancellationToken::new()));
+    tokio::spawn(server.serve(review::router(handler), CancellationToken::new()));
     (address, issued.authority)
 }
 

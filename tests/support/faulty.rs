@@ -29,7 +29,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
-use topologist::webhook::tls::{Files, Identity, Issued};
+use topologist::certificates::tls::{Files, Identity, Issued};
 
 /// What the API server does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

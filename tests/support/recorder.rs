@@ -10,9 +10,9 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use topologist::certificates::tls::{Files, Identity, Issued};
 use topologist::telemetry::metrics::Metrics;
 use topologist::webhook::server::{Limits, Server};
-use topologist::webhook::tls::{Files, Identity, Issued};
 
 /// A running recorder; it belongs to the runtime that started it.
 pub struct Recorder {

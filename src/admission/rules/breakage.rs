@@ -8,7 +8,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::class::Change;
+use super::class_change::Change;
 use super::shared;
 use crate::admission::Dependents;
 use crate::admission::defaults::cluster::lists;

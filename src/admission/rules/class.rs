@@ -1,8 +1,8 @@
 //! A ClusterClass by itself, and its deletion (CC-V).
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::class_change::{Change, control_plane_health_check, machine_deployment, machine_pool};
 use super::definitions::{
     rules_are_not_at_the_root_of_arrays, schemas_are_not_nullable, variable_definitions_are_usable,
 };
@@ -13,40 +13,11 @@ use crate::admission::router::Sizes;
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path, RuleId, Shown};
-use crate::hub::{ClusterClass, ClusterClassSpec, Kind};
-use crate::schema::{Allowance, Breach};
+use crate::hub::{ClusterClass, Kind};
+use crate::schema::Breach;
 use crate::version::{BuildOrder, KubeVersion};
 use crate::wire::Reference;
 use crate::world::World;
-
-/// A ClusterClass that is created or updated.
-pub(super) struct Change<'a> {
-    pub new: &'a ClusterClass,
-    pub old: Option<&'a ClusterClass>,
-    /// The references of a v1beta1 object, with what the hub does not have.
-    pub references: &'a [Reference],
-    pub world: &'a World,
-    pub settings: &'a Settings,
-    /// What its variables and patches may still take together (DEC-44).
-    pub allowance: RefCell<Allowance>,
-}
-
-impl<'a> Change<'a> {
-    fn new(
-        new: &'a ClusterClass,
-        old: Option<&'a ClusterClass>,
-        references: &'a [Reference],
-        world: &'a World,
-        settings: &'a Settings,
-    ) -> Self {
-        let allowance = RefCell::new(Allowance::new(world.stop().clone()));
-        Change { new, old, references, world, settings, allowance }
-    }
-
-    fn spec(&self) -> &ClusterClassSpec {
-        &self.new.spec
-    }
-}
 
 type ClassRule = Rule<fn(&Change<'_>, &mut Findings)>;
 
@@ -358,16 +329,4 @@ fn kubernetes_versions_rise_without_gaps(change: &Change<'_>, found: &mut Findin
         }
         previous = Some(version);
     }
-}
-
-pub(super) fn control_plane_health_check() -> Path {
-    Path::of("spec.controlPlane.healthCheck")
-}
-
-pub(super) fn machine_deployment(class: &str) -> Path {
-    Path::of("spec.workers.machineDeployments").key(class)
-}
-
-pub(super) fn machine_pool(class: &str) -> Path {
-    Path::of("spec.workers.machinePools").key(class)
 }

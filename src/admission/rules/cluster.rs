@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::topology::TopologyChange;
+use super::topology_change::TopologyChange;
 use super::{rebase, references, topology, version};
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{Listed, Outcome, Settings, Verdict};

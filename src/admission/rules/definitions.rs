@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::class::Change;
+use super::class_change::Change;
 use super::shared;
 use crate::admission::Listed;
 use crate::field::{Findings, Path};

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::breakage::clusters_still_fit;
-use super::class::{Change, control_plane_health_check, machine_deployment};
+use super::class_change::{Change, control_plane_health_check, machine_deployment};
 use super::shared;
 use crate::admission::Listed;
 use crate::admission::rule::{Rule, listed, rules, run};

@@ -14,11 +14,13 @@
 //!   └─ breakage.rs     whether their variables still fit
 //! references.rs  what becomes part of a URL
 //! machine.rs, machine_group.rs, machine_health_check.rs   machines, where they are driven here
+//! class_change.rs, topology_change.rs  what the rules of both are about
 //! shared.rs    checks that several rules use
 //! ```
 
 mod breakage;
 pub(super) mod class;
+mod class_change;
 pub(super) mod cluster;
 mod definitions;
 mod dependents;
@@ -32,6 +34,7 @@ mod rebase;
 mod references;
 mod shared;
 pub(super) mod topology;
+mod topology_change;
 mod upgrade;
 mod version;
 

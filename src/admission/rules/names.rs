@@ -1,6 +1,6 @@
 //! Naming templates of a ClusterClass (NAM). What they leave out is their author's business (NAM-003).
 
-use super::class::{Change, machine_deployment, machine_pool};
+use super::class_change::{Change, machine_deployment, machine_pool};
 use super::hints;
 use crate::admission::Listed;
 use crate::field::{Findings, Path};

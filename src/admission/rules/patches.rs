@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use super::class::Change;
+use super::class_change::Change;
 use super::hints;
 use crate::admission::Listed;
 use crate::field::{ErrorKind, Findings, Path, RuleId, closest, enumerated};

@@ -1,6 +1,6 @@
 //! Topologies that are added to existing Clusters, and topologies that change their class (CL-V-060 to CL-V-062, DEC-25).
 
-use super::topology::{ClassifiedChange, class};
+use super::topology_change::{ClassifiedChange, class};
 use crate::admission::Listed;
 use crate::field::{Findings, RuleId};
 use crate::hub::{Cluster, Kind, annotation, compatibility};

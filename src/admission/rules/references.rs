@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::class_change;
 use crate::field::{Findings, Path, RuleId, shortened};
 use crate::hub::naming::{dns_label_faults, group_version_faults, kind_faults, subdomain_faults};
 use crate::hub::{Cluster, ClusterClass, ContractRef, MachineHealthCheck, Remediation, TemplateRef};
@@ -125,9 +126,9 @@ pub(super) fn of_class(class: &ClusterClass) -> Vec<Malformed<'_>> {
         parts.template(&class.bootstrap.template_ref, &path.child("bootstrap"));
         parts.template(&class.infrastructure.template_ref, &path.child("infrastructure"));
     }
-    parts.remediation(&spec.control_plane.health_check.remediation, super::class::control_plane_health_check);
+    parts.remediation(&spec.control_plane.health_check.remediation, class_change::control_plane_health_check);
     for class in &workers.machine_deployments {
-        let path = || super::class::machine_deployment(&class.class).child("healthCheck");
+        let path = || class_change::machine_deployment(&class.class).child("healthCheck");
         parts.remediation(&class.health_check.remediation, path);
     }
     parts.0

@@ -3,31 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::topology_change::{ClassifiedChange, TopologyChange, class, version_path};
 use super::{rebase, shared, version};
+use crate::admission::Listed;
 use crate::admission::defaults::cluster::lists;
 use crate::admission::rule::{Rule, listed, rules, run};
-use crate::admission::{Listed, Settings};
 use crate::field::{Findings, Path, RuleId};
 use crate::hub::naming::decimal_integer;
-use crate::hub::{Cluster, ClusterClass, Kind, ObjectKey, Topology, VariableValue, annotation};
+use crate::hub::{Cluster, Kind, ObjectKey, Topology, VariableValue, annotation};
 use crate::version::KubeVersion;
-use crate::world::{Class, Found, World, is_settled};
-
-/// A Cluster with a defined topology that is created or updated.
-pub(super) struct TopologyChange<'a> {
-    pub new: &'a Cluster,
-    pub topology: &'a Topology,
-    pub old: Option<&'a Cluster>,
-    pub world: &'a World,
-    pub settings: &'a Settings,
-}
-
-/// A topology together with its class.
-pub(super) struct ClassifiedChange<'a> {
-    pub change: &'a TopologyChange<'a>,
-    pub key: &'a ObjectKey,
-    pub class: &'a ClusterClass,
-}
+use crate::world::{Class, Found, is_settled};
 
 type TopologyRule = Rule<fn(&TopologyChange<'_>, &mut Findings)>;
 type ClassifiedRule = Rule<fn(&ClassifiedChange<'_>, &mut Findings)>;
@@ -371,15 +356,6 @@ fn machine_deployment_health_checks_can_work(change: &ClassifiedChange<'_>, foun
 
 fn topology() -> Path {
     Path::of("spec.topology")
-}
-
-/// The established path of the class, which is not that of a v1beta2 field (DEC-4).
-pub(super) fn class() -> Path {
-    Path::of("spec.topology.class")
-}
-
-pub(super) fn version_path() -> Path {
-    Path::of("spec.topology.version")
 }
 
 fn control_plane() -> Path {

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::topology::version_path;
+use super::topology_change::version_path;
 use crate::admission::Listed;
 use crate::field::{Findings, RuleId, enumerated, shortened};
 use crate::hub::contract::{definition_name, newest_version};

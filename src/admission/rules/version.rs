@@ -1,6 +1,6 @@
 //! Version changes of a topology (UPG).
 
-use super::topology::{ClassifiedChange, version_path};
+use super::topology_change::{ClassifiedChange, version_path};
 use super::upgrade::{self, Upgrade};
 use crate::admission::Listed;
 use crate::admission::rule::{Rule, listed, rules};

@@ -1,11 +1,12 @@
 //! Dates from explicit input. What depends on the clock is among the impossible functions.
 
 use super::super::context::Context;
-use super::super::dates::{Time, ZERO, duration, written};
+use super::super::dates::{Time, ZERO};
 use super::super::error::Failure;
 use super::super::value::Value;
 use super::Parameter::{self, Any, Text};
 use super::{Arguments, Function};
+use crate::calendar::{go_duration, of_seconds};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("toDate", &[Text, Text], |_, arguments| {
@@ -23,7 +24,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
             Value::Int64(seconds) => *seconds,
             _ => 0,
         };
-        Ok(written(seconds).into())
+        Ok(of_seconds(seconds).into())
     }),
     Function::new("durationRound", &[Any], round),
 ];
@@ -37,7 +38,7 @@ fn time(arguments: &Arguments<'_, '_>, index: usize) -> Time {
 
 fn modify<'a>(_: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value<'a>, Failure> {
     let text = arguments.text(0);
-    let shift = duration(text);
+    let shift = go_duration(text);
     let shift = shift
         .ok_or_else(|| Failure::new(format!("time: invalid duration {}", super::super::characters::quote(text))))?;
     Ok(Value::Time(time(arguments, 1).plus(shift)))
@@ -55,7 +56,7 @@ fn round<'a>(_: &mut Context<'a>, arguments: &Arguments<'_, 'a>) -> Result<Value
         ("s", SECOND),
     ];
     let nanoseconds = match arguments.any(0) {
-        Value::Text(text) => duration(text).unwrap_or(0),
+        Value::Text(text) => go_duration(text).unwrap_or(0),
         Value::Int64(nanoseconds) => *nanoseconds,
         Value::Time(_) => return Err(Failure::NotDeterministic("durationRound of a time")),
         _ => 0,

@@ -4,9 +4,9 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::super::lease::{Candidacy, Election};
-use super::super::testing::{ApiServer, Failure, Received};
 use super::*;
+use crate::kubernetes::lease::{Candidacy, Election};
+use crate::kubernetes::testing::{ApiServer, Failure, Received};
 
 const CLASS: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/clusterclasses/base";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/own/leases/topologist";

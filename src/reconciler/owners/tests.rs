@@ -3,9 +3,9 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::super::lease::{Candidacy, Election};
-use super::super::testing::ApiServer;
 use super::*;
+use crate::kubernetes::lease::{Candidacy, Election};
+use crate::kubernetes::testing::ApiServer;
 use crate::world::Facts;
 
 const MINUTE: Duration = Duration::from_mins(1);

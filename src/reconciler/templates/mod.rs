@@ -12,7 +12,7 @@
 
 mod run;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use futures::channel::mpsc;
 use kube::api::ApiResource;
 use kube::runtime::applier;
 use kube::runtime::controller::{Action, Config};
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::ObjectRef;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug, info_span, warn};
 
 use self::run::{Outcome, Reconciler, RunError};
-use super::lease::Leadership;
 use super::pace::Pace;
 use crate::hub::{GROUP, ObjectKey, label};
 use crate::kubernetes::Selection;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
-use crate::kubernetes::metadata::{self, Change, IfUnserved, Metadata, cluster_of, key_of};
+use crate::kubernetes::lease::Leadership;
+use crate::kubernetes::metadata::{self, Change, IfUnserved, Metadata, Objects, key_of};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::world::{Facts, Found};
 
@@ -121,8 +121,8 @@ impl TemplatesController {
             })
         };
         tokio::select! {
-            () = self.reconcile(reconciler(Maker::Deployment)) => {}
-            () = self.reconcile(reconciler(Maker::Set)) => {}
+            () = Box::pin(self.reconcile(reconciler(Maker::Deployment))) => {}
+            () = Box::pin(self.reconcile(reconciler(Maker::Set))) => {}
             () = follow_definitions => {}
         }
     }
@@ -131,7 +131,8 @@ impl TemplatesController {
     async fn reconcile(&self, reconciler: Arc<Reconciler>) {
         let maker = reconciler.maker;
         let (wake, woken) = mpsc::unbounded();
-        let (store, follow) = self.follow(maker, wake.clone());
+        let (objects, follow) = self.follow(maker, wake.clone());
+        let store = objects.store().clone();
         let run = {
             let metrics = self.metrics.clone();
             move |object: Arc<Metadata>, reconciler: Arc<Reconciler>| {
@@ -141,8 +142,8 @@ impl TemplatesController {
             }
         };
         let woken = {
-            let (store, reconciler) = (store.clone(), reconciler.clone());
-            woken.flat_map(move |wake: Wake| futures::stream::iter(wake.objects(&store, &reconciler)))
+            let reconciler = reconciler.clone();
+            woken.flat_map(move |wake: Wake| futures::stream::iter(wake.objects(&objects, &reconciler)))
         };
         let woken = woken.map(Ok::<_, Infallible>);
         let config = Config::default().concurrency(WORKERS);
@@ -161,7 +162,7 @@ impl TemplatesController {
         &self,
         maker: Maker,
         wake: mpsc::UnboundedSender<Wake>,
-    ) -> (Store<Metadata>, impl Future<Output = ()> + Send + use<>) {
+    ) -> (Objects, impl Future<Output = ()> + Send + use<>) {
         let resource = maker.resource();
         let api = maker.served().in_scope(self.client.clone(), self.cache.facts().scope());
         let selection = Selection { labels: Some(label::OWNED.to_owned()), fields: None };
@@ -193,24 +194,22 @@ enum Wake {
 
 impl Wake {
     /// The objects that there are; the past of one that is gone is forgotten.
-    fn objects(self, store: &Store<Metadata>, reconciler: &Reconciler) -> Vec<ObjectRef<Metadata>> {
+    fn objects(self, all: &Objects, reconciler: &Reconciler) -> Vec<ObjectRef<Metadata>> {
         let resource = reconciler.maker.resource();
         let reference = |object: Arc<Metadata>| ObjectRef::from_obj_with(&*object, resource.clone());
         match self {
-            Wake::One(one) if store.get(&one).is_some() => vec![one],
+            Wake::One(one) if all.store().get(&one).is_some() => vec![one],
             Wake::One(gone) => {
                 reconciler.pace.forget(&ObjectKey::new(gone.namespace.unwrap_or_default(), gone.name));
                 Vec::new()
             }
-            Wake::Cluster(cluster) => of_cluster(store, &cluster).map(reference).collect(),
-            Wake::LeavingCluster(cluster) => of_cluster(store, &cluster).filter(is_leaving).map(reference).collect(),
-            Wake::All => store.state().into_iter().map(reference).collect(),
+            Wake::Cluster(cluster) => all.of_cluster(&cluster).into_iter().map(reference).collect(),
+            Wake::LeavingCluster(cluster) => {
+                all.of_cluster(&cluster).into_iter().filter(is_leaving).map(reference).collect()
+            }
+            Wake::All => all.store().state().into_iter().map(reference).collect(),
         }
     }
-}
-
-fn of_cluster(store: &Store<Metadata>, cluster: &ObjectKey) -> impl Iterator<Item = Arc<Metadata>> {
-    store.state().into_iter().filter(move |object| cluster_of(object).as_ref() == Some(cluster))
 }
 
 fn is_leaving(object: &Arc<Metadata>) -> bool {
@@ -220,37 +219,47 @@ fn is_leaving(object: &Arc<Metadata>) -> bool {
 /// Wakes what waited for Clusters: that have come, that are not paused any more, or that were paused until they were deleted
 /// (DEL-05). It does so for ever.
 async fn follow_clusters(cache: &Cache, wake: &mpsc::UnboundedSender<Wake>) {
-    let mut changes = cache.changes();
-    let mut known = Clusters::of(&cache.facts());
-    // An error means that the process ends.
-    while changes.changed().await.is_ok() {
-        let now = Clusters::of(&cache.facts());
-        let resumed = now.active.difference(&known.active).cloned().map(Wake::Cluster);
-        // Nothing else wakes an object that waits when its Cluster is gone.
-        let is_gone = |key: &&ObjectKey| !now.active.contains(*key) && !now.paused.contains(*key);
-        let gone = known.paused.iter().filter(is_gone).cloned().map(Wake::LeavingCluster);
-        for woken in resumed.chain(gone) {
+    let mut follower = cache.follow();
+    let facts = cache.facts();
+    let mut known: BTreeMap<ObjectKey, Progress> =
+        facts.cluster_keys().filter_map(|key| Some((key.clone(), Progress::of(&facts, key)?))).collect();
+    loop {
+        let changed = follower.next().await;
+        let facts = cache.facts();
+        for key in changed.clusters {
+            let now = Progress::of(&facts, &key);
+            let before = match now {
+                Some(now) => known.insert(key.clone(), now),
+                None => known.remove(&key),
+            };
+            let woken = match (before, now) {
+                (before, Some(Progress::Active)) if before != now => Wake::Cluster(key),
+                // Nothing else wakes an object that waits when its Cluster is gone.
+                (Some(Progress::Waiting), None) => Wake::LeavingCluster(key),
+                _ => continue,
+            };
             // Nobody listens any more when this process has ceased to lead.
             let _ = wake.unbounded_send(woken);
         }
-        known = now;
     }
 }
 
-/// The Clusters by whether they keep their objects waiting.
-struct Clusters {
-    active: BTreeSet<ObjectKey>,
-    paused: BTreeSet<ObjectKey>,
+/// Whether a Cluster keeps its objects waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Active,
+    /// It is paused, or cannot be read.
+    Waiting,
 }
 
-impl Clusters {
-    fn of(facts: &Facts) -> Self {
-        let is_active = |key: &ObjectKey| match facts.cluster(key) {
-            Found::Yes(cluster) => cluster.spec.paused != Some(true),
-            _ => false,
-        };
-        let (active, paused) = facts.cluster_keys().cloned().partition(is_active);
-        Clusters { active, paused }
+impl Progress {
+    /// `None` when there is no such Cluster.
+    fn of(facts: &Facts, key: &ObjectKey) -> Option<Self> {
+        match facts.cluster(key) {
+            Found::Yes(cluster) if cluster.spec.paused != Some(true) => Some(Progress::Active),
+            Found::Yes(_) | Found::Unreadable(_) => Some(Progress::Waiting),
+            Found::Absent | Found::NotAsked => None,
+        }
     }
 }
 

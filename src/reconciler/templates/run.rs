@@ -11,15 +11,16 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tracing::info;
 
-use super::{Maker, cluster_of, key_of};
+use super::{Maker, key_of};
 use crate::hub::{
     self, ContractRef, GROUP, Object, ObjectKey, ObjectRef, WrongType, annotation, contract, group_of, label,
 };
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
+use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::kubernetes::metadata::Metadata;
+use crate::kubernetes::metadata::cluster_of;
 use crate::kubernetes::untyped::{self, RequestError};
-use crate::reconciler::lease::{Leadership, NotLeading};
 use crate::reconciler::pace::Pace;
 use crate::topology::templates_in_use::unused;
 use crate::world::{Found, Selection};

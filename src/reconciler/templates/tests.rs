@@ -4,10 +4,10 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::super::lease::{Candidacy, Election};
-use super::super::testing::{ApiServer, Failure, Received};
 use super::*;
 use crate::hub::Cluster;
+use crate::kubernetes::lease::{Candidacy, Election};
+use crate::kubernetes::testing::{ApiServer, Failure, Received};
 use crate::world::{Record, Scope};
 
 const MINUTE: Duration = Duration::from_mins(1);

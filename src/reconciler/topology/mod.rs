@@ -32,13 +32,13 @@ use tracing::{Instrument, debug, info_span, warn};
 use self::past::Past;
 use self::queue::{Named, Queue};
 use self::run::{Outcome, Reconciler, RunError};
-use super::lease::Leadership;
 use super::pace::Pace;
 use crate::hub::{GROUP, Kind, ObjectKey, TemplateRef};
 use crate::kubernetes::apply::Applier;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::leader::Leader;
+use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::managed::{Changed, Managed};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::topology::Options;
@@ -189,28 +189,34 @@ fn wake_users(queue: &Queue, facts: &Facts, class: &ObjectKey) {
 
 /// Wakes the Clusters of classes that changed (RS-02, CCR-13), for ever.
 async fn follow_classes(cache: &Cache, queue: &Queue) {
-    let mut changes = cache.changes();
-    let mut known = versions(&cache.facts());
-    // An error means that the process ends.
-    while changes.changed().await.is_ok() {
+    let mut follower = cache.follow();
+    let facts = cache.facts();
+    let mut known: BTreeMap<ObjectKey, String> =
+        facts.class_keys().filter_map(|class| Some((class.clone(), version(&facts, class)?))).collect();
+    loop {
+        let changed = follower.next().await;
         let facts = cache.facts();
-        let now = versions(&facts);
-        let is_new = |(class, version): &(&ObjectKey, &String)| known.get(class) != Some(version);
-        let gone = known.keys().filter(|class| !now.contains_key(class));
-        for class in now.iter().filter(is_new).map(|(class, _)| class).chain(gone) {
-            wake_users(queue, &facts, class);
+        for class in changed.classes {
+            let now = version(&facts, &class);
+            let before = match now.clone() {
+                Some(now) => known.insert(class.clone(), now),
+                None => known.remove(&class),
+            };
+            // A list brings what is known once more.
+            if before != now {
+                wake_users(queue, &facts, &class);
+            }
         }
-        known = now;
     }
 }
 
-/// The versions of all classes.
-fn versions(facts: &Facts) -> BTreeMap<ObjectKey, String> {
-    let version = |class: &ObjectKey| match facts.class(class) {
-        Found::Yes(found) => found.metadata.resource_version.clone(),
-        _ => String::new(),
-    };
-    facts.class_keys().map(|class| (class.clone(), version(class))).collect()
+/// The version of a class; empty of one that cannot be read, and `None` when there is none.
+fn version(facts: &Facts, class: &ObjectKey) -> Option<String> {
+    match facts.class(class) {
+        Found::Yes(found) => Some(found.metadata.resource_version.clone()),
+        Found::Unreadable(_) => Some(String::new()),
+        Found::Absent | Found::NotAsked => None,
+    }
 }
 
 /// One run, and when the next one is due if nothing wakes the Cluster before.

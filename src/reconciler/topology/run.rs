@@ -20,9 +20,9 @@ use crate::hub::{Cluster, Object, ObjectKey, ObjectRef, annotation};
 use crate::kubernetes::apply::{self, Applier};
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::leader::Leader;
+use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::kubernetes::managed::Managed;
 use crate::kubernetes::mitigation::mitigate;
-use crate::reconciler::lease::{Leadership, NotLeading};
 use crate::reconciler::names::LiveNames;
 use crate::reconciler::now;
 use crate::reconciler::pace::Pace;
@@ -411,8 +411,8 @@ fn retry(hooks: &HookTracker) -> Option<Duration> {
 mod tests {
     use super::*;
     use crate::kubernetes::contract::Definitions;
+    use crate::kubernetes::lease::{Candidacy, Election};
     use crate::kubernetes::scripted::Script;
-    use crate::reconciler::lease::{Candidacy, Election};
     use crate::world::{Facts, PatchCall, PatchHook};
 
     /// A reconciler whose API server is asked nothing.

@@ -3,14 +3,14 @@
 use super::{Basis, DesiredCluster};
 use crate::hub::{Object, annotation, label};
 use crate::topology::field_path;
-use crate::topology::upgrade::Upgrade;
+use crate::topology::upgrade::ControlPlaneDecided;
 
 /// What the engine decides of the Cluster (DS-22).
 pub(super) fn compute(
     basis: Basis<'_>,
     infrastructure: &Object,
     control_plane: &Object,
-    upgrade: &Upgrade<'_>,
+    decided: &ControlPlaneDecided<'_>,
 ) -> DesiredCluster {
     let metadata = &basis.blueprint.cluster.metadata;
     let mut labels = metadata.labels.to_map();
@@ -21,21 +21,21 @@ pub(super) fn compute(
         Some(value) => drop(annotations.insert(name.to_owned(), value)),
         None => drop(annotations.remove(name)),
     };
-    put(annotation::UPGRADE_STEP, step(control_plane, upgrade));
-    put(annotation::PENDING_HOOKS, pending_hooks(upgrade));
+    put(annotation::UPGRADE_STEP, step(control_plane, decided));
+    put(annotation::PENDING_HOOKS, pending_hooks(decided));
     let (infrastructure_ref, control_plane_ref) = (infrastructure.contract_ref(), control_plane.contract_ref());
     DesiredCluster { labels, annotations, infrastructure_ref, control_plane_ref }
 }
 
 /// The version that machines may be made for while the topology is on its way to another (DS-23).
-fn step(control_plane: &Object, upgrade: &Upgrade<'_>) -> Option<String> {
+fn step(control_plane: &Object, decided: &ControlPlaneDecided<'_>) -> Option<String> {
     let version = || control_plane.at(field_path::VERSION)?.as_str().map(str::to_owned);
-    upgrade.marks_a_step().then(version).flatten()
+    decided.marks_a_step().then(version).flatten()
 }
 
 /// The hooks that still have to be called, sorted (HK-02).
-fn pending_hooks(upgrade: &Upgrade<'_>) -> Option<String> {
-    let hooks: Vec<String> = upgrade.pending_hooks().into_iter().collect();
+fn pending_hooks(decided: &ControlPlaneDecided<'_>) -> Option<String> {
+    let hooks: Vec<&str> = decided.pending_hooks().iter().map(String::as_str).collect();
     (!hooks.is_empty()).then(|| hooks.join(","))
 }
 

@@ -6,15 +6,15 @@ use super::draft::{contract_ref, labels_of_all};
 use super::layers::{Given as _, Layers, moment};
 use super::metadata::{Entry, Given};
 use super::{Basis, DesiredObject, clone, name_of, naming};
+use crate::calendar;
 use crate::hub::contract::definition_name;
 use crate::hub::{ControlPlaneClass, ControlPlaneTopology, Named, Object, group_of, version_of};
 use crate::topology::contract::{Contract, contract_of, note_without_label};
 use crate::topology::field_path::{self, FieldPath, MACHINE_METADATA};
 use crate::topology::names::Names;
 use crate::topology::origin::Origin;
-use crate::topology::upgrade::Upgrade;
+use crate::topology::upgrade::{ControlPlaneDecided, Planned};
 use crate::topology::{Failure, current};
-use crate::wire::duration_of_seconds;
 use crate::world::Found;
 
 const LAYERS: Layers<'static> = Layers { topology_path: "spec.topology.controlPlane", class_path: "spec.controlPlane" };
@@ -28,12 +28,12 @@ pub(super) struct Made {
 }
 
 /// The control plane (DS-12 to DS-21).
-pub(super) fn compute(
+pub(super) fn compute<'a>(
     basis: Basis<'_>,
     machines: Option<&DesiredObject>,
-    upgrade: &mut Upgrade<'_>,
+    planned: Planned<'a>,
     names: &mut dyn Names,
-) -> Result<Made, Failure> {
+) -> Result<(Made, ControlPlaneDecided<'a>), Failure> {
     let (topology, class) = (&basis.blueprint.topology().control_plane, &basis.blueprint.class.spec.control_plane);
     let given = Given {
         topology: &topology.metadata,
@@ -53,12 +53,9 @@ pub(super) fn compute(
         warnings.extend(note_without_label(&object.object, basis.world));
     }
     add_fields_of_machines(&mut object, topology, class, contract)?;
-    object.set(
-        field_path::VERSION,
-        upgrade.control_plane_version()?,
-        Origin::Cluster("spec.topology.version".into()),
-    )?;
-    Ok(Made { control_plane: object, contract, assumed, warnings })
+    let decided = planned.decide_control_plane()?;
+    object.set(field_path::VERSION, decided.version(), Origin::Cluster("spec.topology.version".into()))?;
+    Ok((Made { control_plane: object, contract, assumed, warnings }, decided))
 }
 
 /// What the template of the class describes, with the metadata of the control plane (DS-12). Like the infrastructure
@@ -185,7 +182,7 @@ fn add_fields_of_machines(
 fn timeout(seconds: Option<i32>, contract: Contract) -> Option<Value> {
     match contract {
         Contract::V1Beta2 => seconds.given(),
-        Contract::V1Beta1 => seconds.map(|seconds| duration_of_seconds(seconds).into()),
+        Contract::V1Beta1 => seconds.map(|seconds| calendar::of_seconds(seconds.into()).into()),
     }
 }
 

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::DesiredObject;
+use crate::calendar;
 use crate::hub::{Gate, IntOrString, Taint};
 use crate::json::List;
-use crate::schema;
 use crate::topology::Failure;
 use crate::topology::origin::Origin;
 
@@ -139,5 +139,5 @@ pub(super) fn members<const N: usize>(members: [(&str, Option<Value>); N]) -> Va
 
 /// A moment as it is applied: RFC 3339 in UTC (DS-17). What is no moment is left for the API server to refuse.
 pub(super) fn moment(text: &str) -> Option<Value> {
-    (!text.is_empty()).then(|| schema::in_utc(text).unwrap_or_else(|| text.to_owned()).into())
+    (!text.is_empty()).then(|| calendar::in_utc(text).unwrap_or_else(|| text.to_owned()).into())
 }

@@ -33,7 +33,7 @@ use super::contract::Contract;
 use super::current::Current;
 use super::names::Names;
 use super::origin::Origins;
-use super::upgrade::Upgrade;
+use super::upgrade::{Decided, Planned};
 use super::worker::WorkerKind;
 use crate::hub::{ContractRef, Object};
 use crate::world::World;
@@ -112,30 +112,31 @@ pub struct Computed {
     pub warnings: Vec<String>,
 }
 
-/// Computes everything except patches (DS-01 to DS-38). Nothing is written, and nothing that is given is changed, apart from
-/// what `upgrade` decides (DS-02).
+/// Computes everything except patches (DS-01 to DS-38). Nothing is written, and nothing that is given is changed (DS-02);
+/// versions are decided on the way, in the order of DS-01.
 ///
 /// # Errors
 /// There is no desired state when any part of it cannot be computed.
-pub fn compute(
-    blueprint: &Blueprint,
-    current: &Current,
-    world: &World,
-    upgrade: &mut Upgrade<'_>,
+pub fn compute<'a>(
+    blueprint: &'a Blueprint,
+    current: &'a Current,
+    world: &'a World,
+    planned: Planned<'a>,
     names: &mut dyn Names,
-) -> Result<Computed, Failure> {
+) -> Result<(Computed, Decided<'a>), Failure> {
     let basis = Basis { blueprint, current, world };
     let infrastructure = infrastructure_cluster::compute(basis, names)?;
     let machines = control_plane_machines::compute(basis, names)?;
-    let made = control_plane::compute(basis, machines.as_ref(), upgrade, names)?;
+    let (made, of_control_plane) = control_plane::compute(basis, machines.as_ref(), planned, names)?;
     let control_plane::Made { control_plane, contract, assumed, warnings } = made;
     let health_check = health_check::of_control_plane(basis, control_plane.object.name())?;
-    let cluster = cluster::compute(basis, &infrastructure.object, &control_plane.object, upgrade);
-    let machine_deployments = workers::compute(basis, WorkerKind::MachineDeployment, upgrade, names)?;
-    let machine_pools = workers::compute(basis, WorkerKind::MachinePool, upgrade, names)?;
+    let cluster = cluster::compute(basis, &infrastructure.object, &control_plane.object, &of_control_plane);
+    let decided = of_control_plane.decide_workers()?;
+    let machine_deployments = workers::compute(basis, WorkerKind::MachineDeployment, &decided, names)?;
+    let machine_pools = workers::compute(basis, WorkerKind::MachinePool, &decided, names)?;
     let control_plane = DesiredControlPlane { control_plane, machines, health_check };
     let desired = Desired { infrastructure, control_plane, cluster, machine_deployments, machine_pools };
-    Ok(Computed { desired, contract, assumed, warnings })
+    Ok((Computed { desired, contract, assumed, warnings }, decided))
 }
 
 /// What the functions of this module look at.

@@ -12,20 +12,19 @@ use crate::hub::{
 use crate::topology::current::CurrentWorker;
 use crate::topology::names::Names;
 use crate::topology::origin::Origin;
-use crate::topology::upgrade::Upgrade;
+use crate::topology::upgrade::Decided;
 use crate::topology::worker::{API_VERSION, WorkerEntry, WorkerKind};
 use crate::topology::{Failure, field_path};
 
-/// The workers of a kind, in the order of the topology: each takes its version from what is left by those before it (DS-24
-/// to DS-38).
+/// The workers of a kind, in the order of the topology (DS-24 to DS-38).
 pub(super) fn compute(
     basis: Basis<'_>,
     kind: WorkerKind,
-    upgrade: &mut Upgrade<'_>,
+    decided: &Decided<'_>,
     names: &mut dyn Names,
 ) -> Result<Vec<DesiredWorker>, Failure> {
     let plans = plans(basis, kind)?;
-    let workers = plans.iter().enumerate().map(|(position, plan)| plan.worker(basis, position, upgrade, names));
+    let workers = plans.iter().enumerate().map(|(position, plan)| plan.worker(basis, position, decided, names));
     workers.collect()
 }
 
@@ -94,13 +93,13 @@ impl Plan<'_> {
         &self,
         basis: Basis<'_>,
         position: usize,
-        upgrade: &mut Upgrade<'_>,
+        decided: &Decided<'_>,
         names: &mut dyn Names,
     ) -> Result<DesiredWorker, Failure> {
         let current = basis.current.workers(self.kind).get(self.entry.name);
         let (bootstrap, infrastructure) = self.parts(basis, current, names)?;
         let name = self.name(basis, current, names)?;
-        let version = upgrade.worker_version(self.kind, position, &name)?;
+        let version = decided.worker_version(self.kind, position);
         let mut worker = DesiredObject::new(API_VERSION, self.kind.name(), &name, basis);
         self.add_metadata(&mut worker, basis)?;
         add_common_fields(&mut worker, version, &bootstrap.object, &infrastructure.object, basis)?;
@@ -212,7 +211,7 @@ impl Plan<'_> {
 /// What both kinds have (DS-26, DS-36).
 fn add_common_fields(
     worker: &mut DesiredObject,
-    version: String,
+    version: &str,
     bootstrap: &Object,
     infrastructure: &Object,
     basis: Basis<'_>,

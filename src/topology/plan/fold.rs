@@ -56,6 +56,8 @@ pub struct Fold {
 pub struct Round {
     pub steps: Vec<Step>,
     pub rolls: Vec<Roll>,
+    /// What keeps the rollout from going on after these steps.
+    pub failure: Option<Failure>,
 }
 
 /// A whole rollout.
@@ -177,11 +179,12 @@ impl Fold {
         let mut outcome = Outcome::default();
         let mut rotations: BTreeMap<Part, usize> = BTreeMap::new();
         for _ in 0..rounds {
-            let round = match self.plan(cluster, &mut outcome) {
+            let mut round = match self.plan(cluster, &mut outcome) {
                 Ok(round) => round,
                 Err(failure) => return outcome.ended_by(failure),
             };
-            if round.steps.is_empty() {
+            let failure = round.failure.take();
+            if round.steps.is_empty() && failure.is_none() {
                 outcome.held.append(&mut outcome.paused);
                 return outcome;
             }
@@ -192,6 +195,9 @@ impl Fold {
                 return outcome.ended_by(failure);
             }
             outcome.rounds.push(round);
+            if let Some(failure) = failure {
+                return outcome.ended_by(failure);
+            }
         }
         outcome
     }
@@ -251,16 +257,13 @@ impl Fold {
         }
         let Computation { observed, trace, warnings, assumes_contract, .. } = computation;
         (outcome.trace, outcome.warnings, outcome.assumes_contract) = (trace, warnings, assumes_contract);
-        if let Some(failure) = failure {
-            return Err(failure);
-        }
         default_replicas(&mut steps);
         default_strategies(&mut steps);
         let (rolls, paused) = rolls(&steps, &observed.current, world, self.now);
         outcome.held = held;
         outcome.paused.extend(paused);
         outcome.notes.extend(notes(&steps));
-        Ok(Round { steps, rolls })
+        Ok(Round { steps, rolls, failure })
     }
 
     /// The machines that would be replaced if a Cluster were not paused (ROLL-18).

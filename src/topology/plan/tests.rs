@@ -237,6 +237,14 @@ fn infrastructure_of_another_kind_is_refused() {
     let path = "/spec/workers/machineDeployments/0/infrastructure/templateRef";
     let after = Scene::new().with(template).at("ClusterClass", path, reference);
     assert!(matches!(change(&Scene::new(), &after).failure, Some(Failure::Incompatible { .. })));
+    // RS-12: what comes before it is carried out all the same.
+    let outcome =
+        change(&Scene::new(), &after.at("ForgeClusterTemplate ground", "/spec/template/spec/site", json!("n")));
+    assert!(matches!(outcome.failure, Some(Failure::Incompatible { .. })));
+    assert_eq!(
+        outcome.rounds.iter().flat_map(|round| &round.steps).map(said).collect::<Vec<_>>(),
+        ["apply infrastructure"]
+    );
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! plan.rs: which versions there are to go through ─┐
-//! workers.rs: whose machines are behind ───────────┼─► control plane ─► workers, in their order ─► tracker.rs
-//! hooks: what is pending, and who blocks ──────────┘
+//! workers.rs: whose machines are behind ───────────┼─► Planned ─► ControlPlaneDecided ─► Decided ─► tracker.rs
+//! hooks: what is pending, and who blocks ──────────┘     control plane      workers, in their order    hooks that are due
 //! ```
 //!
 //! All of it follows from objects as they are now (UP-20), whoever wrote them (UP-47): steps that are finished vanish from the
@@ -14,7 +14,7 @@ mod plan;
 mod tracker;
 mod workers;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -31,21 +31,37 @@ use crate::hub::control_plane::{is_upgrading, running_versions, version_at};
 use crate::hub::{Cluster, Hook, Object, annotation};
 use crate::world::{Found, PlanCall, World};
 
-/// Decides versions, in the order of DS-01.
+/// Versions to go through, and who is upgrading; nothing is decided yet.
 #[derive(Debug)]
-pub struct Upgrade<'a> {
+pub struct Planned<'a>(State<'a>);
+
+/// The control plane has its version, and workers have none yet.
+#[derive(Debug)]
+pub struct ControlPlaneDecided<'a>(State<'a>);
+
+/// Control plane and workers have their versions; hooks that are due in the end have not been called.
+#[derive(Debug)]
+pub struct Decided<'a> {
+    state: State<'a>,
+    /// By kind and position in the topology.
+    workers: BTreeMap<(WorkerKind, usize), String>,
+}
+
+/// What all stages look at, and what they have noted.
+#[derive(Debug)]
+struct State<'a> {
     blueprint: &'a Blueprint,
     current: &'a Current,
     hooks: Hooks<'a>,
     tracker: Tracker,
 }
 
-impl<'a> Upgrade<'a> {
+impl<'a> Planned<'a> {
     /// Plans the upgrade and finds out who is upgrading (UP-05, UP-09 to UP-23).
     ///
     /// # Errors
     /// No plan leads to the version of the topology, or something cannot be read.
-    pub fn begin(
+    pub fn of(
         blueprint: &'a Blueprint,
         current: &'a Current,
         world: &'a World,
@@ -79,30 +95,88 @@ impl<'a> Upgrade<'a> {
             is_planned: true,
             hooks: HookTracker::of(cluster),
         };
-        Ok(Upgrade { blueprint, current, hooks: Hooks::new(cluster, world, options), tracker })
+        Ok(Planned(State { blueprint, current, hooks: Hooks::new(cluster, world, options), tracker }))
     }
 
-    /// The version of the control plane (UP-24).
+    /// Decides the version of the control plane (UP-24).
     ///
     /// # Errors
     /// When there is no version that it may take, or a hook fails.
-    pub fn control_plane_version(&mut self) -> Result<String, Failure> {
-        let version = match &self.current.control_plane.object {
-            None => self.target().to_owned(),
-            Some(object) => self.version_of_existing(object)?,
+    pub fn decide_control_plane(mut self) -> Result<ControlPlaneDecided<'a>, Failure> {
+        let state = &mut self.0;
+        let version = match &state.current.control_plane.object {
+            None => state.target().to_owned(),
+            Some(object) => state.version_of_existing(object)?,
         };
-        self.tracker.control_plane.version.clone_from(&version);
-        Ok(version)
+        state.tracker.control_plane.version = version;
+        Ok(ControlPlaneDecided(self.0))
+    }
+}
+
+impl<'a> ControlPlaneDecided<'a> {
+    /// The version that the control plane takes or keeps.
+    pub fn version(&self) -> &str {
+        &self.0.tracker.control_plane.version
     }
 
-    /// The version of the worker at `position` of the topology's list, in the order of the list (UP-32, UP-41, UP-43). Entries
-    /// have no version of their own (UP-48).
-    /// `desired_name` is the name of the object, which exists or is to be made.
+    /// Whether the annotation of DS-23 is on the Cluster now.
+    pub fn marks_a_step(&self) -> bool {
+        let State { hooks, tracker, .. } = &self.0;
+        if hooks.is_enabled() {
+            return tracker.hooks.is_pending(Hook::AfterClusterUpgrade);
+        }
+        let Tracker { control_plane, machine_deployments, machine_pools, .. } = tracker;
+        [&control_plane.plan, &machine_deployments.plan, &machine_pools.plan].iter().any(|plan| !plan.is_empty())
+    }
+
+    /// The hooks that are pending on the Cluster now, with those that a step of the control plane marks or unmarks (HK-02).
+    pub fn pending_hooks(&self) -> &BTreeSet<String> {
+        self.0.tracker.hooks.pending()
+    }
+
+    /// Decides the versions of workers, in the order of the topology's lists, machine deployments first: each may use up what
+    /// the next would need (UP-32, UP-41, UP-43). Entries have no version of their own (UP-48).
     ///
     /// # Errors
-    /// When there is no version that it may take.
-    pub fn worker_version(&mut self, kind: WorkerKind, position: usize, desired_name: &str) -> Result<String, Failure> {
-        let entries = kind.entries(self.blueprint.topology());
+    /// When there is no version that a worker may take.
+    pub fn decide_workers(mut self) -> Result<Decided<'a>, Failure> {
+        let mut workers = BTreeMap::new();
+        for kind in WorkerKind::ALL {
+            let entries = kind.entries(self.0.blueprint.topology());
+            for position in 0..entries.len() {
+                workers.insert((kind, position), self.0.worker_version(kind, &entries, position)?);
+            }
+        }
+        Ok(Decided { state: self.0, workers })
+    }
+}
+
+impl Decided<'_> {
+    /// The version of the worker at `position` of the topology's list.
+    pub fn worker_version(&self, kind: WorkerKind, position: usize) -> &str {
+        self.workers.get(&(kind, position)).map_or(self.state.target(), String::as_str)
+    }
+
+    /// Calls the hooks that are due once everything else is known (HK-12, HK-21); returns what was found out and decided.
+    ///
+    /// # Errors
+    /// When a hook fails.
+    pub fn call_due_hooks(self) -> Result<Tracker, Failure> {
+        let State { hooks, mut tracker, .. } = self.state;
+        hooks.after_control_plane_initialized(&mut tracker.hooks)?;
+        hooks.after_cluster_upgrade(&mut tracker)?;
+        Ok(tracker)
+    }
+}
+
+impl<'a> State<'a> {
+    /// The version of the worker at `position`. It exists, or is to be made, under the name that it has in the topology.
+    fn worker_version(
+        &mut self,
+        kind: WorkerKind,
+        entries: &[WorkerEntry<'_>],
+        position: usize,
+    ) -> Result<String, Failure> {
         let target = self.target().to_owned();
         let Some(entry) = entries.get(position) else { return Ok(target) };
         let Some(worker) = self.current.workers(kind).get(entry.name) else {
@@ -113,42 +187,19 @@ impl<'a> Upgrade<'a> {
         if version == target {
             return Ok(version);
         }
-        if let Some(hold) = self.hold_of_worker(kind, &entries, position, desired_name, &version)? {
+        let name = worker.object.name();
+        if let Some(hold) = self.hold_of_worker(kind, entries, position, name, &version)? {
             let tracker = self.tracker.workers_mut(kind);
             if matches!(hold, Hold::Deferred { .. }) {
-                tracker.deferred.insert(desired_name.to_owned());
+                tracker.deferred.insert(name.to_owned());
             }
-            tracker.pending.insert(desired_name.to_owned());
-            tracker.holds.insert(desired_name.to_owned(), hold);
+            tracker.pending.insert(name.to_owned());
+            tracker.holds.insert(name.to_owned(), hold);
             return Ok(version);
         }
         let tracker = self.tracker.workers_mut(kind);
-        tracker.upgrading.insert(desired_name.to_owned());
+        tracker.upgrading.insert(name.to_owned());
         Ok(tracker.plan.first().cloned().unwrap_or(version))
-    }
-
-    /// Whether the annotation of DS-23 is on the Cluster now, after the version of the control plane was decided.
-    pub fn marks_a_step(&self) -> bool {
-        if self.hooks.is_enabled() {
-            return self.tracker.hooks.is_pending(Hook::AfterClusterUpgrade);
-        }
-        let Tracker { control_plane, machine_deployments, machine_pools, .. } = &self.tracker;
-        [&control_plane.plan, &machine_deployments.plan, &machine_pools.plan].iter().any(|plan| !plan.is_empty())
-    }
-
-    /// The hooks that are pending on the Cluster now, with those that this computation marks or unmarks (HK-02).
-    pub fn pending_hooks(&self) -> BTreeSet<String> {
-        self.tracker.hooks.pending().clone()
-    }
-
-    /// What was found out and decided so far.
-    pub fn tracker(&self) -> &Tracker {
-        &self.tracker
-    }
-
-    /// What was found out and decided.
-    pub fn into_tracker(self) -> Tracker {
-        self.tracker
     }
 
     /// The version of the topology.

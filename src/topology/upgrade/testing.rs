@@ -1,11 +1,11 @@
 //! A fleet of plain objects: a test lets the engine decide on it, applies what was decided, and plays the machines.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Tracker, Upgrade};
+use super::{Planned, Tracker};
 use crate::hub::{Cluster, ClusterClass, Hook, Object, ObjectKey, annotation, label};
 use crate::topology::blueprint::Blueprint;
 use crate::topology::current::{Current, CurrentControlPlane, CurrentWorker};
@@ -378,22 +378,19 @@ fn machine(kind: WorkerKind, worker: &str, index: usize, version: &str) -> Value
 }
 
 fn compute(blueprint: &Blueprint, current: &Current, world: &World, options: Options) -> Result<Round, Failure> {
-    let mut upgrade = Upgrade::begin(blueprint, current, world, &options)?;
-    let control_plane = upgrade.control_plane_version()?;
+    let of_control_plane = Planned::of(blueprint, current, world, &options)?.decide_control_plane()?;
+    let control_plane = of_control_plane.version().to_owned();
+    let marks_a_step = of_control_plane.marks_a_step();
+    let pending = of_control_plane.pending_hooks().clone();
+    let decided = of_control_plane.decide_workers()?;
+    assert_eq!(&pending, decided.state.tracker.hooks.pending(), "workers mark no hooks");
     let mut workers = BTreeMap::new();
     for kind in WorkerKind::ALL {
         for (position, entry) in kind.entries(blueprint.topology()).iter().enumerate() {
-            let version = upgrade.worker_version(kind, position, &object_name(entry.name))?;
-            workers.insert((kind, entry.name.to_owned()), version);
+            workers.insert((kind, entry.name.to_owned()), decided.worker_version(kind, position).to_owned());
         }
     }
-    let marks_a_step = upgrade.marks_a_step();
-    let decided: BTreeSet<String> = upgrade.pending_hooks();
-    let mut tracker = upgrade.into_tracker();
-    assert_eq!(&decided, tracker.hooks.pending());
-    let hooks = Hooks::new(&blueprint.cluster, world, &options);
-    hooks.after_control_plane_initialized(&mut tracker.hooks)?;
-    hooks.after_cluster_upgrade(&mut tracker)?;
+    let tracker = decided.call_due_hooks()?;
     let run = Run { cluster: &blueprint.cluster, class: None, tracker: &tracker, error: None };
     let condition = topology_reconciled(&run);
     Ok(Round { control_plane, workers, tracker, marks_a_step, condition })

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::table::Form;
 use super::{ConversionError, Members, Versions};
-use crate::wire::duration;
+use crate::calendar;
 
 type Rewritten = Result<Option<Value>, ConversionError>;
 
@@ -116,7 +116,7 @@ fn seconds(value: Value, path: &dyn Fn() -> String) -> Result<Value, ConversionE
         Value::String(text) => text,
         wrong => return Err(ConversionError::Duration { path: path(), text: wrong.to_string() }),
     };
-    match duration::whole_seconds(&text) {
+    match calendar::whole_seconds(&text) {
         Some(seconds) => Ok(seconds.into()),
         None => Err(ConversionError::Duration { path: path(), text }),
     }
@@ -125,7 +125,7 @@ fn seconds(value: Value, path: &dyn Fn() -> String) -> Result<Value, ConversionE
 fn duration_of(value: &Value, path: &dyn Fn() -> String) -> Result<Value, ConversionError> {
     let seconds = value.as_i64().and_then(|seconds| i32::try_from(seconds).ok());
     match seconds {
-        Some(seconds) => Ok(duration::of_seconds(seconds).into()),
+        Some(seconds) => Ok(calendar::of_seconds(seconds.into()).into()),
         None => Err(ConversionError::Seconds { path: path(), text: value.to_string() }),
     }
 }

@@ -802,8 +802,8 @@ mod shaped {
             }
             Value::Array(entries) => entries.into_iter().map(|entry| normal("", entry)).collect(),
             Value::String(text) if name.ends_with("imeout") => {
-                let seconds = crate::wire::duration::whole_seconds(&text).unwrap();
-                json!(crate::wire::duration::of_seconds(seconds))
+                let seconds = crate::calendar::whole_seconds(&text).unwrap();
+                json!(crate::calendar::of_seconds(seconds.into()))
             }
             other => other,
         }

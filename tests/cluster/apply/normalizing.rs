@@ -8,9 +8,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+use topologist::certificates::tls::{Files, Identity, Issued};
 use topologist::telemetry::metrics::Metrics;
 use topologist::webhook::server::{Limits, Server};
-use topologist::webhook::tls::{Files, Identity, Issued};
 
 const SIZE: &str = "/spec/template/spec/size";
 

@@ -1,0 +1,147 @@
+//! Durations: as Go writes them, `1h15m30.918s`, and as formats of schemas allow them besides, `1 day 12 hours`.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+static DURATION: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^[+-]?(([0-9]+([.][0-9]*)?|[.][0-9]+)[ ]*(ns|nano|nanos|nanosecond|nanoseconds|us|µs|μs|micro|micros|microsecond|microseconds|ms|milli|millis|millisecond|milliseconds|s|sec|secs|second|seconds|m|min|mins|minute|minutes|h|hr|hrs|hour|hours|d|day|days|w|week|weeks)[ ]*)+$").expect("the expression is a constant")
+});
+
+static GO_DURATION: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^[+-]?(0|(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$")
+        .expect("the expression is a constant")
+});
+
+/// Whether a text is a Go duration, or numbers with units: `1 day 12 hours`.
+pub fn is_duration(text: &str) -> bool {
+    GO_DURATION.is_match(text) || DURATION.is_match(text)
+}
+
+/// A duration of either form, in nanoseconds; none beyond 64 bits.
+pub fn duration(text: &str) -> Option<i64> {
+    if GO_DURATION.is_match(text) {
+        return nanoseconds(text);
+    }
+    DURATION.is_match(text).then(|| nanoseconds(text))?
+}
+
+/// A duration as Go prints and reads it (`1h30m`), in nanoseconds; none beyond 64 bits.
+pub fn go_duration(text: &str) -> Option<i64> {
+    GO_DURATION.is_match(text).then(|| nanoseconds(text))?
+}
+
+/// The sum of numbers with units, in a text of either form.
+fn nanoseconds(text: &str) -> Option<i64> {
+    let (sign, text) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let mut total = 0_i128;
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (number, tail) = rest.split_at(end);
+        let tail = tail.trim_start();
+        let end = tail.find(|c: char| c.is_ascii_digit() || c == '.' || c == ' ').unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let unit = nanoseconds_of(unit)?;
+        let whole = if whole.is_empty() { 0 } else { whole.parse::<i128>().ok()? };
+        total = total.checked_add(whole.checked_mul(unit)?)?;
+        let fraction = fraction.get(..fraction.len().min(18)).unwrap_or_default();
+        if !fraction.is_empty() {
+            let scale = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+            total = total.checked_add(fraction.parse::<i128>().ok()? * unit / scale)?;
+        }
+        rest = tail.trim_start();
+    }
+    i64::try_from(sign * total).ok()
+}
+
+fn nanoseconds_of(unit: &str) -> Option<i128> {
+    let seconds = |count: i128| count * 1_000_000_000;
+    Some(match unit {
+        "" | "ns" | "nano" | "nanos" | "nanosecond" | "nanoseconds" => 1,
+        "us" | "µs" | "μs" | "micro" | "micros" | "microsecond" | "microseconds" => 1000,
+        "ms" | "milli" | "millis" | "millisecond" | "milliseconds" => 1_000_000,
+        "s" | "sec" | "secs" | "second" | "seconds" => seconds(1),
+        "m" | "min" | "mins" | "minute" | "minutes" => seconds(60),
+        "h" | "hr" | "hrs" | "hour" | "hours" => seconds(3600),
+        "d" | "day" | "days" => seconds(86_400),
+        "w" | "week" | "weeks" => seconds(604_800),
+        _ => return None,
+    })
+}
+
+/// Whole seconds of a duration, cut toward zero and capped at the largest 32-bit number (CONV-004); `None` if the text
+/// is not a duration of at most 64 bits of nanoseconds.
+pub fn whole_seconds(text: &str) -> Option<i32> {
+    let seconds = go_duration(text).filter(|nanoseconds| *nanoseconds > i64::MIN)? / 1_000_000_000;
+    i32::try_from(seconds.clamp(i32::MIN.into(), i32::MAX.into())).ok()
+}
+
+/// The duration of this many seconds: `1h15m30s`, `5m0s`, `0s` (CONV-004).
+pub fn of_seconds(seconds: i64) -> String {
+    let sign = if seconds < 0 { "-" } else { "" };
+    let all = seconds.unsigned_abs();
+    let (hours, minutes, seconds) = (all / 3600, all / 60 % 60, all % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{sign}{seconds}s"),
+        (0, _) => format!("{sign}{minutes}m{seconds}s"),
+        _ => format!("{sign}{hours}h{minutes}m{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{of_seconds, whole_seconds};
+
+    #[test]
+    fn seconds_become_durations_that_read_the_same() {
+        // CONV-004
+        for (seconds, want) in [
+            (0, "0s"),
+            (59, "59s"),
+            (300, "5m0s"),
+            (3600, "1h0m0s"),
+            (4530, "1h15m30s"),
+            (-90, "-1m30s"),
+            (i32::MAX, "596523h14m7s"),
+            (i32::MIN, "-596523h14m8s"),
+        ] {
+            assert_eq!(of_seconds(seconds.into()), want);
+            assert_eq!(whole_seconds(want), Some(seconds), "{want}");
+        }
+    }
+
+    #[test]
+    fn durations_become_whole_seconds() {
+        // CONV-004
+        for (text, want) in [
+            ("0", Some(0)),
+            ("0s", Some(0)),
+            ("10s", Some(10)),
+            ("1h15m30.918s", Some(4530)),
+            ("1.5h", Some(5400)),
+            (".5m", Some(30)),
+            ("500ms", Some(0)),
+            ("999999µs", Some(0)),
+            ("-1.9s", Some(-1)),
+            ("+2s", Some(2)),
+            ("1000000h", Some(i32::MAX)),
+            ("-1000000h", Some(i32::MIN)),
+            ("", None),
+            ("-", None),
+            ("10", None),
+            ("10 s", None),
+            ("1d", None),
+            (".s", None),
+            ("1..5s", None),
+            ("9223372036854775808ns", None),
+            ("99999999999999999999h", None),
+        ] {
+            assert_eq!(whole_seconds(text), want, "{text:?}");
+        }
+    }
+}

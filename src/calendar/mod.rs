@@ -1,0 +1,9 @@
+//! Civil dates, points in time and durations, as RFC 3339 and Go write them. Uses nothing of the crate.
+
+mod civil;
+mod duration;
+mod moment;
+
+pub use civil::{DAY, civil, date, days};
+pub use duration::{duration, go_duration, is_duration, of_seconds, whole_seconds};
+pub use moment::{Moment, RANGE, SECOND, in_utc};

@@ -1,0 +1,123 @@
+//! Points in time, in UTC.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::civil::{DAY, civil, date};
+
+static TIME: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^([0-9]{2}):([0-9]{2}):([0-9]{2})([.][0-9]+)?([zZ]|[+-]([0-9]{2}):([0-9]{2}))$")
+        .expect("the expression is a constant")
+});
+
+/// A point in time, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    /// Since 1970.
+    pub seconds: i64,
+    /// Besides the seconds.
+    pub nanos: u32,
+}
+
+/// The nanoseconds of a second.
+pub const SECOND: i64 = 1_000_000_000;
+
+/// The seconds from 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z.
+pub const RANGE: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
+
+impl Moment {
+    /// Reads RFC 3339; leap seconds are refused.
+    pub fn read(text: &str) -> Option<Moment> {
+        let (day, time) = text.split_once(['T', 't'])?;
+        let parts = TIME.captures(time)?;
+        let number = |at: usize, most: i64| match parts.get(at) {
+            Some(part) => part.as_str().parse::<i64>().ok().filter(|number| *number <= most),
+            None => Some(0),
+        };
+        let (hour, minute, second) = (number(1, 23)?, number(2, 59)?, number(3, 59)?);
+        let shift = number(6, 23)? * 3600 + number(7, 59)? * 60;
+        let shift = if parts.get(5).is_some_and(|zone| zone.as_str().starts_with('-')) { -shift } else { shift };
+        let digits = parts.get(4).map_or("", |fraction| fraction.as_str().trim_start_matches('.'));
+        let nanos = format!("{digits:0<9.9}").parse().ok()?;
+        Some(Moment { seconds: date(day)? * DAY + hour * 3600 + minute * 60 + second - shift, nanos })
+    }
+
+    /// A point so many seconds and nanoseconds after the beginning of 1970, within the years 1 to 9999.
+    pub fn new(seconds: i64, nanos: i64) -> Option<Moment> {
+        Moment { seconds, nanos: 0 }.plus(nanos)
+    }
+
+    /// The point so many nanoseconds later, within the years 1 to 9999.
+    pub fn plus(self, nanos: i64) -> Option<Moment> {
+        let total = i128::from(self.seconds) * i128::from(SECOND) + i128::from(self.nanos) + i128::from(nanos);
+        let seconds = i64::try_from(total.div_euclid(i128::from(SECOND))).ok()?;
+        let nanos = u32::try_from(total.rem_euclid(i128::from(SECOND))).ok()?;
+        RANGE.contains(&seconds).then_some(Moment { seconds, nanos })
+    }
+
+    /// The nanoseconds since another point.
+    pub fn since(self, other: Moment) -> Option<i64> {
+        let seconds = self.seconds.checked_sub(other.seconds)?.checked_mul(SECOND)?;
+        seconds.checked_add(i64::from(self.nanos) - i64::from(other.nanos))
+    }
+
+    /// Year, month and day of the month.
+    pub fn date(self) -> (i64, i64, i64) {
+        civil(self.seconds.div_euclid(DAY))
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (year, month, day) = self.date();
+        let second = self.seconds.rem_euclid(DAY);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
+        if self.nanos > 0 {
+            let digits = format!("{:09}", self.nanos);
+            write!(f, ".{}", digits.trim_end_matches('0'))?;
+        }
+        f.write_str("Z")
+    }
+}
+
+/// A date and time of RFC 3339 in UTC and without fractions of a second, as Kubernetes writes one that it has read; `None`
+/// for another text.
+pub fn in_utc(text: &str) -> Option<String> {
+    Some(Moment { nanos: 0, ..Moment::read(text)? }.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_in_time_have_their_dates() {
+        for (seconds, want) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (-62_135_596_800, "0001-01-01T00:00:00Z"),
+            (253_402_300_799, "9999-12-31T23:59:59Z"),
+            (1_704_164_645, "2024-01-02T03:04:05Z"),
+        ] {
+            assert_eq!(Moment { seconds, nanos: 0 }.to_string(), want);
+        }
+        assert_eq!(Moment { seconds: 0, nanos: 500_000_000 }.to_string(), "1970-01-01T00:00:00.5Z");
+        assert_eq!(Moment { seconds: 253_402_300_799, nanos: 0 }.plus(SECOND), None);
+    }
+
+    #[test]
+    fn a_moment_is_written_in_utc_to_the_second() {
+        for (text, want) in [
+            ("2030-01-02T03:04:05Z", Some("2030-01-02T03:04:05Z")),
+            ("2030-01-02T03:04:05.999+02:30", Some("2030-01-02T00:34:05Z")),
+            ("2029-12-31t23:00:00-01:00", Some("2030-01-01T00:00:00Z")),
+            ("2030-01-02", None),
+            ("soon", None),
+        ] {
+            assert_eq!(in_utc(text).as_deref(), want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Texts. Positions count characters.
+
+use super::printf::format;
+use super::{ELEMENT, Function, RESULT, Sizes, function, method, one, tenths, unfit};
+use crate::cel::fault::Fault;
+use crate::cel::meter::{Meter, PER_ELEMENT};
+use crate::cel::value::{Text, Val};
+use crate::goregex::Regex;
+
+type Made<'v> = Result<Val<'v>, Fault>;
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    method(
+        "startsWith",
+        &["string string->bool"],
+        |size| tenths(1, size(1)),
+        |meter, args| compare(meter, args, |text, other| text.starts_with(other)),
+    ),
+    method(
+        "endsWith",
+        &["string string->bool"],
+        |size| tenths(1, size(1)),
+        |meter, args| compare(meter, args, |text, other| text.ends_with(other)),
+    ),
+    method(
+        "contains",
+        &["string string->bool"],
+        |size| tenths(1, size(0)).saturating_mul(tenths(1, size(1))),
+        |meter, args| compare(meter, args, |text, other| text.contains(other)),
+    ),
+    function("matches", &["string string->bool"], one, |meter, args| dynamic("matches", meter, args)),
+    method("matches", &["string string->bool"], searching, |meter, args| dynamic("matches", meter, args)),
+    method("find", &["string string->string"], searching, |meter, args| dynamic("find", meter, args)),
+    method("findAll", &["string string->list(string)", "string string int->list(string)"], searching, |meter, args| {
+        dynamic("findAll", meter, args)
+    }),
+    method("charAt", &["string int->string"], one, |meter, args| match args {
+        [Val::Text(text), Val::Int(at)] => {
+            meter.work(text.as_str().len() / 8)?;
+            let text = text.as_str();
+            let found = usize::try_from(*at).ok().and_then(|at| text.chars().nth(at));
+            match found {
+                Some(c) => Ok(Val::made(c.to_string())),
+                None if usize::try_from(*at).is_ok_and(|at| at == text.chars().count()) => Ok(Val::made("")),
+                None => Err(Fault::of(format!("index out of range: {at}"))),
+            }
+        }
+        _ => Err(unfit(args)),
+    })
+    .growing(|_| 4),
+    method("indexOf", &["string string->int", "string string int->int"], scan, |meter, args| {
+        index_of(meter, args, false)
+    }),
+    method("lastIndexOf", &["string string->int", "string string int->int"], scan, |meter, args| {
+        index_of(meter, args, true)
+    }),
+    method("lowerAscii", &["string->string"], scan, |meter, args| remade(meter, args, str::to_ascii_lowercase)),
+    method("upperAscii", &["string->string"], scan, |meter, args| remade(meter, args, str::to_ascii_uppercase)),
+    method("trim", &["string->string"], scan, |meter, args| remade(meter, args, |text| text.trim().to_owned())),
+    method("replace", &["string string string->string", "string string string int->string"], twice, replace)
+        .growing(|size| size(0).max(size(0).saturating_mul(size(2)))),
+    method("split", &["string string->list(string)", "string string int->list(string)"], twice, split),
+    method("substring", &["string int->string", "string int int->string"], scan, substring),
+    method("join", &["list(string)->string", "list(string) string->string"], |size| tenths(1, size(RESULT)), join)
+        .growing(|size| size(0).saturating_mul(size(1).saturating_add(size(ELEMENT)))),
+    method("format", &["string list(dyn)->string"], scan, format).growing(|_| 0),
+    function("strings.quote", &["string->string"], scan, |meter, args| remade(meter, args, quoted)),
+];
+
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '\x07' => quoted.push_str("\\a"),
+            '\x08' => quoted.push_str("\\b"),
+            '\x0c' => quoted.push_str("\\f"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\x0b' => quoted.push_str("\\v"),
+            '\\' => quoted.push_str("\\\\"),
+            '"' => quoted.push_str("\\\""),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+fn scan(size: Sizes<'_>) -> u64 {
+    tenths(1, size(0))
+}
+
+fn twice(size: Sizes<'_>) -> u64 {
+    tenths(2, size(0))
+}
+
+fn searching(size: Sizes<'_>) -> u64 {
+    tenths(1, size(0).saturating_add(1)).saturating_mul(size(1).div_ceil(4))
+}
+
+fn compare<'v>(meter: &mut Meter, args: &[Val<'v>], fits: fn(&str, &str) -> bool) -> Made<'v> {
+    match args {
+        [Val::Text(text), Val::Text(other)] => {
+            meter.work((text.as_str().len() + other.as_str().len()) / 4)?;
+            Ok(Val::Bool(fits(text.as_str(), other.as_str())))
+        }
+        _ => Err(unfit(args)),
+    }
+}
+
+fn remade<'v>(meter: &mut Meter, args: &[Val<'v>], make: fn(&str) -> String) -> Made<'v> {
+    match args {
+        [Val::Text(text)] => {
+            meter.work(text.as_str().len().saturating_mul(2))?;
+            Ok(Val::made(make(text.as_str())))
+        }
+        _ => Err(unfit(args)),
+    }
+}
+
+fn dynamic<'v>(name: &'static str, meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+    match args {
+        [Val::Text(_), Val::Text(pattern), ..] => {
+            let regex = meter.regex(pattern.as_str())?;
+            searched(name, &regex, meter, args)
+        }
+        _ => Err(unfit(args)),
+    }
+}
+
+/// A search with an expression that is compiled already.
+pub(in crate::cel) fn search<'v>(function: &Function, regex: &Regex, meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+    searched(function.name, regex, meter, args)
+}
+
+fn searched<'v>(name: &str, regex: &Regex, meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+    let Some(Val::Text(text)) = args.first() else { return Err(unfit(args)) };
+    let text = text.as_str();
+    meter.work(regex.steps(text).saturating_mul(3).saturating_add(100))?;
+    match (name, args.get(2)) {
+        ("matches", None) => Ok(Val::Bool(regex.is_match(text))),
+        ("find", None) => Ok(Val::made(regex.find(text).map_or("", |found| found.as_str()))),
+        ("findAll", limit) => {
+            let limit = match limit {
+                Some(Val::Int(limit)) => usize::try_from(*limit).unwrap_or(usize::MAX),
+                Some(_) => return Err(unfit(args)),
+                None => usize::MAX,
+            };
+            let mut found = Vec::new();
+            for part in regex.find_iter(text).take(limit) {
+                meter.work(2 * PER_ELEMENT)?;
+                found.push(Val::made(part.as_str()));
+            }
+            Ok(Val::list(found))
+        }
+        _ => Err(unfit(args)),
+    }
+}
+
+/// Where the character at a position begins, in bytes; the end counts as a position.
+fn offset(text: &str, at: usize) -> Option<usize> {
+    if text.is_ascii() {
+        return (at <= text.len()).then_some(at);
+    }
+    text.char_indices().map(|(offset, _)| offset).chain([text.len()]).nth(at)
+}
+
+fn index_of<'v>(meter: &mut Meter, args: &[Val<'v>], last: bool) -> Made<'v> {
+    let [Val::Text(text), Val::Text(wanted), rest @ ..] = args else { return Err(unfit(args)) };
+    let (text, wanted) = (text.as_str(), wanted.as_str());
+    meter.work(text.len() + wanted.len())?;
+    let from = match rest {
+        [] => None,
+        [Val::Int(at)] => {
+            let Ok(place) = usize::try_from(*at) else { return Err(Fault::of(format!("index out of range: {at}"))) };
+            match offset(text, place).filter(|offset| !last || *offset < text.len()) {
+                Some(offset) => Some(offset),
+                None => return Ok(Val::Int(-1)),
+            }
+        }
+        _ => return Err(unfit(args)),
+    };
+    let found = match (last, from) {
+        (false, from) => {
+            let from = from.unwrap_or(0);
+            text.get(from..).and_then(|rest| rest.find(wanted)).map(|at| at + from)
+        }
+        (true, None) => text.rfind(wanted),
+        (true, Some(from)) => {
+            // A match may begin at the position or before it.
+            let end = from.saturating_add(wanted.len()).min(text.len());
+            let end = (end..=text.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
+            text.get(..end).and_then(|head| head.rfind(wanted)).filter(|at| *at <= from)
+        }
+    };
+    let position = found.and_then(|at| text.get(..at)).map(|head| head.chars().count());
+    Ok(position.map_or(Val::Int(-1), Val::size))
+}
+
+fn replace<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+    let [Val::Text(text), Val::Text(old), Val::Text(new), rest @ ..] = args else { return Err(unfit(args)) };
+    let limit = match rest {
+        [] => usize::MAX,
+        [Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
+        _ => return Err(unfit(args)),
+    };
+    let (text, old, new) = (text.as_str(), old.as_str(), new.as_str());
+    meter.work(text.len().saturating_mul(2))?;
+    let found = text.matches(old).count().min(limit);
+    meter.work(found.saturating_mul(new.len() + 4))?;
+    Ok(Val::made(text.replacen(old, new, limit)))
+}
+
+fn split<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+    let [Val::Text(text), Val::Text(by), rest @ ..] = args else { return Err(unfit(args)) };
+    let limit = match rest {
+        [] => usize::MAX,
+        [Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
+        _ => return Err(unfit(args)),
+    };
+    if limit == 0 {
+        return Ok(Val::list(Vec::new()));
+    }
+    meter.work(text.as_str().len())?;
+    // Pieces of text that is there anyway need no memory of their own.
+    let mut pieces = Vec::new();
+    let mut keep = |piece: Val<'v>| {
+        meter.work(2 * PER_ELEMENT)?;
+        pieces.push(piece);
+        Ok::<_, Fault>(())
+    };
+    let by = by.as_str();
+    match text {
+        Text::Written(text) => {
+            for piece in parts(text, by, limit) {
+                keep(Val::Text(Text::Written(piece)))?;
+            }
+        }
+        Text::Made(text) => {
+            for piece in parts(text, by, limit) {
+                keep(Val::made(piece))?;
+            }
+        }
+    }
+    Ok(Val::list(pieces))
+}
+
+/// The parts of a text; an empty separator gives its characters.
+fn parts<'a: 'b, 'b>(text: &'a str, by: &'b str, limit: usize) -> Box<dyn Iterator<Item = &'a str> + 'b> {
+    if !by.is_empty() {
+        return Box::new(text.splitn(limit, by));
+    }
+    let cut = text.char_indices().map(|(at, _)| at).nth(limit - 1).unwrap_or(text.len());
+    let cut = if limit == usize::MAX { text.len() } else { cut };
+    let (head, tail) = text.split_at(cut);
+    let characters = head.char_indices().map(move |(at, c)| head.get(at..at + c.len_utf8()).unwrap_or_default());
+    Box::new(characters.chain((!tail.is_empty()).then_some(tail)))
+}
+
+fn substring<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+    let [Val::Text(text), Val::Int(from), rest @ ..] = args else { return Err(unfit(args)) };
+    let written = text.as_str();
+    meter.work(written.len())?;
+    let place = |at: i64| {
+        let found = usize::try_from(at).ok().and_then(|at| offset(written, at));
+        found.ok_or_else(|| Fault::of(format!("index out of range: {at}")))
+    };
+    let from = place(*from)?;
+    let to = match rest {
+        [] => written.len(),
+        [Val::Int(to)] => place(*to)?,
+        _ => return Err(unfit(args)),
+    };
+    if to < from {
+        return Err(Fault::of("invalid substring range"));
+    }
+    Ok(match text {
+        Text::Written(text) => Val::Text(Text::Written(text.get(from..to).unwrap_or_default())),
+        Text::Made(text) => Val::made(text.get(from..to).unwrap_or_default()),
+    })
+}
+
+fn join<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
+    let [Val::List(list), rest @ ..] = args else { return Err(unfit(args)) };
+    let by = match rest {
+        [] => "",
+        [Val::Text(by)] => by.as_str(),
+        _ => return Err(unfit(args)),
+    };
+    let mut joined = String::new();
+    for at in 0..list.len() {
+        let Val::Text(piece) = list.at(at, meter)? else { return Err(Fault::of("join() is for lists of texts")) };
+        meter.work(piece.as_str().len() + by.len())?;
+        if at > 0 {
+            joined.push_str(by);
+        }
+        joined.push_str(piece.as_str());
+    }
+    Ok(Val::made(joined))
+}

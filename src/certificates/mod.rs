@@ -1,0 +1,15 @@
+//! Certificates: those that are shown and those that are accepted.
+//!
+//! ```text
+//! files ──► tls.rs (pairs, swapped while serving) ◄── callers.rs (whose client certificates are accepted)
+//!              ▲
+//! Secret ─► self_managed.rs ─► rotation.rs (what to do next) ─► authority.rs (keys and signatures)
+//!              └─► bundles.rs (whom the API server trusts: webhook configurations, definitions)
+//! ```
+
+pub mod authority;
+pub mod bundles;
+pub mod callers;
+pub mod rotation;
+pub mod self_managed;
+pub mod tls;

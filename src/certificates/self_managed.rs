@@ -1,0 +1,511 @@
+//! Certificates that topologist makes for itself.
+//!
+//! ```text
+//!  Secret ──watch──► every replica: shows the pair that the Secret vouches for
+//!    ▲    ──watch──► the leader ◄──watch── webhook configurations, definitions
+//!    └──── step ──────── rotation::next ──────── caBundle ──────► ┘
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::runtime::watcher::Event;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use tracing::{debug, error, info, warn};
+
+use super::bundles::{Holder, Services};
+use super::rotation::{self, Content, Live, Plan, Policy, Step, Stored};
+use super::tls::{Files, Identity, Pair};
+use crate::kubernetes::lease::Leadership;
+use crate::kubernetes::{Fault, Selection, events, words};
+use crate::telemetry::metrics::{self, Metrics};
+
+/// Who writes, in `managedFields`.
+const FIELD_MANAGER: &str = "topologist";
+
+/// The label of a Secret that is ours to write.
+pub const LABEL: &str = "topologist.dev/managed-certificates";
+
+/// How long the configurations may take to be seen before decisions are made without those that are missing.
+const ACQUAINTANCE: Duration = Duration::from_secs(30);
+
+/// When to look again at a Secret that has not changed: what was not valid yet may have become so.
+const SECOND_LOOK: Duration = Duration::from_mins(1);
+
+/// The longest time without a look at what is due: the system's clock may jump, and then a certificate has expired, or is not
+/// valid yet, at once.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// How long to wait after a write: should somebody else undo it each time, that is no reason to hurry.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause after writes that fail one after the other.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
+/// What belongs to an installation, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// The Secret, in the namespace of the Services.
+    pub secret: String,
+    /// The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration.
+    pub configurations: String,
+    pub services: Services,
+}
+
+impl Names {
+    /// The DNS names under which the API server calls.
+    pub fn hosts(&self) -> Vec<String> {
+        let Services { namespace, webhook, conversion } = &self.services;
+        let both = |service: &String| ["svc", "svc.cluster.local"].map(|end| format!("{service}.{namespace}.{end}"));
+        [webhook, conversion].into_iter().flat_map(both).collect()
+    }
+
+    fn secret_name(&self) -> String {
+        format!("Secret {}/{}", self.services.namespace, self.secret)
+    }
+}
+
+/// Makes, renews and shows the certificates of an installation.
+pub struct SelfManaged {
+    client: kube::Client,
+    names: Names,
+    policy: Policy,
+    identity: Arc<Identity>,
+    metrics: Arc<Metrics>,
+    /// The Secret as it was last seen; `None` before that.
+    seen: watch::Sender<Option<Seen>>,
+    shown: Mutex<Shown>,
+}
+
+/// A Secret, or that there is none. It cannot be printed, for it would show its keys.
+#[derive(Clone, Default)]
+struct Seen {
+    secret: Option<Secret>,
+    stored: Stored,
+}
+
+/// What this replica shows, and why not something else.
+#[derive(Debug)]
+struct Shown {
+    pair: Option<Pair>,
+    obstacle: Option<String>,
+}
+
+impl fmt::Debug for SelfManaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SelfManaged").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+impl SelfManaged {
+    /// Nothing is known yet, and nothing shown.
+    pub fn new(
+        client: kube::Client,
+        names: Names,
+        policy: Policy,
+        identity: Arc<Identity>,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
+        let obstacle = Some(format!("{} has not been seen yet", names.secret_name()));
+        let (seen, shown) = (watch::Sender::default(), Mutex::new(Shown { pair: None, obstacle }));
+        Arc::new(SelfManaged { client, names, policy, identity, metrics, seen, shown })
+    }
+
+    /// Whether there is a certificate to show.
+    ///
+    /// # Errors
+    /// Says what is in the way.
+    pub fn ready(&self) -> Result<(), String> {
+        let shown = self.shown();
+        match (&shown.pair, &shown.obstacle) {
+            (None, Some(obstacle)) => Err(format!("no certificate to serve with: {obstacle}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows the Secret and shows what it holds; never ends. Every replica does.
+    pub async fn follow(self: Arc<Self>) {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.names.services.namespace);
+        let mut events = events(secrets, called(&self.names.secret)).boxed();
+        let mut is_listed = false;
+        loop {
+            let event = tokio::select! {
+                Some(event) = events.next() => event,
+                () = sleep(SECOND_LOOK) => {
+                    self.show();
+                    continue;
+                }
+            };
+            match event {
+                Ok(Event::Init) => is_listed = false,
+                Ok(Event::InitApply(secret) | Event::Apply(secret)) => {
+                    is_listed = true;
+                    self.see(Some(secret));
+                }
+                Ok(Event::InitDone) if is_listed => {}
+                Ok(Event::InitDone | Event::Delete(_)) => self.see(None),
+                Err(fault) => {
+                    if self.seen.borrow().is_none() {
+                        self.shown().obstacle = Some(format!("{} cannot be read: {fault}", self.names.secret_name()));
+                    }
+                    note_fault(&self.metrics, "Secret", &fault);
+                }
+            }
+        }
+    }
+
+    fn see(&self, secret: Option<Secret>) {
+        let stored = stored(secret.as_ref());
+        self.seen.send_replace(Some(Seen { secret, stored }));
+        self.show();
+    }
+
+    /// Shows the pair of the Secret from the next handshake on, if it is another one and can be used.
+    fn show(&self) {
+        let Some(stored) = self.seen.borrow().as_ref().map(|seen| seen.stored.clone()) else { return };
+        let mut shown = self.shown();
+        match self.usable(&stored, shown.pair.as_ref()) {
+            Ok(pair) => {
+                if shown.pair.as_ref() != Some(&pair) {
+                    info!(secret = self.names.secret_name(), "Took on a new certificate");
+                    // The first one replaces none.
+                    if shown.pair.is_some() {
+                        self.count_reload("success");
+                    }
+                }
+                *shown = Shown { pair: Some(pair), obstacle: None };
+            }
+            Err(obstacle) => {
+                if shown.pair.is_some() && shown.obstacle.as_ref() != Some(&obstacle) {
+                    self.count_reload("failure");
+                    error!(error = obstacle, "Kept the old certificate because the new one cannot be used");
+                }
+                shown.obstacle = Some(obstacle);
+            }
+        }
+    }
+
+    /// The pair of the Secret, taken on if it is not `present`; or what is wrong with it.
+    fn usable(&self, stored: &Stored, present: Option<&Pair>) -> Result<Pair, String> {
+        let name = self.names.secret_name();
+        let files =
+            Files { certificate: format!("tls.crt of {name}").into(), key: format!("tls.key of {name}").into() };
+        let content = match stored {
+            Stored::Absent => return Err(format!("{name} does not exist; the leader makes it")),
+            Stored::Foreign => return Err(format!("{name} does not bear the label {LABEL}")),
+            Stored::Ours(content) => content,
+        };
+        let pair = content.serving(&files, &self.policy.names, SystemTime::now());
+        let pair = pair.map_err(|error| error.to_string())?;
+        if present != Some(&pair) {
+            self.identity.take_on(&pair, &files).map_err(|error| error.to_string())?;
+        }
+        Ok(pair)
+    }
+
+    fn count_reload(&self, outcome: &'static str) {
+        self.metrics.tls_reloads.get_or_create(&metrics::Outcome { outcome }).inc();
+    }
+
+    /// Makes and renews what the Secret holds whenever this process leads; never ends.
+    pub async fn manage(self: Arc<Self>, leadership: Leadership) {
+        let writer = leadership.writer(self.client.clone());
+        let managed = &self;
+        leadership.while_leading(|| managed.lead(writer.clone())).await;
+    }
+
+    async fn lead(&self, writer: kube::Client) {
+        let mut leader = Leader::new(self, writer);
+        let mut seen = self.seen.subscribe();
+        let mut configurations = follow_configurations(self.client.clone(), &self.names);
+        loop {
+            let now = seen.borrow_and_update().clone();
+            let pause = leader.turn(now.as_ref()).await;
+            tokio::select! {
+                Some((holder, event)) = configurations.next() => leader.hear(holder, event),
+                _ = seen.changed() => leader.forget_failure("Secret"),
+                () = sleep(pause) => {}
+            }
+        }
+    }
+}
+
+fn note_fault(metrics: &Metrics, kind: &'static str, fault: &Fault) {
+    metrics.watch_errors.get_or_create(&metrics::Kind { kind }).inc();
+    warn!(kind, error = %fault, "Watch failed, trying again");
+}
+
+fn stored(secret: Option<&Secret>) -> Stored {
+    let Some(secret) = secret else { return Stored::Absent };
+    if !secret.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(LABEL)) {
+        return Stored::Foreign;
+    }
+    let data = secret.data.iter().flatten().map(|(key, ByteString(bytes))| (key.clone(), bytes.clone()));
+    Stored::Ours(Content::of(&data.collect()))
+}
+
+fn called(name: &str) -> Selection {
+    Selection { fields: Some(format!("metadata.name={name}")), ..Selection::default() }
+}
+
+type Events = BoxStream<'static, (Holder, Result<Event<DynamicObject>, Fault>)>;
+
+fn follow_configurations(client: kube::Client, names: &Names) -> Events {
+    let follow = |holder: Holder| {
+        let events = events(api(&client, holder), called(&holder.name(&names.configurations)));
+        events.map(move |event| (holder, event)).boxed()
+    };
+    stream::select_all(Holder::ALL.map(follow)).boxed()
+}
+
+fn api(client: &kube::Client, holder: Holder) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk(holder.group(), "v1", holder.kind());
+    Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))
+}
+
+/// What the leader knows and does.
+struct Leader<'a> {
+    managed: &'a SelfManaged,
+    writer: kube::Client,
+    began: Instant,
+    /// The configurations that exist, as far as they matter.
+    configurations: BTreeMap<Holder, Value>,
+    /// Those of which is known whether they exist.
+    listed: BTreeSet<Holder>,
+    /// Those that were reported in the list that is going on.
+    arrived: BTreeSet<Holder>,
+    live: Live,
+    /// When `live` changed.
+    changed: Instant,
+    pauses: BTreeMap<&'static str, Pause>,
+}
+
+/// After a write of some kind of object: when the next one may come, and what was wrong with the last.
+struct Pause {
+    time: Duration,
+    until: Instant,
+    error: Option<String>,
+}
+
+impl<'a> Leader<'a> {
+    fn new(managed: &'a SelfManaged, writer: kube::Client) -> Self {
+        Leader {
+            managed,
+            writer,
+            began: Instant::now(),
+            configurations: BTreeMap::new(),
+            listed: BTreeSet::new(),
+            arrived: BTreeSet::new(),
+            live: Live { is_known: false, bundles: Vec::new(), unchanged: Duration::ZERO },
+            changed: Instant::now(),
+            pauses: BTreeMap::new(),
+        }
+    }
+
+    fn hear(&mut self, holder: Holder, event: Result<Event<DynamicObject>, Fault>) {
+        match event {
+            Ok(Event::Init) => drop(self.arrived.remove(&holder)),
+            Ok(Event::InitApply(object) | Event::Apply(object)) => {
+                self.arrived.insert(holder);
+                self.keep(holder, &object);
+            }
+            Ok(Event::InitDone) => {
+                if !self.arrived.contains(&holder) {
+                    self.configurations.remove(&holder);
+                }
+                self.listed.insert(holder);
+            }
+            Ok(Event::Delete(_)) => drop(self.configurations.remove(&holder)),
+            Err(fault) => note_fault(&self.managed.metrics, holder.kind(), &fault),
+        }
+        self.look();
+    }
+
+    fn keep(&mut self, holder: Holder, object: &DynamicObject) {
+        // What came over the wire as JSON goes back into it.
+        let object = serde_json::to_value(object).unwrap_or_default();
+        self.configurations.insert(holder, holder.excerpt(&object));
+    }
+
+    /// Notes whom the API server trusts, and when that changed.
+    fn look(&mut self) {
+        let services = &self.managed.names.services;
+        let all = self.configurations.iter().flat_map(|(holder, object)| holder.bundles(object, services));
+        let (bundles, is_known) = (all.collect(), self.listed.len() == Holder::ALL.len());
+        if (&bundles, is_known) != (&self.live.bundles, self.live.is_known) {
+            self.live = Live { is_known, bundles, unchanged: Duration::ZERO };
+            self.changed = Instant::now();
+        }
+    }
+
+    /// Does what is to be done now; returns how long nothing is due, unless something changes.
+    async fn turn(&mut self, seen: Option<&Seen>) -> Duration {
+        let Some(seen) = seen else { return IDLE };
+        if !self.live.is_known && self.began.elapsed() < ACQUAINTANCE {
+            return ACQUAINTANCE.saturating_sub(self.began.elapsed());
+        }
+        self.live.unchanged = self.changed.elapsed();
+        let Plan { bundle, step } = rotation::next(&seen.stored, &self.live, &self.managed.policy, SystemTime::now());
+        if let Some(bundle) = bundle {
+            self.publish(&bundle).await;
+        }
+        let pause = match &step {
+            Step::Refuse => {
+                if !self.must_wait("Secret") {
+                    let name = self.managed.names.secret_name();
+                    self.fail("Secret", format!("{name} does not bear the label {LABEL}, so it is somebody else's"));
+                }
+                IDLE
+            }
+            Step::Wait { until } => until.duration_since(SystemTime::now()).unwrap_or_default().min(IDLE),
+            step => self.write(step, seen).await,
+        };
+        let ends = self.pauses.values().filter_map(|pause| pause.until.checked_duration_since(Instant::now()));
+        ends.filter(|end| !end.is_zero()).fold(pause, Duration::min)
+    }
+
+    /// Writes the bundle into the configurations that lack it.
+    async fn publish(&mut self, bundle: &str) {
+        let services = &self.managed.names.services;
+        let patches = self.configurations.iter().filter_map(|(holder, object)| {
+            let patch = holder.patch(object, services, bundle)?;
+            Some((*holder, patch))
+        });
+        for (holder, patch) in patches.collect::<Vec<_>>() {
+            if self.must_wait(holder.kind()) {
+                continue;
+            }
+            let name = holder.name(&self.managed.names.configurations);
+            let patch = match holder {
+                Holder::Mutating | Holder::Validating => Patch::Strategic(patch),
+                Holder::Definition(_) => Patch::Merge(patch),
+            };
+            let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            match api(&self.writer, holder).patch(&name, &params, &patch).await {
+                Ok(object) => {
+                    info!(kind = holder.kind(), name, "Wrote the CA bundle");
+                    self.keep(holder, &object);
+                    self.succeed(holder.kind(), "publish");
+                }
+                Err(error) => self.fail_to_write(holder.kind(), &error),
+            }
+            self.look();
+        }
+    }
+
+    /// Writes the Secret, unless it is no longer what it was; returns when to go on.
+    async fn write(&mut self, step: &Step, seen: &Seen) -> Duration {
+        if self.must_wait("Secret") {
+            return IDLE;
+        }
+        let content = match &seen.stored {
+            Stored::Ours(content) => content.clone(),
+            Stored::Absent | Stored::Foreign => Content::default(),
+        };
+        let next = match rotation::perform(step, &content, &self.managed.policy, SystemTime::now()) {
+            Ok(Some(next)) => next,
+            Ok(None) => return IDLE,
+            Err(error) => {
+                self.fail("Secret", error.to_string());
+                return IDLE;
+            }
+        };
+        let names = &self.managed.names;
+        let secrets: Api<Secret> = Api::namespaced(self.writer.clone(), &names.services.namespace);
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        // The version that was seen goes along, so a change by somebody else is not undone unseen.
+        let written = match &seen.secret {
+            None => secrets.create(&params, &new_secret(&names.secret, &next)).await,
+            Some(secret) => secrets.replace(&names.secret, &params, &changed_secret(secret, &next)).await,
+        };
+        match written {
+            Ok(secret) => {
+                let action = action(step);
+                info!(secret = names.secret_name(), action, "Wrote certificates");
+                self.succeed("Secret", action);
+                self.managed.see(Some(secret));
+                Duration::ZERO
+            }
+            Err(error) => {
+                self.fail_to_write("Secret", &error);
+                IDLE
+            }
+        }
+    }
+
+    fn must_wait(&self, kind: &str) -> bool {
+        self.pauses.get(kind).is_some_and(|pause| Instant::now() < pause.until)
+    }
+
+    fn succeed(&mut self, kind: &'static str, action: &'static str) {
+        self.managed.metrics.certificate_actions.get_or_create(&metrics::Action { action }).inc();
+        self.pauses.insert(kind, Pause { time: PAUSE, until: Instant::now() + PAUSE, error: None });
+    }
+
+    /// What was wrong may be so no longer.
+    fn forget_failure(&mut self, kind: &str) {
+        self.pauses.retain(|other, pause| *other != kind || pause.error.is_none());
+    }
+
+    fn fail_to_write(&mut self, kind: &'static str, error: &kube::Error) {
+        if matches!(error, kube::Error::Api(status) if status.code == 409) {
+            debug!(kind, "Somebody else wrote first, looking again");
+            self.pauses.insert(kind, Pause { time: PAUSE, until: Instant::now() + PAUSE, error: None });
+        } else {
+            self.fail(kind, words(error));
+        }
+    }
+
+    /// Notes that something is in the way, and tries it again later.
+    fn fail(&mut self, kind: &'static str, error: String) {
+        let former = self.pauses.remove(kind).filter(|former| former.error.is_some());
+        let time = former.as_ref().map_or(PAUSE, |former| (former.time * 2).min(LONGEST_PAUSE));
+        if former.is_none_or(|former| former.error.as_ref() != Some(&error)) {
+            error!(kind, error, "Certificates cannot be managed, trying again");
+        }
+        self.pauses.insert(kind, Pause { time, until: Instant::now() + time, error: Some(error) });
+    }
+}
+
+fn action(step: &Step) -> &'static str {
+    match step {
+        Step::Make { issue: true, .. } => "make_all",
+        Step::Make { .. } => "make_authority",
+        Step::Issue => "issue_certificate",
+        Step::Keep { .. } => "settle_former_authorities",
+        Step::Refuse | Step::Wait { .. } => "none",
+    }
+}
+
+fn new_secret(name: &str, content: &Content) -> Secret {
+    let labels = [(LABEL.to_owned(), "true".to_owned())].into();
+    let metadata = ObjectMeta { name: Some(name.to_owned()), labels: Some(labels), ..ObjectMeta::default() };
+    Secret { metadata, type_: Some("Opaque".to_owned()), data: Some(data(content)), ..Secret::default() }
+}
+
+/// The same Secret with other certificates; what others put there stays.
+fn changed_secret(secret: &Secret, content: &Content) -> Secret {
+    let mut changed = secret.clone();
+    let held = changed.data.get_or_insert_default();
+    held.retain(|key, _| !Content::KEYS.contains(&key.as_str()));
+    held.extend(data(content));
+    changed
+}
+
+fn data(content: &Content) -> BTreeMap<String, ByteString> {
+    let bytes = |(key, text): (&str, &str)| (key.to_owned(), ByteString(text.as_bytes().to_vec()));
+    content.data().into_iter().map(bytes).collect()
+}

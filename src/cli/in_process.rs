@@ -1,0 +1,237 @@
+//! The end points as admission of the embedded API: the same router, asked without a socket.
+//!
+//! Which writes are reviewed stands in [`hooks`], and for kube-apiserver in `manifests/webhooks/webhooks.yaml`; a test compares the
+//! two. There is no conversion before a review: every end point reads both versions.
+
+use std::fmt;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode, header};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use crate::admission::{Hook, Phase as HookPhase, hooks};
+use crate::embedded::{Admission, Asked, Phase, Webhook};
+use crate::hub::GROUP;
+
+/// How long a review may take, in seconds.
+const TIMEOUT: u32 = 10;
+
+/// The name of a webhook in its configuration.
+fn name(hook: &Hook) -> String {
+    let phase = match hook.phase {
+        HookPhase::Default => "default",
+        HookPhase::Validate => "validation",
+    };
+    // One that takes what is written in a version as it is says which.
+    let version = hook.versions.first().filter(|_| hook.is_exact).map(|version| format!(".{version}"));
+    format!("{phase}{}.{}.topologist.dev", version.unwrap_or_default(), hook.kind.name().to_lowercase())
+}
+
+/// Whether a write is one that the hook is asked about.
+fn matches(hook: &Hook, phase: Phase, asked: &Asked<'_>) -> bool {
+    let is_phase = match hook.phase {
+        HookPhase::Default => phase == Phase::Mutating,
+        HookPhase::Validate => phase == Phase::Validating,
+    };
+    is_phase
+        && asked.group == GROUP
+        && asked.resource == hook.kind.plural()
+        && asked.subresource.is_empty()
+        && !asked.namespace.is_empty()
+        && hook.operations().iter().any(|operation| operation.name() == asked.operation)
+        && (!hook.is_exact || hook.versions.iter().any(|version| version.to_string() == asked.version))
+}
+
+/// Admission by the end points of a router.
+pub(super) struct InProcess {
+    router: Router,
+    hooks: Vec<Hook>,
+}
+
+impl InProcess {
+    /// Asks the end points of `router`; with `lifecycle` those for machines as well (MA-28).
+    pub(super) fn new(router: Router, lifecycle: bool) -> Self {
+        InProcess { router, hooks: hooks(lifecycle) }
+    }
+
+    async fn ask(&self, webhook: &Webhook, review: &Value) -> Result<Value, String> {
+        let uri = format!("{}?timeout={TIMEOUT}s", webhook.path);
+        let request = Request::post(uri).header(header::CONTENT_TYPE, "application/json");
+        let request = request.body(Body::from(review.to_string())).map_err(|error| error.to_string())?;
+        let answer = match self.router.clone().oneshot(request).await {
+            Ok(answer) => answer,
+            Err(never) => match never {},
+        };
+        let code = answer.status();
+        let body = answer.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+        if code != StatusCode::OK {
+            return Err(format!("{code}: {}", String::from_utf8_lossy(&body).trim()));
+        }
+        serde_json::from_slice(&body).map_err(|error| error.to_string())
+    }
+}
+
+impl fmt::Debug for InProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InProcess")
+    }
+}
+
+impl Admission for InProcess {
+    fn webhooks(&self, phase: Phase, asked: &Asked<'_>) -> Vec<Webhook> {
+        let asked_for = self.hooks.iter().filter(|hook| matches(hook, phase, asked));
+        asked_for.map(|hook| Webhook { name: name(hook), path: hook.path.to_owned(), ignores_failure: false }).collect()
+    }
+
+    fn review<'a>(&'a self, webhook: &'a Webhook, review: Value) -> BoxFuture<'a, Result<Value, String>> {
+        async move {
+            if is_merely_released(&review["request"]) {
+                return Ok(json!({"apiVersion": review["apiVersion"], "kind": review["kind"],
+                    "response": {"uid": review["request"]["uid"], "allowed": true}}));
+            }
+            self.ask(webhook, &review).await
+        }
+        .boxed()
+    }
+}
+
+/// The opposite of the condition `not-merely-released`: an object that is being deleted can always lose its finalizers
+/// (DEC-16).
+fn is_merely_released(request: &Value) -> bool {
+    let (object, old) = (&request["object"], &request["oldObject"]);
+    request["operation"] == "UPDATE"
+        && object.pointer("/metadata/deletionTimestamp").is_some()
+        && object.get("spec") == old.get("spec")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::yaml;
+
+    /// What the configurations say, in the order in which it stands there.
+    fn configured() -> Vec<Value> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/webhooks/webhooks.yaml");
+        let text = std::fs::read_to_string(path).unwrap();
+        let documents = yaml::documents(&text).into_iter().map(|document| document.unwrap().value);
+        let entries = documents.flat_map(|document| {
+            let phase = document["kind"].as_str().unwrap().trim_end_matches("WebhookConfiguration").to_owned();
+            let webhooks = document["webhooks"].as_array().unwrap().clone();
+            webhooks.into_iter().map(move |webhook| (phase.clone(), webhook))
+        });
+        let entry = |(phase, webhook): (String, Value)| {
+            assert_eq!(webhook["rules"].as_array().unwrap().len(), 1);
+            assert_eq!((&webhook["failurePolicy"], &webhook["timeoutSeconds"]), (&json!("Fail"), &json!(TIMEOUT)));
+            assert_eq!(webhook["matchConditions"][0]["name"], "not-merely-released");
+            assert_eq!(webhook["matchConditions"].as_array().unwrap().len(), 1);
+            let rule = &webhook["rules"][0];
+            assert_eq!((&rule["apiGroups"], &rule["scope"]), (&json!([GROUP]), &json!("Namespaced")));
+            json!([
+                webhook["name"],
+                phase,
+                webhook["clientConfig"]["service"]["path"],
+                rule["apiVersions"],
+                webhook["matchPolicy"] == "Exact",
+                rule["operations"],
+                rule["resources"],
+            ])
+        };
+        entries.map(entry).collect()
+    }
+
+    #[test]
+    fn the_same_writes_are_reviewed_as_by_the_manifests() {
+        let shown = |hook: &Hook| {
+            let phase = if hook.phase == HookPhase::Default { "Mutating" } else { "Validating" };
+            let versions: Vec<String> = hook.versions.iter().map(ToString::to_string).collect();
+            let operations: Vec<_> = hook.operations().iter().map(|operation| operation.name()).collect();
+            json!([name(hook), phase, hook.path, versions, hook.is_exact, operations, [hook.kind.plural()]])
+        };
+        let ours: Vec<Value> = hooks(false).iter().map(shown).collect();
+        assert_eq!(configured(), ours);
+    }
+
+    #[test]
+    fn a_write_is_shown_to_those_whom_it_concerns() {
+        let admission = InProcess::new(Router::new(), false);
+        for (phase, version, resource, subresource, operation, want) in [
+            (Phase::Mutating, "v1beta2", "clusters", "", "CREATE", Some("default.cluster.topologist.dev")),
+            (Phase::Mutating, "v1beta1", "clusters", "", "UPDATE", Some("default.cluster.topologist.dev")),
+            (Phase::Mutating, "v1beta2", "clusters", "", "DELETE", None),
+            (Phase::Mutating, "v1beta2", "clusters", "status", "UPDATE", None),
+            (Phase::Mutating, "v1beta2", "clusterclasses", "", "CREATE", None),
+            (
+                Phase::Mutating,
+                "v1beta1",
+                "clusterclasses",
+                "",
+                "CREATE",
+                Some("default.v1beta1.clusterclass.topologist.dev"),
+            ),
+            (
+                Phase::Validating,
+                "v1beta1",
+                "clusterclasses",
+                "",
+                "DELETE",
+                Some("validation.clusterclass.topologist.dev"),
+            ),
+            (Phase::Validating, "v1beta2", "machines", "", "CREATE", None),
+        ] {
+            let asked = Asked { group: GROUP, version, resource, subresource, operation, namespace: "default" };
+            let names: Vec<_> = admission.webhooks(phase, &asked).into_iter().map(|webhook| webhook.name).collect();
+            assert_eq!(names, want.into_iter().collect::<Vec<_>>(), "{phase:?} {operation} {version} {resource}");
+        }
+    }
+
+    #[test]
+    fn machines_are_shown_where_they_are_driven() {
+        // MA-28
+        let asked = Asked {
+            group: GROUP,
+            version: "v1beta2",
+            resource: "machinedeployments",
+            subresource: "",
+            operation: "CREATE",
+            namespace: "default",
+        };
+        for (lifecycle, want) in [(false, vec![]), (true, vec!["default.machinedeployment.topologist.dev"])] {
+            let admission = InProcess::new(Router::new(), lifecycle);
+            let names: Vec<_> = admission.webhooks(Phase::Mutating, &asked).into_iter().map(|hook| hook.name).collect();
+            assert_eq!(names, want);
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_is_being_deleted_loses_finalizers_unasked_and_every_other_write_is_reviewed() {
+        // DEC-16; the router has no end points, so that asking them fails.
+        let admission = InProcess::new(Router::new(), false);
+        let webhook = Webhook { name: "w".into(), path: "/p".into(), ignores_failure: false };
+        let object = |deleted: bool, spec: Value| match deleted {
+            true => json!({"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"}, "spec": spec}),
+            false => json!({"metadata": {}, "spec": spec}),
+        };
+        for (operation, deleted, spec, is_asked) in [
+            ("UPDATE", true, json!({"a": 1}), false),
+            ("UPDATE", true, json!({"a": 2}), true),
+            ("UPDATE", false, json!({"a": 1}), true),
+            ("DELETE", true, json!({"a": 1}), true),
+        ] {
+            let request = json!({"uid": "u", "operation": operation, "object": object(deleted, spec),
+                "oldObject": object(deleted, json!({"a": 1}))});
+            let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+            let answer = admission.review(&webhook, review).await;
+            assert_eq!(answer.is_err(), is_asked, "{operation} {deleted}: {answer:?}");
+            if let Ok(answer) = answer {
+                assert_eq!(answer["response"], json!({"uid": "u", "allowed": true}));
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The API on a socket: who may ask, how large a request may be, and watches that end when the server does.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, HttpBody};
+use axum::extract::Request;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::{Frame, SizeHint};
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio_util::sync::CancellationToken;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::embedded::Embedded;
+use crate::embedded::storage::status::Failure;
+
+/// The largest body in bytes, as of kube-apiserver.
+const LIMIT: usize = 3 * 1024 * 1024;
+/// How long a body may take to arrive.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What whoever asks has to show: a bearer token that is made at random.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl Token {
+    /// A new token.
+    ///
+    /// # Errors
+    /// When the system has no random numbers to give.
+    pub fn make() -> Result<Self, TokenError> {
+        let mut bytes = [0_u8; 32];
+        SystemRandom::new().fill(&mut bytes).map_err(|_| TokenError)?;
+        Ok(Token(URL_SAFE_NO_PAD.encode(bytes)))
+    }
+
+    /// The token itself, for a kubeconfig.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether a request shows the token. Hashes are compared, so that the time which that takes tells nothing.
+    fn is_shown_by(&self, headers: &HeaderMap) -> bool {
+        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let shown =
+            shown.and_then(|text| text.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let hash = |text: &str| digest(&SHA256, text.trim().as_bytes());
+        shown.is_some_and(|(_, token)| hash(token).as_ref() == hash(&self.0).as_ref())
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+/// There are no random numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the system gives no random numbers")]
+pub struct TokenError;
+
+/// The API as a router, for those who show the token. Watches end when `stop` is cancelled.
+pub fn router(embedded: Embedded, token: Token, stop: CancellationToken) -> Router {
+    let front = Arc::new(Front { embedded, token, stop });
+    let answer = move |request: Request| {
+        let front = front.clone();
+        async move { front.answer(request).await }
+    };
+    let panicked = |_| refused(&Failure::internal("the request could not be handled; the log of topologist says why"));
+    Router::new().fallback(answer).layer(CatchPanicLayer::custom(panicked))
+}
+
+struct Front {
+    embedded: Embedded,
+    token: Token,
+    stop: CancellationToken,
+}
+
+impl Front {
+    async fn answer(&self, request: Request) -> Response {
+        let (head, body) = request.into_parts();
+        if !self.token.is_shown_by(&head.headers) {
+            return refused(&Failure::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"));
+        }
+        let body = match read(body).await {
+            Ok(body) => body,
+            Err(failure) => return refused(&failure),
+        };
+        let answer = self.embedded.call(Request::from_parts(head, Body::from(body))).await;
+        answer.map(|body| {
+            Body::new(UntilStopped { body: Body::new(body), stopped: Box::pin(self.stop.clone().cancelled_owned()) })
+        })
+    }
+}
+
+async fn read(body: Body) -> Result<Bytes, Failure> {
+    match tokio::time::timeout(PATIENCE, Limited::new(body, LIMIT).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let message = format!("Request entity too large: limit is {LIMIT}");
+            Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message))
+        }
+        Ok(Err(error)) => Err(Failure::bad_request(format!("the body could not be read: {error}"))),
+        Err(_) => Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body did not arrive in time")),
+    }
+}
+
+fn refused(failure: &Failure) -> Response {
+    let body = failure.to_value().to_string();
+    (failure.code, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// A body that ends early, in good order, when the server stops.
+struct UntilStopped {
+    body: Body,
+    stopped: BoxFuture<'static, ()>,
+}
+
+impl HttpBody for UntilStopped {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        match Pin::new(&mut self.body).poll_frame(context) {
+            // What is there goes out; only waiting for more comes to an end.
+            Poll::Pending => self.stopped.as_mut().poll(context).map(|()| None),
+            ready @ Poll::Ready(_) => ready,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt;
+    use serde_json::Value;
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::embedded::Options;
+
+    fn front(stop: &CancellationToken) -> (Router, Token) {
+        let token = Token::make().unwrap();
+        (router(Embedded::new(Options::default()), token.clone(), stop.clone()), token)
+    }
+
+    async fn get(router: &Router, path: &str, authorization: Option<String>) -> Response {
+        let mut request = Request::get(path);
+        if let Some(authorization) = authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
+        router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn nobody_is_answered_without_the_token() {
+        let (router, token) = front(&CancellationToken::new());
+        let shown = |scheme: &str| Some(format!("{scheme} {}", token.reveal()));
+        for (authorization, code) in [
+            (None, 401),
+            (Some("Bearer ".to_owned()), 401),
+            (Some("Bearer wrong".to_owned()), 401),
+            (shown("Basic"), 401),
+            (shown("Bearer"), 200),
+            (shown("bearer"), 200),
+        ] {
+            let answer = get(&router, "/api/v1/namespaces", authorization.clone()).await;
+            assert_eq!(answer.status().as_u16(), code, "{authorization:?}");
+            let body: Value = serde_json::from_slice(&answer.into_body().collect().await.unwrap().to_bytes()).unwrap();
+            assert_eq!(body["kind"], if code == 401 { "Status" } else { "NamespaceList" });
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_too_large_is_refused() {
+        let (router, token) = front(&CancellationToken::new());
+        let request =
+            Request::post("/api/v1/namespaces").header(header::AUTHORIZATION, format!("Bearer {}", token.reveal()));
+        let answer = router.oneshot(request.body(Body::from(vec![b' '; LIMIT + 1])).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
+
+    #[tokio::test]
+    async fn a_watch_ends_with_the_server_and_not_before() {
+        let stop = CancellationToken::new();
+        let (router, token) = front(&stop);
+        let path = "/api/v1/namespaces?watch=true";
+        let mut events =
+            get(&router, path, Some(format!("Bearer {}", token.reveal()))).await.into_body().into_data_stream();
+        assert!(events.next().await.unwrap().unwrap().starts_with(b"{\"type\":\"ADDED\""));
+        let more = tokio::time::timeout(Duration::from_millis(50), events.next()).await;
+        assert!(more.is_err(), "nothing happens, and it goes on");
+        stop.cancel();
+        assert!(events.next().await.is_none(), "a clean end");
+    }
+}

@@ -1,0 +1,30 @@
+//! What is served and stored.
+//!
+//! ```text
+//! load.rs (files) ─► store.rs ◄─ collect.rs: what follows from a write
+//!                      ▲ kinds
+//!                 registry.rs ◄─ builtin.rs, definition.rs ─► structure.rs, metadata.rs: what objects look like
+//! ```
+
+pub(super) mod builtin;
+pub(super) mod collect;
+pub(super) mod definition;
+mod load;
+pub(super) mod metadata;
+pub(super) mod random;
+pub(super) mod registry;
+#[cfg(test)]
+pub(super) mod sample;
+pub(super) mod shape;
+pub(super) mod status;
+pub(super) mod store;
+pub(super) mod structure;
+
+pub use builtin::Builtin;
+pub use load::LoadError;
+pub use registry::{Column, Registry, Resource, Scale};
+pub use structure::Structure;
+
+pub(in crate::embedded) use builtin::resources;
+pub(in crate::embedded) use load::make_namespaces;
+pub(in crate::embedded) use store::State;

@@ -1,0 +1,121 @@
+//! Objects in the shape of their kind: pruned, completed, and in another version.
+
+use std::borrow::Cow;
+
+use serde_json::{Value, json};
+
+use super::builtin::Builtin;
+use super::metadata;
+use super::registry::{Registry, Resource};
+use super::status::Failure;
+use super::store::Stored;
+use super::structure::Fault;
+use crate::field::ErrorKind;
+use crate::hub::Kind;
+use crate::hub::contract::compare_versions;
+use crate::wire::{Version, conversion};
+
+/// Drops what nobody knows of an object, fills in what it lacks, and returns where the former was.
+///
+/// # Errors
+/// 400 for metadata that are none.
+pub(in crate::embedded) fn shaped(resource: &Resource, object: &mut Value) -> Result<Vec<String>, Failure> {
+    let mut unknown = metadata::coerce(resource, object)?;
+    if let Some(schema) = &resource.schema {
+        unknown.extend(schema.prune(object));
+        schema.complete(object);
+        if resource.builtin.is_some() {
+            typed(resource, &schema.faults(object, None))?;
+        }
+    }
+    match resource.builtin {
+        Some(Builtin::CustomResourceDefinition) => super::definition::complete(object),
+        Some(builtin) => builtin.complete(object),
+        None => {}
+    }
+    unknown.sort();
+    Ok(unknown)
+}
+
+/// The server's own kinds have types of their own: what does not fit one of them cannot be read.
+fn typed(resource: &Resource, faults: &[Fault]) -> Result<(), Failure> {
+    match faults.iter().find(|fault| fault.kind == ErrorKind::TypeInvalid) {
+        None => Ok(()),
+        Some(fault) => Err(Failure::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: json: cannot unmarshal {}: {}",
+            resource.version,
+            fault.field,
+            fault.detail,
+            kind = resource.kind
+        ))),
+    }
+}
+
+/// A stored object in the version in which a kind is asked for.
+pub(in crate::embedded) fn viewed<'s>(registry: &Registry, resource: &Resource, stored: &'s Stored) -> Cow<'s, Value> {
+    let is_as_stored = stored.value.get("apiVersion").and_then(Value::as_str).is_some_and(|version| {
+        version == resource.version && resource.group.is_empty()
+            || version.split_once('/') == Some((&*resource.group, &*resource.version))
+    });
+    if is_as_stored {
+        return Cow::Borrowed(&stored.value);
+    }
+    // What has no counterpart was refused when it was written, or has come in a file.
+    let converted = converted(registry, &stored.value, resource);
+    Cow::Owned(converted.unwrap_or_else(|_| renamed(stored.value.clone(), resource)))
+}
+
+/// The group in which objects of a kind are stored.
+pub(in crate::embedded) fn storage_group(resource: &Resource) -> &str {
+    if resource.builtin == Some(super::builtin::Builtin::Event) { "" } else { &resource.group }
+}
+
+/// The object in another version of its kind.
+///
+/// # Errors
+/// When a value has no counterpart in that version.
+pub(in crate::embedded) fn converted(registry: &Registry, object: &Value, to: &Resource) -> Result<Value, Failure> {
+    let mut object = object.clone();
+    let from = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if from == to.api_version() {
+        return Ok(object);
+    }
+    if let Some((kind, version)) = converted_by_us(to) {
+        let needed = conversion::versions_needed(kind, &object, version);
+        let versions = needed.into_iter().map(|referenced| {
+            let newest = newest_version(registry, &referenced);
+            (referenced, Ok(newest))
+        });
+        conversion::convert(kind, &mut object, version, &versions.collect()).map_err(|error| {
+            Failure::internal(format!("conversion webhook for {from}, Kind={} failed: {error}", to.kind))
+        })?;
+    }
+    Ok(renamed(object, to))
+}
+
+/// A kind that this program converts, and to which version.
+fn converted_by_us(to: &Resource) -> Option<(Kind, Version)> {
+    let version = Version::from_api_version(&to.api_version())?;
+    Some((Kind::from_name(&to.kind)?, version))
+}
+
+/// The version of a kind that a v1beta1 reference names: the newest one that is served, or of kinds that nobody serves
+/// the one that providers of Cluster API have (DEC-17).
+fn newest_version(registry: &Registry, (group, kind): &(String, String)) -> String {
+    let served = registry.group(group).filter(|resource| resource.kind == *kind).map(|resource| &*resource.version);
+    served.max_by(|a, b| compare_versions(a, b)).unwrap_or("v1beta2").to_owned()
+}
+
+/// The object with the version of another kind: what every converter does that knows nothing of the kind.
+pub(super) fn renamed(mut object: Value, to: &Resource) -> Value {
+    let api_version = to.api_version();
+    if to.builtin == Some(Builtin::Event) {
+        super::builtin::convert_event(&mut object, &api_version);
+    }
+    object["apiVersion"] = json!(api_version);
+    if let Some(schema) = &to.schema {
+        schema.prune(&mut object);
+        schema.complete(&mut object);
+    }
+    object
+}

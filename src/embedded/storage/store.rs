@@ -1,0 +1,332 @@
+//! Objects, who owns whom among them, and what happened to them lately.
+//!
+//! ```text
+//! put, remove ─► version, index of owners, log ─► watchers        collect.rs: what follows from it, until nothing does
+//!                         │
+//! snapshot ◄── persistent maps: lists are read without holding the lock
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use rpds::RedBlackTreeMapSync;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::registry::{Registry, Resource};
+
+/// An object as it is stored: in its storage version, with its resourceVersion in it.
+#[derive(Debug)]
+pub(in crate::embedded) struct Stored {
+    pub value: Value,
+    pub version: u64,
+}
+
+impl Stored {
+    fn metadata(&self, name: &str) -> Option<&Value> {
+        self.value.get("metadata")?.get(name)
+    }
+
+    pub(super) fn text(&self, name: &str) -> &str {
+        self.metadata(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    pub(in crate::embedded) fn uid(&self) -> &str {
+        self.text("uid")
+    }
+
+    pub(in crate::embedded) fn is_being_deleted(&self) -> bool {
+        self.metadata("deletionTimestamp").is_some_and(|time| !time.is_null())
+    }
+
+    pub(in crate::embedded) fn finalizers(&self) -> impl Iterator<Item = &str> {
+        self.metadata("finalizers").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    pub(super) fn owners(&self) -> &[Value] {
+        self.metadata("ownerReferences").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+/// Objects of one kind by `namespace/name`, or by name.
+pub(in crate::embedded) type Objects = RedBlackTreeMapSync<Arc<str>, Arc<Stored>>;
+
+/// The objects from a key on, in their order.
+pub(in crate::embedded) fn from<'o, 'k>(
+    objects: &'o Objects,
+    key: &'k str,
+) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<Stored>)> + use<'o, 'k> {
+    objects.range::<str, _>((Bound::Included(key), Bound::Unbounded))
+}
+
+/// The objects whose key begins with a prefix, in their order.
+pub(in crate::embedded) fn within<'o, 'k>(
+    objects: &'o Objects,
+    prefix: &'k str,
+) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<Stored>)> + use<'o, 'k> {
+    from(objects, prefix).take_while(move |(key, _)| key.starts_with(prefix))
+}
+
+/// Where an object is: its kind as the store names it, and its key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::embedded) struct Place {
+    pub kind: Arc<str>,
+    pub key: Arc<str>,
+}
+
+impl Place {
+    pub(in crate::embedded) fn of(resource: &Resource, namespace: &str, name: &str) -> Self {
+        Place { kind: resource.store_name().into(), key: key(namespace, name) }
+    }
+
+    /// Empty for objects without one.
+    pub(in crate::embedded) fn namespace(&self) -> &str {
+        self.key.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+}
+
+/// The key of an object within its kind.
+pub(in crate::embedded) fn key(namespace: &str, name: &str) -> Arc<str> {
+    if namespace.is_empty() { name.into() } else { format!("{namespace}/{name}").into() }
+}
+
+/// What happened to an object.
+#[derive(Clone, Debug)]
+pub(in crate::embedded) struct Happening {
+    pub version: u64,
+    pub key: Arc<str>,
+    pub before: Option<Arc<Stored>>,
+    /// None when the object was removed.
+    pub after: Option<Arc<Stored>>,
+}
+
+/// The objects of a kind.
+#[derive(Debug)]
+pub(super) struct Collection {
+    pub objects: Objects,
+    log: VecDeque<Happening>,
+    /// Events up to this version are not known any more.
+    forgotten: u64,
+    news: watch::Sender<u64>,
+}
+
+impl Collection {
+    fn new(version: u64, forgotten: u64) -> Self {
+        Collection { objects: Objects::new_sync(), log: VecDeque::new(), forgotten, news: watch::Sender::new(version) }
+    }
+
+    fn record(&mut self, happening: Happening, kept: usize) {
+        let version = happening.version;
+        if self.log.len() >= kept
+            && let Some(oldest) = self.log.pop_front()
+        {
+            self.forgotten = oldest.version;
+        }
+        self.log.push_back(happening);
+        self.news.send_replace(version);
+    }
+}
+
+/// What happened after a version; none when it is not known any more.
+#[derive(Debug)]
+pub(in crate::embedded) struct News {
+    pub happenings: Option<Vec<Happening>>,
+    /// Up to which version this is all.
+    pub version: u64,
+}
+
+/// Everything there is.
+#[derive(Debug)]
+pub(in crate::embedded) struct State {
+    /// How many events of a kind are kept.
+    kept_events: usize,
+    /// The version of the last write.
+    pub version: u64,
+    pub registry: Arc<Registry>,
+    pub(super) collections: BTreeMap<Arc<str>, Collection>,
+    /// Where the object with a uid is.
+    places: HashMap<Arc<str>, Place>,
+    /// Who names a uid among its owners.
+    dependents: HashMap<Arc<str>, BTreeSet<Place>>,
+    /// What may have consequences that nobody has looked at yet.
+    pub(super) pending: VecDeque<Place>,
+    /// Namespaces that are being deleted.
+    pub(super) terminating: BTreeSet<String>,
+    /// Definitions of kinds that are being deleted, by name.
+    pub(super) withdrawn: BTreeSet<String>,
+}
+
+impl State {
+    pub(in crate::embedded) fn new(registry: Registry, kept_events: usize) -> Self {
+        State {
+            kept_events,
+            version: 1,
+            registry: Arc::new(registry),
+            collections: BTreeMap::new(),
+            places: HashMap::new(),
+            dependents: HashMap::new(),
+            pending: VecDeque::new(),
+            terminating: BTreeSet::new(),
+            withdrawn: BTreeSet::new(),
+        }
+    }
+
+    pub(in crate::embedded) fn get(&self, place: &Place) -> Option<&Arc<Stored>> {
+        self.collections.get(&place.kind)?.objects.get(&place.key)
+    }
+
+    /// The objects of a kind as they are now.
+    pub(in crate::embedded) fn objects(&self, kind: &str) -> Objects {
+        self.collections.get(kind).map_or_else(Objects::new_sync, |collection| collection.objects.clone())
+    }
+
+    pub(in crate::embedded) fn has_namespace(&self, name: &str) -> bool {
+        self.collections.get("namespaces").is_some_and(|namespaces| namespaces.objects.contains_key(name))
+    }
+
+    pub(in crate::embedded) fn is_being_emptied(&self, namespace: &str) -> bool {
+        let namespaces = self.collections.get("namespaces");
+        let found = namespaces.and_then(|namespaces| namespaces.objects.get(namespace));
+        found.is_some_and(|namespace| namespace.is_being_deleted())
+    }
+
+    /// Where the object with a uid is.
+    pub(super) fn place_of(&self, uid: &str) -> Option<&Place> {
+        self.places.get(uid)
+    }
+
+    /// Who names a uid among its owners.
+    pub(super) fn dependents_of(&self, uid: &str) -> Vec<Place> {
+        self.dependents.get(uid).into_iter().flatten().cloned().collect()
+    }
+
+    fn collection(&mut self, kind: &Arc<str>) -> &mut Collection {
+        let version = self.version;
+        self.collections.entry(kind.clone()).or_insert_with(|| Collection::new(version, 0))
+    }
+
+    /// Stores an object, and gives it its version.
+    pub(in crate::embedded) fn put(&mut self, place: &Place, mut value: Value) -> Arc<Stored> {
+        self.version += 1;
+        let version = self.version;
+        value["metadata"]["resourceVersion"] = json!(version.to_string());
+        let after = Arc::new(Stored { value, version });
+        let kept = self.kept_events;
+        let collection = self.collection(&place.kind);
+        let before = collection.objects.get(&place.key).cloned();
+        collection.objects.insert_mut(place.key.clone(), after.clone());
+        collection.record(
+            Happening { version, key: place.key.clone(), before: before.clone(), after: Some(after.clone()) },
+            kept,
+        );
+        if before.as_ref().is_none_or(|before| before.uid() != after.uid() || before.owners() != after.owners()) {
+            self.unlink(place, before.as_deref());
+            self.link(place, &after);
+        }
+        self.pending.push_back(place.clone());
+        after
+    }
+
+    /// Removes an object; returns it with the version in which it is gone.
+    pub(in crate::embedded) fn remove(&mut self, place: &Place) -> Option<Arc<Stored>> {
+        let before = self.get(place)?.clone();
+        self.version += 1;
+        let version = self.version;
+        let kept = self.kept_events;
+        let collection = self.collection(&place.kind);
+        collection.objects.remove_mut(&place.key);
+        collection
+            .record(Happening { version, key: place.key.clone(), before: Some(before.clone()), after: None }, kept);
+        self.unlink(place, Some(&before));
+        self.places.remove(before.uid());
+        self.pending.push_back(place.clone());
+        // Those that it owned may have to follow, and those that waited for it may go on.
+        self.pending.extend(self.dependents_of(before.uid()));
+        self.pending.extend(owners_of(&before).filter_map(|uid| self.places.get(uid).cloned()));
+        Some(before)
+    }
+
+    fn link(&mut self, place: &Place, object: &Stored) {
+        if !object.uid().is_empty() {
+            self.places.insert(object.uid().into(), place.clone());
+        }
+        for uid in owners_of(object) {
+            self.dependents.entry(uid.into()).or_default().insert(place.clone());
+        }
+    }
+
+    fn unlink(&mut self, place: &Place, object: Option<&Stored>) {
+        let Some(object) = object else { return };
+        for uid in owners_of(object) {
+            if let Some(dependents) = self.dependents.get_mut(uid) {
+                dependents.remove(place);
+                if dependents.is_empty() {
+                    self.dependents.remove(uid);
+                }
+            }
+            self.pending.extend(self.places.get(uid).cloned());
+        }
+    }
+
+    /// Puts another form of an object in place of it, without a new version and without anybody's noticing: what a new
+    /// schema makes of what is stored.
+    pub(super) fn reread(&mut self, kind: &Arc<str>, reread: impl Fn(&Value) -> Value) {
+        let Some(collection) = self.collections.get_mut(kind) else { return };
+        let all: Vec<_> = collection.objects.iter().map(|(key, object)| (key.clone(), object.clone())).collect();
+        for (key, object) in all {
+            let value = reread(&object.value);
+            if value != object.value {
+                collection.objects.insert_mut(key, Arc::new(Stored { value, version: object.version }));
+            }
+        }
+    }
+
+    /// Forgets everything about a kind that is not served any more; whoever follows it is told.
+    pub(super) fn forget_kind(&mut self, kind: &Arc<str>) {
+        let version = self.version;
+        self.collections.insert(kind.clone(), Collection::new(version, version));
+    }
+
+    /// Follows a kind: says when there is news of it.
+    pub(in crate::embedded) fn follow(&mut self, kind: &Arc<str>) -> watch::Receiver<u64> {
+        self.collection(kind).news.subscribe()
+    }
+
+    /// What happened to objects of a kind after a version.
+    pub(in crate::embedded) fn news(&self, kind: &str, since: u64) -> News {
+        let nothing = || News { happenings: Some(Vec::new()), version: self.version };
+        let Some(collection) = self.collections.get(kind) else { return nothing() };
+        if since < collection.forgotten {
+            return News { happenings: None, version: self.version };
+        }
+        let first = collection.log.partition_point(|happening| happening.version <= since);
+        News { happenings: Some(collection.log.range(first..).cloned().collect()), version: self.version }
+    }
+
+    /// The oldest version from which a kind can be watched.
+    pub(in crate::embedded) fn oldest(&self, kind: &str) -> u64 {
+        self.collections.get(kind).map_or(0, |collection| collection.forgotten)
+    }
+
+    /// The objects of a kind as they were at a version; none when that is not known any more.
+    pub(in crate::embedded) fn objects_at(&self, kind: &str, version: u64) -> Option<Objects> {
+        let Some(collection) = self.collections.get(kind) else { return Some(Objects::new_sync()) };
+        if version < collection.forgotten {
+            return None;
+        }
+        let mut objects = collection.objects.clone();
+        for happening in collection.log.iter().rev().take_while(|happening| happening.version > version) {
+            match &happening.before {
+                Some(before) => objects.insert_mut(happening.key.clone(), before.clone()),
+                None => drop(objects.remove_mut(&happening.key)),
+            }
+        }
+        Some(objects)
+    }
+}
+
+/// The uids of owners.
+fn owners_of(object: &Stored) -> impl Iterator<Item = &str> {
+    object.owners().iter().filter_map(|owner| owner.get("uid").and_then(Value::as_str))
+}

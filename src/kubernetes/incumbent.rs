@@ -1,0 +1,209 @@
+//! Whether Cluster API's own controllers are at work: they hold a Lease of a known name, in whatever namespace.
+//!
+//! Two controllers of the same objects fight, so ours wait until nobody renews that Lease. As with our own, renewals
+//! are observed here; times in the Lease are not compared with the clock here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::runtime::watcher::Event;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use tracing::warn;
+
+use super::lease::holder;
+use super::{Selection, address, events};
+use crate::hub::ObjectKey;
+use crate::telemetry::metrics::{self, Metrics};
+
+/// The Lease of Cluster API's core controllers.
+pub const LEASE: &str = "controller-leader-election-capi";
+/// How long a Lease lasts that does not say.
+const DEFAULT_DURATION: Duration = Duration::from_secs(15);
+/// How often silence is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Whether somebody else is at work.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Incumbent {
+    /// It takes as long as a Lease lasts to tell a holder from one that is gone.
+    #[default]
+    Unknown,
+    /// Why it cannot be told.
+    Untold(String),
+    Absent,
+    /// `namespace/name` of the Lease, and who holds it.
+    Present {
+        lease: String,
+        holder: String,
+    },
+}
+
+/// What is known of the Leases of that name.
+#[derive(Debug, Default)]
+struct Leases {
+    seen: BTreeMap<ObjectKey, Observed>,
+    listed: bool,
+    /// The names in the list that is being read.
+    list: BTreeSet<ObjectKey>,
+    trouble: Option<String>,
+}
+
+#[derive(Debug)]
+struct Observed {
+    spec: LeaseSpec,
+    since: Instant,
+    /// Whether it was renewed before our eyes.
+    renewed: bool,
+}
+
+impl Observed {
+    fn is_over(&self) -> bool {
+        let seconds = self.spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        self.since.elapsed() >= seconds.filter(|seconds| *seconds > 0).map_or(DEFAULT_DURATION, Duration::from_secs)
+    }
+}
+
+impl Leases {
+    fn apply(&mut self, event: Event<Lease>) {
+        self.trouble = None;
+        match event {
+            Event::Init => self.list.clear(),
+            Event::InitApply(lease) => {
+                self.list.insert(key_of(&lease));
+                self.see(lease);
+            }
+            Event::InitDone => {
+                let list = std::mem::take(&mut self.list);
+                self.seen.retain(|key, _| list.contains(key));
+                self.listed = true;
+            }
+            Event::Apply(lease) => self.see(lease),
+            Event::Delete(lease) => drop(self.seen.remove(&key_of(&lease))),
+        }
+    }
+
+    fn see(&mut self, lease: Lease) {
+        let (key, spec) = (key_of(&lease), lease.spec.unwrap_or_default());
+        let renewed = match self.seen.get(&key) {
+            Some(before) if before.spec == spec => return,
+            before => before.is_some(),
+        };
+        self.seen.insert(key, Observed { spec, since: Instant::now(), renewed });
+    }
+
+    fn incumbent(&self) -> Incumbent {
+        if let Some(trouble) = &self.trouble {
+            return Incumbent::Untold(trouble.clone());
+        }
+        if !self.listed {
+            return Incumbent::Unknown;
+        }
+        let held = || self.seen.iter().filter_map(|(key, seen)| Some((key, seen, holder(&seen.spec)?)));
+        let alive = || held().filter(|(_, seen, _)| !seen.is_over());
+        match (alive().find(|(_, seen, _)| seen.renewed), alive().next()) {
+            (Some((key, _, holder)), _) => Incumbent::Present { lease: key.to_string(), holder: holder.to_owned() },
+            (None, Some(_)) => Incumbent::Unknown,
+            (None, None) => Incumbent::Absent,
+        }
+    }
+}
+
+fn key_of(lease: &Lease) -> ObjectKey {
+    let metadata = &lease.metadata;
+    ObjectKey::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+/// What is known of the incumbent, and what keeps that current, for ever.
+pub fn follow(client: kube::Client, metrics: Arc<Metrics>) -> (watch::Receiver<Incumbent>, impl Future<Output = ()>) {
+    let (sender, receiver) = watch::channel(Incumbent::Unknown);
+    let follow = async move {
+        let selection = Selection { labels: None, fields: Some(format!("metadata.name={LEASE}")) };
+        let mut events = events(address::anywhere::<Lease>(client), selection).boxed();
+        let mut leases = Leases::default();
+        loop {
+            tokio::select! {
+                Some(event) = events.next() => match event {
+                    Ok(event) => leases.apply(event),
+                    Err(error) => {
+                        metrics.watch_errors.get_or_create(&metrics::Kind { kind: "Lease" }).inc();
+                        warn!(kind = "Lease", %error, "Watch failed, trying again");
+                        // Renewals may go unseen now.
+                        leases.trouble = Some(error.to_string());
+                    }
+                },
+                () = sleep(LOOK) => {}
+            }
+            sender.send_if_modified(|known| {
+                let now = leases.incumbent();
+                let differs = *known != now;
+                *known = now;
+                differs
+            });
+        }
+    };
+    (receiver, follow)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn lease(namespace: &str, holder: &str, renewed: &str) -> Lease {
+        let spec: Value = json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed});
+        serde_json::from_value(json!({"metadata": {"namespace": namespace, "name": LEASE}, "spec": spec})).unwrap()
+    }
+
+    const ONCE: &str = "2026-01-01T00:00:00.000000Z";
+    const AGAIN: &str = "2026-01-01T00:00:02.000000Z";
+
+    fn listed(all: Vec<Lease>) -> Leases {
+        let mut leases = Leases::default();
+        leases.apply(Event::Init);
+        all.into_iter().for_each(|lease| leases.apply(Event::InitApply(lease)));
+        assert_eq!(leases.incumbent(), Incumbent::Unknown, "the list is not complete");
+        leases.apply(Event::InitDone);
+        leases
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_is_renewed_is_held() {
+        let mut leases = listed(vec![lease("capi-system", "pod", ONCE)]);
+        assert_eq!(leases.incumbent(), Incumbent::Unknown);
+        advance(Duration::from_secs(2)).await;
+        leases.apply(Event::Apply(lease("capi-system", "pod", AGAIN)));
+        let present = Incumbent::Present { lease: format!("capi-system/{LEASE}"), holder: "pod".into() };
+        assert_eq!(leases.incumbent(), present);
+        advance(Duration::from_secs(15)).await;
+        assert_eq!(leases.incumbent(), Incumbent::Absent, "it has not been renewed for as long as it lasts");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_nobody_renews_holds_nobody_up_for_long() {
+        let mut leases = listed(vec![lease("capi-system", "pod", ONCE)]);
+        advance(Duration::from_secs(14)).await;
+        leases.apply(Event::Apply(lease("capi-system", "pod", ONCE)));
+        assert_eq!(leases.incumbent(), Incumbent::Unknown);
+        advance(Duration::from_secs(1)).await;
+        assert_eq!(leases.incumbent(), Incumbent::Absent);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_lease_no_holder_and_a_deleted_lease_are_nobody() {
+        assert_eq!(listed(vec![]).incumbent(), Incumbent::Absent);
+        assert_eq!(listed(vec![lease("a", "", ONCE)]).incumbent(), Incumbent::Absent);
+        let mut leases = listed(vec![lease("a", "pod", ONCE), lease("b", "", ONCE)]);
+        leases.apply(Event::Apply(lease("b", "pod", AGAIN)));
+        assert!(matches!(leases.incumbent(), Incumbent::Present { lease, .. } if lease.starts_with("b/")));
+        leases.apply(Event::Delete(lease("b", "pod", AGAIN)));
+        leases.apply(Event::Delete(lease("a", "pod", ONCE)));
+        assert_eq!(leases.incumbent(), Incumbent::Absent);
+    }
+}

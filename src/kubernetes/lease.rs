@@ -1,0 +1,553 @@
+//! Leader election on a Lease of `coordination.k8s.io/v1`.
+//!
+//! ```text
+//!            ┌────────── Election::run ───────────┐          every holder of a Leadership
+//!  Lease ◄───┤ campaign: acquire, renew, retry    ├─ state ─► acquired(), lost(), while_leading()
+//!            │ step down before the lease is over │  mandate ► may_write(), writer()
+//!            └────────────────────────────────────┘
+//! ```
+//!
+//! Guarantees, with a lease duration of `D`:
+//! * Whether another's lease is over is judged by renewals seen here and by the clock here; times in the Lease are
+//!   never compared with it. A follower takes over `D` after the last renewal that it saw.
+//! * A follower reads the Lease at least once a second, and at the moment at which the lease that it saw is over. So a
+//!   process that dies is replaced within `D` and two seconds, of which one is left for the requests.
+//! * The clock of a mandate starts before the request that renews it is sent. [`Leadership::may_write`] says no once
+//!   half of `D` has passed, and a request of [`Leadership::writer`] takes less than the other half. The clock is
+//!   monotonic; the system's clock is looked at besides, since the monotonic one stands still while a machine sleeps.
+//! * A clean stop ends the work first and gives the lease back then, so a follower need not wait.
+//!
+//! Caveat: a Lease does not fence. A process that is held up between the question and the request that follows sends
+//! an old request when it goes on. Whatever matters therefore also names the resourceVersion that it was computed
+//! from, and the API server refuses it when the next leader has written since.
+
+use std::fmt;
+use std::future::Future;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use http::Method;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, ObjectMeta, PostParams};
+use kube::client::Body;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+use super::words;
+use crate::telemetry::metrics::{Metrics, Outcome};
+
+/// The longest time between two looks at another's lease, whatever its duration.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Which Lease is campaigned for, and as whom.
+#[derive(Clone, Debug)]
+pub struct Candidacy {
+    pub namespace: String,
+    pub name: String,
+    /// Differs between all processes that ever campaign.
+    pub identity: String,
+    /// How long a lease lasts after a renewal.
+    pub duration: Duration,
+}
+
+impl Candidacy {
+    /// A candidacy under a fresh identity: the host's name and a random suffix.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>, duration: Duration) -> Self {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::env::var("HOSTNAME"));
+        let host = host.map_or_else(|_| "topologist".to_owned(), |host| host.trim().to_owned());
+        // The keys of a hash map are random, which is all that is needed of chance here.
+        let chance = RandomState::new().build_hasher().finish();
+        let identity = format!("{host}_{chance:016x}");
+        Candidacy { namespace: namespace.into(), name: name.into(), identity, duration }
+    }
+
+    /// How long after a renewal the next one is due.
+    fn renewal(&self) -> Duration {
+        self.duration * 2 / 15
+    }
+
+    /// How long after something went wrong the next attempt follows.
+    fn retry(&self) -> Duration {
+        LOOK.min(self.duration / 15)
+    }
+
+    /// How long after a look at another's lease the next one is due: the time by which a renewal is seen too late.
+    fn look(&self) -> Duration {
+        LOOK.min(self.renewal())
+    }
+
+    /// How long a request for the Lease may take.
+    fn request(&self) -> Duration {
+        self.duration / 5
+    }
+
+    /// How long after a renewal writes may start.
+    fn mandate(&self) -> Duration {
+        self.duration / 2
+    }
+
+    /// How long a write may take: less than what is left of the lease when it starts.
+    fn write(&self) -> Duration {
+        self.duration * 2 / 5
+    }
+
+    fn lease(&self, spec: LeaseSpec) -> Lease {
+        let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+        Lease { metadata, spec: Some(spec) }
+    }
+
+    /// What the Lease says once it is ours, or still is.
+    fn claim(&self, former: LeaseSpec) -> LeaseSpec {
+        let now = Some(MicroTime(Timestamp::now()));
+        let is_ours = former.holder_identity.as_deref() == Some(&*self.identity);
+        let transitions = former.lease_transitions.unwrap_or(0);
+        let seconds = self.duration.as_millis().div_ceil(1000);
+        LeaseSpec {
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: Some(i32::try_from(seconds).unwrap_or(i32::MAX)),
+            acquire_time: if is_ours { former.acquire_time } else { now.clone() },
+            renew_time: now,
+            lease_transitions: Some(if is_ours { transitions } else { transitions.saturating_add(1) }),
+            ..former
+        }
+    }
+}
+
+/// Why nothing may be written now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotLeading {
+    #[error("another process leads, or none")]
+    NoLease,
+    #[error("the lease has not been renewed in time")]
+    Overdue,
+}
+
+/// Whether this process leads. A term ends for good: leading again is another term.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    leading: bool,
+    term: u64,
+}
+
+/// When the lease was renewed for certain.
+#[derive(Clone, Copy, Debug)]
+struct Renewal {
+    at: Instant,
+    wall: SystemTime,
+}
+
+impl Renewal {
+    fn now() -> Self {
+        Renewal { at: Instant::now(), wall: SystemTime::now() }
+    }
+
+    /// The longer of what the two clocks say; a system clock that was set forward costs one renewal.
+    fn age(&self) -> Duration {
+        self.at.elapsed().max(self.wall.elapsed().unwrap_or(Duration::ZERO))
+    }
+}
+
+/// What an election and the handles of its outcome share.
+struct Office {
+    candidacy: Candidacy,
+    state: watch::Sender<State>,
+    renewal: Mutex<Option<Renewal>>,
+    /// Work that has to end before the lease is given back.
+    work: TaskTracker,
+    metrics: Arc<Metrics>,
+}
+
+impl Office {
+    fn renewal(&self) -> Option<Renewal> {
+        *self.renewal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lease is ours since this moment.
+    fn renewed(&self, renewal: Renewal) {
+        *self.renewal.lock().unwrap_or_else(PoisonError::into_inner) = Some(renewal);
+        if renewal.age() >= self.candidacy.mandate() {
+            return;
+        }
+        let begins = self.state.send_if_modified(|state| {
+            let begins = !state.leading;
+            *state = State { leading: true, term: state.term + u64::from(begins) };
+            begins
+        });
+        if begins {
+            self.note("acquired");
+            self.metrics.leader.set(1);
+            info!(lease = %self.lease(), identity = %self.candidacy.identity, "Acquired the lease");
+        }
+    }
+
+    /// This process leads no longer; says whether it did.
+    fn step_down(&self) -> bool {
+        *self.renewal.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let led = self.state.send_if_modified(|state| std::mem::take(&mut state.leading));
+        if led {
+            self.metrics.leader.set(0);
+        }
+        led
+    }
+
+    /// The lease went to another, or could not be renewed in time.
+    fn lose(&self, reason: &str) {
+        if self.step_down() {
+            self.note("lost");
+            warn!(lease = %self.lease(), reason, "Lost the lease");
+        }
+    }
+
+    fn note(&self, outcome: &'static str) {
+        self.metrics.lease_transitions.get_or_create(&Outcome { outcome }).inc();
+    }
+
+    fn lease(&self) -> String {
+        format!("{}/{}", self.candidacy.namespace, self.candidacy.name)
+    }
+
+    fn may_write(&self) -> Result<(), NotLeading> {
+        let age = self.renewal().ok_or(NotLeading::NoLease)?.age();
+        if age < self.candidacy.mandate() { Ok(()) } else { Err(NotLeading::Overdue) }
+    }
+}
+
+/// What this process knows of its leading; clones follow the same election.
+#[derive(Clone)]
+pub struct Leadership {
+    office: Arc<Office>,
+    state: watch::Receiver<State>,
+    /// The term that `acquired` has seen begin.
+    term: u64,
+}
+
+impl fmt::Debug for Leadership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leadership").field("state", &*self.state.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl Leadership {
+    /// Waits until this process leads; for ever once the election is over.
+    pub async fn acquired(&mut self) {
+        let begun = self.state.wait_for(|state| state.leading).await.map(|state| state.term);
+        match begun {
+            Ok(term) => self.term = term,
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Waits until the term that [`Self::acquired`] saw begin is over.
+    pub async fn lost(&mut self) {
+        let term = self.term;
+        // An error means that the election is over, and the term with it.
+        let _ = self.state.wait_for(|state| !state.leading || state.term != term).await;
+    }
+
+    /// Whether a write may start now: this process leads, and the lease outlasts any request of [`Self::writer`].
+    ///
+    /// # Errors
+    /// Says why nothing may be written.
+    pub fn may_write(&self) -> Result<(), NotLeading> {
+        self.office.may_write()
+    }
+
+    /// A client that writes only while this process leads: other requests than reads fail with [`NotLeading`] inside a
+    /// [`kube::Error::Service`] unless [`Self::may_write`], and are given up while the lease still lasts.
+    pub fn writer(&self, client: kube::Client) -> kube::Client {
+        let namespace = client.default_namespace().to_owned();
+        let office = self.office.clone();
+        let guarded = tower::service_fn(move |request| {
+            let (client, office) = (client.clone(), office.clone());
+            async move { office.send(&client, request).await }
+        });
+        kube::Client::new(guarded, namespace)
+    }
+
+    /// Starts `work` whenever this process begins to lead and drops it when it does no longer. A clean stop gives the
+    /// lease back after that. Returns only when `work` ends by itself.
+    pub async fn while_leading<F: Future<Output = ()>>(mut self, mut work: impl FnMut() -> F) {
+        loop {
+            self.acquired().await;
+            let _working = self.office.work.token();
+            tokio::select! {
+                () = self.lost() => {}
+                () = work() => return,
+            }
+        }
+    }
+}
+
+impl Office {
+    async fn send(
+        &self,
+        client: &kube::Client,
+        request: http::Request<Body>,
+    ) -> Result<http::Response<Body>, tower::BoxError> {
+        if matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
+            return Ok(client.send(request).await?);
+        }
+        self.may_write()?;
+        Ok(timeout(self.candidacy.write(), client.send(request)).await??)
+    }
+}
+
+/// One process's part in an election.
+pub struct Election {
+    office: Arc<Office>,
+    leases: Api<Lease>,
+    /// The Lease as it was last seen here.
+    seen: Option<Seen>,
+    /// What went wrong last, so that it is logged once.
+    trouble: Option<String>,
+}
+
+impl fmt::Debug for Election {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Election").field("candidacy", &self.office.candidacy).finish_non_exhaustive()
+    }
+}
+
+/// A Lease, and since when it has looked like this.
+#[derive(Debug)]
+struct Seen {
+    lease: Lease,
+    since: Instant,
+}
+
+impl Seen {
+    fn spec(&self) -> LeaseSpec {
+        self.lease.spec.clone().unwrap_or_default()
+    }
+
+    /// Who holds the lease.
+    fn holder(&self) -> Option<&str> {
+        holder(self.lease.spec.as_ref()?)
+    }
+
+    /// How long its holder has left to renew it, as far as can be seen from here.
+    fn left(&self, default: Duration) -> Duration {
+        let seconds = self.lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
+        let duration = match seconds.and_then(|seconds| u64::try_from(seconds).ok()) {
+            None | Some(0) => default,
+            Some(seconds) => Duration::from_secs(seconds),
+        };
+        duration.saturating_sub(self.since.elapsed())
+    }
+}
+
+/// The holder that a Lease names, if any.
+pub(super) fn holder(spec: &LeaseSpec) -> Option<&str> {
+    spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())
+}
+
+/// Why the Lease could not be read or written.
+#[derive(Debug, thiserror::Error)]
+enum LeaseError {
+    #[error("{}", words(.0))]
+    Api(#[from] kube::Error),
+    #[error("no answer in time")]
+    Late(#[from] tokio::time::error::Elapsed),
+}
+
+impl LeaseError {
+    /// Whether the Lease is not what it was thought to be, so that it has to be looked at again.
+    fn is_surprise(&self) -> bool {
+        matches!(self, LeaseError::Api(kube::Error::Api(status)) if status.code == 404 || status.code == 409)
+    }
+}
+
+impl Election {
+    /// An election that nobody takes part in before it [runs](Self::run), and how it goes.
+    pub fn new(client: kube::Client, candidacy: Candidacy, metrics: Arc<Metrics>) -> (Self, Leadership) {
+        let leases = Api::namespaced(client, &candidacy.namespace);
+        let (renewal, work) = (Mutex::new(None), TaskTracker::new());
+        let office = Arc::new(Office { candidacy, state: watch::Sender::default(), renewal, work, metrics });
+        let leadership = Leadership { office: office.clone(), state: office.state.subscribe(), term: 0 };
+        (Election { office, leases, seen: None, trouble: None }, leadership)
+    }
+
+    /// Takes part until `stop`, then waits for the work of [`Leadership::while_leading`] to end and gives the lease
+    /// back.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let office = self.office.clone();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.campaign() => {}
+            () = office.step_down_in_time() => {}
+        }
+        self.resign().await;
+    }
+
+    async fn campaign(&mut self) {
+        loop {
+            let outcome = self.attempt().await;
+            let pause = self.pause(&outcome);
+            self.report(outcome.err());
+            sleep(pause).await;
+        }
+    }
+
+    /// How long until the next attempt. That of a follower falls on the end of the lease that it saw, never after it.
+    fn pause(&self, outcome: &Result<(), LeaseError>) -> Duration {
+        let candidacy = &self.office.candidacy;
+        match (outcome, &self.seen) {
+            (Err(_), _) => candidacy.retry(),
+            (Ok(()), Some(seen)) if seen.holder() != Some(&*candidacy.identity) => {
+                candidacy.look().min(seen.left(candidacy.duration))
+            }
+            (Ok(()), _) => candidacy.renewal(),
+        }
+    }
+
+    /// Logs trouble when it begins, changes and ends.
+    fn report(&mut self, error: Option<LeaseError>) {
+        let error = error.map(|error| error.to_string());
+        if let Some(error) = &error {
+            self.office.metrics.lease_errors.inc();
+            if self.trouble.as_ref() != Some(error) {
+                warn!(lease = %self.office.lease(), error, "Lease cannot be read or renewed, trying again");
+            }
+        } else if self.trouble.is_some() {
+            info!(lease = %self.office.lease(), "Lease can be read and renewed again");
+        }
+        self.trouble = error;
+    }
+
+    /// Renews the lease, or takes it if it is free.
+    async fn attempt(&mut self) -> Result<(), LeaseError> {
+        let is_ours = self.seen.as_ref().is_some_and(|seen| seen.holder() == Some(&*self.office.candidacy.identity));
+        if !is_ours {
+            self.look().await?;
+        }
+        match self.take_if_free().await {
+            // Somebody else wrote the Lease: if it was about something else than who holds it, it is renewed at once.
+            Err(error) if error.is_surprise() => {
+                self.look().await?;
+                self.take_if_free().await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Reads the Lease and notes when it changes.
+    async fn look(&mut self) -> Result<(), LeaseError> {
+        let name = self.office.candidacy.name.clone();
+        let now = timeout(self.office.candidacy.request(), self.leases.get_opt(&name)).await??;
+        self.seen = now.map(|lease| match self.seen.take() {
+            Some(seen) if seen.lease.spec == lease.spec => Seen { lease, since: seen.since },
+            former => {
+                let next = Seen { lease, since: Instant::now() };
+                if former.as_ref().and_then(Seen::holder) != next.holder() {
+                    let holder = next.holder().unwrap_or_default();
+                    info!(lease = %self.office.lease(), holder, "Holder of the lease");
+                }
+                next
+            }
+        });
+        Ok(())
+    }
+
+    /// Writes the Lease, provided that it may be taken and still is what it was when it was read.
+    async fn take_if_free(&mut self) -> Result<(), LeaseError> {
+        if !self.is_free() {
+            return Ok(());
+        }
+        let candidacy = &self.office.candidacy;
+        let params = PostParams { field_manager: Some("topologist".to_owned()), ..PostParams::default() };
+        let renewal = Renewal::now();
+        let lease = match self.seen.as_ref().map(|seen| seen.lease.clone()) {
+            None => {
+                let lease = candidacy.lease(candidacy.claim(LeaseSpec::default()));
+                timeout(candidacy.request(), self.leases.create(&params, &lease)).await??
+            }
+            Some(mut lease) => {
+                lease.spec = Some(candidacy.claim(lease.spec.unwrap_or_default()));
+                timeout(candidacy.request(), self.leases.replace(&candidacy.name, &params, &lease)).await??
+            }
+        };
+        self.seen = Some(Seen { lease, since: renewal.at });
+        self.office.renewed(renewal);
+        Ok(())
+    }
+
+    /// Whether the lease is ours to renew or anybody's to take.
+    fn is_free(&self) -> bool {
+        let Some(seen) = &self.seen else { return true };
+        match seen.holder() {
+            Some(holder) if holder != self.office.candidacy.identity => {
+                self.office.lose("another process holds it");
+                seen.left(self.office.candidacy.duration).is_zero()
+            }
+            _ => true,
+        }
+    }
+
+    /// Ends the work and gives the lease back.
+    async fn resign(&mut self) {
+        let led = self.office.step_down();
+        self.office.work.close();
+        self.office.work.wait().await;
+        if !led {
+            return;
+        }
+        match timeout(self.office.candidacy.duration, self.give_back()).await {
+            Ok(Ok(())) => {
+                self.office.note("released");
+                info!(lease = %self.office.lease(), "Released the lease");
+            }
+            Ok(Err(error)) => warn!(lease = %self.office.lease(), %error, "Lease is not released, and will run out"),
+            Err(_) => warn!(lease = %self.office.lease(), "Lease is not released, and will run out"),
+        }
+    }
+
+    /// Names no holder any more. A renewal may have been on its way when the stop came, so the Lease is read first.
+    async fn give_back(&mut self) -> Result<(), LeaseError> {
+        loop {
+            self.look().await?;
+            let Some(seen) = &self.seen else { return Ok(()) };
+            if seen.holder() != Some(&*self.office.candidacy.identity) {
+                return Ok(());
+            }
+            let mut lease = seen.lease.clone();
+            lease.spec = Some(LeaseSpec { holder_identity: Some(String::new()), ..seen.spec() });
+            let params = PostParams::default();
+            let replace = self.leases.replace(&self.office.candidacy.name, &params, &lease);
+            match timeout(self.office.candidacy.request(), replace).await?.map_err(LeaseError::from) {
+                Err(error) if error.is_surprise() => sleep(self.office.candidacy.retry()).await,
+                outcome => return outcome.map(drop),
+            }
+        }
+    }
+}
+
+impl Drop for Election {
+    fn drop(&mut self) {
+        self.office.step_down();
+    }
+}
+
+impl Office {
+    /// Ends each term before the lease is over, whatever requests are on their way.
+    async fn step_down_in_time(&self) {
+        let mut state = self.state.subscribe();
+        while state.wait_for(|state| state.leading).await.is_ok() {
+            let Some(renewal) = self.renewal() else { continue };
+            let left = self.candidacy.mandate().saturating_sub(renewal.age());
+            if left.is_zero() {
+                self.lose("it could not be renewed in time");
+            } else {
+                sleep_until(Instant::now() + left).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

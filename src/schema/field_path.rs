@@ -1,0 +1,120 @@
+//! The `fieldPath` of a rule (CEL-004).
+
+use super::Definition;
+use crate::field::closest;
+
+/// The path in normalised form: properties joined by dots, additional properties as `[key]`.
+pub(super) fn normalised(text: &str, node: &Definition) -> Option<String> {
+    read(text, node).ok()
+}
+
+/// Reads a path that starts at a node, and says what is wrong with it.
+pub(super) fn read(text: &str, node: &Definition) -> Result<String, String> {
+    let mut path = String::new();
+    let mut node = Some(node);
+    let mut rest = text;
+    if rest.is_empty() {
+        return Err("has no steps".to_owned());
+    }
+    while !rest.is_empty() {
+        let (name, after) = step(rest)?;
+        rest = after;
+        let at = node.ok_or("leads through a value without properties")?;
+        if let Some(properties) = at.properties.as_ref().filter(|properties| !properties.is_empty()) {
+            node = Some(properties.get(&name).ok_or_else(|| unknown(&name, properties.iter().map(|(name, _)| name)))?);
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(&name);
+        } else if let Some(value) = &at.additional_properties {
+            node = Some(value);
+            path.push_str(&format!("[{name}]"));
+        } else {
+            return Err(format!("has the step {name:?} into a value without properties"));
+        }
+    }
+    Ok(path)
+}
+
+fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let hint = closest(name, known).map(|meant| format!("; the closest one is {meant:?}")).unwrap_or_default();
+    format!("names the unknown property {name:?}{hint}")
+}
+
+/// One step, and what comes after it.
+fn step(text: &str) -> Result<(String, &str), String> {
+    if let Some(rest) = text.strip_prefix('.') {
+        let end = rest.find(['.', '[', ']']).unwrap_or(rest.len());
+        let (name, after) = rest.split_at(end);
+        return match name.is_empty() || name.contains(char::is_whitespace) {
+            true => Err("has a step without a name".to_owned()),
+            false => Ok((name.to_owned(), after)),
+        };
+    }
+    let Some(rest) = text.strip_prefix("['") else {
+        let is_name = text.starts_with(|c: char| c.is_alphabetic());
+        let hint = if is_name { "; begin it with a dot" } else { "" };
+        return Err(format!("is not made of steps .name and ['name']{hint}"));
+    };
+    let mut name = String::new();
+    let mut chars = rest.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\'' => {
+                let after = rest.get(at + 1..).and_then(|rest| rest.strip_prefix(']'));
+                return match after {
+                    Some(after) if !name.is_empty() => Ok((name, after)),
+                    _ => Err("has a bracket that does not end".to_owned()),
+                };
+            }
+            '\\' => name.push(match chars.next().map(|(_, c)| c) {
+                Some('a') => '\x07',
+                Some('b') => '\x08',
+                Some('f') => '\x0c',
+                Some('n') => '\n',
+                Some('r') => '\r',
+                Some('t') => '\t',
+                Some('v') => '\x0b',
+                Some(c @ ('\'' | '\\')) => c,
+                _ => return Err("has an unknown escape".to_owned()),
+            }),
+            c => name.push(c),
+        }
+    }
+    Err("has a quote that does not end".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_name_properties_that_exist() {
+        // CEL-004
+        let node: Definition = serde_json::from_str(
+            r#"{"type":"object","properties":{
+                "a":{"type":"object","properties":{"b.c":{"type":"array","items":{"type":"string"}}}},
+                "m":{"type":"object","additionalProperties":{"type":"object","properties":{"x":{"type":"string"}}}}}}"#,
+        )
+        .unwrap();
+        for (text, want) in [
+            (".a", Some("a")),
+            (".a['b.c']", Some("a.b.c")),
+            ("['a']['b.c']", Some("a.b.c")),
+            (".m['k\\'1'].x", Some("m[k'1].x")),
+            (".m.key", Some("m[key]")),
+            ("a", None),
+            (".z", None),
+            (".a.b", None),
+            (".a['b.c'][0]", None),
+            (".a['b.c'].x", None),
+            (".", None),
+            (" .a", None),
+            (".a ", None),
+            ("['a", None),
+            ("['\\q']", None),
+        ] {
+            assert_eq!(normalised(text, &node).as_deref(), want, "{text}");
+        }
+    }
+}

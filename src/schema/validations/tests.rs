@@ -1,0 +1,164 @@
+//! The same verdicts, costs and results as Kubernetes, on recorded vectors.
+
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::pattern_of;
+use crate::cel::{Decl, PER_RULE, Program, Wanted};
+use crate::schema::{Allowance, Definition, Schema};
+
+/// A rule with what kube-apiserver's libraries made of it.
+#[derive(Deserialize)]
+struct Vector {
+    schema: Value,
+    rule: String,
+    #[serde(default)]
+    values: Vec<Value>,
+    old: Option<Value>,
+    /// Why it does not compile.
+    error: Option<String>,
+    cost: Option<u64>,
+    #[serde(default)]
+    results: Vec<String>,
+}
+
+fn vectors() -> Vec<Vector> {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/cel/rules.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn with_rule(schema: &Value, rule: &str) -> Schema {
+    let mut schema = schema.clone();
+    schema["x-kubernetes-validations"] = json!([{"rule": rule}]);
+    Schema::compile(&serde_json::from_value::<Definition>(schema).unwrap()).unwrap()
+}
+
+fn compile(rule: &str, decl: &Decl) -> Result<Program, String> {
+    let mut allowance = Allowance::unlimited();
+    Program::compile(rule, decl, Wanted::Bool, &mut |pattern| pattern_of(pattern, &mut allowance))
+}
+
+#[test]
+fn rules_compile_exactly_where_kubernetes_compiles_them() {
+    // CEL-006 to CEL-009
+    let mut differences = String::new();
+    for vector in vectors() {
+        let definition: Definition = serde_json::from_value(vector.schema).unwrap();
+        let ours =
+            Decl::of(&definition).ok_or_else(|| "no type".to_owned()).and_then(|decl| compile(&vector.rule, &decl));
+        if ours.is_err() != vector.error.is_some() {
+            let _ = writeln!(differences, "{}: {:?}, want {:?}", vector.rule, ours.err(), vector.error);
+        }
+    }
+    assert!(differences.is_empty(), "\n{differences}");
+}
+
+#[test]
+fn results_are_those_of_kubernetes() {
+    // CEL-020 to CEL-025
+    let mut differences = String::new();
+    for vector in vectors().into_iter().filter(|vector| vector.error.is_none()) {
+        let schema = with_rule(&vector.schema, &vector.rule);
+        for (value, want) in vector.values.iter().zip(&vector.results) {
+            let violations = schema.rule_violations(value, vector.old.as_ref());
+            let ours = violations.first().map_or("true", |violation| match violation.rule {
+                "CEL-022" => "false",
+                _ => "error",
+            });
+            if ours != want.split(':').next().unwrap_or_default() {
+                let _ = writeln!(differences, "{}: {ours} {violations:?}, want {want}", vector.rule);
+            }
+        }
+    }
+    assert!(differences.is_empty(), "\n{differences}");
+}
+
+#[test]
+fn estimates_are_no_higher_than_those_of_kubernetes_and_refuse_what_has_no_bounds() {
+    // CEL-011, CEL-014, CEL-015
+    let mut differences = String::new();
+    for vector in vectors().into_iter().filter(|vector| vector.error.is_none()) {
+        let definition: Definition = serde_json::from_value(vector.schema).unwrap();
+        let decl = Decl::of(&definition).unwrap();
+        let ours = compile(&vector.rule, &decl).unwrap().cost;
+        let theirs = vector.cost.unwrap();
+        let is_higher = ours > theirs.saturating_add(theirs / 10).saturating_add(2);
+        // What Kubernetes cannot estimate it refuses; here that passes, and the budget of the evaluation decides.
+        let is_unknown = theirs > u64::MAX / 20;
+        let passes = ours <= PER_RULE && theirs > PER_RULE && !is_unknown;
+        if is_higher || passes {
+            let _ = writeln!(differences, "{}: {ours}, want {theirs}", vector.rule);
+        }
+    }
+    assert!(differences.is_empty(), "\n{differences}");
+}
+
+#[test]
+fn a_transition_rule_compares_by_key_and_only_with_what_was_there() {
+    // CEL-021
+    let schema: Definition = serde_json::from_value(json!({"type": "object",
+        "properties": {"a": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]},
+            "l": {"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]},
+            "m": {"type": "object", "additionalProperties":
+                {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]}}}}))
+    .unwrap();
+    let schema = Schema::compile(&schema).unwrap();
+    let new = json!({"a": 1, "l": [1], "m": {"x": 1, "y": 1}});
+    for (old, want) in [
+        (None, &[][..]),
+        (Some(json!(null)), &[][..]),
+        (Some(json!({})), &[][..]),
+        (Some(json!("text")), &[][..]),
+        (Some(new.clone()), &[][..]),
+        (Some(json!({"a": 2, "l": [2], "m": {"x": 2, "z": 2}})), &["[x]", ".a", ".l"][..]),
+    ] {
+        let violations = schema.rule_violations(&new, old.as_ref());
+        let places: Vec<&str> = violations.iter().map(|violation| violation.place.trim_start_matches(".m")).collect();
+        let mut sorted = places.clone();
+        sorted.sort_unstable();
+        let mut want = want.to_vec();
+        want.sort_unstable();
+        assert_eq!(sorted, want, "{old:?}");
+    }
+}
+
+#[test]
+fn numbers_durations_and_bytes_are_what_the_schema_says() {
+    // CEL-007, CEL-027
+    for (node, rule, value) in [
+        (json!({"type": "integer"}), "type(self) == int", json!(3.0)),
+        (json!({"type": "number"}), "type(self) == double && self == 3.0", json!(3)),
+        (json!({"x-kubernetes-int-or-string": true}), "type(self) == int", json!(3)),
+        (json!({"x-kubernetes-int-or-string": true}), "type(self) == string", json!("3")),
+        (json!({"type": "string", "format": "byte"}), "self == b'ab'", json!("YWI=")),
+        (json!({"type": "string", "format": "duration"}), "self == duration('36h')", json!("1 day 12 hours")),
+        (json!({"type": "string", "format": "date"}), "self == timestamp('2024-02-29T00:00:00Z')", json!("2024-02-29")),
+        (json!({"type": "string", "format": "datetime"}), "type(self) == string", json!("2024-02-29T00:00:00Z")),
+        (
+            json!({"type": "object", "properties": {"a": {"type": "string"}}, "x-kubernetes-preserve-unknown-fields": true}),
+            "self == self && !has(self.a)",
+            json!({"b": {"c": 1}}),
+        ),
+    ] {
+        assert_eq!(with_rule(&node, rule).rule_violations(&value, None), [], "{rule}");
+    }
+}
+
+#[test]
+fn a_budget_is_for_one_value() {
+    // CEL-026
+    let rule = "self.all(a, self.all(b, a <= b || a > b))";
+    let numbers: Vec<u32> = (0..300).collect();
+    let many = vec![json!({"rule": rule}); 30];
+    let schema: Definition = serde_json::from_value(json!({"type": "array", "items": {"type": "integer"},
+        "x-kubernetes-validations": many}))
+    .unwrap();
+    let schema = Schema::compile(&schema).unwrap();
+    for _ in 0..2 {
+        let violations = schema.rule_violations(&json!(numbers), None);
+        assert!(matches!(violations.as_slice(), [only] if only.rule == "CEL-026"), "{violations:?}");
+    }
+    assert_eq!(schema.rule_violations(&json!([1, 2]), None), []);
+}

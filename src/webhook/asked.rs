@@ -1,0 +1,111 @@
+//! What a review asks, and where it is answered.
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::limits::INLINE;
+use crate::admission::{EndPoint, Operation, Question, Request, Verdict};
+use crate::hub::{GROUP, Kind, Metadata};
+use crate::json;
+use crate::wire::Version;
+use crate::wire::review::AdmissionRequest;
+use crate::world::Scope;
+
+/// Whether the object of a review is one that this installation looks after (DEC-37): it is, or it was.
+pub(super) fn is_looked_after(review: &AdmissionRequest<'_>, scope: &Scope) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Glance {
+        metadata: Metadata,
+    }
+    let namespace = review.namespace.as_deref().unwrap_or_default();
+    if !scope.has_namespace(namespace) {
+        return false;
+    }
+    if !scope.looks_at_labels() {
+        return true;
+    }
+    let mut objects = [review.object, review.old_object].into_iter().flatten();
+    // What cannot be read is not let through unread.
+    objects.any(|object| json::decode::<Glance>(object.get()).map_or(true, |object| scope.has_labels(&object.metadata)))
+}
+
+/// Where the work on a review is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// On the async thread: it takes less than a millisecond.
+    Inline,
+    /// On a thread for such work: compiling what a ClusterClass holds can take seconds.
+    Aside,
+}
+
+/// A question as it is put in a round.
+pub(super) enum Put {
+    AsText(Asked),
+    Decoded(Question),
+}
+
+impl Put {
+    pub(super) fn question(self) -> Result<Question, Box<Verdict>> {
+        match self {
+            Put::AsText(asked) => asked.question(),
+            Put::Decoded(question) => Ok(question),
+        }
+    }
+}
+
+/// What a review asks of an end point, whose version says nothing: group, version and kind stand in the review.
+pub(super) struct Asked {
+    end_point: EndPoint,
+    version: Version,
+    operation: Operation,
+    name: String,
+    /// The objects, as parts of the body.
+    object: Option<Bytes>,
+    old_object: Option<Bytes>,
+}
+
+impl Asked {
+    pub(super) fn of(end_point: EndPoint, review: &AdmissionRequest<'_>, body: &Bytes) -> Result<Self, String> {
+        let version = Request::version_of(end_point.kind, &review.kind)?;
+        if let Some(subresource) = review.sub_resource.as_deref().filter(|name| !name.is_empty()) {
+            return Err(format!(
+                "subresources of {}.{GROUP} are not reviewed, {subresource} included",
+                end_point.kind.name()
+            ));
+        }
+        let operation = Operation::from_name(&review.operation)
+            .ok_or_else(|| format!("operation {} is not reviewed; CREATE, UPDATE and DELETE are", review.operation))?;
+        let part = |object: Option<&RawValue>| {
+            let text = object.map(RawValue::get).filter(|text| *text != "null");
+            text.map(|text| body.slice_ref(text.as_bytes()))
+        };
+        Ok(Asked {
+            end_point,
+            version,
+            operation,
+            name: review.name.as_deref().unwrap_or_default().to_owned(),
+            object: part(review.object),
+            old_object: part(review.old_object),
+        })
+    }
+
+    pub(super) fn pace(&self) -> Pace {
+        let objects = [&self.object, &self.old_object];
+        let is_small = objects.into_iter().flatten().all(|object| object.len() <= INLINE);
+        if is_small && self.end_point.kind != Kind::ClusterClass { Pace::Inline } else { Pace::Aside }
+    }
+
+    fn question(&self) -> Result<Question, Box<Verdict>> {
+        let text = |part| str::from_utf8(part).expect("a part of a body that was read as text");
+        Question::decode(&Request {
+            phase: self.end_point.phase,
+            kind: self.end_point.kind,
+            version: self.version,
+            operation: self.operation,
+            name: &self.name,
+            object: self.object.as_deref().map(text),
+            old_object: self.old_object.as_deref().map(text),
+            old_version: self.version,
+        })
+    }
+}

@@ -1,0 +1,395 @@
+//! From an AdmissionReview to its answer.
+//!
+//! The envelope decides how a request is answered: without a readable envelope there is no uid, so the answer is an HTTP
+//! error; with one it is always an AdmissionReview, whatever is wrong inside.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::Router;
+use axum::extract::{Request as HttpRequest, State};
+use axum::http::{Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, on};
+use bytes::Bytes;
+use tokio::time::{Instant, timeout_at};
+use tower_http::catch_panic::CatchPanicLayer;
+use tracing::{Instrument, Span, info, info_span};
+
+use super::asked::{Asked, Pace, Put, is_looked_after};
+use super::body::{Bodies, Bounds, Unread};
+use super::limits::{Gone, INLINE_TIME, LAST_ROUND, Limits, RETRY_AFTER, TURN_TIME, patience};
+use super::queue::{Queue, Shed};
+use super::refusal::{PANICKED, refusal};
+use super::server::Peer;
+use super::turns::{Owner, Turns};
+use crate::admission::{
+    END_POINTS, EndPoint, Enforce, MACHINE_END_POINTS, Operation, Outcome, Question, Settings, Verdict,
+};
+use crate::budget::Stop;
+use crate::hub::{GROUP, Kind};
+use crate::kubernetes::gather::Gatherer;
+use crate::telemetry::metrics::{self, Metrics, Raised};
+use crate::wire::conversion_review;
+use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionReview, Status, StatusDetails};
+use crate::world::{Computed, Unsettled, World, settle};
+
+/// How a question is answered; a field of the handler so that a test can make it fail.
+type Evaluate = fn(&Question, &World, &Settings) -> Verdict;
+
+/// What answers reviews.
+#[derive(Debug)]
+pub struct Handler {
+    gatherer: Gatherer,
+    settings: Arc<Settings>,
+    limits: Limits,
+    places: Queue,
+    aside: Turns,
+    bodies: Bodies,
+    metrics: Arc<Metrics>,
+    evaluate: Evaluate,
+}
+
+impl Handler {
+    /// A handler that asks `gatherer` for facts.
+    pub fn new(gatherer: Gatherer, settings: Settings, limits: Limits, metrics: Arc<Metrics>) -> Self {
+        let waiting = |queue| metrics.waiting.get_or_create(&metrics::Queue { queue }).clone();
+        Handler {
+            gatherer,
+            settings: Arc::new(settings),
+            limits,
+            places: Queue::new(limits.in_flight, limits.queue, waiting("reviews")),
+            aside: Turns::new(limits.aside, limits.aside_queue, waiting("threads")),
+            bodies: Bodies::new(Bounds { body: limits.body, time: limits.time, held: limits.held }, waiting("memory")),
+            metrics,
+            evaluate: Question::answer,
+        }
+    }
+}
+
+/// The end points that are answered; those for machines where machines are driven (MA-28).
+fn end_points(settings: &Settings) -> impl Iterator<Item = EndPoint> {
+    END_POINTS.into_iter().chain(MACHINE_END_POINTS.into_iter().filter(|_| settings.lifecycle))
+}
+
+/// Every end point as a router.
+pub fn router(handler: Arc<Handler>) -> Router {
+    let mut router = Router::new();
+    for end_point in end_points(&handler.settings) {
+        let answer =
+            move |State(handler): State<Arc<Handler>>, request: HttpRequest| handler.answer(end_point, request);
+        router = router.route(end_point.path, on(MethodFilter::POST, answer));
+    }
+    let router = router.fallback(unknown_path).method_not_allowed_fallback(unknown_path);
+    let metrics = handler.metrics.clone();
+    router.with_state(handler).layer(CatchPanicLayer::custom(move |_| {
+        metrics.panics.inc();
+        refusal(StatusCode::INTERNAL_SERVER_ERROR, PANICKED)
+    }))
+}
+
+async fn unknown_path(State(handler): State<Arc<Handler>>, method: Method, uri: http::Uri) -> Response {
+    let paths = end_points(&handler.settings).map(|end_point| end_point.path);
+    let paths: Vec<&str> = paths.chain([conversion_review::PATH]).collect();
+    refusal(
+        StatusCode::NOT_FOUND,
+        &format!("nothing answers {method} {}; reviews go to POST {}", uri.path(), paths.join(", ")),
+    )
+}
+
+/// Why a request gets an HTTP error instead of a review.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error(transparent)]
+    Unread(#[from] Unread),
+    #[error("the body is not an AdmissionReview: {0}")]
+    NotAReview(String),
+    #[error("the answer could not be written: {0}")]
+    Unwritable(#[from] serde_json::Error),
+}
+
+impl Refusal {
+    /// The status of the answer, and what metrics call it.
+    fn parts(&self) -> (StatusCode, &'static str) {
+        match self {
+            Refusal::Unread(unread) => unread.parts(),
+            Refusal::NotAReview(_) => (StatusCode::BAD_REQUEST, "not_a_review"),
+            Refusal::Unwritable(_) => (StatusCode::INTERNAL_SERVER_ERROR, "unwritable"),
+        }
+    }
+}
+
+impl Handler {
+    async fn answer(self: Arc<Self>, end_point: EndPoint, request: HttpRequest) -> Response {
+        let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
+        let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+        match self.review(end_point, request, peer, deadline).await {
+            Ok(body) => ([(header::CONTENT_TYPE, "application/json")], self.bodies.answer(body)).into_response(),
+            Err(refused) => {
+                let (code, reason) = refused.parts();
+                self.metrics.refused_requests.get_or_create(&metrics::Reason { reason }).inc();
+                info!(path = end_point.path, code = code.as_u16(), error = %refused, "Refused request");
+                refusal(code, &refused.to_string())
+            }
+        }
+    }
+
+    async fn review(
+        &self,
+        end_point: EndPoint,
+        request: HttpRequest,
+        peer: Option<IpAddr>,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, Refusal> {
+        // A place is for work; a body that is still on its way takes none.
+        let body = self.bodies.read(request, deadline).await?;
+        let started = Instant::now();
+        let review: AdmissionReview<'_> =
+            serde_json::from_slice(&body).map_err(|error| Refusal::NotAReview(error.to_string()))?;
+        if review.api_version != API_VERSION || review.kind != "AdmissionReview" {
+            let what = format!("it is {:?} in {:?}, and {API_VERSION} is understood", review.kind, review.api_version);
+            return Err(Refusal::NotAReview(what));
+        }
+        let request = review.request.ok_or_else(|| Refusal::NotAReview("it has no request".to_owned()))?;
+        let span = info_span!("review", uid = &*request.uid);
+        async {
+            let owner = Owner { peer, namespace: request.namespace.as_deref().unwrap_or_default() };
+            let answer = match self.judge(end_point, &request, &body, owner, deadline).await {
+                Ok(verdict) => {
+                    self.note(&verdict, end_point, &request);
+                    serde_json::to_vec(&verdict.response(&request.uid)?.into_review())?
+                }
+                Err(shed) => {
+                    self.note_shed(shed, end_point, &request);
+                    serde_json::to_vec(&overload(shed, self.settings.enforce, end_point, &request).into_review())?
+                }
+            };
+            self.metrics.admission_duration.observe(started.elapsed().as_secs_f64());
+            Ok(answer)
+        }
+        .instrument(span)
+        .await
+    }
+
+    async fn judge(
+        &self,
+        end_point: EndPoint,
+        review: &AdmissionRequest<'_>,
+        body: &Bytes,
+        owner: Owner<'_>,
+        deadline: Instant,
+    ) -> Result<Verdict, Shed> {
+        if !is_looked_after(review, self.gatherer.cache().facts().scope()) {
+            return Ok(Verdict::plain(end_point.kind, "", Outcome::Allowed));
+        }
+        let _place = self.places.place(deadline).await?;
+        let _counted = Raised::new(&self.metrics.in_flight);
+        let name = review.name.as_deref().unwrap_or_default();
+        let verdict = match Asked::of(end_point, review, body) {
+            Err(reason) => Verdict::plain(end_point.kind, name, Outcome::Undecodable(reason)),
+            Ok(asked) => {
+                let work = Work { pace: asked.pace(), owner, deadline };
+                match self.settle(asked, work).await {
+                    Ok(verdict) => verdict,
+                    Err(Ended::Undecodable(verdict)) => *verdict,
+                    Err(Ended::Unsettled(unsettled)) => Verdict::unsettled(end_point.kind, name, &unsettled),
+                    // A panic becomes the verdict that nothing could be found out (ADM-009).
+                    Err(Ended::Panicked) => self.panicked(end_point.kind, name),
+                    Err(Ended::Shed(shed)) => return Err(shed),
+                }
+            }
+        };
+        Ok(match self.settings.enforce {
+            Enforce::Deny => verdict,
+            Enforce::Warn => verdict.softened(),
+        })
+    }
+
+    /// Puts the question until no fact is missing. It is decoded in the first turn and not before: while reviews wait for it,
+    /// they are no more than their text.
+    async fn settle(&self, asked: Asked, work: Work<'_>) -> Result<Verdict, Ended> {
+        // Facts may come late, and the last answer still has to be given.
+        let facts_by = work.deadline.checked_sub(LAST_ROUND).unwrap_or(work.deadline);
+        let put = |world, (put, work)| self.put(world, put, work);
+        let gather = |needs| self.gatherer.gather_all(needs, facts_by);
+        let (verdict, _) = settle(self.gatherer.world(), (Put::AsText(asked), work), put, gather).await?;
+        Ok(verdict)
+    }
+
+    /// Puts the question once, on a thread for such work if it takes long.
+    async fn put<'a>(
+        &self,
+        mut world: World,
+        mut put: Put,
+        mut work: Work<'a>,
+    ) -> Computed<Verdict, (Put, Work<'a>), Ended> {
+        loop {
+            let (evaluate, settings, is_aside) = (self.evaluate, self.settings.clone(), work.pace == Pace::Aside);
+            let round = move |stop| {
+                let (question, world) = (put.question()?, world.until(stop));
+                let verdict = (is_aside || question.is_quick(&world)).then(|| evaluate(&question, &world, &settings));
+                Ok((question, verdict.filter(|_| is_aside || !world.stop().has_stopped()), world))
+            };
+            let (question, verdict, seen) = self.work(work, round).await?.map_err(Ended::Undecodable)?;
+            (put, world) = (Put::Decoded(question), seen);
+            if let Some(verdict) = verdict {
+                return Ok((verdict, world, (put, work)));
+            }
+            // It is no work for an async thread. What was recorded on the way is asked for again.
+            (work.pace, _) = (Pace::Aside, world.take_needs());
+        }
+    }
+
+    /// Does work on this thread, or aside in its turn. It is told to stop when it has taken too long for this thread, when the
+    /// deadline is over, and when its caller has gone.
+    async fn work<T: Send + 'static>(
+        &self,
+        Work { pace, owner, deadline }: Work<'_>,
+        work: impl FnOnce(Stop) -> T + Send + 'static,
+    ) -> Result<T, Ended> {
+        if pace == Pace::Inline {
+            let until = std::time::Instant::now() + INLINE_TIME;
+            let stop = Stop::when(move || std::time::Instant::now() >= until);
+            return catch_unwind(AssertUnwindSafe(|| work(stop))).map_err(|_| Ended::Panicked);
+        }
+        let turn = self.aside.turn(owner, deadline).await?;
+        let (span, gone) = (Span::current(), Gone::default());
+        let stop = {
+            let (until, is_gone) = (deadline.min(Instant::now() + TURN_TIME).into_std(), gone.0.clone());
+            Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= until)
+        };
+        let work = tokio::task::spawn_blocking(move || {
+            // Work ends between its parts: it keeps its turn until then, also after its caller has gone.
+            let _turn = turn;
+            span.in_scope(|| catch_unwind(AssertUnwindSafe(|| work(stop))))
+        });
+        match timeout_at(deadline, work).await {
+            Ok(done) => done.unwrap_or_else(|error| Err(Box::new(error))).map_err(|_| Ended::Panicked),
+            Err(_) => Err(Shed::Unfinished.into()),
+        }
+    }
+
+    fn panicked(&self, kind: Kind, name: &str) -> Verdict {
+        self.metrics.panics.inc();
+        Verdict::plain(kind, name, Outcome::Unknown { rule: "ADM-009", message: PANICKED.to_owned() })
+    }
+
+    fn note(&self, verdict: &Verdict, end_point: EndPoint, review: &AdmissionRequest<'_>) {
+        let labels = |outcome| metrics::Review {
+            kind: end_point.kind.name(),
+            operation: operation_label(review),
+            outcome: outcome_label(outcome),
+        };
+        self.metrics.admission_requests.get_or_create(&labels(&verdict.outcome)).inc();
+        if let Some(would_be) = &verdict.would_be {
+            self.metrics.would_be_denials.get_or_create(&labels(would_be)).inc();
+        }
+        let mut rules = BTreeSet::new();
+        for rule in verdict.denied_by() {
+            self.metrics.rule_rejections.get_or_create(&metrics::Rule { rule }).inc();
+            rules.insert(rule);
+        }
+        info!(
+            kind = end_point.kind.name(),
+            namespace = review.namespace.as_deref(),
+            name = review.name.as_deref(),
+            operation = &*review.operation,
+            dry_run = review.dry_run,
+            allowed = verdict.is_allowed(),
+            would_deny = verdict.would_be.is_some().then_some(true),
+            code = verdict.code(),
+            errors = verdict.errors().len(),
+            warnings = verdict.warnings.len(),
+            rule = (!rules.is_empty()).then(|| rules.into_iter().collect::<Vec<_>>().join(",")),
+            not_checked = (!verdict.not_checked.is_empty()).then(|| verdict.not_checked.join(",")),
+            error = verdict.message().filter(|_| verdict.errors().is_empty()),
+            "Answered admission request"
+        );
+    }
+
+    fn note_shed(&self, shed: Shed, end_point: EndPoint, review: &AdmissionRequest<'_>) {
+        let (kind, operation) = (end_point.kind.name(), operation_label(review));
+        let labels = metrics::Review { kind, operation, outcome: "shed" };
+        self.metrics.admission_requests.get_or_create(&labels).inc();
+        self.metrics.shed_requests.get_or_create(&metrics::Reason { reason: shed.label() }).inc();
+        info!(
+            kind = end_point.kind.name(),
+            namespace = review.namespace.as_deref(),
+            name = review.name.as_deref(),
+            operation = &*review.operation,
+            reason = shed.label(),
+            "Shed admission request"
+        );
+    }
+}
+
+/// How the work on a review is done.
+#[derive(Clone, Copy, Debug)]
+struct Work<'a> {
+    pace: Pace,
+    /// Whose turn it takes.
+    owner: Owner<'a>,
+    deadline: Instant,
+}
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("the object does not decode")]
+    Undecodable(Box<Verdict>),
+    #[error(transparent)]
+    Unsettled(#[from] Unsettled),
+    #[error("{PANICKED}")]
+    Panicked,
+    #[error(transparent)]
+    Shed(#[from] Shed),
+}
+
+/// The answer to a review that is shed: the code and the hint let the client try again by itself. Where denials are only
+/// talked about, this one is too (DEC-38).
+fn overload<'a>(
+    shed: Shed,
+    enforce: Enforce,
+    end_point: EndPoint,
+    review: &'a AdmissionRequest<'_>,
+) -> AdmissionResponse<'a> {
+    let message = format!("topologist is overloaded: {shed}");
+    let unread = AdmissionResponse { uid: &review.uid, ..AdmissionResponse::default() };
+    if enforce == Enforce::Warn {
+        return AdmissionResponse { allowed: true, warnings: vec![format!("would be denied: {message}")], ..unread };
+    }
+    let (code, reason, retry_after_seconds) = match shed {
+        Shed::Full | Shed::Late => (429, "TooManyRequests", Some(RETRY_AFTER)),
+        // Trying again would take as long again. Time says nothing about the object, so it is not called invalid (DEC-44).
+        Shed::Unfinished => (500, "InternalError", None),
+    };
+    let mut status = Status::failure(code, reason, message);
+    status.details = Some(StatusDetails {
+        name: review.name.as_deref().unwrap_or_default(),
+        group: GROUP,
+        kind: end_point.kind.name(),
+        retry_after_seconds,
+        causes: Vec::new(),
+    });
+    AdmissionResponse { status: Some(status), ..unread }
+}
+
+fn outcome_label(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Allowed => "allowed",
+        Outcome::Invalid(_) => "invalid",
+        Outcome::Forbidden { .. } => "forbidden",
+        Outcome::Undecodable(_) => "undecodable",
+        Outcome::Unknown { .. } => "unknown",
+    }
+}
+
+fn operation_label(review: &AdmissionRequest<'_>) -> &'static str {
+    Operation::from_name(&review.operation).map_or("OTHER", Operation::name)
+}
+
+#[cfg(test)]
+mod tests;
