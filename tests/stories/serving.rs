@@ -429,7 +429,7 @@ fn a_port_that_is_taken_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_signal_drains_and_a_second_one_aborts() {
-    let mut served = serve(&["--shutdown-grace", "1s"]);
+    let mut served = serve(&["--shutdown-grace", "3s"]);
     let mut connection = served.connect(Protocol::Http1).await;
     served.topologist.signal("TERM");
     served.topologist.wait_for_log("Stopping; a second signal aborts");

@@ -13,6 +13,8 @@ use serde_json::Value;
 
 /// How long anything that should happen at once may take on a busy machine.
 pub const SOON: Duration = Duration::from_secs(30);
+/// How long the lines of a process that has ended may take to be read.
+const LAST_LINES: Duration = Duration::from_secs(3);
 
 /// A `topologist serve` that is up.
 pub struct Topologist {
@@ -119,19 +121,22 @@ impl Topologist {
 
     /// Waits for a log line with this message that satisfies a condition.
     pub fn wait_for_log_where(&mut self, message: &str, condition: impl Fn(&Value) -> bool) -> Value {
-        let deadline = Instant::now() + SOON;
+        let mut deadline = Instant::now() + SOON;
+        let mut ended = None;
         loop {
             let found =
                 self.log.lock().unwrap().iter().find(|entry| entry["message"] == message && condition(entry)).cloned();
             if let Some(entry) = found {
                 return entry;
             }
-            let ended = self.child.try_wait().expect("the child can be asked");
-            assert!(
-                ended.is_none() && Instant::now() < deadline,
-                "no {message:?} in the log ({ended:?}):\n{}",
-                self.log_text()
-            );
+            if ended.is_none() {
+                ended = self.child.try_wait().expect("the child can be asked");
+                if ended.is_some() {
+                    // Its last lines may not have been read yet.
+                    deadline = deadline.min(Instant::now() + LAST_LINES);
+                }
+            }
+            assert!(Instant::now() < deadline, "no {message:?} in the log ({ended:?}):\n{}", self.log_text());
             std::thread::sleep(Duration::from_millis(10));
         }
     }
