@@ -267,11 +267,11 @@ pub struct Plan {
     #[arg(long, conflicts_with = "from")]
     pub live: bool,
     /// The kubeconfig for --live. Default: the one that kubectl uses.
-    #[arg(long, value_name = "FILE", requires = "live")]
+    #[arg(long, value_name = "FILE", requires = "live", conflicts_with = "from")]
     pub kubeconfig: Option<PathBuf>,
     /// Whether --live asks the API server what changes of existing objects, in dry runs that store nothing. Without that,
     /// changes are compared field by field, and are assumed.
-    #[arg(long, value_name = "MODE", value_enum, default_value_t = DryRunMode::None, requires = "live")]
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = DryRunMode::None, requires = "live", conflicts_with = "from")]
     pub dry_run: DryRunMode,
     /// Files or folders with everything as it is to be; may be repeated.
     #[arg(long, value_name = "PATH", num_args = 1.., required = true)]

@@ -151,6 +151,8 @@ fn wrong_usage_exits_with_2_and_says_what_is_right() {
         (&["serve"], "--embedded (with --load PATH), or --kubeconfig FILE"),
         (&["serve", "--load", "x"], "--embedded"),
         (&["serve", "--embedded", "--kubeconfig", "x"], "cannot be used with"),
+        (&["plan", "--from", "a", "--to", "b", "--kubeconfig", "x"], "cannot be used with"),
+        (&["plan", "--from", "a", "--to", "b", "--dry-run=server"], "cannot be used with"),
         (&["serve", "--embedded", "--webhook-addr", "nowhere"], "--webhook-addr"),
         (&["serve", "--embedded", "--tls-cert", "x"], "--tls-key"),
         (&["serve", "--embedded", "--load", "/does/not/exist"], "cannot read /does/not/exist"),
