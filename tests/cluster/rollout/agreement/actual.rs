@@ -154,12 +154,12 @@ fn steps(old: &Objects, new: &Objects, one_by_one: bool) -> BTreeMap<String, BTr
                 None => ("create", BTreeSet::new()),
             },
         };
-        steps.entry(format!("{action} {kind} {}", without_end(name))).or_default().extend(changes);
+        steps.entry(format!("{action} {kind} {}", stem(name))).or_default().extend(changes);
     }
     // Templates that were replaced go when nothing uses them any more, which no plan lists.
     let gone = old.keys().filter(|id| !new.contains_key(*id) && !is_template(&id.0));
     for (kind, name) in gone {
-        steps.entry(format!("delete {kind} {}", without_end(name))).or_default();
+        steps.entry(format!("delete {kind} {}", stem(name))).or_default();
     }
     steps
 }
@@ -280,8 +280,7 @@ pub(super) fn foreseen(plan: &Value) -> BTreeMap<String, Effects> {
         // One object may be written more than once on the way: what counts is the first value and the last.
         let mut values: BTreeMap<String, BTreeMap<String, (Value, Value)>> = BTreeMap::new();
         for step in list(&cluster["steps"]).iter().filter(|step| step["kind"] != "Cluster") {
-            let key =
-                format!("{} {} {}", text(step, "/action"), text(step, "/kind"), without_end(&text(step, "/name")));
+            let key = format!("{} {} {}", text(step, "/action"), text(step, "/kind"), stem(&text(step, "/name")));
             let fields = values.entry(key).or_default();
             for change in list(&step["changes"]) {
                 let value = fields.entry(text(&change, "/path")).or_insert((change["from"].clone(), Value::Null));
@@ -320,7 +319,8 @@ fn cut(path: &str) -> String {
     path.to_owned()
 }
 
-fn without_end(name: &str) -> String {
+/// A name with `*` for the end that the API server or the controller has drawn.
+pub(super) fn stem(name: &str) -> String {
     static END: LazyLock<Regex> = LazyLock::new(|| Regex::new("-[bcdfghjklmnpqrstvwxz2456789]{5}$").unwrap());
     END.replace(name, "-*").into_owned()
 }

@@ -1,5 +1,7 @@
 //! What people do to classes, templates and Clusters.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 /// Numbers that look like chance and are the same in every test.
@@ -23,6 +25,18 @@ impl Draw {
 pub(super) struct Files(pub Vec<Value>);
 
 impl Files {
+    /// Whether `before` has a field that is not here.
+    pub(super) fn lack_a_field_of(&self, before: &Files) -> bool {
+        let names = |files: &Files| -> BTreeSet<String> {
+            let of = |file: &Value| {
+                let (kind, name) = (&file["kind"], &file["metadata"]["name"]);
+                fields(file).into_iter().map(move |field| format!("{kind} {name} {field}")).collect::<Vec<_>>()
+            };
+            files.0.iter().flat_map(of).collect()
+        };
+        !names(before).is_subset(&names(self))
+    }
+
     pub(super) fn find(&mut self, kind: &str, name: &str) -> &mut Value {
         let is = |one: &&mut Value| one["kind"] == kind && (name.is_empty() || one["metadata"]["name"] == name);
         self.0.iter_mut().find(is).unwrap_or_else(|| panic!("there is {kind} {name}"))
@@ -58,6 +72,20 @@ fn flip(parent: &mut Value, field: &str, value: Value) {
         true => drop(parent.as_object_mut().unwrap().remove(field)),
         false => parent[field] = value,
     }
+}
+
+/// The paths of all fields and entries of lists below a value.
+fn fields(value: &Value) -> Vec<String> {
+    let children: Vec<(String, &Value)> = match value {
+        Value::Object(members) => members.iter().map(|(name, member)| (name.clone(), member)).collect(),
+        Value::Array(items) => items.iter().enumerate().map(|(index, item)| (index.to_string(), item)).collect(),
+        _ => Vec::new(),
+    };
+    let below = |(name, child): (String, &Value)| {
+        let paths = fields(child).into_iter().map(|path| format!("{name}/{path}")).collect::<Vec<_>>();
+        std::iter::once(name).chain(paths).collect::<Vec<_>>()
+    };
+    children.into_iter().flat_map(below).collect()
 }
 
 /// The first worker set, if there is one.

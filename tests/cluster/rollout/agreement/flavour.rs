@@ -4,7 +4,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Map, Value, json};
 
 use super::super::site::{api, text};
-use super::actual::{FOREIGN, State};
+use super::actual::{FOREIGN, State, stem};
 use super::edits::Draw;
 use super::ground::other_version;
 
@@ -39,16 +39,21 @@ impl Flavour {
         }
     }
 
-    /// Another field manager writes to the objects of a namespace. Returns how many a reconciler has changed in the meantime.
+    /// Another field manager writes to the objects of a namespace, and `takes` values of topologies with force. Returns how many
+    /// objects a reconciler has changed in the meantime.
     pub(super) async fn write_as_another(
         self,
         client: &kube::Client,
         state: &State,
         namespace: &str,
+        takes: bool,
         draw: &mut Draw,
     ) -> usize {
         let mut missed = 0;
-        for object in state.topology_of(namespace).into_iter().filter(|_| self.has_others || self.shares) {
+        let mut objects = state.topology_of(namespace);
+        // Random ends of names would give each object other draws in every run.
+        objects.sort_by_key(|object| (text(object, "/kind"), stem(&text(object, "/metadata/name"))));
+        for object in objects.into_iter().filter(|_| self.has_others || self.shares) {
             let metadata = &object["metadata"];
             let mut config = json!({"apiVersion": object["apiVersion"], "kind": object["kind"],
                 "metadata": {"name": metadata["name"], "namespace": namespace, "uid": metadata["uid"]}});
@@ -56,7 +61,7 @@ impl Flavour {
                 add_own_fields(&mut config, object);
             }
             if self.shares {
-                share_fields(&mut config, object, draw);
+                share_fields(&mut config, object, takes, draw);
             }
             let params = PatchParams::apply(FOREIGN).force();
             missed += usize::from(patched(client, object, &params, &Patch::Apply(config)).await.is_none());
@@ -137,8 +142,8 @@ fn add_own_fields(config: &mut Value, object: &Value) {
     }
 }
 
-/// Some fields of the topology with the values that they have, and some with others.
-fn share_fields(config: &mut Value, object: &Value, draw: &mut Draw) {
+/// Some fields of the topology with the values that they have, and some with others if it `takes` values.
+fn share_fields(config: &mut Value, object: &Value, takes: bool, draw: &mut Draw) {
     for (path, value) in owned_by_topology(object) {
         // What identifies an object, and what it belongs to, has one owner.
         let is_of_engine = path.iter().any(|step| step.contains("cluster.x-k8s.io") || *step == "ownerReferences");
@@ -147,7 +152,7 @@ fn share_fields(config: &mut Value, object: &Value, draw: &mut Draw) {
         if is_of_engine || has_default || draw.below(3) > 0 {
             continue;
         }
-        let other = Some(other_value(path.last().unwrap(), &value)).filter(|_| draw.below(3) == 0).flatten();
+        let other = Some(other_value(path.last().unwrap(), &value)).filter(|_| draw.below(3) == 0 && takes).flatten();
         put(config, &path, other.unwrap_or(value));
     }
 }

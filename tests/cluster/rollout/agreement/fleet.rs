@@ -141,11 +141,15 @@ impl Fleet {
 
     /// Everything at rest after others have written to it. Where the reconciler can stand still, what they have written is still
     /// there; otherwise the topologies have had their way already.
-    async fn disturbed(&mut self) -> State {
+    ///
+    /// Where an edit removes a field, others take none: a reconciler that goes on may see what others wrote before it sees the
+    /// edit, and set it back first (docs/plan.md, "Beside existing objects").
+    async fn disturbed(&mut self, edited: &BTreeMap<String, Files>) -> State {
         self.ground.hold();
         let (client, mut missed) = (&self.ground.client, 0);
         for (namespace, place) in &self.places {
-            missed += place.flavour.write_as_another(client, &self.last, namespace, &mut self.chance).await;
+            let takes = !edited[namespace].lack_a_field_of(&place.files);
+            missed += place.flavour.write_as_another(client, &self.last, namespace, takes, &mut self.chance).await;
         }
         let state = self.state().await;
         for (namespace, place) in &self.places {
@@ -212,7 +216,6 @@ impl Fleet {
 
     /// Makes an edit in every namespace, and compares. Returns how many edits were made.
     pub(super) async fn round(&mut self, draw: &mut Draw) -> usize {
-        let before = self.disturbed().await;
         let mut edited = BTreeMap::new();
         let mut made = BTreeMap::new();
         for (namespace, place) in &self.places {
@@ -222,6 +225,7 @@ impl Fleet {
             edited.insert(namespace.clone(), files);
             made.insert(namespace.clone(), name);
         }
+        let before = self.disturbed(&edited).await;
         let to = edited.values().flat_map(|files| files.0.clone());
         let to = self.file("to.yaml", to).display().to_string();
         let plans = self.plans(&before, &to).await;
