@@ -16,17 +16,17 @@ use futures::stream::{self, BoxStream};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams, PostParams};
-use kube::runtime::watcher::Event;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, info};
 
 use super::bundles::{Holder, Services};
 use super::rotation::{self, Content, Live, Plan, Policy, Step, Stored};
 use super::tls::{Files, Identity, Pair};
+use crate::kubernetes::follow::{self, Observation, WatchedKind};
 use crate::kubernetes::lease::Leadership;
-use crate::kubernetes::{Fault, Selection, events, words};
+use crate::kubernetes::{Selection, words};
 use crate::telemetry::metrics::{self, Metrics};
 
 /// Who writes, in `managedFields`.
@@ -139,31 +139,25 @@ impl SelfManaged {
     /// Follows the Secret and shows what it holds; never ends. Every replica does.
     pub async fn follow(self: Arc<Self>) {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.names.services.namespace);
-        let mut events = events(secrets, called(&self.names.secret)).boxed();
-        let mut is_listed = false;
+        let kind = WatchedKind::own("Secret", "v1");
+        let mut seen = follow::follow(secrets, called(&self.names.secret), kind, self.metrics.clone());
         loop {
-            let event = tokio::select! {
-                Some(event) = events.next() => event,
-                () = sleep(SECOND_LOOK) => {
-                    self.show();
-                    continue;
-                }
-            };
-            match event {
-                Ok(Event::Init) => is_listed = false,
-                Ok(Event::InitApply(secret) | Event::Apply(secret)) => {
-                    is_listed = true;
-                    self.see(Some(secret));
-                }
-                Ok(Event::InitDone) if is_listed => {}
-                Ok(Event::InitDone | Event::Delete(_)) => self.see(None),
-                Err(fault) => {
-                    if self.seen.borrow().is_none() {
-                        self.shown().obstacle = Some(format!("{} cannot be read: {fault}", self.names.secret_name()));
-                    }
-                    note_fault(&self.metrics, "Secret", &fault);
-                }
+            tokio::select! {
+                Some(seen) = seen.next() => self.apply(seen),
+                () = sleep(SECOND_LOOK) => self.show(),
             }
+        }
+    }
+
+    fn apply(&self, seen: Observation<Secret>) {
+        match seen {
+            Observation::There { object, .. } => self.see(Some(object)),
+            Observation::Gone(_) => self.see(None),
+            Observation::Listed { keys, .. } if keys.is_empty() => self.see(None),
+            Observation::Failed(fault) if self.seen.borrow().is_none() => {
+                self.shown().obstacle = Some(format!("{} cannot be read: {fault}", self.names.secret_name()));
+            }
+            Observation::Listed { .. } | Observation::Alive | Observation::Failed(_) => {}
         }
     }
 
@@ -227,25 +221,30 @@ impl SelfManaged {
         leadership.while_leading(|| managed.lead(writer.clone())).await;
     }
 
+    /// What the API server shows of the configurations that hold the bundle.
+    fn follow_configurations(&self) -> BoxStream<'static, (Holder, Observation<DynamicObject>)> {
+        let follow = |holder: Holder| {
+            let (api, name) = (api(&self.client, holder), called(&holder.name(&self.names.configurations)));
+            let kind = WatchedKind::own(holder.kind(), &format!("{}/v1", holder.group()));
+            follow::follow(api, name, kind, self.metrics.clone()).map(move |seen| (holder, seen)).boxed()
+        };
+        stream::select_all(Holder::ALL.map(follow)).boxed()
+    }
+
     async fn lead(&self, writer: kube::Client) {
         let mut leader = Leader::new(self, writer);
         let mut seen = self.seen.subscribe();
-        let mut configurations = follow_configurations(self.client.clone(), &self.names);
+        let mut configurations = self.follow_configurations();
         loop {
             let now = seen.borrow_and_update().clone();
             let pause = leader.turn(now.as_ref()).await;
             tokio::select! {
-                Some((holder, event)) = configurations.next() => leader.hear(holder, event),
+                Some((holder, seen)) = configurations.next() => leader.hear(holder, seen),
                 _ = seen.changed() => leader.forget_failure("Secret"),
                 () = sleep(pause) => {}
             }
         }
     }
-}
-
-fn note_fault(metrics: &Metrics, kind: &'static str, fault: &Fault) {
-    metrics.watch_errors.get_or_create(&metrics::Kind { kind }).inc();
-    warn!(kind, error = %fault, "Watch failed, trying again");
 }
 
 fn stored(secret: Option<&Secret>) -> Stored {
@@ -259,16 +258,6 @@ fn stored(secret: Option<&Secret>) -> Stored {
 
 fn called(name: &str) -> Selection {
     Selection { fields: Some(format!("metadata.name={name}")), ..Selection::default() }
-}
-
-type Events = BoxStream<'static, (Holder, Result<Event<DynamicObject>, Fault>)>;
-
-fn follow_configurations(client: kube::Client, names: &Names) -> Events {
-    let follow = |holder: Holder| {
-        let events = events(api(&client, holder), called(&holder.name(&names.configurations)));
-        events.map(move |event| (holder, event)).boxed()
-    };
-    stream::select_all(Holder::ALL.map(follow)).boxed()
 }
 
 fn api(client: &kube::Client, holder: Holder) -> Api<DynamicObject> {
@@ -285,8 +274,6 @@ struct Leader<'a> {
     configurations: BTreeMap<Holder, Value>,
     /// Those of which is known whether they exist.
     listed: BTreeSet<Holder>,
-    /// Those that were reported in the list that is going on.
-    arrived: BTreeSet<Holder>,
     live: Live,
     /// When `live` changed.
     changed: Instant,
@@ -308,28 +295,23 @@ impl<'a> Leader<'a> {
             began: Instant::now(),
             configurations: BTreeMap::new(),
             listed: BTreeSet::new(),
-            arrived: BTreeSet::new(),
             live: Live { is_known: false, bundles: Vec::new(), unchanged: Duration::ZERO },
             changed: Instant::now(),
             pauses: BTreeMap::new(),
         }
     }
 
-    fn hear(&mut self, holder: Holder, event: Result<Event<DynamicObject>, Fault>) {
-        match event {
-            Ok(Event::Init) => drop(self.arrived.remove(&holder)),
-            Ok(Event::InitApply(object) | Event::Apply(object)) => {
-                self.arrived.insert(holder);
-                self.keep(holder, &object);
-            }
-            Ok(Event::InitDone) => {
-                if !self.arrived.contains(&holder) {
+    fn hear(&mut self, holder: Holder, seen: Observation<DynamicObject>) {
+        match seen {
+            Observation::There { object, .. } => self.keep(holder, &object),
+            Observation::Gone(_) => drop(self.configurations.remove(&holder)),
+            Observation::Listed { keys, .. } => {
+                if keys.is_empty() {
                     self.configurations.remove(&holder);
                 }
                 self.listed.insert(holder);
             }
-            Ok(Event::Delete(_)) => drop(self.configurations.remove(&holder)),
-            Err(fault) => note_fault(&self.managed.metrics, holder.kind(), &fault),
+            Observation::Alive | Observation::Failed(_) => {}
         }
         self.look();
     }

@@ -11,7 +11,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Selection;
 use super::address::Resource;
-use super::metadata::{self, Change, IfUnserved, Metadata};
+use super::follow::{Change, WatchedKind};
+use super::metadata::{self, Metadata};
 use crate::telemetry::metrics::Metrics;
 
 /// Why the definition of a kind cannot be looked at.
@@ -41,7 +42,7 @@ impl Definitions {
     ) -> (Self, impl Future<Output = ()> + Send) {
         let served = Resource::known("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
         let resource = served.as_api().clone();
-        let changed = move |change: Change<'_>| match change {
+        let changed = move |change: Change<'_, Metadata>| match change {
             Change::One(definition) => changed(Some(definition.metadata.name.as_deref().unwrap_or_default())),
             Change::All => changed(None),
         };
@@ -50,9 +51,8 @@ impl Definitions {
             api,
             resource.clone(),
             Selection::default(),
-            "CustomResourceDefinition",
+            WatchedKind::own("CustomResourceDefinition", "v1"),
             metrics,
-            IfUnserved::Retry,
             changed,
         );
         (Definitions { store: objects.store().clone(), resource }, follow)

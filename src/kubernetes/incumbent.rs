@@ -3,22 +3,21 @@
 //! Two controllers of the same objects fight, so ours wait until nobody renews that Lease. As with our own, renewals
 //! are observed here; times in the Lease are not compared with the clock here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use kube::runtime::watcher::Event;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
-use tracing::warn;
 
+use super::follow::{Observation, WatchedKind, key_of};
 use super::lease::holder;
-use super::{Selection, address, events};
+use super::{Selection, address, follow};
 use crate::hub::ObjectKey;
-use crate::telemetry::metrics::{self, Metrics};
+use crate::telemetry::metrics::Metrics;
 
 /// The Lease of Cluster API's core controllers.
 pub const LEASE: &str = "controller-leader-election-capi";
@@ -48,8 +47,7 @@ pub enum Incumbent {
 struct Leases {
     seen: BTreeMap<ObjectKey, Observed>,
     listed: bool,
-    /// The names in the list that is being read.
-    list: BTreeSet<ObjectKey>,
+    /// Why renewals may go unseen now.
     trouble: Option<String>,
 }
 
@@ -69,21 +67,17 @@ impl Observed {
 }
 
 impl Leases {
-    fn apply(&mut self, event: Event<Lease>) {
+    fn apply(&mut self, seen: Observation<Lease>) {
         self.trouble = None;
-        match event {
-            Event::Init => self.list.clear(),
-            Event::InitApply(lease) => {
-                self.list.insert(key_of(&lease));
-                self.see(lease);
-            }
-            Event::InitDone => {
-                let list = std::mem::take(&mut self.list);
-                self.seen.retain(|key, _| list.contains(key));
+        match seen {
+            Observation::There { object, .. } => self.see(object),
+            Observation::Gone(lease) => drop(self.seen.remove(&key_of(&lease))),
+            Observation::Listed { keys, .. } => {
+                self.seen.retain(|key, _| keys.contains(key));
                 self.listed = true;
             }
-            Event::Apply(lease) => self.see(lease),
-            Event::Delete(lease) => drop(self.seen.remove(&key_of(&lease))),
+            Observation::Alive => {}
+            Observation::Failed(fault) => self.trouble = Some(fault.to_string()),
         }
     }
 
@@ -113,29 +107,17 @@ impl Leases {
     }
 }
 
-fn key_of(lease: &Lease) -> ObjectKey {
-    let metadata = &lease.metadata;
-    ObjectKey::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
-}
-
 /// What is known of the incumbent, and what keeps that current, for ever.
 pub fn follow(client: kube::Client, metrics: Arc<Metrics>) -> (watch::Receiver<Incumbent>, impl Future<Output = ()>) {
     let (sender, receiver) = watch::channel(Incumbent::Unknown);
     let follow = async move {
         let selection = Selection { labels: None, fields: Some(format!("metadata.name={LEASE}")) };
-        let mut events = events(address::anywhere::<Lease>(client), selection).boxed();
+        let kind = WatchedKind::own("Lease", "coordination.k8s.io/v1");
+        let mut seen = follow::follow(address::anywhere::<Lease>(client), selection, kind, metrics);
         let mut leases = Leases::default();
         loop {
             tokio::select! {
-                Some(event) = events.next() => match event {
-                    Ok(event) => leases.apply(event),
-                    Err(error) => {
-                        metrics.watch_errors.get_or_create(&metrics::Kind { kind: "Lease" }).inc();
-                        warn!(kind = "Lease", %error, "Watch failed, trying again");
-                        // Renewals may go unseen now.
-                        leases.trouble = Some(error.to_string());
-                    }
-                },
+                Some(seen) = seen.next() => leases.apply(seen),
                 () = sleep(LOOK) => {}
             }
             sender.send_if_modified(|known| {
@@ -154,7 +136,10 @@ mod tests {
     use serde_json::{Value, json};
     use tokio::time::advance;
 
+    use kube::runtime::watcher::Event;
+
     use super::*;
+    use crate::kubernetes::follow::Lists;
 
     fn lease(namespace: &str, holder: &str, renewed: &str) -> Lease {
         let spec: Value = json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed});
@@ -165,12 +150,16 @@ mod tests {
     const AGAIN: &str = "2026-01-01T00:00:02.000000Z";
 
     fn listed(all: Vec<Lease>) -> Leases {
-        let mut leases = Leases::default();
-        leases.apply(Event::Init);
-        all.into_iter().for_each(|lease| leases.apply(Event::InitApply(lease)));
+        let (mut leases, mut lists) = (Leases::default(), Lists::default());
+        leases.apply(lists.seen(Event::Init));
+        all.into_iter().for_each(|lease| leases.apply(lists.seen(Event::InitApply(lease))));
         assert_eq!(leases.incumbent(), Incumbent::Unknown, "the list is not complete");
-        leases.apply(Event::InitDone);
+        leases.apply(lists.seen(Event::InitDone));
         leases
+    }
+
+    fn there(object: Lease) -> Observation<Lease> {
+        Observation::There { object, in_list: false }
     }
 
     #[tokio::test(start_paused = true)]
@@ -178,7 +167,7 @@ mod tests {
         let mut leases = listed(vec![lease("capi-system", "pod", ONCE)]);
         assert_eq!(leases.incumbent(), Incumbent::Unknown);
         advance(Duration::from_secs(2)).await;
-        leases.apply(Event::Apply(lease("capi-system", "pod", AGAIN)));
+        leases.apply(there(lease("capi-system", "pod", AGAIN)));
         let present = Incumbent::Present { lease: format!("capi-system/{LEASE}"), holder: "pod".into() };
         assert_eq!(leases.incumbent(), present);
         advance(Duration::from_secs(15)).await;
@@ -189,7 +178,7 @@ mod tests {
     async fn a_lease_that_nobody_renews_holds_nobody_up_for_long() {
         let mut leases = listed(vec![lease("capi-system", "pod", ONCE)]);
         advance(Duration::from_secs(14)).await;
-        leases.apply(Event::Apply(lease("capi-system", "pod", ONCE)));
+        leases.apply(there(lease("capi-system", "pod", ONCE)));
         assert_eq!(leases.incumbent(), Incumbent::Unknown);
         advance(Duration::from_secs(1)).await;
         assert_eq!(leases.incumbent(), Incumbent::Absent);
@@ -200,10 +189,10 @@ mod tests {
         assert_eq!(listed(vec![]).incumbent(), Incumbent::Absent);
         assert_eq!(listed(vec![lease("a", "", ONCE)]).incumbent(), Incumbent::Absent);
         let mut leases = listed(vec![lease("a", "pod", ONCE), lease("b", "", ONCE)]);
-        leases.apply(Event::Apply(lease("b", "pod", AGAIN)));
+        leases.apply(there(lease("b", "pod", AGAIN)));
         assert!(matches!(leases.incumbent(), Incumbent::Present { lease, .. } if lease.starts_with("b/")));
-        leases.apply(Event::Delete(lease("b", "pod", AGAIN)));
-        leases.apply(Event::Delete(lease("a", "pod", ONCE)));
+        leases.apply(Observation::Gone(lease("b", "pod", AGAIN)));
+        leases.apply(Observation::Gone(lease("a", "pod", ONCE)));
         assert_eq!(leases.incumbent(), Incumbent::Absent);
     }
 }

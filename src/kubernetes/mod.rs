@@ -1,10 +1,10 @@
 //! Facts from a Kubernetes API server.
 //!
 //! ```text
-//! list_watch.rs ─► watch.rs ─► cache.rs (Facts, swapped whole) ─► World      written.rs: objects as they arrive
-//!       │                         └─ changes ─► gather.rs (Needs answered, with patience)
-//!       └───────► metadata.rs ─► contract.rs (definitions), templates.rs: what the leader looks at besides
-//!       managed/ (what topologies made) ─► leader.rs (Needs of a topology answered)
+//! list_watch.rs ─► follow.rs ─┬─► watch.rs ─► cache.rs (Facts, swapped whole) ─► World      written.rs: objects as they arrive
+//!                             │                └─ changes ─► gather.rs (Needs answered, with patience)
+//!                             ├─► metadata.rs ─► contract.rs (definitions), templates.rs: what the leader looks at besides
+//!                             └─► managed/ (what topologies made) ─► leader.rs (Needs of a topology answered)
 //!       gather.rs ─► live.rs (objects that nobody watches) ─► workload.rs ─► kubeconfig.rs (Nodes)
 //! dry_run.rs (whether applying changes anything) ─┐
 //! Plan ─► apply/ (server-side apply) ──────────────┴► untyped.rs (requests about objects of any kind)
@@ -15,13 +15,14 @@
 
 use std::error::Error;
 
-pub(crate) use list_watch::{Fault, Selection, events};
+pub(crate) use list_watch::Selection;
 
 pub mod address;
 pub mod apply;
 pub mod cache;
 pub mod contract;
 pub mod dry_run;
+pub(crate) mod follow;
 pub mod gather;
 pub mod incumbent;
 mod kubeconfig;

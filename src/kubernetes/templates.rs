@@ -15,7 +15,8 @@ use tracing::warn;
 
 use super::Selection;
 use super::address::{Malformed, One, Resource};
-use super::metadata::{self, Change, IfUnserved, Metadata, key_of};
+use super::follow::{Change, WatchedKind, key_of};
+use super::metadata::{self, Metadata};
 use crate::hub::ObjectKey;
 use crate::telemetry::metrics::{self, Metrics};
 
@@ -150,14 +151,19 @@ impl Templates {
         let selection = Selection { labels: Some(NOT_OWNED.to_owned()), fields: None };
         let changed = {
             let (kind, changed) = (kind.clone(), self.changed.clone());
-            move |change: Change<'_>| match change {
+            move |change: Change<'_, Metadata>| match change {
                 Change::One(template) => changed(&kind, Some(key_of(template))),
                 Change::All => changed(&kind, None),
             }
         };
         let (resource, metrics) = (resource.as_api().clone(), self.metrics.clone());
-        let (objects, watch) =
-            metadata::follow(api, resource, selection, "Template", metrics, IfUnserved::End, changed);
+        let watched = WatchedKind {
+            metric: "Template",
+            kind: kind.kind.clone(),
+            version: resource.api_version.clone(),
+            ends_if_unserved: true,
+        };
+        let (objects, watch) = metadata::follow(api, resource, selection, watched, metrics, changed);
         let store = objects.store().clone();
         Ok(Followed { store, _watch: AbortOnDropHandle::new(tokio::spawn(watch)) })
     }

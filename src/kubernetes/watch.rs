@@ -2,21 +2,19 @@
 //!
 //! Objects are isolated: one that does not decode is logged, counted and kept as unreadable; it never empties the cache.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use kube::runtime::watcher::Event;
 use serde_json::value::RawValue;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use super::address::Resource;
 use super::cache::Cache;
-use super::list_watch::{Report, list_watch};
+use super::follow::{Observation, WatchedKind};
 use super::written::Written;
+use super::{Selection, follow};
 use crate::admission::Oversize;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Metadata, ObjectKey};
 use crate::telemetry::metrics::{self, Metrics};
@@ -146,78 +144,55 @@ fn glance(object: &str, path: &[&str]) -> Option<String> {
     glance(members.get(*name)?.get(), rest)
 }
 
-/// Applies the events of one watch to the cache, for ever.
-fn follow<T: Watched>(client: kube::Client, cache: Arc<Cache>, metrics: Arc<Metrics>) -> impl Future<Output = ()> {
+/// Applies what one watch shows to the cache, for ever.
+async fn follow<T: Watched>(client: kube::Client, cache: Arc<Cache>, metrics: Arc<Metrics>) {
     let resource = Resource::known(GROUP, Version::V1Beta2.name(), T::KIND.name());
     let api = resource.in_scope::<Written>(client, cache.facts().scope());
-    let kind = metrics::Kind { kind: T::KIND.name() };
-    async move {
-        let mut reports = pin!(list_watch(api));
-        let mut list = Relist::default();
-        while let Some(report) = reports.next().await {
-            match report {
-                Ok(report) => {
-                    if let Report::Event(event) = report {
-                        list.apply::<T>(event, &cache, &metrics).await;
-                        let count = i64::try_from(T::count(&cache.facts())).unwrap_or(i64::MAX);
-                        metrics.cache_objects.get_or_create(&kind).set(count);
-                        let unreadable = i64::try_from(T::unreadable(&cache.facts())).unwrap_or(i64::MAX);
-                        metrics.cache_unreadable_objects.get_or_create(&kind).set(unreadable);
-                    }
-                    cache.note_alive(T::PLURAL);
-                }
-                Err(fault) => {
-                    metrics.watch_errors.get_or_create(&kind).inc();
-                    cache.note_trouble(T::PLURAL, fault.to_string());
-                    warn!(kind = T::KIND.name(), error = %fault, "Watch failed, trying again");
-                }
-            }
+    let watched = WatchedKind::own(T::KIND.name(), &resource.as_api().api_version);
+    let mut seen = follow::follow(api, Selection::default(), watched, metrics.clone());
+    while let Some(seen) = seen.next().await {
+        if let Observation::Failed(fault) = &seen {
+            cache.note_trouble(T::PLURAL, fault.to_string());
+            continue;
         }
+        if !matches!(seen, Observation::Alive) {
+            apply::<T>(seen, &cache, &metrics).await;
+            count::<T>(&cache.facts(), &metrics);
+        }
+        cache.note_alive(T::PLURAL);
     }
 }
 
-/// The state of a list in progress: objects arrive one by one, and what did not arrive is gone at the end.
-#[derive(Default)]
-struct Relist {
-    seen: BTreeSet<ObjectKey>,
+fn count<T: Watched>(facts: &Facts, metrics: &Metrics) {
+    let kind = metrics::Kind { kind: T::KIND.name() };
+    let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    metrics.cache_objects.get_or_create(&kind).set(number(T::count(facts)));
+    metrics.cache_unreadable_objects.get_or_create(&kind).set(number(T::unreadable(facts)));
 }
 
-impl Relist {
-    async fn apply<T: Watched>(&mut self, event: Event<Written>, cache: &Arc<Cache>, metrics: &Metrics) {
-        match event {
-            Event::InitApply(object) if !is_looked_after(&object, cache.facts().scope()) => {}
-            Event::Apply(object) if !is_looked_after(&object, cache.facts().scope()) => {
-                cache.update(|facts| T::remove(facts, &object.key()));
-            }
-            Event::Init => self.seen.clear(),
-            Event::InitApply(object) => {
-                self.seen.insert(store::<T>(object, cache, metrics).await);
-            }
-            Event::InitDone => {
-                let seen = std::mem::take(&mut self.seen);
-                let is_first = cache.facts().gaps().contains(&T::PLURAL);
-                cache.update(|facts| {
-                    let gone = T::keys(facts).into_iter().filter(|key| !seen.contains(key));
-                    gone.collect::<Vec<_>>().iter().for_each(|key| T::remove(facts, key));
-                    facts.listed(T::PLURAL);
-                });
-                // A kind without events is listed again every few minutes, which is no news.
-                if is_first {
-                    info!(kind = T::KIND.name(), objects = seen.len(), "Listed objects");
-                } else {
-                    debug!(kind = T::KIND.name(), objects = seen.len(), "Listed objects again");
-                }
-            }
-            Event::Apply(object) => {
-                let key = store::<T>(object, cache, metrics).await;
+/// Puts what a watch has shown into the facts. What a list did not show is gone at its end.
+async fn apply<T: Watched>(seen: Observation<Written>, cache: &Arc<Cache>, metrics: &Metrics) {
+    match seen {
+        Observation::There { object, .. } if !is_looked_after(&object, cache.facts().scope()) => {
+            cache.update(|facts| T::remove(facts, &object.key()));
+        }
+        Observation::There { object, in_list } => {
+            let key = store::<T>(object, cache, metrics).await;
+            if !in_list {
                 debug!(kind = T::KIND.name(), object = %key, "Object changed");
             }
-            Event::Delete(object) => {
-                let key = object.key();
-                debug!(kind = T::KIND.name(), object = %key, "Object deleted");
-                cache.update(|facts| T::remove(facts, &key));
-            }
         }
+        Observation::Gone(object) => {
+            let key = object.key();
+            debug!(kind = T::KIND.name(), object = %key, "Object deleted");
+            cache.update(|facts| T::remove(facts, &key));
+        }
+        Observation::Listed { keys, .. } => cache.update(|facts| {
+            let gone = T::keys(facts).into_iter().filter(|key| !keys.contains(key));
+            gone.collect::<Vec<_>>().iter().for_each(|key| T::remove(facts, key));
+            facts.listed(T::PLURAL);
+        }),
+        Observation::Alive | Observation::Failed(_) => {}
     }
 }
 
@@ -270,10 +245,24 @@ fn is_looked_after(object: &Written, scope: &Scope) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use kube::runtime::watcher::Event;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::kubernetes::follow::Lists;
     use crate::world::Found;
+
+    /// What a watch says.
+    #[derive(Default)]
+    struct Watch(Lists);
+
+    impl Watch {
+        async fn apply<T: Watched>(&mut self, event: Event<Written>, cache: &Arc<Cache>, metrics: &Metrics) {
+            super::apply::<T>(self.0.seen(event), cache, metrics).await;
+        }
+    }
 
     fn object(name: &str, spec: Value) -> Written {
         serde_json::from_value(json!({"metadata": {"namespace": "ns", "name": name}, "spec": spec})).unwrap()
@@ -282,7 +271,7 @@ mod tests {
     #[tokio::test]
     async fn a_broken_object_is_kept_as_unreadable_and_spoils_no_other() {
         let (cache, metrics) = (Arc::new(Cache::new(Facts::not_listed(&WATCHED))), Metrics::default());
-        let mut list = Relist::default();
+        let mut list = Watch::default();
         list.apply::<ClusterClass>(Event::Init, &cache, &metrics).await;
         list.apply::<ClusterClass>(Event::InitApply(object("good", json!({}))), &cache, &metrics).await;
         list.apply::<ClusterClass>(Event::InitApply(object("broken", json!({"patches": 5}))), &cache, &metrics).await;
@@ -301,7 +290,7 @@ mod tests {
     #[tokio::test]
     async fn clusters_are_kept_wherever_they_are_read() {
         let (cache, metrics) = (Arc::new(Cache::new(Facts::not_listed(&WATCHED))), Metrics::default());
-        let mut list = Relist::default();
+        let mut list = Watch::default();
         let user = |name: &str, bytes: usize| {
             let topology = json!({"classRef": {"name": "c"}, "variables": [{"name": "v", "value": "x".repeat(bytes)}]});
             object(name, json!({"topology": topology}))
@@ -330,7 +319,7 @@ mod tests {
         };
         let labelled = |name: &str, label: &str| labelled_in("ns", name, label);
         let (cache, metrics) = (Arc::new(Cache::new(Facts::not_listed(&WATCHED).within(ours()))), Metrics::default());
-        let mut list = Relist::default();
+        let mut list = Watch::default();
         let elsewhere = labelled_in("other", "elsewhere", "ours");
         for object in [labelled("a", "ours"), labelled("b", "theirs"), elsewhere, object("plain", json!({}))] {
             list.apply::<ClusterClass>(Event::InitApply(object), &cache, &metrics).await;
@@ -349,7 +338,7 @@ mod tests {
     async fn a_new_list_forgets_what_is_gone_and_only_at_its_end() {
         let (cache, metrics) = (Arc::new(Cache::new(Facts::not_listed(&[CLASSES]))), Metrics::default());
         let key = |name: &str| ObjectKey::new("ns", name);
-        let mut list = Relist::default();
+        let mut list = Watch::default();
         for name in ["a", "b"] {
             list.apply::<ClusterClass>(Event::InitApply(object(name, json!({}))), &cache, &metrics).await;
         }
@@ -383,7 +372,7 @@ mod tests {
             Event::Apply(serde_json::from_value(object).unwrap())
         };
         let slow = hostile(1, (0..4).map(variable).collect());
-        let mut list = Relist::default();
+        let mut list = Watch::default();
         let following = async {
             list.apply::<ClusterClass>(slow, &cache, &metrics).await;
             list.apply::<ClusterClass>(hostile(2, json!([])), &cache, &metrics).await;

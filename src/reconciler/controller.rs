@@ -10,7 +10,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fmt;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,11 +17,9 @@ use futures::StreamExt;
 use futures::channel::mpsc;
 use kube::runtime::applier;
 use kube::runtime::controller::{Action, Config};
-use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::runtime::watcher::Event;
 use tokio::time::{Instant, timeout};
-use tracing::{Instrument, debug, info, info_span, warn};
+use tracing::{Instrument, debug, info_span, warn};
 
 use super::class::{Outcome, ReconcileError, Reconciler};
 use super::pace::Pace;
@@ -30,10 +27,10 @@ use super::raw::RawClass;
 use crate::hub::{ObjectKey, TemplateRef, contract};
 use crate::kubernetes::address;
 use crate::kubernetes::contract::Definitions;
+use crate::kubernetes::follow::{Change, Mirror, Observation, WatchedKind};
 use crate::kubernetes::lease::Leadership;
-use crate::kubernetes::metadata::differences;
 use crate::kubernetes::templates::{ObjectKind, Templates};
-use crate::kubernetes::{Selection, events};
+use crate::kubernetes::{Selection, follow};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::topology::class_references::{group_version, references};
 use crate::world::Scope;
@@ -88,8 +85,7 @@ impl ClassController {
                 let index = index.clone();
                 move |kind, template| index.wake_users_of_template(kind, template.as_ref())
             }));
-        let writer = Writer::default();
-        let classes = writer.as_reader();
+        let classes = Mirror::of(());
         let reconciler = Arc::new(Reconciler {
             writer: self.leadership.writer(self.client.clone()),
             leadership: self.leadership.clone(),
@@ -98,8 +94,8 @@ impl ClassController {
             pace: Pace::default(),
             discovery: self.discovery,
         });
-        let runs = self.runs(&reconciler, classes, woken);
-        let follow_classes = self.follow_classes(writer, &index, &templates, &reconciler);
+        let runs = self.runs(&reconciler, classes.store().clone(), woken);
+        let follow_classes = self.follow_classes(classes, &index, &templates, &reconciler);
         tokio::select! {
             () = runs => {}
             () = follow_classes => {}
@@ -129,65 +125,43 @@ impl ClassController {
     /// Keeps the classes and what is derived from them current.
     async fn follow_classes(
         &self,
-        mut writer: Writer<RawClass>,
+        mut classes: Mirror<RawClass>,
         index: &Index,
         templates: &Templates,
         reconciler: &Reconciler,
     ) {
         let api = address::in_scope::<RawClass>(self.client.clone(), &self.scope);
-        let (store, mut listed) = (writer.as_reader(), false);
-        let mut events = pin!(events(api, Selection::default()));
-        while let Some(event) = events.next().await {
-            let Some(event) = self.looked_at(event) else { continue };
-            let before = matches!(event, Event::InitDone).then(|| store.state());
-            writer.apply_watcher_event(&event);
-            match &event {
-                Event::Apply(class) => {
-                    index.put(class);
-                    templates.keep_only(&index.kinds());
-                    index.wake(&class.key());
-                }
-                Event::Delete(class) => {
-                    index.remove(&class.key());
-                    templates.keep_only(&index.kinds());
-                    reconciler.pace.forget(&class.key());
-                }
-                Event::InitDone => {
-                    let after = store.state();
-                    index.replace(&after);
-                    templates.keep_only(&index.kinds());
-                    if listed {
-                        let different = differences(&before.unwrap_or_default(), &after);
-                        for class in different {
-                            if !after.iter().any(|other| other.key() == class.key()) {
-                                reconciler.pace.forget(&class.key());
-                            }
-                            index.wake(&class.key());
-                        }
-                    } else {
-                        info!(kind = "ClusterClass", objects = after.len(), "Listed objects");
-                        listed = true;
+        let store = classes.store().clone();
+        let watched = WatchedKind::own("ClusterClass", &<RawClass as kube::Resource>::api_version(&()));
+        let mut seen = follow::follow(api, Selection::default(), watched, self.metrics.clone());
+        while let Some(seen) = seen.next().await {
+            classes.take(self.in_scope(seen), |change| {
+                match change {
+                    Change::All => {
+                        index.replace(&store.state());
                         index.wake_all();
                     }
+                    Change::One(class) if store.get(&ObjectRef::from_obj(class)).is_some() => {
+                        index.put(class);
+                        index.wake(&class.key());
+                    }
+                    Change::One(gone) => {
+                        index.remove(&gone.key());
+                        reconciler.pace.forget(&gone.key());
+                    }
                 }
-                Event::Init | Event::InitApply(_) => {}
-            }
+                templates.keep_only(&index.kinds());
+            });
         }
     }
 
-    /// What an event means to those who look at the classes in scope only (DEC-37).
-    fn looked_at(&self, event: Result<Event<RawClass>, impl fmt::Display>) -> Option<Event<RawClass>> {
+    /// What is seen means to those who look at the classes in scope only (DEC-37).
+    fn in_scope(&self, seen: Observation<RawClass>) -> Observation<RawClass> {
         let is_ours = |class: &RawClass| self.scope == Scope::default() || self.scope.has(&class.labels());
-        match event {
-            Ok(Event::InitApply(class)) if !is_ours(&class) => None,
+        match seen {
             // It may have been ours until now.
-            Ok(Event::Apply(class)) if !is_ours(&class) => Some(Event::Delete(class)),
-            Ok(event) => Some(event),
-            Err(error) => {
-                self.metrics.watch_errors.get_or_create(&metrics::Kind { kind: "ClusterClass" }).inc();
-                warn!(kind = "ClusterClass", %error, "Watch failed, trying again");
-                None
-            }
+            Observation::There { object, .. } if !is_ours(&object) => Observation::Gone(object),
+            seen => seen,
         }
     }
 }

@@ -21,8 +21,9 @@ use crate::kubernetes::Selection;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
+use crate::kubernetes::follow::{Change, WatchedKind};
 use crate::kubernetes::lease::Leadership;
-use crate::kubernetes::metadata::{self, Change, IfUnserved, Objects, cluster_of};
+use crate::kubernetes::metadata::{self, Metadata, Objects, cluster_of};
 use crate::kubernetes::untyped::{self, RequestError};
 use crate::telemetry::metrics::Metrics;
 use crate::topology::worker::API_VERSION;
@@ -138,7 +139,7 @@ impl OwnersController {
             (served.in_scope(self.client.clone(), self.cache.facts().scope()), served.as_api().clone());
         let selection = Selection { labels: Some(label::OWNED.to_owned()), fields: None };
         let cache = self.cache.clone();
-        let changed = move |change: Change<'_>| {
+        let changed = move |change: Change<'_, Metadata>| {
             let clusters = match change {
                 Change::One(object) => cluster_of(object).into_iter().collect(),
                 Change::All => cache.facts().cluster_keys().cloned().collect::<Vec<_>>(),
@@ -148,7 +149,8 @@ impl OwnersController {
                 let _ = wake.unbounded_send(cluster);
             }
         };
-        metadata::follow(api, resource, selection, kind, self.metrics.clone(), IfUnserved::Retry, changed)
+        let watched = WatchedKind::own(kind, API_VERSION);
+        metadata::follow(api, resource, selection, watched, self.metrics.clone(), changed)
     }
 
     /// Wakes every Cluster that has come or refers to something new, for ever.

@@ -10,27 +10,26 @@
 
 mod shelf;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
-use kube::api::{Api, ApiResource};
-use kube::runtime::watcher::Event;
+use kube::api::Api;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{debug, info, warn};
+use tracing::warn;
 
 use self::shelf::Shelf;
 pub(super) use self::shelf::slim;
+use super::Selection as Selected;
 use super::address::{self, Resource};
+use super::follow::{self, Observation, WatchedKind};
 use super::templates::{MOST_KINDS, ObjectKind};
 use super::written::Written;
-use super::{Fault, Selection as Selected, events};
 use crate::hub::{GROUP, Kind, Object, ObjectKey, ObjectRef, label, version_of};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::world::{Found, Selection};
@@ -228,13 +227,12 @@ impl Managed {
             changed: self.changed.clone(),
             metrics: self.metrics.clone(),
             report,
-            seen: None,
         };
         let selected = Selected { labels: selector(kind).map(str::to_owned), fields: None };
         let (client, namespace, resource) = (self.client.clone(), self.namespace.clone(), resource.clone());
         let watch = async move {
             match resource.api(client, namespace.as_deref()) {
-                Ok(api) => follow.run(api, resource.as_api().clone(), selected).await,
+                Ok(api) => follow.run(api, &resource.as_api().api_version, selected).await,
                 Err(malformed) => drop(follow.report.send_replace(State::Failed(malformed.to_string()))),
             }
         };
@@ -270,52 +268,44 @@ struct Follow {
     changed: Arc<Listener>,
     metrics: Arc<Metrics>,
     report: watch::Sender<State>,
-    /// What a list in progress has shown.
-    seen: Option<BTreeSet<ObjectKey>>,
 }
 
 impl Follow {
-    async fn run(mut self, api: Api<Written>, resource: ApiResource, selected: Selected) {
-        let mut events = pin!(events(api, selected));
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(event) => self.apply(event),
-                Err(fault) => {
-                    self.fail(&resource, &fault);
-                    if *self.report.borrow() == State::Unserved {
-                        return;
-                    }
-                }
-            }
+    async fn run(self, api: Api<Written>, version: &str, selected: Selected) {
+        let watched = WatchedKind {
+            metric: "Managed",
+            kind: self.kind.kind.clone(),
+            version: version.to_owned(),
+            ends_if_unserved: true,
+        };
+        let mut seen = follow::follow(api, selected, watched, self.metrics.clone());
+        while let Some(seen) = seen.next().await {
+            self.apply(seen);
         }
+        self.report.send_replace(State::Unserved);
     }
 
-    fn apply(&mut self, event: Event<Written>) {
+    fn apply(&self, seen: Observation<Written>) {
         let is_listed = *self.report.borrow() == State::Listed;
-        match event {
-            Event::Init => self.seen = Some(BTreeSet::new()),
-            Event::InitApply(object) => {
-                if let Some(seen) = &mut self.seen {
-                    seen.insert(object.key());
-                }
-                self.put(&object, is_listed);
-            }
-            Event::InitDone => {
-                let seen = self.seen.take().unwrap_or_default();
-                for key in self.shelf.keys().into_iter().filter(|key| !seen.contains(key)) {
-                    self.remove(&key, None);
-                }
-                if !is_listed {
-                    let ObjectKind { group, version, kind } = &self.kind;
-                    info!(group, version, kind, objects = seen.len(), "Listed objects of topologies");
-                    self.report.send_replace(State::Listed);
-                }
-            }
-            Event::Apply(object) => self.put(&object, true),
-            Event::Delete(object) => {
+        match seen {
+            Observation::There { object, .. } => self.put(&object, is_listed),
+            Observation::Gone(object) => {
                 let version = kube::ResourceExt::resource_version(&object);
                 self.remove(&object.key(), version.as_deref());
             }
+            Observation::Listed { keys, .. } => {
+                for key in self.shelf.keys().into_iter().filter(|key| !keys.contains(key)) {
+                    self.remove(&key, None);
+                }
+                if !is_listed {
+                    self.report.send_replace(State::Listed);
+                }
+            }
+            // What was listed once stays of use.
+            Observation::Failed(fault) if !is_listed => {
+                drop(self.report.send_replace(State::Failed(fault.to_string())));
+            }
+            Observation::Alive | Observation::Failed(_) => {}
         }
     }
 
@@ -338,22 +328,6 @@ impl Follow {
     fn remove(&self, key: &ObjectKey, version: Option<&str>) {
         if let Some(gone) = self.shelf.remove(key, version) {
             (self.changed)(Changed { kind: &self.kind, key, cluster: gone.cluster.as_deref() });
-        }
-    }
-
-    fn fail(&self, resource: &ApiResource, fault: &Fault) {
-        let is_listed = *self.report.borrow() == State::Listed;
-        let is_unserved = fault.is_not_found();
-        if is_unserved && !is_listed {
-            debug!(kind = resource.kind, version = resource.api_version, "Nothing serves this kind");
-            self.report.send_replace(State::Unserved);
-            return;
-        }
-        self.metrics.watch_errors.get_or_create(&metrics::Kind { kind: "Managed" }).inc();
-        warn!(kind = resource.kind, version = resource.api_version, error = %fault, "Watch failed, trying again");
-        // What was listed once stays of use.
-        if !is_listed {
-            self.report.send_replace(State::Failed(fault.to_string()));
         }
     }
 }

@@ -34,8 +34,9 @@ use crate::kubernetes::Selection;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
+use crate::kubernetes::follow::{Change, WatchedKind, key_of};
 use crate::kubernetes::lease::Leadership;
-use crate::kubernetes::metadata::{self, Change, IfUnserved, Metadata, Objects, key_of};
+use crate::kubernetes::metadata::{self, Metadata, Objects};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::world::{Facts, Found};
 
@@ -137,7 +138,7 @@ impl TemplatesController {
             let metrics = self.metrics.clone();
             move |object: Arc<Metadata>, reconciler: Arc<Reconciler>| {
                 let metrics = metrics.clone();
-                let span = info_span!("reconcile", kind = maker.kind(), object = %key_of(&object));
+                let span = info_span!("reconcile", kind = maker.kind(), object = %key_of(&*object));
                 Box::pin(async move { Ok(run(&object, &reconciler, &metrics).await) }.instrument(span))
             }
         };
@@ -168,7 +169,7 @@ impl TemplatesController {
         let selection = Selection { labels: Some(label::OWNED.to_owned()), fields: None };
         let changed = {
             let resource = resource.clone();
-            move |change: Change<'_>| {
+            move |change: Change<'_, Metadata>| {
                 let changed = match change {
                     Change::One(object) => Wake::One(ObjectRef::from_obj_with(object, resource.clone())),
                     Change::All => Wake::All,
@@ -177,7 +178,8 @@ impl TemplatesController {
                 let _ = wake.unbounded_send(changed);
             }
         };
-        metadata::follow(api, resource, selection, maker.kind(), self.metrics.clone(), IfUnserved::Retry, changed)
+        let watched = WatchedKind::own(maker.kind(), &resource.api_version);
+        metadata::follow(api, resource, selection, watched, self.metrics.clone(), changed)
     }
 }
 
