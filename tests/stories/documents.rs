@@ -35,7 +35,7 @@ fn documents() -> BTreeMap<PathBuf, String> {
                 if name != "target" && !name.starts_with('.') {
                     folders.push(path);
                 }
-            } else if name.ends_with(".md") {
+            } else if path.extension().is_some_and(|extension| extension == "md") {
                 let text = fs::read_to_string(&path).unwrap();
                 found.insert(path.strip_prefix(root()).unwrap().to_owned(), text);
             }
