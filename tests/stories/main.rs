@@ -10,6 +10,7 @@ mod authors;
 mod commands;
 mod connections;
 mod conversion_fixtures;
+mod documents;
 mod exports;
 mod faults;
 #[path = "../../benches/support/fleet.rs"]

@@ -49,7 +49,7 @@ fn bring_control_plane_to(fleet: &mut Fleet, version: &str) {
 
 #[test]
 fn the_worked_timeline_goes_row_by_row() {
-    // Section 20, UP-24, UP-25, UP-28, UP-32, UP-37, ST-10, HK-20, HK-23, DS-23
+    // The worked upgrade of docs/topology.md, UP-24, UP-25, UP-28, UP-32, UP-37, ST-10, HK-20, HK-23, DS-23
     let mut fleet = timeline();
     // R1
     let r1 = fleet.step();
@@ -137,7 +137,7 @@ fn the_worked_timeline_goes_row_by_row() {
 
 #[test]
 fn without_hooks_the_steps_are_the_same_and_nothing_is_marked() {
-    // Section 20, HK-01, DS-23
+    // The worked upgrade of docs/topology.md, HK-01, DS-23
     let mut fleet = timeline();
     fleet.has_hooks = false;
     let mut versions = Vec::new();
@@ -159,7 +159,7 @@ fn without_hooks_the_steps_are_the_same_and_nothing_is_marked() {
 
 #[test]
 fn without_hooks_the_step_is_unmarked_while_the_last_worker_still_rolls() {
-    // Section 20, R9
+    // The worked upgrade: every spec is at the target, and the last worker still rolls
     let mut fleet = timeline();
     fleet.has_hooks = false;
     bring_control_plane_to(&mut fleet, V33);
@@ -186,7 +186,7 @@ fn as_many_workers_upgrade_at_once_as_the_annotation_says() {
 
 #[test]
 fn the_next_worker_starts_when_either_of_two_is_done() {
-    // Section 20
+    // The worked upgrade of docs/topology.md
     let mut fleet = timeline().annotated(annotation::UPGRADE_CONCURRENCY, "2");
     bring_control_plane_to(&mut fleet, V33);
     fleet.step();
@@ -199,7 +199,7 @@ fn the_next_worker_starts_when_either_of_two_is_done() {
 
 #[test]
 fn a_deferred_worker_is_passed_over_and_keeps_the_upgrade_open() {
-    // UP-34, UP-45, ST-13, section 20
+    // UP-34, UP-45, ST-13, the worked upgrade
     let mut fleet = timeline();
     fleet.annotate(MD, "md-b", annotation::DEFER_UPGRADE, true);
     bring_control_plane_to(&mut fleet, V33);
@@ -245,7 +245,7 @@ fn a_hold_stops_a_worker_and_those_after_it() {
 
 #[test]
 fn a_hook_that_asks_for_time_holds_the_step_and_everything_behind_it() {
-    // HK-04, HK-09, HK-15, UP-30, section 20
+    // HK-04, HK-09, HK-15, UP-30, the worked upgrade
     let mut fleet = timeline();
     bring_control_plane_to(&mut fleet, V32);
     let wait = HookAnswer::Retry { after_seconds: 30, message: "drill".to_owned() };
@@ -265,7 +265,7 @@ fn a_hook_that_asks_for_time_holds_the_step_and_everything_behind_it() {
 
 #[test]
 fn workers_take_three_minor_versions_in_one_step_and_the_control_plane_waits_for_them() {
-    // UP-17, UP-26, UP-38, section 20: four minor versions
+    // UP-17, UP-26, UP-38, the worked upgrade: four minor versions
     let versions = [V31, V32, V33, "v1.34.0", "v1.35.0"];
     let mut fleet = Fleet::at(V31, &versions, &["md-a", "md-b", "md-c"]).to("v1.35.0");
     let first = fleet.step();
@@ -330,7 +330,7 @@ fn a_worker_that_still_rolls_to_an_intermediate_version_is_frozen() {
 
 #[test]
 fn no_plan_is_an_error_that_says_what_is_missing() {
-    // UP-13, section 20
+    // UP-13, the worked upgrade
     let mut fleet = Fleet::at(V31, &[], &["md-a"]).to(V33);
     let failure = fleet.decide().unwrap_err();
     assert!(
@@ -342,7 +342,7 @@ fn no_plan_is_an_error_that_says_what_is_missing() {
 
 #[test]
 fn a_new_worker_waits_for_the_control_plane_and_starts_at_the_target() {
-    // UP-33, UP-23, section 20
+    // UP-33, UP-23, the worked upgrade
     let mut fleet = timeline();
     fleet.step();
     fleet = fleet.with_entry(MD, "md-d");

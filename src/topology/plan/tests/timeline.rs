@@ -1,4 +1,4 @@
-//! Section 20: the worked timeline from v1.31.0 to v1.33.0, plan by plan.
+//! The worked upgrade of `docs/topology.md` from v1.31.0 to v1.33.0, plan by plan.
 
 use serde_json::json;
 
@@ -142,7 +142,7 @@ fn hooks_are_marked_before_the_step_and_taken_off_alone() {
 
 #[test]
 fn a_version_and_whatever_else_has_waited_are_one_write() {
-    // UP-30, UP-39, UP-40, ROT-09, RS-19, RS-30, and the notes of section 20
+    // UP-30, UP-39, UP-40, ROT-09, RS-19, RS-30, and the worked upgrade
     let check = |seconds: i64| json!({"checks": {"nodeStartupTimeoutSeconds": seconds}});
     let mut walk = Walk::new();
     walk.edit("Cluster", "/spec/topology/version", json!(V33));
