@@ -178,6 +178,41 @@ async fn a_namespace_goes_after_what_is_in_it() {
     );
 }
 
+#[tokio::test]
+async fn what_comes_into_a_namespace_or_a_kind_that_goes_goes_at_once() {
+    let talk = Talk::new();
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}});
+    talk.send("POST", "/api/v1/namespaces", namespace).await;
+    talk.map("n", "held", json!({"finalizers": ["x/y"]})).await;
+    talk.send("DELETE", "/api/v1/namespaces/n", Value::Null).await;
+    // An update creates a Lease, and so passes where a creation does not.
+    let path = "/apis/coordination.k8s.io/v1/namespaces/n/leases/late";
+    let lease = |finalizers: Value| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "late", "finalizers": finalizers}});
+    assert_eq!(talk.send("PUT", path, lease(json!([]))).await.0, 201);
+    assert_eq!(talk.get(path).await.0, 404);
+    talk.send("PUT", path, lease(json!(["x/y"]))).await;
+    assert!(talk.get(path).await.1["metadata"]["deletionTimestamp"].is_string());
+    talk.send("PATCH", "/api/v1/namespaces/n/configmaps/held", json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(talk.get("/api/v1/namespaces/n").await.0, 200, "the lease is still there");
+    talk.send("PATCH", path, json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(talk.get("/api/v1/namespaces/n").await.0, 404);
+
+    talk.send("POST", DEFINITIONS, definition(&["v1"])).await;
+    let mut held = thing("held");
+    held["metadata"]["finalizers"] = json!(["x/y"]);
+    talk.send("POST", THINGS, held).await;
+    let definition = format!("{DEFINITIONS}/things.t.dev");
+    talk.send("DELETE", &definition, Value::Null).await;
+    let late = format!("{THINGS}/late?fieldManager=m");
+    let applied = Request::patch(&late).header("content-type", "application/apply-patch+yaml");
+    let response = talk.0.call(applied.body(Body::from(thing("late").to_string())).unwrap()).await;
+    assert_eq!(response.status(), 201);
+    assert_eq!(talk.get(&format!("{THINGS}/late")).await.0, 404);
+    assert_eq!(talk.get(&format!("{THINGS}/held")).await.0, 200);
+    talk.send("PATCH", &format!("{THINGS}/held"), json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(talk.get(&definition).await.0, 404);
+}
+
 fn definition(versions: &[&str]) -> Value {
     let version = |(i, name): (usize, &&str)| {
         let spec = json!({"type": "object", "properties": {"size": {"type": "integer", "default": i + 1}}});

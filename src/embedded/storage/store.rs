@@ -167,6 +167,14 @@ pub(in crate::embedded) struct News {
     pub version: u64,
 }
 
+/// Whether all objects of a namespace or a kind that goes have been deleted, so that only those that something holds are left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sweep {
+    #[default]
+    Due,
+    Done,
+}
+
 /// Everything there is.
 #[derive(Debug)]
 pub(in crate::embedded) struct State {
@@ -183,9 +191,9 @@ pub(in crate::embedded) struct State {
     /// What may have consequences that nobody has looked at yet.
     pub(super) pending: VecDeque<Place>,
     /// Namespaces that are being deleted.
-    pub(super) terminating: BTreeSet<String>,
+    pub(super) terminating: BTreeMap<String, Sweep>,
     /// Definitions of kinds that are being deleted, by name.
-    pub(super) withdrawn: BTreeSet<String>,
+    pub(super) withdrawn: BTreeMap<String, Sweep>,
 }
 
 impl State {
@@ -198,8 +206,8 @@ impl State {
             places: HashMap::new(),
             dependents: HashMap::new(),
             pending: VecDeque::new(),
-            terminating: BTreeSet::new(),
-            withdrawn: BTreeSet::new(),
+            terminating: BTreeMap::new(),
+            withdrawn: BTreeMap::new(),
         }
     }
 
