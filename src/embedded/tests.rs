@@ -14,7 +14,9 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patc
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
+use super::storage::store::Part;
 use super::{Admission, Asked, Embedded, Options, Phase, Webhook};
+use crate::hub::label::CLUSTER_NAME;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -174,6 +176,41 @@ async fn a_namespace_goes_after_what_is_in_it() {
         talk.send("POST", maps, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}})).await.0,
         404
     );
+}
+
+#[tokio::test]
+async fn what_comes_into_a_namespace_or_a_kind_that_goes_goes_at_once() {
+    let talk = Talk::new();
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}});
+    talk.send("POST", "/api/v1/namespaces", namespace).await;
+    talk.map("n", "held", json!({"finalizers": ["x/y"]})).await;
+    talk.send("DELETE", "/api/v1/namespaces/n", Value::Null).await;
+    // An update creates a Lease, and so passes where a creation does not.
+    let path = "/apis/coordination.k8s.io/v1/namespaces/n/leases/late";
+    let lease = |finalizers: Value| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "late", "finalizers": finalizers}});
+    assert_eq!(talk.send("PUT", path, lease(json!([]))).await.0, 201);
+    assert_eq!(talk.get(path).await.0, 404);
+    talk.send("PUT", path, lease(json!(["x/y"]))).await;
+    assert!(talk.get(path).await.1["metadata"]["deletionTimestamp"].is_string());
+    talk.send("PATCH", "/api/v1/namespaces/n/configmaps/held", json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(talk.get("/api/v1/namespaces/n").await.0, 200, "the lease is still there");
+    talk.send("PATCH", path, json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(talk.get("/api/v1/namespaces/n").await.0, 404);
+
+    talk.send("POST", DEFINITIONS, definition(&["v1"])).await;
+    let mut held = thing("held");
+    held["metadata"]["finalizers"] = json!(["x/y"]);
+    talk.send("POST", THINGS, held).await;
+    let definition = format!("{DEFINITIONS}/things.t.dev");
+    talk.send("DELETE", &definition, Value::Null).await;
+    let late = format!("{THINGS}/late?fieldManager=m");
+    let applied = Request::patch(&late).header("content-type", "application/apply-patch+yaml");
+    let response = talk.0.call(applied.body(Body::from(thing("late").to_string())).unwrap()).await;
+    assert_eq!(response.status(), 201);
+    assert_eq!(talk.get(&format!("{THINGS}/late")).await.0, 404);
+    assert_eq!(talk.get(&format!("{THINGS}/held")).await.0, 200);
+    talk.send("PATCH", &format!("{THINGS}/held"), json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(talk.get(&definition).await.0, 404);
 }
 
 fn definition(versions: &[&str]) -> Value {
@@ -390,6 +427,71 @@ async fn what_has_been_forgotten_is_expired() {
     let again = expired["metadata"]["continue"].as_str().unwrap();
     let (code, rest) = talk.get(&format!("/api/v1/configmaps?continue={again}")).await;
     assert_eq!((code, rest["items"].as_array().unwrap().len()), (200, 6));
+}
+
+/// The names in a list.
+fn listed(list: &Value) -> Vec<&str> {
+    list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn the_objects_of_a_cluster_are_listed_by_the_label_that_they_have_now() {
+    let talk = Talk::new();
+    let label = |cluster: &str| json!({"labels": {CLUSTER_NAME: cluster}});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "far"}});
+    talk.send("POST", "/api/v1/namespaces", namespace).await;
+    for (namespace, name, cluster) in
+        [("default", "c", "x"), ("default", "a", "x"), ("far", "b", "x"), ("default", "b", "x"), ("default", "d", "y")]
+    {
+        talk.map(namespace, name, label(cluster)).await;
+    }
+    talk.map("default", "none", json!({})).await;
+    let of = |cluster: &str| format!("labelSelector=cluster.x-k8s.io%2Fcluster-name%3D{cluster}");
+    let list = async |path: &str, query: &str| {
+        let (code, list) = talk.get(&format!("{path}?{query}")).await;
+        assert_eq!(code, 200, "{list}");
+        list
+    };
+    assert_eq!(listed(&list(MAPS, &of("x")).await), ["a", "b", "c"]);
+    assert_eq!(listed(&list("/api/v1/configmaps", &of("x")).await), ["a", "b", "c", "b"]);
+    assert_eq!(listed(&list(MAPS, &format!("{}%2Ctier", of("x"))).await), [""; 0]);
+
+    let first = list(MAPS, &format!("{}&limit=2", of("x"))).await;
+    assert_eq!(listed(&first), ["a", "b"]);
+    assert_eq!(first["metadata"]["remainingItemCount"], Value::Null);
+    talk.send("PATCH", &format!("{MAPS}/c"), json!({"metadata": label("y")})).await;
+    talk.send("PATCH", &format!("{MAPS}/none"), json!({"metadata": label("x")})).await;
+    talk.delete(&format!("{MAPS}/b"), "Background").await;
+    let next = format!("{}&limit=2&continue={}", of("x"), first["metadata"]["continue"].as_str().unwrap());
+    let second = list(MAPS, &next).await;
+    assert_eq!(listed(&second), ["c"], "as it was when the first page was read");
+    assert_eq!(listed(&list(MAPS, &of("x")).await), ["a", "none"]);
+    assert_eq!(listed(&list(MAPS, &of("y")).await), ["c", "d"]);
+    let past =
+        format!("{}&resourceVersionMatch=Exact&resourceVersion={}", of("x"), &second["metadata"]["resourceVersion"]);
+    assert_eq!(listed(&list(MAPS, &past.replace('"', "")).await), ["a", "b", "c"]);
+
+    let watch = format!("{MAPS}?watch=1&{}", of("y"));
+    let request = Request::get(&watch).body(Body::empty()).unwrap();
+    let mut lines = talk.0.call(request).await.into_body().into_data_stream();
+    let sent = String::from_utf8(lines.next().await.unwrap().unwrap().to_vec()).unwrap();
+    let names =
+        sent.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["object"]["metadata"]["name"].take());
+    assert_eq!(names.collect::<Vec<_>>(), ["c", "d"]);
+
+    let (_, deleted) = talk.send("DELETE", &format!("{MAPS}?{}", of("y")), Value::Null).await;
+    assert_eq!(listed(&deleted), ["c", "d"]);
+    assert_eq!(talk.names().await, ["a", "none"]);
+}
+
+#[tokio::test]
+async fn a_list_of_the_objects_of_a_cluster_looks_at_no_others() {
+    let talk = Talk::new();
+    for i in 0..20 {
+        talk.map("default", &format!("m{i}"), json!({"labels": {CLUSTER_NAME: format!("c{}", i % 4)}})).await;
+    }
+    let size = |cluster| talk.0.state().objects_of("configmaps", Part { prefix: "default/", cluster }).size();
+    assert_eq!((size(Some("c1")), size(Some("c9")), size(None)), (5, 0, 20));
 }
 
 #[tokio::test]

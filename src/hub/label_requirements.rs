@@ -37,6 +37,17 @@ impl LabelRequirements {
         self.0.is_empty()
     }
 
+    /// The value that a label must have, where there is one and no other.
+    pub fn value_of(&self, label: &str) -> Option<&str> {
+        self.0.iter().find_map(|requirement| match requirement {
+            LabelRequirement::In(name, values) if name == label => match &values[..] {
+                [value] => Some(&**value),
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
     /// Whether labels are as required; `label` gives the value of one.
     pub fn hold<'v>(&self, label: impl Fn(&str) -> Option<&'v str>) -> bool {
         self.0.iter().all(|requirement| requirement.holds(&label))
@@ -143,6 +154,28 @@ mod tests {
             ("é", None),
         ] {
             assert_eq!(selects(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_label_has_one_value_where_equality_says_so() {
+        for (text, want) in [
+            ("a=1", Some("1")),
+            ("b,a==1", Some("1")),
+            ("a in (1)", Some("1")),
+            ("a in (1,2),a=2", Some("2")),
+            ("a=", Some("")),
+            ("a in (1,2)", None),
+            ("a!=1", None),
+            ("a notin (1)", None),
+            ("a", None),
+            ("!a", None),
+            ("a>1", None),
+            ("b=1", None),
+            ("", None),
+        ] {
+            let requirements = LabelRequirements::parse(text).unwrap();
+            assert_eq!(requirements.value_of("a"), want, "{text}");
         }
     }
 }

@@ -7,10 +7,10 @@
 //! templates (kinds that classes refer to) ──────────┴─► queue ─► class.rs ─► ok, or again after a while
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -24,7 +24,8 @@ use tracing::{Instrument, debug, info_span, warn};
 use super::class::{Outcome, ReconcileError, Reconciler};
 use super::pace::Pace;
 use super::raw::RawClass;
-use crate::hub::{ObjectKey, TemplateRef, contract};
+use super::users::Users;
+use crate::hub::{ObjectKey, TemplateRef};
 use crate::kubernetes::address;
 use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::follow::{Change, Mirror, Observation, WatchedKind};
@@ -32,7 +33,7 @@ use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::templates::{ObjectKind, Templates};
 use crate::kubernetes::{Selection, follow};
 use crate::telemetry::metrics::{self, Metrics};
-use crate::topology::class_references::{group_version, references};
+use crate::topology::class_references::references;
 use crate::world::Scope;
 
 /// The name of the controller in metrics.
@@ -73,7 +74,7 @@ impl ClassController {
     /// Watches and reconciles until dropped (CCR-01).
     pub async fn run(&self) {
         let (wake, woken) = mpsc::unbounded();
-        let index = Arc::new(Index { references: Mutex::default(), wake });
+        let index = Arc::new(Index { users: Mutex::default(), wake });
         let definitions_changed = {
             let index = index.clone();
             move |name: Option<&str>| index.wake_users_of_definition(name)
@@ -222,31 +223,32 @@ fn conclude(key: &ObjectKey, outcome: Result<Outcome, ReconcileError>, pace: &Pa
 
 /// Which class refers to which templates, and a way to wake it.
 struct Index {
-    references: Mutex<BTreeMap<ObjectKey, Vec<TemplateRef>>>,
+    users: Mutex<Users>,
     wake: mpsc::UnboundedSender<ObjectRef<RawClass>>,
 }
 
 impl Index {
     fn put(&self, class: &RawClass) {
-        self.change(|all| drop(all.insert(class.key(), references_of(class))));
+        self.users().put(class.key(), references_of(class));
     }
 
     fn remove(&self, class: &ObjectKey) {
-        self.change(|all| drop(all.remove(class)));
+        self.users().remove(class);
     }
 
     fn replace(&self, classes: &[Arc<RawClass>]) {
-        self.change(|all| *all = classes.iter().map(|class| (class.key(), references_of(class))).collect());
+        let mut users = self.users();
+        *users = Users::default();
+        classes.iter().for_each(|class| users.put(class.key(), references_of(class)));
     }
 
-    fn change(&self, change: impl FnOnce(&mut BTreeMap<ObjectKey, Vec<TemplateRef>>)) {
-        change(&mut self.references.lock().unwrap_or_else(PoisonError::into_inner));
+    fn users(&self) -> MutexGuard<'_, Users> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every kind of template that a class refers to.
     fn kinds(&self) -> BTreeSet<ObjectKind> {
-        let references = self.references.lock().unwrap_or_else(PoisonError::into_inner);
-        references.values().flatten().filter_map(kind_of).collect()
+        self.users().kinds()
     }
 
     fn wake(&self, class: &ObjectKey) {
@@ -255,39 +257,21 @@ impl Index {
     }
 
     fn wake_all(&self) {
-        self.references.lock().unwrap_or_else(PoisonError::into_inner).keys().for_each(|class| self.wake(class));
+        self.users().classes().for_each(|class| self.wake(class));
     }
 
     fn wake_users_of_definition(&self, name: Option<&str>) {
-        self.wake_where(|_, reference| {
-            let group = group_version(reference).map(|(group, _)| group);
-            name.is_none_or(|name| group.is_ok_and(|group| contract::definition_name(group, &reference.kind) == name))
-        });
+        self.users().of_definition(name).into_iter().for_each(|class| self.wake(class));
     }
 
     fn wake_users_of_template(&self, kind: &ObjectKind, template: Option<&ObjectKey>) {
-        self.wake_where(|class, reference| {
-            template.is_none_or(|key| key.namespace == class.namespace && key.name == reference.name)
-                && kind_of(reference).as_ref() == Some(kind)
-        });
-    }
-
-    /// Wakes the classes with a reference that fits.
-    fn wake_where(&self, fits: impl Fn(&ObjectKey, &TemplateRef) -> bool) {
-        let references = self.references.lock().unwrap_or_else(PoisonError::into_inner);
-        let woken = references.iter().filter(|(class, all)| all.iter().any(|reference| fits(class, reference)));
-        woken.for_each(|(class, _)| self.wake(class));
+        self.users().of_template(kind, template).into_iter().for_each(|class| self.wake(class));
     }
 }
 
 fn references_of(class: &RawClass) -> Vec<TemplateRef> {
     let references = class.hub.iter().flat_map(|hub| references(&hub.spec));
     references.cloned().collect()
-}
-
-fn kind_of(reference: &TemplateRef) -> Option<ObjectKind> {
-    let (group, version) = group_version(reference).ok()?;
-    Some(ObjectKind { group: group.to_owned(), version: version.to_owned(), kind: reference.kind.clone() })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! ```text
 //! kubernetes::lease: who leads ─► Leadership ─► every write asks may_write() first
 //!                                    │
-//!                                    ├─► controller.rs: watches and queue of ClusterClasses ─► class.rs: one run
+//!                                    ├─► controller.rs, users.rs: watches and queue of ClusterClasses ─► class.rs: one run
 //!                                    ├─► topology/: watches and queue of Clusters ─► one run
 //!                                    ├─► templates/: watches and queues of MachineDeployments and MachineSets ─► one run
 //!                                    └─► owners.rs: what the Cluster owns, where nobody else sees to it
@@ -19,6 +19,7 @@ mod pace;
 mod raw;
 pub mod templates;
 pub mod topology;
+mod users;
 
 /// The present moment, as conditions have it.
 fn now() -> String {

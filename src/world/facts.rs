@@ -215,6 +215,12 @@ impl Facts {
         self.classes.keys()
     }
 
+    /// The keys of the known ClusterClasses of a namespace.
+    pub fn class_keys_in(&self, namespace: &str) -> impl Iterator<Item = &ObjectKey> {
+        let classes = self.classes.range(ObjectKey::new(namespace, "")..).map(|(key, _)| key);
+        classes.take_while(move |key| key.namespace == namespace)
+    }
+
     /// The keys of all known Clusters.
     pub fn cluster_keys(&self) -> impl ExactSizeIterator<Item = &ObjectKey> {
         self.clusters.keys()
@@ -339,6 +345,18 @@ mod tests {
         put(&mut facts, cluster("c", None));
         assert_eq!((users(&facts, "x"), users(&facts, "y")), (vec![], vec!["a".into()]));
         assert_eq!(users(&before, "x"), ["a", "b"], "a snapshot does not move");
+    }
+
+    #[test]
+    fn the_classes_of_a_namespace_are_found_among_those_of_others() {
+        let mut facts = Facts::default();
+        for (namespace, name) in [("ns", "b"), ("nr", "z"), ("ns-1", "a"), ("ns", "a"), ("", "a"), ("nt", "")] {
+            let broken = Record::Unreadable { reason: "no".into(), class: None };
+            facts.put_class(ObjectKey::new(namespace, name), broken);
+        }
+        let names = |namespace| facts.class_keys_in(namespace).map(|key| key.name.as_str()).collect::<Vec<_>>();
+        assert_eq!((names("ns"), names("ns-1"), names("nr")), (vec!["a", "b"], vec!["a"], vec!["z"]));
+        assert_eq!((names("n"), names("")), (vec![], vec!["a"]));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::selector::Selector;
 use crate::embedded::storage::registry::{Registry, Resource};
 use crate::embedded::storage::shape::viewed;
 use crate::embedded::storage::status::Failure;
-use crate::embedded::storage::store::{self, Objects, Place, State, within};
+use crate::embedded::storage::store::{self, Objects, Part, Place, State, within};
 
 /// Why a page cannot be read any more.
 const PAGE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can \
@@ -92,7 +92,7 @@ impl Continue {
     }
 }
 
-/// The objects of a kind at a version.
+/// The objects of a kind at a version, or the part of them that a request is about.
 struct Snapshot {
     objects: Objects,
     version: u64,
@@ -110,10 +110,11 @@ pub(super) fn list(
     let page = Continue::parse(call.query.text("continue"))?;
     let wanted = version_of(call.query.text("resourceVersion"))?;
     let is_exact = call.query.text("resourceVersionMatch") == "Exact";
-    let mut snapshot = Err(Failure::internal("there is no snapshot"));
-    state(&mut |state| snapshot = snapshot_of(state, resource, page.as_ref(), wanted, is_exact));
-    let snapshot = snapshot?;
     let prefix = if target.namespace.is_empty() { String::new() } else { format!("{}/", target.namespace) };
+    let part = Part { prefix: &prefix, cluster: selector.cluster() };
+    let mut snapshot = Err(Failure::internal("there is no snapshot"));
+    state(&mut |state| snapshot = snapshot_of(state, resource, part, page.as_ref(), wanted, is_exact));
+    let snapshot = snapshot?;
     let limit = call.query.number("limit").and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let after = page.as_ref().map_or("", |page| &page.after);
     let mut items = Vec::new();
@@ -154,17 +155,19 @@ pub(super) fn list_metadata(resource: &Resource, version: u64) -> Map<String, Va
 fn snapshot_of(
     state: &State,
     resource: &Resource,
+    part: Part<'_>,
     page: Option<&Continue>,
     wanted: u64,
     is_exact: bool,
 ) -> Result<Snapshot, Failure> {
     let kind = resource.store_name();
     let snapshot = |objects, version| Ok(Snapshot { objects, version, registry: state.registry.clone() });
+    let now = || snapshot(state.objects_of(&kind, part), state.version);
     if wanted > state.version {
         return Err(too_new(wanted, state.version));
     }
     if let Some(page) = page {
-        let Some(version) = page.version else { return snapshot(state.objects(&kind), state.version) };
+        let Some(version) = page.version else { return now() };
         if let Some(objects) = state.objects_at(&kind, version) {
             return snapshot(objects, version);
         }
@@ -179,14 +182,14 @@ fn snapshot_of(
         })?;
         return snapshot(objects, wanted);
     }
-    snapshot(state.objects(&kind), state.version)
+    now()
 }
 
 /// Objects of a kind that are selected, as places: what a deletion of many is about.
 pub(super) fn selected(state: &State, resource: &Resource, namespace: &str, selector: &Selector) -> Vec<Place> {
     let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
     let kind: Arc<str> = resource.store_name().into();
-    let objects = state.objects(&kind);
+    let objects = state.objects_of(&kind, Part { prefix: &prefix, cluster: selector.cluster() });
     within(&objects, &prefix)
         .filter(|(_, stored)| selector.selects(&viewed(&state.registry, resource, stored)))
         .map(|(key, _)| Place { kind: kind.clone(), key: key.clone() })

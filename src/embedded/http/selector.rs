@@ -6,6 +6,7 @@ use crate::embedded::storage::builtin;
 use crate::embedded::storage::registry::{self, Resource, at_path};
 use crate::embedded::storage::status::Failure;
 use crate::hub::LabelRequirements;
+use crate::hub::label::CLUSTER_NAME;
 
 /// Which objects a request is about.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +51,11 @@ impl Selector {
     /// Whether every object is selected.
     pub(super) fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// The Cluster of which selected objects have the label; none when others are selected as well.
+    pub(super) fn cluster(&self) -> Option<&str> {
+        self.labels.value_of(CLUSTER_NAME)
     }
 
     /// Whether an object is selected.

@@ -21,7 +21,7 @@ use crate::embedded::Embedded;
 use crate::embedded::storage::registry::{Registry, Resource};
 use crate::embedded::storage::shape::viewed;
 use crate::embedded::storage::status::Failure;
-use crate::embedded::storage::store::{self, Happening, Stored, within};
+use crate::embedded::storage::store::{self, Happening, Part, Stored, within};
 use crate::embedded::storage::structure;
 
 /// How long a watch lasts that does not say it.
@@ -104,7 +104,8 @@ pub(super) fn watch(
         Start::After(version) => watch.position = version,
         Start::Everything(announces_end) => {
             let mut lines = Vec::new();
-            let objects = state.objects(&watch.kind);
+            let part = Part { prefix: &watch.prefix, cluster: watch.selector.cluster() };
+            let objects = state.objects_of(&watch.kind, part);
             for (key, stored) in within(&objects, &watch.prefix) {
                 if watch.is_about(key) {
                     let object = viewed(&state.registry, resource, stored);

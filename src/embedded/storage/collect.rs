@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::builtin::Builtin;
 use super::registry::Resource;
-use super::store::{Place, State, Stored, within};
+use super::store::{Place, State, Stored, Sweep, within};
 
 /// Keeps an owner until those that block its deletion are gone.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
@@ -73,7 +73,17 @@ impl State {
             }
             return;
         }
+        if self.is_swept(place) {
+            self.delete(place, Some(Propagation::Background), now);
+            return;
+        }
         self.judge_by_owners(place, &object, now);
+    }
+
+    /// Whether everything around the object has been deleted already, since its namespace or its kind goes.
+    fn is_swept(&self, place: &Place) -> bool {
+        self.terminating.get(place.namespace()) == Some(&Sweep::Done)
+            || self.withdrawn.get(&*place.kind) == Some(&Sweep::Done)
     }
 
     /// Deletes an object whose owners are all gone, and forgets owners that are gone beside others that are not.
@@ -215,27 +225,21 @@ impl State {
         if &*place.kind == "namespaces"
             && spec_finalizers.is_some_and(|all| all.iter().any(|finalizer| finalizer == KUBERNETES))
         {
-            self.terminating.insert(place.key.to_string());
+            self.terminating.entry(place.key.to_string()).or_default();
         } else if &*place.kind == DEFINITIONS && object.finalizers().any(|finalizer| finalizer == CLEANUP) {
-            self.withdrawn.insert(place.key.to_string());
+            self.withdrawn.entry(place.key.to_string()).or_default();
         }
     }
 
     /// Deletes what is in namespaces that are being deleted, and then them.
     fn empty_namespaces(&mut self, now: &str) {
-        for namespace in self.terminating.clone() {
+        for (namespace, sweep) in self.terminating.clone() {
             let prefix = format!("{namespace}/");
-            let mut places = Vec::new();
-            for (kind, collection) in &self.collections {
-                let within = within(&collection.objects, &prefix);
-                places.extend(within.map(|(key, _)| Place { kind: kind.clone(), key: key.clone() }));
+            if sweep == Sweep::Due {
+                self.terminating.insert(namespace.clone(), Sweep::Done);
+                self.delete_all(&self.places_within(&prefix), now);
             }
-            for place in &places {
-                if self.get(place).is_some_and(|object| !object.is_being_deleted()) {
-                    self.delete(place, Some(Propagation::Background), now);
-                }
-            }
-            if places.iter().any(|place| self.get(place).is_some()) {
+            if self.collections.values().any(|collection| within(&collection.objects, &prefix).next().is_some()) {
                 continue;
             }
             self.terminating.remove(&namespace);
@@ -249,16 +253,25 @@ impl State {
         }
     }
 
+    /// Where the objects of all kinds are whose key begins with a prefix.
+    fn places_within(&self, prefix: &str) -> Vec<Place> {
+        let places = |(kind, objects): (&Arc<str>, _)| {
+            let keys = within(objects, prefix).map(|(key, _)| key.clone());
+            keys.map(|key| Place { kind: kind.clone(), key }).collect::<Vec<_>>()
+        };
+        self.collections.iter().map(|(kind, collection)| (kind, &collection.objects)).flat_map(places).collect()
+    }
+
     /// Deletes the objects of kinds whose definitions are being deleted, and then those.
     fn withdraw_kinds(&mut self, now: &str) {
-        for name in self.withdrawn.clone() {
+        for (name, sweep) in self.withdrawn.clone() {
             let kind: Arc<str> = name.as_str().into();
-            let keys: Vec<Arc<str>> = self.objects(&kind).keys().cloned().collect();
-            for key in keys {
-                let place = Place { kind: kind.clone(), key };
-                if self.get(&place).is_some_and(|object| !object.is_being_deleted()) {
-                    self.delete(&place, Some(Propagation::Background), now);
-                }
+            if sweep == Sweep::Due {
+                self.withdrawn.insert(name.clone(), Sweep::Done);
+                let keys = self.objects(&kind);
+                let places: Vec<Place> =
+                    keys.keys().map(|key| Place { kind: kind.clone(), key: key.clone() }).collect();
+                self.delete_all(&places, now);
             }
             if !self.objects(&kind).is_empty() {
                 continue;
@@ -267,6 +280,14 @@ impl State {
             let place = Place { kind: DEFINITIONS.into(), key: kind };
             if let Some(object) = self.get(&place).cloned() {
                 self.without_finalizer(&place, &object, CLEANUP);
+            }
+        }
+    }
+
+    fn delete_all(&mut self, places: &[Place], now: &str) {
+        for place in places {
+            if self.get(place).is_some_and(|object| !object.is_being_deleted()) {
+                self.delete(place, Some(Propagation::Background), now);
             }
         }
     }

@@ -295,7 +295,7 @@ impl State {
 
 /// A kind is going: nothing new can be made of it.
 pub(in crate::embedded) fn refuse_if_withdrawn(state: &State, resource: &Resource) -> Result<(), Failure> {
-    if resource.builtin.is_none() && state.withdrawn.contains(&resource.qualified()) {
+    if resource.builtin.is_none() && state.withdrawn.contains_key(&resource.qualified()) {
         let message = "create not allowed while custom resource definition is terminating";
         return Err(Failure::new(http::StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message));
     }

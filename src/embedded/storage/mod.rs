@@ -1,7 +1,7 @@
 //! What is served and stored.
 //!
 //! ```text
-//! load.rs (files) ─► store.rs ◄─ collect.rs: what follows from a write
+//! load.rs (files) ─► store.rs, index.rs ◄─ collect.rs: what follows from a write
 //!                      ▲ kinds
 //!                 registry.rs ◄─ builtin.rs, definition.rs ─► structure.rs, metadata.rs: what objects look like
 //! ```
@@ -9,6 +9,7 @@
 pub(super) mod builtin;
 pub(super) mod collect;
 pub(super) mod definition;
+mod index;
 mod load;
 pub(super) mod metadata;
 pub(super) mod random;

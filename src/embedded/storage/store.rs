@@ -1,7 +1,7 @@
 //! Objects, who owns whom among them, and what happened to them lately.
 //!
 //! ```text
-//! put, remove ─► version, index of owners, log ─► watchers        collect.rs: what follows from it, until nothing does
+//! put, remove ─► version, indexes, log ─► watchers                collect.rs: what follows from it, until nothing does
 //!                         │
 //! snapshot ◄── persistent maps: lists are read without holding the lock
 //! ```
@@ -14,6 +14,7 @@ use rpds::RedBlackTreeMapSync;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::index::ByCluster;
 use super::registry::{Registry, Resource};
 
 /// An object as it is stored: in its storage version, with its resourceVersion in it.
@@ -91,6 +92,15 @@ pub(in crate::embedded) fn key(namespace: &str, name: &str) -> Arc<str> {
     if namespace.is_empty() { name.into() } else { format!("{namespace}/{name}").into() }
 }
 
+/// The part of the objects of a kind that a request is about.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::embedded) struct Part<'a> {
+    /// The namespace and a slash; empty for all.
+    pub prefix: &'a str,
+    /// The Cluster that their label names; none when it does not matter.
+    pub cluster: Option<&'a str>,
+}
+
 /// What happened to an object.
 #[derive(Clone, Debug)]
 pub(in crate::embedded) struct Happening {
@@ -105,6 +115,7 @@ pub(in crate::embedded) struct Happening {
 #[derive(Debug)]
 pub(super) struct Collection {
     pub objects: Objects,
+    by_cluster: ByCluster,
     log: VecDeque<Happening>,
     /// Events up to this version are not known any more.
     forgotten: u64,
@@ -113,7 +124,27 @@ pub(super) struct Collection {
 
 impl Collection {
     fn new(version: u64, forgotten: u64) -> Self {
-        Collection { objects: Objects::new_sync(), log: VecDeque::new(), forgotten, news: watch::Sender::new(version) }
+        Collection {
+            objects: Objects::new_sync(),
+            by_cluster: ByCluster::default(),
+            log: VecDeque::new(),
+            forgotten,
+            news: watch::Sender::new(version),
+        }
+    }
+
+    /// Puts an object in place of the one that there was, which is returned.
+    fn insert(&mut self, key: &Arc<str>, after: &Arc<Stored>) -> Option<Arc<Stored>> {
+        let before = self.objects.get(key).cloned();
+        self.by_cluster.note(key, before.as_deref(), Some(after));
+        self.objects.insert_mut(key.clone(), after.clone());
+        before
+    }
+
+    /// Takes an object away that there was.
+    fn take(&mut self, key: &Arc<str>, before: &Stored) {
+        self.by_cluster.note(key, Some(before), None);
+        self.objects.remove_mut(key);
     }
 
     fn record(&mut self, happening: Happening, kept: usize) {
@@ -136,6 +167,14 @@ pub(in crate::embedded) struct News {
     pub version: u64,
 }
 
+/// Whether all objects of a namespace or a kind that goes have been deleted, so that only those that something holds are left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sweep {
+    #[default]
+    Due,
+    Done,
+}
+
 /// Everything there is.
 #[derive(Debug)]
 pub(in crate::embedded) struct State {
@@ -152,9 +191,9 @@ pub(in crate::embedded) struct State {
     /// What may have consequences that nobody has looked at yet.
     pub(super) pending: VecDeque<Place>,
     /// Namespaces that are being deleted.
-    pub(super) terminating: BTreeSet<String>,
+    pub(super) terminating: BTreeMap<String, Sweep>,
     /// Definitions of kinds that are being deleted, by name.
-    pub(super) withdrawn: BTreeSet<String>,
+    pub(super) withdrawn: BTreeMap<String, Sweep>,
 }
 
 impl State {
@@ -167,8 +206,8 @@ impl State {
             places: HashMap::new(),
             dependents: HashMap::new(),
             pending: VecDeque::new(),
-            terminating: BTreeSet::new(),
-            withdrawn: BTreeSet::new(),
+            terminating: BTreeMap::new(),
+            withdrawn: BTreeMap::new(),
         }
     }
 
@@ -179,6 +218,20 @@ impl State {
     /// The objects of a kind as they are now.
     pub(in crate::embedded) fn objects(&self, kind: &str) -> Objects {
         self.collections.get(kind).map_or_else(Objects::new_sync, |collection| collection.objects.clone())
+    }
+
+    /// Those objects of a kind, as they are now, that can be in a part of it; others may be there as well.
+    pub(in crate::embedded) fn objects_of(&self, kind: &str, part: Part<'_>) -> Objects {
+        let (Some(cluster), Some(collection)) = (part.cluster, self.collections.get(kind)) else {
+            return self.objects(kind);
+        };
+        let mut objects = Objects::new_sync();
+        for key in collection.by_cluster.keys(cluster, part.prefix) {
+            if let Some(object) = collection.objects.get(key) {
+                objects.insert_mut(key.clone(), object.clone());
+            }
+        }
+        objects
     }
 
     pub(in crate::embedded) fn has_namespace(&self, name: &str) -> bool {
@@ -214,8 +267,7 @@ impl State {
         let after = Arc::new(Stored { value, version });
         let kept = self.kept_events;
         let collection = self.collection(&place.kind);
-        let before = collection.objects.get(&place.key).cloned();
-        collection.objects.insert_mut(place.key.clone(), after.clone());
+        let before = collection.insert(&place.key, &after);
         collection.record(
             Happening { version, key: place.key.clone(), before: before.clone(), after: Some(after.clone()) },
             kept,
@@ -235,7 +287,7 @@ impl State {
         let version = self.version;
         let kept = self.kept_events;
         let collection = self.collection(&place.kind);
-        collection.objects.remove_mut(&place.key);
+        collection.take(&place.key, &before);
         collection
             .record(Happening { version, key: place.key.clone(), before: Some(before.clone()), after: None }, kept);
         self.unlink(place, Some(&before));
@@ -277,7 +329,7 @@ impl State {
         for (key, object) in all {
             let value = reread(&object.value);
             if value != object.value {
-                collection.objects.insert_mut(key, Arc::new(Stored { value, version: object.version }));
+                collection.insert(&key, &Arc::new(Stored { value, version: object.version }));
             }
         }
     }

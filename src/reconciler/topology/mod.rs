@@ -172,7 +172,7 @@ fn wake(queue: &Queue, cache: &Cache, changed: &Changed<'_>) {
                     && reference.kind == kind.kind
                     && reference.name == key.name
             };
-            for class in facts.class_keys().filter(|class| class.namespace == key.namespace) {
+            for class in facts.class_keys_in(&key.namespace) {
                 if let Found::Yes(found) = facts.class(class)
                     && references(&found.spec).iter().any(refers)
                 {
