@@ -30,7 +30,8 @@ use axum::body::Bytes;
 use axum::routing::post;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use topologist::certificates::tls::{Files, Identity};
+use topologist::certificates::pair::Files;
+use topologist::certificates::tls::Identity;
 use topologist::telemetry::metrics::Metrics;
 use topologist::webhook::server::{Limits, Server};
 

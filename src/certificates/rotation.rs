@@ -13,7 +13,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::authority::{Authority, Certificate, Validity, bundle};
-use super::tls::{Files, Pair, TlsError, Usable};
+use super::pair::{Files, Pair, TlsError, Usable};
 
 /// How many authorities are trusted besides the present one; there is never a need for more than one or two.
 const MOST_FORMER: usize = 4;

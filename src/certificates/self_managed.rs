@@ -23,8 +23,9 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, error, info, warn};
 
 use super::bundles::{Holder, Services};
+use super::pair::{Files, Pair};
 use super::rotation::{self, Content, Live, Plan, Policy, Step, Stored};
-use super::tls::{Files, Identity, Pair};
+use super::tls::Identity;
 use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::{Fault, Selection, events, words};
 use crate::telemetry::metrics::{self, Metrics};
