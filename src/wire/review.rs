@@ -12,6 +12,8 @@ use serde_json::value::RawValue;
 
 /// The only version of AdmissionReview that is understood (ADM-001).
 pub const API_VERSION: &str = "admission.k8s.io/v1";
+/// The kind of the envelope.
+pub const KIND: &str = "AdmissionReview";
 
 /// A review as it arrives.
 #[derive(Debug, Deserialize)]
@@ -101,7 +103,7 @@ impl<'a> AdmissionResponse<'a> {
 
     /// Puts the answer into its envelope.
     pub fn into_review(self) -> AdmissionAnswer<'a> {
-        AdmissionAnswer { api_version: API_VERSION, kind: "AdmissionReview", response: self }
+        AdmissionAnswer { api_version: API_VERSION, kind: KIND, response: self }
     }
 }
 
