@@ -8,7 +8,6 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,8 +15,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc;
-use kube::runtime::applier;
-use kube::runtime::controller::{Action, Config};
+use kube::runtime::controller::Action;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::Event;
@@ -27,6 +25,7 @@ use tracing::{Instrument, debug, info, info_span, warn};
 use super::class::{Outcome, ReconcileError, Reconciler};
 use super::pace::Pace;
 use super::raw::RawClass;
+use super::runs::{count, run_woken};
 use crate::hub::{ObjectKey, TemplateRef, contract};
 use crate::kubernetes::address;
 use crate::kubernetes::contract::Definitions;
@@ -114,16 +113,12 @@ impl ClassController {
         classes: Store<RawClass>,
         woken: mpsc::UnboundedReceiver<ObjectRef<RawClass>>,
     ) {
-        let run = |class: Arc<RawClass>, reconciler: Arc<Reconciler>| {
-            let metrics = self.metrics.clone();
+        let run = |class: Arc<RawClass>| {
+            let (reconciler, metrics) = (reconciler.clone(), self.metrics.clone());
             let span = info_span!("reconcile", class = %class.key());
-            Box::pin(async move { run(&class, &reconciler, &metrics).await }.instrument(span))
+            async move { run(&class, &reconciler, &metrics).await }.instrument(span)
         };
-        let woken = woken.map(Ok::<_, Infallible>);
-        let config = Config::default().concurrency(WORKERS);
-        // Errors are dealt with where they arise; a class that is gone is no error.
-        let again = |_: Arc<RawClass>, never: &Infallible, _: Arc<Reconciler>| match *never {};
-        applier(run, again, reconciler.clone(), classes, woken, config).for_each(|_| std::future::ready(())).await;
+        run_woken(classes, woken, WORKERS, run).await;
     }
 
     /// Keeps the classes and what is derived from them current.
@@ -193,15 +188,12 @@ impl ClassController {
 }
 
 /// One run, and when the next one is due if nothing wakes the class before.
-async fn run(class: &RawClass, reconciler: &Reconciler, metrics: &Metrics) -> Result<Action, Infallible> {
+async fn run(class: &RawClass, reconciler: &Reconciler, metrics: &Metrics) -> Action {
     let (key, started) = (class.key(), Instant::now());
     let outcome = timeout(RUN_LIMIT, reconciler.run(class)).await.unwrap_or(Err(ReconcileError::Late));
     let (action, outcome) = conclude(&key, outcome, &reconciler.pace);
-    let controller = NAME;
-    metrics.reconciles.get_or_create(&metrics::Reconcile { controller, outcome }).inc();
-    let elapsed = started.elapsed().as_secs_f64();
-    metrics.reconcile_duration.get_or_create(&metrics::Controller { controller }).observe(elapsed);
-    Ok(action)
+    count(metrics, NAME, outcome, started);
+    action
 }
 
 /// What follows from the end of a run.

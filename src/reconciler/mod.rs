@@ -17,6 +17,7 @@ pub mod names;
 pub mod owners;
 mod pace;
 mod raw;
+mod runs;
 pub mod templates;
 pub mod topology;
 

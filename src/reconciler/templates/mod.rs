@@ -13,7 +13,6 @@
 mod run;
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +20,14 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::channel::mpsc;
 use kube::api::ApiResource;
-use kube::runtime::applier;
-use kube::runtime::controller::{Action, Config};
+use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug, info_span, warn};
 
 use self::run::{Outcome, Reconciler, RunError};
 use super::pace::Pace;
+use super::runs::{count, run_woken};
 use crate::hub::{GROUP, ObjectKey, label};
 use crate::kubernetes::Selection;
 use crate::kubernetes::address::Resource;
@@ -36,7 +35,7 @@ use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::metadata::{self, Change, IfUnserved, Metadata, Objects, key_of};
-use crate::telemetry::metrics::{self, Metrics};
+use crate::telemetry::metrics::Metrics;
 use crate::world::{Facts, Found};
 
 /// How many objects of each kind are looked at side by side (RS-10).
@@ -133,25 +132,14 @@ impl TemplatesController {
         let (wake, woken) = mpsc::unbounded();
         let (objects, follow) = self.follow(maker, wake.clone());
         let store = objects.store().clone();
-        let run = {
-            let metrics = self.metrics.clone();
-            move |object: Arc<Metadata>, reconciler: Arc<Reconciler>| {
-                let metrics = metrics.clone();
-                let span = info_span!("reconcile", kind = maker.kind(), object = %key_of(&object));
-                Box::pin(async move { Ok(run(&object, &reconciler, &metrics).await) }.instrument(span))
-            }
+        let run = |object: Arc<Metadata>| {
+            let (reconciler, metrics) = (reconciler.clone(), self.metrics.clone());
+            let span = info_span!("reconcile", kind = maker.kind(), object = %key_of(&object));
+            async move { run(&object, &reconciler, &metrics).await }.instrument(span)
         };
-        let woken = {
-            let reconciler = reconciler.clone();
-            woken.flat_map(move |wake: Wake| futures::stream::iter(wake.objects(&objects, &reconciler)))
-        };
-        let woken = woken.map(Ok::<_, Infallible>);
-        let config = Config::default().concurrency(WORKERS);
-        // Errors are dealt with where they arise; an object that is gone is no error.
-        let again = |_: Arc<Metadata>, never: &Infallible, _: Arc<Reconciler>| match *never {};
-        let runs = applier(run, again, reconciler, store, woken, config).for_each(|_| std::future::ready(()));
+        let woken = woken.flat_map(|wake: Wake| futures::stream::iter(wake.objects(&objects, &reconciler)));
         tokio::select! {
-            () = runs => {}
+            () = run_woken(store, woken, WORKERS, run) => {}
             () = follow => {}
             () = follow_clusters(&self.cache, &wake) => {}
         }
@@ -270,9 +258,7 @@ async fn run(object: &Metadata, reconciler: &Reconciler, metrics: &Metrics) -> A
     // What failed because somebody else leads is no failure of the object.
     let outcome = outcome.or_else(|error| reconciler.leadership.may_write().map_err(RunError::from).and(Err(error)));
     let (action, outcome) = conclude(&key, outcome, &reconciler.pace);
-    metrics.reconciles.get_or_create(&metrics::Reconcile { controller, outcome }).inc();
-    let elapsed = started.elapsed().as_secs_f64();
-    metrics.reconcile_duration.get_or_create(&metrics::Controller { controller }).observe(elapsed);
+    count(metrics, controller, outcome, started);
     action
 }
 
