@@ -17,6 +17,7 @@ use tracing::info;
 use super::now;
 use super::pace::{Held, Pace};
 use super::raw::RawClass;
+use super::runs::Outcome;
 use crate::field::shortened;
 use crate::hub::{ClusterClass, GROUP, Kind, ObjectKey, TemplateRef, contract};
 use crate::kubernetes::address::{self, Malformed, One};
@@ -36,17 +37,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const CONFLICTS: usize = 3;
 /// Who we are in `managedFields`.
 const FIELD_MANAGER: &str = "topologist";
-
-/// What a run came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// Nothing had to be written.
-    Unchanged,
-    /// Something was written.
-    Changed,
-    /// The class is paused, or is being deleted.
-    LeftAlone,
-}
 
 /// Why a run did not do everything.
 #[derive(Debug, thiserror::Error)]

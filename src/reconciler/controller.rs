@@ -22,10 +22,10 @@ use kube::runtime::watcher::Event;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug, info, info_span, warn};
 
-use super::class::{Outcome, ReconcileError, Reconciler};
+use super::class::{ReconcileError, Reconciler};
 use super::pace::Pace;
 use super::raw::RawClass;
-use super::runs::{count, run_woken};
+use super::runs::{Outcome, count, run_woken};
 use crate::hub::{ObjectKey, TemplateRef, contract};
 use crate::kubernetes::address;
 use crate::kubernetes::contract::Definitions;
@@ -204,12 +204,7 @@ fn conclude(key: &ObjectKey, outcome: Result<Outcome, ReconcileError>, pace: &Pa
             if outcome != Outcome::Changed {
                 pace.rested(key);
             }
-            let name = match outcome {
-                Outcome::Unchanged => "unchanged",
-                Outcome::Changed => "changed",
-                Outcome::LeftAlone => "left-alone",
-            };
-            (Action::await_change(), name)
+            (Action::await_change(), outcome.name())
         }
         // The next leader does it.
         Err(ReconcileError::NotLeading(reason)) => {

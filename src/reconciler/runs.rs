@@ -13,6 +13,28 @@ use tokio::time::Instant;
 
 use crate::telemetry::metrics::{Controller, Metrics, Reconcile};
 
+/// What a run came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Nothing had to be written.
+    Unchanged,
+    /// Something was written.
+    Changed,
+    /// The object is paused, is being deleted, or is somebody else's.
+    LeftAlone,
+}
+
+impl Outcome {
+    /// Its name in metrics.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Outcome::Unchanged => "unchanged",
+            Outcome::Changed => "changed",
+            Outcome::LeftAlone => "left-alone",
+        }
+    }
+}
+
 /// Runs whatever is woken of the known objects, one at a time for each object and `workers` side by side.
 pub(super) async fn run_woken<K, R>(
     known: Store<K>,

@@ -25,9 +25,9 @@ use kube::runtime::reflector::ObjectRef;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug, info_span, warn};
 
-use self::run::{Outcome, Reconciler, RunError};
+use self::run::{Reconciler, RunError};
 use super::pace::Pace;
-use super::runs::{count, run_woken};
+use super::runs::{Outcome, count, run_woken};
 use crate::hub::{GROUP, ObjectKey, label};
 use crate::kubernetes::Selection;
 use crate::kubernetes::address::Resource;
@@ -267,12 +267,7 @@ fn conclude(key: &ObjectKey, outcome: Result<Outcome, RunError>, pace: &Pace) ->
     match outcome {
         Ok(outcome) => {
             pace.succeeded(key);
-            let name = match outcome {
-                Outcome::Unchanged => "unchanged",
-                Outcome::Changed => "changed",
-                Outcome::LeftAlone => "left-alone",
-            };
-            (Action::await_change(), name)
+            (Action::await_change(), outcome.name())
         }
         // The next leader does it.
         Err(RunError::NotLeading(reason)) => {
