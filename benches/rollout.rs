@@ -7,21 +7,21 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
 
-#[path = "support/budgets.rs"]
-mod budgets;
-#[path = "support/server.rs"]
-mod server;
+mod support {
+    pub mod budgets;
+    pub mod server;
+}
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use budgets::{Budget, Budgets};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
-use server::{Process, certificates};
+use support::budgets::{Budget, Budgets};
+use support::server::{Process, certificates};
 use topologist::yaml;
 
 /// How long a fleet may take before the benchmark gives up.
