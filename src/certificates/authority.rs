@@ -36,7 +36,7 @@ impl Validity {
     }
 
     /// When two thirds are over and a successor is due.
-    pub fn two_thirds(&self) -> SystemTime {
+    pub(super) fn two_thirds(&self) -> SystemTime {
         let life = self.ends.duration_since(self.begins).unwrap_or_default();
         self.begins + life * 2 / 3
     }
@@ -51,7 +51,7 @@ pub struct Certificate {
 
 impl Certificate {
     /// The certificates in a text that parse; whatever else is there is passed over.
-    pub fn read_all(pem: &str) -> Vec<Certificate> {
+    pub(super) fn read_all(pem: &str) -> Vec<Certificate> {
         CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(|der| Certificate::read(der.ok()?)).collect()
     }
 
@@ -69,7 +69,7 @@ impl Certificate {
 
     /// Whether somebody who trusts this certificate alone accepts a server with that chain under each of these names,
     /// as kube-apiserver does with a caBundle.
-    pub fn vouches_for(&self, chain: &[Certificate], names: &[String], now: SystemTime) -> bool {
+    pub(super) fn vouches_for(&self, chain: &[Certificate], names: &[String], now: SystemTime) -> bool {
         let Some((leaf, intermediates)) = chain.split_first() else { return false };
         let Ok(parsed) = ParsedCertificate::try_from(&leaf.der) else { return false };
         let mut roots = RootCertStore::empty();

@@ -88,7 +88,7 @@ impl HookTracker {
     }
 
     /// The answers that block, by name of the hook.
-    pub fn blocking(&self) -> impl Iterator<Item = (Hook, &Block)> {
+    pub(super) fn blocking(&self) -> impl Iterator<Item = (Hook, &Block)> {
         self.blocking.iter().map(|(hook, block)| (*hook, block))
     }
 
@@ -151,7 +151,7 @@ impl<'a> Hooks<'a> {
     ///
     /// # Errors
     /// When an extension fails.
-    pub fn before_cluster_create(&self, tracker: &mut HookTracker) -> Result<Gate, Failure> {
+    pub(super) fn before_cluster_create(&self, tracker: &mut HookTracker) -> Result<Gate, Failure> {
         if !self.is_enabled || !self.is_new() {
             return Ok(Gate::Open);
         }
@@ -162,7 +162,7 @@ impl<'a> Hooks<'a> {
     ///
     /// # Errors
     /// When an extension fails.
-    pub fn after_control_plane_initialized(&self, tracker: &mut HookTracker) -> Result<(), Failure> {
+    pub(super) fn after_control_plane_initialized(&self, tracker: &mut HookTracker) -> Result<(), Failure> {
         const HOOK: Hook = Hook::AfterControlPlaneInitialized;
         if !self.is_enabled {
             return Ok(());
@@ -184,7 +184,7 @@ impl<'a> Hooks<'a> {
     ///
     /// # Errors
     /// When an extension fails.
-    pub fn after_cluster_upgrade(&self, tracker: &mut Tracker) -> Result<(), Failure> {
+    pub(super) fn after_cluster_upgrade(&self, tracker: &mut Tracker) -> Result<(), Failure> {
         let before = [Hook::AfterControlPlaneUpgrade, Hook::AfterWorkersUpgrade];
         let is_due = tracker.hooks.is_pending(Hook::AfterClusterUpgrade)
             && !before.iter().any(|hook| tracker.hooks.is_pending(*hook))

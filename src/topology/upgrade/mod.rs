@@ -102,7 +102,7 @@ impl<'a> Planned<'a> {
     ///
     /// # Errors
     /// When there is no version that it may take, or a hook fails.
-    pub fn decide_control_plane(mut self) -> Result<ControlPlaneDecided<'a>, Failure> {
+    pub(super) fn decide_control_plane(mut self) -> Result<ControlPlaneDecided<'a>, Failure> {
         let state = &mut self.0;
         let version = match &state.current.control_plane.object {
             None => state.target().to_owned(),
@@ -120,7 +120,7 @@ impl<'a> ControlPlaneDecided<'a> {
     }
 
     /// Whether the annotation of DS-23 is on the Cluster now.
-    pub fn marks_a_step(&self) -> bool {
+    pub(super) fn marks_a_step(&self) -> bool {
         let State { hooks, tracker, .. } = &self.0;
         if hooks.is_enabled() {
             return tracker.hooks.is_pending(Hook::AfterClusterUpgrade);
@@ -130,7 +130,7 @@ impl<'a> ControlPlaneDecided<'a> {
     }
 
     /// The hooks that are pending on the Cluster now, with those that a step of the control plane marks or unmarks (HK-02).
-    pub fn pending_hooks(&self) -> &BTreeSet<String> {
+    pub(super) fn pending_hooks(&self) -> &BTreeSet<String> {
         self.0.tracker.hooks.pending()
     }
 
@@ -139,7 +139,7 @@ impl<'a> ControlPlaneDecided<'a> {
     ///
     /// # Errors
     /// When there is no version that a worker may take.
-    pub fn decide_workers(mut self) -> Result<Decided<'a>, Failure> {
+    pub(super) fn decide_workers(mut self) -> Result<Decided<'a>, Failure> {
         let mut workers = BTreeMap::new();
         for kind in WorkerKind::ALL {
             let entries = kind.entries(self.0.blueprint.topology());
@@ -153,7 +153,7 @@ impl<'a> ControlPlaneDecided<'a> {
 
 impl Decided<'_> {
     /// The version of the worker at `position` of the topology's list.
-    pub fn worker_version(&self, kind: WorkerKind, position: usize) -> &str {
+    pub(super) fn worker_version(&self, kind: WorkerKind, position: usize) -> &str {
         self.workers.get(&(kind, position)).map_or(self.state.target(), String::as_str)
     }
 
@@ -161,7 +161,7 @@ impl Decided<'_> {
     ///
     /// # Errors
     /// When a hook fails.
-    pub fn call_due_hooks(self) -> Result<Tracker, Failure> {
+    pub(super) fn call_due_hooks(self) -> Result<Tracker, Failure> {
         let State { hooks, mut tracker, .. } = self.state;
         hooks.after_control_plane_initialized(&mut tracker.hooks)?;
         hooks.after_cluster_upgrade(&mut tracker)?;
