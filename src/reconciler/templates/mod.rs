@@ -111,6 +111,7 @@ impl TemplatesController {
         let reconciler = |maker| {
             Arc::new(Reconciler {
                 maker,
+                resource: maker.resource(),
                 client: self.client.clone(),
                 writer: self.leadership.writer(self.client.clone()),
                 leadership: self.leadership.clone(),
@@ -183,7 +184,7 @@ enum Wake {
 impl Wake {
     /// The objects that there are; the past of one that is gone is forgotten.
     fn objects(self, all: &Objects, reconciler: &Reconciler) -> Vec<ObjectRef<Metadata>> {
-        let resource = reconciler.maker.resource();
+        let resource = &reconciler.resource;
         let reference = |object: Arc<Metadata>| ObjectRef::from_obj_with(&*object, resource.clone());
         match self {
             Wake::One(one) if all.store().get(&one).is_some() => vec![one],

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{PatchOperation, RemoveOperation, TestOperation};
-use kube::api::Patch;
+use kube::api::{ApiResource, Patch};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tracing::info;
@@ -64,6 +64,8 @@ pub(super) enum RunError {
 /// What runs need.
 pub(super) struct Reconciler {
     pub maker: Maker,
+    /// How the API server names the kind.
+    pub resource: ApiResource,
     pub client: kube::Client,
     /// Writes only while this process leads.
     pub writer: kube::Client,
