@@ -25,7 +25,7 @@ use tracing::{debug, info, warn};
 
 use super::body::{Bodies, Bounds};
 use super::limits::{Gone, patience};
-use super::refusal::{PANICKED, Refusal, envelope, refusal};
+use super::refusal::{PANICKED, Refusal, refusal, request_of};
 use crate::budget::Stop;
 use crate::hub::{GROUP, Kind};
 use crate::json::{self, Size};
@@ -33,7 +33,7 @@ use crate::kubernetes::versions::ApiVersions;
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::Version;
 use crate::wire::conversion::{self, GroupKind};
-use crate::wire::conversion_review::{API_VERSION, ConversionAnswer, ConversionRequest, ConversionReview, KIND, PATH};
+use crate::wire::conversion_review::{API_VERSION, ConversionAnswer, ConversionRequest, KIND, PATH};
 
 /// Bounds of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,9 +174,7 @@ impl Converter {
     }
 
     async fn convert(&self, body: &[u8], stop: &Stop) -> Result<Vec<u8>, Refusal> {
-        let review: ConversionReview<'_> =
-            serde_json::from_slice(body).map_err(|error| Refusal::not_a(KIND, error.to_string()))?;
-        let request = envelope([&review.api_version, &review.kind], review.request, [API_VERSION, KIND])?;
+        let request: ConversionRequest<'_> = request_of(body, [API_VERSION, KIND])?;
         let outcome = self.all(&request, stop).await?;
         let (uid, objects, desired) = (&*request.uid, request.objects.len(), &*request.desired_api_version);
         match &outcome {

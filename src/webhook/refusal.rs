@@ -2,8 +2,10 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
 
 use super::body::Unread;
+use crate::wire::review::Envelope;
 
 pub(super) const PANICKED: &str = "the request could not be handled; the log of topologist says why";
 
@@ -34,11 +36,6 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// A body that is no review of this kind.
-    pub(super) fn not_a(kind: &'static str, reason: String) -> Self {
-        Refusal::NotAReview { kind, reason }
-    }
-
     /// The status of the answer, and what metrics call it.
     pub(super) fn parts(&self) -> (StatusCode, &'static str) {
         match self {
@@ -52,18 +49,19 @@ impl Refusal {
     }
 }
 
-/// The request in an envelope that says of itself that it has this API version and kind.
+/// Reads the request of a review, whose envelope says that it has this API version and kind.
 ///
 /// # Errors
-/// When the envelope is another one, or empty.
-pub(super) fn envelope<T>(
-    [api_version, kind]: [&str; 2],
-    request: Option<T>,
-    [known_version, known_kind]: [&'static str; 2],
-) -> Result<T, Refusal> {
-    if (api_version, kind) != (known_version, known_kind) {
-        let what = format!("it is {kind:?} in {api_version:?}, and {known_version} is understood");
-        return Err(Refusal::not_a(known_kind, what));
+/// When the body is no such review, or its envelope is empty.
+pub(super) fn request_of<'b, R: Deserialize<'b>>(
+    body: &'b [u8],
+    [api_version, kind]: [&'static str; 2],
+) -> Result<R, Refusal> {
+    let not_a_review = |reason| Refusal::NotAReview { kind, reason };
+    let review: Envelope<'_, R> = serde_json::from_slice(body).map_err(|error| not_a_review(error.to_string()))?;
+    if review.api_version != api_version || review.kind != kind {
+        let what = format!("it is {:?} in {:?}, and {api_version} is understood", review.kind, review.api_version);
+        return Err(not_a_review(what));
     }
-    request.ok_or_else(|| Refusal::not_a(known_kind, "it has no request".to_owned()))
+    review.request.ok_or_else(|| not_a_review("it has no request".to_owned()))
 }

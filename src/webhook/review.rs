@@ -1,7 +1,7 @@
 //! From an AdmissionReview to its answer.
 //!
 //! The envelope decides how a request is answered: without a readable envelope there is no uid, so the answer is an HTTP
-//! error; with one it is always an AdmissionReview, whatever is wrong inside.
+//! error; with one it is always an whatever is wrong inside.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ use super::asked::{Asked, Pace, Put, is_looked_after};
 use super::body::{Bodies, Bounds};
 use super::limits::{Gone, INLINE_TIME, LAST_ROUND, Limits, RETRY_AFTER, TURN_TIME, patience};
 use super::queue::{Queue, Shed};
-use super::refusal::{PANICKED, Refusal, envelope, refusal};
+use super::refusal::{PANICKED, Refusal, refusal, request_of};
 use super::server::Peer;
 use super::turns::{Owner, Turns};
 use crate::admission::{
@@ -34,9 +34,7 @@ use crate::hub::{GROUP, Kind};
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::{self, Metrics, Raised};
 use crate::wire::conversion_review;
-use crate::wire::review::{
-    API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionReview, KIND, Status, StatusDetails,
-};
+use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusDetails};
 use crate::world::{Computed, Unsettled, World, settle};
 
 /// How a question is answered; a field of the handler so that a test can make it fail.
@@ -127,9 +125,7 @@ impl Handler {
         // A place is for work; a body that is still on its way takes none.
         let body = self.bodies.read(request, deadline).await?;
         let started = Instant::now();
-        let review: AdmissionReview<'_> =
-            serde_json::from_slice(&body).map_err(|error| Refusal::not_a(KIND, error.to_string()))?;
-        let request = envelope([&review.api_version, &review.kind], review.request, [API_VERSION, KIND])?;
+        let request: AdmissionRequest<'_> = request_of(&body, [API_VERSION, KIND])?;
         let span = info_span!("review", uid = &*request.uid);
         async {
             let owner = Owner { peer, namespace: request.namespace.as_deref().unwrap_or_default() };

@@ -15,17 +15,19 @@ pub const API_VERSION: &str = "admission.k8s.io/v1";
 /// The kind of the envelope.
 pub const KIND: &str = "AdmissionReview";
 
-/// A review as it arrives.
+/// A review as it arrives, with its request.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct AdmissionReview<'a> {
+pub struct Envelope<'a, R> {
     #[serde(borrow, default)]
     pub api_version: Cow<'a, str>,
     #[serde(borrow, default)]
     pub kind: Cow<'a, str>,
-    #[serde(borrow)]
-    pub request: Option<AdmissionRequest<'a>>,
+    pub request: Option<R>,
 }
+
+/// A review of an admission.
+pub type AdmissionReview<'a> = Envelope<'a, AdmissionRequest<'a>>;
 
 /// What the API server asks.
 #[derive(Debug, Deserialize)]
