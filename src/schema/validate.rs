@@ -6,7 +6,6 @@ mod place;
 mod report;
 mod scalars;
 mod types;
-mod values;
 
 use std::cell::Cell;
 
