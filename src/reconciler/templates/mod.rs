@@ -19,7 +19,6 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc;
-use kube::api::ApiResource;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use tokio::time::{Instant, timeout};
@@ -77,10 +76,6 @@ impl Maker {
     fn served(self) -> Resource {
         Resource::known(GROUP, "v1beta2", self.kind())
     }
-
-    fn resource(self) -> ApiResource {
-        self.served().as_api().clone()
-    }
 }
 
 /// The controllers of MachineDeployments and MachineSets that belong to topologies (DEL-05, DEL-07).
@@ -111,7 +106,7 @@ impl TemplatesController {
         let reconciler = |maker| {
             Arc::new(Reconciler {
                 maker,
-                resource: maker.resource(),
+                resource: maker.served().as_api().clone(),
                 client: self.client.clone(),
                 writer: self.leadership.writer(self.client.clone()),
                 leadership: self.leadership.clone(),
@@ -152,8 +147,9 @@ impl TemplatesController {
         maker: Maker,
         wake: mpsc::UnboundedSender<Wake>,
     ) -> (Objects, impl Future<Output = ()> + Send + use<>) {
-        let resource = maker.resource();
-        let api = maker.served().in_scope(self.client.clone(), self.cache.facts().scope());
+        let served = maker.served();
+        let resource = served.as_api().clone();
+        let api = served.in_scope(self.client.clone(), self.cache.facts().scope());
         let selection = Selection { labels: Some(label::OWNED.to_owned()), fields: None };
         let changed = {
             let resource = resource.clone();
