@@ -11,12 +11,11 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
 #![allow(clippy::cast_precision_loss, reason = "counts and times are small")]
 
-#[path = "support/budgets.rs"]
-mod budgets;
-#[path = "support/fleet.rs"]
-mod fleet;
-#[path = "support/server.rs"]
-mod server;
+mod support {
+    pub mod budgets;
+    pub mod fleet;
+    pub mod server;
+}
 #[path = "../tests/support/tls_client.rs"]
 mod tls_client;
 
@@ -30,12 +29,14 @@ use axum::body::Bytes;
 use axum::routing::post;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use topologist::certificates::tls::{Files, Identity};
+use topologist::certificates::pair::Files;
+use topologist::certificates::tls::Identity;
 use topologist::telemetry::metrics::Metrics;
 use topologist::webhook::server::{Limits, Server};
 
-use budgets::{Budget, Budgets};
-use server::{Process, certificates};
+use support::budgets::{Budget, Budgets};
+use support::fleet;
+use support::server::{Process, certificates};
 use tls_client::{Connection, Protocol};
 
 const END_POINTS: [(&str, &str); 2] = [

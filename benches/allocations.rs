@@ -5,17 +5,17 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
 #![allow(clippy::cast_precision_loss, reason = "counts are small")]
 
-#[path = "support/budgets.rs"]
-mod budgets;
-#[path = "support/topologies.rs"]
-mod topologies;
+mod support {
+    pub mod budgets;
+    pub mod topologies;
+}
 
 use std::alloc::System;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
-use budgets::{Budget, Budgets};
-use topologies::{Size, facts, key};
+use support::budgets::{Budget, Budgets};
+use support::topologies::{Size, facts, key};
 use topologist::topology::Options;
 use topologist::topology::plan::Fold;
 

@@ -6,10 +6,10 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
 #![allow(clippy::cast_precision_loss, reason = "counts and times are small")]
 
-#[path = "support/budgets.rs"]
-mod budgets;
-#[path = "support/fleet.rs"]
-mod fleet;
+mod support {
+    pub mod budgets;
+    pub mod fleet;
+}
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use budgets::{Budget, Budgets, micros, millis, shortest};
-use fleet::Written;
+use support::budgets::{Budget, Budgets, micros, millis, shortest};
+use support::fleet::{self, Written};
 use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdict};
 use topologist::hub::{Cluster, ClusterClass, Kind, ObjectKey};
 use topologist::kubernetes::cache::Cache;

@@ -6,14 +6,12 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
 
-#[path = "support/api.rs"]
-mod api;
-#[path = "support/budgets.rs"]
-mod budgets;
-#[path = "support/fleet.rs"]
-mod fleet;
-#[path = "support/server.rs"]
-mod server;
+mod support {
+    pub mod api;
+    pub mod budgets;
+    pub mod fleet;
+    pub mod server;
+}
 #[path = "../tests/support/tls_client.rs"]
 mod tls_client;
 
@@ -21,9 +19,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use budgets::{Budget, Budgets};
-use fleet::Written;
-use server::{Process, certificates};
+use support::api;
+use support::budgets::{Budget, Budgets};
+use support::fleet::{self, Written};
+use support::server::{Process, certificates};
 use tls_client::{Connection, Protocol};
 
 const CLUSTERS: usize = 1000;

@@ -7,10 +7,10 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
 
-#[path = "support/budgets.rs"]
-mod budgets;
-#[path = "support/server.rs"]
-mod server;
+mod support {
+    pub mod budgets;
+    pub mod server;
+}
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -19,13 +19,13 @@ use std::path::Path;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use budgets::{Budget, Budgets};
 use futures::StreamExt;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
-use server::{Process, certificates};
+use support::budgets::{Budget, Budgets};
+use support::server::{Process, certificates};
 use topologist::yaml;
 
 /// How long a fleet may take before the benchmark gives up.

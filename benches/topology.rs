@@ -6,10 +6,10 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
 #![allow(clippy::cast_precision_loss, reason = "counts and times are small")]
 
-#[path = "support/budgets.rs"]
-mod budgets;
-#[path = "support/topologies.rs"]
-mod topologies;
+mod support {
+    pub mod budgets;
+    pub mod topologies;
+}
 
 use std::fmt::Write;
 use std::fs::File;
@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use budgets::{Budget, Budgets, micros, millis, shortest};
-use topologies::{Size, facts, key};
+use support::budgets::{Budget, Budgets, micros, millis, shortest};
+use support::topologies::{self, Size, facts, key};
 use topologist::topology::Options;
 use topologist::topology::plan::Fold;
 

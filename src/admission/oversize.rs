@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Outcome, Settings, Verdict};
+use super::{Settings, Verdict};
 use crate::field::{Findings, Path};
 use crate::hub::Kind;
 use crate::json::Size;
@@ -70,9 +70,7 @@ impl Oversize {
             true => found.warn(format!("{} {}, as before; nothing else is checked", self.part, self.reason())),
             false => found.invalid(Path::of(self.part), "", self.reason()),
         });
-        let (errors, warnings) = found.into_parts();
-        let outcome = if errors.is_empty() { Outcome::Allowed } else { Outcome::Invalid(errors) };
-        Verdict { warnings, ..Verdict::plain(kind, "", outcome) }
+        Verdict::of(kind, found)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use json_patch::Patch;
 
-use crate::field::{FieldError, RuleId, Warning, join, shortened};
+use crate::field::{FieldError, Findings, RuleId, Warning, join, shortened};
 use crate::hub::{GROUP, Kind};
 use crate::wire::review::{AdmissionResponse, Status, StatusCause, StatusDetails};
 use crate::world::Unsettled;
@@ -59,6 +59,13 @@ impl Verdict {
     /// The verdict that not all facts could be gathered (ADM-009).
     pub fn unsettled(kind: Kind, name: &str, unsettled: &Unsettled) -> Self {
         Verdict::plain(kind, name, Outcome::Unknown { rule: "ADM-009", message: unsettled.to_string() })
+    }
+
+    /// The verdict that follows from what rules have found.
+    pub(super) fn of(kind: Kind, found: Findings) -> Self {
+        let (errors, warnings) = found.into_parts();
+        let outcome = if errors.is_empty() { Outcome::Allowed } else { Outcome::Invalid(errors) };
+        Verdict { warnings, ..Verdict::plain(kind, "", outcome) }
     }
 
     /// A verdict without warnings and without changes.

@@ -1,7 +1,7 @@
 //! The worst case of an expression, before there is a value (CEL-011, CEL-014, CEL-015).
 
-use super::check::{Node, Op, Repeat};
 use super::library::{self, Function};
+use super::node::{Node, Op, Repeat};
 use super::parse::{Form, Literal};
 use super::types::{Decl, Type};
 

@@ -4,10 +4,10 @@
 
 use std::rc::Rc;
 
-use super::check::{Node, Op, Repeat, Unit};
 use super::fault::Fault;
 use super::library::{self, Function};
 use super::meter::{Meter, PER_ELEMENT, PER_ENTRY};
+use super::node::{Node, Op, Repeat, Unit};
 use super::parse::{Form, Literal, Selection};
 use super::types::{Field, Structure, Type};
 use super::value::{List, Map, Table, Text, Val, view};

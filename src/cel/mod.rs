@@ -21,6 +21,7 @@ mod fault;
 mod lex;
 mod library;
 mod meter;
+mod node;
 mod parse;
 mod program;
 mod texts;

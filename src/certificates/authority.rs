@@ -1,6 +1,6 @@
 //! Certificate authorities: made, read back, and what they issue.
 //!
-//! Time is an argument everywhere, so that years pass in a test.
+//! Time is an argument everywhere but in `Issued`, so that years pass in a test.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,7 +20,7 @@ use rustls::server::ParsedCertificate;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::time::ASN1Time;
 
-use super::tls::{Pair, TlsError};
+use super::pair::{Pair, TlsError};
 
 /// From when until when a certificate is valid, to the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Validity {
     }
 
     /// When two thirds are over and a successor is due.
-    pub fn two_thirds(&self) -> SystemTime {
+    pub(super) fn two_thirds(&self) -> SystemTime {
         let life = self.ends.duration_since(self.begins).unwrap_or_default();
         self.begins + life * 2 / 3
     }
@@ -51,7 +51,7 @@ pub struct Certificate {
 
 impl Certificate {
     /// The certificates in a text that parse; whatever else is there is passed over.
-    pub fn read_all(pem: &str) -> Vec<Certificate> {
+    pub(super) fn read_all(pem: &str) -> Vec<Certificate> {
         CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(|der| Certificate::read(der.ok()?)).collect()
     }
 
@@ -69,7 +69,7 @@ impl Certificate {
 
     /// Whether somebody who trusts this certificate alone accepts a server with that chain under each of these names,
     /// as kube-apiserver does with a caBundle.
-    pub fn vouches_for(&self, chain: &[Certificate], names: &[String], now: SystemTime) -> bool {
+    pub(super) fn vouches_for(&self, chain: &[Certificate], names: &[String], now: SystemTime) -> bool {
         let Some((leaf, intermediates)) = chain.split_first() else { return false };
         let Ok(parsed) = ParsedCertificate::try_from(&leaf.der) else { return false };
         let mut roots = RootCertStore::empty();
@@ -187,6 +187,47 @@ impl fmt::Debug for Authority {
     }
 }
 
+/// A certificate authority and a certificate that it issued, all in PEM form.
+#[derive(Clone)]
+pub struct Issued {
+    pub authority: String,
+    pub authority_key: String,
+    pub certificate: String,
+    pub key: String,
+}
+
+impl Issued {
+    /// Makes an authority and a serving certificate for `names` (DNS names and IP addresses), valid for `days`.
+    ///
+    /// # Errors
+    /// When a name cannot stand in a certificate.
+    pub fn make(names: &[String], days: u32) -> Result<Self, TlsError> {
+        let now = SystemTime::now();
+        let ends = now + Duration::from_secs(u64::from(days) * 86_400);
+        let validity = Validity { begins: now - Duration::from_mins(5), ends };
+        let authority = Authority::make("topologist development CA", validity)?;
+        let Pair { certificate, key } = authority.issue(names, validity)?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Issued {
+            authority: bundle([authority.certificate()]),
+            authority_key: authority.key(),
+            certificate: text(certificate),
+            key: text(key),
+        })
+    }
+
+    /// The serving certificate with its key.
+    pub fn pair(&self) -> Pair {
+        Pair { certificate: self.certificate.clone().into_bytes(), key: self.key.clone().into_bytes() }
+    }
+}
+
+impl fmt::Debug for Issued {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Issued").field("authority", &self.authority).finish_non_exhaustive()
+    }
+}
+
 fn unusable(reason: &'static str) -> TlsError {
     TlsError::UnusableAuthority(reason)
 }
@@ -262,5 +303,14 @@ mod tests {
             format!("what\n{}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", bundle(&both[..1]));
         assert_eq!(Certificate::read_all(&spoilt), both[..1]);
         assert_eq!(Certificate::read_all("nothing"), []);
+    }
+
+    #[test]
+    fn an_authority_comes_with_every_certificate() {
+        let issued = Issued::make(&["localhost".into(), "127.0.0.1".into()], 30).unwrap();
+        for pem in [&issued.authority, &issued.certificate] {
+            assert!(pem.starts_with("-----BEGIN CERTIFICATE-----"), "{pem}");
+        }
+        assert!(Issued::make(&["ä".into()], 1).is_err());
     }
 }

@@ -60,7 +60,7 @@ impl Holder {
     }
 
     /// The part of an object that matters here, so that nothing else is kept.
-    pub fn excerpt(self, object: &Value) -> Value {
+    pub(super) fn excerpt(self, object: &Value) -> Value {
         let kept = match self {
             Holder::Mutating | Holder::Validating => json!({"webhooks": object["webhooks"]}),
             Holder::Definition(_) => json!({"spec": {"conversion": object["spec"]["conversion"]}}),

@@ -17,7 +17,7 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, 
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::tls::TlsError;
+use super::pair::TlsError;
 
 /// Where the authority of callers stands, and how they may be called.
 #[derive(Clone, Debug, PartialEq, Eq)]

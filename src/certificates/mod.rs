@@ -1,8 +1,9 @@
 //! Certificates: those that are shown and those that are accepted.
 //!
 //! ```text
-//! files ──► tls.rs (pairs, swapped while serving) ◄── callers.rs (whose client certificates are accepted)
-//!              ▲
+//! files ──► pair.rs (read and checked) ──► tls.rs (swapped while serving) ◄── callers.rs (accepted client certificates)
+//!                                             ▲
+//!              ┌──────────────────────────────┘
 //! Secret ─► self_managed.rs ─► rotation.rs (what to do next) ─► authority.rs (keys and signatures)
 //!              └─► bundles.rs (whom the API server trusts: webhook configurations, definitions)
 //! ```
@@ -10,6 +11,7 @@
 pub mod authority;
 pub mod bundles;
 pub mod callers;
+pub mod pair;
 pub mod rotation;
 pub mod self_managed;
 pub mod tls;

@@ -13,7 +13,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::authority::{Authority, Certificate, Validity, bundle};
-use super::tls::{Files, Pair, TlsError, Usable};
+use super::pair::{Files, Pair, TlsError, Usable};
 
 /// How many authorities are trusted besides the present one; there is never a need for more than one or two.
 const MOST_FORMER: usize = 4;
@@ -77,7 +77,7 @@ impl fmt::Debug for Content {
 
 impl Content {
     /// The keys of a Secret that are ours.
-    pub const KEYS: [&str; 5] = ["ca.crt", "ca.key", "ca-old.crt", "tls.crt", "tls.key"];
+    pub(super) const KEYS: [&str; 5] = ["ca.crt", "ca.key", "ca-old.crt", "tls.crt", "tls.key"];
 
     /// Reads the data of a Secret; what is no text counts as absent.
     pub fn of(data: &BTreeMap<String, Vec<u8>>) -> Self {
@@ -301,7 +301,12 @@ fn distinct<'a>(
 ///
 /// # Errors
 /// When a certificate cannot be made.
-pub fn perform(step: &Step, content: &Content, policy: &Policy, now: SystemTime) -> Result<Option<Content>, TlsError> {
+pub(super) fn perform(
+    step: &Step,
+    content: &Content,
+    policy: &Policy,
+    now: SystemTime,
+) -> Result<Option<Content>, TlsError> {
     match step {
         Step::Refuse | Step::Wait { .. } => Ok(None),
         Step::Keep { former } => Ok(Some(Content { former: former.clone(), ..content.clone() })),

@@ -22,8 +22,9 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, error, info};
 
 use super::bundles::{Holder, Services};
+use super::pair::{Files, Pair};
 use super::rotation::{self, Content, Live, Plan, Policy, Step, Stored};
-use super::tls::{Files, Identity, Pair};
+use super::tls::Identity;
 use crate::kubernetes::follow::{self, Observation, WatchedKind};
 use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::{Selection, words};

@@ -1,20 +1,26 @@
 //! Arguments. The flags of `serve` that take one value have an environment variable: `--webhook-addr` is
 //! `TOPOLOGIST_WEBHOOK_ADDR`.
 
-use std::fmt;
+pub mod certificates;
+pub mod leading;
+mod values;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::{Result, anyhow};
 use clap::builder::{BoolishValueParser, PossibleValue};
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use k8s_openapi::jiff::Timestamp;
-use wildmatch::WildMatch;
 
-use super::{certificates, leading, memory};
-use crate::admission::{Dependents, Enforce, FeatureGates};
-use crate::hub::{LabelRequirements, ObjectKey, naming};
+use super::memory;
+use crate::admission::{Dependents, Enforce, FeatureGates, Settings};
+use crate::hub::{LabelRequirements, ObjectKey};
 use crate::telemetry::log::Format;
+use crate::world::Scope;
+pub use values::ClusterPattern;
+use values::{cluster_pattern, duration, label_selector, moment, object_key, positive_duration};
 
 /// Guards and rolls out Cluster API managed topologies.
 #[derive(Debug, Parser)]
@@ -95,6 +101,19 @@ pub struct Rules {
     /// Deny new Clusters that have infrastructureRef or controlPlaneRef besides a topology, instead of warning.
     #[arg(long, env = "TOPOLOGIST_REFUSE_REFS_WITH_TOPOLOGY", value_parser = BoolishValueParser::new())]
     pub refuse_refs_with_topology: bool,
+}
+
+impl Rules {
+    /// The settings of the rules.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            gates: self.feature_gates,
+            minimum_node_startup_timeout_seconds: self.minimum_node_startup_timeout,
+            dependents: self.dependents,
+            refuse_refs_with_topology: self.refuse_refs_with_topology,
+            ..Settings::default()
+        }
+    }
 }
 
 /// `serve`
@@ -199,6 +218,31 @@ pub struct Serve {
     pub rules: Rules,
 }
 
+impl Serve {
+    /// What is looked after (DEC-37).
+    pub fn scope(&self) -> Result<Scope> {
+        Scope::new(&self.namespaces, self.watch_filter.clone()).map_err(|reason| anyhow!("--namespace: {reason}"))
+    }
+
+    pub fn settings(&self) -> Settings {
+        Settings { enforce: self.enforce, lifecycle: self.drives_machines(), ..self.rules.settings() }
+    }
+
+    /// Whether the kinds around machines are ours.
+    pub fn drives_machines(&self) -> bool {
+        match self.lifecycle {
+            Lifecycle::Auto => self.embedded,
+            Lifecycle::On => true,
+            Lifecycle::Off => false,
+        }
+    }
+
+    /// Whether the pod's own API server is followed; nothing else is inferred (`Source::of`).
+    pub fn is_in_pod(&self) -> bool {
+        self.kubeconfig.is_none() && !self.embedded
+    }
+}
+
 /// `validate`
 #[derive(Debug, Args)]
 pub struct Validate {
@@ -300,31 +344,6 @@ pub struct Plan {
     pub color: ColorChoice,
     #[command(flatten)]
     pub rules: Rules,
-}
-
-/// The names of Clusters: namespace and name, each with `*` for any characters and `?` for one.
-#[derive(Clone, Debug)]
-pub struct ClusterPattern {
-    namespace: WildMatch,
-    name: WildMatch,
-}
-
-impl ClusterPattern {
-    /// Whether a Cluster has such a name.
-    pub fn matches(&self, cluster: &ObjectKey) -> bool {
-        self.namespace.matches(&cluster.namespace) && self.name.matches(&cluster.name)
-    }
-
-    /// Whether it is the name of one Cluster.
-    pub fn is_exact(&self) -> bool {
-        !self.to_string().contains(['*', '?'])
-    }
-}
-
-impl fmt::Display for ClusterPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
 }
 
 /// What a plan of a running cluster asks its API server to try.
@@ -442,83 +461,6 @@ impl ValueEnum for Enforce {
     }
 }
 
-fn moment(text: &str) -> Result<Timestamp, String> {
-    text.parse().map_err(|_| "must be a time such as 2026-01-31T08:00:00Z".to_owned())
-}
-
-/// Reads `namespace/name`; a name alone is one of the namespace `default`.
-fn object_key(text: &str) -> Result<ObjectKey, String> {
-    match text.split('/').collect::<Vec<_>>().as_slice() {
-        [name] if !name.is_empty() => Ok(ObjectKey::new("default", *name)),
-        [namespace, name] if !namespace.is_empty() && !name.is_empty() => Ok(ObjectKey::new(*namespace, *name)),
-        _ => Err("expected namespace/name".to_owned()),
-    }
-}
-
-/// Reads `namespace/name`, in which `*` and `?` stand for others.
-fn cluster_pattern(text: &str) -> Result<ClusterPattern, String> {
-    let ObjectKey { namespace, name } = object_key(text)?;
-    Ok(ClusterPattern { namespace: WildMatch::new(&namespace), name: WildMatch::new(&name) })
-}
-
-fn label_selector(text: &str) -> Result<LabelRequirements, String> {
-    let read = LabelRequirements::parse(text).filter(|labels| !labels.is_empty());
-    read.ok_or_else(|| "expected labels such as env=prod,tier in (a,b),!canary".to_owned())
-}
-
-/// Reads `5s`, `500ms`, `2m`, `12h`, `90d`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 =
-        text[..digits].parse().map_err(|_| "expected a number with a unit, such as 5s or 500ms".to_owned())?;
-    match &text[digits..] {
-        "ms" => Ok(Duration::from_millis(number)),
-        "s" => Ok(Duration::from_secs(number)),
-        "m" => Ok(Duration::from_secs(number.saturating_mul(60))),
-        "h" => Ok(Duration::from_secs(number.saturating_mul(3600))),
-        "d" => Ok(Duration::from_secs(number.saturating_mul(86_400))),
-        _ => Err("expected one of the units ms, s, m, h and d".to_owned()),
-    }
-}
-
-/// The time of a lease, long enough for renewals to be in time.
-pub(super) fn lease_duration(text: &str) -> Result<Duration, String> {
-    match duration(text)? {
-        time if time < Duration::from_secs(2) => Err("must be at least 2s".to_owned()),
-        time => Ok(time),
-    }
-}
-
-/// A namespace, which becomes part of a URL (DEC-45).
-pub(super) fn namespace(text: &str) -> Result<String, String> {
-    without_faults(text, naming::dns_label_faults(text))
-}
-
-/// The name of an object, which becomes part of a URL (DEC-45).
-pub(super) fn object_name(text: &str) -> Result<String, String> {
-    without_faults(text, naming::subdomain_faults(text))
-}
-
-fn without_faults(text: &str, faults: Vec<String>) -> Result<String, String> {
-    if faults.is_empty() { Ok(text.to_owned()) } else { Err(faults.join(", ")) }
-}
-
-fn positive_duration(text: &str) -> Result<Duration, String> {
-    match duration(text)? {
-        Duration::ZERO => Err("must be longer than nothing".to_owned()),
-        time => Ok(time),
-    }
-}
-
-/// The life of a certificate: there has to be time to replace it, and X.509 knows no year 10000.
-pub(super) fn life(text: &str) -> Result<Duration, String> {
-    match duration(text)? {
-        time if time < Duration::from_secs(5) => Err("must be at least 5s".to_owned()),
-        time if time > Duration::from_hours(24 * 36_500) => Err("must be at most 36500d".to_owned()),
-        time => Ok(time),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -528,21 +470,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn durations_have_a_unit() {
-        for (text, want) in [
-            ("5s", Ok(5_000)),
-            ("500ms", Ok(500)),
-            ("2m", Ok(120_000)),
-            ("5", Err(())),
-            ("s", Err(())),
-            ("5h", Ok(18_000_000)),
-            ("2d", Ok(172_800_000)),
-            ("5w", Err(())),
-        ] {
-            assert_eq!(duration(text).map_err(drop), want.map(Duration::from_millis), "{text}");
-        }
     }
 }

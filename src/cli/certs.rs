@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 use super::args::Certs;
-use crate::certificates::tls::Issued;
+use crate::certificates::authority::Issued;
 
 /// Writes the four files; keys are readable by their owner alone.
 pub(super) fn run(options: &Certs) -> Result<ExitCode> {

@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use super::args::{Default, Written};
 use super::empty::{self, Wanted};
+use super::errors::shown;
 use super::offline::{Case, Subject};
-use super::validate::{complain, shown};
+use super::validate::complain;
 
 /// Prints every object of the files; nothing if one of them is denied, so that nobody applies a part.
 pub(super) fn run(options: &Default) -> Result<ExitCode> {

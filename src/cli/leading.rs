@@ -1,19 +1,17 @@
 //! What only one process of an installation does: leader election and the controllers.
 
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::Args;
-use clap::builder::BoolishValueParser;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::args::{Serve, lease_duration, namespace, object_name};
-use super::serve::supervise;
+use super::args::Serve;
+use super::args::leading::{Controllers, Flags};
+use super::tasks::supervise;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::incumbent::{self, Incumbent};
 use crate::kubernetes::lease::{Candidacy, Election, Leadership};
@@ -24,85 +22,12 @@ use crate::reconciler::topology::TopologyController;
 use crate::telemetry::metrics::Metrics;
 use crate::topology::Options;
 
-/// Flags of `serve` about controllers.
-#[derive(Debug, Args)]
-pub struct Flags {
-    /// Controllers to run: none, all, or names with commas between them (clusterclass, topology,
-    /// topology-templates). Default: all in a pod and with --embedded, else none.
-    #[arg(long, value_name = "LIST", env = "TOPOLOGIST_CONTROLLERS")]
-    pub controllers: Option<Controllers>,
-    /// Run controllers although Cluster API's own core controllers hold their lease.
-    ///
-    /// Only for a Cluster API that runs with the feature gate ClusterTopology=false; two controllers of the same
-    /// objects fight.
-    #[arg(long, env = "TOPOLOGIST_TAKE_OVER", value_parser = BoolishValueParser::new())]
-    pub take_over: bool,
-    /// The Lease whose holder runs the controllers and manages certificates.
-    #[arg(long, value_name = "NAME", default_value = "topologist", value_parser = object_name, env = "TOPOLOGIST_LEASE_NAME")]
-    pub lease_name: String,
-    /// Where that Lease is. Default: the namespace of the pod, or topologist-system outside a pod.
-    #[arg(long, value_name = "NAMESPACE", value_parser = namespace, env = "TOPOLOGIST_LEASE_NAMESPACE")]
-    pub lease_namespace: Option<String>,
-    /// How long the lease lasts after a renewal. A leader that dies is replaced within this time and two seconds.
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = lease_duration, env = "TOPOLOGIST_LEASE_DURATION")]
-    pub lease_duration: Duration,
-    /// For how many Clusters topologies are reconciled at a time.
-    #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..), env = "TOPOLOGIST_TOPOLOGY_CONCURRENCY")]
-    pub topology_concurrency: u16,
-}
-
-/// A choice of controllers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Controllers {
-    /// The status of ClusterClasses, and who owns their templates.
-    pub classes: bool,
-    /// What the topologies of Clusters ask for.
-    pub topologies: bool,
-    /// Templates of machines that no topology uses any more.
-    pub templates: bool,
-}
-
 /// The namespace of an installation.
 pub(super) const NAMESPACE: &str = "topologist-system";
 /// How long a clean stop may take to give the lease back.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-impl Controllers {
-    const ALL: Controllers = Controllers { classes: true, topologies: true, templates: true };
-    const NONE: Controllers = Controllers { classes: false, topologies: false, templates: false };
-}
-
-impl FromStr for Controllers {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.trim() {
-            "all" => return Ok(Controllers::ALL),
-            "none" => return Ok(Controllers::NONE),
-            _ => {}
-        }
-        let mut chosen = Controllers::NONE;
-        for name in text.split(',').map(str::trim) {
-            match name {
-                "clusterclass" => chosen.classes = true,
-                "topology" => chosen.topologies = true,
-                "topology-templates" => chosen.templates = true,
-                _ => {
-                    let known = "none, all, clusterclass, topology or topology-templates";
-                    return Err(format!("there is no controller {name:?}; say {known}"));
-                }
-            }
-        }
-        Ok(chosen)
-    }
-}
-
 impl Flags {
-    /// The controllers to run.
-    fn chosen(&self, has_own_server: bool) -> Controllers {
-        self.controllers.unwrap_or(if has_own_server { Controllers::ALL } else { Controllers::NONE })
-    }
-
     /// The namespace of the Lease and of whatever else belongs to the installation.
     fn namespace(&self, client: &kube::Client, is_in_pod: bool) -> String {
         let own = || if is_in_pod { client.default_namespace() } else { NAMESPACE }.to_owned();
@@ -148,13 +73,6 @@ impl Leading {
         if tokio::time::timeout(STOP_LIMIT, self.stopped.cancelled()).await.is_err() {
             warn!("Leader election did not end in time");
         }
-    }
-}
-
-impl Serve {
-    /// Whether the pod's own API server is followed; nothing else is inferred (`Source::of`).
-    fn is_in_pod(&self) -> bool {
-        self.kubeconfig.is_none() && !self.embedded
     }
 }
 
@@ -287,24 +205,6 @@ async fn until_present(incumbent: &mut watch::Receiver<Incumbent>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn controllers_are_chosen_by_name() {
-        for (text, want) in [
-            ("none", Some(Controllers::NONE)),
-            ("all", Some(Controllers::ALL)),
-            ("clusterclass", Some(Controllers { classes: true, ..Controllers::NONE })),
-            (" topology , topology", Some(Controllers { topologies: true, ..Controllers::NONE })),
-            ("topology-templates", Some(Controllers { templates: true, ..Controllers::NONE })),
-            ("clusterclass,topology,topology-templates", Some(Controllers::ALL)),
-            ("", None),
-            ("clusterclass,", None),
-            ("all,clusterclass", None),
-            ("cluster", None),
-        ] {
-            assert_eq!(text.parse::<Controllers>().ok(), want, "{text:?}");
-        }
-    }
 
     #[tokio::test]
     async fn controllers_in_a_pod_wait_until_those_of_cluster_api_are_gone() {

@@ -15,8 +15,8 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::args::Input as Flags;
+use super::errors::shown;
 use super::files::{self, Input, Loaded};
-use super::validate::shown;
 use super::{applied, hints, kept, substitution};
 use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use crate::crd;

@@ -1,6 +1,5 @@
 //! `serve`: the webhook, its probes, and whatever keeps its facts current.
 
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZero;
@@ -9,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use axum::Router;
 use futures::future::OptionFuture;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -19,15 +18,17 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::args::{Lifecycle, Serve};
+use super::args::Serve;
 use super::embedded::{self, Api};
 use super::in_process::InProcess;
 use super::leading::{self, Leading};
 use super::memory::{self, Connections, Shares};
+use super::tasks::supervise;
 use super::{certificates, certs};
-use crate::admission::Settings;
+use crate::certificates::authority::Issued;
 use crate::certificates::callers::CallerSource;
-use crate::certificates::tls::{Files, Identity, Issued, Pair};
+use crate::certificates::pair::{Files, Pair};
+use crate::certificates::tls::Identity;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::gather::Gatherer;
 use crate::kubernetes::versions::ApiVersions;
@@ -39,7 +40,7 @@ use crate::webhook::limits::Limits;
 use crate::webhook::probes::{self, Health};
 use crate::webhook::review::{self, Handler};
 use crate::webhook::server::{self, Server};
-use crate::world::{Facts, Scope};
+use crate::world::Facts;
 
 /// Exit code of a process that a second signal ended.
 const ABORTED: u8 = 130;
@@ -223,26 +224,6 @@ impl Running {
     }
 }
 
-impl Serve {
-    /// What is looked after (DEC-37).
-    pub(super) fn scope(&self) -> Result<Scope> {
-        Scope::new(&self.namespaces, self.watch_filter.clone()).map_err(|reason| anyhow!("--namespace: {reason}"))
-    }
-
-    fn settings(&self) -> Settings {
-        Settings { enforce: self.enforce, lifecycle: self.drives_machines(), ..self.rules.settings() }
-    }
-
-    /// Whether the kinds around machines are ours.
-    pub(super) fn drives_machines(&self) -> bool {
-        match self.lifecycle {
-            Lifecycle::Auto => self.embedded,
-            Lifecycle::On => true,
-            Lifecycle::Off => false,
-        }
-    }
-}
-
 /// What is answered on each port.
 struct EndPoints {
     /// Everything, for callers in this process.
@@ -286,18 +267,6 @@ async fn bind(
 ) -> Result<Server> {
     let server = Server::bind(address, identity, limits, metrics).await;
     server.with_context(|| format!("cannot listen on {address} ({flag})"))
-}
-
-/// Runs a task that must not end before the process does.
-pub(super) fn supervise(
-    tasks: &mut JoinSet<&'static str>,
-    name: &'static str,
-    task: impl Future<Output = ()> + Send + 'static,
-) {
-    tasks.spawn(async move {
-        task.await;
-        name
-    });
 }
 
 /// The API server that is followed.

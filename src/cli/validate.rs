@@ -8,11 +8,12 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::UNUSABLE;
-use super::args::{Output, Rules, Validate};
+use super::args::{Output, Validate};
 use super::empty::{self, Wanted};
+use super::errors::{Shown, shown};
 use super::offline::{Case, Review, Subject};
-use crate::admission::{Outcome, Settings, Verdict};
-use crate::field::{FieldError, RuleId, Warning};
+use crate::admission::Settings;
+use crate::field::{RuleId, Warning};
 use crate::world::Facts;
 
 /// Prints a verdict for every Cluster and ClusterClass.
@@ -73,19 +74,6 @@ pub(super) fn denials(subjects: &[Subject<'_>], facts: &Arc<Facts>, settings: &S
     subjects.iter().flat_map(of).collect()
 }
 
-impl Rules {
-    /// The settings of the rules.
-    pub fn settings(&self) -> Settings {
-        Settings {
-            gates: self.feature_gates,
-            minimum_node_startup_timeout_seconds: self.minimum_node_startup_timeout,
-            dependents: self.dependents,
-            refuse_refs_with_topology: self.refuse_refs_with_topology,
-            ..Settings::default()
-        }
-    }
-}
-
 /// The result for one object, as `-o json` prints it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -103,17 +91,6 @@ struct Row<'a> {
     warnings: Vec<String>,
     not_checked: Vec<RuleId>,
     patch: json_patch::Patch,
-}
-
-/// One error of a row.
-#[derive(Debug, PartialEq, Serialize)]
-pub(super) struct Shown {
-    pub rule: RuleId,
-    r#type: &'static str,
-    field: String,
-    detail: String,
-    #[serde(skip)]
-    pub rendered: String,
 }
 
 impl<'a> Row<'a> {
@@ -140,32 +117,6 @@ impl<'a> Row<'a> {
             warnings: warnings.collect(),
             not_checked: review.verdict.not_checked,
             patch,
-        }
-    }
-}
-
-/// The errors of a verdict.
-pub(super) fn shown(verdict: &Verdict) -> Vec<Shown> {
-    let whole = |rule, r#type, message: &str| {
-        vec![Shown { rule, r#type, field: String::new(), detail: message.to_owned(), rendered: message.to_owned() }]
-    };
-    match &verdict.outcome {
-        Outcome::Allowed => Vec::new(),
-        Outcome::Invalid(errors) => errors.iter().map(Shown::of).collect(),
-        Outcome::Forbidden { rule, message, .. } => whole(rule, "Forbidden", message),
-        Outcome::Undecodable(message) => whole("ADM-003", "BadRequest", message),
-        Outcome::Unknown { rule, message } => whole(rule, "InternalError", message),
-    }
-}
-
-impl Shown {
-    fn of(error: &FieldError) -> Self {
-        Shown {
-            rule: error.rule,
-            r#type: error.kind.reason(),
-            field: error.path.to_string(),
-            detail: error.detail.clone(),
-            rendered: error.to_string(),
         }
     }
 }

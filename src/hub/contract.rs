@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub use super::plural::plural;
 
 /// The contracts that are understood, the newest first (CT-3.2).
-pub const CONTRACTS: [&str; 2] = ["v1beta2", "v1beta1"];
+const CONTRACTS: [&str; 2] = ["v1beta2", "v1beta1"];
 
 /// The name of the CustomResourceDefinition of a kind (CT-2.1).
 pub fn definition_name(group: &str, kind: &str) -> String {

@@ -44,14 +44,7 @@ pub fn label_key_faults(key: &str) -> Vec<String> {
 
 /// A label value: a label text of at most 63 bytes, or empty (LBL-002).
 pub fn label_value_faults(value: &str) -> Vec<String> {
-    let mut faults = Vec::new();
-    if value.len() > LABEL_LIMIT {
-        faults.push(format!("must be no more than {LABEL_LIMIT} bytes"));
-    }
-    if !value.is_empty() && !is_label_text(value) {
-        faults.push(LABEL_SHAPE.to_owned());
-    }
-    faults
+    faults(value, LABEL_LIMIT, value.is_empty() || is_label_text(value), LABEL_SHAPE)
 }
 
 /// A name as the value of a label: itself, or a stand-in that names the same object wherever it is too long for one
@@ -67,64 +60,38 @@ pub fn label_value_of(name: &str) -> Cow<'_, str> {
 
 /// A DNS subdomain of at most 253 bytes (LBL-005).
 pub fn subdomain_faults(text: &str) -> Vec<String> {
-    let mut faults = Vec::new();
-    if text.len() > SUBDOMAIN_LIMIT {
-        faults.push(format!("must be no more than {SUBDOMAIN_LIMIT} bytes"));
-    }
-    if !text.split('.').all(is_dns_label) {
-        faults.push(
-            "must consist of lower-case letters, digits, \"-\" and \".\", and start and end with a letter or digit"
-                .to_owned(),
-        );
-    }
-    faults
+    let shape = "must consist of lower-case letters, digits, \"-\" and \".\", and start and end with a letter or digit";
+    faults(text, SUBDOMAIN_LIMIT, text.split('.').all(is_dns_label), shape)
 }
 
 /// A DNS label of at most 63 bytes, such as the name of a namespace (DEC-45).
 pub fn dns_label_faults(text: &str) -> Vec<String> {
-    let mut faults = Vec::new();
-    if text.len() > LABEL_LIMIT {
-        faults.push(format!("must be no more than {LABEL_LIMIT} bytes"));
-    }
-    if !is_dns_label(text) {
-        faults.push(
-            "must consist of lower-case letters, digits and \"-\", and start and end with a letter or digit".to_owned(),
-        );
-    }
-    faults
+    let shape = "must consist of lower-case letters, digits and \"-\", and start and end with a letter or digit";
+    faults(text, LABEL_LIMIT, is_dns_label(text), shape)
 }
 
 /// The version or the plural of a kind: a DNS label that starts with a letter (DEC-45).
 pub fn resource_part_faults(text: &str) -> Vec<String> {
-    let mut faults = Vec::new();
-    if text.len() > LABEL_LIMIT {
-        faults.push(format!("must be no more than {LABEL_LIMIT} bytes"));
-    }
-    if !is_dns_label(text) || !text.starts_with(|first: char| first.is_ascii_lowercase()) {
-        faults.push(
-            "must consist of lower-case letters, digits and \"-\", start with a letter, and end with a letter or digit"
-                .to_owned(),
-        );
-    }
-    faults
+    let fits = is_dns_label(text) && text.starts_with(|first: char| first.is_ascii_lowercase());
+    let shape =
+        "must consist of lower-case letters, digits and \"-\", start with a letter, and end with a letter or digit";
+    faults(text, LABEL_LIMIT, fits, shape)
 }
 
 /// A kind of at most 63 bytes: `[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?` (DEC-45).
 pub fn kind_faults(text: &str) -> Vec<String> {
-    let mut faults = Vec::new();
-    if text.len() > LABEL_LIMIT {
-        faults.push(format!("must be no more than {LABEL_LIMIT} bytes"));
-    }
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    let is_kind = has_edges(text, |byte| byte.is_ascii_alphanumeric())
+    let fits = has_edges(text, |byte| byte.is_ascii_alphanumeric())
         && text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text.bytes().all(inner);
-    if !is_kind {
-        faults.push(
-            "must consist of letters, digits and \"-\", start with a letter, and end with a letter or digit".to_owned(),
-        );
-    }
-    faults
+    let shape = "must consist of letters, digits and \"-\", start with a letter, and end with a letter or digit";
+    faults(text, LABEL_LIMIT, fits, shape)
+}
+
+/// What is wrong with a text that has a limit and a shape.
+fn faults(text: &str, limit: usize, fits: bool, shape: &str) -> Vec<String> {
+    let too_long = (text.len() > limit).then(|| format!("must be no more than {limit} bytes"));
+    too_long.into_iter().chain((!fits).then(|| shape.to_owned())).collect()
 }
 
 /// `group/version`: a DNS subdomain and the version of a kind (DEC-45).

@@ -149,7 +149,7 @@ mod tests {
     use std::sync::LazyLock;
 
     use super::*;
-    use crate::certificates::tls::Issued;
+    use crate::certificates::authority::Issued;
 
     /// A kubeconfig that is used, to change it.
     fn good() -> Value {

@@ -21,7 +21,7 @@ use crate::hub::ObjectKey;
 use crate::telemetry::metrics::{self, Metrics};
 
 /// How many versions of kinds are watched at a time: the sum over all classes (DEC-45). Objects of others are read one by one.
-pub const MOST_KINDS: usize = 128;
+pub(super) const MOST_KINDS: usize = 128;
 
 /// Templates that belong to the topology of a Cluster do not interest a class.
 const NOT_OWNED: &str = "!topology.cluster.x-k8s.io/owned";

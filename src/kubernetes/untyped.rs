@@ -41,15 +41,15 @@ pub enum RequestError {
     NoObject,
 }
 
-/// How sure it is that nothing was written.
+/// What a failed write says about whether something was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// The API server said no.
-    Certain,
-    /// It said that something went wrong.
-    Unclear,
-    /// It said nothing.
-    Unknown,
+pub(super) enum WriteFailure {
+    /// The API server rejected it: nothing was written.
+    Rejected,
+    /// The API server reports an error of its own.
+    ServerError,
+    /// The API server did not answer.
+    NoAnswer,
 }
 
 impl From<kube::Error> for RequestError {
@@ -93,12 +93,12 @@ impl RequestError {
         self.code() == Some(StatusCode::UNPROCESSABLE_ENTITY.as_u16())
     }
 
-    /// How sure it is that nothing was written.
-    pub(super) fn refusal(&self) -> Refusal {
+    /// Whether something may have been written, if this is the error of a write.
+    pub(super) fn write_failure(&self) -> WriteFailure {
         match (self, self.code()) {
-            (RequestError::Malformed(_) | RequestError::Labels, _) | (_, Some(400..=499)) => Refusal::Certain,
-            (_, Some(_)) => Refusal::Unclear,
-            (_, None) => Refusal::Unknown,
+            (RequestError::Malformed(_) | RequestError::Labels, _) | (_, Some(400..=499)) => WriteFailure::Rejected,
+            (_, Some(_)) => WriteFailure::ServerError,
+            (_, None) => WriteFailure::NoAnswer,
         }
     }
 }

@@ -45,7 +45,6 @@ pub async fn keep_current(client: kube::Client, cache: Arc<Cache>, metrics: Arc<
 
 /// A kind whose objects go into the facts.
 trait Watched: Decode + Clone + Send + 'static {
-    const KIND: Kind;
     const PLURAL: &'static str;
     /// Up to how many bytes an object is read in less than a millisecond, on whatever thread that is.
     const INLINE: usize;
@@ -63,7 +62,6 @@ trait Watched: Decode + Clone + Send + 'static {
 }
 
 impl Watched for ClusterClass {
-    const KIND: Kind = Kind::ClusterClass;
     const PLURAL: &'static str = CLASSES;
     /// Compiling can take long, so it is no business of the async threads.
     const INLINE: usize = 0;
@@ -99,7 +97,6 @@ impl Watched for ClusterClass {
 }
 
 impl Watched for Cluster {
-    const KIND: Kind = Kind::Cluster;
     const PLURAL: &'static str = CLUSTERS;
     const INLINE: usize = 256 * 1024;
     type Prepared = Cluster;

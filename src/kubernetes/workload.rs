@@ -308,7 +308,9 @@ mod tests {
     use tracing_subscriber::fmt::MakeWriter;
 
     use super::*;
-    use crate::certificates::tls::{Files, Identity, Issued};
+    use crate::certificates::authority::Issued;
+    use crate::certificates::pair::Files;
+    use crate::certificates::tls::Identity;
     use crate::kubernetes::scripted::{Answer as Said, Script};
     use crate::telemetry::metrics::Metrics;
     use crate::webhook::server::{Limits, Server};

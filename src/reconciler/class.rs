@@ -6,17 +6,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, PatchOperation};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::info;
 
-use super::now;
 use super::pace::{Held, Pace};
 use super::raw::RawClass;
+use super::runs::Outcome;
+use super::{add, in_our_name, now};
 use crate::field::shortened;
 use crate::hub::{ClusterClass, GROUP, Kind, ObjectKey, TemplateRef, contract};
 use crate::kubernetes::address::{self, Malformed, One};
@@ -34,19 +33,6 @@ use crate::world::{Facts, Record};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a write is tried again when somebody else was faster.
 const CONFLICTS: usize = 3;
-/// Who we are in `managedFields`.
-const FIELD_MANAGER: &str = "topologist";
-
-/// What a run came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// Nothing had to be written.
-    Unchanged,
-    /// Something was written.
-    Changed,
-    /// The class is paused, or is being deleted.
-    LeftAlone,
-}
 
 /// Why a run did not do everything.
 #[derive(Debug, thiserror::Error)]
@@ -269,14 +255,6 @@ async fn excess(class: &Arc<ClusterClass>) -> Option<String> {
         Record::Unreadable { reason, .. } => Some(reason.to_string()),
         Record::Readable(_) => None,
     }
-}
-
-fn in_our_name() -> PatchParams {
-    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
-}
-
-fn add<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
-    PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path), value })
 }
 
 fn owner(class: &RawClass) -> OwnerReference {

@@ -8,22 +8,21 @@
 //! ```
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc;
-use kube::runtime::applier;
-use kube::runtime::controller::{Action, Config};
+use kube::runtime::controller::Action;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug, info_span, warn};
 
-use super::class::{Outcome, ReconcileError, Reconciler};
+use super::class::{ReconcileError, Reconciler};
 use super::pace::Pace;
 use super::raw::RawClass;
+use super::runs::{Outcome, count, run_woken};
 use super::users::Users;
 use crate::hub::{ObjectKey, TemplateRef};
 use crate::kubernetes::address;
@@ -32,7 +31,7 @@ use crate::kubernetes::follow::{Change, Mirror, Observation, WatchedKind};
 use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::templates::{ObjectKind, Templates};
 use crate::kubernetes::{Selection, follow};
-use crate::telemetry::metrics::{self, Metrics};
+use crate::telemetry::metrics::Metrics;
 use crate::topology::class_references::references;
 use crate::world::Scope;
 
@@ -111,16 +110,12 @@ impl ClassController {
         classes: Store<RawClass>,
         woken: mpsc::UnboundedReceiver<ObjectRef<RawClass>>,
     ) {
-        let run = |class: Arc<RawClass>, reconciler: Arc<Reconciler>| {
-            let metrics = self.metrics.clone();
+        let run = |class: Arc<RawClass>| {
+            let (reconciler, metrics) = (reconciler.clone(), self.metrics.clone());
             let span = info_span!("reconcile", class = %class.key());
-            Box::pin(async move { run(&class, &reconciler, &metrics).await }.instrument(span))
+            async move { run(&class, &reconciler, &metrics).await }.instrument(span)
         };
-        let woken = woken.map(Ok::<_, Infallible>);
-        let config = Config::default().concurrency(WORKERS);
-        // Errors are dealt with where they arise; a class that is gone is no error.
-        let again = |_: Arc<RawClass>, never: &Infallible, _: Arc<Reconciler>| match *never {};
-        applier(run, again, reconciler.clone(), classes, woken, config).for_each(|_| std::future::ready(())).await;
+        run_woken(classes, woken, WORKERS, run).await;
     }
 
     /// Keeps the classes and what is derived from them current.
@@ -168,15 +163,12 @@ impl ClassController {
 }
 
 /// One run, and when the next one is due if nothing wakes the class before.
-async fn run(class: &RawClass, reconciler: &Reconciler, metrics: &Metrics) -> Result<Action, Infallible> {
+async fn run(class: &RawClass, reconciler: &Reconciler, metrics: &Metrics) -> Action {
     let (key, started) = (class.key(), Instant::now());
     let outcome = timeout(RUN_LIMIT, reconciler.run(class)).await.unwrap_or(Err(ReconcileError::Late));
     let (action, outcome) = conclude(&key, outcome, &reconciler.pace);
-    let controller = NAME;
-    metrics.reconciles.get_or_create(&metrics::Reconcile { controller, outcome }).inc();
-    let elapsed = started.elapsed().as_secs_f64();
-    metrics.reconcile_duration.get_or_create(&metrics::Controller { controller }).observe(elapsed);
-    Ok(action)
+    count(metrics, NAME, outcome, started);
+    action
 }
 
 /// What follows from the end of a run.
@@ -187,12 +179,7 @@ fn conclude(key: &ObjectKey, outcome: Result<Outcome, ReconcileError>, pace: &Pa
             if outcome != Outcome::Changed {
                 pace.rested(key);
             }
-            let name = match outcome {
-                Outcome::Unchanged => "unchanged",
-                Outcome::Changed => "changed",
-                Outcome::LeftAlone => "left-alone",
-            };
-            (Action::await_change(), name)
+            (Action::await_change(), outcome.name())
         }
         // The next leader does it.
         Err(ReconcileError::NotLeading(reason)) => {

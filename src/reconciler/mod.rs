@@ -9,7 +9,11 @@
 //!                                    └─► owners.rs: what the Cluster owns, where nobody else sees to it
 //! ```
 
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, PatchOperation};
 use k8s_openapi::jiff::Timestamp;
+use kube::api::PatchParams;
+use serde_json::Value;
 
 mod class;
 pub mod controller;
@@ -17,6 +21,7 @@ pub mod names;
 pub mod owners;
 mod pace;
 mod raw;
+mod runs;
 pub mod templates;
 pub mod topology;
 mod users;
@@ -24,4 +29,14 @@ mod users;
 /// The present moment, as conditions have it.
 fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// For writes of Clusters and classes: who we are in `managedFields`. Topologies apply other objects under another name (SSA-19,
+/// SSA-21).
+fn in_our_name() -> PatchParams {
+    PatchParams { field_manager: Some("topologist".to_owned()), ..PatchParams::default() }
+}
+
+fn add<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
+    PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path), value })
 }

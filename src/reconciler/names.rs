@@ -8,7 +8,7 @@
 use ring::digest::{SHA256, digest};
 
 use crate::hub::{Cluster, ClusterClass, ObjectKey};
-use crate::topology::names::{ALPHABET, LENGTH, Names};
+use crate::topology::names::{Names, end_of};
 
 /// Ends for one run.
 #[derive(Clone, Debug)]
@@ -30,14 +30,7 @@ impl Names for LiveNames {
     fn end(&mut self, cluster: &ObjectKey, slot: &str) -> String {
         let hash = digest(&SHA256, format!("{}/{cluster}/{slot}", self.seed).as_bytes());
         let (start, _) = hash.as_ref().split_at(8);
-        let mut number = start.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
-        let base = ALPHABET.len() as u64;
-        let character = |_| {
-            let at = usize::try_from(number % base).unwrap_or_default();
-            number /= base;
-            ALPHABET.get(at).map_or('x', |byte| char::from(*byte))
-        };
-        (0..LENGTH).map(character).collect()
+        end_of(start.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte)))
     }
 }
 
@@ -48,6 +41,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::topology::names::{ALPHABET, LENGTH};
 
     fn cluster(generation: i64, version: &str) -> Cluster {
         let spec = json!({"topology": {"version": version}});

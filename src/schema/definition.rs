@@ -88,7 +88,7 @@ pub enum Step<'a> {
 
 impl Step<'_> {
     /// Whether it leads below a junctor.
-    pub fn is_junctor(self) -> bool {
+    pub(super) fn is_junctor(self) -> bool {
         matches!(self, Step::Not | Step::AllOf(_) | Step::OneOf(_) | Step::AnyOf(_))
     }
 

@@ -162,7 +162,8 @@ impl Schema {
     }
 
     /// The type of any value: maps are merged, lists are atomic.
-    pub fn deduced() -> Self {
+    #[cfg(test)]
+    pub(super) fn deduced() -> Self {
         Schema(Type::Deduced)
     }
 }

@@ -17,7 +17,7 @@ use crate::variables::INLINE;
 use crate::wire::Version;
 
 /// The annotation that keeps controllers from an object, whatever its value.
-pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
+pub(super) const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 
 /// What came of a look at the references of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use crate::hub::{ContractRef, Object, group_of};
 
 /// A field that has a place in each contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FieldPath {
+pub(super) struct FieldPath {
     v1beta1: &'static str,
     v1beta2: &'static str,
 }
@@ -18,7 +18,7 @@ impl FieldPath {
     }
 
     /// The dotted path in a contract.
-    pub const fn at(self, contract: Contract) -> &'static str {
+    pub(super) const fn at(self, contract: Contract) -> &'static str {
         match contract {
             Contract::V1Beta1 => self.v1beta1,
             Contract::V1Beta2 => self.v1beta2,
@@ -27,43 +27,43 @@ impl FieldPath {
 }
 
 /// The reference to the template of the machines.
-pub const INFRASTRUCTURE_REF: FieldPath =
+pub(super) const INFRASTRUCTURE_REF: FieldPath =
     FieldPath::new("spec.machineTemplate.infrastructureRef", "spec.machineTemplate.spec.infrastructureRef");
 /// Labels and annotations of the machines.
-pub const MACHINE_METADATA: &str = "spec.machineTemplate.metadata";
+pub(super) const MACHINE_METADATA: &str = "spec.machineTemplate.metadata";
 /// Readiness gates of the machines.
-pub const READINESS_GATES: FieldPath =
+pub(super) const READINESS_GATES: FieldPath =
     FieldPath::new("spec.machineTemplate.readinessGates", "spec.machineTemplate.spec.readinessGates");
 /// Taints of the machines.
-pub const TAINTS: FieldPath = FieldPath::new("spec.machineTemplate.taints", "spec.machineTemplate.spec.taints");
+pub(super) const TAINTS: FieldPath = FieldPath::new("spec.machineTemplate.taints", "spec.machineTemplate.spec.taints");
 /// How long draining a node may take.
-pub const DRAIN_TIMEOUT: FieldPath = FieldPath::new(
+pub(super) const DRAIN_TIMEOUT: FieldPath = FieldPath::new(
     "spec.machineTemplate.nodeDrainTimeout",
     "spec.machineTemplate.spec.deletion.nodeDrainTimeoutSeconds",
 );
 /// How long detaching the volumes of a node may take.
-pub const DETACH_TIMEOUT: FieldPath = FieldPath::new(
+pub(super) const DETACH_TIMEOUT: FieldPath = FieldPath::new(
     "spec.machineTemplate.nodeVolumeDetachTimeout",
     "spec.machineTemplate.spec.deletion.nodeVolumeDetachTimeoutSeconds",
 );
 /// How long deleting a node may take.
-pub const DELETION_TIMEOUT: FieldPath = FieldPath::new(
+pub(super) const DELETION_TIMEOUT: FieldPath = FieldPath::new(
     "spec.machineTemplate.nodeDeletionTimeout",
     "spec.machineTemplate.spec.deletion.nodeDeletionTimeoutSeconds",
 );
 /// How many machines there are to be.
-pub const REPLICAS: &str = "spec.replicas";
+pub(super) const REPLICAS: &str = "spec.replicas";
 /// The Kubernetes version.
-pub const VERSION: &str = "spec.version";
+pub(super) const VERSION: &str = "spec.version";
 /// When machines are replaced at the latest.
-pub const ROLLOUT_AFTER: &str = "spec.rollout.after";
+pub(super) const ROLLOUT_AFTER: &str = "spec.rollout.after";
 
 /// Of workers: the bootstrap template or object.
-pub const WORKER_BOOTSTRAP_REF: &str = "spec.template.spec.bootstrap.configRef";
+pub(super) const WORKER_BOOTSTRAP_REF: &str = "spec.template.spec.bootstrap.configRef";
 /// Of workers: the template of their machines, or the infrastructure machine pool.
-pub const WORKER_INFRASTRUCTURE_REF: &str = "spec.template.spec.infrastructureRef";
+pub(super) const WORKER_INFRASTRUCTURE_REF: &str = "spec.template.spec.infrastructureRef";
 /// Of workers: their Kubernetes version.
-pub const WORKER_VERSION: &str = "spec.template.spec.version";
+pub(super) const WORKER_VERSION: &str = "spec.template.spec.version";
 
 /// The reference at a path that leaves the version open; all its members must be there.
 pub(super) fn contract_ref(object: &Object, path: &'static str) -> Result<ContractRef, Failure> {

@@ -88,7 +88,7 @@ impl HookTracker {
     }
 
     /// The answers that block, by name of the hook.
-    pub fn blocking(&self) -> impl Iterator<Item = (Hook, &Block)> {
+    pub(super) fn blocking(&self) -> impl Iterator<Item = (Hook, &Block)> {
         self.blocking.iter().map(|(hook, block)| (*hook, block))
     }
 
@@ -151,7 +151,7 @@ impl<'a> Hooks<'a> {
     ///
     /// # Errors
     /// When an extension fails.
-    pub fn before_cluster_create(&self, tracker: &mut HookTracker) -> Result<Gate, Failure> {
+    pub(super) fn before_cluster_create(&self, tracker: &mut HookTracker) -> Result<Gate, Failure> {
         if !self.is_enabled || !self.is_new() {
             return Ok(Gate::Open);
         }
@@ -162,7 +162,7 @@ impl<'a> Hooks<'a> {
     ///
     /// # Errors
     /// When an extension fails.
-    pub fn after_control_plane_initialized(&self, tracker: &mut HookTracker) -> Result<(), Failure> {
+    pub(super) fn after_control_plane_initialized(&self, tracker: &mut HookTracker) -> Result<(), Failure> {
         const HOOK: Hook = Hook::AfterControlPlaneInitialized;
         if !self.is_enabled {
             return Ok(());
@@ -184,7 +184,7 @@ impl<'a> Hooks<'a> {
     ///
     /// # Errors
     /// When an extension fails.
-    pub fn after_cluster_upgrade(&self, tracker: &mut Tracker) -> Result<(), Failure> {
+    pub(super) fn after_cluster_upgrade(&self, tracker: &mut Tracker) -> Result<(), Failure> {
         let before = [Hook::AfterControlPlaneUpgrade, Hook::AfterWorkersUpgrade];
         let is_due = tracker.hooks.is_pending(Hook::AfterClusterUpgrade)
             && !before.iter().any(|hook| tracker.hooks.is_pending(*hook))
@@ -250,45 +250,15 @@ impl<'a> Hooks<'a> {
         self.call(Hook::BeforeControlPlaneUpgrade, from_to(from, to, plans), tracker)
     }
 
-    /// After each step of the control plane (HK-16).
-    pub(super) fn after_control_plane_upgrade(
-        &self,
-        version: &str,
-        plans: Plans<'_>,
-        tracker: &mut HookTracker,
-    ) -> Result<Gate, Failure> {
-        self.call_pending(Hook::AfterControlPlaneUpgrade, at(version, plans), tracker)
-    }
-
-    /// Before workers follow a step of the control plane (HK-17).
-    pub(super) fn before_workers_upgrade(
-        &self,
-        from: &str,
-        to: &str,
-        plans: Plans<'_>,
-        tracker: &mut HookTracker,
-    ) -> Result<Gate, Failure> {
-        self.call_pending(Hook::BeforeWorkersUpgrade, from_to(from, to, plans), tracker)
-    }
-
-    /// After workers followed a step of the control plane (HK-18).
-    pub(super) fn after_workers_upgrade(
-        &self,
-        version: &str,
-        plans: Plans<'_>,
-        tracker: &mut HookTracker,
-    ) -> Result<Gate, Failure> {
-        self.call_pending(Hook::AfterWorkersUpgrade, at(version, plans), tracker)
-    }
-
     /// Whether neither reference is there yet: nothing has been created, or nobody knows of it.
     fn is_new(&self) -> bool {
         let spec = &self.cluster.spec;
         !spec.infrastructure_ref.is_defined() && !spec.control_plane_ref.is_defined()
     }
 
-    /// Calls a hook if it is pending, and takes it off unless it blocks (HK-04).
-    fn call_pending<const N: usize>(
+    /// Calls a hook if it is pending, and takes it off unless it blocks (HK-04): after each step of the control plane (HK-16),
+    /// before workers follow it (HK-17), and after they have (HK-18).
+    pub(super) fn call_pending<const N: usize>(
         &self,
         hook: Hook,
         members: [(&str, Value); N],
@@ -340,12 +310,14 @@ impl<'a> Hooks<'a> {
     }
 }
 
-fn from_to(from: &str, to: &str, plans: Plans<'_>) -> [(&'static str, Value); 4] {
+/// What hooks are told that stand before a step.
+pub(super) fn from_to(from: &str, to: &str, plans: Plans<'_>) -> [(&'static str, Value); 4] {
     let [control_plane, workers] = upgrades(plans);
     [("fromKubernetesVersion", json!(from)), ("toKubernetesVersion", json!(to)), control_plane, workers]
 }
 
-fn at(version: &str, plans: Plans<'_>) -> [(&'static str, Value); 3] {
+/// What hooks are told that stand after a step.
+pub(super) fn at(version: &str, plans: Plans<'_>) -> [(&'static str, Value); 3] {
     let [control_plane, workers] = upgrades(plans);
     [("kubernetesVersion", json!(version)), control_plane, workers]
 }

@@ -22,16 +22,21 @@ impl Names for Derived {
     fn end(&mut self, cluster: &ObjectKey, slot: &str) -> String {
         // FNV-1a, 64 bits.
         let bytes = cluster.namespace.bytes().chain([0]).chain(cluster.name.bytes()).chain([0]).chain(slot.bytes());
-        let mut hash = bytes
+        let hash = bytes
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        let base = ALPHABET.len() as u64;
-        let character = |_| {
-            let at = usize::try_from(hash % base).unwrap_or_default();
-            hash /= base;
-            ALPHABET.get(at).map_or('x', |byte| char::from(*byte))
-        };
-        (0..LENGTH).map(character).collect()
+        end_of(hash)
     }
+}
+
+/// The end of a name that a hash gives.
+pub fn end_of(mut hash: u64) -> String {
+    let base = ALPHABET.len() as u64;
+    let character = |_| {
+        let at = usize::try_from(hash % base).unwrap_or_default();
+        hash /= base;
+        ALPHABET.get(at).map_or('x', |byte| char::from(*byte))
+    };
+    (0..LENGTH).map(character).collect()
 }
 
 #[cfg(test)]

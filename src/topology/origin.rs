@@ -61,7 +61,7 @@ impl Origins {
     }
 
     /// What decided the value at `path` last.
-    pub fn decisive(&self, path: &str) -> Option<&Origin> {
+    pub(super) fn decisive(&self, path: &str) -> Option<&Origin> {
         let decides = |mark: &&Mark| is_below(path, &mark.path) || is_below(&mark.path, path);
         self.0.iter().rfind(decides).map(|mark| &mark.origin)
     }

@@ -10,7 +10,7 @@ use super::worker::WorkerKind;
 use crate::hub::{Cluster, ClusterClass, Hook, annotation};
 
 /// The type of the condition, in both forms.
-pub const TOPOLOGY_RECONCILED: &str = "TopologyReconciled";
+pub(super) const TOPOLOGY_RECONCILED: &str = "TopologyReconciled";
 /// How many names a message shows (ST-11).
 const SHOWN_NAMES: usize = 3;
 
@@ -50,7 +50,7 @@ impl TopologyReconciled {
 }
 
 /// The condition at the end of a run (ST-03 to ST-15).
-pub fn topology_reconciled(run: &Run<'_>) -> TopologyReconciled {
+pub(super) fn topology_reconciled(run: &Run<'_>) -> TopologyReconciled {
     let Run { cluster, class, tracker, error } = run;
     if let Some(message) = paused(cluster) {
         return TopologyReconciled::is_not("Paused", message);

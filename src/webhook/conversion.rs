@@ -23,9 +23,9 @@ use tokio::time::{Instant, timeout_at};
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::{debug, info, warn};
 
-use super::body::{Bodies, Bounds, Unread};
+use super::body::{Bodies, Bounds};
 use super::limits::{Gone, patience};
-use super::refusal::{PANICKED, refusal};
+use super::refusal::{PANICKED, Refusal, refusal, request_of};
 use crate::budget::Stop;
 use crate::hub::{GROUP, Kind};
 use crate::json::{self, Size};
@@ -33,7 +33,7 @@ use crate::kubernetes::versions::ApiVersions;
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::Version;
 use crate::wire::conversion::{self, GroupKind};
-use crate::wire::conversion_review::{API_VERSION, ConversionAnswer, ConversionRequest, ConversionReview, KIND, PATH};
+use crate::wire::conversion_review::{API_VERSION, ConversionAnswer, ConversionRequest, KIND, PATH};
 
 /// Bounds of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,36 +128,6 @@ pub fn router(converter: Arc<Converter>) -> Router {
     }))
 }
 
-/// Why a request gets an HTTP error instead of a review.
-#[derive(Debug, thiserror::Error)]
-enum Refusal {
-    #[error(transparent)]
-    Unread(#[from] Unread),
-    #[error("the body is not a ConversionReview: {0}")]
-    NotAReview(String),
-    #[error("the answer could not be written: {0}")]
-    Unwritable(#[from] serde_json::Error),
-    #[error("the turn of this conversion did not come in the time that its caller waits; try again")]
-    Late,
-    #[error("the conversion took longer than its caller waits")]
-    Unfinished,
-    #[error("{PANICKED}")]
-    Panicked,
-}
-
-impl Refusal {
-    fn parts(&self) -> (StatusCode, &'static str) {
-        match self {
-            Refusal::Unread(unread) => unread.parts(),
-            Refusal::NotAReview(_) => (StatusCode::BAD_REQUEST, "not_a_review"),
-            Refusal::Unwritable(_) => (StatusCode::INTERNAL_SERVER_ERROR, "unwritable"),
-            Refusal::Late => (StatusCode::TOO_MANY_REQUESTS, "no_turn"),
-            Refusal::Unfinished => (StatusCode::INTERNAL_SERVER_ERROR, "unfinished"),
-            Refusal::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "panicked"),
-        }
-    }
-}
-
 impl Converter {
     async fn answer(self: Arc<Self>, request: HttpRequest) -> Response {
         let metrics = self.metrics.clone();
@@ -204,13 +174,7 @@ impl Converter {
     }
 
     async fn convert(&self, body: &[u8], stop: &Stop) -> Result<Vec<u8>, Refusal> {
-        let review: ConversionReview<'_> =
-            serde_json::from_slice(body).map_err(|error| Refusal::NotAReview(error.to_string()))?;
-        if review.api_version != API_VERSION || review.kind != KIND {
-            let what = format!("it is {:?} in {:?}, and {API_VERSION} is understood", review.kind, review.api_version);
-            return Err(Refusal::NotAReview(what));
-        }
-        let request = review.request.ok_or_else(|| Refusal::NotAReview("it has no request".to_owned()))?;
+        let request: ConversionRequest<'_> = request_of(body, [API_VERSION, KIND])?;
         let outcome = self.all(&request, stop).await?;
         let (uid, objects, desired) = (&*request.uid, request.objects.len(), &*request.desired_api_version);
         match &outcome {

@@ -1,7 +1,7 @@
 //! From an AdmissionReview to its answer.
 //!
 //! The envelope decides how a request is answered: without a readable envelope there is no uid, so the answer is an HTTP
-//! error; with one it is always an AdmissionReview, whatever is wrong inside.
+//! error; with one it is always an whatever is wrong inside.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -20,10 +20,10 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tracing::{Instrument, Span, info, info_span};
 
 use super::asked::{Asked, Pace, Put, is_looked_after};
-use super::body::{Bodies, Bounds, Unread};
+use super::body::{Bodies, Bounds};
 use super::limits::{Gone, INLINE_TIME, LAST_ROUND, Limits, RETRY_AFTER, TURN_TIME, patience};
 use super::queue::{Queue, Shed};
-use super::refusal::{PANICKED, refusal};
+use super::refusal::{PANICKED, Refusal, refusal, request_of};
 use super::server::Peer;
 use super::turns::{Owner, Turns};
 use crate::admission::{
@@ -34,7 +34,7 @@ use crate::hub::{GROUP, Kind};
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::{self, Metrics, Raised};
 use crate::wire::conversion_review;
-use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, AdmissionReview, Status, StatusDetails};
+use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusDetails};
 use crate::world::{Computed, Unsettled, World, settle};
 
 /// How a question is answered; a field of the handler so that a test can make it fail.
@@ -100,28 +100,6 @@ async fn unknown_path(State(handler): State<Arc<Handler>>, method: Method, uri: 
     )
 }
 
-/// Why a request gets an HTTP error instead of a review.
-#[derive(Debug, thiserror::Error)]
-enum Refusal {
-    #[error(transparent)]
-    Unread(#[from] Unread),
-    #[error("the body is not an AdmissionReview: {0}")]
-    NotAReview(String),
-    #[error("the answer could not be written: {0}")]
-    Unwritable(#[from] serde_json::Error),
-}
-
-impl Refusal {
-    /// The status of the answer, and what metrics call it.
-    fn parts(&self) -> (StatusCode, &'static str) {
-        match self {
-            Refusal::Unread(unread) => unread.parts(),
-            Refusal::NotAReview(_) => (StatusCode::BAD_REQUEST, "not_a_review"),
-            Refusal::Unwritable(_) => (StatusCode::INTERNAL_SERVER_ERROR, "unwritable"),
-        }
-    }
-}
-
 impl Handler {
     async fn answer(self: Arc<Self>, end_point: EndPoint, request: HttpRequest) -> Response {
         let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
@@ -147,13 +125,7 @@ impl Handler {
         // A place is for work; a body that is still on its way takes none.
         let body = self.bodies.read(request, deadline).await?;
         let started = Instant::now();
-        let review: AdmissionReview<'_> =
-            serde_json::from_slice(&body).map_err(|error| Refusal::NotAReview(error.to_string()))?;
-        if review.api_version != API_VERSION || review.kind != "AdmissionReview" {
-            let what = format!("it is {:?} in {:?}, and {API_VERSION} is understood", review.kind, review.api_version);
-            return Err(Refusal::NotAReview(what));
-        }
-        let request = review.request.ok_or_else(|| Refusal::NotAReview("it has no request".to_owned()))?;
+        let request: AdmissionRequest<'_> = request_of(&body, [API_VERSION, KIND])?;
         let span = info_span!("review", uid = &*request.uid);
         async {
             let owner = Owner { peer, namespace: request.namespace.as_deref().unwrap_or_default() };

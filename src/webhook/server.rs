@@ -12,9 +12,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, HttpBody};
+use axum::body::HttpBody;
 use axum::http::{HeaderMap, HeaderValue, Request, header};
-use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -249,7 +248,8 @@ impl Shared {
         let router = TowerToHyperService::new(self.router.clone());
         let service = service_fn(|request: Request<Incoming>| {
             let (answering, counted) = (Arc::new(activity.answering()), place.request());
-            let mut request = request.map(|body| Received { body, answering: answering.clone() });
+            let mut request =
+                request.map(|body| Observed { body, answering: answering.clone(), polled: received, _counted: None });
             if !self.reads_headers {
                 forget(request.headers_mut());
             }
@@ -262,7 +262,13 @@ impl Shared {
                 }
                 answering.answers();
                 // An answer lasts until its body has gone out, which for a watch may be hours.
-                Ok::<_, Infallible>(answer.map(|body| Answered { body, answering, _counted: counted }))
+                let counted = Some(counted);
+                Ok::<_, Infallible>(answer.map(|body| Observed {
+                    body,
+                    answering,
+                    polled: answered,
+                    _counted: counted,
+                }))
             }
         });
         let protocol = protocol(is_http2);
@@ -325,58 +331,35 @@ fn forget(headers: &mut HeaderMap) {
     }
 }
 
-/// The body of a request, for which the peer is waited for while somebody wants to read it.
-struct Received {
-    body: Incoming,
+/// A body whose activity shows in each poll: that of a request, or that of an answer.
+struct Observed<B> {
+    body: B,
     answering: Arc<Answering>,
+    polled: fn(&Answering, is_pending: bool),
+    /// Keeps the request counted as open for as long as the body of its answer lives.
+    _counted: Option<Counted>,
 }
 
-impl HttpBody for Received {
-    type Data = Bytes;
-    type Error = hyper::Error;
+/// The peer is waited for while somebody wants to read its request.
+fn received(answering: &Answering, is_pending: bool) {
+    if is_pending { answering.waits_for_peer() } else { answering.waits_for_us() }
+}
+
+/// The peer is waited for until more of the answer is asked for.
+fn answered(answering: &Answering, is_pending: bool) {
+    if is_pending { answering.waits_for_us() } else { answering.answers() }
+}
+
+impl<B: HttpBody + Unpin> HttpBody for Observed<B> {
+    type Data = B::Data;
+    type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
-        match polled {
-            Poll::Pending => self.answering.waits_for_peer(),
-            Poll::Ready(_) => self.answering.waits_for_us(),
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// The body of an answer, for which the peer is waited for until more of it is asked for. The request is open for as long as
-/// this lives.
-struct Answered {
-    body: Body,
-    answering: Arc<Answering>,
-    _counted: Counted,
-}
-
-impl HttpBody for Answered {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        match polled {
-            Poll::Pending => self.answering.waits_for_us(),
-            Poll::Ready(_) => self.answering.answers(),
-        }
+        (self.polled)(&self.answering, polled.is_pending());
         polled
     }
 

@@ -16,18 +16,6 @@ pub const KIND: &str = "ConversionReview";
 /// Where objects are sent to be converted.
 pub const PATH: &str = "/convert";
 
-/// A review as it arrives.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ConversionReview<'a> {
-    #[serde(borrow, default)]
-    pub api_version: Cow<'a, str>,
-    #[serde(borrow, default)]
-    pub kind: Cow<'a, str>,
-    #[serde(borrow)]
-    pub request: Option<ConversionRequest<'a>>,
-}
-
 /// What the API server asks.
 #[derive(Debug, Deserialize)]
 pub struct ConversionRequest<'a> {

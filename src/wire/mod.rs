@@ -16,6 +16,8 @@ pub mod review;
 
 use std::fmt;
 
+use serde::de::DeserializeOwned;
+
 pub use references::{Reference, references};
 
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Machine, MachineGroup, MachineHealthCheck};
@@ -79,47 +81,38 @@ impl fmt::Display for Version {
 }
 
 /// A kind of the hub that can be read from every wire version.
-pub trait Decode: Sized {
+pub trait Decode: DeserializeOwned {
+    /// The kind in whose shape it is read.
+    const KIND: Kind;
+
     /// Reads an object (ADM-003).
     ///
     /// # Errors
     /// The decoder's words, with the path of the offending field. Paths are those of v1beta2.
-    fn decode(version: Version, text: &str) -> Result<Self, String>;
+    fn decode(version: Version, text: &str) -> Result<Self, String> {
+        read(version, text, Self::KIND).map_err(without_values)
+    }
 }
 
 impl Decode for Cluster {
-    fn decode(version: Version, text: &str) -> Result<Self, String> {
-        decode(version, text, Kind::Cluster)
-    }
+    const KIND: Kind = Kind::Cluster;
 }
 
 impl Decode for ClusterClass {
-    fn decode(version: Version, text: &str) -> Result<Self, String> {
-        decode(version, text, Kind::ClusterClass)
-    }
+    const KIND: Kind = Kind::ClusterClass;
 }
 
 impl Decode for Machine {
-    fn decode(version: Version, text: &str) -> Result<Self, String> {
-        decode(version, text, Kind::Machine)
-    }
+    const KIND: Kind = Kind::Machine;
 }
 
 impl Decode for MachineGroup {
-    fn decode(version: Version, text: &str) -> Result<Self, String> {
-        // A MachineSet has nothing that a MachineDeployment has not.
-        decode(version, text, Kind::MachineDeployment)
-    }
+    // A MachineSet has nothing that a MachineDeployment has not.
+    const KIND: Kind = Kind::MachineDeployment;
 }
 
 impl Decode for MachineHealthCheck {
-    fn decode(version: Version, text: &str) -> Result<Self, String> {
-        decode(version, text, Kind::MachineHealthCheck)
-    }
-}
-
-fn decode<T: serde::de::DeserializeOwned>(version: Version, text: &str, kind: Kind) -> Result<T, String> {
-    read(version, text, kind).map_err(without_values)
+    const KIND: Kind = Kind::MachineHealthCheck;
 }
 
 /// An object of the shape of v1beta1 as JSON of the shape of the hub; nothing for an object that cannot be converted, or that has the

@@ -12,18 +12,22 @@ use serde_json::value::RawValue;
 
 /// The only version of AdmissionReview that is understood (ADM-001).
 pub const API_VERSION: &str = "admission.k8s.io/v1";
+/// The kind of the envelope.
+pub const KIND: &str = "AdmissionReview";
 
-/// A review as it arrives.
+/// A review as it arrives, with its request.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct AdmissionReview<'a> {
+pub struct Envelope<'a, R> {
     #[serde(borrow, default)]
     pub api_version: Cow<'a, str>,
     #[serde(borrow, default)]
     pub kind: Cow<'a, str>,
-    #[serde(borrow)]
-    pub request: Option<AdmissionRequest<'a>>,
+    pub request: Option<R>,
 }
+
+/// A review of an admission.
+pub type AdmissionReview<'a> = Envelope<'a, AdmissionRequest<'a>>;
 
 /// What the API server asks.
 #[derive(Debug, Deserialize)]
@@ -101,7 +105,7 @@ impl<'a> AdmissionResponse<'a> {
 
     /// Puts the answer into its envelope.
     pub fn into_review(self) -> AdmissionAnswer<'a> {
-        AdmissionAnswer { api_version: API_VERSION, kind: "AdmissionReview", response: self }
+        AdmissionAnswer { api_version: API_VERSION, kind: KIND, response: self }
     }
 }
 

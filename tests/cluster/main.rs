@@ -4,40 +4,22 @@
 
 mod admission;
 mod apply;
-#[path = "../support/balancer.rs"]
-mod balancer;
 mod break_glass;
 mod client_certificates;
 mod clock;
 mod controller;
-#[path = "../support/controller_manager.rs"]
-mod controller_manager;
 mod conversion;
 mod embedded_api;
 mod faults;
-#[path = "../support/faulty.rs"]
-mod faulty;
-#[path = "../support/gadgets.rs"]
-mod gadgets;
 mod garbage_collection;
 mod installation;
 mod kinds;
 mod kubectl;
-#[path = "../support/kubectl.rs"]
-mod kubectl_client;
-#[path = "../support/kubernetes.rs"]
-mod kubernetes;
-#[path = "../support/kustomize.rs"]
-mod kustomize;
 mod load;
 mod machines;
 mod new_ports;
 mod overload;
 mod plan_live;
-#[path = "../support/process.rs"]
-mod process;
-#[path = "../support/recorder.rs"]
-mod recorder;
 mod replicas;
 mod rollout;
 mod self_managed;
@@ -45,3 +27,19 @@ mod server_side_apply;
 mod template_finalizers;
 mod upgrades;
 mod variables;
+
+#[path = "../support"]
+mod support {
+    pub mod balancer;
+    pub mod controller_manager;
+    pub mod faulty;
+    pub mod gadgets;
+    pub mod kubectl;
+    pub mod kubernetes;
+    pub mod kustomize;
+    pub mod process;
+    pub mod recorder;
+}
+use support::{
+    balancer, controller_manager, faulty, gadgets, kubectl as kubectl_client, kubernetes, kustomize, process, recorder,
+};

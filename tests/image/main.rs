@@ -7,15 +7,16 @@
 #![allow(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "tests")]
 
 mod dockerfile;
-#[path = "../support/kubernetes.rs"]
-mod kubernetes;
-#[path = "../support/kustomize.rs"]
-mod kustomize;
 mod packages;
-#[path = "../support/process.rs"]
-mod process;
-#[path = "../support/tls_client.rs"]
-mod tls_client;
+
+#[path = "../support"]
+mod support {
+    pub mod kubernetes;
+    pub mod kustomize;
+    pub mod process;
+    pub mod tls_client;
+}
+use support::{kubernetes, kustomize, process, tls_client};
 
 use std::fs;
 use std::io::{Read, Write};

@@ -48,6 +48,9 @@ const MAY_USE: [(&str, &[&str]); 26] = [
 /// Rooms of a module that may not use another one of the same module.
 const NOT_FROM: [(&str, &str); 1] = [("embedded/storage", "crate::embedded::http")];
 
+/// Rooms whose files do not use each other in a circle. A file and the folder of its name are one.
+const WITHOUT_CIRCLES: [&str; 4] = ["certificates", "cli", "embedded/http", "embedded/storage"];
+
 /// What the core must not name.
 const FORBIDDEN: [&str; 12] = [
     "tokio",
@@ -180,15 +183,67 @@ fn modules_use_only_what_stands_below_them() {
     assert_eq!(MAY_USE.len(), LEAVES.len() + CORE.len() + EDGES.len());
 }
 
+/// Those that use themselves by way of others.
+fn circles(direct: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<&str> {
+    let is_in_circle = |one: &str| {
+        let (mut seen, mut left) = (BTreeSet::new(), vec![one]);
+        while let Some(next) = left.pop() {
+            left.extend(direct[next].iter().map(String::as_str).filter(|name| seen.insert(*name)));
+        }
+        seen.contains(one)
+    };
+    direct.keys().map(String::as_str).filter(|one| is_in_circle(one)).collect()
+}
+
 #[test]
 fn no_module_uses_itself_by_way_of_others() {
-    let direct: BTreeMap<&str, BTreeMap<String, String>> = MAY_USE.map(|(module, _)| (module, used(module))).into();
-    for module in direct.keys() {
-        let (mut seen, mut left) = (BTreeSet::new(), vec![*module]);
-        while let Some(next) = left.pop() {
-            left.extend(direct[next].keys().map(String::as_str).filter(|name| seen.insert(*name)));
+    let direct = MAY_USE.map(|(module, _)| (module.to_owned(), used(module).into_keys().collect())).into();
+    assert_eq!(circles(&direct), BTreeSet::new(), "these modules use each other in a circle");
+}
+
+/// The first names of the paths that begin in a certain way: `a` and `b` of `super::{a, b::C}`.
+fn named(code: &str, beginning: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (at, _) in code.match_indices(beginning).filter(|(at, _)| !code[..*at].ends_with("::")) {
+        let rest = &code[at + beginning.len()..];
+        let paths = rest.strip_prefix('{').map_or(rest, |group| group.split('}').next().unwrap_or_default());
+        assert!(
+            !paths.starts_with('{') && (paths == rest || !paths.contains('{')),
+            "one line for each module: {paths}"
+        );
+        let count = if paths == rest { 1 } else { usize::MAX };
+        for path in paths.split(',').take(count) {
+            names.insert(path.trim().chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect());
         }
-        assert!(!seen.contains(module), "{module} is part of a circle among {seen:?}");
+    }
+    names
+}
+
+/// The files of a room, each with the others that it names. What the room exports under a name of its own is not seen.
+fn neighbours(room: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let absolute = format!("crate::{}::", room.replace('/', "::"));
+    let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (file, text) in files(&source(room)) {
+        let path = Path::new(&file).strip_prefix(source(room)).unwrap().with_extension("");
+        let steps: Vec<&str> = path.iter().map(|step| step.to_str().unwrap()).filter(|step| *step != "mod").collect();
+        if let Some(name) = steps.first() {
+            let code = code(&text);
+            let used = named(&code, &absolute).into_iter().chain(named(&code, &"super::".repeat(steps.len())));
+            all.entry((*name).to_owned()).or_default().extend(used);
+        }
+    }
+    let known: BTreeSet<String> = all.keys().cloned().collect();
+    all.iter_mut().for_each(|(name, used)| used.retain(|other| other != name && known.contains(other)));
+    all
+}
+
+#[test]
+fn files_of_a_room_do_not_use_each_other_in_a_circle() {
+    for room in WITHOUT_CIRCLES {
+        let direct = neighbours(room);
+        let edges: usize = direct.values().map(BTreeSet::len).sum();
+        assert!(edges >= direct.len(), "{room}: {edges} uses among {} files are too few to be all", direct.len());
+        assert_eq!(circles(&direct), BTreeSet::new(), "these files of {room} use each other in a circle");
     }
 }
 

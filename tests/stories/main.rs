@@ -4,8 +4,6 @@
 
 mod admission_fixtures;
 mod advisories;
-#[path = "../../benches/support/api.rs"]
-mod api;
 mod authors;
 mod commands;
 mod connections;
@@ -13,19 +11,9 @@ mod conversion_fixtures;
 mod documents;
 mod exports;
 mod faults;
-#[path = "../../benches/support/fleet.rs"]
-mod fleet;
 mod fleet_plans;
 mod floods;
-#[path = "../support/gadgets.rs"]
-mod gadgets;
-#[path = "../support/judge.rs"]
-mod judge;
 mod kubectl;
-#[path = "../support/kubectl.rs"]
-mod kubectl_client;
-#[path = "../support/kustomize.rs"]
-mod kustomize;
 mod layering;
 mod manifests;
 mod memory;
@@ -34,8 +22,6 @@ mod monitoring;
 mod newcomer;
 mod offline;
 mod plans;
-#[path = "../support/process.rs"]
-mod process;
 mod properties;
 mod proposals;
 mod rule_costs;
@@ -47,6 +33,21 @@ mod security;
 mod serving;
 mod sums;
 mod templates;
-#[path = "../support/tls_client.rs"]
-mod tls_client;
 mod topology_fixtures;
+
+#[path = "../support"]
+mod support {
+    pub mod gadgets;
+    pub mod judge;
+    pub mod kubectl;
+    pub mod kustomize;
+    pub mod process;
+    pub mod tls_client;
+}
+use support::{gadgets, judge, kubectl as kubectl_client, kustomize, process, tls_client};
+#[path = "../../benches/support"]
+mod benches {
+    pub mod api;
+    pub mod fleet;
+}
+use benches::{api, fleet};

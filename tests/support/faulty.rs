@@ -29,7 +29,9 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
-use topologist::certificates::tls::{Files, Identity, Issued};
+use topologist::certificates::authority::Issued;
+use topologist::certificates::pair::Files;
+use topologist::certificates::tls::Identity;
 
 /// What the API server does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,9 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use topologist::certificates::tls::{Files, Identity, Issued};
+use topologist::certificates::authority::Issued;
+use topologist::certificates::pair::Files;
+use topologist::certificates::tls::Identity;
 use topologist::telemetry::metrics::Metrics;
 use topologist::webhook::server::{Limits, Server};
 

@@ -85,8 +85,7 @@ pub(in crate::admission) fn validate(written: Written<'_>, world: &World, settin
     found.run(BUDGET, |found| parts_are_as_small_as_in_v1beta2(sizes, found));
     if found.error_count() > 0 {
         // Nothing else is looked at: it could take long.
-        let (errors, warnings) = found.into_parts();
-        return Verdict { warnings, ..Verdict::plain(Kind::ClusterClass, "", Outcome::Invalid(errors)) };
+        return Verdict::of(Kind::ClusterClass, found);
     }
     run(RULES, &change, &mut found);
     found.run(BUDGET, |found| class_keeps_its_budget(&change, old, found));
@@ -94,9 +93,7 @@ pub(in crate::admission) fn validate(written: Written<'_>, world: &World, settin
     if let Some(old) = old {
         dependents::validate(&change, old, &mut found);
     }
-    let (errors, warnings) = found.into_parts();
-    let outcome = if errors.is_empty() { Outcome::Allowed } else { Outcome::Invalid(errors) };
-    Verdict { warnings, ..Verdict::plain(Kind::ClusterClass, "", outcome) }
+    Verdict::of(Kind::ClusterClass, found)
 }
 
 /// A class in v1beta1 has no text, list or map that is larger than v1beta2 allows, unless it had as many of them at such a

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::topology_change::TopologyChange;
 use super::{rebase, references, topology, version};
 use crate::admission::rule::{Rule, listed, rules, run};
-use crate::admission::{Listed, Outcome, Settings, Verdict};
+use crate::admission::{Listed, Settings, Verdict};
 use crate::field::{Findings, Path};
 use crate::hub::naming::label_value_faults;
 use crate::hub::{Cluster, Kind, NetworkRanges};
@@ -51,9 +51,7 @@ pub(crate) fn validate(new: &Cluster, old: Option<&Cluster>, world: &World, sett
         topology::validate(&change, &mut found, &mut not_checked);
     }
     run(AFTER_TOPOLOGY, &change, &mut found);
-    let (errors, warnings) = found.into_parts();
-    let outcome = if errors.is_empty() { Outcome::Allowed } else { Outcome::Invalid(errors) };
-    Verdict { warnings, not_checked, ..Verdict::plain(Kind::Cluster, "", outcome) }
+    Verdict { not_checked, ..Verdict::of(Kind::Cluster, found) }
 }
 
 /// The name of a Cluster is used as a label value and must be one (CL-V-001).

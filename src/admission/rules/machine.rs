@@ -2,7 +2,7 @@
 
 use super::shared;
 use crate::admission::rule::{Rule, rules, run};
-use crate::admission::{Listed, Outcome, Settings, Verdict};
+use crate::admission::{Listed, Settings, Verdict};
 use crate::field::{Findings, Path, RuleId};
 use crate::hub::{Kind, Machine, MachineSpec, label};
 use crate::version::KubeVersion;
@@ -41,9 +41,7 @@ pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
 pub(in crate::admission) fn validate(new: &Machine, old: Option<&Machine>, settings: &Settings) -> Verdict {
     let mut found = Findings::without(settings.silenced);
     run(RULES, &Change { new, old, settings }, &mut found);
-    let (errors, warnings) = found.into_parts();
-    let outcome = if errors.is_empty() { Outcome::Allowed } else { Outcome::Invalid(errors) };
-    Verdict { warnings, ..Verdict::plain(Kind::Machine, "", outcome) }
+    Verdict::of(Kind::Machine, found)
 }
 
 /// A Machine says where its bootstrap data comes from. One of a pool need not: the pool has them.

@@ -2,7 +2,7 @@
 
 use super::{machine, shared};
 use crate::admission::rule::{Rule, rules, run};
-use crate::admission::{Listed, Outcome, Settings, Verdict};
+use crate::admission::{Listed, Settings, Verdict};
 use crate::field::{Findings, Path};
 use crate::hub::naming::{label_value_faults, subdomain_faults};
 use crate::hub::{Kind, MachineGroup, Named, annotation, name_from};
@@ -64,9 +64,7 @@ pub(in crate::admission) fn validate(
     if kind == Kind::MachineDeployment {
         run(OF_DEPLOYMENTS, &change, &mut found);
     }
-    let (errors, warnings) = found.into_parts();
-    let outcome = if errors.is_empty() { Outcome::Allowed } else { Outcome::Invalid(errors) };
-    Verdict { warnings, ..Verdict::plain(kind, "", outcome) }
+    Verdict::of(kind, found)
 }
 
 fn cluster_name_never_changes(change: &Change<'_>, found: &mut Findings) {

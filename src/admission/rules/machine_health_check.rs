@@ -2,7 +2,7 @@
 
 use super::{machine, references, shared};
 use crate::admission::rule::{Rule, rules, run};
-use crate::admission::{Listed, Outcome, Settings, Verdict};
+use crate::admission::{Listed, Settings, Verdict};
 use crate::field::{Findings, Path};
 use crate::hub::{HealthCheck, Kind, MachineHealthCheck};
 
@@ -37,9 +37,7 @@ pub(in crate::admission) fn validate(
     run(OF_MACHINES, &change, &mut found);
     run(RULES, &change, &mut found);
     found.run(references::RULE, |found| reference_can_be_part_of_a_url(&change, found));
-    let (errors, warnings) = found.into_parts();
-    let outcome = if errors.is_empty() { Outcome::Allowed } else { Outcome::Invalid(errors) };
-    Verdict { warnings, ..Verdict::plain(Kind::MachineHealthCheck, "", outcome) }
+    Verdict::of(Kind::MachineHealthCheck, found)
 }
 
 fn cluster_name_never_changes(change: &Change<'_>, found: &mut Findings) {

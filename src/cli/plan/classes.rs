@@ -27,7 +27,8 @@ pub(super) fn changed(class: &ObjectKey, sides: &Sides<'_>) -> Option<ClusterRep
     let mut changes = Vec::new();
     let (from, to) = (sides.before.0.get(class)?.get("spec")?, sides.after.0.get(class)?.get("spec")?);
     Differences { secrets: &secrets, because: "the class itself", changes: &mut changes }.add("spec", from, to);
-    let of_class = StepReport { changes, ..step(Action::Apply, "ClusterClass", &class.name, "no Cluster uses it") };
+    let of_class =
+        StepReport { changes, ..StepReport::exact(Action::Apply, "ClusterClass", &class.name, "no Cluster uses it") };
     let mut steps = Vec::new();
     if !of_class.changes.is_empty() {
         steps.push(of_class);
@@ -47,13 +48,13 @@ pub(super) fn changed(class: &ObjectKey, sides: &Sides<'_>) -> Option<ClusterRep
 
 /// A class that only the old files have.
 pub(super) fn removed(class: &ObjectKey) -> ClusterReport {
-    let steps = vec![step(Action::Delete, "ClusterClass", &class.name, "it is not among the new files")];
+    let steps = vec![StepReport::exact(Action::Delete, "ClusterClass", &class.name, "it is not among the new files")];
     ClusterReport::of_class(class, format!("ClusterClass {class}, which no Cluster uses, is deleted"), steps)
 }
 
 /// A class that only the new files have.
 pub(super) fn created(class: &ObjectKey) -> ClusterReport {
-    let steps = vec![step(Action::Create, "ClusterClass", &class.name, "it is new")];
+    let steps = vec![StepReport::exact(Action::Create, "ClusterClass", &class.name, "it is new")];
     ClusterReport::of_class(class, format!("ClusterClass {class} is new"), steps)
 }
 
@@ -75,22 +76,8 @@ fn template(namespace: &str, from: (&TemplateRef, &Facts), to: (&TemplateRef, &F
     let is_same = old.kind() == new.kind() && old.name() == new.name();
     let action = if is_same { Action::Apply } else { Action::Rotate };
     let replaces = (!is_same).then(|| old.name().to_owned());
-    let step = step(action, new.kind(), new.name(), "the class refers to it");
+    let step = StepReport::exact(action, new.kind(), new.name(), "the class refers to it");
     (!changes.is_empty()).then_some(StepReport { replaces, changes, ..step })
-}
-
-fn step(action: Action, kind: &str, name: &str, reason: &str) -> StepReport {
-    StepReport {
-        action: action.name(),
-        kind: kind.to_owned(),
-        role: "",
-        set: None,
-        name: name.to_owned(),
-        replaces: None,
-        reason: reason.to_owned(),
-        certainty: "exact",
-        changes: Vec::new(),
-    }
 }
 
 /// The templates of a class by their places in it.

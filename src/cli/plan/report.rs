@@ -217,19 +217,9 @@ impl ClusterReport {
     /// A Cluster that is not there any more, with everything that its topology made.
     pub(super) fn deleted(cluster: &ObjectKey, before: &Fold) -> Self {
         let objects = before.objects_of(cluster);
-        let step = |(kind, name, reason): (&str, &str, &str)| StepReport {
-            action: Action::Delete.name(),
-            kind: kind.to_owned(),
-            role: "",
-            set: None,
-            name: name.to_owned(),
-            replaces: None,
-            reason: reason.to_owned(),
-            certainty: "exact",
-            changes: Vec::new(),
-        };
-        let mut steps = vec![step(("Cluster", &cluster.name, "it is not among the new files"))];
-        steps.extend(objects.iter().map(|object| step((object.kind(), object.name(), "it goes with its Cluster"))));
+        let step = |kind: &str, name: &str, reason| StepReport::exact(Action::Delete, kind, name, reason);
+        let mut steps = vec![step("Cluster", &cluster.name, "it is not among the new files")];
+        steps.extend(objects.iter().map(|object| step(object.kind(), object.name(), "it goes with its Cluster")));
         ClusterReport {
             group: None,
             namespace: cluster.namespace.clone(),
@@ -342,6 +332,21 @@ fn set(part: &Part) -> Option<String> {
 }
 
 impl StepReport {
+    /// A step that is made as it says, and changes no field.
+    pub(super) fn exact(action: Action, kind: &str, name: &str, reason: &str) -> Self {
+        StepReport {
+            action: action.name(),
+            kind: kind.to_owned(),
+            role: "",
+            set: None,
+            name: name.to_owned(),
+            replaces: None,
+            reason: reason.to_owned(),
+            certainty: "exact",
+            changes: Vec::new(),
+        }
+    }
+
     fn of(step: &Step) -> Self {
         StepReport {
             action: step.action.name(),

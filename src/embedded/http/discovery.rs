@@ -1,18 +1,13 @@
 //! What is served, as clients ask for it: groups, versions and kinds, in one piece or document by document; and whether
 //! the server is well, which it is.
 
-use std::cmp::Ordering;
-
 use axum::body::Body;
 use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
 
+use super::groups::{Groups, RELEASE, group_versions, groups, versions};
 use super::openapi;
 use crate::embedded::storage::registry::{Registry, Resource, api_version};
-use crate::hub::contract::compare_versions;
-
-/// The release of Kubernetes whose behaviour is followed.
-pub(super) const RELEASE: &str = "v1.33.0";
 
 /// An answer that is no object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,43 +94,6 @@ fn accepts_json(accept: &str) -> bool {
 
 fn described(registry: &Registry, group: &str, version: &str) -> Option<Value> {
     group_versions(registry).contains(&(group, version)).then(|| openapi::document(registry, group, version))
-}
-
-/// Which groups are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Groups {
-    /// The one without a name.
-    Core,
-    Named,
-}
-
-/// The groups, sorted by name.
-fn groups(registry: &Registry, which: Groups) -> impl Iterator<Item = &str> {
-    let mut names: Vec<&str> = registry.iter().map(|resource| &*resource.group).collect();
-    names.dedup();
-    names.into_iter().filter(move |name| name.is_empty() == (which == Groups::Core))
-}
-
-/// The versions of a group, the one to prefer first.
-fn versions<'a>(registry: &'a Registry, group: &'a str) -> Vec<&'a str> {
-    let mut versions: Vec<&str> = registry.group(group).map(|resource| &*resource.version).collect();
-    versions.sort_by(|a, b| preference(a, b));
-    versions.dedup();
-    versions
-}
-
-fn preference(a: &str, b: &str) -> Ordering {
-    compare_versions(b, a)
-}
-
-/// All groups in all their versions.
-pub(super) fn group_versions(registry: &Registry) -> Vec<(&str, &str)> {
-    let mut names: Vec<&str> = registry.iter().map(|resource| &*resource.group).collect();
-    names.dedup();
-    names
-        .into_iter()
-        .flat_map(|group| versions(registry, group).into_iter().map(move |version| (group, version)))
-        .collect()
 }
 
 fn group(registry: &Registry, name: &str) -> Value {

@@ -15,6 +15,7 @@ mod decode;
 mod delete;
 mod discovery;
 pub mod front;
+mod groups;
 mod json_path;
 mod openapi;
 mod patch;

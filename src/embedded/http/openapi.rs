@@ -7,7 +7,7 @@
 use ring::digest;
 use serde_json::{Map, Value, json};
 
-use super::discovery::{RELEASE, group_versions};
+use super::groups::{RELEASE, group_versions};
 use crate::embedded::storage::registry::{Registry, Resource, api_version};
 
 /// Where everything that objects have in common is described.

@@ -3,13 +3,14 @@
 //! ```text
 //! load.rs (files) ─► store.rs, index.rs ◄─ collect.rs: what follows from a write
 //!                      ▲ kinds
-//!                 registry.rs ◄─ builtin.rs, definition.rs ─► structure.rs, metadata.rs: what objects look like
+//!                 registry.rs ◄─ kinds.rs, definition.rs ─► structure.rs, metadata.rs: what objects look like
 //! ```
 
 pub(super) mod builtin;
 pub(super) mod collect;
 pub(super) mod definition;
 mod index;
+mod kinds;
 mod load;
 pub(super) mod metadata;
 pub(super) mod random;
@@ -26,6 +27,6 @@ pub use load::LoadError;
 pub use registry::{Column, Registry, Resource, Scale};
 pub use structure::Structure;
 
-pub(in crate::embedded) use builtin::resources;
+pub(in crate::embedded) use kinds::resources;
 pub(in crate::embedded) use load::make_namespaces;
 pub(in crate::embedded) use store::State;

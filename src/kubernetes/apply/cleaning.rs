@@ -4,7 +4,7 @@ use tracing::{info, warn};
 
 use super::{ApplyError, Made, Work, worker};
 use crate::hub::ObjectRef;
-use crate::kubernetes::untyped::{self, Refusal, RequestError};
+use crate::kubernetes::untyped::{self, RequestError, WriteFailure};
 use crate::topology::plan::{Action, Part, Step};
 
 impl Work<'_> {
@@ -19,13 +19,13 @@ impl Work<'_> {
             return;
         }
         let is_owner = matches!(failed.part, Part::ControlPlane | Part::Worker(..));
-        let refusal = error.source_of().map_or(Refusal::Certain, RequestError::refusal);
+        let failure = error.source_of().map_or(WriteFailure::Rejected, RequestError::write_failure);
         for made in made {
             let is_free = !is_owner
-                || match refusal {
-                    Refusal::Certain => true,
-                    Refusal::Unclear => !self.may_refer(&failed.object, &made.object).await,
-                    Refusal::Unknown => false,
+                || match failure {
+                    WriteFailure::Rejected => true,
+                    WriteFailure::ServerError => !self.may_refer(&failed.object, &made.object).await,
+                    WriteFailure::NoAnswer => false,
                 };
             let object = &made.object;
             if !is_free {

@@ -13,22 +13,20 @@
 mod run;
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc;
-use kube::api::ApiResource;
-use kube::runtime::applier;
-use kube::runtime::controller::{Action, Config};
+use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug, info_span, warn};
 
-use self::run::{Outcome, Reconciler, RunError};
+use self::run::{Reconciler, RunError};
 use super::pace::Pace;
+use super::runs::{Outcome, count, run_woken};
 use crate::hub::{GROUP, ObjectKey, label};
 use crate::kubernetes::Selection;
 use crate::kubernetes::address::Resource;
@@ -37,7 +35,7 @@ use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::follow::{Change, WatchedKind, key_of};
 use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::metadata::{self, Metadata, Objects};
-use crate::telemetry::metrics::{self, Metrics};
+use crate::telemetry::metrics::Metrics;
 use crate::world::{Facts, Found};
 
 /// How many objects of each kind are looked at side by side (RS-10).
@@ -79,10 +77,6 @@ impl Maker {
     fn served(self) -> Resource {
         Resource::known(GROUP, "v1beta2", self.kind())
     }
-
-    fn resource(self) -> ApiResource {
-        self.served().as_api().clone()
-    }
 }
 
 /// The controllers of MachineDeployments and MachineSets that belong to topologies (DEL-05, DEL-07).
@@ -113,6 +107,7 @@ impl TemplatesController {
         let reconciler = |maker| {
             Arc::new(Reconciler {
                 maker,
+                resource: maker.served().as_api().clone(),
                 client: self.client.clone(),
                 writer: self.leadership.writer(self.client.clone()),
                 leadership: self.leadership.clone(),
@@ -134,25 +129,14 @@ impl TemplatesController {
         let (wake, woken) = mpsc::unbounded();
         let (objects, follow) = self.follow(maker, wake.clone());
         let store = objects.store().clone();
-        let run = {
-            let metrics = self.metrics.clone();
-            move |object: Arc<Metadata>, reconciler: Arc<Reconciler>| {
-                let metrics = metrics.clone();
-                let span = info_span!("reconcile", kind = maker.kind(), object = %key_of(&*object));
-                Box::pin(async move { Ok(run(&object, &reconciler, &metrics).await) }.instrument(span))
-            }
+        let run = |object: Arc<Metadata>| {
+            let (reconciler, metrics) = (reconciler.clone(), self.metrics.clone());
+            let span = info_span!("reconcile", kind = maker.kind(), object = %key_of(&*object));
+            async move { run(&object, &reconciler, &metrics).await }.instrument(span)
         };
-        let woken = {
-            let reconciler = reconciler.clone();
-            woken.flat_map(move |wake: Wake| futures::stream::iter(wake.objects(&objects, &reconciler)))
-        };
-        let woken = woken.map(Ok::<_, Infallible>);
-        let config = Config::default().concurrency(WORKERS);
-        // Errors are dealt with where they arise; an object that is gone is no error.
-        let again = |_: Arc<Metadata>, never: &Infallible, _: Arc<Reconciler>| match *never {};
-        let runs = applier(run, again, reconciler, store, woken, config).for_each(|_| std::future::ready(()));
+        let woken = woken.flat_map(|wake: Wake| futures::stream::iter(wake.objects(&objects, &reconciler)));
         tokio::select! {
-            () = runs => {}
+            () = run_woken(store, woken, WORKERS, run) => {}
             () = follow => {}
             () = follow_clusters(&self.cache, &wake) => {}
         }
@@ -164,8 +148,9 @@ impl TemplatesController {
         maker: Maker,
         wake: mpsc::UnboundedSender<Wake>,
     ) -> (Objects, impl Future<Output = ()> + Send + use<>) {
-        let resource = maker.resource();
-        let api = maker.served().in_scope(self.client.clone(), self.cache.facts().scope());
+        let served = maker.served();
+        let resource = served.as_api().clone();
+        let api = served.in_scope(self.client.clone(), self.cache.facts().scope());
         let selection = Selection { labels: Some(label::OWNED.to_owned()), fields: None };
         let changed = {
             let resource = resource.clone();
@@ -197,7 +182,7 @@ enum Wake {
 impl Wake {
     /// The objects that there are; the past of one that is gone is forgotten.
     fn objects(self, all: &Objects, reconciler: &Reconciler) -> Vec<ObjectRef<Metadata>> {
-        let resource = reconciler.maker.resource();
+        let resource = &reconciler.resource;
         let reference = |object: Arc<Metadata>| ObjectRef::from_obj_with(&*object, resource.clone());
         match self {
             Wake::One(one) if all.store().get(&one).is_some() => vec![one],
@@ -272,9 +257,7 @@ async fn run(object: &Metadata, reconciler: &Reconciler, metrics: &Metrics) -> A
     // What failed because somebody else leads is no failure of the object.
     let outcome = outcome.or_else(|error| reconciler.leadership.may_write().map_err(RunError::from).and(Err(error)));
     let (action, outcome) = conclude(&key, outcome, &reconciler.pace);
-    metrics.reconciles.get_or_create(&metrics::Reconcile { controller, outcome }).inc();
-    let elapsed = started.elapsed().as_secs_f64();
-    metrics.reconcile_duration.get_or_create(&metrics::Controller { controller }).observe(elapsed);
+    count(metrics, controller, outcome, started);
     action
 }
 
@@ -283,12 +266,7 @@ fn conclude(key: &ObjectKey, outcome: Result<Outcome, RunError>, pace: &Pace) ->
     match outcome {
         Ok(outcome) => {
             pace.succeeded(key);
-            let name = match outcome {
-                Outcome::Unchanged => "unchanged",
-                Outcome::Changed => "changed",
-                Outcome::LeftAlone => "left-alone",
-            };
-            (Action::await_change(), name)
+            (Action::await_change(), outcome.name())
         }
         // The next leader does it.
         Err(RunError::NotLeading(reason)) => {

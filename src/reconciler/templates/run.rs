@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{PatchOperation, RemoveOperation, TestOperation};
-use kube::api::Patch;
+use kube::api::{ApiResource, Patch};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tracing::info;
@@ -22,6 +22,7 @@ use crate::kubernetes::metadata::Metadata;
 use crate::kubernetes::metadata::cluster_of;
 use crate::kubernetes::untyped::{self, RequestError};
 use crate::reconciler::pace::Pace;
+use crate::reconciler::runs::Outcome;
 use crate::topology::templates_in_use::unused;
 use crate::world::{Found, Selection};
 
@@ -32,17 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a finalizer is taken away before that is a failure, and how long to wait in between (DEL-10).
 const ATTEMPTS: usize = 3;
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// What a run came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// Nothing had to be written.
-    Unchanged,
-    /// Something was written.
-    Changed,
-    /// The object or its Cluster is paused, or it is somebody else's.
-    LeftAlone,
-}
 
 /// Why a run did not do everything.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +64,8 @@ pub(super) enum RunError {
 /// What runs need.
 pub(super) struct Reconciler {
     pub maker: Maker,
+    /// How the API server names the kind.
+    pub resource: ApiResource,
     pub client: kube::Client,
     /// Writes only while this process leads.
     pub writer: kube::Client,

@@ -8,6 +8,7 @@ use super::*;
 use crate::hub::Cluster;
 use crate::kubernetes::lease::{Candidacy, Election};
 use crate::kubernetes::testing::{ApiServer, Failure, Received};
+use crate::telemetry::metrics;
 use crate::world::{Record, Scope};
 
 const MINUTE: Duration = Duration::from_mins(1);

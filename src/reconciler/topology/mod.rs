@@ -13,17 +13,14 @@ mod run;
 mod write;
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZero;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::channel::mpsc;
-use kube::runtime::applier;
-use kube::runtime::controller::{Action, Config};
+use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
@@ -33,6 +30,7 @@ use self::past::Past;
 use self::queue::{Named, Queue};
 use self::run::{Outcome, Reconciler, RunError};
 use super::pace::Pace;
+use super::runs::{count, run_woken};
 use crate::hub::{GROUP, Kind, ObjectKey, TemplateRef};
 use crate::kubernetes::apply::Applier;
 use crate::kubernetes::cache::Cache;
@@ -40,7 +38,7 @@ use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::leader::Leader;
 use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::managed::{Changed, Managed};
-use crate::telemetry::metrics::{self, Metrics};
+use crate::telemetry::metrics::Metrics;
 use crate::topology::Options;
 use crate::topology::class_references::references;
 use crate::world::{Facts, Found};
@@ -141,18 +139,12 @@ impl TopologyController {
         queue: &Arc<Queue>,
         woken: mpsc::UnboundedReceiver<ObjectRef<Named>>,
     ) {
-        let run = |named: Arc<Named>, reconciler: Arc<Reconciler>| {
-            let queue = queue.clone();
+        let run = |named: Arc<Named>| {
+            let (reconciler, queue) = (reconciler.clone(), queue.clone());
             let span = info_span!("reconcile", cluster = %named.key());
-            Box::pin(async move { Ok(run(&named.key(), &reconciler, &queue).await) }.instrument(span))
+            async move { run(&named.key(), &reconciler, &queue).await }.instrument(span)
         };
-        let woken = woken.map(Ok::<_, Infallible>);
-        let config = Config::default().concurrency(self.workers);
-        // Errors are dealt with where they arise; a Cluster that is gone is no error.
-        let again = |_: Arc<Named>, never: &Infallible, _: Arc<Reconciler>| match *never {};
-        applier(run, again, reconciler.clone(), queue.names(), woken, config)
-            .for_each(|_| std::future::ready(()))
-            .await;
+        run_woken(queue.names(), woken, self.workers, run).await;
     }
 }
 
@@ -234,10 +226,7 @@ async fn run(key: &ObjectKey, reconciler: &Reconciler, queue: &Queue) -> Action 
         reconciler.forget(key);
     }
     let (action, outcome) = conclude(key, outcome, &reconciler.pace);
-    let (controller, metrics) = (NAME, &reconciler.metrics);
-    metrics.reconciles.get_or_create(&metrics::Reconcile { controller, outcome }).inc();
-    let elapsed = started.elapsed().as_secs_f64();
-    metrics.reconcile_duration.get_or_create(&metrics::Controller { controller }).observe(elapsed);
+    count(&reconciler.metrics, NAME, outcome, started);
     action
 }
 

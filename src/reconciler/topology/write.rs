@@ -1,16 +1,13 @@
 //! Writing a Cluster: by patches that name the version that they were computed from, so that nothing of anybody is undone.
 
-use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, Patch, PatchOperation};
-use kube::api::{DynamicObject, PatchParams};
+use json_patch::{Patch, PatchOperation};
+use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::defaulted;
 use crate::hub::{Cluster, GROUP, Kind, Object, ObjectKey, annotation};
 use crate::kubernetes::address::Resource;
-
-/// Who we are in `managedFields` of Clusters; topologies apply other objects under another name (SSA-19, SSA-21).
-const FIELD_MANAGER: &str = "topologist";
+use crate::reconciler::{add, in_our_name};
 
 /// What is written besides the status: defaults of variables, and that the Cluster may be deleted (RS-06, HK-22).
 pub(super) fn of_cluster(
@@ -49,16 +46,11 @@ pub(super) async fn patch(
     operations.insert(0, add(["metadata", "resourceVersion"], version));
     let resource = Resource::known(GROUP, "v1beta2", Kind::Cluster.name());
     let cluster = resource.one::<DynamicObject>(client.clone(), key)?;
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let patch = kube::api::Patch::Json::<()>(Patch(operations));
     let written = match is_status {
-        true => cluster.patch_status(&params, &patch).await?,
-        false => cluster.patch(&params, &patch).await?,
+        true => cluster.patch_status(&in_our_name(), &patch).await?,
+        false => cluster.patch(&in_our_name(), &patch).await?,
     };
     let value = serde_json::to_value(written).map_err(kube::Error::SerdeError)?;
     Object::try_from(value).map_err(|_| kube::Error::Service("the answer is no object".into()))
-}
-
-fn add<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
-    PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path), value })
 }

@@ -19,13 +19,6 @@ pub struct Trace {
     pub not_asked: Vec<NotAsked>,
 }
 
-impl Trace {
-    /// Whether everything that the class asks for had its say.
-    pub fn is_complete(&self) -> bool {
-        self.not_asked.is_empty()
-    }
-}
-
 /// A definition of a patch that did not change an item, or a patch that did nothing at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Skipped {

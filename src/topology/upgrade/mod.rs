@@ -24,7 +24,7 @@ pub use tracker::{ControlPlaneTracker, Held, Hold, Tracker, WorkerTracker};
 use self::plan::{Plan, Way, Written};
 use super::blueprint::Blueprint;
 use super::current::Current;
-use super::hooks::{self, Gate, HookTracker, Hooks, Plans};
+use super::hooks::{self, Gate, HookTracker, Hooks, Plans, at, from_to};
 use super::worker::{WorkerEntry, WorkerKind};
 use super::{Failure, Options, field_path};
 use crate::hub::control_plane::{is_upgrading, running_versions, version_at};
@@ -102,7 +102,7 @@ impl<'a> Planned<'a> {
     ///
     /// # Errors
     /// When there is no version that it may take, or a hook fails.
-    pub fn decide_control_plane(mut self) -> Result<ControlPlaneDecided<'a>, Failure> {
+    pub(super) fn decide_control_plane(mut self) -> Result<ControlPlaneDecided<'a>, Failure> {
         let state = &mut self.0;
         let version = match &state.current.control_plane.object {
             None => state.target().to_owned(),
@@ -120,7 +120,7 @@ impl<'a> ControlPlaneDecided<'a> {
     }
 
     /// Whether the annotation of DS-23 is on the Cluster now.
-    pub fn marks_a_step(&self) -> bool {
+    pub(super) fn marks_a_step(&self) -> bool {
         let State { hooks, tracker, .. } = &self.0;
         if hooks.is_enabled() {
             return tracker.hooks.is_pending(Hook::AfterClusterUpgrade);
@@ -130,7 +130,7 @@ impl<'a> ControlPlaneDecided<'a> {
     }
 
     /// The hooks that are pending on the Cluster now, with those that a step of the control plane marks or unmarks (HK-02).
-    pub fn pending_hooks(&self) -> &BTreeSet<String> {
+    pub(super) fn pending_hooks(&self) -> &BTreeSet<String> {
         self.0.tracker.hooks.pending()
     }
 
@@ -139,7 +139,7 @@ impl<'a> ControlPlaneDecided<'a> {
     ///
     /// # Errors
     /// When there is no version that a worker may take.
-    pub fn decide_workers(mut self) -> Result<Decided<'a>, Failure> {
+    pub(super) fn decide_workers(mut self) -> Result<Decided<'a>, Failure> {
         let mut workers = BTreeMap::new();
         for kind in WorkerKind::ALL {
             let entries = kind.entries(self.0.blueprint.topology());
@@ -153,7 +153,7 @@ impl<'a> ControlPlaneDecided<'a> {
 
 impl Decided<'_> {
     /// The version of the worker at `position` of the topology's list.
-    pub fn worker_version(&self, kind: WorkerKind, position: usize) -> &str {
+    pub(super) fn worker_version(&self, kind: WorkerKind, position: usize) -> &str {
         self.workers.get(&(kind, position)).map_or(self.state.target(), String::as_str)
     }
 
@@ -161,7 +161,7 @@ impl Decided<'_> {
     ///
     /// # Errors
     /// When a hook fails.
-    pub fn call_due_hooks(self) -> Result<Tracker, Failure> {
+    pub(super) fn call_due_hooks(self) -> Result<Tracker, Failure> {
         let State { hooks, mut tracker, .. } = self.state;
         hooks.after_control_plane_initialized(&mut tracker.hooks)?;
         hooks.after_cluster_upgrade(&mut tracker)?;
@@ -233,14 +233,12 @@ impl<'a> State<'a> {
             self.tracker.control_plane.is_upgrading = true;
             return Ok(Some(Hold::StillUpgrading { version: version.to_owned() }));
         }
-        let hooks = self.hooks;
-        if self.ask(|plans, tracker| hooks.after_control_plane_upgrade(version, plans, tracker))? == Gate::Blocked {
-            return Ok(Some(self.hook_hold(Hook::AfterControlPlaneUpgrade)));
+        if let Some(hold) = self.hook_holds(Hook::AfterControlPlaneUpgrade, |plans| at(version, plans))? {
+            return Ok(Some(hold));
         }
         let minimum = self.tracker.minimum_workers_version.clone();
-        if self.ask(|plans, tracker| hooks.before_workers_upgrade(&minimum, version, plans, tracker))? == Gate::Blocked
-        {
-            return Ok(Some(self.hook_hold(Hook::BeforeWorkersUpgrade)));
+        if let Some(hold) = self.hook_holds(Hook::BeforeWorkersUpgrade, |plans| from_to(&minimum, version, plans))? {
+            return Ok(Some(hold));
         }
         if WorkerKind::ALL
             .iter()
@@ -254,8 +252,8 @@ impl<'a> State<'a> {
         if !upgrading.is_empty() {
             return Ok(Some(Hold::WorkersUpgrading { names: upgrading }));
         }
-        if self.ask(|plans, tracker| hooks.after_workers_upgrade(version, plans, tracker))? == Gate::Blocked {
-            return Ok(Some(self.hook_hold(Hook::AfterWorkersUpgrade)));
+        if let Some(hold) = self.hook_holds(Hook::AfterWorkersUpgrade, |plans| at(version, plans))? {
+            return Ok(Some(hold));
         }
         Ok(None)
     }
@@ -311,6 +309,17 @@ impl<'a> State<'a> {
         let of_deployments = !machine_deployments.plan.is_empty();
         let workers = if of_deployments { &machine_deployments.plan } else { &machine_pools.plan };
         ask(Plans { control_plane: &control_plane.plan, workers }, hooks)
+    }
+
+    /// Calls a hook if it is pending; what holds the step if the hook blocks.
+    fn hook_holds<const N: usize>(
+        &mut self,
+        hook: Hook,
+        members: impl FnOnce(Plans<'_>) -> [(&'static str, Value); N],
+    ) -> Result<Option<Hold>, Failure> {
+        let hooks = self.hooks;
+        let gate = self.ask(|plans, tracker| hooks.call_pending(hook, members(plans), tracker))?;
+        Ok((gate == Gate::Blocked).then(|| self.hook_hold(hook)))
     }
 
     fn hook_hold(&self, wanted: Hook) -> Hold {

@@ -130,12 +130,12 @@ impl fmt::Display for Hold {
 
 impl ControlPlaneTracker {
     /// Whether no upgrade of it is needed or under way (UP-08).
-    pub fn is_stable(&self) -> bool {
+    pub(super) fn is_stable(&self) -> bool {
         self.is_at_rest() && !self.is_pending
     }
 
     /// Whether it is stable, or would be but for workers that it waits for (UP-08).
-    pub fn is_stable_or_waiting(&self) -> bool {
+    pub(super) fn is_stable_or_waiting(&self) -> bool {
         self.is_at_rest() && (!self.is_pending || self.is_waiting_for_workers)
     }
 
@@ -162,7 +162,7 @@ impl Tracker {
     }
 
     /// The workers of a kind, to note what is decided of them.
-    pub fn workers_mut(&mut self, kind: WorkerKind) -> &mut WorkerTracker {
+    pub(super) fn workers_mut(&mut self, kind: WorkerKind) -> &mut WorkerTracker {
         match kind {
             WorkerKind::MachineDeployment => &mut self.machine_deployments,
             WorkerKind::MachinePool => &mut self.machine_pools,
@@ -170,22 +170,22 @@ impl Tracker {
     }
 
     /// Whether nothing of the control plane but its health check may be written (UP-30).
-    pub fn is_control_plane_frozen(&self) -> bool {
+    pub(in crate::topology) fn is_control_plane_frozen(&self) -> bool {
         self.control_plane.is_pending
     }
 
     /// Whether nothing of a worker but its health check may be written (UP-40).
-    pub fn is_worker_frozen(&self, kind: WorkerKind, object_name: &str) -> bool {
+    pub(in crate::topology) fn is_worker_frozen(&self, kind: WorkerKind, object_name: &str) -> bool {
         self.workers(kind).pending.contains(object_name)
     }
 
     /// Whether a worker must not be created yet (UP-33).
-    pub fn is_pending_create(&self, kind: WorkerKind, topology_name: &str) -> bool {
+    pub(in crate::topology) fn is_pending_create(&self, kind: WorkerKind, topology_name: &str) -> bool {
         self.workers(kind).pending_create.contains(topology_name)
     }
 
     /// Whether control plane and workers have the version of the topology, with all their machines (HK-21).
-    pub fn is_complete(&self) -> bool {
+    pub(in crate::topology) fn is_complete(&self) -> bool {
         self.control_plane.is_stable() && WorkerKind::ALL.iter().all(|kind| self.workers(*kind).is_at_rest())
     }
 

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-use topologist::certificates::tls::{Files, Identity, Issued};
+use topologist::certificates::authority::Issued;
+use topologist::certificates::pair::Files;
+use topologist::certificates::tls::Identity;
 use topologist::telemetry::metrics::Metrics;
 use topologist::webhook::server::{Limits, Server};
 

@@ -1,0 +1,91 @@
+//! Lists, maps and messages that an expression writes out.
+
+use super::{Checker, mistake};
+use crate::cel::fault::Mistake;
+use crate::cel::node::{Node, Op, Unit};
+use crate::cel::parse::Expr;
+use crate::cel::types::Type;
+
+impl Checker<'_> {
+    pub(super) fn list(&mut self, items: &[(Expr, bool)]) -> Result<Node, Mistake> {
+        let mut element: Option<Type> = None;
+        let mut nodes = Vec::with_capacity(items.len());
+        for (item, optional) in items {
+            let node = self.check(item)?;
+            let ty = self.element_type(item.at, &node, *optional)?;
+            element = Some(self.join(item.at, element, ty)?);
+            nodes.push((node, *optional));
+        }
+        let element = element.unwrap_or_else(|| self.open());
+        Ok(Node { op: Op::List(nodes), ty: Type::list(element) })
+    }
+
+    fn element_type(&mut self, at: usize, node: &Node, optional: bool) -> Result<Type, Mistake> {
+        if !optional {
+            return Ok(self.resolved(&node.ty));
+        }
+        let inner = self.open();
+        if !self.fits(&node.ty, &Type::optional(inner.clone())) {
+            return mistake(at, format!("\"?\" stands before an optional, not {}", self.resolved(&node.ty)));
+        }
+        Ok(self.resolved(&inner))
+    }
+
+    /// Elements of a literal are all of one type, unless they may be mixed.
+    fn join(&mut self, at: usize, known: Option<Type>, next: Type) -> Result<Type, Mistake> {
+        let Some(known) = known else { return Ok(next) };
+        let (is_dyn, next_is_dyn) = (matches!(known, Type::Dyn), matches!(next, Type::Dyn));
+        if is_dyn != next_is_dyn || !self.fits(&next, &known) {
+            if self.allows_mixed {
+                return Ok(Type::Dyn);
+            }
+            return mistake(at, format!("expected {known}, as before, and found {next}"));
+        }
+        Ok(self.resolved(&known))
+    }
+
+    pub(super) fn map(&mut self, entries: &[(Expr, Expr, bool)]) -> Result<Node, Mistake> {
+        let (mut keys, mut values) = (None, None);
+        let mut nodes = Vec::with_capacity(entries.len());
+        for (key, value, optional) in entries {
+            let (key_node, value_node) = (self.check(key)?, self.check(value)?);
+            let key_type = self.resolved(&key_node.ty);
+            if matches!(key_type, Type::Bytes) {
+                return mistake(key.at, format!("{key_type} cannot be a key"));
+            }
+            keys = Some(self.join(key.at, keys, key_type)?);
+            let ty = self.element_type(value.at, &value_node, *optional)?;
+            values = Some(self.join(value.at, values, ty)?);
+            nodes.push((key_node, value_node, *optional));
+        }
+        let keys = keys.unwrap_or_else(|| self.open());
+        let values = values.unwrap_or_else(|| self.open());
+        Ok(Node { op: Op::Map(nodes), ty: Type::map(keys, values) })
+    }
+
+    pub(super) fn message(&mut self, at: usize, name: &str, fields: &[(String, Expr, bool)]) -> Result<Node, Mistake> {
+        let ty = match name {
+            "google.protobuf.Duration" => Type::Duration,
+            "google.protobuf.Timestamp" => Type::Timestamp,
+            _ => {
+                let known = "google.protobuf.Duration and google.protobuf.Timestamp";
+                return mistake(at, format!("messages of type {name} cannot be made; those of {known} can"));
+            }
+        };
+        let mut units = Vec::with_capacity(fields.len());
+        for (field, value, optional) in fields {
+            let unit = match &**field {
+                "seconds" => Unit::Seconds,
+                "nanos" => Unit::Nanos,
+                _ => return mistake(value.at, format!("undefined field {field:?}; {name} has seconds and nanos")),
+            };
+            let node = self.check(value)?;
+            let given = self.element_type(value.at, &node, *optional)?;
+            if !self.fits(&given, &Type::Int) {
+                return mistake(value.at, format!("{field} is an int, not {}", self.resolved(&given)));
+            }
+            units.push((unit, node, *optional));
+        }
+        Ok(Node { op: Op::Time(units), ty })
+    }
+}

@@ -1,0 +1,107 @@
+//! Flags of `serve` about leader election and the controllers.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::BoolishValueParser;
+
+use super::values::{lease_duration, namespace, object_name};
+
+/// Flags of `serve` about controllers.
+#[derive(Debug, Args)]
+pub struct Flags {
+    /// Controllers to run: none, all, or names with commas between them (clusterclass, topology,
+    /// topology-templates). Default: all in a pod and with --embedded, else none.
+    #[arg(long, value_name = "LIST", env = "TOPOLOGIST_CONTROLLERS")]
+    pub controllers: Option<Controllers>,
+    /// Run controllers although Cluster API's own core controllers hold their lease.
+    ///
+    /// Only for a Cluster API that runs with the feature gate ClusterTopology=false; two controllers of the same
+    /// objects fight.
+    #[arg(long, env = "TOPOLOGIST_TAKE_OVER", value_parser = BoolishValueParser::new())]
+    pub take_over: bool,
+    /// The Lease whose holder runs the controllers and manages certificates.
+    #[arg(long, value_name = "NAME", default_value = "topologist", value_parser = object_name, env = "TOPOLOGIST_LEASE_NAME")]
+    pub lease_name: String,
+    /// Where that Lease is. Default: the namespace of the pod, or topologist-system outside a pod.
+    #[arg(long, value_name = "NAMESPACE", value_parser = namespace, env = "TOPOLOGIST_LEASE_NAMESPACE")]
+    pub lease_namespace: Option<String>,
+    /// How long the lease lasts after a renewal. A leader that dies is replaced within this time and two seconds.
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = lease_duration, env = "TOPOLOGIST_LEASE_DURATION")]
+    pub lease_duration: Duration,
+    /// For how many Clusters topologies are reconciled at a time.
+    #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..), env = "TOPOLOGIST_TOPOLOGY_CONCURRENCY")]
+    pub topology_concurrency: u16,
+}
+
+/// A choice of controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Controllers {
+    /// The status of ClusterClasses, and who owns their templates.
+    pub classes: bool,
+    /// What the topologies of Clusters ask for.
+    pub topologies: bool,
+    /// Templates of machines that no topology uses any more.
+    pub templates: bool,
+}
+
+impl Controllers {
+    pub const ALL: Controllers = Controllers { classes: true, topologies: true, templates: true };
+    pub const NONE: Controllers = Controllers { classes: false, topologies: false, templates: false };
+}
+
+impl FromStr for Controllers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "all" => return Ok(Controllers::ALL),
+            "none" => return Ok(Controllers::NONE),
+            _ => {}
+        }
+        let mut chosen = Controllers::NONE;
+        for name in text.split(',').map(str::trim) {
+            match name {
+                "clusterclass" => chosen.classes = true,
+                "topology" => chosen.topologies = true,
+                "topology-templates" => chosen.templates = true,
+                _ => {
+                    let known = "none, all, clusterclass, topology or topology-templates";
+                    return Err(format!("there is no controller {name:?}; say {known}"));
+                }
+            }
+        }
+        Ok(chosen)
+    }
+}
+
+impl Flags {
+    /// The controllers to run.
+    pub fn chosen(&self, has_own_server: bool) -> Controllers {
+        self.controllers.unwrap_or(if has_own_server { Controllers::ALL } else { Controllers::NONE })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_are_chosen_by_name() {
+        for (text, want) in [
+            ("none", Some(Controllers::NONE)),
+            ("all", Some(Controllers::ALL)),
+            ("clusterclass", Some(Controllers { classes: true, ..Controllers::NONE })),
+            (" topology , topology", Some(Controllers { topologies: true, ..Controllers::NONE })),
+            ("topology-templates", Some(Controllers { templates: true, ..Controllers::NONE })),
+            ("clusterclass,topology,topology-templates", Some(Controllers::ALL)),
+            ("", None),
+            ("clusterclass,", None),
+            ("all,clusterclass", None),
+            ("cluster", None),
+        ] {
+            assert_eq!(text.parse::<Controllers>().ok(), want, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Values of arguments, read and checked.
+
+use std::fmt;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use wildmatch::WildMatch;
+
+use crate::hub::{LabelRequirements, ObjectKey, naming};
+
+/// The names of Clusters: namespace and name, each with `*` for any characters and `?` for one.
+#[derive(Clone, Debug)]
+pub struct ClusterPattern {
+    namespace: WildMatch,
+    name: WildMatch,
+}
+
+impl ClusterPattern {
+    /// Whether a Cluster has such a name.
+    pub fn matches(&self, cluster: &ObjectKey) -> bool {
+        self.namespace.matches(&cluster.namespace) && self.name.matches(&cluster.name)
+    }
+
+    /// Whether it is the name of one Cluster.
+    pub fn is_exact(&self) -> bool {
+        !self.to_string().contains(['*', '?'])
+    }
+}
+
+impl fmt::Display for ClusterPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| "must be a time such as 2026-01-31T08:00:00Z".to_owned())
+}
+
+/// Reads `namespace/name`; a name alone is one of the namespace `default`.
+pub(super) fn object_key(text: &str) -> Result<ObjectKey, String> {
+    match text.split('/').collect::<Vec<_>>().as_slice() {
+        [name] if !name.is_empty() => Ok(ObjectKey::new("default", *name)),
+        [namespace, name] if !namespace.is_empty() && !name.is_empty() => Ok(ObjectKey::new(*namespace, *name)),
+        _ => Err("expected namespace/name".to_owned()),
+    }
+}
+
+/// Reads `namespace/name`, in which `*` and `?` stand for others.
+pub(super) fn cluster_pattern(text: &str) -> Result<ClusterPattern, String> {
+    let ObjectKey { namespace, name } = object_key(text)?;
+    Ok(ClusterPattern { namespace: WildMatch::new(&namespace), name: WildMatch::new(&name) })
+}
+
+pub(super) fn label_selector(text: &str) -> Result<LabelRequirements, String> {
+    let read = LabelRequirements::parse(text).filter(|labels| !labels.is_empty());
+    read.ok_or_else(|| "expected labels such as env=prod,tier in (a,b),!canary".to_owned())
+}
+
+/// Reads `5s`, `500ms`, `2m`, `12h`, `90d`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 =
+        text[..digits].parse().map_err(|_| "expected a number with a unit, such as 5s or 500ms".to_owned())?;
+    match &text[digits..] {
+        "ms" => Ok(Duration::from_millis(number)),
+        "s" => Ok(Duration::from_secs(number)),
+        "m" => Ok(Duration::from_secs(number.saturating_mul(60))),
+        "h" => Ok(Duration::from_secs(number.saturating_mul(3600))),
+        "d" => Ok(Duration::from_secs(number.saturating_mul(86_400))),
+        _ => Err("expected one of the units ms, s, m, h and d".to_owned()),
+    }
+}
+
+/// The time of a lease, long enough for renewals to be in time.
+pub(super) fn lease_duration(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        time if time < Duration::from_secs(2) => Err("must be at least 2s".to_owned()),
+        time => Ok(time),
+    }
+}
+
+/// A namespace, which becomes part of a URL (DEC-45).
+pub(super) fn namespace(text: &str) -> Result<String, String> {
+    without_faults(text, naming::dns_label_faults(text))
+}
+
+/// The name of an object, which becomes part of a URL (DEC-45).
+pub(super) fn object_name(text: &str) -> Result<String, String> {
+    without_faults(text, naming::subdomain_faults(text))
+}
+
+fn without_faults(text: &str, faults: Vec<String>) -> Result<String, String> {
+    if faults.is_empty() { Ok(text.to_owned()) } else { Err(faults.join(", ")) }
+}
+
+pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("must be longer than nothing".to_owned()),
+        time => Ok(time),
+    }
+}
+
+/// The life of a certificate: there has to be time to replace it, and X.509 knows no year 10000.
+pub(super) fn life(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        time if time < Duration::from_secs(5) => Err("must be at least 5s".to_owned()),
+        time if time > Duration::from_hours(24 * 36_500) => Err("must be at most 36500d".to_owned()),
+        time => Ok(time),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit() {
+        for (text, want) in [
+            ("5s", Ok(5_000)),
+            ("500ms", Ok(500)),
+            ("2m", Ok(120_000)),
+            ("5", Err(())),
+            ("s", Err(())),
+            ("5h", Ok(18_000_000)),
+            ("2d", Ok(172_800_000)),
+            ("5w", Err(())),
+        ] {
+            assert_eq!(duration(text).map_err(drop), want.map(Duration::from_millis), "{text}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Where a check stands inside a value.
+
+use crate::field::{lengthen, shortened};
+
+/// Where a check stands inside a value; written out only when something is wrong. Names that are too long to be names are
+/// cut short: there may be many errors below one.
+pub(super) enum Place<'a> {
+    Root,
+    Member(&'a Place<'a>, &'a str),
+    Element(&'a Place<'a>, usize),
+}
+
+impl Place<'_> {
+    pub(super) fn render(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text);
+        text
+    }
+
+    fn write(&self, text: &mut String) {
+        match self {
+            Place::Root => {}
+            Place::Member(parent, name) => {
+                parent.write(text);
+                lengthen(text, &[".", &shortened(name)]);
+            }
+            Place::Element(parent, i) => {
+                parent.write(text);
+                // The established path of an element of a root array has a dot.
+                let dot = if text.is_empty() { "." } else { "" };
+                lengthen(text, &[dot, "[", &i.to_string(), "]"]);
+            }
+        }
+    }
+
+    pub(super) fn pointer(&self) -> String {
+        let mut text = String::new();
+        self.point(&mut text);
+        text
+    }
+
+    /// Writes the pointer; says whether it leads to the place. One that would be too long leads to something around it.
+    fn point(&self, text: &mut String) -> bool {
+        match self {
+            Place::Root => true,
+            Place::Member(parent, name) => parent.point(text) && point(text, name),
+            Place::Element(parent, i) => parent.point(text) && point(text, &i.to_string()),
+        }
+    }
+
+    /// The place for a message.
+    pub(super) fn named(&self) -> String {
+        match self.render() {
+            root if root.is_empty() => "the value".to_owned(),
+            place => place.trim_start_matches('.').to_owned(),
+        }
+    }
+}
+
+/// Appends a step to a JSON pointer, unless it becomes too long for one.
+pub(in crate::schema) fn point(pointer: &mut String, name: &str) -> bool {
+    let fits = pointer.len() + name.len() < LONGEST_POINTER;
+    if fits {
+        pointer.push('/');
+        pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+    }
+    fits
+}
+
+/// How long a pointer may be, in bytes, before the last step is written.
+const LONGEST_POINTER: usize = 4096;

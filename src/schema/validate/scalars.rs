@@ -1,0 +1,89 @@
+//! Lengths and patterns of texts, bounds of numbers, and formats of both.
+
+use serde_json::Number;
+
+use super::place::Place;
+use super::report::Report;
+use super::signed;
+use crate::field::ErrorKind;
+use crate::schema::Schema;
+use crate::schema::format::Format;
+use crate::schema::node::{Bound, Kind};
+
+impl Schema {
+    pub(super) fn check_string(&self, text: &str, place: &Place<'_>, report: &mut Report<'_>) {
+        // A text has no more characters than bytes, so most need not be counted.
+        let may_be_too_long = self.max_length.is_some_and(|most| signed(text.len()) > most);
+        let length = if may_be_too_long || self.min_length.is_some() { signed(text.chars().count()) } else { 0 };
+        // A format is about as much work as a small pattern.
+        let of_format = if self.format.is_some() { text.len().saturating_mul(4) } else { 0 };
+        let of_pattern = self.pattern.as_ref().map_or(0, |pattern| pattern.steps(text));
+        if !report.effort.take((text.len() / 16).saturating_add(of_format).saturating_add(of_pattern)) {
+            return;
+        }
+        let fits_pattern = |pattern: &crate::goregex::Regex| pattern.is_match(text);
+        // Of these three only the first that is violated is reported.
+        if let Some(most) = self.max_length.filter(|most| length > *most) {
+            report.violation(
+                "VAR-V-022",
+                ErrorKind::TooLong,
+                place,
+                format!("may not be longer than {most}, and has {length} characters"),
+            );
+        } else if let Some(least) = self.min_length.filter(|least| length < *least) {
+            report.violation(
+                "VAR-V-022",
+                ErrorKind::Invalid,
+                place,
+                format!("must have at least {least} characters, and has {length}"),
+            );
+        } else if let Some(pattern) = self.pattern.as_ref().filter(|pattern| !fits_pattern(pattern)) {
+            report.violation("VAR-V-022", ErrorKind::Invalid, place, format!("must match {:?}", pattern.as_str()));
+        }
+        if let Some(format) =
+            self.format.filter(|format| format.is_for_strings() && matches!(self.kind, None | Some(Kind::String)))
+        {
+            report.require(format.fits(text), "VAR-V-024", ErrorKind::TypeInvalid, place, || {
+                let example = format.example().map(|example| format!(", such as {example}")).unwrap_or_default();
+                format!("must be of format {}{example}", format.name())
+            });
+        }
+    }
+
+    pub(super) fn check_number(&self, number: &Number, place: &Place<'_>, report: &mut Report<'_>) {
+        let value = number.as_f64().unwrap_or(f64::NAN);
+        if let Some(bound) = self.minimum {
+            let fits = value > as_float(bound) || (!bound.exclusive && value >= as_float(bound));
+            report.require(fits, "VAR-V-022", ErrorKind::Invalid, place, || {
+                said("must be", bound, "greater than", "at least")
+            });
+        }
+        if let Some(bound) = self.maximum {
+            let fits = value < as_float(bound) || (!bound.exclusive && value <= as_float(bound));
+            report.require(fits, "VAR-V-022", ErrorKind::Invalid, place, || {
+                said("must be", bound, "less than", "at most")
+            });
+        }
+        let is_format_of_kind = |format: &Format| match self.kind {
+            Some(Kind::Integer) => format.is_for_integers(),
+            Some(Kind::Number) => format.is_for_numbers(),
+            _ => false,
+        };
+        if let Some(format) = self.format.filter(is_format_of_kind) {
+            // The established place of this error is the whole value.
+            let fits = format.holds(value);
+            report.require(fits, "VAR-V-024", ErrorKind::Invalid, &Place::Root, || {
+                format!("{} must be of format {}", place.named(), format.name())
+            });
+        }
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "bounds are compared as 64-bit floats (VAR-V-022)")]
+pub(super) fn as_float(bound: Bound) -> f64 {
+    bound.value as f64
+}
+
+fn said(what: &str, bound: Bound, strictly: &str, otherwise: &str) -> String {
+    format!("{what} {} {}", if bound.exclusive { strictly } else { otherwise }, bound.value)
+}
