@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::args::Serve;
 use super::args::leading::{Controllers, Flags};
 use super::tasks::supervise;
 use crate::kubernetes::cache::Cache;
+use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::incumbent::{self, Incumbent};
 use crate::kubernetes::lease::{Candidacy, Election, Leadership};
 use crate::reconciler::controller::ClassController;
@@ -100,31 +103,77 @@ pub(super) async fn start(
         refuse_beside(&mut incumbent).await?;
     }
     let leading = Leading::start(options, client, metrics, tasks);
-    let leadership = &leading.leadership;
+    let controllers = controllers(options, chosen, &leading.leadership, client, cache, metrics)?;
+    let together = Together { controllers, client: client.clone(), metrics: metrics.clone() };
+    let run = reconcile(leading.leadership.clone(), incumbent, async move || together.run().await);
+    supervise(tasks, "the controllers", run);
+    Ok(Some(leading))
+}
+
+/// Runs a controller until it is dropped.
+type Controller = Box<dyn Fn(Definitions) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// The chosen controllers with what logs call them.
+fn controllers(
+    options: &Serve,
+    chosen: Controllers,
+    leadership: &Leadership,
+    client: &kube::Client,
+    cache: &Arc<Cache>,
+    metrics: &Arc<Metrics>,
+) -> Result<Vec<(&'static str, Controller)>> {
+    let gates = options.rules.feature_gates;
+    let shared = || (client.clone(), leadership.clone(), cache.clone(), metrics.clone());
+    let mut all: Vec<(&'static str, Controller)> = Vec::new();
     if chosen.classes {
-        let (scope, discovery) = (options.scope()?, gates.runtime_sdk);
-        let controller = ClassController::new(client.clone(), leadership.clone(), metrics.clone(), scope, discovery);
-        let run = reconcile(leadership.clone(), incumbent.clone(), async move || controller.run().await);
-        supervise(tasks, "the ClusterClass controller", run);
+        let (client, leadership, _, metrics) = shared();
+        let one = Arc::new(ClassController::new(client, leadership, metrics, options.scope()?, gates.runtime_sdk));
+        all.push(("the ClusterClass controller", Box::new(move |definitions| one.clone().run(definitions).boxed())));
     }
     if chosen.templates {
-        let controller = TemplatesController::new(client.clone(), leadership.clone(), cache.clone(), metrics.clone());
-        let run = reconcile(leadership.clone(), incumbent.clone(), async move || controller.run().await);
-        supervise(tasks, "the controllers of templates", run);
+        let (client, leadership, cache, metrics) = shared();
+        let one = Arc::new(TemplatesController::new(client, leadership, cache, metrics));
+        all.push(("the controllers of templates", Box::new(move |definitions| one.clone().run(definitions).boxed())));
     }
     if chosen.topologies && options.drives_machines() {
-        let controller = OwnersController::new(client.clone(), leadership.clone(), cache.clone(), metrics.clone());
-        let run = reconcile(leadership.clone(), incumbent.clone(), async move || controller.run().await);
-        supervise(tasks, "the controller of owners", run);
+        let (client, leadership, cache, metrics) = shared();
+        let one = Arc::new(OwnersController::new(client, leadership, cache, metrics));
+        all.push(("the controller of owners", Box::new(move |definitions| one.clone().run(definitions).boxed())));
     }
     if chosen.topologies {
+        let (client, leadership, cache, metrics) = shared();
         let (switches, workers) = (Options { runtime_sdk: gates.runtime_sdk }, options.leading.topology_concurrency);
-        let (cache, metrics) = (cache.clone(), metrics.clone());
-        let controller = TopologyController::new(client.clone(), leadership.clone(), cache, metrics, switches, workers);
-        let run = reconcile(leadership.clone(), incumbent, async move || controller.run().await);
-        supervise(tasks, "the topology controller", run);
+        let one = Arc::new(TopologyController::new(client, leadership, cache, metrics, switches, workers));
+        all.push(("the topology controller", Box::new(move |definitions| one.clone().run(definitions).boxed())));
     }
-    Ok(Some(leading))
+    Ok(all)
+}
+
+/// Controllers that run side by side and share one watch of CustomResourceDefinitions.
+struct Together {
+    controllers: Vec<(&'static str, Controller)>,
+    client: kube::Client,
+    metrics: Arc<Metrics>,
+}
+
+impl Together {
+    /// Runs them until one of them ends, which none should; the others end with it.
+    async fn run(&self) {
+        let (client, metrics) = (self.client.clone(), self.metrics.clone());
+        Definitions::beside(client, metrics, |definitions| self.run_with(definitions)).await;
+    }
+
+    async fn run_with(&self, definitions: Definitions) {
+        let mut running = JoinSet::new();
+        for (name, start) in &self.controllers {
+            supervise(&mut running, name, start(definitions.clone()));
+        }
+        match running.join_next().await {
+            Some(Ok(name)) => error!(part = name, "A part of the controllers has ended"),
+            Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Some(Err(_)) | None => {}
+        }
+    }
 }
 
 /// What is known of Cluster API's own controllers; with --take-over they do not matter.

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::channel::mpsc;
 use kube::api::ApiResource;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::time::{Instant, timeout_at};
@@ -30,32 +31,50 @@ pub enum DefinitionError {
 pub struct Definitions {
     store: Store<Metadata>,
     resource: ApiResource,
+    listeners: Arc<Mutex<Vec<mpsc::UnboundedSender<Option<String>>>>>,
 }
 
 impl Definitions {
-    /// The definitions, and what keeps them current; `changed` learns the name of a definition, or nothing when any
-    /// may be different.
-    pub fn follow(
+    /// Does some work with the definitions, which are kept current meanwhile. All controllers of a process share them.
+    pub async fn beside<W: Future<Output = ()>>(
         client: kube::Client,
         metrics: Arc<Metrics>,
-        changed: impl Fn(Option<&str>) + Send,
-    ) -> (Self, impl Future<Output = ()> + Send) {
+        work: impl FnOnce(Definitions) -> W,
+    ) {
+        let (definitions, follow) = Definitions::follow(client, metrics);
+        tokio::select! {
+            () = work(definitions) => {}
+            () = follow => {}
+        }
+    }
+
+    /// The definitions, and what keeps them current.
+    pub fn follow(client: kube::Client, metrics: Arc<Metrics>) -> (Self, impl Future<Output = ()> + Send) {
         let served = Resource::known("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-        let resource = served.as_api().clone();
-        let changed = move |change: Change<'_, Metadata>| match change {
-            Change::One(definition) => changed(Some(definition.metadata.name.as_deref().unwrap_or_default())),
-            Change::All => changed(None),
+        let (api, resource) = (served.anywhere(client), served.as_api().clone());
+        let listeners: Arc<Mutex<Vec<mpsc::UnboundedSender<Option<String>>>>> = Arc::default();
+        let watched = WatchedKind::own("CustomResourceDefinition", &resource.api_version);
+        let changed = {
+            let listeners = listeners.clone();
+            move |change: Change<'_, Metadata>| {
+                let name = match change {
+                    Change::One(definition) => Some(definition.metadata.name.clone().unwrap_or_default()),
+                    Change::All => None,
+                };
+                let mut listeners = listeners.lock().unwrap_or_else(PoisonError::into_inner);
+                listeners.retain(|listener| listener.unbounded_send(name.clone()).is_ok());
+            }
         };
-        let api = served.anywhere(client);
-        let (objects, follow) = metadata::follow(
-            api,
-            resource.clone(),
-            Selection::default(),
-            WatchedKind::own("CustomResourceDefinition", "v1"),
-            metrics,
-            changed,
-        );
-        (Definitions { store: objects.store().clone(), resource }, follow)
+        let (objects, follow) =
+            metadata::follow(api, resource.clone(), Selection::default(), watched, metrics, changed);
+        (Definitions { store: objects.store().clone(), resource, listeners }, follow)
+    }
+
+    /// The name of each definition that changes from now on; `None` when any may be different.
+    pub fn changes(&self) -> mpsc::UnboundedReceiver<Option<String>> {
+        let (listener, changes) = mpsc::unbounded();
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
+        changes
     }
 
     /// The labels of a definition; waits for the first list until `deadline` at the latest.

@@ -17,12 +17,12 @@ use futures::channel::mpsc;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::time::{Instant, timeout};
-use tracing::{Instrument, debug, info_span, warn};
+use tracing::{Instrument, info_span};
 
 use super::class::{ReconcileError, Reconciler};
 use super::pace::Pace;
 use super::raw::RawClass;
-use super::runs::{Outcome, count, run_woken};
+use super::runs::{Outcome, RunFailure, SOON, Verdict, conclude, count, run_woken};
 use super::users::Users;
 use crate::hub::{ObjectKey, TemplateRef};
 use crate::kubernetes::address;
@@ -71,15 +71,11 @@ impl ClassController {
     }
 
     /// Watches and reconciles until dropped (CCR-01).
-    pub async fn run(&self) {
+    pub async fn run(self: Arc<Self>, definitions: Definitions) {
         let (wake, woken) = mpsc::unbounded();
         let index = Arc::new(Index { users: Mutex::default(), wake });
-        let definitions_changed = {
-            let index = index.clone();
-            move |name: Option<&str>| index.wake_users_of_definition(name)
-        };
-        let (definitions, follow_definitions) =
-            Definitions::follow(self.client.clone(), self.metrics.clone(), definitions_changed);
+        let changes = definitions.changes();
+        let follow_definitions = changes.for_each(async |name| index.wake_users_of_definition(name.as_deref()));
         let templates =
             Arc::new(Templates::new(self.client.clone(), self.scope.only_namespace(), self.metrics.clone(), {
                 let index = index.clone();
@@ -166,44 +162,26 @@ impl ClassController {
 async fn run(class: &RawClass, reconciler: &Reconciler, metrics: &Metrics) -> Action {
     let (key, started) = (class.key(), Instant::now());
     let outcome = timeout(RUN_LIMIT, reconciler.run(class)).await.unwrap_or(Err(ReconcileError::Late));
-    let (action, outcome) = conclude(&key, outcome, &reconciler.pace);
+    let done = outcome.map(|outcome| {
+        if outcome != Outcome::Changed {
+            reconciler.pace.rested(&key);
+        }
+        (Action::await_change(), outcome.name())
+    });
+    let (action, outcome) = conclude(&key, done, &reconciler.pace, "Class is not reconciled");
     count(metrics, NAME, outcome, started);
     action
 }
 
-/// What follows from the end of a run.
-fn conclude(key: &ObjectKey, outcome: Result<Outcome, ReconcileError>, pace: &Pace) -> (Action, &'static str) {
-    match outcome {
-        Ok(outcome) => {
-            pace.succeeded(key);
-            if outcome != Outcome::Changed {
-                pace.rested(key);
-            }
-            (Action::await_change(), outcome.name())
-        }
-        // The next leader does it.
-        Err(ReconcileError::NotLeading(reason)) => {
-            debug!(%reason, "Left a class to the leader");
-            (Action::await_change(), "not-leading")
-        }
-        // An event with the newer version is on its way.
-        Err(ReconcileError::Conflict) => (Action::requeue(Duration::from_secs(1)), "conflict"),
-        Err(ReconcileError::Stale) => (Action::requeue(Duration::from_secs(1)), "stale"),
-        Err(ReconcileError::Held(held)) => {
-            if pace.failed(key, &held.to_string()).1 {
-                warn!(wait = ?held.wait, "Something else keeps changing the status of a class");
-            }
-            (Action::requeue(held.wait), "held")
-        }
-        Err(error) => {
-            let error = error.to_string();
-            let (again, is_new) = pace.failed(key, &error);
-            if is_new {
-                warn!(error, ?again, "Class is not reconciled");
-            } else {
-                debug!(error, ?again, "Class is still not reconciled");
-            }
-            (Action::requeue(again), "failed")
+impl RunFailure for ReconcileError {
+    fn verdict(&self) -> Verdict {
+        match self {
+            ReconcileError::NotLeading(_) => Verdict::NotLeading,
+            // An event with the newer version is on its way.
+            ReconcileError::Conflict => Verdict::Again(SOON, "conflict"),
+            ReconcileError::Stale => Verdict::Again(SOON, "stale"),
+            ReconcileError::Held(held) => Verdict::Held(held.wait),
+            _ => Verdict::Failed,
         }
     }
 }

@@ -79,14 +79,12 @@ impl OwnersController {
     }
 
     /// Watches and writes until dropped.
-    pub async fn run(&self) {
+    pub async fn run(self: Arc<Self>, definitions: Definitions) {
         let (wake, mut woken) = mpsc::unbounded();
-        let (definitions, follow_definitions) =
-            Definitions::follow(self.client.clone(), self.metrics.clone(), |_: Option<&str>| {});
         let (deployments, follow_deployments) = self.follow(WORKERS[0], wake.clone());
         let (pools, follow_pools) = self.follow(WORKERS[1], wake.clone());
         let sight = Sight {
-            controller: self,
+            controller: &self,
             writer: self.leadership.writer(self.client.clone()),
             definitions,
             workers: vec![deployments, pools],
@@ -121,7 +119,6 @@ impl OwnersController {
         };
         tokio::select! {
             () = runs => {}
-            () = follow_definitions => {}
             () = follow_deployments => {}
             () = follow_pools => {}
             () = self.follow_clusters(&wake) => {}

@@ -4,14 +4,21 @@ use std::convert::Infallible;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{FutureExt, Stream, StreamExt};
 use kube::runtime::applier;
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::time::Instant;
+use tracing::{debug, warn};
 
+use super::pace::Pace;
+use crate::hub::ObjectKey;
 use crate::telemetry::metrics::{Controller, Metrics, Reconcile};
+
+/// When to look again at what is about to change.
+pub(super) const SOON: Duration = Duration::from_secs(1);
 
 /// What a run came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +58,64 @@ pub(super) async fn run_woken<K, R>(
     let config = Config::default().concurrency(workers);
     let runs = applier(run, again, Arc::default(), known, woken.map(Ok::<_, Infallible>), config);
     runs.for_each(|_| std::future::ready(())).await;
+}
+
+/// What the failure of a run means for the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Another process leads, and does it.
+    NotLeading,
+    /// The run was in vain and nothing is wrong: the next one is due after a while; with the name of that outcome in metrics.
+    Again(Duration, &'static str),
+    /// As long as nothing else keeps writing.
+    Held(Duration),
+    /// It is tried again after a while that grows.
+    Failed,
+}
+
+/// Why a run of a controller did not come to its end.
+pub(super) trait RunFailure: fmt::Display {
+    /// What that means for the next run.
+    fn verdict(&self) -> Verdict;
+}
+
+/// What follows from the end of a run (RS-08, RS-09): when the next one is due if nothing wakes the object before, and the name of
+/// the outcome in metrics. `trouble` is what logs call a failure.
+pub(super) fn conclude<E: RunFailure>(
+    key: &ObjectKey,
+    outcome: Result<(Action, &'static str), E>,
+    pace: &Pace,
+    trouble: &'static str,
+) -> (Action, &'static str) {
+    let error = match outcome {
+        Ok(done) => {
+            pace.succeeded(key);
+            return done;
+        }
+        Err(error) => error,
+    };
+    match error.verdict() {
+        Verdict::NotLeading => {
+            debug!(%error, "Left it to the leader");
+            (Action::await_change(), "not-leading")
+        }
+        Verdict::Again(after, name) => (Action::requeue(after), name),
+        Verdict::Held(wait) => {
+            if pace.failed(key, &error.to_string()).1 {
+                warn!(%error, ?wait, "{trouble}");
+            }
+            (Action::requeue(wait), "held")
+        }
+        Verdict::Failed => {
+            let (again, is_new) = pace.failed(key, &error.to_string());
+            if is_new {
+                warn!(%error, ?again, "{trouble}");
+            } else {
+                debug!(%error, ?again, "{trouble}, as before");
+            }
+            (Action::requeue(again), "failed")
+        }
+    }
 }
 
 /// Counts a run of a controller that has come to an end.

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::kubernetes::lease::{Candidacy, Election};
 use crate::kubernetes::testing::{ApiServer, Failure, Received};
+use crate::telemetry::metrics;
 
 const CLASS: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/clusterclasses/base";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/own/leases/topologist";
@@ -50,9 +51,10 @@ impl Process {
         let (election, leadership) = Election::new(server.client(), candidacy, metrics.clone());
         let controller =
             Arc::new(ClassController::new(server.client(), leadership.clone(), metrics.clone(), scope, true));
+        let client = server.client();
         let work = leadership.while_leading(move || {
             let controller = controller.clone();
-            async move { controller.run().await }
+            Definitions::beside(client.clone(), Arc::default(), |definitions| controller.run(definitions))
         });
         let tasks = vec![tokio::spawn(election.run(CancellationToken::new())), tokio::spawn(work)];
         Process { metrics, tasks }

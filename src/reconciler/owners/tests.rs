@@ -44,9 +44,10 @@ fn start(server: &ApiServer, cached: &[&str]) -> Vec<JoinHandle<()>> {
     let (election, leadership) = Election::new(server.client(), candidacy, metrics.clone());
     let cache = Arc::new(Cache::new(facts));
     let controller = Arc::new(OwnersController::new(server.client(), leadership.clone(), cache, metrics));
+    let client = server.client();
     let work = leadership.while_leading(move || {
         let controller = controller.clone();
-        async move { controller.run().await }
+        Definitions::beside(client.clone(), Arc::default(), |definitions| controller.run(definitions))
     });
     vec![tokio::spawn(election.run(CancellationToken::new())), tokio::spawn(work)]
 }

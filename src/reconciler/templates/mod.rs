@@ -22,11 +22,11 @@ use futures::channel::mpsc;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use tokio::time::{Instant, timeout};
-use tracing::{Instrument, debug, info_span, warn};
+use tracing::{Instrument, info_span};
 
 use self::run::{Reconciler, RunError};
 use super::pace::Pace;
-use super::runs::{Outcome, count, run_woken};
+use super::runs::{RunFailure, SOON, Verdict, conclude, count, run_woken};
 use crate::hub::{GROUP, ObjectKey, label};
 use crate::kubernetes::Selection;
 use crate::kubernetes::address::Resource;
@@ -101,9 +101,7 @@ impl TemplatesController {
     }
 
     /// Watches and reconciles until dropped.
-    pub async fn run(&self) {
-        let (definitions, follow_definitions) =
-            Definitions::follow(self.client.clone(), self.metrics.clone(), |_: Option<&str>| {});
+    pub async fn run(self: Arc<Self>, definitions: Definitions) {
         let reconciler = |maker| {
             Arc::new(Reconciler {
                 maker,
@@ -119,7 +117,6 @@ impl TemplatesController {
         tokio::select! {
             () = Box::pin(self.reconcile(reconciler(Maker::Deployment))) => {}
             () = Box::pin(self.reconcile(reconciler(Maker::Set))) => {}
-            () = follow_definitions => {}
         }
     }
 
@@ -256,34 +253,19 @@ async fn run(object: &Metadata, reconciler: &Reconciler, metrics: &Metrics) -> A
     let outcome = timeout(RUN_LIMIT, reconciler.run(object)).await.unwrap_or(Err(RunError::Late));
     // What failed because somebody else leads is no failure of the object.
     let outcome = outcome.or_else(|error| reconciler.leadership.may_write().map_err(RunError::from).and(Err(error)));
-    let (action, outcome) = conclude(&key, outcome, &reconciler.pace);
+    let done = outcome.map(|outcome| (Action::await_change(), outcome.name()));
+    let (action, outcome) = conclude(&key, done, &reconciler.pace, "Templates are not cleaned up");
     count(metrics, controller, outcome, started);
     action
 }
 
-/// What follows from the end of a run (RS-09).
-fn conclude(key: &ObjectKey, outcome: Result<Outcome, RunError>, pace: &Pace) -> (Action, &'static str) {
-    match outcome {
-        Ok(outcome) => {
-            pace.succeeded(key);
-            (Action::await_change(), outcome.name())
-        }
-        // The next leader does it.
-        Err(RunError::NotLeading(reason)) => {
-            debug!(%reason, "Left an object to the leader");
-            (Action::await_change(), "not-leading")
-        }
-        // An event with the newer version is on its way.
-        Err(RunError::Conflict) => (Action::requeue(Duration::from_secs(1)), "conflict"),
-        Err(error) => {
-            let error = error.to_string();
-            let (again, is_new) = pace.failed(key, &error);
-            if is_new {
-                warn!(error, ?again, "Templates are not cleaned up");
-            } else {
-                debug!(error, ?again, "Templates are still not cleaned up");
-            }
-            (Action::requeue(again), "failed")
+impl RunFailure for RunError {
+    fn verdict(&self) -> Verdict {
+        match self {
+            RunError::NotLeading(_) => Verdict::NotLeading,
+            // An event with the newer version is on its way.
+            RunError::Conflict => Verdict::Again(SOON, "conflict"),
+            _ => Verdict::Failed,
         }
     }
 }

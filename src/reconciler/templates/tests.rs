@@ -87,9 +87,10 @@ impl Process {
         let (election, leadership) = Election::new(server.client(), candidacy, metrics.clone());
         let controller = TemplatesController::new(server.client(), leadership.clone(), cache.clone(), metrics.clone());
         let controller = Arc::new(controller);
+        let client = server.client();
         let work = leadership.while_leading(move || {
             let controller = controller.clone();
-            async move { controller.run().await }
+            Definitions::beside(client.clone(), Arc::default(), |definitions| controller.run(definitions))
         });
         let tasks = vec![tokio::spawn(election.run(CancellationToken::new())), tokio::spawn(work)];
         Process { cache, metrics, tasks }

@@ -24,13 +24,13 @@ use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
-use tracing::{Instrument, debug, info_span, warn};
+use tracing::{Instrument, info_span};
 
 use self::past::Past;
 use self::queue::{Named, Queue};
 use self::run::{Outcome, Reconciler, RunError};
 use super::pace::Pace;
-use super::runs::{count, run_woken};
+use super::runs::{RunFailure, Verdict, conclude, count, run_woken};
 use crate::hub::{GROUP, Kind, ObjectKey, TemplateRef};
 use crate::kubernetes::apply::Applier;
 use crate::kubernetes::cache::Cache;
@@ -83,7 +83,7 @@ impl TopologyController {
     }
 
     /// Watches and reconciles until dropped.
-    pub async fn run(&self) {
+    pub async fn run(self: Arc<Self>, definitions: Definitions) {
         let (queue, woken) = Queue::new();
         let queue = Arc::new(queue);
         let scope = self.cache.facts().scope().clone();
@@ -92,8 +92,6 @@ impl TopologyController {
             move |changed: Changed<'_>| wake(&queue, &cache, &changed)
         };
         let managed = Arc::new(Managed::new(self.client.clone(), scope.only_namespace(), self.metrics.clone(), wake));
-        let (definitions, follow_definitions) =
-            Definitions::follow(self.client.clone(), self.metrics.clone(), |_: Option<&str>| {});
         let writer = self.leadership.writer(self.client.clone());
         let reconciler = Arc::new(Reconciler {
             leadership: self.leadership.clone(),
@@ -128,7 +126,6 @@ impl TopologyController {
             () = runs => {}
             () = begin => {}
             () = follow_classes => {}
-            () = follow_definitions => {}
         }
     }
 
@@ -225,40 +222,34 @@ async fn run(key: &ObjectKey, reconciler: &Reconciler, queue: &Queue) -> Action 
     if matches!(outcome, Ok(Outcome::Gone)) && queue.forget(key, || reconciler.managed.cluster(key).is_none()) {
         reconciler.forget(key);
     }
-    let (action, outcome) = conclude(key, outcome, &reconciler.pace);
+    let (action, outcome) = concluded(key, outcome, &reconciler.pace);
     count(&reconciler.metrics, NAME, outcome, started);
     action
 }
 
-/// What follows from the end of a run (RS-08, RS-09).
-fn conclude(key: &ObjectKey, outcome: Result<Outcome, RunError>, pace: &Pace) -> (Action, &'static str) {
-    match outcome {
-        Ok(Outcome::Gone) => (Action::await_change(), "gone"),
-        Ok(Outcome::LeftAlone) => {
-            pace.succeeded(key);
-            (Action::await_change(), "left-alone")
-        }
-        Ok(Outcome::Done { changed, again }) => {
-            pace.succeeded(key);
+fn concluded(key: &ObjectKey, outcome: Result<Outcome, RunError>, pace: &Pace) -> (Action, &'static str) {
+    conclude(key, outcome.map(|outcome| done(key, &outcome)), pace, "Topology is not reconciled")
+}
+
+/// When the next run is due after one that came to its end (RS-08), and the name of its outcome in metrics.
+fn done(key: &ObjectKey, outcome: &Outcome) -> (Action, &'static str) {
+    match *outcome {
+        Outcome::Gone => (Action::await_change(), "gone"),
+        Outcome::LeftAlone => (Action::await_change(), "left-alone"),
+        Outcome::Done { changed, again } => {
             let name = if changed { "changed" } else { "unchanged" };
             (Action::requeue(again.map_or_else(|| resync(key), |again| again.max(past::APART))), name)
         }
-        // The next leader does it.
-        Err(RunError::NotLeading(reason)) => {
-            debug!(%reason, "Left a Cluster to the leader");
-            (Action::await_change(), "not-leading")
-        }
-        // An event with the newer version is on its way.
-        Err(RunError::Conflict) => (Action::requeue(past::APART), "conflict"),
-        Err(error) => {
-            let error = error.to_string();
-            let (again, is_new) = pace.failed(key, &error);
-            if is_new {
-                warn!(error, ?again, "Topology is not reconciled");
-            } else {
-                debug!(error, ?again, "Topology is still not reconciled");
-            }
-            (Action::requeue(again), "failed")
+    }
+}
+
+impl RunFailure for RunError {
+    fn verdict(&self) -> Verdict {
+        match self {
+            RunError::NotLeading(_) => Verdict::NotLeading,
+            // An event with the newer version is on its way.
+            RunError::Conflict => Verdict::Again(past::APART, "conflict"),
+            _ => Verdict::Failed,
         }
     }
 }
@@ -275,7 +266,7 @@ mod tests {
     use super::*;
 
     fn concluded(outcome: Result<Outcome, RunError>, pace: &Pace) -> (Action, &'static str) {
-        conclude(&ObjectKey::new("ns", "c"), outcome, pace)
+        super::concluded(&ObjectKey::new("ns", "c"), outcome, pace)
     }
 
     #[test]

@@ -420,7 +420,7 @@ mod tests {
         let (client, metrics) = (Script::default().client(), Arc::new(Metrics::default()));
         let candidacy = Candidacy::new("ns", "lease", Duration::from_secs(15));
         let managed = Arc::new(Managed::new(client.clone(), None, metrics.clone(), |_| {}));
-        let (definitions, _) = Definitions::follow(client.clone(), metrics.clone(), |_: Option<&str>| {});
+        let (definitions, _) = Definitions::follow(client.clone(), metrics.clone());
         Reconciler {
             leadership: Election::new(client.clone(), candidacy, metrics.clone()).1,
             writer: client.clone(),

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use topologist::embedded::{self, Embedded};
 use topologist::kubernetes::cache::Cache;
+use topologist::kubernetes::contract::Definitions;
 use topologist::kubernetes::lease::{Candidacy, Election};
 use topologist::kubernetes::watch;
 use topologist::reconciler::controller::ClassController;
@@ -262,10 +263,19 @@ impl Manager {
         tasks.spawn(async move { election.run(stopping).await });
         let classes = ClassController::new(client.clone(), leadership.clone(), metrics.clone(), scope, true);
         let options = Options { runtime_sdk: true };
-        let topologies = TopologyController::new(client, leadership.clone(), cache, metrics.clone(), options, 10);
-        let leading = leadership.clone();
-        tasks.spawn(async move { leading.while_leading(|| classes.run()).await });
-        tasks.spawn(async move { leadership.while_leading(|| topologies.run()).await });
+        let topologies =
+            TopologyController::new(client.clone(), leadership.clone(), cache, metrics.clone(), options, 10);
+        let (classes, topologies, own) = (Arc::new(classes), Arc::new(topologies), metrics.clone());
+        let both = move || {
+            let (classes, topologies) = (classes.clone(), topologies.clone());
+            Definitions::beside(client.clone(), own.clone(), async move |definitions| {
+                tokio::select! {
+                    () = classes.run(definitions.clone()) => {}
+                    () = topologies.run(definitions) => {}
+                }
+            })
+        };
+        tasks.spawn(async move { leadership.while_leading(both).await });
         Manager { metrics, tasks, stop }
     }
 

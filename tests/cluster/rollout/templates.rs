@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use topologist::kubernetes::cache::Cache;
+use topologist::kubernetes::contract::Definitions;
 use topologist::kubernetes::lease::{Candidacy, Election};
 use topologist::kubernetes::watch;
 use topologist::reconciler::templates::TemplatesController;
@@ -29,8 +30,12 @@ fn clean_up(site: &Site) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(watch::keep_current(client.clone(), cache.clone(), metrics.clone()));
     tasks.spawn(election.run(CancellationToken::new()));
-    let controller = TemplatesController::new(client, leadership.clone(), cache, metrics);
-    tasks.spawn(async move { leadership.while_leading(|| controller.run()).await });
+    let controller = Arc::new(TemplatesController::new(client.clone(), leadership.clone(), cache, metrics));
+    let run = move || {
+        let controller = controller.clone();
+        Definitions::beside(client.clone(), Arc::default(), |definitions| controller.run(definitions))
+    };
+    tasks.spawn(async move { leadership.while_leading(run).await });
     tasks
 }
 
