@@ -10,6 +10,7 @@ use crate::hub::{Definition, Object, ObjectKey, ObjectRef, group_of};
 
 /// Together with the annotation of [`CLUSTER_NAME`]: of which workload cluster a Node is.
 const CLUSTER_NAMESPACE: &str = "cluster.x-k8s.io/cluster-namespace";
+const NODE: &str = "Node";
 
 /// Objects of any kind, all that there are.
 ///
@@ -18,12 +19,16 @@ const CLUSTER_NAMESPACE: &str = "cluster.x-k8s.io/cluster-namespace";
 pub struct Objects {
     objects: RedBlackTreeMapSync<Id, Arc<Object>>,
     /// The names of the objects of a Cluster, by kind.
-    of_clusters: RedBlackTreeMapSync<Group, RedBlackTreeSetSync<String>>,
+    of_clusters: Index<Group, String>,
+    /// The Nodes of the workload cluster of a Cluster.
+    nodes: Index<ObjectKey, ObjectKey>,
     definitions: RedBlackTreeMapSync<String, Arc<Definition>>,
 }
 
 /// Names an object, whatever its version.
 type Id = (String, String, ObjectKey);
+/// What belongs to a key.
+type Index<K, V> = RedBlackTreeMapSync<K, RedBlackTreeSetSync<V>>;
 /// Namespace and Cluster, group and kind.
 type Group = (String, String, String, String);
 
@@ -33,9 +38,10 @@ impl Objects {
         let id = (object.group().to_owned(), object.kind().to_owned(), object.key());
         self.take(&id);
         if let Some(group) = group(&id, &object) {
-            let mut names = self.of_clusters.get(&group).cloned().unwrap_or_default();
-            names.insert_mut(id.2.name.clone());
-            self.of_clusters.insert_mut(group, names);
+            add(&mut self.of_clusters, group, id.2.name.clone());
+        }
+        if let Some(cluster) = cluster_of_node(&id, &object) {
+            add(&mut self.nodes, cluster, id.2.clone());
         }
         self.objects.insert_mut(id, object);
     }
@@ -48,15 +54,11 @@ impl Objects {
     fn take(&mut self, id: &Id) {
         let Some(old) = self.objects.get(id).cloned() else { return };
         self.objects.remove_mut(id);
-        if let Some(group) = group(id, &old)
-            && let Some(names) = self.of_clusters.get(&group)
-        {
-            let left = names.remove(&id.2.name);
-            if left.is_empty() {
-                self.of_clusters.remove_mut(&group);
-            } else {
-                self.of_clusters.insert_mut(group, left);
-            }
+        if let Some(group) = group(id, &old) {
+            drop_from(&mut self.of_clusters, group, &id.2.name);
+        }
+        if let Some(cluster) = cluster_of_node(id, &old) {
+            drop_from(&mut self.nodes, cluster, &id.2);
         }
     }
 
@@ -120,19 +122,38 @@ impl Objects {
 
     /// The Nodes of the workload cluster of a Cluster: their annotations say whose they are.
     pub fn nodes(&self, cluster: &ObjectKey) -> Nodes {
-        let first = (String::new(), "Node".to_owned(), ObjectKey::default());
-        let nodes = self.objects.range(first..).take_while(|(id, _)| id.0.is_empty() && id.1 == "Node");
-        let is_of_it = |node: &Object| {
-            node.annotation(CLUSTER_NAME) == Some(&cluster.name)
-                && node.annotation(CLUSTER_NAMESPACE) == Some(&cluster.namespace)
-        };
-        nodes.filter(|(_, node)| is_of_it(node)).map(|(id, node)| (id.2.name.clone(), node.clone())).collect()
+        let keys = self.nodes.get(cluster).into_iter().flat_map(RedBlackTreeSetSync::iter);
+        let node = |key: &ObjectKey| self.objects.get(&(String::new(), NODE.to_owned(), key.clone())).cloned();
+        keys.filter_map(|key| Some((key.name.clone(), node(key)?))).collect()
     }
 
     /// All objects, by group, kind, namespace and name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Object>> {
         self.objects.values()
     }
+}
+
+fn add<K: Ord, V: Ord>(index: &mut Index<K, V>, key: K, value: V) {
+    let mut values = index.get(&key).cloned().unwrap_or_default();
+    values.insert_mut(value);
+    index.insert_mut(key, values);
+}
+
+fn drop_from<K: Ord, V: Ord>(index: &mut Index<K, V>, key: K, value: &V) {
+    let Some(values) = index.get(&key) else { return };
+    let left = values.remove(value);
+    if left.is_empty() {
+        index.remove_mut(&key);
+    } else {
+        index.insert_mut(key, left);
+    }
+}
+
+fn cluster_of_node(id: &Id, object: &Object) -> Option<ObjectKey> {
+    if !id.0.is_empty() || id.1 != NODE {
+        return None;
+    }
+    Some(ObjectKey::new(object.annotation(CLUSTER_NAMESPACE)?, object.annotation(CLUSTER_NAME)?))
 }
 
 fn group(id: &Id, object: &Object) -> Option<Group> {
@@ -185,15 +206,24 @@ mod tests {
     #[test]
     fn a_node_belongs_to_the_cluster_that_its_annotations_name() {
         let mut objects = Objects::default();
-        for (name, cluster, namespace) in [("n1", "x", "ns"), ("n2", "x", "other"), ("n3", "y", "ns")] {
+        let node = |name: &str, cluster: &str, namespace: &str| {
             let annotations = json!({CLUSTER_NAME: cluster, CLUSTER_NAMESPACE: namespace});
             let node =
                 json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "annotations": annotations}});
-            objects.put(Arc::new(Object::try_from(node).unwrap()));
+            Arc::new(Object::try_from(node).unwrap())
+        };
+        for (name, cluster, namespace) in [("n1", "x", "ns"), ("n2", "x", "other"), ("n3", "y", "ns")] {
+            objects.put(node(name, cluster, namespace));
         }
         objects.put(machine("n1", "x", "1"));
-        let names = |cluster: &str| objects.nodes(&ObjectKey::new("ns", cluster)).into_keys().collect::<Vec<_>>();
-        assert_eq!((names("x"), names("y")), (vec!["n1".to_owned()], vec!["n3".to_owned()]));
+        let names = |objects: &Objects, cluster: &str| {
+            objects.nodes(&ObjectKey::new("ns", cluster)).into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!((names(&objects, "x"), names(&objects, "y")), (vec!["n1".to_owned()], vec!["n3".to_owned()]));
+        objects.put(node("n1", "y", "ns"));
+        assert_eq!((names(&objects, "x"), names(&objects, "y")), (vec![], vec!["n1".to_owned(), "n3".to_owned()]));
+        objects.remove(&node("n3", "y", "ns").reference());
+        assert_eq!(names(&objects, "y"), ["n1"]);
     }
 
     #[test]

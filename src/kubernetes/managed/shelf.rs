@@ -88,8 +88,8 @@ impl Shelf {
                 let names = contents.by_cluster.get(&ObjectKey::new(namespace, cluster));
                 names.into_iter().flatten().filter_map(of).collect()
             } else {
-                let all = contents.objects.iter().filter(|(key, _)| key.namespace == *namespace);
-                all.map(|(_, compact)| compact.clone()).collect()
+                let all = contents.objects.range(ObjectKey::new(namespace, "")..);
+                all.take_while(|(key, _)| key.namespace == *namespace).map(|(_, compact)| compact.clone()).collect()
             }
         };
         let fits = |object: &Arc<Object>| labels.iter().all(|(name, value)| object.label(name) == Some(value));
@@ -270,13 +270,19 @@ mod tests {
         assert_eq!(names(&shelf, &[(label::CLUSTER_NAME, "c")]), ["a", "b"]);
         assert_eq!(names(&shelf, &[(label::CLUSTER_NAME, "c"), ("x", "b")]), ["b"]);
         assert_eq!(names(&shelf, &[("x", "z")]), ["z"]);
+        for namespace in ["nr", "ns-1", "nt"] {
+            let mut other = object("z", "c", "1", json!({}));
+            other.set("metadata.namespace", json!(namespace)).unwrap();
+            shelf.put(other);
+        }
+        assert_eq!(names(&shelf, &[]), ["a", "b", "z"], "nothing of other namespaces");
         shelf.put(object("a", "d", "2", json!({})));
         assert_eq!(names(&shelf, &[(label::CLUSTER_NAME, "c")]), ["b"]);
         assert_eq!(names(&shelf, &[(label::CLUSTER_NAME, "d")]), ["a", "z"]);
         assert_eq!(shelf.remove(&ObjectKey::new("ns", "a"), Some("5")), Some(Gone { cluster: Some("d".to_owned()) }));
         assert_eq!(shelf.remove(&ObjectKey::new("ns", "a"), None), None);
         assert_eq!(names(&shelf, &[(label::CLUSTER_NAME, "d")]), ["z"]);
-        assert_eq!(shelf.size().0, 2);
+        assert_eq!(shelf.size().0, 5);
     }
 
     #[test]
