@@ -16,6 +16,7 @@ mod blocks;
 mod cluster;
 mod cluster_class;
 mod column;
+mod descriptions;
 mod embedded;
 mod layer;
 mod machine;
@@ -127,11 +128,13 @@ fn converted(kind: Kind, short_name: &str) -> Value {
 
 /// One version of a definition.
 fn version(kind: Kind, shape: Shape) -> Value {
+    let mut schema = schema(kind, shape);
+    descriptions::describe(kind.name(), &mut schema);
     let mut version = json!({
         "name": shape.pick("v1beta2", "v1beta1"),
         "served": true,
         "storage": shape == Shape::V1Beta2,
-        "schema": {"openAPIV3Schema": schema(kind, shape)},
+        "schema": {"openAPIV3Schema": schema},
         "subresources": {"status": {}},
         "additionalPrinterColumns": columns(kind, shape),
     });

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::column::Column;
+use super::descriptions;
 use super::schema::{Schema, object, string};
 use crate::hub::contract::{definition_name, plural};
 
@@ -101,9 +102,12 @@ impl Resource {
     fn into_version(self) -> Value {
         let subresources = self.subresources();
         let columns: Vec<Value> = self.columns.iter().map(Column::definition).collect();
+        let (name, kind) = (self.version, self.kind);
+        let mut schema = self.into_schema();
+        descriptions::describe(kind, &mut schema);
         let mut version = json!({
-            "name": self.version, "served": true, "storage": true,
-            "schema": {"openAPIV3Schema": self.into_schema()},
+            "name": name, "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": schema},
             "additionalPrinterColumns": columns,
         });
         if subresources != json!({}) {

@@ -1,3 +1,5 @@
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::Shape::{V1Beta1, V1Beta2};
 use super::*;
 use crate::hub::Kind::{Cluster, ClusterClass};
@@ -491,5 +493,45 @@ fn both_versions_are_served_one_is_stored_and_the_other_is_on_its_way_out() {
         assert_eq!(facts, want, "{kind:?}");
         let warning = versions[1]["deprecationWarning"].as_str().unwrap();
         assert!(warning.contains(kind.name()) && warning.len() <= 256, "{warning}");
+    }
+}
+
+#[test]
+fn every_kind_and_field_has_a_description_of_its_own() {
+    let mut sentences: BTreeMap<String, String> = BTreeMap::new();
+    for (what, version) in versions() {
+        let kind = what.split_once(' ').unwrap().0;
+        let schema = &version["schema"]["openAPIV3Schema"];
+        walk(kind, schema, &mut |path, node| {
+            if path.ends_with("[]") || path.ends_with(".*") {
+                return;
+            }
+            let sentence = node["description"].as_str().unwrap_or_else(|| panic!("{what}: {path} has no description"));
+            assert!(sentence.ends_with('.') && sentence.len() < 120, "{path}: {sentence}");
+            let other = sentences.insert(path.to_owned(), sentence.to_owned());
+            assert!(other.is_none_or(|other| other == sentence), "{path} differs between versions");
+        });
+    }
+}
+
+#[test]
+fn every_description_describes_a_field() {
+    let mut paths: BTreeSet<String> = BTreeSet::new();
+    for (what, version) in versions() {
+        let kind = what.split_once(' ').unwrap().0;
+        walk(kind, &version["schema"]["openAPIV3Schema"], &mut |path, _| {
+            paths.insert(path.replace("[]", "").replace(".*", ""));
+        });
+    }
+    let unused = descriptions::ends_of_paths().filter(|end| !paths.iter().any(|path| descriptions::ends(path, end)));
+    assert_eq!(unused.collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
+#[test]
+fn schemas_that_objects_are_validated_with_have_no_descriptions() {
+    for (kind, version) in [(Cluster, V1Beta2), (ClusterClass, V1Beta1), (Kind::Machine, V1Beta2)] {
+        walk("", &schema(kind, version), &mut |path, node| {
+            assert!(node.get("description").is_none(), "{kind:?} {path}");
+        });
     }
 }
