@@ -8,7 +8,9 @@
 //! Everything here is a function of its arguments. A rule is one function named after the fact that holds for good
 //! objects; the tables in `rules/` pair it with its id, and [`catalogue`] lists them all.
 
+mod catalogue;
 mod defaults;
+mod lists;
 mod oversize;
 mod router;
 mod rule;
@@ -16,8 +18,9 @@ mod rules;
 mod settings;
 mod verdict;
 
+pub use catalogue::catalogue;
 pub use oversize::Oversize;
 pub use router::{END_POINTS, EndPoint, Hook, MACHINE_END_POINTS, Operation, Phase, Question, Request, hooks};
-pub use rule::{Listed, catalogue};
+pub use rule::Listed;
 pub use settings::{Dependents, Enforce, FeatureGates, Settings, UnknownGate};
 pub use verdict::{Outcome, Verdict};

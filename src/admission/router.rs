@@ -7,13 +7,13 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::oversize::Oversize;
+use super::rules::class::Sizes;
 use super::rules::{class, cluster, machine, machine_group, machine_health_check};
 use super::{Outcome, Settings, Verdict, defaults};
 use crate::budget::Stop;
 use crate::crd;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Machine, MachineGroup, MachineHealthCheck, Metadata};
 use crate::json;
-use crate::schema::Violation;
 use crate::wire::review::GroupVersionKind;
 use crate::wire::{Decode, Reference, Version, as_hub_json, references};
 use crate::world::{Facts, Found, World, settle_at_once};
@@ -261,23 +261,15 @@ enum Subject {
     MachineHealthCheck(Box<Reviewed<MachineHealthCheck>>),
 }
 
-/// What of an object in v1beta1 is larger than v1beta2 allows, and what of it was before (DEC-44).
-#[derive(Debug, Default)]
-pub(super) struct Sizes {
-    pub new: Vec<Violation>,
-    pub old: Vec<Violation>,
-}
-
-impl Sizes {
-    fn of(request: &Request<'_>) -> Self {
-        let oversized = |version, text: Option<&str>| {
-            let object = text.and_then(|text| as_hub_json(version, text, request.kind));
-            object.map(|object| crd::oversized(request.kind, &object)).unwrap_or_default()
-        };
-        let new = oversized(request.version, request.object);
-        let old = if new.is_empty() { Vec::new() } else { oversized(request.old_version, request.old_object) };
-        Sizes { new, old }
-    }
+/// What of a ClusterClass in v1beta1 is larger than v1beta2 allows.
+fn sizes(request: &Request<'_>) -> Sizes {
+    let oversized = |version, text: Option<&str>| {
+        let object = text.and_then(|text| as_hub_json(version, text, request.kind));
+        object.map(|object| crd::oversized(request.kind, &object)).unwrap_or_default()
+    };
+    let new = oversized(request.version, request.object);
+    let old = if new.is_empty() { Vec::new() } else { oversized(request.old_version, request.old_object) };
+    Sizes { new, old }
 }
 
 /// An object of a kind that has no facts besides itself.
@@ -350,7 +342,7 @@ impl Question {
                     new,
                     old,
                     references: references_of(request),
-                    sizes: Sizes::of(request),
+                    sizes: sizes(request),
                 }))
             }
         }

@@ -40,11 +40,6 @@ pub struct Listed {
     pub kind: Option<Kind>,
 }
 
-/// Every rule that can deny or warn, in the order in which they run; shared checks last.
-pub fn catalogue() -> Vec<Listed> {
-    super::rules::catalogue()
-}
-
 /// The rows of one table.
 pub(super) fn listed<F>(kind: Kind, rules: &'static [Rule<F>]) -> impl Iterator<Item = Listed> {
     rules.iter().map(move |rule| Listed { id: rule.id, name: rule.name, kind: Some(kind) })

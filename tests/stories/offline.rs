@@ -199,7 +199,11 @@ fn the_class_that_a_misspelt_name_means_is_told() {
     for (arguments, code, words) in [
         (&["validate", "near.yaml"][..], 0, format!("Create it before this Cluster is used; {hint}\n")),
         (&["render", "near.yaml"], 1, format!("topologist: Cluster default/one: {said}")),
-        (&["plan", "--from", "near.yaml", "--to", "near.yaml"], 1, format!("  error: {said}")),
+        (
+            &["plan", "--from", "near.yaml", "--to", "near.yaml"],
+            1,
+            format!("  error: before and after the change: {said}"),
+        ),
     ] {
         let (exit, out, err) = folder.run(arguments, &[]);
         assert_eq!(exit, code, "{arguments:?}: {out}{err}");

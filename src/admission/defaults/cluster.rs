@@ -8,11 +8,12 @@ use json_patch::{Patch, PatchOperation};
 use serde_json::{Value, json};
 
 use super::{add, pointer};
+use crate::admission::lists::{Values, lists};
 use crate::admission::rules::topology::leaves_alone_what_the_class_says;
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path};
-use crate::hub::{Cluster, Kind, Topology, VariableOverrides, VariableValue};
-use crate::variables::{self, Change, Mode, ValueBudget, Variables};
+use crate::hub::{Cluster, Kind, Topology};
+use crate::variables::{self, Change, ValueBudget, Variables};
 use crate::world::{Class, Found, World};
 
 /// The rules of this file in the order in which they run.
@@ -140,15 +141,6 @@ fn class_of(cluster: &Cluster, old: Option<&Cluster>, world: &World) -> Result<O
     }
 }
 
-/// A list of values, with its error path and its place in the object.
-pub(in crate::admission) struct Values<'a> {
-    pub values: &'a [VariableValue],
-    is_present: bool,
-    pub path: Path,
-    pointer: String,
-    pub mode: Mode,
-}
-
 /// Defaults and validates all values within the budget of an object (DEC-44).
 ///
 /// A Cluster that exceeded it before goes on with a budget for each value, which is what the reference has, and a warning.
@@ -195,88 +187,38 @@ fn settle_variables(
     for list in lists(topology) {
         let old = before.iter().find(|old| old.path == list.path).map_or(&[][..], |old| old.values);
         let changes = variables::settle(list.values, old, &list.path, variables, list.mode, budget, found);
-        found.run("CL-D-006", |_| patch.extend(list.operations(changes)));
+        found.run("CL-D-006", |_| patch.extend(operations(&list, changes)));
     }
     patch
 }
 
-/// The list of the whole Cluster, then overrides where there are any.
-pub(in crate::admission) fn lists(topology: &Topology) -> impl Iterator<Item = Values<'_>> {
-    let whole = Values {
-        values: &topology.variables,
-        is_present: topology.variables.is_present(),
-        path: Path::of("spec.topology.variables"),
-        pointer: "/spec/topology/variables".to_owned(),
-        mode: Mode::Create,
-    };
-    let control_plane = overrides(
-        &topology.control_plane.variables,
-        || Path::of("spec.topology.controlPlane"),
-        || "/spec/topology/controlPlane".to_owned(),
-    );
-    let workers = &topology.workers;
-    let deployments = workers.machine_deployments.iter().enumerate().filter_map(|(i, worker)| {
-        overrides(
-            &worker.variables,
-            || Path::of("spec.topology.workers.machineDeployments").key(&worker.name),
-            || format!("/spec/topology/workers/machineDeployments/{i}"),
-        )
-    });
-    let pools = workers.machine_pools.iter().enumerate().filter_map(|(i, worker)| {
-        overrides(
-            &worker.variables,
-            || Path::of("spec.topology.workers.machinePools").key(&worker.name),
-            || format!("/spec/topology/workers/machinePools/{i}"),
-        )
-    });
-    [whole].into_iter().chain(control_plane).chain(deployments).chain(pools)
-}
-
-/// Overrides of a part that stands at `path` and `pointer`, if there are any.
-fn overrides(
-    variables: &VariableOverrides,
-    path: impl FnOnce() -> Path,
-    pointer: impl FnOnce() -> String,
-) -> Option<Values<'_>> {
-    let values = &variables.overrides;
-    (!values.is_empty()).then(|| Values {
-        values,
-        is_present: true,
-        path: path().child("variables.overrides"),
-        pointer: pointer() + "/variables/overrides",
-        mode: Mode::ExistingOnly,
-    })
-}
-
-impl Values<'_> {
-    /// Changes as operations that leave everything else as it was written (ADM-007).
-    fn operations(&self, changes: Vec<Change>) -> Vec<Edit> {
-        let (mut operations, mut added) = (Vec::new(), Vec::new());
-        let entry = |name: &str, value: Value| json!({"name": name, "value": value});
-        for change in changes {
-            let shown = change.shown();
-            match (change, shown) {
-                (Change::Replace { position, value, .. }, shown) => {
-                    let at = pointer(&format!("{}/{position}/value", self.pointer));
-                    operations.push((add(&at, value), shown.map(|shown| add(&at, shown.into_value()))));
-                }
-                (Change::Append { name, value, .. }, shown) => {
-                    added.push((entry(&name, value), shown.map(|shown| entry(&name, shown.into_value()))));
-                }
+/// Changes of a list as operations that leave everything else as it was written (ADM-007).
+fn operations(list: &Values<'_>, changes: Vec<Change>) -> Vec<Edit> {
+    let (mut operations, mut added) = (Vec::new(), Vec::new());
+    let entry = |name: &str, value: Value| json!({"name": name, "value": value});
+    for change in changes {
+        let shown = change.shown();
+        match (change, shown) {
+            (Change::Replace { position, value, .. }, shown) => {
+                let at = pointer(&format!("{}/{position}/value", list.pointer));
+                operations.push((add(&at, value), shown.map(|shown| add(&at, shown.into_value()))));
+            }
+            (Change::Append { name, value, .. }, shown) => {
+                added.push((entry(&name, value), shown.map(|shown| entry(&name, shown.into_value()))));
             }
         }
-        if self.is_present {
-            let end = pointer(&format!("{}/-", self.pointer));
-            operations
-                .extend(added.into_iter().map(|(done, shown)| (add(&end, done), shown.map(|shown| add(&end, shown)))));
-        } else if !added.is_empty() {
-            let at = pointer(&self.pointer);
-            let has_secrets = added.iter().any(|(_, shown)| shown.is_some());
-            let shown: Option<Vec<Value>> =
-                has_secrets.then(|| added.iter().map(|(done, shown)| shown.as_ref().unwrap_or(done).clone()).collect());
-            let done: Vec<Value> = added.into_iter().map(|(done, _)| done).collect();
-            operations.push((add(&at, done.into()), shown.map(|shown| add(&at, shown.into()))));
-        }
-        operations
     }
+    if list.is_present {
+        let end = pointer(&format!("{}/-", list.pointer));
+        operations
+            .extend(added.into_iter().map(|(done, shown)| (add(&end, done), shown.map(|shown| add(&end, shown)))));
+    } else if !added.is_empty() {
+        let at = pointer(&list.pointer);
+        let has_secrets = added.iter().any(|(_, shown)| shown.is_some());
+        let shown: Option<Vec<Value>> =
+            has_secrets.then(|| added.iter().map(|(done, shown)| shown.as_ref().unwrap_or(done).clone()).collect());
+        let done: Vec<Value> = added.into_iter().map(|(done, _)| done).collect();
+        operations.push((add(&at, done.into()), shown.map(|shown| add(&at, shown.into()))));
+    }
+    operations
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::class_change::Change;
 use super::shared;
 use crate::admission::Dependents;
-use crate::admission::defaults::cluster::lists;
+use crate::admission::lists::lists;
 use crate::budget::Stop;
 use crate::field::{ErrorKind, FieldError, Findings, Path, Shown};
 use crate::hub::{Cluster, ClusterClass, ExternalPatch, Patch, StatusVariable, annotation};

@@ -9,17 +9,23 @@ use super::definitions::{
 use super::names::naming_templates_make_names;
 use super::patches::patches_are_usable;
 use super::{definitions, dependents, names, patches, references, shared};
-use crate::admission::router::Sizes;
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path, RuleId, Shown};
 use crate::hub::{ClusterClass, Kind};
-use crate::schema::Breach;
+use crate::schema::{Breach, Violation};
 use crate::version::{BuildOrder, KubeVersion};
 use crate::wire::Reference;
 use crate::world::World;
 
 type ClassRule = Rule<fn(&Change<'_>, &mut Findings)>;
+
+/// What of an object in v1beta1 is larger than v1beta2 allows, and what of it was before (DEC-44).
+#[derive(Debug, Default)]
+pub(in crate::admission) struct Sizes {
+    pub new: Vec<Violation>,
+    pub old: Vec<Violation>,
+}
 
 /// With the gate off every create and update is refused, and in other words than field errors (ADM-005).
 const GATE: RuleId = "CC-V-001";

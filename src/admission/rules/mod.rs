@@ -32,25 +32,8 @@ mod names;
 mod patches;
 mod rebase;
 mod references;
-mod shared;
+pub(super) mod shared;
 pub(super) mod topology;
 mod topology_change;
 mod upgrade;
 mod version;
-
-use super::Listed;
-use crate::hub::compatibility;
-
-/// Every rule that can deny or warn; shared checks last.
-pub(super) fn catalogue() -> Vec<Listed> {
-    use super::defaults;
-    let shared = shared::LISTED.iter().chain(compatibility::LISTED).map(|(id, name)| Listed { id, name, kind: None });
-    let of_topologies = defaults::cluster::listed_rules().chain(cluster::listed_rules()).chain(class::listed_rules());
-    let of_machines = defaults::machine::listed_rules()
-        .chain(defaults::machine_group::listed_rules())
-        .chain(defaults::machine_health_check::listed_rules())
-        .chain(machine::listed_rules())
-        .chain(machine_group::listed_rules())
-        .chain(machine_health_check::listed_rules());
-    of_topologies.chain(of_machines).chain(shared).collect()
-}

@@ -9,7 +9,7 @@ use crate::hub::{
 };
 
 /// The ids of this file, with the facts that they stand for.
-pub(super) const LISTED: &[(RuleId, &str)] = &[
+pub(in crate::admission) const LISTED: &[(RuleId, &str)] = &[
     ("TRF-001", "template_reference_has_a_name"),
     ("TRF-002", "template_reference_names_a_template_kind"),
     ("TRF-003", "template_reference_has_an_api_version"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::topology_change::{ClassifiedChange, TopologyChange, class, version_path};
 use super::{rebase, shared, version};
 use crate::admission::Listed;
-use crate::admission::defaults::cluster::lists;
+use crate::admission::lists::lists;
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::field::{Findings, Path, RuleId};
 use crate::hub::naming::decimal_integer;

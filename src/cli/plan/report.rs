@@ -178,15 +178,23 @@ impl Report {
     }
 }
 
+/// What is wrong with a Cluster before a change and after it; what is wrong with it either way is said once.
+fn errors(before: Option<String>, after: Option<String>) -> Vec<String> {
+    match (before, after) {
+        (Some(before), Some(after)) if before == after => vec![format!("before and after the change: {after}")],
+        (before, after) => {
+            let before = before.map(|before| format!("before the change: {before}"));
+            before.into_iter().chain(after).collect()
+        }
+    }
+}
+
 impl ClusterReport {
     /// A Cluster that is there afterwards.
     pub(super) fn of(cluster: &ObjectKey, before: &Fold, after: &Fold, settled: Outcome, outcome: Outcome) -> Self {
-        let mut errors: Vec<String> = settled
-            .failure
-            .iter()
-            .map(|failure| format!("before the change: {}", explained(failure, before.facts())))
-            .collect();
-        errors.extend(outcome.failure.iter().map(|failure| explained(failure, after.facts())));
+        let failed =
+            |outcome: &Outcome, fold: &Fold| outcome.failure.as_ref().map(|failure| explained(failure, fold.facts()));
+        let errors = errors(failed(&settled, before), failed(&outcome, after));
         let steps: Vec<&Step> =
             outcome.rounds.iter().flat_map(|round| &round.steps).filter(|step| shows(step)).collect();
         let deleted = steps.iter().filter(|step| step.action == Action::Delete).count();
@@ -416,5 +424,20 @@ impl RollReport {
             certainty: roll.certainty.name(),
             reason: roll.reason.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_before_and_after_a_change_is_said_once() {
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(errors(text("a"), text("a")), ["before and after the change: a"]);
+        assert_eq!(errors(text("a"), text("b")), ["before the change: a", "b"]);
+        assert_eq!(errors(text("a"), None), ["before the change: a"]);
+        assert_eq!(errors(None, text("b")), ["b"]);
+        assert_eq!(errors(None, None), Vec::<String>::new());
     }
 }

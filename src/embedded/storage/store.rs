@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::index::ByCluster;
 use super::registry::{Registry, Resource};
+use crate::hub::label::CLUSTER_NAME;
 
 /// An object as it is stored: in its storage version, with its resourceVersion in it.
 #[derive(Debug)]
@@ -35,6 +36,11 @@ impl Stored {
 
     pub(in crate::embedded) fn uid(&self) -> &str {
         self.text("uid")
+    }
+
+    /// The Cluster that the label names.
+    fn cluster(&self) -> Option<&str> {
+        self.metadata("labels")?.get(CLUSTER_NAME)?.as_str()
     }
 
     pub(in crate::embedded) fn is_being_deleted(&self) -> bool {
@@ -136,14 +142,14 @@ impl Collection {
     /// Puts an object in place of the one that there was, which is returned.
     fn insert(&mut self, key: &Arc<str>, after: &Arc<Stored>) -> Option<Arc<Stored>> {
         let before = self.objects.get(key).cloned();
-        self.by_cluster.note(key, before.as_deref(), Some(after));
+        self.by_cluster.note(key, before.as_ref().and_then(|before| before.cluster()), after.cluster());
         self.objects.insert_mut(key.clone(), after.clone());
         before
     }
 
     /// Takes an object away that there was.
     fn take(&mut self, key: &Arc<str>, before: &Stored) {
-        self.by_cluster.note(key, Some(before), None);
+        self.by_cluster.note(key, before.cluster(), None);
         self.objects.remove_mut(key);
     }
 
