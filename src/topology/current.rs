@@ -202,7 +202,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What a reference leads to; it must exist and belong to the topology (CS-02, CS-07, CS-13). What was deleted by hand and is
+    /// What a reference leads to; it must exist and belong to the topology (CS-02, CS-07, CS-13). An object that was deleted by hand and is
     /// still referred to is not made again (DEL-14).
     fn owned(
         &self,
