@@ -1,5 +1,5 @@
-//! What stays of a stored object when a file is applied: fields that the file does not mention, and that were not applied before. Defaults of
-//! a provider are such fields.
+//! What stays of a stored object when a file is applied: fields that the file does not mention, and that were not applied
+//! before. Defaults of a provider are such fields.
 
 use serde_json::{Map, Value};
 

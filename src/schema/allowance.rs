@@ -361,7 +361,7 @@ impl Allowance {
     }
 
     /// Whether a pattern compiles. All patterns of a set that are checked like this stay in memory, so they have a sum, regardless of
-    /// becomes of the schemas that have them.
+    /// the schemas that have them.
     pub(super) fn preview(&mut self, pattern: &str) -> Result<(), Unusable> {
         if !self.patterns.contains_key(pattern) {
             let regex = compiled(pattern, &mut self.previews, &mut self.work)?;

@@ -10,7 +10,7 @@
 //!
 //! What a server does with a patch of type apply is done here in the same steps, so that a result is the server's own:
 //! the object is merged by the schema, what the manager applied before and no longer does is removed unless another manager
-//! else owns it, and every entry of `metadata.managedFields` loses what others have changed.
+//! owns it, and every entry of `metadata.managedFields` loses what others have changed.
 //!
 //! The code that stores objects does the rest, in a server's order. After [`apply`]: fill in defaults; keep the live values
 //! of what the end point does not write; validate, since a null may be left of a map of which everything was removed

@@ -39,8 +39,8 @@ impl Work<'_> {
         }
     }
 
-    /// Templates that were created in this run only as references of the object that failed. That of a health check, or the end of an old
-    /// template, undoes nothing.
+    /// Templates that were created in this run only as references of the object that failed. A failed health check, or a failed
+    /// deletion of an old template, reverts nothing.
     fn made_for(&mut self, failed: &Step) -> Vec<Made> {
         if failed.action == Action::Delete || matches!(failed.part, Part::WorkerHealthCheck(_)) {
             return Vec::new();

@@ -191,8 +191,8 @@ fn taken(change: Option<&OwnershipChange>, own: Option<&ManagedFields>) -> Vec<S
     paths.map(|path| path.to_path().to_string()).collect()
 }
 
-/// Whether another field manager has set a desired field to another value: it is set back. A value that a provider normalises stays ours in the
-/// record.
+/// Whether another field manager has set a desired field to another value: it is set back. A value that a
+/// provider normalises stays ours in `managedFields`.
 fn is_taken(change: &ssa::Change, taken: &[String]) -> bool {
     let path = change.path.as_str();
     change.to.is_some() && taken.iter().any(|taken| is_below(taken, path) || is_below(path, taken))
