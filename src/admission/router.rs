@@ -425,7 +425,7 @@ impl Question {
 
 /// What to say of a review that took too long.
 const STOPPED: &str =
-    "the review did not end in the time that its caller waits; make the object smaller or simpler, or try again";
+    "the review took longer than the caller's timeout; make the object smaller or simpler, or try again";
 
 /// The name and the subject of a request about an object that has no facts besides itself.
 fn reviewed<T: Decode + AsRef<Metadata>>(
@@ -483,7 +483,7 @@ fn previous_object<T: Decode>(request: &Request<'_>) -> Result<Option<Box<T>>, S
     }
 }
 
-/// The name and the subject of a request, unless it is to be left alone (DEC-16: finalizers can always be removed).
+/// The name and the subject of a request, unless it is not reviewed (DEC-16: finalizers can always be removed).
 fn examined<T: AsRef<Metadata>>(
     request: &Request<'_>,
     new: Box<T>,
@@ -497,7 +497,7 @@ fn examined<T: AsRef<Metadata>>(
     (name, subject(new))
 }
 
-/// Whether an update leaves the spec of an object with a deletion timestamp as it was, whatever the spec is.
+/// Whether an update leaves the spec of an object with a deletion timestamp as it was, valid or not.
 fn changes_nothing_of_a_deleted_object(request: &Request<'_>) -> bool {
     #[derive(Deserialize)]
     struct Glance<'a> {

@@ -19,7 +19,7 @@ pub struct Settings {
     pub enforce: Enforce,
     /// Whether machines are driven here, so that their kinds are guarded as well (MA-28).
     pub lifecycle: bool,
-    /// A rule that is to be treated as if it did not exist; tests use it to prove that every rule is needed.
+    /// A rule to skip as if it did not exist; tests use it to prove that every rule is needed.
     pub silenced: Option<RuleId>,
 }
 
@@ -45,7 +45,7 @@ pub enum Dependents {
     Deny,
     /// The change is allowed with warnings.
     Warn,
-    /// Nobody looks.
+    /// The Clusters are not checked.
     Off,
 }
 
@@ -86,9 +86,9 @@ pub(super) const GATE_NAMES: &str = "ClusterTopology, RuntimeSDK, MachinePool, M
 pub enum UnknownGate {
     #[error("{0:?} is not of the form Gate=true or Gate=false")]
     Form(String),
-    #[error("unknown feature gate {0:?}; known are {GATE_NAMES}")]
+    #[error("unknown feature gate {0:?}; known gates: {GATE_NAMES}")]
     Name(String),
-    #[error("feature gate InPlaceUpdates cannot be true: in-place updates are not built")]
+    #[error("feature gate InPlaceUpdates cannot be true: in-place updates are not supported")]
     NotBuilt,
 }
 

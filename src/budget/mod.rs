@@ -63,7 +63,7 @@ impl Pool {
         self.left
     }
 
-    /// What was taken.
+    /// The amount taken.
     pub fn taken(&self) -> usize {
         self.limit - self.left
     }

@@ -86,7 +86,7 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    /// Both sides may decide alone, whatever becomes of the other.
+    /// Either side may decide alone, even if the other fails.
     fn logic(&mut self, left: &'v Node, right: &'v Node, decides: bool) -> Result<Val<'v>, Fault> {
         let first = match self.truth(left) {
             Ok(value) if value == decides => return Ok(Val::Bool(decides)),

@@ -41,7 +41,7 @@ pub(super) struct Meter {
     /// What this expression was given.
     given: u64,
     work: u64,
-    /// What was done since `stop` was asked.
+    /// Work since `stop` was last checked.
     unasked: u64,
     stop: Stop,
     patterns: HashMap<String, Regex>,
@@ -84,7 +84,7 @@ impl Meter {
         self.total == 0 || self.work == 0
     }
 
-    /// What was spent so far: cost units, and work.
+    /// The cost units and work spent so far.
     pub(super) fn spent(&self) -> (u64, u64) {
         (PER_VALUE - self.total, WORK_PER_VALUE - self.work)
     }

@@ -1,7 +1,7 @@
 //! Text of an expression to its syntax tree.
 //!
 //! The grammar is that of the CEL specification with optional selection (`a.?b`, `a[?b]`, `[?a]`, `{?k: v}`). Macros are
-//! told apart here. Nesting is limited, so that whoever walks a tree may recurse.
+//! told apart here. Nesting is limited, so that walking a tree may recurse.
 
 use super::fault::Mistake;
 use super::lex::{Token, Tokens};

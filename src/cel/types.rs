@@ -169,7 +169,7 @@ pub(crate) struct Field {
     pub decl: Decl,
 }
 
-/// How a text is to be read.
+/// How to read a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
     Plain,

@@ -202,7 +202,7 @@ impl<'v> Map<'v> {
         }
     }
 
-    /// Whether there is an entry, whatever its value.
+    /// Whether there is an entry, with any value.
     pub(super) fn has(&self, key: &Val<'v>, meter: &mut Meter) -> Result<bool, Fault> {
         let Some(wanted) = key_of(key, meter)? else { return Ok(false) };
         Ok(match (self, wanted) {
@@ -347,7 +347,7 @@ impl<'v> Val<'v> {
     }
 }
 
-/// How two numbers compare, whatever their kinds; none when one is not a number.
+/// How two numbers of any kind compare; none when one is not a number.
 pub(super) fn numbers(a: &Val<'_>, b: &Val<'_>) -> Option<Ordering> {
     match (a, b) {
         (Val::Double(a), Val::Double(b)) => a.partial_cmp(b),

@@ -50,7 +50,7 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// The certificates in a text that parse; whatever else is there is passed over.
+    /// The certificates in a text that parse; everything else is skipped.
     pub(super) fn read_all(pem: &str) -> Vec<Certificate> {
         CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(|der| Certificate::read(der.ok()?)).collect()
     }
@@ -67,7 +67,7 @@ impl Certificate {
         self.validity
     }
 
-    /// Whether somebody who trusts this certificate alone accepts a server with that chain under each of these names,
+    /// Whether a client that trusts only this certificate accepts a server with that chain under each of these names,
     /// as kube-apiserver does with a caBundle.
     pub(super) fn vouches_for(&self, chain: &[Certificate], names: &[String], now: SystemTime) -> bool {
         let Some((leaf, intermediates)) = chain.split_first() else { return false };
@@ -130,24 +130,24 @@ impl Authority {
         let key = KeyPair::generate()?;
         let signed = params.self_signed(&key)?;
         let certificate = Certificate::read(signed.der().clone());
-        let certificate = certificate.ok_or_else(|| unusable("the certificate that was just made does not parse"))?;
+        let certificate = certificate.ok_or_else(|| unusable("the generated certificate cannot be parsed"))?;
         Ok(Authority { certificate, issuer: Issuer::new(params, key) })
     }
 
     /// Reads an authority from its certificate and its key, both in PEM form.
     ///
     /// # Errors
-    /// When one of them does not parse, they do not belong together, or the certificate may not issue others.
+    /// When one of them does not parse, they do not belong together, or the certificate is not a CA certificate.
     pub fn read(certificate: &str, key: &str) -> Result<Self, TlsError> {
         let all = Certificate::read_all(certificate);
-        let [certificate] = all.as_slice() else { return Err(unusable("there is not just one certificate")) };
+        let [certificate] = all.as_slice() else { return Err(unusable("it must hold exactly one certificate")) };
         let (_, parsed) = X509Certificate::from_der(&certificate.der).map_err(|_| unusable("it does not parse"))?;
         let key = KeyPair::from_pem(key)?;
         if parsed.public_key().raw != key.subject_public_key_info() {
             return Err(unusable("the certificate does not belong to the key"));
         }
         if !parsed.is_ca() {
-            return Err(unusable("the certificate may not issue others"));
+            return Err(unusable("the certificate is not a CA certificate"));
         }
         let issuer = Issuer::from_ca_cert_der(&certificate.der, key)?;
         Ok(Authority { certificate: certificate.clone(), issuer })
@@ -282,10 +282,10 @@ mod tests {
         let (leaf, leaf_key) = (String::from_utf8(leaf.certificate).unwrap(), String::from_utf8(leaf.key).unwrap());
         for (certificate, key, words) in [
             (certificate.clone(), other.key(), "does not belong to the key"),
-            (format!("{certificate}{certificate}"), key.clone(), "not just one certificate"),
-            (String::new(), key, "not just one certificate"),
-            (certificate, String::new(), "certificate could not be made"),
-            (leaf, leaf_key, "may not issue others"),
+            (format!("{certificate}{certificate}"), key.clone(), "exactly one certificate"),
+            (String::new(), key, "exactly one certificate"),
+            (certificate, String::new(), "cannot create a certificate"),
+            (leaf, leaf_key, "is not a CA certificate"),
         ] {
             let error = Authority::read(&certificate, &key).unwrap_err().to_string();
             assert!(error.contains(words), "{words:?} is not in {error:?}");

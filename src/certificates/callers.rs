@@ -1,7 +1,7 @@
 //! Who may connect: client certificates of a given authority, and of given names.
 //!
 //! kube-apiserver shows one to webhooks when its AdmissionConfiguration says so. The check is part of the handshake, so
-//! whoever fails it gets to see no line of HTTP.
+//! a client that fails it gets no HTTP response.
 
 use std::fs;
 use std::path::PathBuf;
@@ -203,7 +203,7 @@ mod tests {
             ("", "ca.crt holds no certificate in PEM form"),
             (
                 "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
-                "ca.crt holds a certificate that does not parse",
+                "ca.crt holds a certificate that cannot be parsed",
             ),
         ] {
             let error = source(&[]).callers(bytes.as_bytes()).unwrap_err().to_string();

@@ -22,7 +22,7 @@ pub enum TlsError {
     NoCertificate(PathBuf),
     #[error("{path} holds no private key in PEM form: {reason}")]
     NoKey { path: PathBuf, reason: String },
-    #[error("{path} holds a certificate that does not parse: {reason}")]
+    #[error("{path} holds a certificate that cannot be parsed: {reason}")]
     Malformed { path: PathBuf, reason: String },
     #[error("{path} holds a private key of a kind that cannot sign: {reason}")]
     UnusableKey { path: PathBuf, reason: String },
@@ -32,13 +32,13 @@ pub enum TlsError {
     Expired { path: PathBuf, expired: String },
     #[error("the certificate in {path} is not valid before {begins}")]
     NotYetValid { path: PathBuf, begins: String },
-    #[error("TLS cannot be set up: {0}")]
+    #[error("cannot set up TLS: {0}")]
     Rustls(#[from] rustls::Error),
-    #[error("no authority of the Secret vouches for the certificate in {0} under the names of the service")]
+    #[error("no authority of the Secret issued the certificate in {0} for the DNS names of the Service")]
     Untrusted(PathBuf),
     #[error("the certificate authority cannot be used: {0}")]
     UnusableAuthority(&'static str),
-    #[error("a certificate could not be made: {0}")]
+    #[error("cannot create a certificate: {0}")]
     Make(#[from] rcgen::Error),
 }
 
@@ -141,7 +141,7 @@ mod tests {
             (
                 with(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", &good.key),
                 0,
-                "tls.crt holds a certificate that does not parse",
+                "tls.crt holds a certificate that cannot be parsed",
             ),
             (with(&good.certificate, b"nothing"), 0, "tls.key holds no private key in PEM form"),
             (

@@ -152,11 +152,11 @@ pub struct Plan {
 /// What happens to the Secret.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: it belongs to somebody else.
+    /// Nothing: topologist does not manage it.
     Refuse,
     /// Nothing before this moment, unless something changes.
     Wait { until: SystemTime },
-    /// It gets a new authority next to those that are trusted now, and a serving certificate too if nobody trusts any.
+    /// It gets a new authority next to those that are trusted now, and a serving certificate too if no client trusts any.
     Make { former: String, issue: bool },
     /// It gets a new serving certificate.
     Issue,
@@ -196,7 +196,7 @@ pub fn next(stored: &Stored, live: &Live, policy: &Policy, now: SystemTime) -> P
     Plan { bundle: Some(wanted), step }
 }
 
-/// A serving certificate that works for whoever trusts its issuer.
+/// A serving certificate that works for every client that trusts its issuer.
 struct Leaf {
     issuer: Certificate,
     validity: Validity,
@@ -318,7 +318,7 @@ pub(super) fn perform(
             if authority.certificate().vouches_for(&chain, &policy.names, now) {
                 return Ok(Some(issued));
             }
-            // Somebody put an authority there that may not issue this; it would be tried for ever.
+            // The Secret holds a CA that may not issue this; without this check it would be retried endlessly.
             let former = [authority.certificate().clone()].into_iter().chain(Certificate::read_all(&content.former));
             let former = distinct(&former.collect::<Vec<_>>(), None);
             make(&bundle(&former), false, content, policy, now).map(Some)

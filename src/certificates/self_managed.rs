@@ -39,14 +39,14 @@ pub const LABEL: &str = "topologist.dev/managed-certificates";
 /// How long the configurations may take to be seen before decisions are made without those that are missing.
 const ACQUAINTANCE: Duration = Duration::from_secs(30);
 
-/// When to look again at a Secret that has not changed: what was not valid yet may have become so.
+/// When to look again at a Secret that has not changed: a certificate may have become valid.
 const SECOND_LOOK: Duration = Duration::from_mins(1);
 
 /// The longest time without a look at what is due: the system's clock may jump, and then a certificate has expired, or is not
 /// valid yet, at once.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// How long to wait after a write: should somebody else undo it each time, that is no reason to hurry.
+/// How long to wait after a write, so that another client that reverts each write does not cause a busy loop.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest pause after writes that fail one after the other.
@@ -116,7 +116,7 @@ impl SelfManaged {
         identity: Arc<Identity>,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
-        let obstacle = Some(format!("{} has not been seen yet", names.secret_name()));
+        let obstacle = Some(format!("{} has not been read yet", names.secret_name()));
         let (seen, shown) = (watch::Sender::default(), Mutex::new(Shown { pair: None, obstacle }));
         Arc::new(SelfManaged { client, names, policy, identity, metrics, seen, shown })
     }
@@ -128,7 +128,7 @@ impl SelfManaged {
     pub fn ready(&self) -> Result<(), String> {
         let shown = self.shown();
         match (&shown.pair, &shown.obstacle) {
-            (None, Some(obstacle)) => Err(format!("no certificate to serve with: {obstacle}")),
+            (None, Some(obstacle)) => Err(format!("no serving certificate: {obstacle}")),
             _ => Ok(()),
         }
     }
@@ -175,7 +175,7 @@ impl SelfManaged {
         match self.usable(&stored, shown.pair.as_ref()) {
             Ok(pair) => {
                 if shown.pair.as_ref() != Some(&pair) {
-                    info!(secret = self.names.secret_name(), "Took on a new certificate");
+                    info!(secret = self.names.secret_name(), "Loaded a new certificate");
                     // The first one replaces none.
                     if shown.pair.is_some() {
                         self.count_reload("success");
@@ -199,8 +199,8 @@ impl SelfManaged {
         let files =
             Files { certificate: format!("tls.crt of {name}").into(), key: format!("tls.key of {name}").into() };
         let content = match stored {
-            Stored::Absent => return Err(format!("{name} does not exist; the leader makes it")),
-            Stored::Foreign => return Err(format!("{name} does not bear the label {LABEL}")),
+            Stored::Absent => return Err(format!("{name} does not exist; the leader creates it")),
+            Stored::Foreign => return Err(format!("{name} does not have the label {LABEL}")),
             Stored::Ours(content) => content,
         };
         let pair = content.serving(&files, &self.policy.names, SystemTime::now());
@@ -281,7 +281,7 @@ struct Leader<'a> {
     pauses: BTreeMap<&'static str, Pause>,
 }
 
-/// After a write of some kind of object: when the next one may come, and what was wrong with the last.
+/// After a write of some kind of object: when the next one may come, and the error of the last.
 struct Pause {
     time: Duration,
     until: Instant,
@@ -334,7 +334,7 @@ impl<'a> Leader<'a> {
         }
     }
 
-    /// Does what is to be done now; returns how long nothing is due, unless something changes.
+    /// Does the work that is due; returns how long nothing is due, unless something changes.
     async fn turn(&mut self, seen: Option<&Seen>) -> Duration {
         let Some(seen) = seen else { return IDLE };
         if !self.live.is_known && self.began.elapsed() < ACQUAINTANCE {
@@ -349,7 +349,10 @@ impl<'a> Leader<'a> {
             Step::Refuse => {
                 if !self.must_wait("Secret") {
                     let name = self.managed.names.secret_name();
-                    self.fail("Secret", format!("{name} does not bear the label {LABEL}, so it is somebody else's"));
+                    self.fail(
+                        "Secret",
+                        format!("{name} does not have the label {LABEL}, so topologist does not manage it"),
+                    );
                 }
                 IDLE
             }
@@ -409,7 +412,7 @@ impl<'a> Leader<'a> {
         let names = &self.managed.names;
         let secrets: Api<Secret> = Api::namespaced(self.writer.clone(), &names.services.namespace);
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        // The version that was seen goes along, so a change by somebody else is not undone unseen.
+        // The write contains the resourceVersion that was read, so a change of another client causes a conflict.
         let written = match &seen.secret {
             None => secrets.create(&params, &new_secret(&names.secret, &next)).await,
             Some(secret) => secrets.replace(&names.secret, &params, &changed_secret(secret, &next)).await,
@@ -438,14 +441,14 @@ impl<'a> Leader<'a> {
         self.pauses.insert(kind, Pause { time: PAUSE, until: Instant::now() + PAUSE, error: None });
     }
 
-    /// What was wrong may be so no longer.
+    /// Forgets an error that may be resolved.
     fn forget_failure(&mut self, kind: &str) {
         self.pauses.retain(|other, pause| *other != kind || pause.error.is_none());
     }
 
     fn fail_to_write(&mut self, kind: &'static str, error: &kube::Error) {
         if matches!(error, kube::Error::Api(status) if status.code == 409) {
-            debug!(kind, "Somebody else wrote first, looking again");
+            debug!(kind, "Write conflict, reading again");
             self.pauses.insert(kind, Pause { time: PAUSE, until: Instant::now() + PAUSE, error: None });
         } else {
             self.fail(kind, words(error));
@@ -457,7 +460,7 @@ impl<'a> Leader<'a> {
         let former = self.pauses.remove(kind).filter(|former| former.error.is_some());
         let time = former.as_ref().map_or(PAUSE, |former| (former.time * 2).min(LONGEST_PAUSE));
         if former.is_none_or(|former| former.error.as_ref() != Some(&error)) {
-            error!(kind, error, "Certificates cannot be managed, trying again");
+            error!(kind, error, "Failed to manage certificates, retrying");
         }
         self.pauses.insert(kind, Pause { time, until: Instant::now() + time, error: Some(error) });
     }

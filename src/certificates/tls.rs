@@ -50,7 +50,7 @@ impl Identity {
 
     /// The configuration for the next handshake with a caller who is not asked for a certificate.
     ///
-    /// kube-apiserver shows none when it asks for conversions, whatever its configuration.
+    /// kube-apiserver never presents one for conversions.
     pub fn config_for_anyone(&self) -> Option<Arc<ServerConfig>> {
         self.for_anyone.load_full()
     }
@@ -58,7 +58,7 @@ impl Identity {
     /// Shows this pair from the next handshake on; `files` say in errors where it came from.
     ///
     /// # Errors
-    /// When the pair cannot be used; what was shown before is still shown then.
+    /// When the pair cannot be used; the previous pair stays in use then.
     pub fn take_on(&self, pair: &Pair, files: &Files) -> Result<(), TlsError> {
         let usable = Usable::check(pair, files, SystemTime::now())?;
         self.change(|parts| parts.key = Some(Arc::new(usable.key)))?;
@@ -90,7 +90,7 @@ impl Identity {
     pub async fn follow(self: Arc<Self>, files: Files, current: Pair, interval: Duration) {
         let take_on = |pair: &Pair| {
             self.take_on(pair, &files)?;
-            info!(certificate = %files.certificate.display(), "Took on a new certificate");
+            info!(certificate = %files.certificate.display(), "Loaded a new certificate");
             Ok(())
         };
         let refused =
@@ -102,11 +102,11 @@ impl Identity {
     pub async fn follow_callers(self: Arc<Self>, source: CallerSource, current: Vec<u8>, interval: Duration) {
         let take_on = |bytes: &Vec<u8>| {
             self.ask(Arc::new(source.callers(bytes)?))?;
-            info!(file = %source.file.display(), "Took on a new authority of client certificates");
+            info!(file = %source.file.display(), "Loaded a new CA for client certificates");
             Ok(())
         };
         let refused = |reason: &str| {
-            error!(error = reason, "Kept the old authority of client certificates because the new one cannot be used");
+            error!(error = reason, "Kept the old CA for client certificates because the new one cannot be used");
         };
         self.poll(current, interval, || source.read(), take_on, refused).await;
     }
@@ -173,7 +173,7 @@ impl Parts {
     }
 }
 
-/// The one certificate that is shown to everybody.
+/// The one certificate that all clients get.
 #[derive(Debug)]
 struct Shown(Arc<CertifiedKey>);
 

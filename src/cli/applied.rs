@@ -1,5 +1,5 @@
-//! What stays of a stored object when somebody applies a file: what the file does not mention, and nobody applied before. Defaults of
-//! a provider are such fields.
+//! What stays of a stored object when a file is applied: fields that the file does not mention, and that were not applied
+//! before. Defaults of a provider are such fields.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::ssa::{Element, FieldSet, ManagedFields, Operation};
 use crate::wire::manifest::Manifest;
 
 /// Gives an object of a provider what its API server and its webhooks have filled in when it was stored, as far as the stored object
-/// tells what was applied. Without a record the file is taken as it is.
+/// tells which fields were applied. Without a record the file is used unchanged.
 pub(super) fn keep_defaults(new: &mut Manifest, stored: &Manifest) {
     if new.api_version != stored.api_version || new.value == stored.value {
         return;
@@ -23,7 +23,7 @@ pub(super) fn keep_defaults(new: &mut Manifest, stored: &Manifest) {
     }
 }
 
-/// What was applied before.
+/// The fields that were applied before.
 enum Before {
     /// `kubectl apply` says so in an annotation.
     Configuration(Value),

@@ -22,7 +22,7 @@ use crate::world::Scope;
 pub use values::ClusterPattern;
 use values::{cluster_pattern, duration, label_selector, moment, object_key, positive_duration};
 
-/// Guards and rolls out Cluster API managed topologies.
+/// Validates and reconciles Cluster API managed topologies.
 #[derive(Debug, Parser)]
 #[command(name = "topologist", version, max_term_width = 110)]
 pub struct Arguments {
@@ -33,37 +33,37 @@ pub struct Arguments {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Answer admission reviews over HTTPS.
+    /// Serve admission webhooks over HTTPS and run controllers.
     ///
-    /// Outside a pod nothing is inferred: give --embedded for an API server in memory, or --kubeconfig to follow one.
+    /// Outside a pod, use --embedded for an API server in memory, or --kubeconfig to connect to an API server.
     Serve(Box<Serve>),
-    /// Judge Clusters and ClusterClasses in files as the API server and the webhook would.
+    /// Validate Clusters and ClusterClasses in files as the API server and the webhook would.
     ///
-    /// The files are the world: a Cluster finds its class in them, and a change of its version is judged by its control
-    /// plane, MachineDeployments, Machines, MachinePools and Nodes, where they are there. With --old an object that is in
-    /// both is an update, and one that is only in the old files a deletion.
-    /// Exit code: 0 everything allowed, 1 something denied, 2 wrong usage, unreadable input, or nothing to judge.
+    /// Only objects in the files exist: a Cluster must find its class in them. A version change is checked against the control
+    /// plane, MachineDeployments, Machines, MachinePools and Nodes in the files. With --old, an object in both sets is an
+    /// update, and an object in the old files only is a deletion.
+    /// Exit code: 0 all objects allowed, 1 an object is denied, 2 wrong usage, unreadable input, or nothing to validate.
     Validate(Validate),
-    /// Print the objects of files as the mutating webhook would leave them.
+    /// Print the objects in files with the defaults that the mutating webhook sets.
     ///
-    /// Exit code: 0 printed, 1 something denied (nothing is printed then), 2 wrong usage, unreadable input, or no Cluster and no
+    /// Exit code: 0 printed, 1 an object is denied and nothing is printed, 2 wrong usage, unreadable input, or no Cluster and no
     /// ClusterClass.
     Default(Default),
-    /// Print every object that the topologies of files ask for, as YAML.
+    /// Print every object that the topologies in files define, as YAML.
     ///
-    /// Names have endings that follow from Cluster and object, so that the same files give the same output.
-    /// Exit code: 0 printed, 1 something is denied or cannot be computed, 2 wrong usage, unreadable input, or nothing to render.
+    /// The suffixes of generated names depend on the Cluster and the object only, so the same files give the same output.
+    /// Exit code: 0 printed, 1 an object is denied or cannot be computed, 2 wrong usage, unreadable input, or nothing to render.
     Render(Render),
-    /// Say what a change does to every Cluster: which objects change, why, and which machines are replaced.
+    /// Show what a change does to every Cluster: which objects change, why, and which machines are replaced.
     ///
-    /// The files of --from are taken as fully rolled out, unless they hold the objects as they are now. Providers are taken
-    /// to answer at once, so that the plan is the whole rollout.
-    /// Exit code: 0 nothing changes, 3 in place only, 4 machines are replaced, 5 something is deleted, 1 invalid, 2 wrong
+    /// The plan assumes that the files of --from are fully rolled out, unless they contain the current objects, and that
+    /// providers finish at once. It therefore covers the whole rollout.
+    /// Exit code: 0 no change, 3 changes in place only, 4 machines are replaced, 5 objects are deleted, 1 invalid, 2 wrong
     /// usage, unreadable input, or nothing to plan.
     Plan(Plan),
-    /// Print CustomResourceDefinitions as YAML: those of Cluster API's kinds, and those of the embedded provider.
+    /// Print the CustomResourceDefinitions of Cluster API and of the embedded provider as YAML.
     Crds(Crds),
-    /// Make a development CA and a serving certificate.
+    /// Create a development CA and a serving certificate.
     Certs(Certs),
     /// Print a completion script for a shell.
     Completions(Completions),
@@ -72,16 +72,16 @@ pub enum Command {
 /// What commands read besides their own files.
 #[derive(Clone, Debug, Args)]
 pub struct Input {
-    /// Files or folders with objects that are there and are not judged; may be repeated.
+    /// Files or directories with existing objects that are not validated; may be repeated.
     #[arg(long, value_name = "PATH")]
     pub world: Vec<PathBuf>,
-    /// Files or folders with CustomResourceDefinitions of providers: contracts, and how lists are merged; may be repeated.
+    /// Files or directories with CustomResourceDefinitions of providers, for contracts and list merging; may be repeated.
     #[arg(long, value_name = "PATH")]
     pub crds: Vec<PathBuf>,
-    /// Replace ${V}, ${V:-default} and ${V:=default} in the files by environment variables. $${V} stays as it is.
+    /// Substitute environment variables for ${V}, ${V:-default} and ${V:=default} in the files. $${V} is not substituted.
     #[arg(long)]
     pub env: bool,
-    /// Accept input with nothing to judge, default, render or plan, such as other kinds only. Otherwise the exit code is 2.
+    /// Accept input with nothing to validate, default, render or plan, such as other kinds only. Without it the exit code is 2.
     #[arg(long)]
     pub allow_empty: bool,
 }
@@ -92,13 +92,13 @@ pub struct Rules {
     /// Feature gates, as Gate=true,Gate=false; the default names them all.
     #[arg(long, value_name = "GATES", default_value_t, env = "TOPOLOGIST_FEATURE_GATES")]
     pub feature_gates: FeatureGates,
-    /// The smallest node startup timeout of a health check other than 0, in seconds.
+    /// Minimum node startup timeout of a health check in seconds; 0 in the health check is always allowed.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(i32).range(0..), env = "TOPOLOGIST_MINIMUM_NODE_STARTUP_TIMEOUT")]
     pub minimum_node_startup_timeout: i32,
-    /// What becomes of a change of a class that breaks the variables of its Clusters.
+    /// How to treat a class change that breaks variables of existing Clusters.
     #[arg(long, value_name = "WHAT", default_value = "deny", env = "TOPOLOGIST_DEPENDENTS")]
     pub dependents: Dependents,
-    /// Deny new Clusters that have infrastructureRef or controlPlaneRef besides a topology, instead of warning.
+    /// Deny new Clusters that set infrastructureRef or controlPlaneRef together with a topology, instead of warning.
     #[arg(long, env = "TOPOLOGIST_REFUSE_REFS_WITH_TOPOLOGY", value_parser = BoolishValueParser::new())]
     pub refuse_refs_with_topology: bool,
 }
@@ -119,42 +119,41 @@ impl Rules {
 /// `serve`
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Run on an API server of its own, in memory, which begins with the objects of --load; kubectl gets at it with the
-    /// kubeconfig that is written.
+    /// Run an API server in memory with the objects of --load; kubectl connects to it with the written kubeconfig.
     #[arg(long, env = "TOPOLOGIST_EMBEDDED", value_parser = BoolishValueParser::new(), conflicts_with = "kubeconfig")]
     pub embedded: bool,
-    /// Files or folders with objects for --embedded.
+    /// Files or directories with objects for --embedded.
     #[arg(long, value_name = "PATH", num_args = 1.., requires = "embedded")]
     pub load: Vec<PathBuf>,
-    /// Follow the API server of this kubeconfig.
+    /// Connect to the API server of this kubeconfig.
     #[arg(long, value_name = "FILE", env = "TOPOLOGIST_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
-    /// Where the API of --embedded is. Default: 127.0.0.1:6443.
+    /// Address of the API server of --embedded. Default: 127.0.0.1:6443.
     #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_API_ADDR")]
     pub api_addr: Option<SocketAddr>,
-    /// Where reviews are answered. Default: 0.0.0.0:9443, or 127.0.0.1:9443 with --embedded.
+    /// Address for admission reviews. Default: 0.0.0.0:9443, or 127.0.0.1:9443 with --embedded.
     #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_WEBHOOK_ADDR")]
     pub webhook_addr: Option<SocketAddr>,
-    /// Where conversions are answered, of callers without a certificate too; --webhook-addr answers them as well, unless
-    /// --client-ca is given. Default: 0.0.0.0:9444, or 127.0.0.1:9444 with --embedded.
+    /// Address for conversion reviews; callers need no client certificate. --webhook-addr serves conversions too, unless
+    /// --client-ca is set. Default: 0.0.0.0:9444, or 127.0.0.1:9444 with --embedded.
     #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_CONVERSION_ADDR")]
     pub conversion_addr: Option<SocketAddr>,
-    /// Where /healthz, /readyz and /metrics are. Default: 0.0.0.0:8081, or 127.0.0.1:8081 with --embedded.
+    /// Address of /healthz, /readyz and /metrics. Default: 0.0.0.0:8081, or 127.0.0.1:8081 with --embedded.
     #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_ADMIN_ADDR")]
     pub admin_addr: Option<SocketAddr>,
-    /// Serving certificate chain in PEM form; read again when it changes. Without it --embedded makes one.
+    /// Serving certificate chain in PEM form; reloaded when it changes. Without it, --embedded creates a certificate.
     #[arg(long, value_name = "FILE", requires = "tls_key", env = "TOPOLOGIST_TLS_CERT")]
     pub tls_cert: Option<PathBuf>,
     /// Private key of the serving certificate in PEM form.
     #[arg(long, value_name = "FILE", requires = "tls_cert", env = "TOPOLOGIST_TLS_KEY")]
     pub tls_key: Option<PathBuf>,
-    /// How often the files of --tls-cert, --tls-key and --client-ca are read, such as 5s or 500ms.
+    /// Interval for checking the files of --tls-cert, --tls-key and --client-ca for changes, such as 5s or 500ms.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_duration, env = "TOPOLOGIST_TLS_POLL")]
     pub tls_poll: Duration,
-    /// Ask callers of reviews for a certificate that was issued by one of this file's authorities; read again when it changes.
+    /// Require a client certificate issued by a CA in this file for admission reviews; reloaded when it changes.
     #[arg(long, value_name = "FILE", env = "TOPOLOGIST_CLIENT_CA")]
     pub client_ca: Option<PathBuf>,
-    /// A common name or DNS name that a caller's certificate may have; may be repeated. Default: any.
+    /// Allowed common name or DNS name of client certificates; may be repeated. Default: any.
     #[arg(
         long = "client-name",
         value_name = "NAME",
@@ -163,51 +162,50 @@ pub struct Serve {
         env = "TOPOLOGIST_CLIENT_NAME"
     )]
     pub client_names: Vec<String>,
-    /// Where --embedded leaves what clients need: kubeconfig, and the CA certificate of the webhook.
+    /// Directory for the kubeconfig and the CA certificate of the webhook, with --embedded.
     #[arg(long, value_name = "DIR", default_value = ".topologist", env = "TOPOLOGIST_STATE_DIR")]
     pub state_dir: PathBuf,
-    /// How long to go on accepting requests after the first stop signal. Default: 5s, or 0s with --embedded.
+    /// How long to keep accepting requests after the first stop signal. Default: 5s, or 0s with --embedded.
     #[arg(long, value_name = "TIME", value_parser = duration, env = "TOPOLOGIST_SHUTDOWN_GRACE")]
     pub shutdown_grace: Option<Duration>,
-    /// How many connections for reviews may be open, if memory and file descriptors allow them. When all are, a new one closes one
-    /// that waits for a request.
+    /// Maximum number of open connections for reviews; memory and file descriptors may lower it. At the limit, a new connection
+    /// closes an idle one.
     #[arg(long, value_name = "NUMBER", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..), env = "TOPOLOGIST_CONNECTIONS")]
     pub connections: u32,
-    /// How long a client may take for its TLS handshake, for its first request, and for the head of each other request.
+    /// Timeout for a client's TLS handshake, its first request, and the headers of each later request.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_duration, env = "TOPOLOGIST_CLIENT_PATIENCE")]
     pub client_patience: Duration,
-    /// How long a connection may be idle. Clients should end theirs sooner (kube-apiserver: 90s): a request that is sent while
-    /// the server closes the connection is lost.
+    /// Idle timeout of connections. Clients should use a shorter one (kube-apiserver: 90s): a request that is sent while the
+    /// server closes the connection is lost.
     #[arg(long, value_name = "TIME", default_value = "150s", value_parser = positive_duration, env = "TOPOLOGIST_CLIENT_IDLE")]
     pub client_idle: Duration,
-    /// How long a connection is used before it is ended in good order; the most is twice as long.
+    /// Age after which a connection is closed gracefully; it may live up to twice as long.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = positive_duration, env = "TOPOLOGIST_CONNECTION_AGE")]
     pub connection_age: Duration,
-    /// The memory that the process may use, in bytes or as 512Mi or 1Gi. Bodies of reviews, compiled classes and work in progress
-    /// together stay below 60 % of it. Default: the limit of the container, or 1Gi where there is none.
+    /// Memory limit of the process, in bytes or as 512Mi or 1Gi. Bodies of reviews, compiled classes and work in progress
+    /// together stay below 60 % of it. Default: the memory limit of the container, or 1Gi without one.
     #[arg(long, value_name = "SIZE", value_parser = memory::size, env = "TOPOLOGIST_MEMORY_LIMIT")]
     pub memory_limit: Option<usize>,
-    /// Whether denials deny, or are only warned about, counted and written to the audit log.
+    /// Whether denials are enforced, or only reported: as warnings, in metrics and in the audit log.
     #[arg(long, value_name = "HOW", default_value = "deny", env = "TOPOLOGIST_ENFORCE")]
     pub enforce: Enforce,
-    /// Whether machines are driven here: auto does so with --embedded. So far that means no more than that MachineDeployments,
-    /// MachineSets, Machines and MachineHealthChecks are given defaults and judged; nothing makes machines yet.
+    /// Whether topologist manages machines; auto means only with --embedded. So far, MachineDeployments, MachineSets, Machines
+    /// and MachineHealthChecks get defaults and are validated; no machines are created.
     #[arg(long, value_name = "WHEN", default_value = "auto", env = "TOPOLOGIST_LIFECYCLE")]
     pub lifecycle: Lifecycle,
-    /// Look after these namespaces alone, each a name or the beginning of names and *. A single name is listed by itself,
-    /// for which a Role is enough.
+    /// Watch these namespaces only, each given as a name or as a prefix and *. For a single name, a Role is enough.
     #[arg(long = "namespace", value_name = "NS", value_delimiter = ',', env = "TOPOLOGIST_NAMESPACE")]
     pub namespaces: Vec<String>,
-    /// Look after objects with this value of the label cluster.x-k8s.io/watch-filter alone.
+    /// Watch only objects whose label cluster.x-k8s.io/watch-filter has this value.
     ///
-    /// This shares out work between installations and is no security boundary: a user who may write an object may set or
-    /// remove its label, and the guard allows objects without the label unread. Use --namespace and RBAC for tenants.
+    /// This divides work between installations and is not a security boundary: a user who may write an object may set or
+    /// remove its label, and the webhook allows objects without the label unchecked. Use --namespace and RBAC for tenants.
     #[arg(long, value_name = "VALUE", env = "TOPOLOGIST_WATCH_FILTER")]
     pub watch_filter: Option<String>,
-    /// How log lines look.
+    /// Log format.
     #[arg(long, value_name = "FORMAT", default_value = "text", env = "TOPOLOGIST_LOG_FORMAT")]
     pub log_format: Format,
-    /// Which log lines appear: a level, or module=level pairs.
+    /// Log filter: a level, or module=level pairs.
     #[arg(long, value_name = "FILTER", default_value = "info", env = "TOPOLOGIST_LOG")]
     pub log: String,
     #[command(flatten)]
@@ -246,10 +244,10 @@ impl Serve {
 /// `validate`
 #[derive(Debug, Args)]
 pub struct Validate {
-    /// Files, folders (searched for .yaml, .yml and .json), or - for standard input.
+    /// Files, directories (searched for .yaml, .yml and .json), or - for standard input.
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
-    /// Files or folders with the objects as they are stored now; may be repeated.
+    /// Files or directories with the currently stored objects; may be repeated.
     #[arg(long, value_name = "PATH")]
     pub old: Vec<PathBuf>,
     #[command(flatten)]
@@ -257,10 +255,10 @@ pub struct Validate {
     /// Deny fields that the API server would drop, instead of warning.
     #[arg(long)]
     pub strict: bool,
-    /// Exit with 1 when there are warnings.
+    /// Exit with code 1 if there are warnings.
     #[arg(long)]
     pub fail_on_warnings: bool,
-    /// How the result looks.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
     #[command(flatten)]
@@ -270,12 +268,12 @@ pub struct Validate {
 /// `default`
 #[derive(Debug, Args)]
 pub struct Default {
-    /// Files, folders (searched for .yaml, .yml and .json), or - for standard input.
+    /// Files, directories (searched for .yaml, .yml and .json), or - for standard input.
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
     #[command(flatten)]
     pub input: Input,
-    /// How the objects are written.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
     pub output: Written,
     #[command(flatten)]
@@ -285,15 +283,15 @@ pub struct Default {
 /// `render`
 #[derive(Debug, Args)]
 pub struct Render {
-    /// Files, folders (searched for .yaml, .yml and .json), or - for standard input.
+    /// Files, directories (searched for .yaml, .yml and .json), or - for standard input.
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
-    /// The one Cluster to render.
+    /// Render this Cluster only.
     #[arg(long, value_name = "NS/NAME", value_parser = object_key)]
     pub cluster: Option<ObjectKey>,
     #[command(flatten)]
     pub input: Input,
-    /// How the objects are written.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
     pub output: Written,
     #[command(flatten)]
@@ -303,43 +301,42 @@ pub struct Render {
 /// `plan`
 #[derive(Debug, Args)]
 pub struct Plan {
-    /// Files or folders with everything as it is now; may be repeated.
+    /// Files or directories with the current state; may be repeated.
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "live")]
     pub from: Vec<PathBuf>,
-    /// Compare with a running management cluster instead of files; it is read, and nothing is written. The files of --to then
-    /// hold what is to be applied: what they do not mention stays.
+    /// Compare with a running management cluster instead of files; nothing is written to it. The files of --to then contain
+    /// the objects to apply; all other objects stay.
     #[arg(long, conflicts_with = "from")]
     pub live: bool,
-    /// The kubeconfig for --live. Default: the one that kubectl uses.
+    /// Kubeconfig for --live. Default: the one that kubectl uses.
     #[arg(long, value_name = "FILE", requires = "live", conflicts_with = "from")]
     pub kubeconfig: Option<PathBuf>,
-    /// Whether --live asks the API server what changes of existing objects, in dry runs that store nothing. Without that,
-    /// changes are compared field by field, and are assumed.
+    /// Whether --live computes changes of existing objects with dry runs on the API server. Without dry runs, fields are
+    /// compared locally and the changes are assumptions.
     #[arg(long, value_name = "MODE", value_enum, default_value_t = DryRunMode::None, requires = "live", conflicts_with = "from")]
     pub dry_run: DryRunMode,
-    /// Files or folders with everything as it is to be; may be repeated.
+    /// Files or directories with the desired state; may be repeated.
     #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
     pub to: Vec<PathBuf>,
-    /// The Clusters to plan, each as namespace/name or as a pattern with * and ?, such as prod/* or */blue; may be repeated. A
-    /// name alone is one of the namespace default. Default: all.
+    /// Clusters to plan, as namespace/name or a pattern with * and ?, such as prod/* or */blue; may be repeated. A name without
+    /// a namespace is in the namespace default. Default: all.
     #[arg(long = "cluster", value_name = "PATTERN", value_parser = cluster_pattern)]
     pub clusters: Vec<ClusterPattern>,
-    /// Plan Clusters with these labels alone, such as env=prod,tier in (a,b),!canary.
+    /// Plan only Clusters that match this label selector, such as env=prod,tier in (a,b),!canary.
     #[arg(short = 'l', long, value_name = "LABELS", value_parser = label_selector)]
     pub selector: Option<LabelRequirements>,
-    /// The time at which the change is made, as RFC 3339 writes it: `rollout.after` replaces machines once it has passed. Default:
-    /// now.
+    /// Time of the change in RFC 3339 format; `rollout.after` replaces machines if it is before this time. Default: now.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub now: Option<Timestamp>,
     #[command(flatten)]
     pub input: Input,
-    /// How the result looks.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: PlanOutput,
-    /// List all Clusters of a group, and all lines of long values. Without it text names 20 Clusters of each group.
+    /// List all Clusters of each group and all lines of long values. Without it, text output lists 20 Clusters per group.
     #[arg(long)]
     pub all: bool,
-    /// Whether text has colors. With auto it has them on a terminal, unless NO_COLOR is set or TERM is dumb.
+    /// When to use colors in text output. With auto: on a terminal, unless NO_COLOR is set or TERM is dumb.
     #[arg(long, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
     pub color: ColorChoice,
     #[command(flatten)]
@@ -351,27 +348,27 @@ pub struct Plan {
 pub enum DryRunMode {
     /// Nothing.
     None,
-    /// What it would apply to objects that exist. This needs the permission to patch them.
+    /// Changes of existing objects. This needs the permission to patch them.
     Server,
 }
 
 /// How a plan looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PlanOutput {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// Stable and documented.
+    /// Stable, documented format for programs.
     Json,
-    /// For merge requests.
+    /// Markdown for merge requests.
     Markdown,
 }
 
 /// How objects are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Written {
-    /// A document for each object.
+    /// One document per object.
     Yaml,
-    /// One array.
+    /// One array of objects.
     Json,
 }
 
@@ -387,7 +384,7 @@ pub enum Lifecycle {
 /// `crds`
 #[derive(Debug, Args)]
 pub struct Crds {
-    /// One family only.
+    /// Print one family of CustomResourceDefinitions only.
     #[arg(long, value_name = "FAMILY")]
     pub only: Option<Family>,
 }
@@ -411,25 +408,25 @@ pub struct Completions {
 /// How results look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// Stable and documented.
+    /// Stable, documented format for programs.
     Json,
 }
 
 /// `certs`
 #[derive(Debug, Args)]
 pub struct Certs {
-    /// The folder that gets ca.crt, ca.key, tls.crt and tls.key; it is made if it is missing.
+    /// Directory for ca.crt, ca.key, tls.crt and tls.key; created if it does not exist.
     #[arg(long, value_name = "DIR", default_value = "certs/dev")]
     pub out: PathBuf,
-    /// A DNS name or IP address that the certificate is for; may be repeated.
+    /// DNS name or IP address of the certificate; may be repeated.
     #[arg(long = "host", value_name = "NAME", default_values = ["localhost", "127.0.0.1", "::1"])]
     pub hosts: Vec<String>,
-    /// How long the certificates are valid.
+    /// Validity of the certificates in days.
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub days: u32,
-    /// Replace files that are already there.
+    /// Overwrite existing files.
     #[arg(long)]
     pub force: bool,
 }
@@ -441,9 +438,9 @@ impl ValueEnum for Dependents {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(match self {
-            Dependents::Deny => PossibleValue::new("deny").help("It is denied"),
-            Dependents::Warn => PossibleValue::new("warn").help("It is allowed with warnings"),
-            Dependents::Off => PossibleValue::new("off").help("Nobody looks"),
+            Dependents::Deny => PossibleValue::new("deny").help("Deny the change"),
+            Dependents::Warn => PossibleValue::new("warn").help("Allow the change with warnings"),
+            Dependents::Off => PossibleValue::new("off").help("Do not check the Clusters"),
         })
     }
 }
@@ -455,8 +452,8 @@ impl ValueEnum for Enforce {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(match self {
-            Enforce::Deny => PossibleValue::new("deny").help("A denial denies"),
-            Enforce::Warn => PossibleValue::new("warn").help("A denial becomes a warning"),
+            Enforce::Deny => PossibleValue::new("deny").help("Deny the request"),
+            Enforce::Warn => PossibleValue::new("warn").help("Allow the request, with the denial as a warning"),
         })
     }
 }

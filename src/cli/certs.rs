@@ -13,8 +13,9 @@ use crate::certificates::authority::Issued;
 
 /// Writes the four files; keys are readable by their owner alone.
 pub(super) fn run(options: &Certs) -> Result<ExitCode> {
-    let issued = Issued::make(&options.hosts, options.days).context("cannot make certificates")?;
-    fs::create_dir_all(&options.out).with_context(|| format!("cannot make the folder {}", options.out.display()))?;
+    let issued = Issued::make(&options.hosts, options.days).context("cannot create certificates")?;
+    fs::create_dir_all(&options.out)
+        .with_context(|| format!("cannot create the directory {}", options.out.display()))?;
     let files = [
         ("ca.crt", &issued.authority, 0o644),
         ("ca.key", &issued.authority_key, 0o600),
@@ -23,7 +24,7 @@ pub(super) fn run(options: &Certs) -> Result<ExitCode> {
     ];
     let existing: Vec<_> = files.iter().map(|(name, ..)| options.out.join(name)).filter(|path| path.exists()).collect();
     if let Some(path) = existing.first().filter(|_| !options.force) {
-        bail!("{} is already there; give --force to replace it", path.display());
+        bail!("{} already exists; use --force to replace it", path.display());
     }
     let mut written = String::new();
     for (name, text, mode) in files {

@@ -12,7 +12,7 @@ use super::errors::shown;
 use super::offline::{Case, Subject};
 use super::validate::complain;
 
-/// Prints every object of the files; nothing if one of them is denied, so that nobody applies a part.
+/// Prints every object of the files; nothing if one of them is denied, so that a part cannot be applied.
 pub(super) fn run(options: &Default) -> Result<ExitCode> {
     let case = Case::read(&options.paths, &[], &options.input)?;
     let subjects = case.subjects(&options.rules.settings());

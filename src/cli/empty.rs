@@ -46,7 +46,7 @@ pub(super) fn settle(wanted: Wanted, case: &Case, flags: &args::Input) -> io::Re
         "" => "no objects".to_owned(),
         kinds => format!("only {kinds}"),
     };
-    writeln!(io::stderr(), "topologist: {wanted}; the input holds {found}; give --allow-empty if this is intended")?;
+    writeln!(io::stderr(), "topologist: {wanted}; the input holds {found}; use --allow-empty if this is intended")?;
     Ok(Some(UNUSABLE))
 }
 
@@ -66,7 +66,7 @@ pub(super) fn point_out_slips(case: &Case) -> io::Result<()> {
         let version = if api_version == *written { String::new() } else { format!(" of {api_version}") };
         writeln!(
             messages,
-            "topologist: {file}:{}: the kind {} of {written} is not known and was passed over; did you mean {}{version}?",
+            "topologist: {file}:{}: the kind {} of {written} is unknown, so the object was skipped; did you mean {}{version}?",
             manifest.line,
             manifest.kind,
             kind.name()

@@ -1,4 +1,4 @@
-//! What somebody may have meant who copied an example: gaps, quotes of word processors, lines that lost their breaks.
+//! Hints about mistakes in copied examples: gaps, quotes of word processors, lines that lost their breaks.
 
 use crate::field::closest;
 use crate::hub::{ExternalPatch, ObjectKey, Patch};
@@ -10,14 +10,14 @@ type Hint = (fn(&str) -> bool, &'static str);
 
 /// Signs of lines that YAML cannot read, or of the line before.
 const OF_LINES: &[Hint] = &[
-    (stands_for_a_gap, "\"...\" stands for something that was left out: write it, or remove the line"),
-    (has_curly_quotes, "curly quotes are letters to YAML: write \" or '"),
-    (has_lost_its_breaks, "several fields stand in one line: their line breaks and indentation are lost"),
+    (stands_for_a_gap, "\"...\" is a placeholder for omitted text: write the text, or remove the line"),
+    (has_curly_quotes, "YAML reads curly quotes as part of the text: write \" or '"),
+    (has_lost_its_breaks, "one line holds several fields: its line breaks and indentation are lost"),
 ];
 
 /// Signs of texts that YAML reads, and not as they were meant.
 const OF_TEXTS: &[Hint] = &[
-    (stands_for_a_gap, "is only \"...\", which stands for something that was left out"),
+    (stands_for_a_gap, "is only \"...\", a placeholder for omitted text"),
     (is_in_curly_quotes, "is in curly quotes, which are part of the text to YAML: write \" or '"),
 ];
 

@@ -1,4 +1,4 @@
-//! What stays of a stored Cluster when somebody applies a file: what the file does not mention, and did not mention before.
+//! What stays of a stored Cluster when a file is applied: what the file does not mention, and did not mention before.
 
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ pub(super) fn kept_variables(new: &Value, old: &Value, stored: &Value, defaulted
     all
 }
 
-/// Whether the value of a variable was in what somebody applied, as far as can be told.
+/// Whether the value of a variable was in an applied file, as far as this is known.
 fn was_applied(old: &Value, name: &Value, stored: &Value, defaulted: &Value) -> bool {
     let Some(mentioned) = find(old, name) else { return false };
     let applied = old.pointer(LAST_APPLIED).and_then(Value::as_str);

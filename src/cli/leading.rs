@@ -31,7 +31,7 @@ pub(super) const NAMESPACE: &str = "topologist-system";
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 impl Flags {
-    /// The namespace of the Lease and of whatever else belongs to the installation.
+    /// The namespace of the Lease and of the other objects of the installation.
     fn namespace(&self, client: &kube::Client, is_in_pod: bool) -> String {
         let own = || if is_in_pod { client.default_namespace() } else { NAMESPACE }.to_owned();
         self.lease_namespace.clone().unwrap_or_else(own)
@@ -42,7 +42,7 @@ impl Flags {
 #[derive(Debug)]
 pub(super) struct Leading {
     pub leadership: Leadership,
-    /// Where the Lease is, and whatever else belongs to the installation.
+    /// The namespace of the Lease and of the other objects of the installation.
     pub namespace: String,
     stop: CancellationToken,
     stopped: CancellationToken,
@@ -74,7 +74,7 @@ impl Leading {
     pub(super) async fn stop(&self) {
         self.stop.cancel();
         if tokio::time::timeout(STOP_LIMIT, self.stopped.cancelled()).await.is_err() {
-            warn!("Leader election did not end in time");
+            warn!("Leader election did not stop in time");
         }
     }
 }
@@ -82,7 +82,7 @@ impl Leading {
 /// Starts the chosen controllers; `None` when there is nothing to lead.
 ///
 /// # Errors
-/// When Cluster API's own controllers are at work. In a pod that is no error: the webhook has to go on whatever
+/// When Cluster API's own controllers run. In a pod that is no error: the webhook must keep serving regardless of what
 /// becomes of the controllers, which wait until the others are gone.
 pub(super) async fn start(
     options: &Serve,
@@ -94,7 +94,7 @@ pub(super) async fn start(
     let gates = options.rules.feature_gates;
     let chosen = options.leading.chosen(options.is_in_pod() || options.embedded);
     if chosen == Controllers::NONE || !gates.cluster_topology {
-        info!("No controllers run here");
+        info!("Controllers are disabled");
         let manages = options.certificates.manage_certificates;
         return Ok(manages.then(|| Leading::start(options, client, metrics, tasks)));
     }
@@ -169,7 +169,7 @@ impl Together {
             supervise(&mut running, name, start(definitions.clone()));
         }
         match running.join_next().await {
-            Some(Ok(name)) => error!(part = name, "A part of the controllers has ended"),
+            Some(Ok(name)) => error!(part = name, "A controller task ended unexpectedly"),
             Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Some(Err(_)) | None => {}
         }
@@ -191,7 +191,7 @@ fn watch_incumbent(
     incumbent
 }
 
-/// Fails when Cluster API's own controllers are at work, or when that cannot be told.
+/// Fails when Cluster API's own controllers run, or when that is unknown.
 async fn refuse_beside(incumbent: &mut watch::Receiver<Incumbent>) -> Result<()> {
     let known = incumbent.wait_for(|incumbent| *incumbent != Incumbent::Unknown).await?.clone();
     match known {
@@ -206,7 +206,7 @@ async fn refuse_beside(incumbent: &mut watch::Receiver<Incumbent>) -> Result<()>
     }
 }
 
-/// Runs a controller whenever this process leads and nobody else is at work.
+/// Runs a controller while this process leads and Cluster API's controllers do not run.
 async fn reconcile(leadership: Leadership, incumbent: watch::Receiver<Incumbent>, run: impl AsyncFn()) {
     leadership
         .while_leading(|| {
@@ -219,7 +219,7 @@ async fn reconcile(leadership: Leadership, incumbent: watch::Receiver<Incumbent>
 async fn run_alone(run: &impl AsyncFn(), mut incumbent: watch::Receiver<Incumbent>) {
     loop {
         wait_until_alone(&mut incumbent).await;
-        info!("Controllers start");
+        info!("Starting controllers");
         tokio::select! {
             () = run() => return,
             () = until_present(&mut incumbent) => {}
@@ -227,14 +227,17 @@ async fn run_alone(run: &impl AsyncFn(), mut incumbent: watch::Receiver<Incumben
     }
 }
 
-/// Waits until nobody else is at work; says so when somebody is.
+/// Waits until Cluster API's controllers do not run; logs when they do.
 async fn wait_until_alone(incumbent: &mut watch::Receiver<Incumbent>) {
     loop {
         let known = incumbent.borrow_and_update().clone();
         match known {
             Incumbent::Absent => return,
             Incumbent::Present { lease, holder } => {
-                warn!(lease, holder, "Controllers wait: those of Cluster API are at work (see --take-over)");
+                warn!(
+                    lease,
+                    holder, "Controllers are waiting: the Cluster API manager holds its Lease (see --take-over)"
+                );
             }
             Incumbent::Unknown | Incumbent::Untold(_) => {}
         }
@@ -267,7 +270,7 @@ mod tests {
         }
         sender.send_replace(Incumbent::Absent);
         waiting.await;
-        // What cannot be told stops nobody who is at work; somebody else does.
+        // An unknown state does not stop running controllers; an incumbent does.
         sender.send_replace(Incumbent::Untold("no answer".into()));
         let mut watched = sender.subscribe();
         let mut until = std::pin::pin!(until_present(&mut watched));

@@ -102,12 +102,12 @@ impl Connection {
 async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Client> {
     let read = match kubeconfig {
         Some(path) => Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?,
-        None => Kubeconfig::read().context("cannot find a kubeconfig; name one with --kubeconfig")?,
+        None => Kubeconfig::read().context("cannot find a kubeconfig; give one with --kubeconfig")?,
     };
     let context = read.current_context.clone().unwrap_or_default();
     let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
     writeln!(io::stderr(), "topologist: reading {} (context {context:?})", config.cluster_url)?;
-    kube::Client::try_from(config).context("cannot make a client for the API server")
+    kube::Client::try_from(config).context("cannot create a client for the API server")
 }
 
 /// The facts of the cluster, in which the Clusters and classes of files have taken the place of theirs.
@@ -171,7 +171,7 @@ impl Reading {
         Ok(Facts::of(clusters, classes))
     }
 
-    /// Asks for whatever the topologies of `facts` look at and `files` do not hold.
+    /// Reads the objects that the topologies of `facts` need and `files` do not hold.
     async fn follow(&mut self, facts: &Facts, files: &Facts, options: Options) -> Result<()> {
         let keys: Vec<ObjectKey> = facts.cluster_keys().cloned().collect();
         let facts = Arc::new(facts.clone());

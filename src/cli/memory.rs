@@ -5,7 +5,7 @@
 //!                         │         ├─► bodies of conversions    an eighth, at most 128 MiB
 //!                         │         ├─► compiled classes         a third, at most 256 MiB
 //!                         │         └─► work in progress         the rest: so many threads for long work
-//!                         └─► 20 % ───► connections              what each may hold that nobody has charged
+//!                         └─► 20 % ───► connections              what each may hold uncharged
 //! ```
 //!
 //! A connection takes a file descriptor as well, and some of those stay for everything else.

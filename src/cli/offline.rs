@@ -3,8 +3,8 @@
 //! ```text
 //! old ─┐                  new only: CREATE · both: UPDATE · old only: DELETE
 //! new ─┼─► Case ─► default (mutating end point) ─► judge (API schema, validating end point) ─► Review
-//! world┘      └──► facts: new, world, and classes that only old has, since whoever leaves them still looks at them;
-//!                  objects of other kinds, wherever they are
+//! world┘      └──► facts: new, world, and classes that only old has, since Clusters that leave them still need them;
+//!                  objects of other kinds, in all files
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,7 +73,7 @@ impl Case {
     }
 
     /// The same, in which Clusters keep the references that their controllers have set, and variables that were set by default, and
-    /// objects of providers what was filled in: whoever applies a file leaves alone what it does not mention.
+    /// objects of providers the values that servers filled in: applying a file does not change fields that it does not mention.
     pub(super) fn kept_as_stored(mut self) -> Self {
         self.keeps_defaults = true;
         let stored: BTreeMap<_, _> =
@@ -99,7 +99,7 @@ impl Case {
         [&self.new, &self.old, &self.world, &self.crds]
     }
 
-    /// Objects of all other kinds as they are to be: what only the old files have is gone.
+    /// Objects of all other kinds in their new state: what only the old files have is gone.
     pub(super) fn objects(&self) -> Objects {
         objects([&self.crds, &self.world, &self.new])
     }
@@ -312,11 +312,11 @@ impl<'a> Subject<'a> {
         let Some(Ok(question)) = self.question(Phase::Default) else { return };
         let mut verdict = question.settle(facts, settings);
         if self.kind == Kind::ClusterClass && !self.loaded.manifest.names_its_namespace() {
-            // A file without a namespace goes wherever it is applied, and so do its references (DEC-3).
+            // A file without a namespace can be applied to any namespace, and so can its references (DEC-3).
             verdict.patch = json_patch::Patch::default();
             verdict.printed_patch = None;
         }
-        // Whoever mends what is denied here gets the defaults that need no class, so the rest is judged with them.
+        // After a correction the defaults that need no class apply, so the rest is validated with them.
         let mended = (!verdict.is_allowed()).then(|| question.settle(&Arc::default(), settings));
         if let Some(new) = &mut self.new {
             new.change(mended.as_ref().unwrap_or(&verdict));
@@ -324,7 +324,7 @@ impl<'a> Subject<'a> {
         self.defaulted = Some(verdict);
     }
 
-    /// A class that is to be, as the mutating end point left it, in v1beta2 if it can be converted.
+    /// A new class, as the mutating end point left it, in v1beta2 if it can be converted.
     pub(super) fn class(&self) -> Option<(ObjectKey, Value)> {
         let class = self.new.as_ref().filter(|new| new.kind == Kind::ClusterClass)?;
         let mut value = json::value(&class.text).ok()?;
@@ -370,7 +370,7 @@ impl<'a> Subject<'a> {
         let class = self.new.as_ref().and_then(Stored::class_key);
         let mut found = Findings::default();
         let again = |place: &String| {
-            format!("the same object comes again at {place}, and other objects are judged by that one")
+            format!("the same object is defined again at {place}; other objects are validated against that one")
         };
         let mut warnings: Vec<String> = self.repeated_at.iter().map(again).collect();
         warnings.extend(class.into_iter().flat_map(|class| hints::unknown_variables(&class, facts)));
@@ -387,7 +387,7 @@ impl<'a> Subject<'a> {
             warnings.extend(misread(&value));
         }
         for Repeated { line, key } in &self.loaded.repeated {
-            let said = format!("the key {key:?} comes again on line {line}, and only the last one counts");
+            let said = format!("the key {key:?} is repeated on line {line}; only the last value is used");
             match strict {
                 true => drop(found.run("DEC-32", |found| {
                     found.error(ErrorKind::Duplicate, Path::ROOT, &**key, said);
@@ -410,7 +410,7 @@ impl<'a> Subject<'a> {
     fn unknown_version(&self) -> Verdict {
         let manifest = &self.loaded.manifest;
         let known = Version::ALL.map(Version::name).join(", ");
-        let reason = format!("version {} of {} is not known; known are {known}", manifest.api_version, manifest.kind);
+        let reason = format!("unknown version {} of {}; known versions: {known}", manifest.api_version, manifest.kind);
         Verdict::plain(self.kind, &manifest.key.name, Outcome::Undecodable(reason))
     }
 }
@@ -433,7 +433,7 @@ impl Review {
     }
 }
 
-/// Checks the API schema; returns fields that nobody knows, each with what becomes of it (DEC-32).
+/// Checks the API schema; returns unknown fields, each with what the API server does with it (DEC-32).
 fn dropped(kind: Kind, version: Version, object: &Value, found: &mut Findings) -> Vec<(String, String)> {
     let wire = version.shape();
     let explain = |field: String| {
@@ -446,7 +446,7 @@ fn dropped(kind: Kind, version: Version, object: &Value, found: &mut Findings) -
     crd::check(kind, wire, object, found).into_iter().map(explain).collect()
 }
 
-/// Warnings about variables of a file that nobody has resolved, once for each (DEC-33). The patches of a class are not
+/// Warnings about unsubstituted variables of a file, once for each (DEC-33). The patches of a class are not
 /// looked at: their scripts are full of what looks the same.
 fn unresolved(object: &Value) -> Vec<String> {
     let mut places = BTreeMap::new();
@@ -458,7 +458,7 @@ fn unresolved(object: &Value) -> Vec<String> {
     texts(object, "", &mut visit);
     let say = |(name, path)| {
         format!(
-            "{path} holds the variable ${{{name}}}, which is not resolved: give --env to take it from the environment"
+            "{path} holds the variable ${{{name}}}, which is not substituted: use --env to take it from the environment"
         )
     };
     places.into_iter().map(say).collect()

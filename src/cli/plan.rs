@@ -153,7 +153,7 @@ fn classes(subjects: &[Subject<'_>]) -> BTreeMap<ObjectKey, Value> {
     subjects.iter().filter_map(Subject::class).collect()
 }
 
-/// What is, what is to be, and what tells whether that is a change.
+/// The current state, the desired state, and what decides whether that is a change.
 struct Sides {
     before: Side,
     after: Side,

@@ -42,7 +42,7 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
     let mut has_failed = false;
     for cluster in clusters {
         for reason in hints::unknown_variables_of(&cluster, fold.facts()) {
-            writeln!(io::stderr(), "topologist: Cluster {cluster}: not complete: {reason}")?;
+            writeln!(io::stderr(), "topologist: Cluster {cluster}: incomplete: {reason}")?;
         }
         match fold.compute(&cluster) {
             Ok(computation) => {
@@ -64,7 +64,7 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(has_failed)))
 }
 
-/// What somebody should know of a topology that can be computed.
+/// Notes about a topology that can be computed.
 fn notes(warnings: &[String], trace: &Trace) -> Vec<String> {
     let undefined = trace.undefined.iter().map(ToString::to_string);
     let not_asked = trace.not_asked.iter().map(|call| format!("not complete: {call}"));

@@ -56,7 +56,7 @@ impl Side {
         Ok((Side { case: Case::of_cluster(live), settings }, after))
     }
 
-    /// What was read.
+    /// The objects that were read.
     pub(super) fn case(&self) -> &Case {
         &self.case
     }

@@ -1,4 +1,4 @@
-//! `serve`: the webhook, its probes, and whatever keeps its facts current.
+//! `serve`: the webhook, its probes, and the watches that keep its facts current.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -51,7 +51,7 @@ pub(super) fn run(options: Serve) -> Result<ExitCode> {
     log::log_panics();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
-    // Of their own, so that they answer whatever blocks the threads of the other.
+    // A runtime of their own, so that they answer even if all threads of the other are blocked.
     let probes = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("probes")
@@ -109,7 +109,7 @@ impl Running {
             threads = shares.threads,
             connections = connections.reviews,
             files,
-            "Divided the memory limit"
+            "Computed memory budgets"
         );
         let facts = Facts::not_listed(&watch::WATCHED).within(scope).keeping(shares.classes);
         let cache = Arc::new(Cache::new(facts));
@@ -175,7 +175,7 @@ impl Running {
         if options.embedded {
             until_ready(&health).await;
         }
-        // Nobody has to be listening.
+        // A missing receiver is not an error.
         let _ = super::print(&announcement);
         let grace = options.shutdown_grace.unwrap_or(Duration::from_secs(if options.embedded { 0 } else { 5 }));
         let conversions = converter;
@@ -185,15 +185,15 @@ impl Running {
     async fn until_stopped(mut self, mut signals: Signals) -> Result<ExitCode> {
         tokio::select! {
             () = signals.next() => {}
-            _ = &mut self.webhook => bail!("the webhook server ended, and should not have"),
-            _ = &mut self.conversions => bail!("the conversion server ended, and should not have"),
-            Some(_) = &mut self.api => bail!("the API server ended, and should not have"),
+            _ = &mut self.webhook => bail!("the webhook server ended unexpectedly"),
+            _ = &mut self.conversions => bail!("the conversion server ended unexpectedly"),
+            Some(_) = &mut self.api => bail!("the API server ended unexpectedly"),
             Some(ended) = self.tasks.join_next() => {
                 let name = ended.unwrap_or("a task that panicked");
-                bail!("{name} ended, and should not have");
+                bail!("{name} ended unexpectedly");
             }
         }
-        info!(grace = ?self.grace, "Stopping; a second signal aborts");
+        info!(grace = ?self.grace, "Shutting down; a second signal aborts");
         self.health.set_serving(false);
         self.departure.cancel();
         let server_stopped = async {
@@ -212,7 +212,7 @@ impl Running {
         };
         tokio::select! {
             ended = stopped => {
-                ended.context("the server did not stop in good order")?;
+                ended.context("the server did not shut down cleanly")?;
                 info!("Stopped");
                 Ok(ExitCode::SUCCESS)
             }
@@ -290,14 +290,14 @@ impl Source {
             None if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() => {
                 kube::Config::incluster().context("cannot use the service account of this pod")?
             }
-            None => bail!("say where objects come from: --embedded (with --load PATH), or --kubeconfig FILE"),
+            None => bail!("no source of objects: use --embedded (with --load PATH), or --kubeconfig FILE"),
         };
         let server = config.cluster_url.to_string();
         // Longer than a watch lasts: a connection that has gone dead is noticed, and made anew.
         config.read_timeout = Some(Duration::from_secs(320));
-        // Whoever asks tries again by itself; a write that the client repeats on its own could come too late to be ours.
+        // Callers retry on their own; a write that the client repeats on its own could come too late to be ours.
         config.default_retry = false;
-        let client = kube::Client::try_from(config).context("cannot make a client for the API server")?;
+        let client = kube::Client::try_from(config).context("cannot create a client for the API server")?;
         Ok(Source { client, server, api: None })
     }
 }
@@ -324,7 +324,9 @@ fn identity(
             return Ok((identity, None));
         }
         if !options.embedded {
-            bail!("give --manage-certificates, or --tls-cert and --tls-key; `topologist certs` makes such a pair");
+            bail!(
+                "no serving certificate: use --manage-certificates, or --tls-cert and --tls-key; `topologist certs` creates such a pair"
+            );
         }
         let authority = make_certificate(&options.state_dir, &identity)?;
         return Ok((identity, Some(authority)));
@@ -353,7 +355,7 @@ fn make_certificate(folder: &Path, identity: &Identity) -> Result<String> {
     let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
     let issued = Issued::make(&names, 365)?;
     std::fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {} (--state-dir)", folder.display()))?;
+        .with_context(|| format!("cannot create the directory {} (--state-dir)", folder.display()))?;
     let path = folder.join("ca.crt");
     certs::write(&path, &issued.authority, 0o644).with_context(|| format!("cannot write {}", path.display()))?;
     let files = Files { certificate: "the generated certificate".into(), key: "the generated key".into() };

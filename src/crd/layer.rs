@@ -140,7 +140,7 @@ fn keep_maxima(schema: &mut Value) {
     }
 }
 
-/// A value as errors show it. What somebody wrote in the place of a variable, or of a part of one, may be a password
+/// A value as errors show it. A value that a user wrote in the place of a variable, or of a part of one, may be a password
 /// (DEC-34); a name, a number or a switch is none.
 fn shown(place: &str, value: &Value) -> Shown {
     let may_be_secret = match value {

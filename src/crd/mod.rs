@@ -93,7 +93,7 @@ pub fn definition(kind: Kind) -> Value {
 
 /// The definition of a kind that serves both versions and stores v1beta2.
 ///
-/// Who converts is trusted by a `caBundle` that is not here: whoever manages the certificates writes it.
+/// Who converts is trusted by a `caBundle` that is not here: the manager of the certificates writes it.
 fn converted(kind: Kind, short_name: &str) -> Value {
     let plural = kind.plural();
     let (namespace, service) = CONVERSION_SERVICE;

@@ -11,7 +11,7 @@
 //! [`Embedded`] is a handle; clones share one store. It is for trying, testing and simulating: nothing outlives the
 //! process. What a server leaves to controllers (namespaces, kinds, garbage) happens within the write from which it
 //! follows. Clusters and ClusterClasses are converted as `/convert` does it, and Events have fields of other names in
-//! their newer group; between versions of any other kind nothing changes but `apiVersion`, whatever its definition says.
+//! their newer group; between versions of any other kind nothing changes but `apiVersion`, even if its definition names a converter.
 //!
 //! Answers are those of kube-apiserver: `tests/cluster/embedded_api.rs` sends both the same requests. Known to differ are
 //! the words behind a field error (its reason and its place do not), objects that are deleted as a consequence, which
@@ -95,9 +95,9 @@ impl Embedded {
         self.0.admission.load().as_ref().map(|admission| (**admission).clone())
     }
 
-    /// The store, for a moment: nobody waits for anything while holding it.
+    /// The store, for a moment: holders of the lock do not wait.
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked while holding it has not left a half-done write: writes are done as a whole.
+        // A panic while holding it leaves no partial write: writes are atomic.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

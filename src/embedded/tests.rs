@@ -109,7 +109,7 @@ async fn owners_of_other_namespaces_and_owners_that_never_were_count_as_absent()
     let mut renamed = near.clone();
     renamed["metadata"]["name"] = json!("renamed");
     talk.map("default", "d", owned_by(&[&renamed])).await;
-    // Of a kind that is not served nobody can tell.
+    // This is unknown for a kind that is not served.
     assert_eq!(talk.names().await, ["c", "near"]);
 }
 

@@ -1,4 +1,4 @@
-//! Names that somebody may have meant.
+//! The closest known names of a misspelled one.
 
 /// How many names are looked at, and how long they may be, in characters: a message is not worth more.
 const CANDIDATES: usize = 500;

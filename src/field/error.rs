@@ -183,10 +183,10 @@ pub struct Warning {
     pub text: String,
 }
 
-/// How many errors are kept; nobody reads more, and an answer has to end.
+/// How many errors are kept, which bounds the size of a response.
 const KEPT_ERRORS: usize = 2000;
 
-/// How many bytes errors and warnings may have together; the first is kept, whatever it has.
+/// How many bytes errors and warnings may have together; the first is always kept.
 const KEPT_TEXT: usize = 4 << 20;
 
 /// How many warnings are kept.
@@ -194,7 +194,7 @@ const KEPT_WARNINGS: usize = 100;
 
 /// Collects everything that is wrong or deserves a warning, in the order in which rules report it.
 ///
-/// The running rule is named once by whoever calls it ([`Findings::run`]); a check that several rules share names
+/// The caller names the running rule once ([`Findings::run`]); a check that several rules share names
 /// itself. One id can be silenced: what it would have reported is dropped, as if the rule did not exist. Tests use this
 /// to prove that every rule is needed.
 #[derive(Clone, Debug, Default)]
@@ -268,12 +268,12 @@ impl Findings {
         }
     }
 
-    /// Whether a long message about the next error is read by anybody: after the first hundred, short ones will do.
+    /// Whether the next error gets a long message: after the first hundred, messages are short.
     pub fn is_worth_hints(&self) -> bool {
         self.count < SHOWN_ERRORS
     }
 
-    /// Whether the next warning is read by anybody.
+    /// Whether the next warning is kept.
     pub fn is_worth_warnings(&self) -> bool {
         self.warnings.len() < KEPT_WARNINGS && self.text < KEPT_TEXT
     }

@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(workers.member("a-b_C9").to_string(), "spec.workers.a-b_C9");
         assert_eq!(workers.member("a.b/c").to_string(), "spec.workers[a.b/c]");
         assert_eq!(Path::ROOT.to_string(), "[]");
-        // DEC-44: there may be as many paths as there are fields, so one is cut short, at whatever depth.
+        // DEC-44: there may be as many paths as there are fields, so one is cut short, at any depth.
         let deep = |names: usize| (0..names).fold(workers.clone(), |path, i| path.key(&"é".repeat(500 + i)));
         assert!(deep(3).as_str().ends_with("é]") && deep(4).child("class").as_str().len() > 4000);
         let cut = deep(5);

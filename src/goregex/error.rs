@@ -56,7 +56,7 @@ impl Fault {
         RegexError::Syntax { fault: self, expression: expression.to_string() }
     }
 
-    /// The error that quotes `text` as far as it was read, `rest` being what was not.
+    /// The error that quotes `text` as far as it was read, `rest` being the unread part.
     pub(super) fn between(self, text: &str, rest: &str) -> RegexError {
         self.at(&text[..text.len() - rest.len()])
     }

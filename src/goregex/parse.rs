@@ -6,7 +6,7 @@
 //!    └──── rest ──────┴─► open levels of Shape            what repetitions and limits ask about
 //! ```
 //!
-//! Whatever depends on flags is written with them (`(?i:k)`), every operand is one item, and repetitions are always
+//! Items that depend on flags are written with them (`(?i:k)`), every operand is one item, and repetitions are always
 //! counted (`a{0,}`), which the crate lets one stack where Go does: `a*(?i)?` is `a{0,}{0,1}`.
 
 use std::mem;
@@ -51,7 +51,7 @@ struct Parser<'a> {
     out: String,
 }
 
-/// What was read of an open group, or of the pattern outside of groups.
+/// The items of an open group, or of the pattern outside of groups.
 #[derive(Debug, Default)]
 struct Level {
     sequence: Sequence,
@@ -215,7 +215,7 @@ impl<'a> Parser<'a> {
         self.repeat(min, max, text, rest, previous)
     }
 
-    /// Repeats what was read last; the operator stands between `text` and `rest`.
+    /// Repeats the last item; the operator stands between `text` and `rest`.
     fn repeat(
         &mut self,
         min: u32,

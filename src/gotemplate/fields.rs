@@ -117,7 +117,7 @@ impl Walk {
         if pipeline.commands.len() == 1 { value } else { None }
     }
 
-    /// Notes where a value goes that nobody follows.
+    /// Notes uses of a value that are not tracked further.
     fn hand_on(&mut self, value: &Known) {
         self.takes_all |= value.as_ref().is_some_and(Vec::is_empty);
     }

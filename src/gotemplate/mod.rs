@@ -127,12 +127,12 @@ impl Template {
     }
 
     /// Renders, and reads the output as YAML (TV-10): its first document, null when there is none (TV-12). A number alone is
-    /// a number again, whatever its form (TV-13).
+    /// a number again, in any form (TV-13).
     pub fn render_value(&self, data: &Value, limits: Limits) -> Result<Value, ValueError> {
         self.evaluate(data, limits).map(|rendered| rendered.value)
     }
 
-    /// As [`Template::render_value`], with what else is to be known of the output.
+    /// As [`Template::render_value`], with other properties of the output.
     pub fn evaluate(&self, data: &Value, limits: Limits) -> Result<Rendered, ValueError> {
         let output = self.render(data, limits)?;
         if output.contains(REPLACEMENT) && !self.may_write_replacements(data) {

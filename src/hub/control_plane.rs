@@ -1,18 +1,18 @@
-//! What a control plane object says of its version, whatever provider it is of (CT-5.14, CT-10.4 to CT-10.6).
+//! What a control plane object of any provider says of its version (CT-5.14, CT-10.4 to CT-10.6).
 
 use serde_json::Value;
 
 use super::{Object, WrongType};
 use crate::version::{BuildOrder, KubeVersion, VersionError};
 
-/// Why a control plane's versions cannot be told.
+/// Why a control plane's versions are unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnclearVersion {
     #[error(transparent)]
     WrongType(#[from] WrongType),
     #[error("{object}: {path} is missing")]
     Missing { object: String, path: String },
-    #[error("{object}: {path} {text:?} is no version: {reason}")]
+    #[error("{object}: {path} {text:?} is not a version: {reason}")]
     NoVersion { object: String, path: String, text: String, reason: VersionError },
     #[error("{object}: status.versions[{index}] is lower than the version before it")]
     NotInOrder { object: String, index: usize },
@@ -125,11 +125,11 @@ mod tests {
     fn versions_that_cannot_be_told_say_why() {
         // UPG-022, CT-5.14
         for (status, want) in [
-            (json!({"version": "latest"}), "CP ns/cp: status.version \"latest\" is no version"),
+            (json!({"version": "latest"}), "CP ns/cp: status.version \"latest\" is not a version"),
             (json!({"version": 1}), "CP ns/cp: status.version is a number where a string was expected"),
             (json!({"versions": "v1"}), "CP ns/cp: status.versions is a string where a list was expected"),
             (json!({"versions": ["v1"]}), "CP ns/cp: status.versions[0].version is a string where an entry"),
-            (json!({"versions": [{}]}), "CP ns/cp: status.versions[0].version \"\" is no version"),
+            (json!({"versions": [{}]}), "CP ns/cp: status.versions[0].version \"\" is not a version"),
             (
                 json!({"versions": [{"version": 1}]}),
                 "CP ns/cp: status.versions[0].version is a number where a string was expected",
@@ -186,7 +186,7 @@ mod tests {
             (json!({}), "CP ns/cp: spec.version is missing"),
             (json!({"version": ""}), "CP ns/cp: spec.version is missing"),
             (json!({"version": true}), "CP ns/cp: spec.version is a boolean where a string was expected"),
-            (json!({"version": "x"}), "CP ns/cp: spec.version \"x\" is no version"),
+            (json!({"version": "x"}), "CP ns/cp: spec.version \"x\" is not a version"),
         ] {
             let error = wanted(spec).unwrap_err().to_string();
             assert!(error.starts_with(want), "{error}");

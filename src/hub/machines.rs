@@ -10,7 +10,7 @@ lenient! {
         pub spec: MachineSpec,
     }
 
-    /// What a Machine is to be.
+    /// The desired state of a Machine.
     pub struct MachineSpec {
         pub cluster_name: String,
         pub bootstrap: Bootstrap,
@@ -31,7 +31,7 @@ lenient! {
         pub spec: MachineGroupSpec,
     }
 
-    /// What the machines of a group are to be; `rollout` is of MachineDeployments alone.
+    /// The desired state of the machines of a group; `rollout` is of MachineDeployments alone.
     pub struct MachineGroupSpec {
         pub cluster_name: String,
         pub replicas: Option<i32>,
@@ -105,7 +105,7 @@ impl LabelExpression {
             "NotIn" => Ok(!is_listed()),
             "Exists" => Ok(value.is_some()),
             "DoesNotExist" => Ok(value.is_none()),
-            _ => Err(format!("{operator:?} is no operator; In, NotIn, Exists and DoesNotExist are")),
+            _ => Err(format!("{operator:?} is not an operator; use In, NotIn, Exists or DoesNotExist")),
         }
     }
 }

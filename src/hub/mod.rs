@@ -49,7 +49,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kinds that are guarded wherever topologist runs; files are read for these.
+    /// The kinds that are always guarded; files are read for these.
     pub const ALL: [Kind; 2] = [Kind::Cluster, Kind::ClusterClass];
 
     /// The kinds that are guarded where topologist drives machines (MA-28). They exist in v1beta2 alone.
@@ -80,7 +80,7 @@ impl Kind {
         }
     }
 
-    /// The kind called `name`, if it is guarded wherever topologist runs.
+    /// The kind called `name`, if it is always guarded.
     pub fn from_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }

@@ -47,7 +47,7 @@ pub fn label_value_faults(value: &str) -> Vec<String> {
     faults(value, LABEL_LIMIT, value.is_empty() || is_label_text(value), LABEL_SHAPE)
 }
 
-/// A name as the value of a label: itself, or a stand-in that names the same object wherever it is too long for one
+/// A name as the value of a label: itself, or a stand-in that names the same object if it is too long for one
 /// (MA-15.10).
 pub fn label_value_of(name: &str) -> Cow<'_, str> {
     if name.len() <= LABEL_LIMIT {

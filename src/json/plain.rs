@@ -1,7 +1,7 @@
 //! JSON values read to the letter.
 //!
-//! `serde_json` gives a meaning of its own to objects with certain private keys, so that what is read is not what was
-//! written. Whoever judges a value reads it with [`value`].
+//! `serde_json` gives a meaning of its own to objects with certain private keys, so that a value read may differ from the one
+//! written. Code that validates a value reads it with [`value`].
 
 use std::cell::RefCell;
 use std::fmt;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The client puts the parts of a path together as they are. Most of them come from objects that tenants write, so each part is
-//! checked before: none can leave its segment of the path. What comes back is compared with what was asked for.
+//! checked before: none can leave its segment of the path. The response is compared with the request.
 
 use std::fmt::Debug;
 
@@ -27,9 +27,9 @@ use crate::world::Scope;
 
 /// A text that cannot be a part of a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no request is sent: {part} {:?} {fault}", shortened(.text))]
+#[error("invalid object reference: {part} {:?} {fault}", shortened(.text))]
 pub struct Malformed {
-    /// Which part it was to be.
+    /// Which part of the URL it is.
     pub part: &'static str,
     pub text: String,
     pub fault: String,
@@ -37,7 +37,7 @@ pub struct Malformed {
 
 /// An answer that is not about the object that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the API server was asked for {wanted} and answered with {found}")]
+#[error("the API server returned {found} instead of {wanted}")]
 pub struct AnotherObject {
     pub wanted: String,
     pub found: String,
@@ -122,7 +122,7 @@ impl Resource {
         &self.0
     }
 
-    /// The objects of the kind, in one namespace or wherever they are.
+    /// The objects of the kind, in one namespace or in all.
     ///
     /// # Errors
     /// When the namespace cannot be a part of a path.
@@ -150,7 +150,7 @@ impl Resource {
         }
     }
 
-    /// The objects of the kind wherever they are.
+    /// The objects of the kind in all namespaces.
     pub fn anywhere<K>(&self, client: kube::Client) -> Api<K>
     where
         K: kube::Resource<Scope = DynamicResourceScope, DynamicType = ApiResource>,
@@ -182,7 +182,7 @@ impl Resource {
         Ok(Requests { resource, namespace: namespace.to_owned(), request })
     }
 
-    /// Requests for the objects of the kind wherever they are.
+    /// Requests for the objects of the kind in all namespaces.
     pub(super) fn everywhere(&self) -> Requests {
         let resource = self.0.clone();
         let request = Request::new(DynamicObject::url_path(&resource, None));
@@ -201,7 +201,7 @@ where
     }
 }
 
-/// The objects of a kind that the program knows, wherever they are.
+/// The objects of a kind that the program knows, in all namespaces.
 pub(crate) fn anywhere<K: kube::Resource<DynamicType = ()>>(client: kube::Client) -> Api<K> {
     Api::all(client)
 }

@@ -1,4 +1,4 @@
-//! The current facts, for everybody who asks.
+//! The current facts, shared by all readers.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -32,7 +32,7 @@ use crate::world::{Answer, Ask, DryRun, DryRunCall, Found};
 
 /// How long "nothing changes" is remembered since it was last asked for (PERF-01).
 const MEMORY: Duration = Duration::from_mins(30);
-/// How often what was forgotten is thrown away.
+/// How often expired entries are dropped.
 const SWEEP: Duration = Duration::from_mins(10);
 /// How many questions may be with the API server at a time.
 const AT_A_TIME: usize = 32;
@@ -55,7 +55,7 @@ impl fmt::Debug for DryRuns {
     }
 }
 
-/// Why it cannot be told what would change.
+/// Why the change cannot be computed.
 #[derive(Debug, thiserror::Error)]
 pub enum DryRunError {
     #[error(transparent)]
@@ -64,7 +64,7 @@ pub enum DryRunError {
     WrongType(#[from] WrongType),
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    #[error("what is compared is no object")]
+    #[error("the object to compare is not a JSON object")]
     NoObject,
 }
 
@@ -83,7 +83,7 @@ impl DryRuns {
     }
 
     /// The answer to a [`crate::world::Need::DryRun`], at `deadline` at the latest (SSA-07 to SSA-14). That a server refuses
-    /// what is to be applied is in its words, with the name of the object (RS-36).
+    /// the error contains the object to apply, with its name (RS-36).
     pub async fn answer(&self, call: &DryRunCall, deadline: Instant) -> Answer {
         call.answer(match self.attempt(call, deadline).await {
             Ok(found) => Found::Yes(found),
@@ -94,7 +94,7 @@ impl DryRuns {
     /// What applying something would change, at `deadline` at the latest (SSA-07 to SSA-14).
     ///
     /// # Errors
-    /// When the API server refuses what is to be applied, or does not answer in time.
+    /// When the API server rejects the object to apply, or times out.
     pub async fn attempt(&self, call: &DryRunCall, deadline: Instant) -> Result<DryRun, DryRunError> {
         let key = Key::of(call);
         if self.unchanged().has(&key) {
@@ -158,7 +158,7 @@ impl DryRuns {
 
 /// Why there is no answer, with the name of the object.
 pub fn unreadable(object: &ObjectRef, error: &DryRunError) -> String {
-    format!("{object} could not be applied in a dry run: {error}")
+    format!("{object} failed to apply in a dry run: {error}")
 }
 
 fn object(text: &str) -> Result<Object, DryRunError> {
@@ -193,7 +193,7 @@ fn cleaned(mut answer: Object, owners: Vec<ManagedFields>) -> Result<Object, Dry
     Object::try_from(cleaned).map_err(|_| DryRunError::NoObject)
 }
 
-/// What was asked, in few bytes: an object at a version, and what was sent (SSA-07).
+/// A dry run, in few bytes: an object at a version, and the applied fields (SSA-07).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     object: ObjectRef,
@@ -211,7 +211,7 @@ impl Key {
     }
 }
 
-/// What would change nothing, and since when nobody has asked for it (PERF-01).
+/// Dry runs without changes, and when each was last requested (PERF-01).
 #[derive(Debug, Default)]
 struct Unchanged {
     keys: HashMap<Key, Instant>,
@@ -235,7 +235,7 @@ impl Unchanged {
             self.keys.retain(|_, used| used.elapsed() < MEMORY);
             self.swept = Some(now);
         }
-        // What was there before is not asked for any more.
+        // Earlier entries are not requested any more.
         self.keys.insert(key, now);
     }
 }
@@ -326,7 +326,7 @@ mod tests {
             assert_eq!(ask(&dry_runs, &call("7", "LARGE")).await, Found::Yes(DryRun::Same));
         }
         assert_eq!(script.left(), 0);
-        // Whoever asks again keeps the memory awake.
+        // A request keeps the entry from expiring.
         for _ in 0..3 {
             tokio::time::advance(MEMORY * 2 / 3).await;
             assert_eq!(ask(&dry_runs, &call("7", "LARGE")).await, Found::Yes(DryRun::Same));
@@ -386,10 +386,10 @@ mod tests {
             Found::Unreadable(reason) => reason,
             other => panic!("{other:?}"),
         };
-        // Nobody waits for the second answer then.
+        // The second response is not awaited then.
         script.expect(&Method::PATCH, PATH, &[], Said::error(422, "Invalid"));
         let reason = unreadable(ask(&dry_runs, &call("7", "odd")).await);
-        assert_eq!(reason, "Forge ns/f could not be applied in a dry run: scripted Invalid");
+        assert_eq!(reason, "Forge ns/f failed to apply in a dry run: scripted Invalid");
         answers(&script, Said::ok(forge("odd", &recorded())), Said::error(409, "Conflict"));
         assert!(unreadable(ask(&dry_runs, &call("7", "odd")).await).ends_with("scripted Conflict"));
         answers(&script, Said::Silence, Said::Silence);
@@ -397,6 +397,6 @@ mod tests {
         assert!(unreadable(ask(&dry_runs, &call("7", "odd")).await).ends_with("did not answer in time"));
         assert_eq!(started.elapsed(), Duration::from_secs(9));
         let broken = DryRunCall { current: "[]".to_owned(), ..call("7", "odd") };
-        assert!(unreadable(ask(&dry_runs, &broken).await).ends_with("is no object"));
+        assert!(unreadable(ask(&dry_runs, &broken).await).ends_with("is not a JSON object"));
     }
 }

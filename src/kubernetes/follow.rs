@@ -90,12 +90,12 @@ fn seen<K: Resource + 'static>(
             Ok(Report::Bookmark) => Observation::Alive,
             Ok(Report::Event(event)) => lists.seen(event),
             Err(fault) if kind.ends_if_unserved && !lists.has_listed && fault.is_not_found() => {
-                debug!(kind = kind.kind, version = kind.version, "API server does not serve this kind");
+                debug!(kind = kind.kind, version = kind.version, "The API server does not serve this kind");
                 return None;
             }
             Err(fault) => {
                 metrics.watch_errors.get_or_create(&metrics::Kind { kind: kind.metric }).inc();
-                warn!(kind = kind.kind, version = kind.version, error = %fault, "Watch failed, trying again");
+                warn!(kind = kind.kind, version = kind.version, error = %fault, "Watch failed, retrying");
                 Observation::Failed(fault)
             }
         };

@@ -21,7 +21,7 @@ const WAITERS: usize = 64;
 /// How many needs of one question are gathered at a time.
 const AT_A_TIME: usize = 16;
 
-/// Gathers facts from the cache, waiting for those that may still arrive, and asks the API server for what nobody watches.
+/// Gathers facts from the cache, waiting for those that may still arrive, and asks the API server for what is not watched.
 #[derive(Debug)]
 pub struct Gatherer {
     cache: Arc<Cache>,
@@ -30,7 +30,7 @@ pub struct Gatherer {
 }
 
 impl Gatherer {
-    /// A gatherer of what the cache holds, with nobody waiting.
+    /// A gatherer of what the cache holds, without a waiting caller.
     pub fn new(cache: Arc<Cache>) -> Self {
         Gatherer { cache, waiters: Semaphore::new(WAITERS), live: None }
     }

@@ -1,7 +1,7 @@
-//! Whether Cluster API's own controllers are at work: they hold a Lease of a known name, in whatever namespace.
+//! Whether Cluster API's own controllers are at work: they hold a Lease of a known name, in any namespace.
 //!
-//! Two controllers of the same objects fight, so ours wait until nobody renews that Lease. As with our own, renewals
-//! are observed here; times in the Lease are not compared with the clock here.
+//! Two controllers of the same objects overwrite each other, so ours wait until that Lease is no longer renewed. As with our
+//! own, renewals are observed here; times in the Lease are not compared with the clock here.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -26,13 +26,13 @@ const DEFAULT_DURATION: Duration = Duration::from_secs(15);
 /// How often silence is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Whether somebody else is at work.
+/// Whether Cluster API's controllers run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Incumbent {
     /// It takes as long as a Lease lasts to tell a holder from one that is gone.
     #[default]
     Unknown,
-    /// Why it cannot be told.
+    /// Why this is unknown.
     Untold(String),
     Absent,
     /// `namespace/name` of the Lease, and who holds it.

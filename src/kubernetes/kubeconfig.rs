@@ -1,7 +1,7 @@
-//! Kubeconfigs that somebody else wrote: those of workload clusters, which belong to tenants (DEC-40).
+//! Kubeconfigs of workload clusters, which tenants control (DEC-40).
 //!
 //! Such a file may name an address, an authority and credentials, all inline. It may not make this process run a
-//! program, read a file, go through a proxy, or take whoever answers for the right one.
+//! program, read a file, go through a proxy, or accept a server without checking its certificate.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,51 +15,51 @@ use crate::yaml;
 /// Why a kubeconfig is not used. No variant holds a value of the file: values may be credentials.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum KubeconfigError {
-    #[error("it is not text in UTF-8")]
+    #[error("it is not valid UTF-8")]
     NotText,
-    #[error("it is not YAML, see its line {0}")]
+    #[error("it is not valid YAML at line {0}")]
     NotYaml(usize),
-    #[error("it has no {0} of the name that is referred to")]
+    #[error("it has no {0} with the referenced name")]
     Missing(&'static str),
-    #[error("{0} is of the wrong type")]
+    #[error("{0} has the wrong type")]
     WrongType(&'static str),
     #[error("{field} is not allowed: {instead}")]
     NotAllowed { field: &'static str, instead: &'static str },
-    #[error("server is no https address without credentials")]
+    #[error("server must be an https URL without credentials")]
     Server,
-    #[error("it has no certificate-authority-data, and who is not known is not trusted")]
+    #[error("certificate-authority-data is required")]
     NoAuthority,
-    #[error("certificate-authority-data is no base64 of certificates in PEM form")]
+    #[error("certificate-authority-data must be base64-encoded PEM certificates")]
     Authority,
     #[error("it has neither a token nor client-certificate-data and client-key-data")]
     NoCredentials,
-    #[error("client-certificate-data and client-key-data go together")]
+    #[error("client-certificate-data and client-key-data must be set together")]
     HalfCertificate,
 }
 
-const INLINE: &str = "give its contents inline, in the field of the same name that ends in -data";
-const CREDENTIALS: &str = "credentials are an inline certificate or a token";
+const INLINE: &str = "put its content into the field with the suffix -data";
+const CREDENTIALS: &str = "use client-certificate-data and client-key-data, or token";
 
 /// What an entry for a cluster may not have.
 const REFUSED_OF_CLUSTER: [(&str, &str); 3] = [
     ("certificate-authority", INLINE),
-    ("insecure-skip-tls-verify", "who is not known is not trusted"),
-    ("proxy-url", "the cluster is reached directly"),
+    ("insecure-skip-tls-verify", "set certificate-authority-data"),
+    ("proxy-url", "proxies are not supported"),
 ];
 
 /// What an entry for a user may not have.
 const REFUSED_OF_USER: [(&str, &str); 11] = [
-    ("exec", "no programs are run"),
+    ("exec", "external programs are not run"),
     ("auth-provider", CREDENTIALS),
-    ("tokenFile", "give the token inline"),
+    ("tokenFile", "set token"),
     ("client-certificate", INLINE),
     ("client-key", INLINE),
     ("username", CREDENTIALS),
     ("password", CREDENTIALS),
-    ("as", "nobody is impersonated"),
-    ("as-uid", "nobody is impersonated"),
-    ("as-groups", "nobody is impersonated"),
-    ("as-user-extra", "nobody is impersonated"),
+    ("as", "impersonation is not supported"),
+    ("as-uid", "impersonation is not supported"),
+    ("as-groups", "impersonation is not supported"),
+    ("as-user-extra", "impersonation is not supported"),
 ];
 
 /// Reads the current context of a kubeconfig.
@@ -79,7 +79,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<kube::Config, KubeconfigError> {
     config.root_cert = Some(authority(text_of(cluster, "certificate-authority-data")?)?);
     config.tls_server_name = text_of(cluster, "tls-server-name")?.map(str::to_owned);
     config.auth_info = serde_json::from_value(credentials(user)?).map_err(|_| KubeconfigError::WrongType("user"))?;
-    // Whoever asks tries again by itself.
+    // Callers retry on their own.
     config.default_retry = false;
     Ok(config)
 }

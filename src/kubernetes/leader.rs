@@ -1,4 +1,4 @@
-//! Answers to the Needs of topologies, which only a leader has: from what it watches wherever that is certain.
+//! Answers to the Needs of topologies, which only a leader has: from its watches if they are current.
 
 use std::sync::Arc;
 

@@ -18,7 +18,7 @@
 //! * A clean stop ends the work first and gives the lease back then, so a follower need not wait.
 //!
 //! Caveat: a Lease does not fence. A process that is held up between the question and the request that follows sends
-//! an old request when it goes on. Whatever matters therefore also names the resourceVersion that it was computed
+//! an old request when it goes on. Every important write therefore also contains the resourceVersion that it was computed
 //! from, and the API server refuses it when the next leader has written since.
 
 use std::fmt;
@@ -42,7 +42,7 @@ use tracing::{info, warn};
 use super::words;
 use crate::telemetry::metrics::{Metrics, Outcome};
 
-/// The longest time between two looks at another's lease, whatever its duration.
+/// The longest time between two reads of another process's Lease, regardless of its duration.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Which Lease is campaigned for, and as whom.
@@ -122,7 +122,7 @@ impl Candidacy {
 /// Why nothing may be written now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotLeading {
-    #[error("another process leads, or none")]
+    #[error("this process is not the leader")]
     NoLease,
     #[error("the lease has not been renewed in time")]
     Overdue,
@@ -182,7 +182,7 @@ impl Office {
         if begins {
             self.note("acquired");
             self.metrics.leader.set(1);
-            info!(lease = %self.lease(), identity = %self.candidacy.identity, "Acquired the lease");
+            info!(lease = %self.lease(), identity = %self.candidacy.identity, "Acquired the Lease");
         }
     }
 
@@ -200,7 +200,7 @@ impl Office {
     fn lose(&self, reason: &str) {
         if self.step_down() {
             self.note("lost");
-            warn!(lease = %self.lease(), reason, "Lost the lease");
+            warn!(lease = %self.lease(), reason, "Lost the Lease");
         }
     }
 
@@ -352,7 +352,7 @@ pub(super) fn holder(spec: &LeaseSpec) -> Option<&str> {
 enum LeaseError {
     #[error("{}", words(.0))]
     Api(#[from] kube::Error),
-    #[error("no answer in time")]
+    #[error("timed out")]
     Late(#[from] tokio::time::error::Elapsed),
 }
 
@@ -364,7 +364,7 @@ impl LeaseError {
 }
 
 impl Election {
-    /// An election that nobody takes part in before it [runs](Self::run), and how it goes.
+    /// An election that does nothing before it [runs](Self::run), and its state.
     pub fn new(client: kube::Client, candidacy: Candidacy, metrics: Arc<Metrics>) -> (Self, Leadership) {
         let leases = Api::namespaced(client, &candidacy.namespace);
         let (renewal, work) = (Mutex::new(None), TaskTracker::new());
@@ -412,10 +412,10 @@ impl Election {
         if let Some(error) = &error {
             self.office.metrics.lease_errors.inc();
             if self.trouble.as_ref() != Some(error) {
-                warn!(lease = %self.office.lease(), error, "Lease cannot be read or renewed, trying again");
+                warn!(lease = %self.office.lease(), error, "Failed to read or renew the Lease, retrying");
             }
         } else if self.trouble.is_some() {
-            info!(lease = %self.office.lease(), "Lease can be read and renewed again");
+            info!(lease = %self.office.lease(), "Read or renewed the Lease again");
         }
         self.trouble = error;
     }
@@ -427,7 +427,7 @@ impl Election {
             self.look().await?;
         }
         match self.take_if_free().await {
-            // Somebody else wrote the Lease: if it was about something else than who holds it, it is renewed at once.
+            // Another client wrote the Lease: if the holder is unchanged, it is renewed at once.
             Err(error) if error.is_surprise() => {
                 self.look().await?;
                 self.take_if_free().await
@@ -446,7 +446,7 @@ impl Election {
                 let next = Seen { lease, since: Instant::now() };
                 if former.as_ref().and_then(Seen::holder) != next.holder() {
                     let holder = next.holder().unwrap_or_default();
-                    info!(lease = %self.office.lease(), holder, "Holder of the lease");
+                    info!(lease = %self.office.lease(), holder, "The holder of the Lease changed");
                 }
                 next
             }
@@ -477,7 +477,7 @@ impl Election {
         Ok(())
     }
 
-    /// Whether the lease is ours to renew or anybody's to take.
+    /// Whether the Lease is ours to renew, or free to take.
     fn is_free(&self) -> bool {
         let Some(seen) = &self.seen else { return true };
         match seen.holder() {
@@ -500,10 +500,12 @@ impl Election {
         match timeout(self.office.candidacy.duration, self.give_back()).await {
             Ok(Ok(())) => {
                 self.office.note("released");
-                info!(lease = %self.office.lease(), "Released the lease");
+                info!(lease = %self.office.lease(), "Released the Lease");
             }
-            Ok(Err(error)) => warn!(lease = %self.office.lease(), %error, "Lease is not released, and will run out"),
-            Err(_) => warn!(lease = %self.office.lease(), "Lease is not released, and will run out"),
+            Ok(Err(error)) => {
+                warn!(lease = %self.office.lease(), %error, "Failed to release the Lease; it expires on its own")
+            }
+            Err(_) => warn!(lease = %self.office.lease(), "Failed to release the Lease; it expires on its own"),
         }
     }
 
@@ -534,7 +536,7 @@ impl Drop for Election {
 }
 
 impl Office {
-    /// Ends each term before the lease is over, whatever requests are on their way.
+    /// Ends each term before the lease is over, regardless of requests in flight.
     async fn step_down_in_time(&self) {
         let mut state = self.state.subscribe();
         while state.wait_for(|state| state.leading).await.is_ok() {

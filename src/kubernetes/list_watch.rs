@@ -74,7 +74,7 @@ pub(crate) enum Fault {
     Reported(Box<Status>),
     #[error("the watch ended at once")]
     Brief,
-    #[error("no answer to a {0} came in time")]
+    #[error("timed out waiting for a {0}")]
     Late(&'static str),
 }
 
@@ -490,7 +490,7 @@ mod tests {
             .get(PATH, &["limit=100"], Answer::Silence)
             .get(PATH, &["limit=100"], list(&["a"], "9", ""));
         follow!(script, reports, started);
-        let want = [(0, "Init"), (0, "InitDone"), (60, "bookmark"), (325, "no answer to a list came in time")];
+        let want = [(0, "Init"), (0, "InitDone"), (60, "bookmark"), (325, "timed out waiting for a list")];
         assert_eq!(next(&mut reports, want.len(), started).await, lines(&want));
         assert_eq!(next(&mut reports, 2, started).await[1].1, "InitApply(a)");
     }

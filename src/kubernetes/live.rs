@@ -1,4 +1,4 @@
-//! Facts that nobody watches: they are asked for when a question needs them.
+//! Facts that are not watched: they are read when a question needs them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -63,9 +63,9 @@ pub(super) enum ReadError {
     Malformed(#[from] Malformed),
     #[error(transparent)]
     Another(#[from] AnotherObject),
-    #[error("{0:?} is no label and its value")]
+    #[error("{0:?} is not a valid label")]
     Label(String),
-    #[error("the API server answered with something that is no object")]
+    #[error("the API server returned something other than an object")]
     NoObject,
     #[error("{NOT_CALLED}")]
     Extensions,
@@ -109,15 +109,15 @@ impl Live {
                     Ok(nodes) => Found::Yes(nodes),
                     Err(error @ WorkloadError::Forbidden(_)) => {
                         if !self.told_of_permission.swap(true, Ordering::Relaxed) {
-                            warn!(%cluster, %error, "Nodes of workload clusters are not read");
+                            warn!(%cluster, %error, "Cannot read Nodes of the workload cluster");
                         }
                         Found::Absent
                     }
                     Err(error) => Found::Unreadable(error.to_string()),
                 })
             }
-            Need::Class(_) => need.unanswered("classes are watched, and not asked for"),
-            Need::DryRun(_) => need.unanswered("only the process that leads tries changes"),
+            Need::Class(_) => need.unanswered("classes are read from the cache only"),
+            Need::DryRun(_) => need.unanswered("only the leader makes dry runs"),
             Need::Hook(call) => call.answer(self.found("extensions", self.handlers(call.hook), deadline).await),
             Need::GenerateUpgradePlan(_) | Need::Patch(_) => need.unanswered(NOT_CALLED),
         }
@@ -236,7 +236,7 @@ fn object(value: Value) -> Result<Object, ReadError> {
     Object::try_from(value).map_err(|_| ReadError::NoObject)
 }
 
-/// The labels of a selection as a query has them. Labels of an object need not have been looked at by anybody.
+/// The labels of a selection as a query has them. Labels of an object may be unchecked.
 pub(super) fn selector(selection: &Selection) -> Result<String, ReadError> {
     let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte));
     let label = |(name, value): (&String, &String)| match !name.is_empty() && is_plain(name) && is_plain(value) {
@@ -314,14 +314,14 @@ mod tests {
         let reason = unreadable(answer(&script, &object("cp")).await);
         assert_eq!((&*reason, started.elapsed()), ("the API server did not answer in time", PATIENCE));
         script.get(LIST, &[], Said::ok(json!({"kind": "MachineList"})));
-        assert!(unreadable(answer(&script, &machines(&[])).await).contains("no object"));
+        assert!(unreadable(answer(&script, &machines(&[])).await).contains("other than an object"));
         for name in ["", "..", "../secrets", "cp?x=1", "a/b", "a%2Fb"] {
             let reason = unreadable(answer(&script, &object(name)).await);
-            assert!(reason.starts_with(&format!("no request is sent: the name {name:?} must")), "{reason}");
+            assert!(reason.starts_with(&format!("invalid object reference: the name {name:?} must")), "{reason}");
         }
         for (name, value) in [("a", "b,c=d"), ("", "b"), ("a b", "c"), ("a", "!b")] {
             let reason = unreadable(answer(&script, &machines(&[(name, value)])).await);
-            assert!(reason.contains("is no label and its value"), "{reason}");
+            assert!(reason.contains("is not a valid label"), "{reason}");
         }
         assert_eq!(script.left(), 0);
     }
@@ -375,9 +375,8 @@ mod tests {
             let Answer::Object(Found::Unreadable(reason)) = answer(&script, &object("cp")).await else {
                 panic!("{field} {other}")
             };
-            let asked =
-                "the API server was asked for KubeadmControlPlane ns/cp of \"controlplane.cluster.x-k8s.io/v1beta2\"";
-            assert!(reason.starts_with(asked) && reason.contains(other), "{reason}");
+            let asked = "instead of KubeadmControlPlane ns/cp of \"controlplane.cluster.x-k8s.io/v1beta2\"";
+            assert!(reason.ends_with(asked) && reason.contains(other), "{reason}");
             let Need::Object(reference) = object("cp") else { unreachable!() };
             let error = crate::kubernetes::untyped::get(&script.client(), &reference).await.unwrap_err().to_string();
             assert_eq!(error, reason, "those who write see the same");
@@ -414,7 +413,7 @@ mod tests {
         ] {
             let need = Need::Object(ObjectRef::new(api_version, kind, key));
             let Answer::Object(Found::Unreadable(reason)) = answer(&script, &need).await else { panic!("{need:?}") };
-            assert!(reason.starts_with("no request is sent: the "), "{reason}");
+            assert!(reason.starts_with("invalid object reference: the "), "{reason}");
         }
         let need = Need::Definition(DefinitionName("things.example.com/../x".to_owned()));
         assert!(matches!(answer(&script, &need).await, Answer::Definition(Found::Unreadable(_))));

@@ -15,10 +15,10 @@ use crate::topology::mitigation::{of_cluster, of_object};
 /// the next one sees what is there in a second (SSA-23).
 ///
 /// What is given may come from a cache that keeps a part of the records only, as long as it keeps the names of all managers:
-/// whatever looks lost is read again first.
+/// an object whose entries look lost is read again first.
 ///
 /// # Errors
-/// When an object cannot be read or written, or was written by somebody else meanwhile.
+/// When an object cannot be read or written, or when another client wrote it since.
 pub async fn mitigate(
     client: &kube::Client,
     cluster: &Object,
@@ -50,6 +50,6 @@ async fn mend(
         PatchOperation::Replace(ReplaceOperation { path: at("resourceVersion"), value: version.into() }),
     ]);
     untyped::update(client, &reference, &Patch::Json::<Value>(patch)).await.map_err(failed)?;
-    info!(object = %reference, "Mended the record of the owners of fields");
+    info!(object = %reference, "Repaired managedFields");
     Ok(true)
 }

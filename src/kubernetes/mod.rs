@@ -5,7 +5,7 @@
 //!                             │                └─ changes ─► gather.rs (Needs answered, with patience)
 //!                             ├─► metadata.rs ─► contract.rs (definitions), templates.rs: what the leader looks at besides
 //!                             └─► managed/ (what topologies made) ─► leader.rs (Needs of a topology answered)
-//!       gather.rs ─► live.rs (objects that nobody watches) ─► workload.rs ─► kubeconfig.rs (Nodes)
+//!       gather.rs ─► live.rs (objects without a watch) ─► workload.rs ─► kubeconfig.rs (Nodes)
 //! dry_run.rs (whether applying changes anything) ─┐
 //! Plan ─► apply/ (server-side apply) ──────────────┴► untyped.rs (requests about objects of any kind)
 //! versions.rs (API versions of referenced kinds, asked for one by one) ─► conversion

@@ -1,4 +1,4 @@
-//! The metadata of templates, of whatever kinds are asked for.
+//! The metadata of templates, of the kinds that are requested.
 //!
 //! The first question about a kind starts a watch of it. Copies that belong to a Cluster are left out of the watch:
 //! there are many, and classes do not refer to them. What the watch does not show is looked up, so an absence is
@@ -130,7 +130,13 @@ impl Templates {
             }
             if kinds.len() >= MOST_KINDS {
                 let ObjectKind { group, version, kind } = kind;
-                warn!(group, version, kind, limit = MOST_KINDS, "Too many kinds of templates, this one is not watched");
+                warn!(
+                    group,
+                    version,
+                    kind,
+                    limit = MOST_KINDS,
+                    "Limit of watched kinds reached; not watching this kind of templates"
+                );
                 return Ok(None);
             }
             let followed = self.follow(kind, resource)?;

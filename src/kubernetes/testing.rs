@@ -45,12 +45,12 @@ struct Store {
     failure: Option<Failure>,
     /// Paths of which the next patch or deletion gets this answer, and nothing is stored.
     refusals: Vec<(Method, String, u16)>,
-    /// What somebody else does to every status right after it was written.
+    /// What another client does to every status right after it was written.
     meddler: Option<fn(&mut Value)>,
     received: Vec<Received>,
     /// What watches do not show.
     unseen: Option<String>,
-    /// The beginnings of paths that lead to nothing, whatever is stored.
+    /// The beginnings of paths that are not found, even if objects are stored there.
     unserved: Vec<String>,
     watches: Vec<(String, mpsc::UnboundedSender<Value>)>,
 }
@@ -83,7 +83,7 @@ impl ApiServer {
         self.store.lock().unwrap().refusals.push((method.clone(), path.to_owned(), code));
     }
 
-    /// From now on every status that is written is changed by somebody else at once.
+    /// From now on another client changes every status right after it was written.
     pub(crate) fn meddle(&self, meddler: fn(&mut Value)) {
         self.store.lock().unwrap().meddler = Some(meddler);
     }

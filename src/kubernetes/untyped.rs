@@ -24,7 +24,7 @@ const PAGE: u32 = 500;
 /// The field manager of what is not applied (SSA-19).
 const UPDATER: &str = "topologist";
 
-/// Why an API server has not done what was asked.
+/// Why a request to an API server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     #[error("{}", words(.0))]
@@ -35,9 +35,9 @@ pub enum RequestError {
     Malformed(#[from] Malformed),
     #[error(transparent)]
     Another(#[from] AnotherObject),
-    #[error("the labels cannot be asked for")]
+    #[error("the labels are not a valid selector")]
     Labels,
-    #[error("the API server answered with something that is no object")]
+    #[error("the API server returned something other than an object")]
     NoObject,
 }
 
@@ -200,7 +200,7 @@ async fn pages(client: &kube::Client, selection: &Selection, ask: Ask) -> Result
     }
 }
 
-/// What was asked for, and no other object (DEC-45).
+/// The requested object, and no other (DEC-45).
 fn read(wanted: &ObjectRef, value: Value) -> Result<Object, RequestError> {
     let found = Object::try_from(value).map_err(|_| RequestError::NoObject)?;
     Ok(address::answered(wanted, found)?)

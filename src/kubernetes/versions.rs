@@ -72,7 +72,7 @@ impl ApiVersions {
 
     async fn version(&self, kind: &GroupKind) -> Result<String, String> {
         if kind.1.is_empty() {
-            return Err("the reference names no kind".to_owned());
+            return Err("the reference has no kind".to_owned());
         }
         let name = definition_name(&kind.0, &kind.1);
         let definition = address::one_of_cluster::<CustomResourceDefinition>(self.client.clone(), &name);
@@ -87,10 +87,10 @@ impl ApiVersions {
             let _turn = turns.acquire().await;
             ask(definition, &name).await
         });
-        let too_late = || (Err(format!("CustomResourceDefinition {name} could not be read in time")), false);
+        let too_late = || (Err(format!("CustomResourceDefinition {name} could not be read: timed out")), false);
         let (version, is_certain) = asked.await.unwrap_or_else(|_| too_late());
         let version = match (former, version) {
-            // What was true a minute ago is better than nothing.
+            // An answer that is a minute old is better than none.
             (Some(Known { version: Ok(former), .. }), Err(_)) if !is_certain => Ok(former),
             (_, version) => version,
         };
@@ -119,7 +119,7 @@ async fn ask(definition: One<CustomResourceDefinition>, name: &str) -> (Result<S
 
 fn newest(name: &str, labels: BTreeMap<String, String>) -> Result<String, String> {
     let version = newest_version(&labels).map(str::to_owned);
-    version.ok_or_else(|| format!("CustomResourceDefinition {name} has no label of a contract"))
+    version.ok_or_else(|| format!("CustomResourceDefinition {name} has no contract label"))
 }
 
 #[cfg(test)]
@@ -188,9 +188,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_is_none_says_why() {
         for (answer, words) in [
-            (definition(&json!({})), "has no label of a contract"),
+            (definition(&json!({})), "has no contract label"),
             (Answer::error(403, "Forbidden"), "cannot be read: scripted Forbidden"),
-            (Answer::Silence, "could not be read in time"),
+            (Answer::Silence, "could not be read: timed out"),
         ] {
             let script = Script::default();
             script.get(PATH, &[], answer);
@@ -198,6 +198,6 @@ mod tests {
             assert!(error.contains(words), "{error}");
         }
         let nameless = ApiVersions::of_cluster(Script::default().client()).find(vec![kind("")]).await;
-        assert_eq!(nameless[&kind("")], Err("the reference names no kind".to_owned()));
+        assert_eq!(nameless[&kind("")], Err("the reference has no kind".to_owned()));
     }
 }

@@ -46,7 +46,7 @@ pub async fn keep_current(client: kube::Client, cache: Arc<Cache>, metrics: Arc<
 /// A kind whose objects go into the facts.
 trait Watched: Decode + Clone + Send + 'static {
     const PLURAL: &'static str;
-    /// Up to how many bytes an object is read in less than a millisecond, on whatever thread that is.
+    /// Up to how many bytes an object is read in less than a millisecond, on the current thread.
     const INLINE: usize;
     /// The object with everything done that a review should find done.
     type Prepared: Send + Sync + 'static;
@@ -208,7 +208,7 @@ async fn store<T: Watched>(object: Written, cache: &Arc<Cache>, metrics: &Metric
     };
     if let Record::Unreadable { reason, .. } = &record {
         metrics.unreadable_objects.get_or_create(&metrics::Kind { kind: T::KIND.name() }).inc();
-        warn!(kind = T::KIND.name(), object = %key, error = &**reason, "Stored object cannot be read");
+        warn!(kind = T::KIND.name(), object = %key, error = &**reason, "Cannot read a stored object");
     }
     cache.update(|facts| T::put(facts, key.clone(), record));
     key
@@ -224,7 +224,7 @@ fn record<T: Watched>(object: &Written, facts: &Facts) -> Record<T::Prepared> {
     }
     let prepare = || T::decode(Version::V1Beta2, object.text()).map(compact).map(|object| object.prepare(facts));
     let prepared = AssertUnwindSafe(prepare);
-    match catch_unwind(prepared).unwrap_or_else(|_| Err("reading it ended in a panic".to_owned())) {
+    match catch_unwind(prepared).unwrap_or_else(|_| Err("panicked while decoding".to_owned())) {
         Ok(prepared) => prepared,
         Err(reason) => Record::Unreadable { reason: reason.into(), class: T::class_of(object.text()) },
     }
@@ -328,7 +328,7 @@ mod tests {
         list.apply::<ClusterClass>(Event::Apply(labelled("a", "theirs")), &cache, &metrics).await;
         assert_eq!(names(&cache), ["b"], "labels change hands");
         let outside = cache.facts().class(&ObjectKey::new("other", "elsewhere"));
-        assert!(matches!(outside, Found::Unreadable(reason) if reason.contains("outside of the namespaces")));
+        assert!(matches!(outside, Found::Unreadable(reason) if reason.contains("outside the namespaces")));
     }
 
     #[tokio::test]

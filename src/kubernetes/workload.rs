@@ -6,7 +6,7 @@
 //!                     breaker: three times no answer ─► not asked for half a minute
 //! ```
 //!
-//! Whoever owns a Cluster owns its kubeconfig, and with it where the requests go and what comes back. So they are reads
+//! The owner of a Cluster controls its kubeconfig, and with it the destination of requests and their responses. So they are reads
 //! with the credentials of that file alone, over TLS, bounded in time, number and size, never redirected; and what is
 //! told of an answer is its status, and no word of it.
 
@@ -61,21 +61,21 @@ pub(super) enum WorkloadError {
     EmptySecret(ObjectKey),
     #[error("the kubeconfig in Secret {0} is not used: {1}")]
     Refused(ObjectKey, String),
-    #[error("it did not answer {FAILURES} times in a row, and is not asked again for {0} seconds")]
+    #[error("it failed {FAILURES} times in a row; the next attempt is in {0} seconds")]
     Resting(u64),
-    #[error("it cannot be reached; the log of topologist says why")]
+    #[error("it cannot be reached; see the log of topologist")]
     Unreachable,
     #[error("it did not answer in time")]
     TimedOut,
     #[error("it answered {0} to a request for {1}")]
     Answered(StatusCode, String),
-    #[error("its answer to a request for {0} is no object, or a very large one")]
+    #[error("its response to a request for {0} is not an object, or is too large")]
     NoObject(String),
-    #[error("it is asked for no Node of this name: {0}")]
+    #[error("invalid Node name: {0}")]
     Name(Malformed),
-    #[error("no Secret has its kubeconfig: {0}")]
+    #[error("its kubeconfig Secret cannot be named: {0}")]
     SecretName(Malformed),
-    #[error("its answer to a request for {0} is about another object")]
+    #[error("its response to a request for {0} holds another object")]
     Another(String),
 }
 
@@ -97,7 +97,7 @@ impl WorkloadError {
         }
     }
 
-    /// Whether nobody was there to answer.
+    /// Whether there was no response.
     fn is_silence(&self) -> bool {
         match self {
             WorkloadError::Unreachable | WorkloadError::TimedOut => true,
@@ -124,7 +124,7 @@ struct Known {
     breaker: Breaker,
 }
 
-/// Keeps a cluster that does not answer from being asked by everybody.
+/// Limits requests to a cluster that does not respond.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Breaker {
     failures: u32,
@@ -168,7 +168,7 @@ impl Workloads {
         deadline: Instant,
     ) -> Result<Nodes, WorkloadError> {
         let names: Vec<String> = names.cloned().collect();
-        // A name that is none is told before anybody is asked.
+        // Invalid names are rejected before a request is sent.
         names.iter().try_for_each(|name| address::nodes(Some(name)).map(drop)).map_err(WorkloadError::Name)?;
         let read = async {
             let (client, turns) = self.client(cluster).await?;
@@ -232,10 +232,10 @@ impl Workloads {
         let value = value.ok_or_else(|| WorkloadError::EmptySecret(key.clone()))?;
         let refused = |reason: String| WorkloadError::Refused(key.clone(), reason);
         let mut config = kubeconfig::read(&value.0).map_err(|error| refused(error.to_string()))?;
-        // A connection that nobody waits for any more ends too.
+        // A connection without waiting requests ends too.
         config.connect_timeout = Some(PATIENCE * 2);
         let client = kube::Client::try_from(config)
-            .map_err(|_| refused("its certificates, its key or its server name cannot be used".to_owned()))?;
+            .map_err(|_| refused("invalid certificates, key or server name".to_owned()))?;
         let (turns, breaker) = (Arc::new(Semaphore::new(READERS_OF_ONE)), Breaker::default());
         known.put(cluster.clone(), Known { resource_version, client: client.clone(), turns: turns.clone(), breaker });
         Ok((client, turns))
@@ -269,10 +269,10 @@ async fn get(
 ) -> Result<Option<Object>, WorkloadError> {
     let request = Request::get(path).header(http::header::ACCEPT, "application/json").body(kube::client::Body::empty());
     let request = request.map_err(|_| WorkloadError::NoObject(what.to_owned()))?;
-    // The client would report failures as errors of its own; they are those of whoever owns the cluster.
+    // The client would report failures as errors of its own; they are those of the owner of the cluster.
     let sent = client.send(request).with_subscriber(NoSubscriber::default()).await;
     let response = sent.map_err(|error| {
-        warn!(%cluster, error = %shortened(&words(&error)), "Workload cluster cannot be reached");
+        warn!(%cluster, error = %shortened(&words(&error)), "Cannot reach the workload cluster");
         WorkloadError::Unreachable
     })?;
     let code = response.status();
@@ -318,8 +318,8 @@ mod tests {
     const TOKEN: &str = "s3cret-t0ken";
     const SECRET: &str = "/api/v1/namespaces/ns/secrets/one-kubeconfig";
 
-    /// A workload cluster on loopback: `n1` exists, `moved` is elsewhere, `large` is large, and whoever does not show the
-    /// token is nobody.
+    /// A workload cluster on loopback: `n1` exists, `moved` is elsewhere, `large` is large, and a client without the
+    /// token is unauthorized.
     struct Workload {
         url: String,
         authority: String,
@@ -415,8 +415,8 @@ mod tests {
         let workloads = Workloads::new(script.client());
         for (name, want) in [
             ("moved", "it answered 302 Found to a request for Node moved"),
-            ("large", "its answer to a request for Node large is no object, or a very large one"),
-            ("text", "its answer to a request for Node text is no object, or a very large one"),
+            ("large", "its response to a request for Node large is not an object, or is too large"),
+            ("text", "its response to a request for Node text is not an object, or is too large"),
             ("broken", "it answered 500 Internal Server Error to a request for Node broken"),
             ("lost", "it answered 404 Not Found to a request for Node lost"),
         ] {
@@ -448,8 +448,8 @@ mod tests {
             (Said::error(401, "Unauthorized"), "Secret ns/one-kubeconfig cannot be read: scripted Unauthorized"),
             (Said::error(403, "Forbidden"), "permission to read Secret ns/one-kubeconfig is missing"),
             (empty, "Secret ns/one-kubeconfig has no data `value`"),
-            (secret("1", &exec), "is not used: exec is not allowed: no programs are run"),
-            (secret("2", &garbled), "is not used: its certificates, its key or its server name cannot be used"),
+            (secret("1", &exec), "is not used: exec is not allowed: external programs are not run"),
+            (secret("2", &garbled), "is not used: invalid certificates, key or server name"),
         ] {
             script.get(SECRET, &[], said);
             let error = ask(&workloads, &["n1"]).await.unwrap_err();
@@ -493,9 +493,9 @@ mod tests {
         assert_eq!(ask(&workloads, &["n1"]).await, Ok(vec!["n1".to_owned()]));
         script.get(SECRET, &[], secret("2", &kubeconfig(&workload.url, &other.authority)));
         let error = ask(&workloads, &["n1"]).await.unwrap_err();
-        assert_eq!(error, "it cannot be reached; the log of topologist says why");
+        assert_eq!(error, "it cannot be reached; see the log of topologist");
         let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-        let line = text.lines().find(|line| line.contains("Workload cluster cannot be reached")).unwrap_or(&text);
+        let line = text.lines().find(|line| line.contains("Cannot reach the workload cluster")).unwrap_or(&text);
         assert!(line.contains("ns/one") && line.contains("certificate"), "{line}");
         assert!(!text.contains(" ERROR "), "a tenant makes no errors here: {text}");
         for secret in [TOKEN, &*STANDARD.encode(TOKEN), &STANDARD.encode(&workload.authority)] {
@@ -530,12 +530,12 @@ mod tests {
         for _ in 0..FAILURES {
             assert_eq!(put("1").await, (timed_out.clone(), PATIENCE));
         }
-        let resting = "it did not answer 3 times in a row, and is not asked again for 30 seconds".to_owned();
+        let resting = "it failed 3 times in a row; the next attempt is in 30 seconds".to_owned();
         tokio::time::advance(Duration::from_millis(500)).await;
         assert_eq!(put("1").await, (Err(resting), Duration::ZERO));
         tokio::time::advance(REST).await;
         assert_eq!(put("1").await, (timed_out.clone(), PATIENCE), "after the rest it is asked again");
-        assert!(put("1").await.0.unwrap_err().contains("is not asked again"), "and one failure is enough");
+        assert!(put("1").await.0.unwrap_err().contains("the next attempt is in"), "and one failure is enough");
         assert_eq!(put("2").await, (timed_out, PATIENCE), "another kubeconfig may lead elsewhere");
         assert!(accepted.load(Ordering::SeqCst) > 0);
     }

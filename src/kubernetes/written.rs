@@ -12,7 +12,7 @@ use crate::hub::ObjectKey;
 
 /// An object as it was written, to the letter, with what a watch has to know of it.
 ///
-/// The text is all that is kept until somebody reads it: as a tree an object takes seven times its size, and a page of a
+/// Only the text is kept until it is read: as a tree an object takes seven times its size, and a page of a
 /// list has many. So it is read from JSON only, where its type comes first in events, as it does in those of API servers.
 #[derive(Clone, Debug)]
 pub(super) struct Written {

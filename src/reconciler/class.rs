@@ -1,6 +1,6 @@
 //! One run of the ClusterClass reconciler, which keeps no class from being deleted (CCR-14).
 //!
-//! Every write names the resourceVersion that it was computed from. So a write that was held up until somebody else
+//! Every write names the resourceVersion that it was computed from. So a write that was held up until another process
 //! led is refused, and no write takes back what others have written.
 
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::world::{Facts, Record};
 
 /// How long a run waits for watches that have just begun.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a write is tried again when somebody else was faster.
+/// How often a write is retried after a conflict.
 const CONFLICTS: usize = 3;
 
 /// Why a run did not do everything.
@@ -44,16 +44,16 @@ pub(super) enum ReconcileError {
     /// The status tells it.
     #[error("{}", .0.join("; "))]
     Incomplete(Vec<String>),
-    #[error("the class has changed meanwhile")]
+    #[error("the class has changed since it was read")]
     Conflict,
-    /// The watch has not shown yet what was written last.
-    #[error("the class is about to change")]
+    /// The watch has not shown the last write yet.
+    #[error("a change of the class is pending")]
     Stale,
     #[error("the status cannot be written: {}", words(.0))]
     Status(#[source] kube::Error),
     #[error(transparent)]
     Held(#[from] Held),
-    #[error("it took longer than a minute")]
+    #[error("timed out after a minute")]
     Late,
 }
 
@@ -63,7 +63,7 @@ enum ReferenceFailure {
     #[error(transparent)]
     Reference(#[from] ReferenceError),
     /// It cannot become part of a URL (DEC-45).
-    #[error("the reference to {kind} {name} is not followed: {error}")]
+    #[error("cannot resolve the reference to {kind} {name}: {error}")]
     Malformed { kind: String, name: String, error: Malformed },
     #[error(transparent)]
     Definition(#[from] DefinitionError),
@@ -73,7 +73,7 @@ enum ReferenceFailure {
     Unreadable { kind: String, name: String, error: kube::Error },
     #[error("the owner references of {kind} {name} cannot be written: {}", words(.error))]
     Unwritten { kind: String, name: String, error: kube::Error },
-    #[error("the owner references of {kind} {name} were changed again and again meanwhile")]
+    #[error("the owner references of {kind} {name} kept changing while they were written")]
     Contended { kind: String, name: String },
     #[error(transparent)]
     NotLeading(#[from] NotLeading),
@@ -108,7 +108,7 @@ impl Reconciler {
         }
         let hub = class.hub.as_ref().map_err(|reason| ReconcileError::Unreadable(reason.clone()))?;
         let (references, mut failures, took_any) = self.references(class, hub).await;
-        // What failed because somebody else leads is no failure of the class.
+        // A failure because another process leads is not a failure of the class.
         self.leadership.may_write()?;
         let variables = match excess(hub).await {
             Some(reason) => Variables::Unreadable(reason),
@@ -129,7 +129,7 @@ impl Reconciler {
         }
     }
 
-    /// Follows every reference, whatever becomes of the others (CCR-03 to CCR-05); says what failed, and whether any
+    /// Resolves every reference, even if others fail (CCR-03 to CCR-05); says what failed, and whether any
     /// template got a new owner.
     async fn references(&self, class: &RawClass, hub: &ClusterClass) -> (References, Vec<String>, bool) {
         use ReferenceFailure::{Malformed, Reference};
@@ -203,7 +203,7 @@ impl Reconciler {
             self.leadership.may_write()?;
             match one.patch(&in_our_name(), &Patch::Merge(patch)).await {
                 Ok(_) => {
-                    info!(class = %class.key(), kind = kind.kind, template = key.name, "Became owner of a template");
+                    info!(class = %class.key(), kind = kind.kind, template = key.name, "Added a ClusterClass as owner of a template");
                     return Ok(true);
                 }
                 Err(kube::Error::Api(status)) if status.code == 409 => {
@@ -237,7 +237,7 @@ impl Reconciler {
                 if written.version() != class.version() {
                     self.pace.wrote(&key, class.version());
                 }
-                info!(class = %key, generation = metadata.generation, "Changed the status of a class");
+                info!(class = %key, generation = metadata.generation, "Updated the status of a ClusterClass");
                 Ok(())
             }
             Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Err(ReconcileError::Conflict),

@@ -99,7 +99,7 @@ impl ClassController {
         }
     }
 
-    /// Runs whatever is woken, one at a time for each class.
+    /// Reconciles queued classes, one run at a time for each class.
     async fn runs(
         &self,
         reconciler: &Arc<Reconciler>,
@@ -168,7 +168,7 @@ async fn run(class: &RawClass, reconciler: &Reconciler, metrics: &Metrics) -> Ac
         }
         (Action::await_change(), outcome.name())
     });
-    let (action, outcome) = conclude(&key, done, &reconciler.pace, "Class is not reconciled");
+    let (action, outcome) = conclude(&key, done, &reconciler.pace, "Failed to reconcile ClusterClass");
     count(metrics, NAME, outcome, started);
     action
 }
@@ -217,7 +217,7 @@ impl Index {
     }
 
     fn wake(&self, class: &ObjectKey) {
-        // Nobody listens any more when this process has ceased to lead.
+        // The receiver is gone when this process no longer leads.
         let _ = self.wake.unbounded_send(ObjectRef::new(&class.name).within(&class.namespace));
     }
 

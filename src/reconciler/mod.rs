@@ -6,7 +6,7 @@
 //!                                    ├─► controller.rs, users.rs: watches and queue of ClusterClasses ─► class.rs: one run
 //!                                    ├─► topology/: watches and queue of Clusters ─► one run
 //!                                    ├─► templates/: watches and queues of MachineDeployments and MachineSets ─► one run
-//!                                    └─► owners.rs: what the Cluster owns, where nobody else sees to it
+//!                                    └─► owners.rs: owner references of the Cluster's objects, where no other controller sets them
 //! ```
 
 use json_patch::jsonptr::PointerBuf;

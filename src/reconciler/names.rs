@@ -1,6 +1,6 @@
 //! The ends of names that a live run gives (NAM-04 to NAM-06).
 //!
-//! An end cannot be foreseen by anybody who does not know the uid of the Cluster. It is the same when a run is taken up after a
+//! An end cannot be predicted without the uid of the Cluster. It is the same when a run is taken up after a
 //! crash: what the last one made and did not get to refer to is found again by its name, as RS-13 has it, so that nothing is
 //! left behind or made twice. What topologies write on the Cluster on their way (references, hooks, defaults) changes no
 //! name. The end of a template that takes the place of another differs from that of the other.

@@ -55,7 +55,7 @@ impl fmt::Debug for OwnersController {
 enum OwnError {
     #[error(transparent)]
     Definition(#[from] DefinitionError),
-    #[error("CustomResourceDefinition {0} names no version for a contract")]
+    #[error("CustomResourceDefinition {0} has no contract label")]
     NoContract(String),
     #[error("{0}")]
     Request(#[from] RequestError),
@@ -72,7 +72,7 @@ struct Sight<'a> {
 }
 
 impl OwnersController {
-    /// A controller of the Clusters in the cached facts, which must be kept current by somebody; it writes only while
+    /// A controller of the Clusters in the cached facts, which the caller must keep current; it writes only while
     /// `leadership` says so.
     pub fn new(client: kube::Client, leadership: Leadership, cache: Arc<Cache>, metrics: Arc<Metrics>) -> Self {
         OwnersController { client, leadership, cache, metrics }
@@ -108,7 +108,7 @@ impl OwnersController {
                 };
                 for cluster in clusters {
                     if let Err(error) = Box::pin(sight.own(&cluster)).await {
-                        debug!(%cluster, %error, "Cluster does not own everything yet");
+                        debug!(%cluster, %error, "Not all owner references are set yet");
                         if failed.is_empty() {
                             retry_at = Instant::now() + AGAIN;
                         }
@@ -142,7 +142,7 @@ impl OwnersController {
                 Change::All => cache.facts().cluster_keys().cloned().collect::<Vec<_>>(),
             };
             for cluster in clusters {
-                // Nobody listens any more when this process has ceased to lead.
+                // The receiver is gone when this process no longer leads.
                 let _ = wake.unbounded_send(cluster);
             }
         };
@@ -165,7 +165,7 @@ impl OwnersController {
                 let names: Vec<String> = references(&cluster).map(|one| one.name.clone()).collect();
                 if known.get(&key) != Some(&names) {
                     known.insert(key.clone(), names);
-                    // Nobody listens any more when this process has ceased to lead.
+                    // The receiver is gone when this process no longer leads.
                     let _ = wake.unbounded_send(key);
                 }
             }
@@ -244,13 +244,13 @@ impl Sight<'_> {
         let patch = json!({"metadata": {"resourceVersion": version, "ownerReferences": owners}});
         match untyped::update(&self.writer, object, &Patch::Merge(patch)).await {
             Ok(_) => {
-                info!(cluster = %of_cluster.key(), %object, "Cluster became an owner");
+                info!(cluster = %of_cluster.key(), %object, "Added a Cluster as owner");
                 Ok(())
             }
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => {
                 if !error.is_conflict() {
-                    warn!(cluster = %of_cluster.key(), %object, %error, "Cluster cannot become an owner");
+                    warn!(cluster = %of_cluster.key(), %object, %error, "Failed to add a Cluster as owner");
                 }
                 Err(error.into())
             }

@@ -30,9 +30,9 @@ struct Past {
     replaced: Option<String>,
 }
 
-/// An object is written again and again, so somebody else keeps changing it back.
+/// An object is written again and again, so another client keeps reverting it.
 #[derive(Debug, thiserror::Error)]
-#[error("something else keeps changing the status; the next write waits")]
+#[error("another controller keeps changing the status; delaying the next write")]
 pub(super) struct Held {
     pub wait: Duration,
 }

@@ -27,7 +27,7 @@ pub(super) enum Outcome {
     Unchanged,
     /// Something was written.
     Changed,
-    /// The object is paused, is being deleted, or is somebody else's.
+    /// The object is paused, is being deleted, or is not ours.
     LeftAlone,
 }
 
@@ -42,7 +42,7 @@ impl Outcome {
     }
 }
 
-/// Runs whatever is woken of the known objects, one at a time for each object and `workers` side by side.
+/// Reconciles queued known objects, one run at a time for each object and `workers` side by side.
 pub(super) async fn run_woken<K, R>(
     known: Store<K>,
     woken: impl Stream<Item = ObjectRef<K>>,
@@ -96,7 +96,7 @@ pub(super) fn conclude<E: RunFailure>(
     };
     match error.verdict() {
         Verdict::NotLeading => {
-            debug!(%error, "Left it to the leader");
+            debug!(%error, "Skipped because this process is not the leader");
             (Action::await_change(), "not-leading")
         }
         Verdict::Again(after, name) => (Action::requeue(after), name),
@@ -111,7 +111,7 @@ pub(super) fn conclude<E: RunFailure>(
             if is_new {
                 warn!(%error, ?again, "{trouble}");
             } else {
-                debug!(%error, ?again, "{trouble}, as before");
+                debug!(%error, ?again, "{trouble} again");
             }
             (Action::requeue(again), "failed")
         }

@@ -85,7 +85,7 @@ pub const ROWS: &[Row] = &[
         "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.timeoutForControlPlane",
         Effect::Nothing,
     ),
-    // Times at which machines are replaced whatever they are.
+    // Times at which machines are replaced in any case.
     rule("ROLL-6", KNOWN, "spec.rollout.after", Effect::ReplacesAfter),
     rule("ROLL-6", KNOWN, "spec.rolloutAfter", Effect::ReplacesAfter),
     rule("ROLL-6", KNOWN, "spec.rollout.before.certificatesExpiryDays", Effect::ReplacesExpiring),

@@ -1,7 +1,7 @@
 //! A glance at the text of a value: whether it is good as it is.
 //!
 //! Most values are. A glance reads the text once along the schema and keeps nothing, which costs a fraction of what the
-//! value costs as a tree. It can only acquit: where it finds anything at all, and where it does not know, somebody looks
+//! value costs as a tree. It can only acquit: if it finds a fault or is not sure, the full check looks
 //! closer, and all errors and defaults come from there (`validate.rs`, `default.rs`, `unknown.rs`). Texts are read by the
 //! reader of `json::value`, so what cannot be read there is not acquitted here.
 
@@ -26,7 +26,7 @@ pub enum Sight {
     Whole,
     /// The same can be said of it once its defaults are filled in.
     LacksDefaults,
-    /// Somebody has to look closer.
+    /// The full check is needed.
     Unclear,
 }
 
@@ -100,7 +100,7 @@ impl Outline {
             any_of,
             one_of,
             not,
-            // Members and elements are looked at by themselves, whatever is null is looked at closer.
+            // Members and elements are looked at by themselves, a null gets the full check.
             additional_properties: _,
             preserve_unknown_fields: _,
             items: _,
@@ -117,7 +117,7 @@ impl Outline {
             format: _,
             minimum: _,
             maximum: _,
-            // Run on the value itself, whoever acquitted it.
+            // Run on the value itself, even if it was acquitted.
             rules: _,
             has_rules: _,
             // Says nothing about values.
@@ -150,7 +150,7 @@ fn mask(holds: impl Iterator<Item = bool>) -> u64 {
     holds.take(64).enumerate().filter(|(_, holds)| *holds).map(|(i, _)| 1 << i).sum()
 }
 
-/// What is about to be read: a value that a node describes, or one that nobody looks at.
+/// What is about to be read: a value that a node describes, or one that is not checked.
 #[derive(Clone, Copy)]
 struct Glance<'s> {
     node: Option<&'s Schema>,
@@ -162,7 +162,7 @@ struct Glance<'s> {
 }
 
 impl<'s> Glance<'s> {
-    /// At a value that nobody looks at.
+    /// At a value that is not checked.
     fn unseen(self) -> Self {
         Glance { node: None, keeps_unknown: true, ..self }
     }

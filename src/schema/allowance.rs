@@ -149,7 +149,7 @@ impl Effort {
         Effort::new(STEPS_OF_OBJECT, stop)
     }
 
-    /// Effort without a bound but time, for schemas that are trusted, and for what was accepted before there was a bound.
+    /// Effort without a bound but time, for schemas that are trusted, and for schemas that were accepted before there was a bound.
     pub fn unlimited(stop: &Stop) -> Self {
         Effort::new(usize::MAX, stop)
     }
@@ -228,7 +228,7 @@ pub struct Allowance {
     defaults_of_each: Growth,
     defaults: Growth,
     all_defaults: Pool,
-    /// Of defaults, examples and enum entries; and what was taken of it when the last schema was begun.
+    /// Of defaults, examples and enum entries; and how much was used when the last schema began.
     effort: Effort,
     effort_before: usize,
     /// CEL cost of defaults, examples and enum entries.
@@ -360,8 +360,8 @@ impl Allowance {
         Ok(regex)
     }
 
-    /// Whether a pattern compiles. All patterns of a set that are looked at like this stay in memory, so they have a sum, whatever
-    /// becomes of the schemas that have them.
+    /// Whether a pattern compiles. All patterns of a set that are checked like this stay in memory, so they have a sum, regardless of
+    /// the schemas that have them.
     pub(super) fn preview(&mut self, pattern: &str) -> Result<(), Unusable> {
         if !self.patterns.contains_key(pattern) {
             let regex = compiled(pattern, &mut self.previews, &mut self.work)?;

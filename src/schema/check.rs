@@ -230,7 +230,7 @@ fn broken_by_default(
     violations
 }
 
-/// The type, example and enum of a node (VAR-S-040 to VAR-S-044), be it a junctor node. Says whether what is below is to be
+/// The type, example and enum of a node (VAR-S-040 to VAR-S-044), be it a junctor node. Says whether what is below must be
 /// looked at.
 pub(super) fn keywords(
     node: &Definition,

@@ -113,7 +113,7 @@ impl Definition {
         self.properties.iter().flat_map(Members::iter)
     }
 
-    /// Whether a value may hold a password, at whatever depth (DEC-34).
+    /// Whether a value may hold a password, at any depth (DEC-34).
     pub fn has_secrets(&self) -> bool {
         Format::from_name(&self.format) == Some(Format::Password)
             || self.children().any(|(_, child)| child.has_secrets())
@@ -146,7 +146,7 @@ fn each(list: &[Definition], step: fn(usize) -> Step<'static>) -> impl Iterator<
 pub struct Remark(bool);
 
 impl Remark {
-    /// Whether somebody wrote `true`.
+    /// Whether it is set to `true`.
     pub fn is_set(self) -> bool {
         self.0
     }

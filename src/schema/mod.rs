@@ -4,7 +4,7 @@
 //! Definition (as written) ─► check.rs ─► Schema (compiled) ─► acquit.rs    sees at a glance that all is well, or else
 //!                              └─ Findings                 ├► default.rs   fills what is missing
 //!                                                          ├► validate.rs  says what is wrong
-//!                                                          ├► unknown.rs   names what nobody knows
+//!                                                          ├► unknown.rs   names unknown fields
 //!                                                          ├► validations.rs  runs rules (`cel`) on what is right so far
 //!                                                          └► sample.rs    makes a small value that is valid
 //! ```

@@ -46,7 +46,7 @@ pub struct Schema {
     pub(super) rules: Option<Arc<Rules>>,
     /// Whether this node or a core node below it has rules.
     pub(super) has_rules: bool,
-    /// Whether a value may hold a password, at whatever depth.
+    /// Whether a value may hold a password, at any depth.
     pub(super) has_secrets: bool,
     pub(super) outline: Outline,
 }
@@ -102,7 +102,7 @@ impl FromIterator<(Box<str>, Schema)> for Properties {
 }
 
 impl Schema {
-    /// Whether a value may hold a password, at whatever depth (DEC-34).
+    /// Whether a value may hold a password, at any depth (DEC-34).
     pub fn has_secrets(&self) -> bool {
         self.has_secrets
     }

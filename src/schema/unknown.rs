@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Schema;
 use crate::field::{closest, lengthen, shortened};
 
-/// How many unknown fields of one value are named; nobody reads more.
+/// How many unknown fields of one value are named; more would not help a reader.
 const KEPT: usize = 100;
 
 /// How many unknown fields of one value come with the name that may have been meant.

@@ -192,8 +192,8 @@ impl Schema {
     /// Rules that do not hold for `value` (CEL-020 to CEL-026); `old` is what stood in its place, if anything did.
     ///
     /// The value must be valid against the schema. A place is `.key` for a property, `[key]` for an additional property,
-    /// `[0]` for an element. Costs nothing for a schema without rules; otherwise it ends within a budget, whatever the rules
-    /// and the value are.
+    /// `[0]` for an element. Costs nothing for a schema without rules; otherwise it ends within a budget, for all rules
+    /// and values.
     pub fn rule_violations(&self, value: &Value, old: Option<&Value>) -> Vec<Violation> {
         self.rule_violations_until(value, old, &Stop::never())
     }

@@ -154,7 +154,7 @@ mod tests {
             "labels": {"x": "y"}, "annotations": {"noise": "1"}, "ownerReferences": owner}})
     }
 
-    /// The object and the entry of its manager after something was applied, beside what somebody else applied.
+    /// The object and the entry of its manager after an apply, beside the fields of another manager.
     fn applied(sent: &Value, others: &Value) -> (Value, ManagedFields) {
         let schema = schema();
         let request = Request::new("engine", "g/v1", "2026-01-01T00:00:00Z", &schema);

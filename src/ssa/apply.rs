@@ -31,7 +31,7 @@ pub struct Request<'a> {
     /// The time of the request: RFC 3339, UTC, seconds.
     pub now: &'a str,
     pub schema: &'a Schema,
-    /// Fields that this end point does not write, such as `status`; nobody comes to own them by it.
+    /// Fields that this end point does not write, such as `status`; writing to it gives no ownership of them.
     pub reset: &'a FieldSet,
     /// For entries of other versions; without it they are kept as they are.
     pub convert: Option<&'a Convert<'a>>,
@@ -63,7 +63,7 @@ pub struct Applied {
     pub changed: bool,
 }
 
-/// A field that somebody else owns and that the applied configuration would change.
+/// A field that another manager owns and that the applied configuration would change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The entry of who owns it.
@@ -243,7 +243,7 @@ enum AtVersion<'a> {
     Given(Versioned<'a>),
     /// The version does not exist (any more).
     Gone,
-    /// Nobody converts.
+    /// Without conversion.
     Unknown,
 }
 
@@ -422,7 +422,7 @@ impl Writes<'_> {
         })
     }
 
-    /// The object without what the manager applied before and does not any more, unless somebody owns it.
+    /// The object without what the manager applied before and does not any more, unless another manager owns it.
     fn pruned(&self, object: Value, managers: &[ManagedFields], last: &ManagedFields) -> Result<Value, Refused> {
         if last.fields.is_empty() {
             return Ok(object);
@@ -432,7 +432,7 @@ impl Writes<'_> {
         let applied = last.fields.with_named_fields(&merged.schema.0);
         let pruned = self.with_owned(&merged, merged.removed(&applied), managers)?;
         let Some(pruned) = self.converted(&pruned, &last.api_version)? else { return Ok(object) };
-        // Only what the manager itself applied may go, not what nobody owns and went along with it.
+        // Only what the manager itself applied may go, not unowned fields inside of it.
         let gone = merged.field_set().difference(&pruned.field_set()).intersection(&applied);
         let left = merged.removed(&gone);
         match self.converted(&left, self.0.api_version)? {

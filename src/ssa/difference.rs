@@ -181,7 +181,7 @@ impl Walk {
         }
     }
 
-    /// None, and nothing done, when an entry cannot be told apart from another. The order of entries is none of what
+    /// None, and nothing done, when an entry cannot be distinguished from another. The order of entries is none of what
     /// is compared.
     fn lists(&mut self, path: &Path, from: &[Value], to: &[Value], of: &ListType) -> Option<()> {
         let (from, to) = (by_step(from, of)?, by_step(to, of)?);

@@ -1,6 +1,6 @@
 //! From `kubectl apply` to `kubectl apply --server-side` without conflicts.
 //!
-//! Without `--server-side`, kubectl keeps what it applied in an annotation and updates objects like anybody else. A
+//! Without `--server-side`, kubectl keeps what it applied in an annotation and updates objects like other clients. A
 //! server therefore lets the manager `kubectl` take over the fields that are as the annotation has them, and keeps the
 //! annotation up to date, so that both ways of applying can be mixed.
 

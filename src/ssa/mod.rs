@@ -9,12 +9,12 @@
 //! ```
 //!
 //! What a server does with a patch of type apply is done here in the same steps, so that a result is the server's own:
-//! the object is merged by the schema, what the manager applied before and does not any more is removed unless somebody
-//! else owns it, and every entry of `metadata.managedFields` loses what others have changed.
+//! the object is merged by the schema, what the manager applied before and no longer does is removed unless another manager
+//! owns it, and every entry of `metadata.managedFields` loses what others have changed.
 //!
-//! Whoever stores objects does the rest, in a server's order. After [`apply`]: fill in defaults; keep the live values
+//! The code that stores objects does the rest, in a server's order. After [`apply`]: fill in defaults; keep the live values
 //! of what the end point does not write; validate, since a null may be left of a map of which everything was removed
-//! although somebody owns it; drop empty labels, annotations, owners and finalizers. Before [`update`]: prune and fill
+//! although a manager owns it; drop empty labels, annotations, owners and finalizers. Before [`update`]: prune and fill
 //! in defaults. After it: keep the old entries if the object is the live one and [`same_but_for_times`] holds; keep the
 //! live values of what the end point does not write, which `update` still sees as they were sent.
 //!

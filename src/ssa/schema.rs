@@ -15,9 +15,9 @@ pub struct Schema(pub(super) Type);
 /// The type of a value.
 #[derive(Clone, Debug)]
 pub(super) enum Type {
-    /// Whatever the value is: maps are merged, lists are not.
+    /// Any value: maps are merged, lists are not.
     Deduced,
-    /// Whatever the value is, as a whole.
+    /// Any value, as a whole.
     Atomic,
     Known(Arc<Atom>),
 }

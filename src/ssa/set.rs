@@ -51,7 +51,7 @@ impl FieldSet {
         self.0.insert(first.clone(), node);
     }
 
-    /// Puts what a step leads to in place of what was there, if it is anything.
+    /// Replaces the child of a step, or removes it if the new one is empty.
     pub(super) fn put(&mut self, step: Element, node: Node) {
         if !node.is_empty() {
             self.0.insert(step, node);
@@ -172,7 +172,7 @@ impl FieldSet {
         })
     }
 
-    /// The set as it is for a schema in which maps or lists have become atomic: whoever owned something in them owns
+    /// The set as it is for a schema in which maps or lists have become atomic: an owner of something in them owns
     /// the whole.
     pub(super) fn settled(&self, of: &Type) -> FieldSet {
         let atom = of.atom();

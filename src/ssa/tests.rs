@@ -259,7 +259,7 @@ fn entries_of_other_versions_are_kept_converted_or_dropped() {
     assert_eq!(refused, Err(Refused::Unconverted("no".into())));
 }
 
-/// SSA-01: owner references are told apart by uid, finalizers by their value, whatever the kind.
+/// SSA-01: owner references are told apart by uid, finalizers by their value, for every kind.
 #[test]
 fn metadata_is_merged_as_in_every_kind() {
     let config = |uid: &str, finalizer: &str, label: &str| {
@@ -328,7 +328,7 @@ fn a_set_knows_its_members_and_what_is_below_them() {
     assert_eq!(set.difference(&spec), set.leaves());
 }
 
-/// Some of the texts, in any order; never none, since a list that is merged and empty is owned by nobody, so that it
+/// Some of the texts, in any order; never none, since a list that is merged and empty has no owner, so that it
 /// may come and go.
 fn some(texts: &'static [&'static str]) -> impl Strategy<Value = Vec<&'static str>> {
     proptest::sample::subsequence(texts, 1..=texts.len()).prop_shuffle()

@@ -15,7 +15,7 @@ const BACKLOG: usize = 16 * 1024;
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// Human-readable text.
     Text,
     /// One JSON object per line.
     Json,

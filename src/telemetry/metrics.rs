@@ -40,9 +40,9 @@ labels! {
     Controller { controller }
     /// Why a request or a connection was turned away.
     Reason { reason }
-    /// What was done.
+    /// The action.
     Action { action }
-    /// What was asked of an API server, and how it answered.
+    /// A request to an API server, and its outcome.
     Read { what, outcome }
     /// Where a review waits.
     Queue { queue }
@@ -153,20 +153,20 @@ fn registered_in(mut registry: Registry) -> Metrics {
             "Time from the last byte of a conversion review to its answer",
             Histogram::new(exponential_buckets(0.000_02, 2.0, 20)),
         ),
-        refused_requests: new.metric("refused_requests", "Requests turned away unread"),
+        refused_requests: new.metric("refused_requests", "Requests rejected before their body was read"),
         panics: new.metric("panics", "Requests that ended in a panic"),
         cache_objects: new.metric("cache_objects", "Objects in the caches"),
         watched_kinds: new.metric("watched_kinds", "Versions of kinds that the leader watches"),
         cache_age: new.timed(
             "cache_age",
-            "Time since the API server was last heard of, be it that nothing has changed",
+            "Time since the last response of the API server, bookmarks included",
             Family::default(),
         ),
-        unreadable_objects: new.metric("unreadable_objects", "Watched objects that did not decode"),
+        unreadable_objects: new.metric("unreadable_objects", "Watched objects that could not be decoded"),
         cache_unreadable_objects: new.metric("cache_unreadable_objects", "Stored objects that cannot be read now"),
         watch_errors: new.metric("watch_errors", "Errors of watches, each followed by a retry"),
         handshake_failures: new.metric("tls_handshake_failures", "TLS handshakes that failed"),
-        tls_reloads: new.metric("tls_reloads", "Certificates found changed, and what came of it"),
+        tls_reloads: new.metric("tls_reloads", "Reloads of changed certificates, by result"),
         tls_certificate_expiry: new.timed(
             "tls_certificate_expiry_timestamp",
             "When the serving certificate expires, in Unix time",
@@ -180,23 +180,23 @@ fn registered_in(mut registry: Registry) -> Metrics {
             "lease_transitions",
             "Times that this process acquired, lost or released the lease",
         ),
-        reconciles: new.metric("reconciles", "Runs of controllers, and what came of them"),
+        reconciles: new.metric("reconciles", "Controller runs, by result"),
         // From 100 µs to 52 s.
         reconcile_duration: new.timed(
             "reconcile_duration",
-            "Time that one run of a controller took",
+            "Duration of a controller run",
             Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_1, 2.0, 20))),
         ),
         lease_errors: new.metric("lease_errors", "Failures to read or renew the lease"),
-        waiting: new.metric("admission_requests_waiting", "Reviews that wait for their turn"),
+        waiting: new.metric("admission_requests_waiting", "Reviews in the queue"),
         certificate_actions: new.metric("certificate_actions", "Writes of the leader that manages certificates"),
         live_reads: new.metric(
             "live_reads",
-            "Facts that reviews asked for besides the caches: objects, lists, definitions, Nodes of workload clusters",
+            "Requests of reviews that the caches could not answer: objects, lists, definitions, Nodes of workload clusters",
         ),
         stale_cache_skips: new.metric(
             "stale_cache_skips",
-            "Runs for a Cluster that were put off until a watch shows what was written, by the kind that it lags behind \
+            "Runs for a Cluster that were postponed until a watch shows the last writes, by the kind that it lags behind \
              on",
         ),
         ssa_cache_hits: new.metric(
@@ -205,7 +205,7 @@ fn registered_in(mut registry: Registry) -> Metrics {
         ),
         ssa_cache_misses: new.metric("ssa_cache_misses", "Comparisons for which the API server was asked for dry runs"),
         rotations_held: new.metric("rotations_held", "Templates that were replaced again and again, and are no longer"),
-        shed_requests: new.metric("shed_requests", "Reviews answered with an overload"),
+        shed_requests: new.metric("shed_requests", "Reviews rejected because of overload"),
         registry,
     }
 }

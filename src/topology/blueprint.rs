@@ -115,16 +115,18 @@ fn class(cluster: &Cluster, world: &World) -> Result<Arc<Class>, Failure> {
     let not_ready = |expected: String| Failure::ClassNotReady { class: key.clone(), expected };
     let condition = class.status.conditions.iter().find(|condition| condition.r#type == "VariablesReady");
     match condition {
-        None => return Err(not_ready("it has no condition VariablesReady yet".to_owned())),
+        None => return Err(not_ready("it has no VariablesReady condition yet".to_owned())),
         // Unknown passes.
         Some(condition) if condition.status == "False" => {
-            return Err(not_ready(format!("its condition VariablesReady is False: {}", condition.message)));
+            return Err(not_ready(format!("its VariablesReady condition is False: {}", condition.message)));
         }
         Some(_) => {}
     }
     let (generation, observed) = (class.metadata.generation, class.status.observed_generation);
     if generation != observed {
-        return Err(not_ready(format!("its generation is {generation}, and the one reconciled last is {observed}")));
+        return Err(not_ready(format!(
+            "its generation {generation} is not reconciled yet; the last reconciled generation is {observed}"
+        )));
     }
     Ok(class)
 }

@@ -73,7 +73,7 @@ impl Outdated {
 pub enum ReferenceError {
     #[error("the reference {:?} to {} {:?} is not complete", .0.api_version, .0.kind, .0.name)]
     Incomplete(TemplateRef),
-    #[error("CustomResourceDefinition {0} has no label, or empty ones, of the contracts v1beta2 and v1beta1")]
+    #[error("CustomResourceDefinition {0} has no label with versions for contract v1beta2 or v1beta1")]
     NoContract(String),
 }
 
@@ -133,7 +133,7 @@ mod tests {
         let error = Outdated::of(&reference("g/v1"), &BTreeMap::new()).unwrap_err().to_string();
         assert_eq!(
             error,
-            "CustomResourceDefinition atemplates.g has no label, or empty ones, of the contracts v1beta2 and v1beta1"
+            "CustomResourceDefinition atemplates.g has no label with versions for contract v1beta2 or v1beta1"
         );
         for broken in ["", "g/", "g/v1/x"] {
             assert!(

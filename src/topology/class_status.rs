@@ -1,7 +1,7 @@
 //! The status of a ClusterClass: what follows from its spec and from a look at its templates (CCR-06, CCR-09 to
 //! CCR-12).
 //!
-//! Works on raw JSON, so that schemas are copied to the letter and whatever others keep in the status stays. Time is an
+//! Works on raw JSON, so that schemas are copied unchanged and other fields of the status stay. Time is an
 //! argument: the moment that is written into conditions that change now.
 
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ use crate::json;
 use crate::variables::INLINE;
 use crate::wire::Version;
 
-/// The annotation that keeps controllers from an object, whatever its value.
+/// The annotation that pauses an object, regardless of its value.
 pub(super) const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 
 /// What came of a look at the references of a class.
@@ -35,7 +35,7 @@ pub enum References {
 pub enum Variables {
     /// These are the variables of the status (CCR-06).
     Settled(Vec<Value>),
-    /// Extensions know some, and could not be asked: the variables stay as they were (CCR-09).
+    /// Extensions know some, and could not be called: the variables stay as they were (CCR-09).
     Undiscovered(String),
     /// The class takes more than a class may, so reviews cannot use it: the variables stay as they were (DEC-44).
     Unreadable(String),
@@ -46,7 +46,7 @@ impl Variables {
     pub fn of(class: &Value, spec: &ClusterClassSpec, discovery: bool) -> Self {
         let unasked = spec.discovering_patches().map(|(patch, extension)| {
             format!(
-                "patch {:?}: the extension {:?} cannot be asked, since Runtime Extensions are not called yet",
+                "patch {:?}: cannot call the extension {:?}: Runtime Extensions are not supported yet",
                 patch.name, extension.discover_variables_extension
             )
         });
@@ -135,7 +135,7 @@ pub fn of_file(text: &str) -> Cow<'_, str> {
     with_status().map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// The moment of whatever has happened in no cluster.
+/// The time of conditions that come from no cluster.
 const NEVER: &str = "1970-01-01T00:00:00Z";
 
 fn discovers_variables(class: &Value) -> bool {
@@ -144,7 +144,7 @@ fn discovers_variables(class: &Value) -> bool {
     patches.into_iter().flatten().filter_map(extension).any(|extension| !extension.is_null() && extension != "")
 }
 
-/// Whether everything that is to be replaced has the right type; what has not is left for the decoder to complain of.
+/// Whether everything to replace has the right type; what has not is left for the decoder to complain of.
 fn is_readable(class: &Value, shape: Shape) -> bool {
     let status = match class.get("status") {
         None | Some(Value::Null) => return true,

@@ -1,4 +1,4 @@
-//! One computation: from a Cluster and the world to everything that is to be, and what is to be done about it.
+//! One computation: from a Cluster and the world to the desired state and the plan.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl Observed {
     }
 }
 
-/// What there is and what is to be.
+/// The current and the desired state.
 #[derive(Debug)]
 pub struct Computation {
     pub observed: Arc<Observed>,
@@ -43,14 +43,14 @@ pub struct Computation {
     pub contract: Contract,
     /// What the patches did and did not do.
     pub trace: Trace,
-    /// What somebody should know, although nothing is wrong.
+    /// Notes, although nothing is wrong.
     pub warnings: Vec<String>,
     /// Whether a contract is assumed for want of a definition (DEC-17).
     pub assumes_contract: bool,
 }
 
 impl Computation {
-    /// Observes, and computes what the topology of a Cluster is to be (RS-07 from step 1 to step 9, RS-15 and RS-16).
+    /// Observes, and computes the desired state of a Cluster's topology (RS-07 from step 1 to step 9, RS-15 and RS-16).
     ///
     /// # Errors
     /// See [`Observed::of`] and [`Computation::from_observed`].
@@ -80,7 +80,7 @@ impl Computation {
         }
     }
 
-    /// Computes what a topology is to be, from what there is.
+    /// Computes the desired state of a topology from the current state.
     ///
     /// # Errors
     /// Nothing can be computed; [`Failure::NotAsked`] when `world` has needs that must be gathered first, and

@@ -1,4 +1,4 @@
-//! Conditions in the status of an object, in both forms, as raw JSON: whatever others keep there stays.
+//! Conditions in the status of an object, in both forms, as raw JSON: other fields of the status stay.
 
 use serde_json::{Map, Value, json};
 

@@ -202,8 +202,8 @@ impl Reader<'_> {
         }
     }
 
-    /// What a reference leads to; it must exist and belong to the topology (CS-02, CS-07, CS-13). What was deleted by hand and is
-    /// still referred to is not made again (DEL-14).
+    /// What a reference leads to; it must exist and belong to the topology (CS-02, CS-07, CS-13). An object that
+    /// was deleted by hand and is still referenced is not created again (DEL-14).
     fn owned(
         &self,
         reference: &ContractRef,

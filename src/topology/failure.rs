@@ -12,7 +12,7 @@ use crate::world::Unsettled;
 /// here as well (BP-14).
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Failure {
-    /// A fact has not been gathered: what was computed is void, and the needs of the world say what to gather.
+    /// A fact has not been gathered: the result is void, and the needs of the world say what to gather.
     #[error("a fact has not been gathered yet")]
     NotAsked,
     /// Facts were looked for in every round that there is.
@@ -21,7 +21,7 @@ pub enum Failure {
     /// Something exists, or may, and cannot be read.
     #[error("{0}")]
     Unreadable(String),
-    /// Somebody asks for a Cluster that is not there.
+    /// A request names a Cluster that does not exist.
     #[error("Cluster {0} was not found")]
     NoCluster(ObjectKey),
     /// BP-01.
@@ -31,18 +31,18 @@ pub enum Failure {
     #[error("ClusterClass {class} is not ready: {expected}")]
     ClassNotReady { class: ObjectKey, expected: String },
     /// BP-03: a variable does not fit the class.
-    #[error("the variables of the Cluster do not fit its class: {}", crate::field::join(.0))]
+    #[error("the variables of the Cluster are not valid for its ClusterClass: {}", crate::field::join(.0))]
     InvalidCluster(Vec<FieldError>),
     /// BP-07, CS-02 to CS-12.
     #[error("{what} {object} was not found")]
     NotFound { what: &'static str, object: ObjectRef },
     /// CS-13.
     #[error(
-        "{object} does not carry the label topology.cluster.x-k8s.io/owned: it is not part of the topology, and has to be resolved by hand"
+        "{object} has no label topology.cluster.x-k8s.io/owned, so the topology does not own it; resolve this manually"
     )]
     Foreign { object: ObjectRef },
     /// CS-04, CS-10, CS-12, DS-11, DS-14.
-    #[error("{object} has no complete reference at {path}")]
+    #[error("{object} has an incomplete reference at {path}")]
     NoReference { object: ObjectRef, path: &'static str },
     /// CS-09, CS-12.
     #[error("{object} has no label {label}")]
@@ -51,32 +51,32 @@ pub enum Failure {
     #[error("{kind}s {first} and {second} both have the topology name {topology_name:?}")]
     SameTopologyName { kind: &'static str, first: String, second: String, topology_name: String },
     /// CS-10, DS-24.
-    #[error("the class {class:?} of {kind} {topology_name:?} is not among the {kind} classes of the ClusterClass")]
+    #[error("the class {class:?} of {kind} {topology_name:?} is not one of the {kind} classes of the ClusterClass")]
     NoWorkerClass { kind: &'static str, topology_name: String, class: String },
     /// NAM-01.
-    #[error("the naming template at {path} of the ClusterClass gives no name: {reason}")]
+    #[error("the naming template at {path} of the ClusterClass cannot generate a name: {reason}")]
     Naming { path: String, reason: String },
     /// CT-4.6.
     #[error("CustomResourceDefinition {definition} was not found")]
     NoDefinition { definition: String },
     /// CS-08.
     #[error(
-        "CustomResourceDefinition {definition} lists version {version} for no contract in its labels cluster.x-k8s.io/<contract>"
+        "CustomResourceDefinition {definition} has no label cluster.x-k8s.io/<contract> that lists version {version}"
     )]
     NoContract { definition: String, version: String },
     /// CS-08.
-    #[error("CustomResourceDefinition {definition} names no version for contract v1beta2 or v1beta1 in its labels")]
+    #[error("CustomResourceDefinition {definition} has no label with versions for contract v1beta2 or v1beta1")]
     NoVersion { definition: String },
     /// RS-25, ROT-03.
-    #[error("{current} cannot become {desired}: group, kind, namespace and name of an object stay as they are")]
+    #[error("{current} cannot become {desired}: the group, kind, namespace and name of an object cannot change")]
     Incompatible { current: Box<ObjectRef>, desired: Box<ObjectRef> },
     /// DEC-35.
     #[error(
-        "{object} is replaced again and again: {path} differs each time; does a patch make it of a generated name?"
+        "{object} is replaced in every run because {path} differs each time; check for a patch that uses a generated name"
     )]
     Fighting { object: Box<ObjectRef>, path: String },
     /// A rollout without an end.
-    #[error("the rollout of Cluster {cluster} has not come to an end after {rounds} plans")]
+    #[error("the rollout of Cluster {cluster} did not complete within {rounds} plans")]
     Endless { cluster: ObjectKey, rounds: usize },
     /// UP-03, UP-06, UP-07.
     #[error(transparent)]
@@ -85,16 +85,16 @@ pub enum Failure {
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// UP-15.
-    #[error("extension {extension} of the ClusterClass has not planned the upgrade: {reason}")]
+    #[error("extension {extension} of the ClusterClass failed to plan the upgrade: {reason}")]
     PlanExtension { extension: String, reason: String },
     /// UP-24, UP-32.
     #[error("{kind} {name} is at {version}, and the upgrade plan has no step to {target} for it")]
     NoStep { kind: String, name: String, version: String, target: String },
     /// UP-21.
-    #[error("the selector of {object} cannot be expressed as labels, so that its machines cannot be told")]
+    #[error("cannot convert the selector of {object} to a label selector")]
     Selector { object: ObjectRef },
     /// UP-21.
-    #[error("{machine} has no version, so that it cannot be told whether it has that of {owner}")]
+    #[error("{machine} has no spec.version to compare with the version of {owner}")]
     NoMachineVersion { machine: Box<ObjectRef>, owner: Box<ObjectRef> },
     /// UP-22.
     #[error("Node {node} of {pool} was not found in the workload cluster")]

@@ -51,7 +51,7 @@ pub(super) const DELETION_TIMEOUT: FieldPath = FieldPath::new(
     "spec.machineTemplate.nodeDeletionTimeout",
     "spec.machineTemplate.spec.deletion.nodeDeletionTimeoutSeconds",
 );
-/// How many machines there are to be.
+/// The desired number of machines.
 pub(super) const REPLICAS: &str = "spec.replicas";
 /// The Kubernetes version.
 pub(super) const VERSION: &str = "spec.version";

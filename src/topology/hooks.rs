@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A hook is asked when everything before it is known, and ends the round. Nothing is written here: marks are data, and so
-//! is the time after which to ask again. Whoever answers a [`Need`](crate::world::Need) keeps what was answered last, and
+//! is the time after which to ask again. The code that answers a [`Need`](crate::world::Need) keeps the last answer, and
 //! answers again in its place while the time to wait is not over.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,7 +71,7 @@ impl HookTracker {
         &self.pending
     }
 
-    /// The value of [`annotation::PENDING_HOOKS`]; `None` when there is to be no such annotation (HK-02).
+    /// The value of [`annotation::PENDING_HOOKS`]; `None` when the annotation must not exist (HK-02).
     pub fn annotation(&self) -> Option<String> {
         let names: Vec<&str> = self.pending.iter().map(String::as_str).collect();
         (!names.is_empty()).then(|| names.join(","))
@@ -250,7 +250,7 @@ impl<'a> Hooks<'a> {
         self.call(Hook::BeforeControlPlaneUpgrade, from_to(from, to, plans), tracker)
     }
 
-    /// Whether neither reference is there yet: nothing has been created, or nobody knows of it.
+    /// Whether neither reference is there yet: nothing has been created, or it is not recorded.
     fn is_new(&self) -> bool {
         let spec = &self.cluster.spec;
         !spec.infrastructure_ref.is_defined() && !spec.control_plane_ref.is_defined()

@@ -22,7 +22,7 @@ const EXTRA_ARGS: [&str; 6] = [
     "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs",
 ];
 
-/// The entries that a Cluster is to have, if it has not (SSA-21): it is never applied, and so nobody but others own of it.
+/// The entries that a Cluster must have, if it lacks them (SSA-21): it is never applied, so topologist owns none of its fields.
 pub fn of_cluster(cluster: &Object) -> Option<Vec<Value>> {
     let entries = entries(cluster);
     let is_kept = |entry: &Value| !is_of(entry, BEFORE) && !is_of(entry, MANAGER);

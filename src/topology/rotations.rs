@@ -1,7 +1,7 @@
 //! Templates that are replaced again and again (DEC-35).
 //!
 //! A template whose spec never becomes what is asked for, since a patch makes it of something that is new each time or a
-//! webhook writes something else, would replace all machines of its owner over and over. Whoever carries out plans notes
+//! webhook writes something else, would replace all machines of its owner over and over. The executor of plans notes
 //! the rotations here, and asks before the next one.
 
 use std::collections::BTreeMap;
@@ -14,12 +14,12 @@ use super::upgrade::Held;
 use super::worker::WorkerKind;
 use crate::hub::{Object, ObjectKey, ObjectRef};
 
-/// How often a slot may be rotated within [`WINDOW_SECONDS`] although nobody asks for anything else.
+/// How often a slot may be rotated within [`WINDOW_SECONDS`] although its inputs do not change.
 const TIMES: usize = 3;
 /// How long a rotation counts.
 const WINDOW_SECONDS: u64 = 600;
 
-/// The rotations of all Clusters. Instants are seconds since whatever beginning the caller chooses.
+/// The rotations of all Clusters. Instants are seconds since a start that the caller chooses.
 #[derive(Debug, Default)]
 pub struct Rotations {
     slots: BTreeMap<ObjectKey, BTreeMap<Part, Slot>>,
@@ -116,7 +116,7 @@ impl Rotations {
         fighting
     }
 
-    /// Notes the parts of a plan that were rotated. What comes with a new version is what somebody has asked for.
+    /// Notes the parts of a plan that were rotated. Rotations with a new version are intended.
     pub fn note(&mut self, cluster: &ObjectKey, plan: &Plan, rotated: &[Part], generations: &Generations, now: u64) {
         for part in rotated.iter().filter(|part| !changes_version(plan, part)) {
             let slot = self.slots.entry(cluster.clone()).or_default().entry(part.clone()).or_default();
@@ -132,7 +132,7 @@ impl Rotations {
 }
 
 impl Fighting {
-    /// Why the topology is not what it is to be.
+    /// Why the topology has not reached its desired state.
     pub fn failure(&self) -> Failure {
         Failure::Fighting { object: Box::new(self.object.clone()), path: self.path.clone() }
     }
@@ -284,10 +284,10 @@ mod tests {
             (old.as_ref(), "spec.template.spec.size", true)
         );
         assert_eq!(left.held.last().unwrap().reason, one.to_string());
-        assert!(one.to_string().contains("is replaced again and again: spec.template.spec.size differs each time"));
+        assert!(one.to_string().contains("is replaced in every run because spec.template.spec.size differs each time"));
         let again = rotations.hold(&blade(), &mut whole.clone(), &generations, 10);
         assert!(!again[0].is_new);
-        // Once nothing is to be rotated any more, the fight is over.
+        // Once no rotation is due, the slot is free again.
         rotations.hold(&blade(), &mut Plan::default(), &generations, 1_000);
         assert!(rotations.hold(&blade(), &mut whole.clone(), &generations, 1_001).is_empty());
     }

@@ -78,7 +78,7 @@ pub(super) fn topology_reconciled(run: &Run<'_>) -> TopologyReconciled {
     TopologyReconciled::succeeded()
 }
 
-const CLASS_NOT_RECONCILED: &str = "The ClusterClass is not reconciled: it is when .status.observedGeneration == \
+const CLASS_NOT_RECONCILED: &str = "The ClusterFailed to reconcile ClusterClass: it is when .status.observedGeneration == \
     .metadata.generation holds. Most likely its reconciliation has failed, or it is paused";
 
 /// Why a Cluster is paused; `None` when it is not (ST-04).
@@ -206,7 +206,7 @@ fn names(kind: WorkerKind, names: &[&str]) -> String {
 }
 
 /// The status of a Cluster, v1beta2, at the end of a run: what is left of the upgrade (ST-02), and the condition in both
-/// forms (ST-16), whatever the end was (ST-01). `now` is written into conditions that change. Of the conditions only this one is
+/// forms (ST-16), for every outcome (ST-01). `now` is written into conditions that change. Of the conditions only this one is
 /// ours (ST-18).
 pub fn reconciled(cluster: &Value, run: &Run<'_>, now: &str) -> Value {
     let mut status = Status::of(cluster, Shape::V1BETA2, now);

@@ -1,4 +1,4 @@
-//! Which templates of machines nobody needs any more once a MachineDeployment or MachineSet is gone.
+//! Which templates of machines are unused once a MachineDeployment or MachineSet is gone.
 
 use crate::hub::{ContractRef, Object, WrongType};
 
@@ -6,7 +6,7 @@ use crate::hub::{ContractRef, Object, WrongType};
 const REFERENCES: [&str; 2] = ["spec.template.spec.bootstrap.configRef", "spec.template.spec.infrastructureRef"];
 
 /// The templates of `leaving` that no other one uses: none of the `sets` of its deployment that stay, and not the deployment
-/// (DEL-08, DEL-09). A template is the same whatever the version in which it is read.
+/// (DEL-08, DEL-09). A template is the same regardless of the version in which it is read.
 ///
 /// Two sets of one deployment may share a template, where only the other one was rotated (DEL-11).
 ///

@@ -187,7 +187,7 @@ impl Scene {
         Fold::new(facts_of(&self.documents), Options { runtime_sdk: false })
     }
 
-    /// The same, with lifecycle hooks, which nobody has registered for.
+    /// The same, with lifecycle hooks without registered extensions.
     pub(crate) fn fold_with_hooks(&self) -> Fold {
         Fold::new(facts_of(&self.documents), Options { runtime_sdk: true })
     }

@@ -42,7 +42,7 @@ impl WorkerKind {
     }
 }
 
-/// What a topology says of a worker, whatever its kind.
+/// The fields of a worker in a topology, common to both kinds.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerEntry<'a> {
     pub name: &'a str,

@@ -24,13 +24,13 @@ enum Step {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// The text is no path.
-    #[error("{path:?} is no path of a variable: {problem}")]
+    #[error("{path:?} is not a variable path: {problem}")]
     NoPath { path: String, problem: &'static str },
     /// There is no such variable, or no such member of its value.
     #[error("{0} was not found")]
     NotFound(String),
     /// A position of something that has none.
-    #[error("{path} is no list, and has no element {index}")]
+    #[error("{path} is not a list, so it has no element {index}")]
     NoList { path: String, index: usize },
     /// A position behind the last.
     #[error("{path} has {length} elements, and no element {index}")]
@@ -122,7 +122,7 @@ impl fmt::Display for VariablePath {
 /// A name, and the position behind it.
 fn segment(text: &str) -> Result<(&str, Option<usize>), &'static str> {
     let Some((name, rest)) = text.split_once('[') else {
-        return if text.contains(']') { Err("a bracket is closed that was not opened") } else { Ok((text, None)) };
+        return if text.contains(']') { Err("\"]\" has no matching \"[\"") } else { Ok((text, None)) };
     };
     if name.contains(']') {
         return Err("a bracket is closed before it was opened");
@@ -131,10 +131,10 @@ fn segment(text: &str) -> Result<(&str, Option<usize>), &'static str> {
     match behind {
         "" => {}
         more if more.starts_with('[') => return Err("only one position can follow a name"),
-        _ => return Err("something stands between a closing bracket and the next \".\""),
+        _ => return Err("unexpected text between a closing bracket and the next \".\""),
     }
-    let index = decimal(index).ok_or("in brackets stands no position, which is a number from 0")?;
-    if name.is_empty() { Err("no name stands before a bracket") } else { Ok((name, Some(index))) }
+    let index = decimal(index).ok_or("brackets must hold an index, a number from 0")?;
+    if name.is_empty() { Err("a bracket needs a name before it") } else { Ok((name, Some(index))) }
 }
 
 /// A number of nothing but digits.
@@ -200,42 +200,30 @@ mod tests {
         for (path, want) in [
             ("list[2]", "list has 2 elements, and no element 2"),
             ("object.list[7]", "object.list has 2 elements, and no element 7"),
-            ("object[0]", "object is no list, and has no element 0"),
-            ("text[0]", "text is no list, and has no element 0"),
-            ("none[0]", "none is no list, and has no element 0"),
-            ("list[", r#""list[" is no path of a variable: a bracket is not closed"#),
-            ("list]", r#""list]" is no path of a variable: a bracket is closed that was not opened"#),
-            ("list]0[", r#""list]0[" is no path of a variable: a bracket is closed before it was opened"#),
+            ("object[0]", "object is not a list, so it has no element 0"),
+            ("text[0]", "text is not a list, so it has no element 0"),
+            ("none[0]", "none is not a list, so it has no element 0"),
+            ("list[", r#""list[" is not a variable path: a bracket is not closed"#),
+            ("list]", r#""list]" is not a variable path: "]" has no matching "[""#),
+            ("list]0[", r#""list]0[" is not a variable path: a bracket is closed before it was opened"#),
             (
                 "list[0]]",
-                r#""list[0]]" is no path of a variable: something stands between a closing bracket and the next ".""#,
+                r#""list[0]]" is not a variable path: unexpected text between a closing bracket and the next ".""#,
             ),
-            ("list[1][0]", r#""list[1][0]" is no path of a variable: only one position can follow a name"#),
+            ("list[1][0]", r#""list[1][0]" is not a variable path: only one position can follow a name"#),
             (
                 "list[0]name",
-                r#""list[0]name" is no path of a variable: something stands between a closing bracket and the next ".""#,
+                r#""list[0]name" is not a variable path: unexpected text between a closing bracket and the next ".""#,
             ),
-            (
-                "list[-1]",
-                r#""list[-1]" is no path of a variable: in brackets stands no position, which is a number from 0"#,
-            ),
-            (
-                "list[+1]",
-                r#""list[+1]" is no path of a variable: in brackets stands no position, which is a number from 0"#,
-            ),
-            (
-                "list[]",
-                r#""list[]" is no path of a variable: in brackets stands no position, which is a number from 0"#,
-            ),
-            (
-                "list[x]",
-                r#""list[x]" is no path of a variable: in brackets stands no position, which is a number from 0"#,
-            ),
+            ("list[-1]", r#""list[-1]" is not a variable path: brackets must hold an index, a number from 0"#),
+            ("list[+1]", r#""list[+1]" is not a variable path: brackets must hold an index, a number from 0"#),
+            ("list[]", r#""list[]" is not a variable path: brackets must hold an index, a number from 0"#),
+            ("list[x]", r#""list[x]" is not a variable path: brackets must hold an index, a number from 0"#),
             (
                 "list[99999999999999999999]",
-                r#""list[99999999999999999999]" is no path of a variable: in brackets stands no position, which is a number from 0"#,
+                r#""list[99999999999999999999]" is not a variable path: brackets must hold an index, a number from 0"#,
             ),
-            ("[0]", r#""[0]" is no path of a variable: no name stands before a bracket"#),
+            ("[0]", r#""[0]" is not a variable path: a bracket needs a name before it"#),
         ] {
             let error = look_up(path).unwrap_err();
             assert_eq!((error.is_not_found(), &*error.to_string()), (false, want), "{path}");

@@ -3,7 +3,7 @@
 //! Every byte is charged when it arrives and freed when the last reference to it is dropped; an answer is charged until it
 //! has gone out. A body that finds no memory waits for it, smallest first. The oldest body that is arriving may exceed the
 //! memory by one body limit, so that half-read bodies never wait for each other. While bodies wait, a body that takes long to
-//! arrive is ended, so is an answer that nobody takes, and if that does not help, the largest body that waits. (DEC-46)
+//! arrive is ended, so is a response that the client does not read, and if that does not help, the largest body that waits. (DEC-46)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -54,13 +54,13 @@ pub(super) struct Bounds {
 pub(super) enum Unread {
     #[error("the body is larger than {0} bytes")]
     TooLarge(usize),
-    #[error("the body did not arrive in time")]
+    #[error("the request body did not arrive in time")]
     TooSlow,
-    #[error("the body took longer than {} s to arrive while others waited for memory", SLOW.as_secs())]
+    #[error("the request body took longer than {} s to arrive while other requests waited for memory", SLOW.as_secs())]
     GaveWay,
     #[error("the body could not be read: {0}")]
     Broken(String),
-    #[error("the bodies of other requests take all memory that is set aside for them; try again")]
+    #[error("the memory for request bodies is used up by other requests; try again")]
     NoMemory,
 }
 
@@ -93,7 +93,7 @@ impl Bodies {
     pub(super) async fn read(&self, request: Request, deadline: Instant) -> Result<Bytes, Unread> {
         let bounds = self.memory.bounds;
         let expects = request.headers().contains_key(header::EXPECT);
-        // The head of the request must not wait for the body: it costs memory that nobody has charged.
+        // The head of the request must not wait for the body: it costs memory that is not charged.
         let body = request.into_body();
         let announced = body.size_hint().lower();
         // The sender of `Expect` waits for an answer before it sends the body.
@@ -432,7 +432,9 @@ impl HttpBody for Leaving {
     fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
         let mut bytes = whole(&self.bytes);
         Poll::Ready(match &mut *bytes {
-            None => Some(Err(std::io::Error::other("the answer was not taken while others waited for its memory"))),
+            None => Some(Err(std::io::Error::other(
+                "the client did not read the response while other requests waited for memory",
+            ))),
             Some(left) if left.is_empty() => None,
             // A copy: a part of the whole would keep all of it.
             Some(left) => Some(Ok(Frame::data(Bytes::copy_from_slice(&left.split_to(left.len().min(PIECE)))))),

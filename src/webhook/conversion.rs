@@ -1,6 +1,6 @@
 //! From a ConversionReview to its answer: objects of one version in the shape of another (CONV).
 //!
-//! It needs no cache and asks no rule, so it answers as soon as the port is open, whatever this installation looks after:
+//! It needs no cache and asks no rule, so it answers as soon as the port is open, for all namespaces and labels:
 //! the watches that fill the caches may themselves be waiting for it.
 
 use std::borrow::Cow;
@@ -112,7 +112,7 @@ pub fn elsewhere() -> Router {
 /// The end point as a router, the only one of its port.
 pub fn router_alone(converter: Arc<Converter>) -> Router {
     let unknown = async |method: Method, uri: Uri| {
-        let text = format!("nothing answers {method} {}; conversions go to POST {PATH}", uri.path());
+        let text = format!("{method} {} is not served; send conversions to POST {PATH}", uri.path());
         refusal(StatusCode::NOT_FOUND, &text)
     };
     router(converter).fallback(unknown).method_not_allowed_fallback(unknown)
@@ -179,7 +179,7 @@ impl Converter {
         let (uid, objects, desired) = (&*request.uid, request.objects.len(), &*request.desired_api_version);
         match &outcome {
             Ok(_) => debug!(uid, objects, version = desired, "Converted objects"),
-            Err(error) => warn!(uid, objects, version = desired, error, "Could not convert objects"),
+            Err(error) => warn!(uid, objects, version = desired, error, "Failed to convert objects"),
         }
         Ok(serde_json::to_vec(&ConversionAnswer::new(uid, outcome))?)
     }

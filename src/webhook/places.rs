@@ -171,7 +171,7 @@ impl Places {
 
     fn close(&self, taken: &mut Taken, number: u64, spare: Spare) -> bool {
         let Some(open) = taken.open.remove(&number) else { return false };
-        debug!(peer = %open.peer, reason = spare.label(), "Closing a connection to make room for another");
+        debug!(peer = %open.peer, reason = spare.label(), "Closing a connection to accept another");
         self.closed.get_or_create(&Reason { reason: spare.label() }).inc();
         open.close.cancel();
         true

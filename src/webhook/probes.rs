@@ -106,7 +106,7 @@ impl Health {
         });
         let silent = self.cache.ages().into_iter().filter(|(_, age)| *age > SILENCE).map(|(kind, age)| {
             let reason = self.cache.trouble(kind).map(|reason| format!(": {reason}")).unwrap_or_default();
-            format!("{kind} are out of date: nothing heard from the API server for {}s{reason}", age.as_secs())
+            format!("{kind} are out of date: no response from the API server for {}s{reason}", age.as_secs())
         });
         let unmet = self.conditions.iter().filter_map(|condition| condition().err());
         let missing: Vec<String> = missing.chain(silent).chain(unmet).collect();
@@ -168,7 +168,7 @@ mod tests {
         assert!(text.contains("topologist_cache_age_seconds{kind=\"Cluster\"} 100.0\n"), "{text}");
         tokio::time::advance(Duration::from_secs(1)).await;
         cache.note_trouble(CLASSES, "no route to host".to_owned());
-        let want = "ClusterClasses are out of date: nothing heard from the API server for 301s: no route to host";
+        let want = "ClusterClasses are out of date: no response from the API server for 301s: no route to host";
         assert_eq!(health.ready(), Err(want.to_owned()));
         cache.note_alive(CLASSES);
         assert_eq!(health.ready(), Ok(()));

@@ -18,10 +18,10 @@ pub(super) enum Shed {
     #[error("too many reviews are waiting; try again")]
     Full,
     /// No place became free while the caller could still be answered.
-    #[error("the turn of this review did not come in the time that its caller waits; try again")]
+    #[error("the review waited in the queue longer than the caller's timeout; try again")]
     Late,
     /// The work began, and did not end while the caller could still be answered.
-    #[error("the review took longer than its caller waits")]
+    #[error("the review took longer than the caller's timeout")]
     Unfinished,
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::body::Unread;
 use crate::wire::review::Envelope;
 
-pub(super) const PANICKED: &str = "the request could not be handled; the log of topologist says why";
+pub(super) const PANICKED: &str = "the request could not be handled; see the log of topologist";
 
 pub(super) fn refusal(code: StatusCode, message: &str) -> Response {
     let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
@@ -27,9 +27,9 @@ pub(super) enum Refusal {
     NotAReview { kind: &'static str, reason: String },
     #[error("the answer could not be written: {0}")]
     Unwritable(#[from] serde_json::Error),
-    #[error("the turn of this conversion did not come in the time that its caller waits; try again")]
+    #[error("the conversion waited in the queue longer than the caller's timeout; try again")]
     Late,
-    #[error("the conversion took longer than its caller waits")]
+    #[error("the conversion took longer than the caller's timeout")]
     Unfinished,
     #[error("{PANICKED}")]
     Panicked,

@@ -1,7 +1,7 @@
 //! From an AdmissionReview to its answer.
 //!
 //! The envelope decides how a request is answered: without a readable envelope there is no uid, so the answer is an HTTP
-//! error; with one it is always an whatever is wrong inside.
+//! error; with one it is always an answer.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -96,7 +96,7 @@ async fn unknown_path(State(handler): State<Arc<Handler>>, method: Method, uri: 
     let paths: Vec<&str> = paths.chain([conversion_review::PATH]).collect();
     refusal(
         StatusCode::NOT_FOUND,
-        &format!("nothing answers {method} {}; reviews go to POST {}", uri.path(), paths.join(", ")),
+        &format!("{method} {} is not served; send reviews to POST {}", uri.path(), paths.join(", ")),
     )
 }
 
@@ -210,7 +210,7 @@ impl Handler {
             if let Some(verdict) = verdict {
                 return Ok((verdict, world, (put, work)));
             }
-            // It is no work for an async thread. What was recorded on the way is asked for again.
+            // It is no work for an async thread. Facts recorded on the way are requested again.
             (work.pace, _) = (Pace::Aside, world.take_needs());
         }
     }
@@ -293,7 +293,7 @@ impl Handler {
             name = review.name.as_deref(),
             operation = &*review.operation,
             reason = shed.label(),
-            "Shed admission request"
+            "Rejected admission request because of overload"
         );
     }
 }

@@ -154,7 +154,7 @@ impl Server {
                         if is_full && places.make_room().await {
                             continue;
                         }
-                        warn!(%error, "Could not accept a connection");
+                        warn!(%error, "Failed to accept a connection");
                         tokio::time::sleep(Duration::from_millis(50)).await;
                         continue;
                     }
@@ -174,7 +174,7 @@ impl Server {
         if tokio::time::timeout(limits.drain, open.wait()).await.is_ok() {
             info!(connections = count, "Drained connections");
         } else {
-            warn!(connections = open.len(), "Closing connections that did not finish in time");
+            warn!(connections = open.len(), "Closing connections that did not drain in time");
             abort.cancel();
             open.wait().await;
         }
@@ -209,7 +209,7 @@ impl Shared {
         let Some(identity) = &self.identity else { return self.speak(stream, false, activity, place).await };
         let config = if self.asks_callers { identity.config() } else { identity.config_for_anyone() };
         let Some(config) = config else {
-            debug!("There is no certificate for a handshake yet");
+            debug!("No serving certificate yet");
             return self.count("no_certificate");
         };
         let handshake = tokio::time::timeout(self.limits.patience, handshake(stream, TlsAcceptor::from(config)));
@@ -219,11 +219,11 @@ impl Shared {
         };
         match outcome {
             Err(_) => {
-                debug!("Handshake took too long");
+                debug!("TLS handshake timed out");
                 self.count("too_slow");
             }
             Ok(Err(error)) => {
-                debug!(%error, "Handshake failed");
+                debug!(%error, "TLS handshake failed");
                 self.count(fault(&error));
             }
             Ok(Ok(stream)) => {
@@ -296,7 +296,7 @@ impl Shared {
                 }
             }
         };
-        debug!(makes_room, "No request came");
+        debug!(makes_room, "Closed a connection that sent no request");
         if is_http2 && activity.has_asked() {
             // With a GOAWAY the client knows which requests it can send again.
             connection.as_mut().graceful_shutdown();
@@ -340,7 +340,7 @@ struct Observed<B> {
     _counted: Option<Counted>,
 }
 
-/// The peer is waited for while somebody wants to read its request.
+/// The peer is waited for while its request is being read.
 fn received(answering: &Answering, is_pending: bool) {
     if is_pending { answering.waits_for_peer() } else { answering.waits_for_us() }
 }
@@ -416,7 +416,7 @@ fn protocol(is_http2: bool) -> auto::Builder<TokioExecutor> {
     if is_http2 { protocol.http2_only() } else { protocol.http1_only() }
 }
 
-/// What was wrong with a handshake, as metrics call it.
+/// The reason of a failed handshake, as a metric label.
 fn fault(error: &io::Error) -> &'static str {
     match error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) {
         Some(rustls::Error::NoCertificatesPresented) => "client_certificate_missing",
@@ -428,18 +428,18 @@ fn fault(error: &io::Error) -> &'static str {
 /// The first byte of a TLS record that opens a handshake (RFC 8446, section 5.1).
 const HANDSHAKE: u8 = 0x16;
 
-/// Accepts TLS; whoever speaks plain HTTP is told so.
+/// Accepts TLS; a client that speaks plain HTTP gets an error.
 async fn handshake(mut stream: TcpStream, acceptor: TlsAcceptor) -> io::Result<TlsStream<TcpStream>> {
     let mut first = [0; 1];
     if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE {
         if first[0].is_ascii_uppercase() {
-            let text = "topologist: this port speaks HTTPS, and the request came in plain HTTP\n";
+            let text = "topologist: this port serves HTTPS, but the request is plain HTTP\n";
             let head = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close";
             let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{text}", text.len());
             stream.write_all(answer.as_bytes()).await?;
             stream.shutdown().await?;
         }
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the connection did not open with a TLS handshake"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the connection did not start with a TLS handshake"));
     }
     acceptor.accept(stream).await
 }

@@ -204,7 +204,7 @@ impl Waiting {
 impl Drop for Turn {
     fn drop(&mut self) {
         if let Some(waiter) = self.0.with(State::next) {
-            // A turn that does not reach anybody is dropped, and so goes to the next.
+            // A turn whose receiver is gone is dropped, and so goes to the next.
             let _ = waiter.send(Ok(Turn(self.0.clone())));
         }
     }

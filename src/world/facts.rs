@@ -31,7 +31,7 @@ pub struct Facts {
     scope: Arc<Scope>,
     /// How many ClusterClasses and how many Clusters cannot be read.
     unreadable: Unreadable,
-    /// What was put or removed, where it is noted.
+    /// Added and removed objects, where they are noted.
     changed: Option<Changed>,
 }
 
@@ -111,7 +111,7 @@ impl Facts {
         self.changed.take().unwrap_or_default()
     }
 
-    /// What was asked for.
+    /// The requested needs.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
@@ -238,9 +238,9 @@ impl Facts {
             Some(Record::Unreadable { reason, .. }) => {
                 Found::Unreadable(format!("ClusterClass {key} cannot be read: {reason}"))
             }
-            None if !self.scope.has_namespace(&key.namespace) => Found::Unreadable(format!(
-                "ClusterClass {key} is outside of the namespaces that topologist looks after"
-            )),
+            None if !self.scope.has_namespace(&key.namespace) => {
+                Found::Unreadable(format!("ClusterClass {key} is outside the namespaces that topologist watches"))
+            }
             None if self.gaps.contains(&CLASSES) => Found::Unreadable(not_listed(CLASSES)),
             None => Found::Absent,
         }

@@ -3,7 +3,7 @@
 //! ```text
 //! Facts (shared, immutable, taken in O(1)) ─┐
 //!                                           ├─► World ──► lookups answer: yes, absent, unreadable, not asked
-//! answers pinned for this run ──────────────┘        └──► Needs: what was looked for and must be gathered first
+//! answers pinned for this run ──────────────┘        └──► Needs: missing facts that must be gathered first
 //! ```
 //!
 //! A lookup that cannot be answered yet records a [`Need`]. [`settle`] has the edge gather what is needed, pins the answers,
@@ -54,7 +54,7 @@ pub enum Found<T> {
 }
 
 impl<T> Found<T> {
-    /// The same answer about something made of what was found.
+    /// The same answer with its value converted.
     pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Found<U> {
         match self {
             Found::Yes(found) => Found::Yes(make(found)),
@@ -69,7 +69,7 @@ impl<T> Found<T> {
 #[derive(Debug)]
 pub struct World {
     facts: Arc<Facts>,
-    /// Whether there is nobody to ask besides the facts.
+    /// Whether the facts are the only source.
     is_closed: bool,
     /// Whether a server can be asked what applying something would change, although everything else is in the facts.
     has_dry_runs: bool,
@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// A world of files: there is nobody to ask for objects that the facts lack, so those are absent. What is absent
+    /// A world of files: objects that the facts lack are absent, since there is no API server to ask. What is absent
     /// here may exist in a cluster all the same (DEC-18).
     pub fn closed(facts: Arc<Facts>) -> Self {
         World { is_closed: true, ..World::new(facts) }
@@ -152,7 +152,7 @@ impl World {
         self.is_closed || self.facts.objects().is_some()
     }
 
-    /// An object that a world of files holds, whatever its version.
+    /// An object in any version that a world of files holds.
     pub fn held(&self, group: &str, kind: &str, key: &ObjectKey) -> Option<Arc<Object>> {
         self.facts.objects()?.in_any_version(group, kind, key).cloned()
     }
@@ -167,7 +167,7 @@ impl World {
         self.ask(&DefinitionName(name.to_owned()))
     }
 
-    /// Whether applying something would change anything, as an API server sees it; absent where there is nobody to ask, as
+    /// Whether applying something would change anything, as an API server sees it; absent without an API server, as
     /// among files (DEC-15).
     pub fn dry_run(&self, call: DryRunCall) -> Found<DryRun> {
         match self.is_tried(&call.version) {

@@ -63,7 +63,7 @@ pub struct PatchCall {
     /// The name that the extension is registered by.
     pub extension: String,
     pub cluster: ObjectKey,
-    /// The JSON body. Whoever sends it completes it: equal requests make equal needs, so its items have no `uid` yet, and
+    /// The JSON body. The sender completes it: equal requests make equal needs, so its items have no `uid` yet, and
     /// its settings are only those of the patch.
     pub request: String,
 }
@@ -89,7 +89,7 @@ impl PatchHook {
 /// answer that all is in order (HK-25).
 #[derive(Clone, Debug, PartialEq)]
 pub enum PatchAnswer {
-    /// In the order in which they are to be applied.
+    /// In the order of applying.
     Patches(Arc<[ItemPatch]>),
     /// The topology is in order.
     Valid,

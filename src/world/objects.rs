@@ -25,7 +25,7 @@ pub struct Objects {
     definitions: RedBlackTreeMapSync<String, Arc<Definition>>,
 }
 
-/// Names an object, whatever its version.
+/// Names an object in any version.
 type Id = (String, String, ObjectKey);
 /// What belongs to a key.
 type Index<K, V> = RedBlackTreeMapSync<K, RedBlackTreeSetSync<V>>;
@@ -46,7 +46,7 @@ impl Objects {
         self.objects.insert_mut(id, object);
     }
 
-    /// Forgets an object, whatever its version.
+    /// Forgets an object in any version.
     pub fn remove(&mut self, reference: &ObjectRef) {
         self.take(&(reference.group().to_owned(), reference.kind.clone(), reference.key.clone()));
     }
@@ -72,14 +72,14 @@ impl Objects {
         self.definitions.get(name).cloned().map_or(Found::Absent, Found::Yes)
     }
 
-    /// An object. One that is there in another version is unreadable: nobody is here to convert it.
+    /// An object. One that is there in another version is unreadable, because it cannot be converted.
     pub fn object(&self, reference: &ObjectRef) -> Found<Arc<Object>> {
         let id = (reference.group().to_owned(), reference.kind.clone(), reference.key.clone());
         match self.objects.get(&id) {
             None => Found::Absent,
             Some(object) if object.api_version() == reference.api_version => Found::Yes(object.clone()),
             Some(object) => Found::Unreadable(format!(
-                "{reference} is known as {} and asked for as {}; a conversion needs an API server",
+                "{reference} is available as {} but was requested as {}; only an API server can convert it",
                 object.api_version(),
                 reference.api_version
             )),
@@ -115,7 +115,7 @@ impl Objects {
         })
     }
 
-    /// An object, whatever its version.
+    /// An object in any version.
     pub fn in_any_version(&self, group: &str, kind: &str, key: &ObjectKey) -> Option<&Arc<Object>> {
         self.objects.get(&(group.to_owned(), kind.to_owned(), key.clone()))
     }

@@ -1,4 +1,4 @@
-//! The one way to ask: compute, take what was needed, gather it, pin the answers, and compute again.
+//! The one way to ask: compute, take the needs, gather their answers, pin the answers, and compute again.
 //!
 //! ```text
 //! World ─► compute ─► no needs: the result counts

@@ -21,7 +21,7 @@ const MOVE: usize = 64;
 /// How many bytes may be read again because lines had to be moved.
 const MAX_READ_AGAIN: usize = 16 << 20;
 
-/// The value of a text's first document, wherever its lines begin, and keys that come again in a mapping.
+/// The value of a text's first document, for any indentation, and keys that come again in a mapping.
 pub(super) fn read(text: &str) -> Result<(Value, Vec<Repeated>), YamlError> {
     let mut text = Cow::Borrowed(text);
     let mut moved = BTreeSet::new();

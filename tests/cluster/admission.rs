@@ -344,7 +344,7 @@ async fn a_server_that_may_not_list_says_so_and_is_not_ready() {
     let (cert, key) = (file("tls.crt"), file("tls.key"));
     let mut topologist =
         Topologist::serve(&["--kubeconfig", kubeconfig.to_str().unwrap(), "--tls-cert", &cert, "--tls-key", &key]);
-    topologist.wait_for_log_where("Watch failed, trying again", |entry| entry["kind"] == "Cluster");
+    topologist.wait_for_log_where("Watch failed, retrying", |entry| entry["kind"] == "Cluster");
     let (code, reason) = topologist.admin_get("/readyz");
     assert_eq!(code, 503);
     assert!(reason.contains("Clusters cannot be listed") && reason.contains("forbidden"), "{reason}");

@@ -330,9 +330,9 @@ async fn a_reconciled_class_costs_nothing_more() {
 /// Two processes, of which the first leads.
 fn leader_and_follower(ground: &Ground) -> (Topologist, Topologist) {
     let mut leader = ground.controller();
-    leader.wait_for_log("Acquired the lease");
+    leader.wait_for_log("Acquired the Lease");
     let mut follower = ground.controller();
-    follower.wait_for_log("Holder of the lease");
+    follower.wait_for_log("The holder of the Lease changed");
     follower.wait_until_ready();
     (leader, follower)
 }
@@ -345,7 +345,7 @@ async fn another_process_takes_over_from_a_leader_that_is_killed() {
     assert_eq!(follower.metric("topologist_leader"), Some(0.0));
     leader.signal("KILL");
     ground.create(&namespace, class("after")).await;
-    follower.wait_for_log("Acquired the lease");
+    follower.wait_for_log("Acquired the Lease");
     with_condition(&ground, &follower, (&namespace, "after"), "RefVersionsUpToDate", "True").await;
     let transitions = ground.lease().await.unwrap().spec.unwrap().lease_transitions;
     assert_eq!(transitions, Some(2));
@@ -357,14 +357,14 @@ async fn a_leader_that_is_asked_to_stop_hands_over_at_once() {
     // So long that nobody would wait for it to run out.
     let start = || ground.start(&["--controllers", "all", "--lease-duration", "2m"]);
     let mut leader = start();
-    leader.wait_for_log("Acquired the lease");
+    leader.wait_for_log("Acquired the Lease");
     let mut follower = start();
-    follower.wait_for_log("Holder of the lease");
+    follower.wait_for_log("The holder of the Lease changed");
     leader.signal("TERM");
     assert!(leader.wait().success());
-    leader.wait_for_log("Released the lease");
+    leader.wait_for_log("Released the Lease");
     assert_eq!(ground.holder().await, "", "it is given back before the process ends");
-    follower.wait_for_log("Acquired the lease");
+    follower.wait_for_log("Acquired the Lease");
 }
 
 #[tokio::test]
@@ -378,7 +378,7 @@ async fn a_leader_that_stood_still_writes_nothing_once_another_leads() {
         with_condition(&ground, &leader, (&namespace, name), "RefVersionsUpToDate", "True").await;
     }
     leader.signal("STOP");
-    follower.wait_for_log("Acquired the lease");
+    follower.wait_for_log("Acquired the Lease");
     // Whatever is written while the new leader stands still is written by the old one.
     follower.signal("STOP");
     let classes = ground.classes(&namespace);
@@ -388,7 +388,7 @@ async fn a_leader_that_stood_still_writes_nothing_once_another_leads() {
         edited.push(classes.patch(name, &PatchParams::default(), &spec).await.unwrap().metadata.resource_version);
     }
     leader.signal("CONT");
-    leader.wait_for_log("Lost the lease");
+    leader.wait_for_log("Lost the Lease");
     for (name, edited) in names.iter().zip(edited) {
         let after = classes.get(name).await.unwrap().metadata.resource_version;
         assert_eq!(after, edited, "{}", leader.log_text());
@@ -442,13 +442,13 @@ async fn controllers_do_not_start_beside_those_of_cluster_api() {
     assert!(ground.lease().await.is_none(), "it did not take part in the election");
 
     let mut topologist = ground.start(&["--controllers", "all", "--take-over"]);
-    topologist.wait_for_log("Controllers start");
+    topologist.wait_for_log("Starting controllers");
     drop(topologist);
 
     // One that nobody renews any more is no obstacle.
     renewing.abort();
     let mut topologist = ground.controller();
-    topologist.wait_for_log("Controllers start");
+    topologist.wait_for_log("Starting controllers");
 }
 
 /// A v1beta1 class with this reference to its infrastructure, and others that are what they should be.

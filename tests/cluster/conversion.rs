@@ -364,7 +364,7 @@ async fn what_cannot_be_converted_is_told_to_the_client() {
     objects.create_new(Kind::Cluster, &of("absent", "AbsentCluster")).await.unwrap();
     objects.create_new(Kind::Cluster, &of("fine", "DevCluster")).await.unwrap();
     for (name, reason) in [
-        ("other", "CustomResourceDefinition otherclusters.infrastructure.cluster.x-k8s.io has no label of a contract"),
+        ("other", "CustomResourceDefinition otherclusters.infrastructure.cluster.x-k8s.io has no contract label"),
         ("absent", "CustomResourceDefinition absentclusters.infrastructure.cluster.x-k8s.io does not exist"),
     ] {
         let error = objects.v1beta1(Kind::Cluster).get(name).await.unwrap_err().to_string();

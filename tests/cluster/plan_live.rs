@@ -156,7 +156,8 @@ async fn files_are_compared_with_what_runs_and_nothing_is_written() {
         template.lines().filter(|line| !line.contains("startupDuration")).collect::<Vec<_>>().join("\n"),
     )
     .unwrap();
-    let removed = "spec.template.spec.backend.inMemory.vm.provisioning.startupDuration: \"15s\" → nothing   (nothing sets it any more)";
+    let removed =
+        "spec.template.spec.backend.inMemory.vm.provisioning.startupDuration: \"15s\" → nothing   (no longer set)";
     let (code, said) = plan(&kubernetes, &edited);
     assert_eq!(code, 4, "{said}");
     assert!(said.contains(removed) && said.contains("4 machines replaced"), "{said}");
@@ -251,7 +252,7 @@ async fn changes_of_existing_objects_are_tried_on_the_server_which_stores_nothin
     assert_eq!(plan(&kubernetes, &edited).0, 3);
     let (code, said) = tried(&[]);
     assert_eq!(code, 1, "{said}");
-    for words in ["error: DevCluster default/memo-", " could not be applied in a dry run: ", "Too long"] {
+    for words in ["error: DevCluster default/memo-", " failed to apply in a dry run: ", "Too long"] {
         assert!(said.contains(words), "{words}: {said}");
     }
 
@@ -273,7 +274,7 @@ async fn changes_of_existing_objects_are_tried_on_the_server_which_stores_nothin
     assert_eq!(code, 4, "{said}");
     for words in [
         "4 machines replaced",
-        "warning: no permission to try the changes of 1 DevMachineTemplate in a dry run, so they are assumed: ",
+        "warning: no permission for a dry run of 1 DevMachineTemplate, so their changes are assumed: ",
         "cannot patch resource \"devmachinetemplates\"",
     ] {
         assert!(said.contains(words), "{words}: {said}");

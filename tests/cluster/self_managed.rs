@@ -216,14 +216,11 @@ async fn a_secret_of_somebody_else_is_left_alone_until_it_is_handed_over() {
     let theirs = site.secrets().create(&PostParams::default(), &theirs).await.unwrap();
     site.serve(&[]);
     let replica = site.replicas.last_mut().unwrap();
-    let line = replica.wait_for_log("Certificates cannot be managed, trying again");
+    let line = replica.wait_for_log("Failed to manage certificates, retrying");
     assert!(line["error"].as_str().unwrap().contains("topologist.dev/managed-certificates"), "{line}");
     let (code, reason) = replica.admin_get("/readyz");
     assert_eq!(code, 503);
-    assert!(
-        reason.contains("no certificate to serve with: Secret topologist-system/topologist-certificates"),
-        "{reason}"
-    );
+    assert!(reason.contains("no serving certificate: Secret topologist-system/topologist-certificates"), "{reason}");
     let now = site.secrets().get("topologist-certificates").await.unwrap();
     assert_eq!(now.metadata.resource_version, theirs.metadata.resource_version);
     let label = json!({"metadata": {"labels": {"topologist.dev/managed-certificates": "true"}}});

@@ -141,7 +141,7 @@ async fn a_version_change_waits_for_the_control_plane() {
     let name = format!("KubeadmControlPlane {}/one-cp", objects.namespace);
     assert!(reason(&objects).await.contains(&format!("{name} does not exist")));
     running.control_plane("one", "").await;
-    assert!(reason(&objects).await.contains("status.versions[0].version \"\" is no version"));
+    assert!(reason(&objects).await.contains("status.versions[0].version \"\" is not a version"));
     running.control_plane("one", "v1.32.9").await;
     assert!(reason(&objects).await.contains(&format!("{name} is upgrading to {OLD}: v1.32.9 runs in it")));
     running.control_plane("one", OLD).await;
@@ -210,7 +210,7 @@ async fn a_version_change_waits_for_the_nodes_of_machine_pools() {
     let mut exec = kubeconfig.clone();
     exec["users"][0]["user"]["exec"] = json!({"command": "touch", "args": ["pwned"]});
     put_kubeconfig(Kubernetes::shared().client(), &objects.namespace, &exec).await;
-    assert!(reason(&objects).await.contains("is not used: exec is not allowed: no programs are run"));
+    assert!(reason(&objects).await.contains("is not used: exec is not allowed: external programs are not run"));
 
     put_kubeconfig(Kubernetes::shared().client(), &objects.namespace, &kubeconfig).await;
     assert!(reason(&objects).await.ends_with(&format!(": Node {node} does not exist")));

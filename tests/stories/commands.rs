@@ -113,7 +113,7 @@ fn unreadable_input_exits_with_2_and_says_where() {
     for (path, words) in [
         (broken.clone(), format!("{broken}:5:")),
         (file("binary.yaml", b"\xff\xfe"), "is not text in UTF-8".to_owned()),
-        (file("empty.yaml", b""), "nothing was judged: no Cluster and no ClusterClass was found; the input holds no objects; give --allow-empty".to_owned()),
+        (file("empty.yaml", b""), "nothing was judged: no Cluster and no ClusterClass was found; the input holds no objects; use --allow-empty".to_owned()),
         (file("list.yaml", b"- 1\n"), "is not an object with apiVersion and kind".to_owned()),
         (file("kindless.yaml", b"a: 1\n"), "has no apiVersion or no kind".to_owned()),
         (folder.path().join("absent.yaml").display().to_string(), "No such file".to_owned()),
@@ -137,7 +137,7 @@ fn other_kinds_are_passed_over_and_unknown_versions_are_not() {
     assert!(out.ends_with("1 judged, 0 allowed, 1 denied\n"), "{out}");
     let (code, out, _) = run_with_input(&["validate", "-"], &WRONG.replace("v1beta2", "v7"));
     assert_eq!(code, 1);
-    assert!(out.contains("version cluster.x-k8s.io/v7 of Cluster is not known"), "{out}");
+    assert!(out.contains("unknown version cluster.x-k8s.io/v7 of Cluster"), "{out}");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn wrong_usage_exits_with_2_and_says_what_is_right() {
         (&["valdiate"], "validate"),
         (&["validate", "--no-such-flag", "x"], "--no-such-flag"),
         (&["validate", "--feature-gates", "Nope=true", "x"], "unknown feature gate \"Nope\""),
-        (&["validate", "--feature-gates", "InPlaceUpdates=true", "x"], "in-place updates are not built"),
+        (&["validate", "--feature-gates", "InPlaceUpdates=true", "x"], "in-place updates are not supported"),
         (&["serve"], "--embedded (with --load PATH), or --kubeconfig FILE"),
         (&["serve", "--load", "x"], "--embedded"),
         (&["serve", "--embedded", "--kubeconfig", "x"], "cannot be used with"),
@@ -159,7 +159,7 @@ fn wrong_usage_exits_with_2_and_says_what_is_right() {
         (&["serve", "--kubeconfig", "/does/not/exist"], "cannot read /does/not/exist"),
         (&["serve", "--embedded", "--namespace", "a,B"], "--namespace: \"B\" is neither a namespace"),
         (&["serve", "--embedded", "--api-addr", "nowhere"], "--api-addr"),
-        (&["serve", "--embedded", "--controllers", "cluster"], "there is no controller \"cluster\""),
+        (&["serve", "--embedded", "--controllers", "cluster"], "unknown controller \"cluster\""),
         (&["serve", "--embedded", "--lease-duration", "1s"], "must be at least 2s"),
         (&["serve", "--embedded", "--log", "topologist=loud"], "log filter"),
         (&["certs", "--days", "0"], "--days"),
@@ -192,7 +192,7 @@ fn certs_writes_a_usable_pair_once() {
     let before = fs::read(Path::new(&out).join("ca.crt")).unwrap();
     let (code, _, err) = run(&["certs", "--out", &out]);
     assert_eq!(code, 2);
-    assert!(err.contains("give --force to replace it"), "{err}");
+    assert!(err.contains("use --force to replace it"), "{err}");
     assert_eq!(fs::read(Path::new(&out).join("ca.crt")).unwrap(), before);
     assert_eq!(run(&["certs", "--out", &out, "--force"]).0, 0);
 }

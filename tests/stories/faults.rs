@@ -128,7 +128,7 @@ fn a_folder_that_cannot_be_made_is_named() {
     let output = serve(state).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.contains("cannot make the folder /proc/nowhere (--state-dir): "), "{text}");
+    assert!(text.contains("cannot create the directory /proc/nowhere (--state-dir): "), "{text}");
 }
 
 #[test]

@@ -290,7 +290,7 @@ fn clusters_are_chosen_by_patterns_and_by_labels() {
             "there is no Cluster prod/gren; there is prod/green, default/b1, default/b22, dev/blue, prod/blue\n",
         ),
         (&["--cluster", "prod/*", "--cluster", "stage/*"], "no Cluster matches stage/*; there is default/b1, "),
-        (&["--selector", "env=stage"], "no Cluster has the labels that --selector asks for\n"),
+        (&["--selector", "env=stage"], "no Cluster matches --selector\n"),
         (&["--selector", "env in prod"], "expected labels such as env=prod"),
         (&["--cluster", "a/b/c"], "expected namespace/name"),
     ] {

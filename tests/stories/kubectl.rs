@@ -235,5 +235,5 @@ fn the_server_stops_in_good_order_with_watches_open() {
     served.topologist.signal("INT");
     assert_eq!(served.topologist.wait().code(), Some(0));
     let log = served.topologist.log_text();
-    assert!(log.contains("Stopped") && !log.contains("Closing connections that did not finish in time"), "{log}");
+    assert!(log.contains("Stopped") && !log.contains("Closing connections that did not drain in time"), "{log}");
 }

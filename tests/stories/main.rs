@@ -9,6 +9,7 @@ mod commands;
 mod connections;
 mod conversion_fixtures;
 mod documents;
+mod english;
 mod exports;
 mod faults;
 mod fleet_plans;

@@ -110,7 +110,7 @@ fn keys_that_come_again_are_spoken_of() {
     // DEC-32
     let twice = format!("# a comment\n{CLUSTER}    version: v1.34.0\n");
     let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("new.yaml", &twice)]);
-    let said = "the key \"version\" comes again on line 9, and only the last one counts";
+    let said = "the key \"version\" is repeated on line 9; only the last value is used";
     let (code, out, _) = folder.run(&["validate", "new.yaml", "--world", "class.yaml"], &[]);
     assert!(code == 0 && out.contains(&format!("warning: {said}")), "{out}");
     let (code, out, _) = folder.run(&["validate", "--strict", "new.yaml", "--world", "class.yaml"], &[]);
@@ -122,7 +122,7 @@ fn a_kind_in_other_letters_is_not_passed_over_in_silence() {
     let wrong = CLUSTER.replace("kind: Cluster", "kind: cluster");
     let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("new.yaml", &wrong)]);
     let (_, _, err) = folder.run(&["validate", "new.yaml", "class.yaml"], &[]);
-    let said = "topologist: new.yaml:1: the kind cluster of cluster.x-k8s.io/v1beta2 is not known and was passed over; did you mean Cluster?\n";
+    let said = "topologist: new.yaml:1: the kind cluster of cluster.x-k8s.io/v1beta2 is unknown, so the object was skipped; did you mean Cluster?\n";
     assert_eq!(err, said);
 }
 
@@ -132,8 +132,8 @@ const OTHERS: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}
 #[test]
 fn input_with_nothing_to_work_on_is_an_error_unless_it_is_expected() {
     let folder = Folder::new(&[("others.yaml", OTHERS), ("class.yaml", &class(SIZE)), ("cluster.yaml", CLUSTER)]);
-    let slip = "topologist: others.yaml:5: the kind Clustre of cluster.x-k8s.io/v1beta2 is not known and was passed over; did you mean Cluster?\n";
-    let held = "the input holds only Clustre of cluster.x-k8s.io/v1beta2, Deployment of apps/v1; give --allow-empty if this is intended\n";
+    let slip = "topologist: others.yaml:5: the kind Clustre of cluster.x-k8s.io/v1beta2 is unknown, so the object was skipped; did you mean Cluster?\n";
+    let held = "the input holds only Clustre of cluster.x-k8s.io/v1beta2, Deployment of apps/v1; use --allow-empty if this is intended\n";
     let subjects = "no Cluster and no ClusterClass was found";
     let topologies = "no Cluster with spec.topology was found";
     let sampled = "no Cluster with spec.topology and no ClusterClass was found";
@@ -176,7 +176,8 @@ fn a_class_alone_can_be_judged_and_planned_and_gives_nothing_to_render() {
 fn a_slip_in_one_document_of_several_is_told() {
     let slip = CLUSTER.replace("kind: Cluster\n", "kind: Clustre\n").replace("v1beta2", "v1beta1");
     let folder = Folder::new(&[("all.yaml", &format!("{}---\n{slip}", class(SIZE))), ("old.yaml", &class(SIZE))]);
-    let said = "the kind Clustre of cluster.x-k8s.io/v1beta1 is not known and was passed over; did you mean Cluster?";
+    let said =
+        "the kind Clustre of cluster.x-k8s.io/v1beta1 is unknown, so the object was skipped; did you mean Cluster?";
     for arguments in [
         &["validate", "all.yaml"][..],
         &["validate", "old.yaml", "--world", "all.yaml"],
@@ -315,7 +316,7 @@ fn an_object_that_comes_twice_is_spoken_of() {
     let folder = Folder::new(&[("a.yaml", &class(SIZE)), ("b.yaml", &other), ("cluster.yaml", CLUSTER)]);
     let (code, out, _) = folder.run(&["validate", "a.yaml", "b.yaml", "--old", "a.yaml"], &[]);
     assert_eq!(code, 0, "{out}");
-    let want = "a.yaml:1: ClusterClass default/base: update allowed\n  warning: the same object comes again at b.yaml:1, and other objects are judged by that one\nb.yaml:1: ClusterClass default/base: update allowed\n";
+    let want = "a.yaml:1: ClusterClass default/base: update allowed\n  warning: the same object is defined again at b.yaml:1; other objects are validated against that one\nb.yaml:1: ClusterClass default/base: update allowed\n";
     assert!(out.starts_with(want), "{out}");
     let (_, out, _) = folder.run(&["default", "a.yaml", "b.yaml", "cluster.yaml"], &[]);
     assert!(!out.contains("name: size\n      value"), "by the second one size has no default: {out}");
@@ -359,8 +360,8 @@ fn variables_of_templates_are_named_or_resolved() {
     let (code, out, _) = folder.run(&["validate", "cluster.yaml", "class.yaml"], &[]);
     assert_eq!(code, 1, "{out}");
     for line in [
-        "metadata.name holds the variable ${NAME}, which is not resolved: give --env to take it from the environment",
-        "spec.topology.version holds the variable ${VERSION}, which is not resolved",
+        "metadata.name holds the variable ${NAME}, which is not substituted: use --env to take it from the environment",
+        "spec.topology.version holds the variable ${VERSION}, which is not substituted",
     ] {
         assert!(out.contains(line), "{line:?} is missing in {out}");
     }

@@ -298,7 +298,7 @@ fn variables_of_an_extension_are_not_known_in_files() {
     };
     let (code, out, err) = run("render");
     assert!(code == 0 && out.contains("kind: MachineDeployment"), "{err}");
-    assert!(err.contains(&format!("topologist: Cluster default/shed: not complete: {reason}\n")), "{err}");
+    assert!(err.contains(&format!("topologist: Cluster default/shed: incomplete: {reason}\n")), "{err}");
     let (code, out, _) = run("validate");
     assert!(code == 0 && out.contains(&format!("  warning: {reason}\n")), "{out}");
     assert!(!out.contains("not reconciled"), "{out}");

@@ -52,7 +52,7 @@ fn a_field_of_a_template_rolls_a_sample() {
     let summary = json!({"clusters": 0, "changed": 0, "machines": none, "deletedObjects": 0});
     assert_eq!(said["summary"], summary, "nothing runs");
     assert_eq!(said["complete"], true);
-    let title = "ClusterClass default/paper: sample Cluster default/sample-paper (v1.34.0) of the class, made from its schemas\n";
+    let title = "ClusterClass default/paper: sample Cluster default/sample-paper (v1.34.0) of the class, generated from its schemas\n";
     let (_, text) = plan(&before, &after, &[]);
     assert!(text.starts_with(&format!("1 of 1 sample Cluster changed\n\n{title}")), "{text}");
     let (_, markdown) = plan(&before, &after, &["-o", "markdown"]);
@@ -118,7 +118,8 @@ fn required_variables_get_a_value_of_their_schema() {
         assert_eq!(said["classes"][0]["steps"][0]["changes"][0]["path"], "spec.variables");
         let warning = said["clusters"][0]["warnings"][0].as_str().unwrap();
         assert!(
-            warning.starts_with("the sample differs before and after, since none is valid for both: "),
+            warning
+                .starts_with("the sample differs before and after the change, because no sample is valid for both: "),
             "{warning}"
         );
     }
@@ -129,7 +130,7 @@ fn without_a_sample_templates_and_patches_are_compared() {
     let rule = json!({"type": "string", "x-kubernetes-validations": [{"rule": "self.size() * self.size() == 1849"}]});
     let variable = json!({"name": "site", "required": true, "schema": {"openAPIV3Schema": rule}});
     let before = with_variable(&classes("in-memory"), &variable);
-    let reason = "no sample Cluster could be made of ClusterClass default/paper, which no Cluster uses: before the change: no valid value was found for the variable site: ";
+    let reason = "cannot generate a sample Cluster of ClusterClass default/paper, which no Cluster uses: before the change: no valid value was found for the variable site: ";
     let help = "; add an example or a default to its schema, or a Cluster of the class to the files";
     let (code, said) = planned(&before, &before);
     let told = said["incomplete"][0].as_str().unwrap();

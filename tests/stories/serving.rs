@@ -282,7 +282,7 @@ fn plain_http_on_the_tls_port_is_told_so() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
-    assert!(answer.ends_with("this port speaks HTTPS, and the request came in plain HTTP\n"), "{answer}");
+    assert!(answer.ends_with("this port serves HTTPS, but the request is plain HTTP\n"), "{answer}");
 }
 
 #[test]
@@ -356,7 +356,7 @@ async fn a_new_certificate_is_taken_on_without_dropping_a_connection() {
     old.post(VALIDATE, review("review.json")).await.unwrap();
     // Mounted Secrets change by a swap of symbolic links; a rename is the same to a reader.
     make_certificates(served.folder.path());
-    served.topologist.wait_for_log("Took on a new certificate");
+    served.topologist.wait_for_log("Loaded a new certificate");
     let fresh = std::fs::read(served.folder.path().join("ca.crt")).unwrap();
     let mut new = Connection::open(&served.topologist.webhook, &fresh, Protocol::Http2).await.unwrap();
     assert_eq!(new.post(VALIDATE, review("review.json")).await.unwrap().0.as_u16(), 200);
@@ -376,7 +376,7 @@ async fn a_certificate_that_cannot_be_used_is_reported_and_the_old_one_stays() {
     assert_eq!(served.topologist.metric("topologist_tls_reloads_total{outcome=\"failure\"}"), Some(1.0));
     // The same fault again is no news; a good pair ends it.
     make_certificates(served.folder.path());
-    served.topologist.wait_for_log("Took on a new certificate");
+    served.topologist.wait_for_log("Loaded a new certificate");
     assert_eq!(served.topologist.metric("topologist_tls_reloads_total{outcome=\"failure\"}"), Some(1.0));
 }
 
@@ -432,7 +432,7 @@ async fn a_stop_signal_drains_and_a_second_one_aborts() {
     let mut served = serve(&["--shutdown-grace", "3s"]);
     let mut connection = served.connect(Protocol::Http1).await;
     served.topologist.signal("TERM");
-    served.topologist.wait_for_log("Stopping; a second signal aborts");
+    served.topologist.wait_for_log("Shutting down; a second signal aborts");
     assert_eq!(served.topologist.admin_get("/readyz").0, 503, "nobody should send more");
     let (code, _) = connection.post(VALIDATE, review("review.json")).await.unwrap();
     assert_eq!(code.as_u16(), 200, "and whoever does is still answered");
@@ -440,7 +440,7 @@ async fn a_stop_signal_drains_and_a_second_one_aborts() {
 
     let mut served = serve(&["--shutdown-grace", "10m"]);
     served.topologist.signal("INT");
-    served.topologist.wait_for_log("Stopping; a second signal aborts");
+    served.topologist.wait_for_log("Shutting down; a second signal aborts");
     served.topologist.signal("INT");
     assert_eq!(served.topologist.wait().code(), Some(130));
 }
@@ -628,7 +628,7 @@ async fn only_callers_with_a_certificate_of_the_client_authority_are_answered() 
         let (code, body) = connection.post("/convert", nothing.to_string()).await.unwrap();
         assert!(code.as_u16() == 200 && body.contains("Success"), "{body}");
         let (code, body) = connection.post(VALIDATE, review("review.json")).await.unwrap();
-        assert!(code.as_u16() == 404 && body.contains("conversions go to POST /convert"), "{body}");
+        assert!(code.as_u16() == 404 && body.contains("send conversions to POST /convert"), "{body}");
         let shown = Some((&*known.certificate, &*known.key));
         let stream = tls_as(shown, &served.topologist.webhook, &served.authority, protocol).await.unwrap();
         let mut connection = Connection::over(stream, protocol).await.unwrap();
@@ -637,10 +637,10 @@ async fn only_callers_with_a_certificate_of_the_client_authority_are_answered() 
     }
 
     std::fs::write(&file, "nothing").unwrap();
-    served.topologist.wait_for_log("Kept the old authority of client certificates because the new one cannot be used");
+    served.topologist.wait_for_log("Kept the old CA for client certificates because the new one cannot be used");
     assert!(served.answers(Some(&known), Protocol::Http2).await);
     std::fs::write(&file, &other.authority).unwrap();
-    served.topologist.wait_for_log("Took on a new authority of client certificates");
+    served.topologist.wait_for_log("Loaded a new CA for client certificates");
     assert!(served.answers(Some(&other), Protocol::Http2).await);
     assert!(!served.answers(Some(&known), Protocol::Http2).await, "its authority is gone");
 }

@@ -1,4 +1,4 @@
-//! Defaults of a Machine, and those that it shares with whoever makes Machines (MA-28.1).
+//! Defaults of a Machine, and those that it shares with the kinds that create Machines (MA-28.1).
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, RuleId};
 use crate::hub::{Kind, Machine, Metadata, label};
 
-/// How long deleting a Node may take when nobody says so.
+/// Default node deletion timeout.
 const NODE_DELETION_TIMEOUT_SECONDS: i32 = 10;
 
 const CLUSTER_LABEL: RuleId = "MA-28.1.1";

@@ -56,7 +56,7 @@ pub(in crate::admission) fn default(
     }
 }
 
-/// Where nobody says how many machines there are to be, it is one; or, with the bounds of an autoscaler, the lower bound for a
+/// The default number of machines is one; or, with the bounds of an autoscaler, the lower bound for a
 /// new object, and for one that is changed what it had, within the bounds.
 fn replicas_are_set(group: &MachineGroup, old: Option<&MachineGroup>, edits: &mut Edits, found: &mut Findings) {
     if group.spec.replicas.is_some() {

@@ -7,7 +7,7 @@ use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, RuleId};
 use crate::hub::{Kind, MachineHealthCheck};
 
-/// How long a Node may take to come up when nobody says so.
+/// Default node startup timeout.
 const NODE_STARTUP_TIMEOUT_SECONDS: i32 = 600;
 
 const STARTUP: RuleId = "MA-28.5.1";

@@ -99,7 +99,7 @@ struct ChangeOfVariables<'a> {
 }
 
 impl<'a> ChangeOfVariables<'a> {
-    /// `None` when variables stay what they are, or nobody knows what they were.
+    /// `None` when variables do not change, or their old values are unknown.
     fn of(change: &Change<'a>, old: &ClusterClass) -> Option<Self> {
         let before = variables::current(old)?.into_owned();
         let expected = variables::expected_status(&change.new.spec, &old.status.variables);

@@ -164,7 +164,7 @@ fn deletion(old: &ClusterClass, world: &World) -> Outcome {
     let key = old.metadata.key();
     match world.clusters_of(&key) {
         Err(reason) => {
-            let message = format!("cannot find out which Clusters use ClusterClass {key}: {reason}");
+            let message = format!("cannot determine which Clusters use ClusterClass {key}: {reason}");
             Outcome::Unknown { rule: IN_USE, message }
         }
         Ok(clusters) if clusters.is_empty() => Outcome::Allowed,

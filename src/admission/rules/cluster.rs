@@ -108,7 +108,7 @@ fn service_ranges_are_cidr_blocks(change: &Change<'_>, found: &mut Findings) {
     cidr_blocks(&change.new.spec.cluster_network.services, Path::of("spec.clusterNetwork.services.cidrBlocks"), found);
 }
 
-/// A topology is never taken away, whatever the feature gates say (CL-V-007).
+/// A topology is never removed, regardless of feature gates (CL-V-007).
 fn topology_stays_defined(change: &Change<'_>, found: &mut Findings) {
     if change.old.is_some_and(|old| old.topology().is_some()) && change.new.topology().is_none() {
         found.forbidden(Path::of("spec.topology"), "cannot be removed from an existing Cluster");

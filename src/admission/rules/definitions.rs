@@ -82,7 +82,7 @@ fn definition_is_usable(variable: &VariableDefinition, allowance: &mut Allowance
     });
     found.run("VAR-S-003", |found| {
         if name == "builtin" {
-            found.invalid(path.child("name"), name, "is reserved for the variables that are always there");
+            found.invalid(path.child("name"), name, "is reserved for builtin variables");
         }
     });
     found.run("VAR-S-004", |found| {

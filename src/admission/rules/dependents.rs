@@ -51,7 +51,7 @@ pub(super) fn validate(change: &Change<'_>, old: &ClusterClass, found: &mut Find
         Ok(clusters) => clusters,
         Err(reason) => {
             found.run(KNOWN, |found| {
-                found.internal(Path::ROOT, format!("cannot find out which Clusters use this ClusterClass: {reason}"));
+                found.internal(Path::ROOT, format!("cannot determine which Clusters use this ClusterClass: {reason}"));
             });
             return;
         }

@@ -1,4 +1,4 @@
-//! What somebody may have meant who wrote a template that does not parse.
+//! Hints about templates that do not parse.
 
 use crate::field::closest;
 use crate::gotemplate::{Functions, ParseError};

@@ -87,7 +87,7 @@ fn selector_selects_the_template(change: &Change<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
     let path = Path::of("spec.selector");
     if spec.selector.is_empty() {
-        return found.required(path, "an object without a name is given no selector by default; name labels");
+        return found.required(path, "no default selector is set for an object without a name; set matchLabels");
     }
     match spec.selector.matches(&spec.template.metadata.labels) {
         Ok(true) => {}
@@ -120,11 +120,11 @@ fn machines_can_be_named(change: &Change<'_>, found: &mut Findings) {
     }
     let path = Path::of("spec.machineNaming.template");
     if !has_random_part(template) {
-        found.invalid(path.clone(), template, "must have {{ .random }}, which tells machines apart");
+        found.invalid(path.clone(), template, "must contain {{ .random }}, which makes machine names unique");
     }
     match name_from(template, "cluster", Named::Machine("machineset"), || RANDOM.to_owned()) {
         Err(reason) => {
-            let known = "this name can be made of .cluster.name, .machineSet.name and .random";
+            let known = "this template can use .cluster.name, .machineSet.name and .random";
             found.invalid(path, template, format!("{reason}; {known}"));
         }
         Ok(name) => {
@@ -147,13 +147,13 @@ fn metadata_is_well_formed(change: &Change<'_>, found: &mut Findings) {
     shared::metadata(&spec.template.metadata, &Path::of("spec.template.metadata"), found);
 }
 
-/// Checks that are to be left out are checks (MA-17.6).
+/// Skipped checks are known checks (MA-17.6).
 fn preflight_checks_are_known(change: &Change<'_>, found: &mut Findings) {
     let Some(list) = change.new.metadata.annotations.get(annotation::SKIP_PREFLIGHT_CHECKS) else { return };
     let unknown = list.split(',').map(str::trim).filter(|name| !name.is_empty() && !PREFLIGHT_CHECKS.contains(name));
     for name in unknown {
         let path = Path::of("metadata.annotations").key(annotation::SKIP_PREFLIGHT_CHECKS);
-        found.invalid(path, name, format!("is no preflight check; known are {}", PREFLIGHT_CHECKS.join(", ")));
+        found.invalid(path, name, format!("is not a preflight check; known checks: {}", PREFLIGHT_CHECKS.join(", ")));
     }
 }
 

@@ -45,7 +45,7 @@ fn hint(template: &str, named: Named<'_>) -> String {
         Named::MachinePool(_) => " and .machinePool.topologyName",
         Named::Machine(_) => " and .machineSet.name",
     };
-    hint.unwrap_or_else(|| format!("this name can be made of .cluster.name, .random{of_worker}"))
+    hint.unwrap_or_else(|| format!("this template can use .cluster.name, .random{of_worker}"))
 }
 
 /// A template is rendered with an example (NAM-001), and what comes out may be a name (NAM-002).

@@ -225,7 +225,7 @@ fn path_says_what_it_means(operation: &JsonPatch, path: &Path, found: &mut Findi
 fn value_is_given(operation: &JsonPatch, scope: &Scope<'_>, path: &Path, found: &mut Findings) {
     found.run("PAT-013", |found| {
         if operation.value.is_none() && operation.value_from.is_none() {
-            found.invalid(path.clone(), &*operation.path, "set value or valueFrom; null is no value");
+            found.invalid(path.clone(), &*operation.path, "set value or valueFrom; null does not count as a value");
         }
     });
     let Some(source) = &operation.value_from else { return };

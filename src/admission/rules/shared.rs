@@ -206,7 +206,7 @@ fn is_autoscaled(metadata: &TopologyMetadata) -> bool {
         .any(|name| metadata.annotations.contains_key(name))
 }
 
-/// A machine deployment asks for a health check that nobody defines.
+/// A machine deployment enables a health check that is not defined.
 pub(super) fn lacks_health_check(own: &HealthCheck, of_class: &HealthCheck) -> bool {
     own.enabled == Some(true) && !own.is_defined() && !of_class.is_defined()
 }

@@ -111,9 +111,11 @@ fn references_are_left_to_the_topology(change: &TopologyChange<'_>, found: &mut 
         [("spec.infrastructureRef", &spec.infrastructure_ref), ("spec.controlPlaneRef", &spec.control_plane_ref)];
     for (path, _) in references.into_iter().filter(|(_, reference)| reference.is_defined()) {
         if change.settings.refuse_refs_with_topology {
-            found.forbidden(Path::of(path), "cannot be set together with a topology, which makes its own");
+            found.forbidden(Path::of(path), "cannot be set together with a topology, which creates this object itself");
         } else {
-            found.warn(format!("{path} is set together with a topology: what it names is taken over, or replaced"));
+            found.warn(format!(
+                "{path} is set together with a topology: the topology adopts or replaces the referenced object"
+            ));
         }
     }
 }

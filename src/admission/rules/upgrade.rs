@@ -91,9 +91,9 @@ pub(super) struct Upgrade<'a> {
 
 /// Why a part of the cluster is not known to be ready.
 enum Halt {
-    /// It is not, or it cannot be told: a reason to wait either way.
+    /// It is not, or this is unknown: a reason to wait either way.
     Because(RuleId, String),
-    /// Nobody knows yet; the answer will be asked for again.
+    /// Unknown so far; the question will be asked again.
     NotAsked,
 }
 
@@ -142,7 +142,7 @@ fn halt(rule: RuleId, reason: impl ToString) -> Halt {
     Halt::Because(rule, shortened(&reason.to_string()).into_owned())
 }
 
-/// What was found, or nothing where there is nothing; what cannot be read is a reason.
+/// The object, or none if it does not exist; an unreadable one is a reason.
 fn known<T>(found: Found<T>, rule: RuleId, what: impl std::fmt::Display) -> Part<Option<T>> {
     match found {
         Found::Yes(object) => Ok(Some(object)),

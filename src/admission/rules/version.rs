@@ -56,7 +56,7 @@ pub(super) fn validate(
     let from = compared(&old.spec.topology.version, found);
     let is_switched_off = found.run(SWITCHED_OFF, |found| switched_off(change.change.new, found));
     if is_switched_off == Some(true) || from == to {
-        // UPG-004: the same version, whatever its spelling, is no change.
+        // UPG-004: the same version in another spelling is no change.
         return;
     }
     let change = VersionChange { change, from: &from, to: &to };

@@ -44,7 +44,7 @@ impl Checker<'_> {
         true
     }
 
-    /// Takes back what was learned since the trail had `length` steps.
+    /// Reverts the inferences made since the trail had `length` steps.
     pub(super) fn forget(&mut self, length: usize) {
         while self.trail.len() > length {
             if let Some((at, before)) = self.trail.pop()

@@ -11,7 +11,7 @@ use crate::cel::value::Val;
 pub(in crate::cel) struct Quantity {
     billionths: i128,
     /// Whether the number is kept as an integer. Kubernetes keeps fractions of binary units otherwise, and then does not
-    /// take them for integers, whatever they amount to.
+    /// take them for integers, regardless of their value.
     is_simple: bool,
 }
 

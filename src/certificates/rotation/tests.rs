@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// Does what is to be done now; returns when to look again.
+    /// Does the work that is due; returns when to look again.
     fn turn(&mut self) -> SystemTime {
         self.live.unchanged = self.now.duration_since(self.changed).unwrap();
         let plan = next(&self.stored, &self.live, &self.policy, self.now);
@@ -114,7 +114,7 @@ impl World {
             let chain = Certificate::read_all(&content.certificate);
             for (bundle, _) in &self.trusted {
                 let authorities = Certificate::read_all(bundle);
-                // Whoever trusts nobody yet does not get worse.
+                // A bundle without a CA does not get worse.
                 let accepts = authorities.is_empty()
                     || authorities.iter().any(|authority| authority.vouches_for(&chain, &self.policy.names, now));
                 let days = now.duration_since(start()).unwrap().as_secs_f64() / 86_400.0;

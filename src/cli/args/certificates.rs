@@ -12,7 +12,7 @@ use super::values::{life, object_name};
 #[derive(Debug, Args)]
 #[group(id = "certificates")]
 pub struct Flags {
-    /// Make and renew the serving certificate and its authority, in one Secret, and keep the caBundles current.
+    /// Create and renew the serving certificate and its CA in a Secret, and update the caBundles.
     #[arg(
         long,
         env = "TOPOLOGIST_MANAGE_CERTIFICATES",
@@ -23,19 +23,19 @@ pub struct Flags {
     /// The Secret of --manage-certificates, in the namespace of the Lease.
     #[arg(long, value_name = "NAME", default_value = "topologist-certificates", value_parser = object_name, env = "TOPOLOGIST_CERTIFICATE_SECRET")]
     pub certificate_secret: String,
-    /// The Service that the webhook configurations call, in that namespace.
+    /// The Service that the webhook configurations call, in the namespace of the Lease.
     #[arg(long, value_name = "NAME", default_value = "topologist", value_parser = object_name, env = "TOPOLOGIST_WEBHOOK_SERVICE")]
     pub webhook_service: String,
-    /// The Service that conversions call, in that namespace.
+    /// The Service that conversions call, in the namespace of the Lease.
     #[arg(long, value_name = "NAME", default_value = "topologist-conversion", value_parser = object_name, env = "TOPOLOGIST_CONVERSION_SERVICE")]
     pub conversion_service: String,
-    /// The MutatingWebhookConfiguration and ValidatingWebhookConfiguration whose caBundles are kept current.
+    /// The MutatingWebhookConfiguration and ValidatingWebhookConfiguration whose caBundles are updated.
     #[arg(long, value_name = "NAME", default_value = "topologist", value_parser = object_name, env = "TOPOLOGIST_WEBHOOK_CONFIGURATIONS")]
     pub webhook_configurations: String,
-    /// How long serving certificates are valid; they are renewed after two thirds of it.
+    /// Validity of serving certificates; they are renewed after two thirds of it.
     #[arg(long, value_name = "TIME", default_value = "90d", value_parser = life, env = "TOPOLOGIST_CERTIFICATE_LIFETIME")]
     pub certificate_lifetime: Duration,
-    /// How long authorities are valid; they are renewed after two thirds of it. At least twice --certificate-lifetime.
+    /// Validity of CA certificates; they are renewed after two thirds of it. At least twice --certificate-lifetime.
     #[arg(long, value_name = "TIME", default_value = "1825d", value_parser = life, env = "TOPOLOGIST_CA_LIFETIME")]
     pub ca_lifetime: Duration,
 }

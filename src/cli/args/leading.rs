@@ -11,26 +11,26 @@ use super::values::{lease_duration, namespace, object_name};
 /// Flags of `serve` about controllers.
 #[derive(Debug, Args)]
 pub struct Flags {
-    /// Controllers to run: none, all, or names with commas between them (clusterclass, topology,
-    /// topology-templates). Default: all in a pod and with --embedded, else none.
+    /// Controllers to run: none, all, or a comma-separated list of clusterclass, topology and topology-templates.
+    /// Default: all in a pod and with --embedded, else none.
     #[arg(long, value_name = "LIST", env = "TOPOLOGIST_CONTROLLERS")]
     pub controllers: Option<Controllers>,
-    /// Run controllers although Cluster API's own core controllers hold their lease.
+    /// Run controllers although Cluster API's core controllers hold their Lease.
     ///
-    /// Only for a Cluster API that runs with the feature gate ClusterTopology=false; two controllers of the same
-    /// objects fight.
+    /// Use this only if Cluster API runs with the feature gate ClusterTopology=false. Otherwise two controllers write the
+    /// same objects.
     #[arg(long, env = "TOPOLOGIST_TAKE_OVER", value_parser = BoolishValueParser::new())]
     pub take_over: bool,
     /// The Lease whose holder runs the controllers and manages certificates.
     #[arg(long, value_name = "NAME", default_value = "topologist", value_parser = object_name, env = "TOPOLOGIST_LEASE_NAME")]
     pub lease_name: String,
-    /// Where that Lease is. Default: the namespace of the pod, or topologist-system outside a pod.
+    /// Namespace of the Lease. Default: the namespace of the pod, or topologist-system outside a pod.
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace, env = "TOPOLOGIST_LEASE_NAMESPACE")]
     pub lease_namespace: Option<String>,
-    /// How long the lease lasts after a renewal. A leader that dies is replaced within this time and two seconds.
+    /// Duration of the Lease after a renewal. A leader that stops responding is replaced within this time and two seconds.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = lease_duration, env = "TOPOLOGIST_LEASE_DURATION")]
     pub lease_duration: Duration,
-    /// For how many Clusters topologies are reconciled at a time.
+    /// Number of Clusters that are reconciled in parallel.
     #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..), env = "TOPOLOGIST_TOPOLOGY_CONCURRENCY")]
     pub topology_concurrency: u16,
 }
@@ -68,7 +68,7 @@ impl FromStr for Controllers {
                 "topology-templates" => chosen.templates = true,
                 _ => {
                     let known = "none, all, clusterclass, topology or topology-templates";
-                    return Err(format!("there is no controller {name:?}; say {known}"));
+                    return Err(format!("unknown controller {name:?}; use {known}"));
                 }
             }
         }

@@ -96,7 +96,7 @@ fn without_faults(text: &str, faults: Vec<String>) -> Result<String, String> {
 
 pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err("must be longer than nothing".to_owned()),
+        Duration::ZERO => Err("must be longer than 0".to_owned()),
         time => Ok(time),
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn clusters(
         let had_some = !all.is_empty();
         all.retain(|key| sides.iter().any(|side| has_labels(side, key, selector)));
         if had_some && all.is_empty() {
-            bail!("no Cluster has the labels that --selector asks for");
+            bail!("no Cluster matches --selector");
         }
     }
     Ok(all.into_iter().collect())

@@ -41,7 +41,7 @@ impl Server {
         let forbidden = self.forbidden.lock().unwrap_or_else(PoisonError::into_inner);
         let words = |(kind, (said, objects)): (&String, &(String, usize))| {
             let objects = if *objects == 1 { format!("1 {kind}") } else { format!("{objects} {kind}s") };
-            format!("no permission to try the changes of {objects} in a dry run, so they are assumed: {said}")
+            format!("no permission for a dry run of {objects}, so their changes are assumed: {said}")
         };
         forbidden.iter().map(words).collect()
     }

@@ -4,7 +4,7 @@
 //! ClusterReport ─► Shared (without what only this Cluster has: names.rs) ─► Collected: one Group for each ─► Report
 //! ```
 //!
-//! A report is dropped as soon as its group has it, unless every Cluster is to be listed: thousands do not fit into memory.
+//! A report is dropped as soon as its group has it, unless every Cluster is listed: thousands do not fit into memory.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -152,7 +152,7 @@ impl Collected {
         apart
     }
 
-    /// Adds what was collected elsewhere.
+    /// Adds groups that were collected elsewhere.
     pub(super) fn merge(&mut self, other: Collected) {
         self.clusters.extend(other.clusters);
         other.groups.into_iter().for_each(|(id, group)| self.join(id, group));
@@ -223,7 +223,7 @@ impl Group {
         self.about.fate == Fate::Sample
     }
 
-    /// A group of one Cluster, and what tells it from other groups: what is shared, in whatever order.
+    /// A group of one Cluster, and what tells it from other groups: what is shared, in any order.
     fn of(report: &ClusterReport) -> (String, Self) {
         let names = Names::of(report);
         let shared = Shared::of(report, &names);
@@ -306,7 +306,7 @@ impl Group {
         !(steps.is_empty() && self.rolls.is_empty() && held.is_empty() && errors.is_empty() && warnings.is_empty())
     }
 
-    /// What was left out of the plans of these Clusters.
+    /// The parts that the plans of these Clusters leave out.
     fn incomplete(&self) -> Vec<String> {
         let several = match &*self.clusters {
             [one] => format!("Cluster {}", one.key),
@@ -335,7 +335,7 @@ impl Shared {
         }
     }
 
-    /// The same for whatever order of steps: that of worker sets is the Cluster's own.
+    /// The same for any order of steps: that of worker sets is the Cluster's own.
     fn id(&self) -> String {
         let texts = |all: &[String]| all.iter().cloned().collect::<BTreeSet<_>>();
         let steps: BTreeSet<String> = self.steps.iter().map(|step| serde_json::json!(step).to_string()).collect();

@@ -85,7 +85,7 @@ impl Names {
     }
 }
 
-/// The origin of a field, whichever worker set it is of.
+/// The origin of a field, regardless of its worker set.
 fn without_sets(text: &str) -> String {
     SETS.iter().fold(text.to_owned(), |text, start| {
         let Some((before, rest)) = text.split_once(start) else { return text };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What takes less time is done before anybody has read the bar.
+/// Faster work ends before a user could read the bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A bar that appears when the work takes long.

@@ -26,7 +26,7 @@ pub(super) struct Report {
     pub summary: Summary,
     /// Whether nothing was left out.
     pub complete: bool,
-    /// What was left out, and why.
+    /// The parts left out, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub incomplete: Vec<String>,
     /// What people should know of the plan as a whole.
@@ -379,8 +379,8 @@ impl ChangeReport {
         };
         let because = match (&change.because, &change.to) {
             (Some(because), _) => because.to_string(),
-            (None, None) => "nothing sets it any more".to_owned(),
-            (None, Some(_)) => "nothing sets it any more; admission sets its default".to_owned(),
+            (None, None) => "no longer set".to_owned(),
+            (None, Some(_)) => "no longer set; admission sets its default".to_owned(),
         };
         let before = change.was.as_ref().filter(|was| is_of_other_patch(was, change)).map(Origin::to_string);
         ChangeReport { path: change.path.clone(), from: shown(&change.from), to: shown(&change.to), because, before }

@@ -25,7 +25,7 @@ pub(super) struct Half<'a> {
     pub fold: &'a mut Fold,
 }
 
-/// What was decided for classes that no Cluster uses.
+/// The samples of classes that no Cluster uses.
 #[derive(Default)]
 pub(super) struct Samples {
     /// The sample Clusters, with the class of each and whether its class is new.
@@ -116,7 +116,7 @@ impl Samples {
         let old = match before.classes.contains_key(class).then(|| before.facts.class(class)) {
             None => None,
             Some(Found::Yes(old)) => Some(old),
-            Some(_) => return self.miss(class, "the class cannot be read as it was before the change"),
+            Some(_) => return self.miss(class, "cannot read the class before the change"),
         };
         let sides = Sides {
             before: (&before.classes, before.fold.facts()),
@@ -141,7 +141,7 @@ impl Samples {
     /// Says why a class has no sample.
     fn miss(&mut self, class: &ObjectKey, reason: &str) {
         self.incomplete
-            .push(format!("no sample Cluster could be made of ClusterClass {class}, which no Cluster uses: {reason}"));
+            .push(format!("cannot generate a sample Cluster of ClusterClass {class}, which no Cluster uses: {reason}"));
     }
 
     /// Whether there is nothing to say.
@@ -155,7 +155,7 @@ impl Samples {
         let Some(Sample { class, version, is_new, warning, .. }) = self.clusters.get(&key) else { return report };
         let is_new = if *is_new { " is new" } else { "" };
         report.title = format!(
-            "ClusterClass {class}{is_new}: sample Cluster {key} ({version}) of the class, made from its schemas"
+            "ClusterClass {class}{is_new}: sample Cluster {key} ({version}) of the class, generated from its schemas"
         );
         report.warnings.extend(warning.clone());
         report.sample = true;
@@ -219,7 +219,7 @@ impl Attempt<'_, '_> {
     fn pair(&self) -> Result<Pair, String> {
         let all: Vec<&ClusterClass> = self.old.into_iter().chain([self.new]).map(|class| &***class).collect();
         let version =
-            sample::version(&all).ok_or("no Kubernetes version is in the list of the class before and after")?;
+            sample::version(&all).ok_or("the class lists no Kubernetes version both before and after the change")?;
         let draft = |class: &Class, extent| Draft::of(class, self.key, &version, extent, self.settings);
         let mut reason = None;
         for class in self.old.into_iter().chain([self.new]) {
@@ -235,8 +235,9 @@ impl Attempt<'_, '_> {
         let Some(old) = self.old else { return Err(reason) };
         for extent in Extent::EACH {
             if let Ok(pair) = self.judged(Some(&draft(old, extent)), &draft(self.new, extent)) {
-                let warning =
-                    Some(format!("the sample differs before and after, since none is valid for both: {reason}"));
+                let warning = Some(format!(
+                    "the sample differs before and after the change, because no sample is valid for both: {reason}"
+                ));
                 return Ok(Pair { warning, ..pair });
             }
         }

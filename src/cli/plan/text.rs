@@ -1,6 +1,6 @@
 //! What `plan` says, for people at a terminal.
 //!
-//! Colors are always in the text; what prints it removes them where nobody wants them.
+//! Colors are always in the text; the printer removes them where they are not wanted.
 
 use anstyle::{AnsiColor, Style};
 

@@ -6,7 +6,7 @@
 //!   object has a name that begins like those that its topology makes;
 //! * its classes do not look at names. Patches read builtin variables of a known list, which has no name; they may write the name of the
 //!   Cluster into a value as it is. There are no naming templates and no Runtime Extensions;
-//! * its name is short, so that no name that is made of it is cut, and is read as a text wherever YAML puts it;
+//! * its name is short, so that no name that is made of it is cut, and is read as a text in every position of YAML;
 //! * the name is in nothing that the plan says, apart from where it is recognized as the name.
 //!
 //! Where Clusters are listed one by one, each is planned.
@@ -95,7 +95,7 @@ fn input(key: &ObjectKey, sides: &[Side<'_>; 2]) -> Option<Input> {
     Some([before.input(key)?, after.input(key)?])
 }
 
-/// The facts of a side, and what is to be known of them for every Cluster.
+/// The facts of a side, and what every Cluster needs of them.
 struct Side<'a> {
     facts: &'a Facts,
     /// Classes that do not look at names.

@@ -184,7 +184,7 @@ fn rolled(object: &str, machines: &Machines, at_a_time: Option<i64>, certainty: 
         (Some(0), _) | (_, None) => String::new(),
         (_, Some(pace)) => format!(", {pace} at a time"),
     };
-    let certainty = if certainty == "provider" { ", if the provider decides so" } else { "" };
+    let certainty = if certainty == "provider" { ", if the provider replaces machines for this change" } else { "" };
     let numbers = match numbers(machines) {
         none if none.is_empty() => "0 replaced".to_owned(),
         numbers => numbers.join(", "),

@@ -1,4 +1,4 @@
-//! Who may do what: whoever has come this far may do everything. kubectl and tools that show clusters ask before they try.
+//! Authorization: every authenticated client may do everything. kubectl and tools that show clusters ask before they try.
 //!
 //! Such reviews are answered and not stored, and discovery does not list them.
 

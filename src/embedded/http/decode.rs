@@ -77,7 +77,7 @@ fn yaml_body(text: &str) -> Result<Body, Failure> {
     Ok(Body { complaints: complaints.collect(), value: document.value })
 }
 
-/// An object of a kind out of what was sent; warnings are added to `warnings`.
+/// An object of a kind from a request body; warnings are added to `warnings`.
 ///
 /// # Errors
 /// 400 for an object of another kind, for metadata that are none, and for what a strict reader does not take.
@@ -130,7 +130,7 @@ fn of_kind(resource: &Resource, object: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the client wants to be told about fields that nobody knows or that come twice.
+/// What the client wants to know about unknown and repeated fields.
 pub(super) fn complain(
     resource: &Resource,
     repeated: Vec<String>,

@@ -26,7 +26,7 @@ use crate::embedded::storage::structure;
 /// How often a deletion is tried while others write the object.
 const ATTEMPTS: usize = 6;
 
-/// How objects are to be deleted.
+/// How to delete objects.
 #[derive(Clone, Debug, Default)]
 struct Options {
     propagation: Option<Propagation>,

@@ -28,7 +28,7 @@ const JSON: &str = "application/json";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Answers a path that is no path of an object; none for a path that nobody serves.
+/// Answers a path that is no path of an object; none for a path that is not served.
 pub(super) fn answer(registry: &Registry, path: &str, accept: &str) -> Option<Answer> {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
     let json = |value: Value| Some(Answer { content_type: JSON, body: value.to_string() });

@@ -30,7 +30,7 @@ const LIMIT: usize = 3 * 1024 * 1024;
 /// How long a body may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What whoever asks has to show: a bearer token that is made at random.
+/// The credential of clients: a bearer token that is generated at random.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -78,7 +78,7 @@ pub fn router(embedded: Embedded, token: Token, stop: CancellationToken) -> Rout
         let front = front.clone();
         async move { front.answer(request).await }
     };
-    let panicked = |_| refused(&Failure::internal("the request could not be handled; the log of topologist says why"));
+    let panicked = |_| refused(&Failure::internal("the request could not be handled; see the log of topologist"));
     Router::new().fallback(answer).layer(CatchPanicLayer::custom(panicked))
 }
 
@@ -113,7 +113,7 @@ async fn read(body: Body) -> Result<Bytes, Failure> {
             Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message))
         }
         Ok(Err(error)) => Err(Failure::bad_request(format!("the body could not be read: {error}"))),
-        Err(_) => Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body did not arrive in time")),
+        Err(_) => Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "Timeout", "the request body did not arrive in time")),
     }
 }
 

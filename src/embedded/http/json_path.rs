@@ -20,7 +20,7 @@ enum Step {
     Filter(Filter),
 }
 
-/// `?(@.type=="Ready")`, or `?(@.type)` for whatever has such a field.
+/// `?(@.type=="Ready")`, or `?(@.type)` for elements with such a field.
 #[derive(Clone, Debug, PartialEq)]
 struct Filter {
     path: JsonPath,

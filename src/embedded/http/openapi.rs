@@ -1,5 +1,5 @@
 //! What objects look like, in the form in which kubectl asks for it: OpenAPI v3, one document a group and version, and v2 in
-//! one piece for whoever is older than that.
+//! one piece for older clients.
 //!
 //! kubectl explains fields from it, and looks in the parameters of patches whether the server validates fields and can be
 //! asked without effect.

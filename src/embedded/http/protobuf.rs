@@ -74,7 +74,7 @@ const fn list(number: u64, name: &'static str, r#type: Type) -> Field {
 /// The object that a body holds.
 ///
 /// # Errors
-/// When the body is none, or of a kind that nobody sends so.
+/// When the body is none, or of a kind that is not sent in this format.
 pub(super) fn object(body: &[u8]) -> Result<Value, ProtobufError> {
     let wrapped = body.strip_prefix(MAGIC).ok_or(ProtobufError::NoMagic)?;
     let (mut kind, mut raw) = (Map::new(), &[][..]);

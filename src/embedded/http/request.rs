@@ -116,7 +116,7 @@ impl Query {
     }
 }
 
-/// What to do with fields that nobody knows or that come twice.
+/// What to do with unknown and repeated fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldValidation {
     Ignore,
@@ -170,7 +170,7 @@ impl Call {
         })
     }
 
-    /// Whether nothing is to be stored.
+    /// Whether this is a dry run.
     pub(super) fn is_dry_run(&self) -> Result<bool, Failure> {
         match self.query.text("dryRun") {
             "" => Ok(false),

@@ -80,7 +80,7 @@ impl Tables {
             None => columns.extend(resource.columns.iter().map(Shown::of)),
         }
         if (&*resource.group, &*resource.plural) == ("", "events") {
-            // Whoever looks at events wants to know what happened; their names say nothing.
+            // Readers of events want to know what happened; the names of events do not show it.
             let mut name = columns.remove(0);
             name.definition["priority"] = json!(1);
             columns.push(name);

@@ -1,9 +1,9 @@
 //! Creations, updates and patches, in a server's order.
 //!
 //! ```text
-//! live ─► draft (what was sent, merged) ─► managers ─► mutating admission ─► prepared ─► judged ─► validating admission
+//! live ─► draft (the request, merged) ─► managers ─► mutating admission ─► prepared ─► judged ─► validating admission
 //!   ▲                                                                                                    │
-//!   └──────────────── once more, if somebody has written the object meanwhile ◄──────────── commit ◄─────┘
+//!   └──────────────── once more, after a write conflict ◄──────────── commit ◄─────┘
 //! ```
 
 use std::borrow::Cow;
@@ -29,7 +29,7 @@ use crate::embedded::storage::structure::Fault;
 use crate::field::{ErrorKind, Shown};
 use crate::ssa::{self, FieldPath, FieldSet, ManagedFields, managers_of_update, same_but_for_times, with_managers};
 
-/// How often a write that does not depend on what was there is tried.
+/// How often a write that does not depend on the stored object is tried.
 const ATTEMPTS: usize = 6;
 
 /// A write that is being carried out.
@@ -47,7 +47,7 @@ pub(super) struct Write<'a> {
     pub warnings: Vec<String>,
 }
 
-/// What is to be stored.
+/// What will be stored.
 pub(super) struct Draft {
     pub object: Value,
     /// Whether it must be stored upon what it was made of.
@@ -58,7 +58,7 @@ pub(super) struct Draft {
 enum Ended {
     Created(Value),
     Written(Value),
-    /// Somebody has written the object meanwhile.
+    /// Another client has written the object since.
     Moved,
 }
 
@@ -226,7 +226,7 @@ impl Write<'_> {
         self.is_current(object, live)
     }
 
-    /// Whether nobody has written the object since the client read it, if it says when that was.
+    /// Whether the object is unchanged since the client read it, if the client sends a resourceVersion.
     pub(super) fn is_current(&self, object: &Value, live: &Value) -> Result<(), Failure> {
         let given = text(object, "/metadata/resourceVersion");
         if !matches!(given, "" | "0") && given != text(live, "/metadata/resourceVersion") {
@@ -286,7 +286,7 @@ impl Write<'_> {
         }
     }
 
-    /// What nobody comes to own by writing to this end point.
+    /// Fields that a write to this end point gives no ownership of.
     pub(super) fn reset(&self) -> FieldSet {
         let path = match self.target.subresource.as_str() {
             "status" => "spec",
@@ -334,7 +334,7 @@ impl Write<'_> {
         }
     }
 
-    /// The object as it is to be stored: what the server writes itself, and what this end point does not write.
+    /// The object in its stored form: what the server writes itself, and what this end point does not write.
     fn prepared(&self, mut object: Value, old: Option<&Value>) -> (Value, Vec<Fault>) {
         let builtin = self.resource.builtin;
         let counts = builtin.is_none_or(Builtin::has_generation);
@@ -468,7 +468,7 @@ impl Write<'_> {
     }
 }
 
-/// The managers of a new object, without what objects of its kind have before anybody gives it to them.
+/// The managers of a new object, without what objects of its kind have before a client sets it.
 fn without_blanks(managers: Vec<ManagedFields>, blanks: &[&[&str]]) -> Vec<ManagedFields> {
     let blanks: Vec<FieldPath> = blanks.iter().map(|path| FieldPath::of(path)).collect();
     let blanks = FieldSet::of(blanks.iter().map(|path| path.0.as_slice()));
@@ -508,7 +508,7 @@ fn without_managers(object: &Value) -> Value {
     object
 }
 
-/// The live object with the status and the managers of what was sent.
+/// The live object with the status and the managers of the request.
 fn with_status(old: &Value, mut sent: Value) -> Value {
     let mut object = old.clone();
     let (status, managers) = (sent["status"].take(), sent["metadata"]["managedFields"].take());

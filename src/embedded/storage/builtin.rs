@@ -74,7 +74,7 @@ impl Builtin {
         }
     }
 
-    /// What objects of the kind have before anybody gives it to them, as far as it is still so.
+    /// What objects of the kind have before a client sets it, as far as it is still so.
     pub(in crate::embedded) fn blanks(self, object: &Value) -> Vec<&'static [&'static str]> {
         let all: &[&'static [&'static str]] = match self {
             Builtin::CustomResourceDefinition => &[&["spec"], &["spec", "names"]],
@@ -126,7 +126,7 @@ impl Builtin {
     }
 }
 
-/// Some fields of Events are there even when nobody has given them.
+/// Some fields of Events are there even when no client has set them.
 fn complete_event(object: &mut Value) {
     let is_newer = object["apiVersion"].as_str().is_some_and(|version| version.starts_with(EVENTS));
     let Value::Object(members) = object else { return };

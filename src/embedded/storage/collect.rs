@@ -13,7 +13,7 @@ use super::store::{Place, State, Stored, Sweep, within};
 
 /// Keeps an owner until those that block its deletion are gone.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
-/// Keeps an owner until nobody names it as an owner any more.
+/// Keeps an owner until no object names it as an owner.
 pub(super) const ORPHAN: &str = "orphan";
 /// Keeps the definition of a kind until its objects are gone.
 pub(super) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -107,7 +107,7 @@ impl State {
         let text = |name: &str| reference.get(name).and_then(Value::as_str).unwrap_or_default();
         let (group, _) = text("apiVersion").split_once('/').unwrap_or(("", ""));
         let kind = self.registry.group(group).find(|resource| resource.kind == text("kind"));
-        // Nobody can tell of a kind that is not served whether its objects are gone.
+        // Whether the objects of a kind that is not served are gone is unknown.
         let Some(kind) = kind else { return Owner::Present };
         if kind.is_namespaced && of.namespace().is_empty() {
             return Owner::Present;
@@ -125,7 +125,7 @@ impl State {
         }
     }
 
-    /// Stores the object with those of its owners that are to be kept.
+    /// Stores the object with those of its owners that stay.
     fn keep_owners(&mut self, place: &Place, object: &Arc<Stored>, mut keep: impl FnMut(&Value) -> bool) {
         let mut value = object.value.clone();
         if let Some(Value::Object(metadata)) = value.get_mut("metadata") {
@@ -219,7 +219,7 @@ impl State {
         &*place.kind == "namespaces" && finalizers.is_some_and(|finalizers| !finalizers.is_empty())
     }
 
-    /// Notes that a namespace or a kind is to be emptied.
+    /// Notes that the objects of a namespace or a kind must be deleted.
     fn note_end_of_container(&mut self, place: &Place, object: &Stored) {
         let spec_finalizers = object.value.pointer("/spec/finalizers").and_then(Value::as_array);
         if &*place.kind == "namespaces"

@@ -40,7 +40,7 @@ const FIELDS: [(&str, Shape); 15] = [
     ("uid", Shape::Text),
 ];
 
-/// Makes metadata of what stands in their place: what nobody knows goes, and what is empty; returns where the former was.
+/// Makes metadata of what stands in their place: unknown and empty fields are dropped; returns where the former was.
 ///
 /// # Errors
 /// 400 for fields of other types.
@@ -95,7 +95,7 @@ pub(in crate::embedded) fn coerce(resource: &Resource, object: &mut Value) -> Re
     Ok(unknown)
 }
 
-/// Drops what nobody knows and what is empty.
+/// Drops unknown and empty fields.
 fn tidy(metadata: &mut Map<String, Value>) {
     metadata.retain(|name, value| {
         let is_empty = match value {

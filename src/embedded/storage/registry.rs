@@ -35,7 +35,7 @@ pub struct Resource {
     pub is_served: bool,
     /// The version in which objects are kept.
     pub storage_version: String,
-    /// What is said to whoever uses the version; none when it is not deprecated.
+    /// The warning for clients that use the version; none when it is not deprecated.
     pub deprecation: Option<String>,
     /// Fields that selectors may name besides name and namespace, as `.spec.color`.
     pub selectable_fields: Vec<String>,

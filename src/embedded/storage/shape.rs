@@ -15,7 +15,7 @@ use crate::hub::Kind;
 use crate::hub::contract::compare_versions;
 use crate::wire::{Version, conversion};
 
-/// Drops what nobody knows of an object, fills in what it lacks, and returns where the former was.
+/// Drops unknown fields of an object, fills in what it lacks, and returns where the former was.
 ///
 /// # Errors
 /// 400 for metadata that are none.
@@ -99,14 +99,14 @@ fn converted_by_us(to: &Resource) -> Option<(Kind, Version)> {
     Some((Kind::from_name(&to.kind)?, version))
 }
 
-/// The version of a kind that a v1beta1 reference names: the newest one that is served, or of kinds that nobody serves
+/// The version of a kind that a v1beta1 reference names: the newest one that is served, or of kinds that are not served
 /// the one that providers of Cluster API have (DEC-17).
 fn newest_version(registry: &Registry, (group, kind): &(String, String)) -> String {
     let served = registry.group(group).filter(|resource| resource.kind == *kind).map(|resource| &*resource.version);
     served.max_by(|a, b| compare_versions(a, b)).unwrap_or("v1beta2").to_owned()
 }
 
-/// The object with the version of another kind: what every converter does that knows nothing of the kind.
+/// The object with the version of another kind: as every converter does that has no rules for the kind.
 pub(super) fn renamed(mut object: Value, to: &Resource) -> Value {
     let api_version = to.api_version();
     if to.builtin == Some(Builtin::Event) {

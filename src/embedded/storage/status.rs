@@ -9,7 +9,7 @@ use super::structure::Fault;
 use crate::field::{FieldError, Path};
 use crate::ssa::Conflict;
 
-/// What a server says of a path that nobody serves.
+/// The response of a server for a path that is not served.
 const NO_SUCH_PATH: &str = "404 page not found\n";
 
 /// A refusal.
@@ -33,7 +33,7 @@ impl Failure {
         Failure::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// Nobody serves the path; a server says so without a Status.
+    /// The path is not served; a server answers without a Status.
     pub(in crate::embedded) fn no_such_path() -> Self {
         Failure::new(StatusCode::NOT_FOUND, "", NO_SUCH_PATH)
     }
@@ -95,7 +95,7 @@ impl Failure {
         Failure::conflict(resource, name, &why)
     }
 
-    /// Somebody has written the object since it was read.
+    /// Another client has written the object since it was read.
     pub(in crate::embedded) fn modified(resource: &Resource, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
         Failure::conflict(resource, name, why)

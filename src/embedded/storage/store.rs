@@ -194,7 +194,7 @@ pub(in crate::embedded) struct State {
     places: HashMap<Arc<str>, Place>,
     /// Who names a uid among its owners.
     dependents: HashMap<Arc<str>, BTreeSet<Place>>,
-    /// What may have consequences that nobody has looked at yet.
+    /// Changes whose consequences are not processed yet.
     pub(super) pending: VecDeque<Place>,
     /// Namespaces that are being deleted.
     pub(super) terminating: BTreeMap<String, Sweep>,
@@ -327,7 +327,7 @@ impl State {
         }
     }
 
-    /// Puts another form of an object in place of it, without a new version and without anybody's noticing: what a new
+    /// Puts another form of an object in place of it, without a new version and without a watch event: what a new
     /// schema makes of what is stored.
     pub(super) fn reread(&mut self, kind: &Arc<str>, reread: impl Fn(&Value) -> Value) {
         let Some(collection) = self.collections.get_mut(kind) else { return };
@@ -340,7 +340,7 @@ impl State {
         }
     }
 
-    /// Forgets everything about a kind that is not served any more; whoever follows it is told.
+    /// Forgets everything about a kind that is not served any more; its watches are ended.
     pub(super) fn forget_kind(&mut self, kind: &Arc<str>) {
         let version = self.version;
         self.collections.insert(kind.clone(), Collection::new(version, version));

@@ -1,7 +1,7 @@
 //! What objects of a kind look like: pruned, completed and judged by the `openAPIV3Schema` of its version.
 //!
 //! ```text
-//! object ─► prune: fields that nobody knows go ─► complete: defaults ─► nulls of typed fields go ─► violations
+//! object ─► prune: unknown fields go ─► complete: defaults ─► nulls of typed fields go ─► violations
 //! ```
 //!
 //! Types, bounds, patterns, enums and CEL rules are judged by `schema`; here stands what a resource has besides: nulls
@@ -214,7 +214,7 @@ fn point(pointer: &mut String, name: &str) {
     }
 }
 
-/// `keeps` says that an array above keeps what nobody knows.
+/// `keeps` says that an array above keeps unknown fields.
 fn prune(value: &mut Value, schema: &Value, is_root: bool, keeps: bool, place: &mut String, dropped: &mut Vec<String>) {
     let keeps = keeps || is(schema, "x-kubernetes-preserve-unknown-fields");
     let is_resource = is_root || is(schema, "x-kubernetes-embedded-resource");

@@ -29,7 +29,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function::new("hello", &[], |_, _| Ok("Hello!".into())),
 ];
 
-/// What sprig calls empty: zero values, and whatever has no elements.
+/// What sprig calls empty: zero values, and values without elements.
 pub(super) fn is_empty<'a>(context: &Context<'a>, value: &Value<'a>) -> bool {
     !context.heap.truth(value)
 }

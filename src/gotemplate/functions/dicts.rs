@@ -1,4 +1,4 @@
-//! Maps. They are shared and mutable, as in Go; wherever Go leaves an order open, it is that of the keys (DEC-12).
+//! Maps. They are shared and mutable, as in Go; where Go does not define an order, it is that of the keys (DEC-12).
 
 use std::rc::Rc;
 

@@ -8,7 +8,7 @@ use crate::kubernetes::untyped::{self, RequestError, WriteFailure};
 use crate::topology::plan::{Action, Part, Step};
 
 impl Work<'_> {
-    /// Deletes the templates that were created in this run for what has just failed, as well as it can be done: nobody refers
+    /// Deletes the templates that were created in this run for what has just failed, as well as it can be done: no object refers
     /// to them, and the next run makes others.
     ///
     /// What failed may have been written all the same, when the API server said nothing or that it does not know; then a
@@ -29,18 +29,18 @@ impl Work<'_> {
                 };
             let object = &made.object;
             if !is_free {
-                warn!(%object, owner = %failed.object, "Kept a new object that may be referred to");
+                warn!(%object, owner = %failed.object, "Kept a new object because another object may reference it");
                 continue;
             }
             match untyped::delete(self.client, object, Some(&made.uid)).await {
-                Ok(_) => info!(%object, "Deleted an object that was made for nothing"),
-                Err(error) => warn!(%object, %error, "An object that was made for nothing stays"),
+                Ok(_) => info!(%object, "Deleted an unused new object"),
+                Err(error) => warn!(%object, %error, "Failed to delete an unused new object"),
             }
         }
     }
 
-    /// What was created in this run only so that what failed can refer to it. That of a health check, or the end of an old
-    /// template, undoes nothing.
+    /// Templates that were created in this run only as references of the object that failed. A failed health check, or a failed
+    /// deletion of an old template, reverts nothing.
     fn made_for(&mut self, failed: &Step) -> Vec<Made> {
         if failed.action == Action::Delete || matches!(failed.part, Part::WorkerHealthCheck(_)) {
             return Vec::new();
@@ -53,7 +53,7 @@ impl Work<'_> {
         self.made.extract_if(.., belongs).collect()
     }
 
-    /// Whether an owner may refer to a template; so it does when nobody can tell.
+    /// Whether an owner may refer to a template; so it does when this is unknown.
     async fn may_refer(&self, owner: &ObjectRef, template: &ObjectRef) -> bool {
         match untyped::get(self.client, owner).await {
             Ok(None) => false,

@@ -9,7 +9,7 @@ use crate::hub::{Object, ObjectRef, annotation};
 use crate::kubernetes::untyped;
 use crate::topology::plan::Change;
 
-/// How often the Cluster is read again because somebody else has written it.
+/// How often the Cluster is read again after a write conflict.
 const ATTEMPTS: usize = 5;
 
 /// One place of a Cluster that changes.
@@ -32,7 +32,7 @@ impl<'a> Place<'a> {
         Place { path, from: from.as_ref(), to: to.as_ref() }
     }
 
-    /// Whether it is the record of the hooks that are to be called.
+    /// Whether it is the annotation with the pending hooks.
     pub(super) fn is_of_hooks(&self) -> bool {
         self.path == ["metadata", "annotations", annotation::PENDING_HOOKS]
     }
@@ -68,8 +68,8 @@ impl<'a> Place<'a> {
 
 /// Writes the places, and nothing else, and returns the Cluster as it is then.
 ///
-/// The patch names the version that the plan was made of. When somebody else has written the Cluster since, as status is
-/// written all the time, it is read again: what was just created must not be forgotten because of that. The plan
+/// The patch names the version that the plan was made of. When another client has written the Cluster since, as status is
+/// written all the time, it is read again: new objects must not be lost because of that. The plan
 /// stands as long as none of its places has another value.
 pub(super) async fn write(
     client: &kube::Client,
@@ -92,7 +92,7 @@ pub(super) async fn write(
                 if !is_same || !places.iter().all(|place| place.is_as_planned(&found)) {
                     return Err(changed());
                 }
-                debug!(%cluster, "Somebody else has written the Cluster, trying again");
+                debug!(%cluster, "Write conflict on the Cluster, retrying");
                 version = found.text("metadata.resourceVersion")?.unwrap_or_default().to_owned();
             }
             Err(error) if error.is_not_found() => return Err(changed()),

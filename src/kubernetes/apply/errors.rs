@@ -18,12 +18,12 @@ pub enum ApplyError {
     Update { object: Box<ObjectRef>, source: Box<RequestError> },
     #[error("failed to delete {object}: {source}")]
     Delete { object: Box<ObjectRef>, source: Box<RequestError> },
-    #[error("failed to look for {kind}s that are there already: {source}")]
+    #[error("failed to list existing {kind}s: {source}")]
     List { kind: &'static str, source: Box<RequestError> },
     #[error("{object} exists and does not belong to this Cluster; delete or rename it")]
     Foreign { object: Box<ObjectRef> },
-    /// Somebody else has changed what the plan changes; a plan of what is there now is another.
-    #[error("{object} has changed meanwhile")]
+    /// Another client has changed what the plan changes, so the plan is outdated.
+    #[error("{object} has changed since it was read")]
     Changed { object: Box<ObjectRef> },
     #[error(transparent)]
     WrongType(#[from] WrongType),

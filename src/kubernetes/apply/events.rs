@@ -110,12 +110,12 @@ impl Recorder {
             for one in told {
                 if let Err(error) = self.record(&one).await {
                     let (object, reason, error) = (&one.object, one.reason.name(), words(&error));
-                    warn!(%object, reason, error, "Event could not be written");
+                    warn!(%object, reason, error, "Failed to write an Event");
                 }
             }
         };
         if timeout(PATIENCE, all).await.is_err() {
-            warn!(events, "Events could not be written in time");
+            warn!(events, "Timed out writing Events");
         }
     }
 

@@ -4,7 +4,7 @@
 //!  Plan ─► shim.rs ─► steps in their order (RS-12) ─► written, and what went wrong
 //!                        │   └─ cluster.rs: the Cluster, by merge patches
 //!                        ├─ a write fails ─► cleaning.rs: templates made for nothing go again
-//!                        └─ events.rs: what was done, written when the run is over
+//!                        └─ events.rs: Events about the writes, sent when the run is over
 //! ```
 //!
 //! Nothing is taken back but those templates: the next run goes on from what is there (RS-37).
@@ -56,7 +56,7 @@ pub struct Run<'a> {
     pub shim: Option<&'a str>,
 }
 
-/// What has become of a plan. Everything that was written stays, whatever went wrong after that.
+/// What has become of a plan. Everything that was written stays, even if a later write fails.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// In the order in which it was written (RS-11).
@@ -116,9 +116,9 @@ struct Work<'a> {
     run: Run<'a>,
     /// The `resourceVersion` of the Cluster as it is now.
     version: String,
-    /// The topology names of workers that are there, once somebody has looked (RS-27).
+    /// The topology names of existing workers, once they are listed (RS-27).
     there: BTreeMap<WorkerKind, BTreeSet<String>>,
-    /// What was created, or put in the place of another, in this run.
+    /// Objects that were created or replaced in this run.
     made: Vec<Made>,
     told: Vec<Told>,
     outcome: Outcome,
@@ -154,7 +154,7 @@ impl Work<'_> {
 
     async fn take(&mut self, step: &Step) -> Result<(), ApplyError> {
         if step.action == Action::Create && self.is_there_already(&step.part).await? {
-            info!(part = %step.part, "Left out a worker that is there already");
+            info!(part = %step.part, "Skipped a worker that already exists");
             return Ok(());
         }
         match (&step.sent, &step.part) {
@@ -175,7 +175,7 @@ impl Work<'_> {
             sent.set("metadata.ownerReferences", json!([shim::owner(self.run.cluster, uid)]))?;
         }
         let written = untyped::apply(self.client, &sent, false).await.map_err(|error| {
-            warn!(object = %step.object, action = step.action.name(), %error, "Object could not be written");
+            warn!(object = %step.object, action = step.action.name(), %error, "Failed to write an object");
             if is_new { ApplyError::create(&step.object, error) } else { ApplyError::update(&step.object, error) }
         })?;
         self.note(step, &written);
@@ -235,7 +235,7 @@ impl Work<'_> {
         }
     }
 
-    /// Whether a worker that is to be created is there already, with all its parts, although the list that the plan was made
+    /// Whether a worker to create exists already, with all its parts, although the list that the plan was made
     /// of does not know it yet (RS-27).
     async fn is_there_already(&mut self, part: &Part) -> Result<bool, ApplyError> {
         let Some((kind, name)) = worker(part) else { return Ok(false) };

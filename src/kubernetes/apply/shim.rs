@@ -68,7 +68,7 @@ pub(super) async fn delete(
         None => match untyped::get(client, &reference).await.map_err(failed)? {
             Some(found) if is_ours(&found, cluster, uid) => found.uid().to_owned(),
             Some(_) => {
-                info!(object = %reference, "Left a ConfigMap that does not belong to the topology");
+                info!(object = %reference, "Kept a ConfigMap that the topology does not own");
                 return Ok(());
             }
             None => return Ok(()),

@@ -105,7 +105,7 @@ async fn carry_out_plan_of(script: &Script, plan: &Plan, shim: Option<&str>) -> 
     outcome
 }
 
-/// A script that applies, and that hears of what was done in the end.
+/// A script that applies, and that receives the result at the end.
 trait Lines {
     fn applies(&self, path: &str, answer: Answer) -> &Self;
     fn deletes(&self, path: &str, uid: &str, answer: Answer) -> &Self;
@@ -212,7 +212,7 @@ async fn the_reference_to_a_control_plane_that_is_not_there_is_left_out() {
 
 #[tokio::test]
 async fn the_old_template_of_a_control_plane_goes_after_the_control_plane_was_updated() {
-    // RS-21, ROT-06, EV-09: what was rotated is kept when only the end of the old one fails.
+    // RS-21, ROT-06, EV-09: a rotated template is kept when only the end of the old one fails.
     let steps = vec![
         step(Action::Rotate, Part::ControlPlaneMachines, "new"),
         step(Action::Apply, Part::ControlPlane, "brain"),
@@ -268,7 +268,7 @@ async fn templates_of_a_machine_deployment_that_is_refused_go_again() {
             script.deletes(&metal, "uid-of-metal", Answer::ok(json!({})));
             script.deletes(&boot, "uid-of-boot", Answer::ok(json!({}))).hears(2);
         };
-        // Nothing refers to the first when the second fails, whatever has become of that.
+        // Nothing refers to the first when the second fails, whether or not the second was stored.
         let script = begun();
         script
             .applies(&boot, Answer::Silence)
@@ -348,7 +348,7 @@ async fn without_the_live_list_no_worker_is_created() {
     let script = Script::default();
     script.get(&format!("{CORE}/machinedeployments"), &[], Answer::error(403, "Forbidden"));
     let error = carry_out(&script, deployment(Action::Create)).await.error.unwrap().to_string();
-    assert_eq!(error, "failed to look for MachineDeployments that are there already: scripted Forbidden");
+    assert_eq!(error, "failed to list existing MachineDeployments: scripted Forbidden");
 }
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/ns/configmaps";
@@ -465,7 +465,7 @@ async fn hooks_are_marked_first_and_nobody_is_told() {
     script.expect(&Method::PATCH, &cluster, &["\"resourceVersion\":\"8\""], written("blade")).hears(1);
     assert!(carry_out(&script, vec![mark.clone(), references()]).await.error.is_none());
 
-    // What somebody else has marked meanwhile is not overwritten.
+    // What another client has marked since is not overwritten.
     let there = json!({"metadata": {"uid": "uid", "resourceVersion": "9", "annotations":
         {"runtime.cluster.x-k8s.io/pending-hooks": "C"}}});
     let script = Script::default();
@@ -495,7 +495,7 @@ async fn a_cluster_that_was_made_anew_is_not_the_one_that_was_planned_for() {
         script.get(&cluster, &[], Answer::ok(json!({"metadata": {"uid": "uid", "resourceVersion": "8"}})));
     }
     let error = carry_out(&script, vec![references()]).await.error.unwrap();
-    assert_eq!(error.to_string(), "Cluster ns/blade has changed meanwhile");
+    assert_eq!(error.to_string(), "Cluster ns/blade has changed since it was read");
 }
 
 #[tokio::test(start_paused = true)]

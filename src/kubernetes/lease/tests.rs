@@ -202,7 +202,7 @@ async fn a_leader_that_cannot_renew_stops_writing_while_its_lease_still_lasts() 
         assert_eq!(one.leadership.may_write(), Err(NotLeading::NoLease), "{failure:?}");
         assert!(!one.leads() && lost.is_finished());
         assert_eq!((one.transitions("lost"), one.metrics.leader.get()), (1, 0));
-        // Nobody else took it meanwhile.
+        // No other process took it since.
         server.fail(None);
         one.run(4 * SECOND).await;
         assert!(one.leads() && one.leadership.may_write().is_ok(), "{failure:?}: it is acquired again");

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! the first question about a kind ─► its watch ─► shelf.rs (compact, by key and Cluster) ─► object, list
-//!                                         └─► changed: whose Cluster is to be looked at again
+//!                                         └─► changed: whose Cluster to reconcile again
 //! ```
 //!
 //! Kinds of providers are found at run time (RS-03). Templates are watched all of them, since classes refer to some
-//! (DEC-29); of other kinds only what belongs to a topology. What a watch does not show is looked up by whoever has to know.
+//! (DEC-29); of other kinds only what belongs to a topology. The caller reads what no watch covers.
 
 mod shelf;
 
@@ -135,9 +135,10 @@ impl Managed {
         match state {
             State::Listed => Found::Yes(kept.list(selection)),
             State::Unserved => Found::Absent,
-            State::Unwatched => {
-                Found::Unreadable(format!("{}s are not listed: {MOST_KINDS} other kinds are watched", selection.kind))
-            }
+            State::Unwatched => Found::Unreadable(format!(
+                "{}s are not listed: {MOST_KINDS} other kinds are already watched, which is the limit",
+                selection.kind
+            )),
             State::Starting => Found::Unreadable(format!("{}s are not listed yet", selection.kind)),
             State::Failed(reason) => Found::Unreadable(format!("{}s cannot be listed: {reason}", selection.kind)),
         }
@@ -151,7 +152,7 @@ impl Managed {
     /// The keys of all Clusters, once they are listed.
     pub async fn clusters(&self) -> Vec<ObjectKey> {
         let (kept, mut state) = self.of_clusters();
-        // An error means that the watch is over, and so is whoever asks.
+        // An error means that the watch is over, and so is the caller.
         let _ = state.wait_for(|state| *state == State::Listed).await;
         kept.keys()
     }
@@ -207,7 +208,7 @@ impl Managed {
                     version,
                     kind,
                     limit = MOST_KINDS,
-                    "Too many kinds of managed objects, this one is not watched"
+                    "Limit of watched kinds reached; not watching this kind of managed objects"
                 );
                 return None;
             }
@@ -301,7 +302,7 @@ impl Follow {
                     self.report.send_replace(State::Listed);
                 }
             }
-            // What was listed once stays of use.
+            // Objects that were listed once stay usable.
             Observation::Failed(fault) if !is_listed => {
                 drop(self.report.send_replace(State::Failed(fault.to_string())));
             }
@@ -320,7 +321,7 @@ impl Follow {
             }
             Err(error) => {
                 self.metrics.unreadable_objects.get_or_create(&metrics::Kind { kind: "Managed" }).inc();
-                warn!(kind = self.kind.kind, object = %object.key(), error, "Object does not decode");
+                warn!(kind = self.kind.kind, object = %object.key(), error, "Failed to decode an object");
             }
         }
     }
@@ -476,7 +477,10 @@ mod tests {
         assert_eq!(take(), 0);
         let selection = Selection { api_version: "example.com/v1".to_owned(), kind: "OneMore".to_owned(), ..list_of() };
         let Found::Unreadable(reason) = managed.list(&selection, soon()).await else { panic!("it is not watched") };
-        assert_eq!(reason, format!("OneMores are not listed: {MOST_KINDS} other kinds are watched"));
+        assert_eq!(
+            reason,
+            format!("OneMores are not listed: {MOST_KINDS} other kinds are already watched, which is the limit")
+        );
         assert_eq!(read("cluster.x-k8s.io/v1beta2", "Machine").await, Found::Absent);
         assert!(take() > 0, "Cluster API's own kinds have a place");
         drop(managed);
@@ -495,7 +499,7 @@ mod tests {
         tokio::time::sleep(UNSERVED).await;
         let Found::Absent = read("example.com/v1", "T1").await else { panic!("it is listed") };
         assert!(managed.lock().contains_key(&kind_of("example.com/v1", "T1")), "what is forbidden makes room");
-        let Found::Unreadable(reason) = read("example.com/v%31", "T1").await else { panic!("it is no version") };
+        let Found::Unreadable(reason) = read("example.com/v%31", "T1").await else { panic!("it is not a version") };
         assert!(reason.contains("the version \"v%31\" must"), "{reason}");
     }
 

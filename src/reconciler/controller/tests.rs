@@ -213,7 +213,7 @@ async fn a_server_in_trouble_is_asked_again_until_it_is_well() {
     server.edit(CLASS, |class| class["metadata"]["generation"] = json!(2));
     sleep(MINUTE).await;
     assert_eq!(observed(&server), 2);
-    // Nobody can write, the lease included, so the lease is lost and taken again.
+    // All writes fail, those of the Lease included, so the Lease is lost and acquired again.
     server.fail(Some(Failure::Status(500)));
     server.edit(CLASS, |class| class["metadata"]["generation"] = json!(3));
     sleep(MINUTE).await;

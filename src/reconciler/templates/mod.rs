@@ -94,7 +94,7 @@ impl fmt::Debug for TemplatesController {
 }
 
 impl TemplatesController {
-    /// Controllers of what is in the scope of the cached facts, which must be kept current by somebody; they write only while
+    /// Controllers of what is in the scope of the cached facts, which the caller must keep current; they write only while
     /// `leadership` says so.
     pub fn new(client: kube::Client, leadership: Leadership, cache: Arc<Cache>, metrics: Arc<Metrics>) -> Self {
         TemplatesController { client, leadership, cache, metrics }
@@ -120,7 +120,7 @@ impl TemplatesController {
         }
     }
 
-    /// Watches the objects of one kind, and runs whatever is woken, one at a time for each object.
+    /// Watches the objects of one kind, and reconciles queued ones, one run at a time for each object.
     async fn reconcile(&self, reconciler: Arc<Reconciler>) {
         let maker = reconciler.maker;
         let (wake, woken) = mpsc::unbounded();
@@ -156,7 +156,7 @@ impl TemplatesController {
                     Change::One(object) => Wake::One(ObjectRef::from_obj_with(object, resource.clone())),
                     Change::All => Wake::All,
                 };
-                // Nobody listens any more when this process has ceased to lead.
+                // The receiver is gone when this process no longer leads.
                 let _ = wake.unbounded_send(changed);
             }
         };
@@ -165,7 +165,7 @@ impl TemplatesController {
     }
 }
 
-/// Who is to be looked at.
+/// Which objects to reconcile.
 #[derive(Clone, Debug)]
 enum Wake {
     One(ObjectRef<Metadata>),
@@ -222,7 +222,7 @@ async fn follow_clusters(cache: &Cache, wake: &mpsc::UnboundedSender<Wake>) {
                 (Some(Progress::Waiting), None) => Wake::LeavingCluster(key),
                 _ => continue,
             };
-            // Nobody listens any more when this process has ceased to lead.
+            // The receiver is gone when this process no longer leads.
             let _ = wake.unbounded_send(woken);
         }
     }
@@ -251,10 +251,10 @@ impl Progress {
 async fn run(object: &Metadata, reconciler: &Reconciler, metrics: &Metrics) -> Action {
     let (key, started, controller) = (key_of(object), Instant::now(), reconciler.maker.controller());
     let outcome = timeout(RUN_LIMIT, reconciler.run(object)).await.unwrap_or(Err(RunError::Late));
-    // What failed because somebody else leads is no failure of the object.
+    // A failure because another process leads is not a failure of the object.
     let outcome = outcome.or_else(|error| reconciler.leadership.may_write().map_err(RunError::from).and(Err(error)));
     let done = outcome.map(|outcome| (Action::await_change(), outcome.name()));
-    let (action, outcome) = conclude(&key, done, &reconciler.pace, "Templates are not cleaned up");
+    let (action, outcome) = conclude(&key, done, &reconciler.pace, "Failed to clean up templates");
     count(metrics, controller, outcome, started);
     action
 }

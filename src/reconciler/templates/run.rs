@@ -51,13 +51,13 @@ pub(super) enum RunError {
     WrongType(#[from] WrongType),
     #[error(transparent)]
     Definition(#[from] DefinitionError),
-    #[error("CustomResourceDefinition {0} has no label of a contract")]
+    #[error("CustomResourceDefinition {0} has no contract label")]
     NoContract(String),
     #[error("{what} cannot be {done}: {error}")]
     Request { what: String, done: &'static str, error: RequestError },
-    #[error("the object has changed meanwhile")]
+    #[error("the object has changed since it was read")]
     Conflict,
-    #[error("it took longer than a minute")]
+    #[error("timed out after a minute")]
     Late,
 }
 
@@ -152,7 +152,7 @@ impl Reconciler {
         let reference = self.reference(&key_of(object));
         match untyped::update(&self.writer, &reference, &Patch::Merge(patch)).await {
             Ok(_) => {
-                info!(finalizer = self.maker.finalizer(), "Put a finalizer on an object");
+                info!(finalizer = self.maker.finalizer(), "Added a finalizer");
                 Ok(Outcome::Changed)
             }
             Err(error) if error.is_not_found() => Ok(Outcome::Unchanged),
@@ -183,7 +183,7 @@ impl Reconciler {
         if self.maker == Maker::Deployment {
             // DEL-04: the health check has the name of its deployment.
             let check = ObjectRef::new(API_VERSION, "MachineHealthCheck", key.clone());
-            self.delete(&check, "Deleted the health check of a machine deployment").await?;
+            self.delete(&check, "Deleted the MachineHealthCheck of a MachineDeployment").await?;
         }
         self.remove_finalizer(leaving).await?;
         Ok(Outcome::Changed)
@@ -212,7 +212,7 @@ impl Reconciler {
         let labels = self.definitions.labels(&definition, Instant::now() + PATIENCE).await?;
         let version = contract::newest_version(&labels).ok_or(RunError::NoContract(definition))?;
         let template = ObjectRef::new(format!("{api_group}/{version}"), kind, ObjectKey::new(namespace, name));
-        self.delete(&template, "Deleted a template that nothing uses any more").await
+        self.delete(&template, "Deleted an unused template").await
     }
 
     async fn delete(&self, object: &ObjectRef, said: &'static str) -> Result<(), RunError> {
@@ -224,7 +224,7 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Takes away this one finalizer, whatever others do with theirs at the same time (DEL-10).
+    /// Removes this one finalizer, and leaves concurrent changes of other finalizers (DEL-10).
     async fn remove_finalizer(&self, leaving: Object) -> Result<(), RunError> {
         let reference = self.reference(&leaving.key());
         let uid = leaving.uid().to_owned();
@@ -235,7 +235,7 @@ impl Reconciler {
             };
             match untyped::update(&self.writer, &reference, &Patch::Json(patch)).await {
                 Ok(_) => {
-                    info!(finalizer = self.maker.finalizer(), "Let an object go");
+                    info!(finalizer = self.maker.finalizer(), "Removed a finalizer");
                     return Ok(());
                 }
                 Err(error) if error.is_not_found() => return Ok(()),

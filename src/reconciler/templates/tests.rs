@@ -29,7 +29,7 @@ fn infrastructure(name: &str) -> String {
     format!("/apis/i.io/v2/namespaces/ns/itemplates/{name}")
 }
 
-/// Somebody who makes machines from two templates, which are there.
+/// An object that makes machines from two existing templates.
 fn makes(server: &ApiServer, path: &str, templates: (&str, &str)) {
     for template in [bootstrap(templates.0), infrastructure(templates.1)] {
         if server.object(&template).is_none() {

@@ -44,7 +44,7 @@ fn completed(written: &[Value], values: &[VariableValue]) -> Value {
     let complete = |(position, value): (usize, &VariableValue)| {
         let mut entry = written.get(position).cloned().unwrap_or_else(|| json!({"name": value.name}));
         let text = value.value.as_ref().map_or("null", |value| value.get());
-        // What was read from JSON is JSON.
+        // A value that was read from JSON is JSON.
         entry["value"] = serde_json::from_str(text).unwrap_or_default();
         entry
     };

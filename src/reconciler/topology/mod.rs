@@ -69,7 +69,7 @@ impl fmt::Debug for TopologyController {
 }
 
 impl TopologyController {
-    /// A controller of the Clusters in the scope of the cached facts, which must be kept current by somebody; it writes only
+    /// A controller of the Clusters in the scope of the cached facts, which the caller must keep current; it writes only
     /// while `leadership` says so, for `workers` Clusters at a time (RS-10).
     pub fn new(
         client: kube::Client,
@@ -115,7 +115,7 @@ impl TopologyController {
             metrics: self.metrics.clone(),
         });
         let runs = self.runs(&reconciler, &queue, woken);
-        // Nobody is told that a class is missing as long as classes are not listed.
+        // A class is not reported as missing until classes are listed.
         self.cache.listed().await;
         let begin = async {
             managed.clusters().await.iter().for_each(|key| queue.wake(key));
@@ -129,7 +129,7 @@ impl TopologyController {
         }
     }
 
-    /// Runs whatever is woken, one at a time for each Cluster.
+    /// Reconciles queued Clusters, one run at a time for each Cluster.
     async fn runs(
         &self,
         reconciler: &Arc<Reconciler>,
@@ -228,7 +228,7 @@ async fn run(key: &ObjectKey, reconciler: &Reconciler, queue: &Queue) -> Action 
 }
 
 fn concluded(key: &ObjectKey, outcome: Result<Outcome, RunError>, pace: &Pace) -> (Action, &'static str) {
-    conclude(key, outcome.map(|outcome| done(key, &outcome)), pace, "Topology is not reconciled")
+    conclude(key, outcome.map(|outcome| done(key, &outcome)), pace, "Failed to reconcile topology")
 }
 
 /// When the next run is due after one that came to its end (RS-08), and the name of its outcome in metrics.

@@ -11,7 +11,7 @@ use crate::topology::plan::Shim;
 
 /// Two runs for one Cluster start at least this long apart (RS-10).
 pub(super) const APART: Duration = Duration::from_secs(1);
-/// How long a watch is waited for that does not show what was written: it was deleted since, and a new list does not have it.
+/// How long to wait for a watch that does not show a written object: it was deleted since, and a new list does not have it.
 const FORGOTTEN: Duration = Duration::from_secs(30);
 
 /// By Cluster.
@@ -24,7 +24,7 @@ struct Memory {
     written: Vec<Write>,
     /// The uid of the shim that this process created.
     shim: Option<String>,
-    /// The shim is deleted, whatever owner references still say: garbage collection drops those.
+    /// The shim is deleted, even if owner references still name it: garbage collection drops those.
     has_dropped_shim: bool,
 }
 
@@ -57,7 +57,7 @@ impl Past {
         memory.written.extend(writes.into_iter().map(|(object, version)| Write { object, version, at }));
     }
 
-    /// The kinds whose watches have not shown yet what was written; what is shown is forgotten (RS-11).
+    /// The kinds whose watches have not shown the last writes yet; what is shown is forgotten (RS-11).
     pub(super) fn unseen(&self, key: &ObjectKey, has_seen: impl Fn(&Write) -> bool) -> Vec<String> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(memory) = all.get_mut(key) else { return Vec::new() };

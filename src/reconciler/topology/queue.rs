@@ -1,4 +1,4 @@
-//! Which Clusters are to be looked at.
+//! Which Clusters to reconcile.
 
 use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
@@ -89,11 +89,11 @@ impl Queue {
                 names.apply_watcher_event(&Event::Apply(Named::of(key)));
             }
         }
-        // Nobody listens any more when this process has ceased to lead.
+        // The receiver is gone when this process no longer leads.
         let _ = self.wake.unbounded_send(woken);
     }
 
-    /// Forgets a Cluster for which `is_gone` holds, about which nobody can have been woken meanwhile.
+    /// Forgets a Cluster for which `is_gone` holds, unless it was queued since.
     pub(super) fn forget(&self, key: &ObjectKey, is_gone: impl FnOnce() -> bool) -> bool {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let is_gone = is_gone();

@@ -1,4 +1,4 @@
-//! One run for a Cluster: what its topology is to be, what is written for that, and what its status says in the end.
+//! One run for a Cluster: its desired state, the writes, and the status at the end.
 //!
 //! ```text
 //! as it was read ─┬─ paused, deleting ───────────────────────────────────────────────────┐
@@ -83,12 +83,12 @@ pub(super) enum RunError {
     /// The condition of the Cluster tells it.
     #[error("{0}")]
     Failed(String),
-    /// Somebody else wrote the Cluster meanwhile.
-    #[error("the Cluster has changed meanwhile")]
+    /// Another client wrote the Cluster since it was read.
+    #[error("the Cluster has changed since it was read")]
     Conflict,
     #[error("the status cannot be written: {}", crate::kubernetes::words(.0))]
     Status(#[source] kube::Error),
-    #[error("it took longer than a minute")]
+    #[error("timed out after a minute")]
     Late,
 }
 
@@ -101,7 +101,7 @@ struct Findings {
     /// What there is; the Cluster in it has the defaults of its variables.
     observed: Option<Arc<Observed>>,
     error: Option<String>,
-    /// Whether somebody else's write came in between.
+    /// Whether this is a write conflict.
     conflict: bool,
     /// Whether the run ended before there was anything to say (ST-17).
     is_silent: bool,
@@ -123,7 +123,7 @@ impl Reconciler {
         let cluster = Arc::new(cluster);
         // Paused comes before anything else, deletion before the rest (RS-05).
         let findings = if cluster.spec.paused == Some(true) || cluster.annotation(annotation::PAUSED).is_some() {
-            debug!("Left a paused Cluster alone");
+            debug!("Skipped a paused Cluster");
             Findings::none(&cluster, raw)
         } else if cluster.metadata.is_being_deleted() {
             self.past.clear_writes(key);
@@ -131,7 +131,7 @@ impl Reconciler {
         } else {
             self.roll_out(&cluster, raw).await
         };
-        // What failed because somebody else leads is no failure of the Cluster.
+        // A failure because another process leads is not a failure of the Cluster.
         self.leadership.may_write()?;
         self.conclude(key, &cluster, findings).await
     }
@@ -205,7 +205,7 @@ impl Reconciler {
         let held = self.rotations().hold(&key, plan, generations, now);
         for fighting in held.iter().filter(|fighting| fighting.is_new) {
             self.metrics.rotations_held.inc();
-            warn!(object = %fighting.object, path = fighting.path, "Template is replaced again and again, and is held");
+            warn!(object = %fighting.object, path = fighting.path, "Stopped replacing a template that changes in every run");
             self.applier.tell_of_held_rotation(&key, &cluster.metadata.uid, fighting.to_string()).await;
         }
         held.first().map(ToString::to_string)
@@ -215,14 +215,14 @@ impl Reconciler {
         self.rotations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What there is; what was answered for it holds for the rest of the run.
+    /// The facts; their answers stay the same for the rest of the run.
     async fn observed(&self, cluster: &Arc<Cluster>) -> Result<(Arc<Observed>, World), Failure> {
         let (world, cluster) = (World::new(self.cache.facts()), cluster.clone());
         let (observed, world) = self.gathered(world, move |world| Observed::of(&cluster, world)).await?;
         Ok((Arc::new(observed), world))
     }
 
-    /// What is to be, and what is to be done for it. It is computed once, however often dry runs are asked for.
+    /// The desired state and the plan. It is computed once, however often dry runs are asked for.
     async fn planned(&self, world: World, observed: &Arc<Observed>) -> Result<Planned, Failure> {
         let Blueprint { cluster, class, .. } = &observed.blueprint;
         let (observed, options, mut names) = (observed.clone(), self.options, LiveNames::of(cluster, class));
@@ -338,7 +338,7 @@ impl Reconciler {
         self.rotations().forget(key);
     }
 
-    /// Whether a watch lags behind what was written for a Cluster (RS-11, PERF-02).
+    /// Whether a watch lags behind the writes for a Cluster (RS-11, PERF-02).
     pub(super) fn stale(&self, key: &ObjectKey) -> bool {
         let unseen = self
             .past
@@ -396,13 +396,13 @@ impl Findings {
     fn failed_to_write(self, error: &apply::ApplyError) -> Self {
         let conflict = error.is_conflict();
         if conflict {
-            warn!(error = %error, "Something else wrote meanwhile");
+            warn!(error = %error, "Write conflict");
         }
         Findings { conflict, error: Some(error.to_string()), ..self }
     }
 }
 
-/// When a hook that blocks is to be asked again (HK-09).
+/// When to call a blocking hook again (HK-09).
 fn retry(hooks: &HookTracker) -> Option<Duration> {
     hooks.requeue_after_seconds().map(|seconds| Duration::from_secs(seconds.into()))
 }

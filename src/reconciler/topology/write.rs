@@ -1,4 +1,4 @@
-//! Writing a Cluster: by patches that name the version that they were computed from, so that nothing of anybody is undone.
+//! Writing a Cluster: by patches that name the version that they were computed from, so that no change of another client is reverted.
 
 use json_patch::{Patch, PatchOperation};
 use kube::api::DynamicObject;
@@ -52,5 +52,5 @@ pub(super) async fn patch(
         false => cluster.patch(&in_our_name(), &patch).await?,
     };
     let value = serde_json::to_value(written).map_err(kube::Error::SerdeError)?;
-    Object::try_from(value).map_err(|_| kube::Error::Service("the answer is no object".into()))
+    Object::try_from(value).map_err(|_| kube::Error::Service("the response is not an object".into()))
 }

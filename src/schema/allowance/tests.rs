@@ -146,7 +146,7 @@ fn an_allowance_counts_what_is_compiled_already_alike() {
 
 #[test]
 fn patterns_that_take_long_to_compile_have_a_sum() {
-    // DEC-44: each of these has some 7,500 states and takes 14 ms, wherever it stands.
+    // DEC-44: each of these has some 7,500 states and takes 14 ms, at any position.
     let letters = json!({"type": "string", "pattern": r"\pL{25}"});
     let searched = json!({"type": "string", "x-kubernetes-validations": [{"rule": r"self.matches('\\pL{25}')"}]});
     // The rules of a root are compiled twice.

@@ -8,7 +8,7 @@ use crate::field::ErrorKind;
 use crate::schema::Schema;
 
 impl Schema {
-    /// VAR-V-027. The Invalid error of a junctor stands at the whole value, whatever its depth.
+    /// VAR-V-027. The Invalid error of a junctor is reported at the whole value, at any depth.
     pub(super) fn check_junctors(&self, value: &Value, place: &Place<'_>, report: &mut Report<'_>) {
         if self.not.is_none() && self.all_of.is_empty() && self.any_of.is_empty() && self.one_of.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! What was found so far.
+//! The violations found so far.
 
 use std::cell::Cell;
 
@@ -16,7 +16,7 @@ const KEPT_BYTES: usize = 4 << 20;
 /// What it takes to say what is wrong: alternatives of a junctor say it for nothing.
 const STEPS_OF_VIOLATION: usize = 100;
 
-/// What was found so far. Of what is wrong, at least one thing is kept: a report without violations is that of a valid value.
+/// The violations found so far. At least one is kept: a report without violations is that of a valid value.
 pub(super) struct Report<'s> {
     pub effort: &'s Effort,
     /// Bytes of violations that are kept, of all reports on the value.

@@ -45,15 +45,18 @@ fn a_class_is_used_once_it_is_ready() {
         (json!({"observedGeneration": 1, "conditions": condition("Unknown")}), None),
         (
             json!({"observedGeneration": 1, "conditions": condition("False")}),
-            Some("its condition VariablesReady is False: conflict"),
+            Some("its VariablesReady condition is False: conflict"),
         ),
-        (json!({"observedGeneration": 1}), Some("it has no condition VariablesReady yet")),
-        (json!({}), Some("it has no condition VariablesReady yet")),
+        (json!({"observedGeneration": 1}), Some("it has no VariablesReady condition yet")),
+        (json!({}), Some("it has no VariablesReady condition yet")),
         (
             json!({"observedGeneration": 3, "conditions": condition("True")}),
-            Some("its generation is 1, and the one reconciled last is 3"),
+            Some("its generation 1 is not reconciled yet; the last reconciled generation is 3"),
         ),
-        (json!({"conditions": condition("True")}), Some("its generation is 1, and the one reconciled last is 0")),
+        (
+            json!({"conditions": condition("True")}),
+            Some("its generation 1 is not reconciled yet; the last reconciled generation is 0"),
+        ),
     ] {
         let scene = Scene::new().at("ClusterClass", "/status", status.clone());
         let found = scene.blueprint().map(|_| ()).map_err(|failure| failure.to_string());

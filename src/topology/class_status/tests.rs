@@ -136,8 +136,8 @@ fn variables_that_only_an_extension_knows_keep_the_old_ones() {
     let class = class(spec, json!({"observedGeneration": 2, "variables": old}));
     let status = reconciled(&class, &up_to_date(), &settled(&class), NOW);
     assert_eq!((&status["observedGeneration"], &status["variables"]), (&json!(2), &old));
-    let message = "VariableDiscovery failed: patch \"p\": the extension \"discover.x\" cannot be asked, since Runtime \
-        Extensions are not called yet";
+    let message = "VariableDiscovery failed: patch \"p\": cannot call the extension \"discover.x\": Runtime \
+        Extensions are not supported yet";
     let condition = find(&status["conditions"], "VariablesReady");
     assert_eq!(condition["status"], "False");
     assert_eq!((&condition["reason"], &condition["message"]), (&json!("VariableDiscoveryFailed"), &json!(message)));
@@ -145,7 +145,7 @@ fn variables_that_only_an_extension_knows_keep_the_old_ones() {
         "reason": "VariableDiscoveryFailed", "message": message, "lastTransitionTime": NOW});
     assert_eq!(find(&status["deprecated"]["v1beta1"]["conditions"], "VariablesReconciled"), &want);
     assert_eq!(find(&status["conditions"], "RefVersionsUpToDate")["status"], "True");
-    // Without the gate nobody is asked.
+    // Without the gate no extension is called.
     let gated = Variables::of(&class, &hub(&class).spec, false);
     assert!(matches!(gated, Variables::Settled(all) if all.len() == 2));
 }

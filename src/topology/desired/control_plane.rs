@@ -133,7 +133,7 @@ fn add_replicas(
 ) -> Result<Vec<String>, Failure> {
     if topology.replicas.is_some() && !may_have_replicas(&object.object, basis)? {
         let path = [LAYERS.topology_path, ".replicas"].concat();
-        return Ok(vec![format!("{path}: left out, for {} has no spec.replicas", object.object.kind())]);
+        return Ok(vec![format!("{path} is skipped because {} has no spec.replicas", object.object.kind())]);
     }
     LAYERS.set_from_topology(object, field_path::REPLICAS, "replicas", &topology.replicas)?;
     Ok(Vec::new())
@@ -362,7 +362,7 @@ mod tests {
             assert_eq!((replicas.is_some(), computed.warnings.is_empty()), (is_written, is_written), "{schema}");
             if let [warning] = &*computed.warnings {
                 let want =
-                    "spec.topology.controlPlane.replicas: left out, for KubeadmControlPlane has no spec.replicas";
+                    "spec.topology.controlPlane.replicas is skipped because KubeadmControlPlane has no spec.replicas";
                 assert_eq!(warning, want);
             }
         }

@@ -11,7 +11,7 @@ use crate::topology::Failure;
 use crate::topology::origin::Origin;
 use crate::topology::worker::API_VERSION;
 
-/// How long a node may take to come up when nobody says so, as admission would fill in (DS-33).
+/// Default node startup timeout, the same as that of admission (DS-33).
 const NODE_STARTUP_TIMEOUT: i32 = 600;
 
 /// The health check of the control plane, if it is to have one (BP-09, BP-11).
@@ -49,7 +49,7 @@ struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// `None` where there is to be no health check (BP-11, BP-12).
+    /// `None` for no health check (BP-11, BP-12).
     fn of(topology: &'a HealthCheck, class: &'a HealthCheck, paths: (&str, &str)) -> Option<Self> {
         let (in_topology, in_class) = (format!("{}.healthCheck", paths.0), format!("{}.healthCheck", paths.1));
         let source = match (topology.is_defined(), class.is_defined()) {
@@ -129,7 +129,7 @@ mod tests {
         serde_json::from_str(text).unwrap()
     }
 
-    /// A health check with content, another one without, and one that says nothing but whether it is to be.
+    /// A health check with content, another one without, and one that only sets `enabled`.
     fn defined(seconds: i32) -> Value {
         json!({"checks": {"nodeStartupTimeoutSeconds": seconds}})
     }

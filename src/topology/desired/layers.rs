@@ -21,7 +21,7 @@ pub(super) struct Layers<'a> {
 }
 
 impl Layers<'_> {
-    /// Writes what the topology has at `from`, or else what the class has there; without either, whatever is at `path`
+    /// Writes what the topology has at `from`, or else what the class has there; without either, the value at `path`
     /// stays.
     pub(super) fn set<T: Given>(
         self,

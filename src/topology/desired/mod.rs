@@ -1,4 +1,4 @@
-//! What a topology is to be: one function for each object.
+//! The desired state of a topology: one function for each object.
 //!
 //! ```text
 //! infrastructure_cluster.rs   IC ─┐
@@ -50,7 +50,7 @@ pub struct Desired {
     pub machine_pools: Vec<DesiredWorker>,
 }
 
-/// An object as it is to be applied, and where its fields come from.
+/// A desired object, and the origins of its fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DesiredObject {
     pub object: Object,

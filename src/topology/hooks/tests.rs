@@ -99,7 +99,7 @@ fn a_cluster_that_was_created_is_told_when_its_control_plane_is_initialized() {
         let left = ask(&mut fleet).unwrap();
         assert_eq!((left.is_none(), fleet.calls.len() == 1), (is_called, is_called), "{status}");
     }
-    // It blocks nothing, whatever it says; an error is one.
+    // It never blocks; an error is one.
     fleet.extensions.insert(Hook::AfterControlPlaneInitialized, wait(9, ""));
     let ((), tracker) = fleet.ask(after_initialized).unwrap();
     assert_eq!((tracker.annotation(), tracker.requeue_after_seconds()), (None, None));

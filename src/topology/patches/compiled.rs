@@ -231,11 +231,11 @@ impl Compiler<'_> {
             "add" => Make::Add,
             "replace" => Make::Replace,
             "remove" => return Ok(ValueSource::Fixed(pointer.remove())),
-            other => return Err(format!("{other:?} is no operation: use add, remove or replace")),
+            other => return Err(format!("unknown operation {other:?}: use add, remove or replace")),
         };
         match (&operation.value, &operation.value_from) {
             (Some(_), Some(_)) => Err("both value and valueFrom are set".to_owned()),
-            (None, None) => Err("neither value nor valueFrom is set; null is no value".to_owned()),
+            (None, None) => Err("neither value nor valueFrom is set; null does not count as a value".to_owned()),
             (Some(raw), None) => {
                 let value = json::value(raw.get()).map_err(|error| format!("value is not JSON: {error}"))?;
                 pointer.make(make, value).map(ValueSource::Fixed)

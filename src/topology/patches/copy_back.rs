@@ -54,7 +54,7 @@ fn kept_by_control_plane() -> impl Iterator<Item = &'static str> {
     alike.into_iter().chain(by_contract.into_iter().flat_map(both))
 }
 
-/// Carries over what was done to an item, and notes who did it.
+/// Carries over the changes of an item, and notes their patches.
 ///
 /// # Errors
 /// When something that is kept has no place any more in what patches have made.

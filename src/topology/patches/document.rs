@@ -21,7 +21,7 @@ const MAX_COPIED: usize = 8 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct Document {
     pub value: Value,
-    /// What was changed by whom, the latest last, as paths of the document.
+    /// The changes and their patches, the latest last, as paths of the document.
     pub marks: Vec<Change>,
     /// Whether any operation was applied.
     pub is_changed: bool,
@@ -42,7 +42,7 @@ impl Document {
     /// Applies operations that change nothing but what is below `/spec`.
     ///
     /// # Errors
-    /// The position of the operation that does not fit the document, and why. What was done before stays done: the run is
+    /// The position of the operation that does not fit the document, and why. Earlier operations stay applied: the run is
     /// over anyway.
     pub(super) fn apply<'o>(
         &mut self,
@@ -61,7 +61,7 @@ impl Document {
         let mut marks = Vec::new();
         for (path, place) in PLACES {
             let value = scratch.value.pointer_mut(place).map(Value::take).filter(|value| !value.is_null());
-            // Marks of the copy have followed what was moved.
+            // Marks of the copy have followed the moved value.
             let marked = if value.is_some() { &scratch.marks } else { &self.marks };
             marks.extend(marked.iter().filter_map(|change| change.at_place(path)));
             if let Some(value) = value {
@@ -185,7 +185,7 @@ impl Sent {
         match patch_type {
             "JSONPatch" => operations(patch),
             "JSONMergePatch" => merge_patch(patch).map_err(|problem| (None, problem)),
-            other => Err((None, format!("patchType is {other:?}, and has to be \"JSONPatch\" or \"JSONMergePatch\""))),
+            other => Err((None, format!("patchType is {other:?}, and must be \"JSONPatch\" or \"JSONMergePatch\""))),
         }
     }
 
@@ -230,11 +230,11 @@ fn carry(
     let explain = |problem| format!("{} from {}: {problem}", name_of(operation), from.buffer());
     let Some(value) = document.value.pointer(from.buffer().as_str()) else {
         let fault = from.fault(&document.value, false);
-        return Err(explain(fault.unwrap_or_else(|| "nothing is there".to_owned())));
+        return Err(explain(fault.unwrap_or_else(|| "the path does not exist".to_owned())));
     };
     *copied += weight(value);
     if *copied > MAX_COPIED {
-        return Err(explain(format!("move and copy carry more than {MAX_COPIED} bytes")));
+        return Err(explain(format!("move and copy operations exceed {MAX_COPIED} bytes")));
     }
     let add = to.make(Make::Add, value.clone()).map_err(explain)?;
     if matches!(operation, PatchOperation::Move(_)) {
@@ -261,7 +261,9 @@ fn operations(patch: &[u8]) -> Result<Sent, (Option<usize>, String)> {
     let operations = match read {
         Value::Array(operations) => operations,
         Value::Null => Vec::new(),
-        other => return Err((None, format!("a JSONPatch is a list of operations, and this is {}", type_of(&other)))),
+        other => {
+            return Err((None, format!("a JSONPatch must be a list of operations, but this is {}", type_of(&other))));
+        }
     };
     let decode = |(at, operation)| decode_operation(operation).map_err(|problem| (Some(at), problem));
     Ok(Sent::Operations(operations.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?))
@@ -272,7 +274,7 @@ fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option
     let Value::Object(mut members) = operation else { return Err("is no object".to_owned()) };
     let text = |name: &str| match members.get(name) {
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(other) => Err(format!("{name} is {}, and has to be a string", type_of(other))),
+        Some(other) => Err(format!("{name} must be a string, but is {}", type_of(other))),
         None => Err(format!("{name} is missing")),
     };
     let (name, pointer) = (text("op")?, Pointer::parse(&text("path")?)?);
@@ -289,7 +291,7 @@ fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option
         ("remove", _) => pointer.remove(),
         ("move", Some(from)) => PatchOperation::Move(MoveOperation { from: from.buffer().clone(), path }),
         ("copy", Some(from)) => PatchOperation::Copy(CopyOperation { from: from.buffer().clone(), path }),
-        _ => return Err(format!("{name:?} is no operation of JSON patches")),
+        _ => return Err(format!("{name:?} is not a JSON patch operation")),
     };
     if let PatchOperation::Add(AddOperation { value, .. }) | PatchOperation::Replace(ReplaceOperation { value, .. }) =
         &operation
@@ -305,7 +307,7 @@ fn merge_patch(patch: &[u8]) -> Result<Sent, String> {
     }
     match read(patch)? {
         merge @ Value::Object(_) => Ok(Sent::Merge(merge)),
-        other => Err(format!("a JSONMergePatch is an object, and this is {}", type_of(&other))),
+        other => Err(format!("a JSONMergePatch must be an object, but this is {}", type_of(&other))),
     }
 }
 
@@ -320,7 +322,7 @@ fn leaves(merge: &Value, above: &Path, found: &mut Vec<String>) {
         Value::Object(members) if !members.is_empty() => {
             members.iter().for_each(|(name, value)| leaves(value, &above.member(name), found));
         }
-        // An empty object changes nothing but what was no object.
+        // An empty object only replaces a value that is no object.
         Value::Object(_) if *above == Path::ROOT => {}
         _ => found.push(above.as_str().to_owned()),
     }

@@ -67,7 +67,7 @@ impl Run<'_> {
             }
             Some(PatchAnswer::Patches(patches)) => self.apply_answer(position, patch, extension, &patches),
             Some(PatchAnswer::Valid) => {
-                self.refused(position, patch, hook, extension, "answered something else than patches".to_owned())
+                self.refused(position, patch, hook, extension, "returned something other than patches".to_owned())
             }
             Some(PatchAnswer::Failure(message)) => {
                 self.refused(position, patch, hook, extension, format!("answered Failure: {message}"))
@@ -83,7 +83,7 @@ impl Run<'_> {
         match self.ask(position, patch, hook, extension)? {
             None | Some(PatchAnswer::Valid) => Ok(()),
             Some(PatchAnswer::Patches(_)) => {
-                self.refused(position, patch, hook, extension, "answered patches where none were asked for".to_owned())
+                self.refused(position, patch, hook, extension, "returned patches that were not requested".to_owned())
             }
             Some(PatchAnswer::Failure(message)) => {
                 self.refused(position, patch, hook, extension, format!("answered Failure: {message}"))
@@ -91,7 +91,7 @@ impl Run<'_> {
         }
     }
 
-    /// The answer of an extension; `None` when there is nobody who could ask it.
+    /// The answer of an extension; `None` when it cannot be called.
     fn ask(
         &mut self,
         position: usize,

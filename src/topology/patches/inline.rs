@@ -197,5 +197,5 @@ fn tellable(problem: String, is_sensitive: bool) -> String {
     }
     let mut parts = problem.splitn(5, ':');
     let place: Vec<&str> = parts.by_ref().take(4).collect();
-    format!("{}: fails, and the reason may show a secret", place.join(":"))
+    format!("{}: failed; the reason is hidden because it may contain a secret", place.join(":"))
 }

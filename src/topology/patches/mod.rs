@@ -108,7 +108,7 @@ impl Run<'_> {
                 self.skip(patch, None, None, Reason::OnlyValidates);
                 Ok(())
             }
-            _ => fail("it has neither definitions nor an extension that generates or validates"),
+            _ => fail("it has neither definitions nor a generate or validate extension"),
         }
     }
 

@@ -45,7 +45,7 @@ impl Pointer {
             }
         }
         let buffer =
-            PointerBuf::parse(escaped).map_err(|error| format!("path {text:?} is no JSON pointer: {error}"))?;
+            PointerBuf::parse(escaped).map_err(|error| format!("path {text:?} is not a JSON pointer: {error}"))?;
         if buffer.count() > MAX_DEPTH {
             return Err(format!("path has more than {MAX_DEPTH} parts"));
         }
@@ -145,11 +145,11 @@ impl Pointer {
 fn position(token: &Token<'_>, length: usize, is_new: bool) -> Result<usize, String> {
     let name = token.decoded();
     let Ok(index) = token.to_index() else {
-        return Err(format!("{:?} is no position in it", &*name));
+        return Err(format!("{:?} is not an index of it", &*name));
     };
     let position = if is_new { index.for_len_incl(length) } else { index.for_len(length) };
     position.map_err(|_| match &*name {
-        "-" => "\"-\" is the place behind the last element, where only add can put something".to_owned(),
+        "-" => "\"-\" is the position after the last element, which only add can use".to_owned(),
         name => format!("has no element {name}"),
     })
 }
@@ -176,7 +176,7 @@ pub(super) fn depth(value: &Value) -> usize {
 /// Fails when a value at a pointer makes the document too deep.
 pub(super) fn fits(pointer: &Pointer, value: &Value) -> Result<(), String> {
     match pointer.depth() + depth(value) > MAX_DEPTH {
-        true => Err(format!("the value would make the template deeper than {MAX_DEPTH}")),
+        true => Err(format!("the value would nest the template deeper than {MAX_DEPTH} levels")),
         false => Ok(()),
     }
 }

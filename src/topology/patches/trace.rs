@@ -8,14 +8,14 @@ use crate::hub::ObjectKey;
 use crate::topology::worker::WorkerKind;
 use crate::world::PatchHook;
 
-/// What is to be known of a run of the patches that ended well.
+/// The trace of a successful run of the patches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
     /// What did nothing, in the order of patches, items and definitions.
     pub skipped: Vec<Skipped>,
     /// Templates whose output has `<no value>` in it (DEC-5).
     pub undefined: Vec<Undefined>,
-    /// Extensions that nobody could ask: what was computed lacks what they would have done.
+    /// Extensions that could not be called: the result lacks their patches.
     pub not_asked: Vec<NotAsked>,
 }
 
@@ -43,7 +43,7 @@ pub enum Reason {
     Kept { path: String },
     /// The patch only has an extension that validates (PE-11).
     OnlyValidates,
-    /// The extension could not be asked.
+    /// The extension could not be called.
     NotAsked,
 }
 
@@ -57,7 +57,7 @@ pub struct Undefined {
     pub item: Arc<ItemName>,
 }
 
-/// An extension that could not be asked.
+/// An extension that could not be called.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotAsked {
     pub patch: Arc<str>,
@@ -119,7 +119,7 @@ pub struct PatchError {
     /// The position of the patch in the class.
     pub position: usize,
     pub place: Place,
-    /// What was to be patched, when it matters.
+    /// The item, if it matters.
     pub item: Option<Arc<ItemName>>,
     /// What is wrong, with line and column where a template is.
     pub problem: String,
@@ -145,12 +145,12 @@ impl fmt::Display for OperationPlace {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::NotSelected => f.write_str("the selector is about other templates"),
+            Reason::NotSelected => f.write_str("the selector names other templates"),
             Reason::SelectsNothing => f.write_str("the selector matches nothing in this topology"),
             Reason::Disabled { rendered } => write!(f, "enabledIf rendered {rendered}"),
             Reason::Kept { path } => write!(f, "the topology itself decides {path}"),
-            Reason::OnlyValidates => f.write_str("the patch only has an extension that validates"),
-            Reason::NotAsked => f.write_str("the extension could not be asked"),
+            Reason::OnlyValidates => f.write_str("the patch has only a validate extension"),
+            Reason::NotAsked => f.write_str("the extension could not be called"),
         }
     }
 }
@@ -162,7 +162,7 @@ impl fmt::Display for Skipped {
             write!(f, " definitions[{definition}]")?;
         }
         if let Some(item) = &self.item {
-            write!(f, " did nothing to {item}")?;
+            write!(f, " did not change {item}")?;
         }
         write!(f, ": {}", self.reason)
     }
@@ -181,7 +181,7 @@ impl fmt::Display for Undefined {
 
 impl fmt::Display for NotAsked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "patch {:?}: {} of {} could not be asked", self.patch, self.hook.name(), self.extension)
+        write!(f, "patch {:?}: {} of {} could not be called", self.patch, self.hook.name(), self.extension)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::topology::desired::{Desired, DesiredObject, DesiredWorker};
 use crate::topology::status::TOPOLOGY_RECONCILED;
 use crate::topology::{Computation, Failure};
 
-/// An object as it is, with what it is to be.
+/// A current object with its desired state.
 type Pair = (Option<Arc<Object>>, Option<DesiredObject>);
 
 impl Applied {

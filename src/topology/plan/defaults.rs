@@ -21,7 +21,7 @@ pub(super) fn default_strategies(steps: &mut [Step]) {
     }
 }
 
-/// The defaults of what was there. Whether others are new depends on strategies that the object had once.
+/// The defaults of the old object. Whether others are new depends on strategies that the object had once.
 fn in_place_of(from: &Value, default: Value) -> Value {
     match (from, default) {
         (Value::Object(from), Value::Object(members)) => {

@@ -131,7 +131,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// What else an object of a new name lacks in the place of one. On a server nobody asks, for it is written all the same.
+    /// What else an object of a new name lacks in the place of one. It is not computed for a server, because the object is written anyway.
     pub(super) fn lost(&self, current: &Object, sent: &Object) -> Result<Vec<Change>, Failure> {
         match self.world.is_offline() {
             true => lost(current, sent, &schema(self.world, sent, Some(current))?),
@@ -191,8 +191,8 @@ fn taken(change: Option<&OwnershipChange>, own: Option<&ManagedFields>) -> Vec<S
     paths.map(|path| path.to_path().to_string()).collect()
 }
 
-/// Whether somebody else has set a value that is asked for: it is set back. A value that a provider normalises stays ours in the
-/// record.
+/// Whether another field manager has set a desired field to another value: it is set back. A value that a
+/// provider normalises stays ours in `managedFields`.
 fn is_taken(change: &ssa::Change, taken: &[String]) -> bool {
     let path = change.path.as_str();
     change.to.is_some() && taken.iter().any(|taken| is_below(taken, path) || is_below(path, taken))
@@ -203,7 +203,7 @@ pub(super) fn recorded(object: &Object) -> Result<Vec<ManagedFields>, Failure> {
     ManagedFields::all_of(object.as_ref()).map_err(|error| Failure::Unreadable(error.to_string()))
 }
 
-/// Who owns which fields of an object from a file: who its record says; without an entry of ours we own what was asked for
+/// Who owns which fields of an object from a file: as `managedFields` say; without an entry of ours we own the fields that were set
 /// before; and when that is not known either, what is sent now (DEC-43).
 pub(super) fn owners(
     current: &Object,
@@ -277,5 +277,5 @@ pub fn sent(desired: &Object) -> Result<Object, Failure> {
         }
     }
     let reduced: Value = ssa::reduce(desired.as_ref(), ssa::SENT, &ignored);
-    Object::try_from(reduced).map_err(|found| Failure::Unreadable(format!("what is sent is {found}")))
+    Object::try_from(reduced).map_err(|found| Failure::Unreadable(format!("the object to apply is {found}")))
 }

@@ -133,7 +133,7 @@ impl Fold {
         self.facts.put_cluster(cluster.clone(), Record::readable(merged));
     }
 
-    /// What the topology of a Cluster is to be, as everything is now.
+    /// The desired state of a Cluster's topology for the current objects.
     ///
     /// # Errors
     /// See [`Computation::of`].
@@ -471,7 +471,7 @@ pub fn uid(group: &str, kind: &str, key: &ObjectKey) -> String {
     let hash =
         |seed: u64| text.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
     let (a, b) = (hash(0xcbf2_9ce4_8422_2325), hash(0x9e37_79b9_7f4a_7c15));
-    // Version 8 of RFC 9562: made of whatever the maker likes.
+    // Version 8 of RFC 9562: its content is implementation-specific.
     format!(
         "{:08x}-{:04x}-8{:03x}-a{:03x}-{:012x}",
         a >> 32,

@@ -8,7 +8,7 @@ use crate::topology::Failure;
 use crate::topology::origin::is_below;
 
 /// Fields of a template that another field manager has set, and that `sent` lacks: an object of a new name starts without them
-/// (ROT-05). What nobody owns are defaults, which the new one gets as well.
+/// (ROT-05). Fields without an owner are defaults, which the new one gets as well.
 pub(super) fn lost(current: &Object, sent: &Object, schema: &Schema) -> Result<Vec<Change>, Failure> {
     let is_other = |entry: &&ssa::ManagedFields| !entry.is_of_applier(MANAGER) && entry.subresource.is_empty();
     let entries = recorded(current)?;

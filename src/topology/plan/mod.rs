@@ -1,4 +1,4 @@
-//! What is to be done so that a topology becomes what it is to be.
+//! The steps from the current to the desired state of a topology.
 //!
 //! ```text
 //! current ─┐
@@ -6,7 +6,7 @@
 //! desired ─┘        └─ difference.rs (which fields change, and why)                └─► rolls.rs (machines replaced)
 //! ```
 //!
-//! What was asked for before tells which fields go: `before.rs` notes it for objects that exist, a fold for what it writes.
+//! The previous desired fields tell which fields are removed: `before.rs` notes it for objects that exist, a fold for what it writes.
 //!
 //! A Plan is data: the reconciler carries it out, `plan` prints it, a fold makes it true and plans again.
 
@@ -69,7 +69,7 @@ pub struct Step {
     pub uid: Option<String>,
     /// The name that the object of a rotation takes the place of.
     pub replaces: Option<String>,
-    /// What is sent; nothing for a deletion. Of the Cluster, all labels, annotations and references as they are to be: what is
+    /// What is sent; nothing for a deletion. Of the Cluster, all labels, annotations and references in their desired state: what is
     /// written of it are the `changes`.
     pub sent: Option<Arc<Object>>,
     /// Where the fields of what is sent come from.
@@ -94,7 +94,7 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Certainty {
     Exact,
-    /// It follows from what was assumed without a server or a definition (DEC-15, DEC-17).
+    /// It follows from assumptions without a server or a definition (DEC-15, DEC-17).
     Assumed,
     /// The provider decides.
     Provider,
@@ -138,7 +138,7 @@ impl Change {
     }
 }
 
-/// What was asked for the last time, by group, kind and key: of objects that do not say who owns their fields it tells a field
+/// The previous desired state, by group, kind and key: of objects that do not say who owns their fields it tells a field
 /// that a topology does not ask for any more from one that others have set (DEC-43).
 #[derive(Clone, Debug, Default)]
 pub struct Applied(BTreeMap<Id, Sent>);
@@ -146,17 +146,17 @@ pub struct Applied(BTreeMap<Id, Sent>);
 /// Group, kind and key.
 type Id = (String, String, ObjectKey);
 
-/// What was asked for of one object.
+/// The previous desired state of one object.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     object: Arc<Object>,
     origins: Arc<Origins>,
-    /// Whether the object has become what was asked for, as far as its server let it.
+    /// Whether the object has reached the desired state, as far as its server let it.
     is_rolled_out: bool,
 }
 
 impl Applied {
-    /// What was applied to an object the last time.
+    /// The fields that were applied to an object the last time.
     fn get(&self, object: &ObjectRef) -> Option<&Sent> {
         self.0.get(&id(object))
     }
@@ -198,7 +198,7 @@ impl Certainty {
 }
 
 impl fmt::Display for Part {
-    /// A name for the slot, the same whatever the object in it is called.
+    /// A name for the slot that does not depend on the name of its object.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Part::Infrastructure => f.write_str("infrastructure"),

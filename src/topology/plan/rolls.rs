@@ -35,7 +35,7 @@ pub struct Machines {
     pub replaced: Option<i64>,
     pub removed: Option<i64>,
     pub added: Option<i64>,
-    /// Machines that stay as they are until somebody deletes them (ROLL-11).
+    /// Machines that stay outdated until a user deletes them (ROLL-11).
     pub outdated_until_deleted: Option<i64>,
     /// How many are replaced, or outdated until they are deleted, even if their number is not known: the minimum of an autoscaler.
     pub at_least: i64,
@@ -121,7 +121,7 @@ pub(super) fn notes(steps: &[Step]) -> impl Iterator<Item = String> {
     let checks = steps.iter().filter(is_check).filter(gets_stricter).map(|step| {
         let name = &step.object.key.name;
         format!(
-            "MachineHealthCheck {name} gets stricter: machines that are unhealthy by it may be remediated (ROLL-17)"
+            "MachineHealthCheck {name} becomes stricter: machines that it finds unhealthy may be remediated (ROLL-17)"
         )
     });
     upgrades.chain(checks)
@@ -349,7 +349,7 @@ impl Scene<'_> {
     }
 }
 
-/// Whether the object is older than the time at which its machines are to be replaced (ROLL-6, ROLL-10); one from a file may be
+/// Whether the object is older than the time of `rollout.after` (ROLL-6, ROLL-10); one from a file may be
 /// of any age.
 fn was_made_before(decisive: &[Decisive<'_>], before: &Object) -> bool {
     let time = |value: Option<&Value>| value.and_then(Value::as_str).and_then(|text| text.parse::<Timestamp>().ok());
@@ -390,7 +390,7 @@ fn replicas(object: &Object) -> Option<i64> {
     object.at(REPLICAS).and_then(Value::as_i64)
 }
 
-/// How many machines there were, and how many there are to be. A number that is not sent stays what it is.
+/// The old and the new number of machines. A number that is not sent does not change.
 fn scaling(step: &Step, before: &Object) -> (Option<i64>, Option<i64>) {
     let had = replicas(before);
     let change = step.changes.iter().find(|change| change.path == REPLICAS);

@@ -21,7 +21,7 @@ use crate::topology::{Computation, Failure, Observed};
 use crate::world::{Found, Selection, World};
 
 impl Plan {
-    /// What makes of the current state what is desired. An object that cannot become what it is to be ends the plan, which says
+    /// The steps from the current to the desired state. An object that cannot reach its desired state ends the plan, which says
     /// so; what comes before it stays.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Planner<'_> {
             }
             cluster.to_mut().control_plane_ref.clone_from(&marked.control_plane_ref);
         }
-        self.cluster(&marked, &cluster, "it refers to what the topology made");
+        self.cluster(&marked, &cluster, "it references objects of the topology");
         of_control_plane?;
         self.workers(WorkerKind::MachineDeployment, machine_deployments)?;
         self.workers(WorkerKind::MachinePool, machine_pools)
@@ -148,7 +148,7 @@ impl Planner<'_> {
         let name = prefixed(&prefix(&self.cluster.metadata.name, &part), &end);
         sent.set("metadata.name", json!(name))?;
         sent.remove("metadata.uid");
-        let reason = "its spec changes, and templates are not changed but replaced".to_owned();
+        let reason = "its spec changes; templates are replaced, not updated".to_owned();
         self.write(Action::Rotate, part, sent, origins, difference, reason);
         if let Some(step) = self.steps.last_mut() {
             step.replaces = Some(old);
@@ -156,7 +156,7 @@ impl Planner<'_> {
         Ok(Some(name))
     }
 
-    /// The control plane: its health check whatever happens, the rest unless an upgrade holds it (RS-19 to RS-21, UP-30, ROT-09).
+    /// The control plane: its health check always, the rest unless an upgrade holds it (RS-19 to RS-21, UP-30, ROT-09).
     /// The template that was replaced goes at once (ROT-06).
     fn control_plane(&mut self, desired: &DesiredControlPlane, contract: Contract) -> Result<(), Failure> {
         let current = &self.current.control_plane;
@@ -179,14 +179,14 @@ impl Planner<'_> {
             }
             planner.object(Part::ControlPlane, &control_plane, current.object.as_ref())?;
             if let Some(old) = replaced {
-                planner.delete(Part::ControlPlaneMachines, old, "another template has taken its place");
+                planner.delete(Part::ControlPlaneMachines, old, "another template replaces it");
             }
             planner.forgotten_machines()
         })
     }
 
     /// Templates of control plane machines that were replaced before, by a run that did not get to delete them (ROT-06, DEL-13). Nothing
-    /// refers to them, and nobody else would delete them before the Cluster.
+    /// refers to them, and otherwise they would stay until the Cluster is deleted.
     fn forgotten_machines(&mut self) -> Result<(), Failure> {
         let metadata = &self.cluster.metadata;
         let Some(current) = &self.current.control_plane.machines else { return Ok(()) };
@@ -220,7 +220,7 @@ impl Planner<'_> {
             .iter()
             .filter(|one| !is_of_workers(one) && is_ours(one) && !is_in_use(one) && !one.is_being_deleted());
         for template in forgotten.cloned().collect::<Vec<_>>() {
-            self.delete(Part::ControlPlaneMachines, &template, "another template took its place before");
+            self.delete(Part::ControlPlaneMachines, &template, "another template replaced it before");
         }
         Ok(())
     }
@@ -243,7 +243,7 @@ impl Planner<'_> {
         let mut marked = is.clone();
         let value = hooks.annotation().map(|value| (annotation::PENDING_HOOKS.to_owned(), value));
         marked.annotations.extend(value);
-        self.cluster(&is, &marked, "hooks are pending before what they belong to begins");
+        self.cluster(&is, &marked, "hooks are marked as pending before their action begins");
         marked
     }
 
@@ -335,7 +335,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The health check whatever happens; then, unless the worker is being deleted or an upgrade holds it, what it refers
+    /// The health check always; then, unless the worker is being deleted or an upgrade holds it, what it refers
     /// to and the worker itself, all that has changed in one write (RS-30, RS-31, RS-34, UP-39, UP-40, ROT-09). Templates that were
     /// replaced stay for the machine sets that use them (ROT-06).
     fn update_worker(
@@ -377,7 +377,7 @@ impl Planner<'_> {
 
     /// A worker that the topology does not name any more, its health check first (RS-33, RS-34, DEL-03, DEL-04).
     fn delete_worker(&mut self, kind: WorkerKind, name: &str, worker: &CurrentWorker) {
-        let reason = "the topology does not name it any more";
+        let reason = "the topology no longer defines it";
         if let Some(health_check) = &worker.health_check {
             self.delete(Part::WorkerHealthCheck(name.to_owned()), health_check, reason);
         }
@@ -396,7 +396,7 @@ impl Planner<'_> {
         match (desired, current) {
             (Some(desired), current) => self.object(part, desired, current),
             (None, Some(current)) => {
-                self.delete(part, current, "no health check is asked for any more");
+                self.delete(part, current, "the topology no longer defines a health check");
                 Ok(())
             }
             (None, None) => Ok(()),
@@ -406,7 +406,7 @@ impl Planner<'_> {
     /// A new object, which takes over what bears its name and nothing else (RS-13, DEC-36).
     fn create(&mut self, part: Part, sent: Object, origins: &Origins) {
         let difference = Difference::none();
-        let reason = "the topology asks for it and there is none".to_owned();
+        let reason = "the topology defines it and it does not exist".to_owned();
         self.write(Action::Create, part, sent, origins, difference, reason);
     }
 
@@ -449,7 +449,7 @@ impl Planner<'_> {
     }
 }
 
-/// A change that nobody but the engine asks for.
+/// A change that only the engine makes.
 fn of_topology(path: String, from: Option<Value>, to: Option<Value>) -> Change {
     Change { path, from, to, because: Some(Origin::Topology), was: None, is_sensitive: false }
 }
@@ -487,7 +487,7 @@ fn prefix(cluster: &str, part: &Part) -> String {
 
 fn in_place(difference: &Difference) -> String {
     match difference.changes.len() {
-        0 => "the record of its fields' owners is not what it should be".to_owned(),
+        0 => "its managedFields need repair".to_owned(),
         1 => "a field changes".to_owned(),
         many => format!("{many} fields change"),
     }

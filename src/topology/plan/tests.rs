@@ -1,4 +1,4 @@
-//! Plans, on worlds with one Cluster: what is done in which order, and that what was done need not be done again.
+//! Plans, on worlds with one Cluster: the steps and their order, and that a second plan is empty.
 
 mod confirmed;
 mod machines;

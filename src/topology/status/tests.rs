@@ -239,7 +239,7 @@ fn the_status_holds_what_is_left_of_the_plans_and_the_condition_twice() {
             {"type": "TopologyReconciled", "status": "True", "lastTransitionTime": NOW},
         ])
     );
-    // What was not planned stays as it was.
+    // Fields that were not planned do not change.
     let failed = run(&Tracker::default(), Some("out of order"), &stored);
     assert_eq!((&failed["controlPlane"], &failed["phase"]), (&stored["status"]["controlPlane"], &json!("Provisioned")));
     assert_eq!(failed["conditions"][1]["message"], "out of order");

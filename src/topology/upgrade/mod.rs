@@ -6,8 +6,8 @@
 //! hooks: what is pending, and who blocks ──────────┘     control plane      workers, in their order    hooks that are due
 //! ```
 //!
-//! All of it follows from objects as they are now (UP-20), whoever wrote them (UP-47): steps that are finished vanish from the
-//! plans, and whoever computes again goes on where the last one stopped, also for another target (UP-46). What a step waits
+//! All of it follows from the current objects (UP-20), regardless of who wrote them (UP-47): steps that are finished vanish from the
+//! plans, and the next computation continues where the last one stopped, also for another target (UP-46). What a step waits
 //! for is seen in objects, so their changes are what triggers the next one (UP-50).
 
 mod plan;
@@ -157,7 +157,7 @@ impl Decided<'_> {
         self.workers.get(&(kind, position)).map_or(self.state.target(), String::as_str)
     }
 
-    /// Calls the hooks that are due once everything else is known (HK-12, HK-21); returns what was found out and decided.
+    /// Calls the hooks that are due once everything else is known (HK-12, HK-21); returns the findings and decisions.
     ///
     /// # Errors
     /// When a hook fails.
@@ -170,7 +170,7 @@ impl Decided<'_> {
 }
 
 impl<'a> State<'a> {
-    /// The version of the worker at `position`. It exists, or is to be made, under the name that it has in the topology.
+    /// The version of the worker at `position`. It exists, or will be created, under its name in the topology.
     fn worker_version(
         &mut self,
         kind: WorkerKind,
@@ -223,7 +223,7 @@ impl<'a> State<'a> {
     }
 
     /// Why a control plane keeps its version, be it that of the topology (UP-24, rows 3 to 9, and UP-25). Without workers there
-    /// is nobody to wait for (UP-49). Hooks come in the order of HK-23.
+    /// are no workers to wait for (UP-49). Hooks come in the order of HK-23.
     fn hold_of_control_plane(&mut self, object: &Object, version: &str) -> Result<Option<Hold>, Failure> {
         if is_provisioning(object)? {
             self.tracker.control_plane.is_provisioning = true;

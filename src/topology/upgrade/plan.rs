@@ -10,7 +10,7 @@ use std::fmt;
 use crate::version::{BuildOrder, KubeVersion, VersionError};
 
 /// How many minor versions workers may be behind their control plane, and so go up in one step (UP-17, UP-18). Distances are
-/// those of minor versions, whatever the major ones are (UP-02).
+/// those of minor versions, regardless of major ones (UP-02).
 const WORKER_SKEW: u64 = 3;
 
 /// A version as it was written, and what it means (UP-03).
@@ -62,7 +62,7 @@ pub(super) struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// UP-03.
-    #[error("{what} {text:?} is no version: {reason}")]
+    #[error("{what} {text:?} is not a version: {reason}")]
     NoVersion { what: String, text: String, reason: VersionError },
     /// UP-13.
     #[error(
@@ -148,7 +148,7 @@ impl Way {
         }
         let is_one_minor = self.control_plane.minor() == self.target.minor();
         for text in listed {
-            let one = Written::parse("kubernetesVersions of the ClusterClass lists", text)?;
+            let one = Written::parse("in kubernetesVersions of the ClusterClass,", text)?;
             if one.version.precedence(&self.control_plane.version).is_le() {
                 continue;
             }
@@ -223,7 +223,7 @@ impl Way {
         Err(PlanError::OtherEnd { part, target: self.target.text.clone(), ends })
     }
 
-    /// The plan of workers that nobody planned: as few steps as their distance from the control plane allows (UP-17).
+    /// The plan of workers without an extension: as few steps as their distance from the control plane allows (UP-17).
     fn default_of_workers(&self, from: &Written, control_plane: &[Written]) -> Result<Vec<Written>, PlanError> {
         let (lowest, target) = (from.minor(), self.target.minor());
         if target < lowest {

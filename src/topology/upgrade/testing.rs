@@ -1,4 +1,4 @@
-//! A fleet of plain objects: a test lets the engine decide on it, applies what was decided, and plays the machines.
+//! A fleet of plain objects: a test lets the engine decide on it, applies the decisions, and plays the machines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(in crate::topology) struct Worker {
     pub(in crate::topology) machines: Vec<String>,
 }
 
-/// What was decided.
+/// The decisions.
 #[derive(Clone, Debug)]
 pub(in crate::topology) struct Round {
     pub(in crate::topology) control_plane: String,
@@ -227,7 +227,7 @@ impl Fleet {
         round
     }
 
-    /// Writes what was decided, except for what is frozen or must not be created.
+    /// Writes the decisions, except for what is frozen or must not be created.
     pub(in crate::topology) fn apply(&mut self, round: &Round) {
         let tracker = &round.tracker;
         if let Some(object) = &mut self.control_plane

@@ -510,7 +510,7 @@ fn an_extension_may_plan_the_upgrade() {
     assert!(matches!(fleet.decide(), Err(Failure::PlanExtension { .. })));
     fleet.is_offline = true;
     let failure = fleet.decide().unwrap_err().to_string();
-    let want = "extension plan.ext of the ClusterClass has not planned the upgrade: Runtime Extensions cannot be called \
+    let want = "extension plan.ext of the ClusterClass failed to plan the upgrade: Runtime Extensions cannot be called \
         without an API server";
     assert_eq!(failure, want);
     fleet.has_hooks = false;
@@ -723,7 +723,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     /// UP-16, UP-18, UP-20, UP-31: plans are valid, versions never fall, workers stay within their distance from the
-    /// control plane and their budget, and the walk ends at the target, in whatever order machines get done.
+    /// control plane and their budget, and the walk ends at the target, for any order in which machines finish.
     #[test]
     fn every_walk_rises_to_its_target(
         versions in listed(), from in 0_usize..40, to in 0_usize..40, limit in 1_usize..3, done in proptest::collection::vec(0_u8..4, 1..20),
@@ -752,7 +752,7 @@ proptest! {
             if is_done {
                 break;
             }
-            // Somebody who is behind gets done; who, is chance.
+            // A random machine that is behind finishes.
             let mut behind: Vec<Option<String>> = fleet.rolling().into_iter().map(|name| Some(name.to_owned())).collect();
             if fleet.is_control_plane_rolling() {
                 behind.push(None);

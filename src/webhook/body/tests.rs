@@ -73,7 +73,7 @@ async fn half_read_bodies_do_not_wait_for_eachother() {
 
 #[tokio::test(start_paused = true)]
 async fn bodies_that_arrive_evenly_never_wait_for_eachother_in_a_circle() {
-    // The fifth takes six of its eight bytes before anybody waits.
+    // The fifth takes six of its eight bytes before another request waits.
     let five = bodies(8, 12);
     let mut all: Vec<_> = (0..5).map(|_| begin(&five)).collect();
     for (index, part) in [(0, 3), (1, 3), (2, 3), (3, 3), (4, 3), (4, 3), (0, 3), (1, 3), (2, 3), (3, 3), (4, 2)] {

@@ -187,14 +187,14 @@ async fn the_kinds_that_a_review_asks_for_are_counted() {
 async fn a_conversion_ends_and_gives_its_turn_back_only_when_its_work_has_ended() {
     let limits = Limits { inline: 0, aside: 1, patience: Duration::from_millis(900), ..Limits::default() };
     let converter = converter(limits);
-    // Somebody else converts a large object, which this one has to wait for.
+    // Another request converts a large object, which this one has to wait for.
     let large = converter.large.acquire().await.unwrap();
     let object = format!(r#"{{"apiVersion":"{NEW}","kind":"Cluster","spec":{{"x":[{}0]}}}}"#, "{},".repeat(6000));
     let text = format!(
         r#"{{"apiVersion":"{API_VERSION}","kind":"{KIND}","request":{{"uid":"u","desiredAPIVersion":"{OLD}","objects":[{object},{object}]}}}}"#
     );
     let (code, body) = post(&converter, text.clone()).await;
-    assert_eq!((code.as_u16(), &*body), (500, "topologist: the conversion took longer than its caller waits\n"));
+    assert_eq!((code.as_u16(), &*body), (500, "topologist: the conversion took longer than the caller's timeout\n"));
     assert_eq!(converter.turns.available_permits(), 0, "it still works");
     let (code, _) = post(&converter, text).await;
     assert_eq!(code.as_u16(), 429);

@@ -258,7 +258,7 @@ async fn a_panic_ends_one_request_with_code_500_and_is_counted() {
 async fn a_body_that_does_not_arrive_is_given_up() {
     let (_sender, receiver) = futures::channel::mpsc::unbounded::<Result<Bytes, std::io::Error>>();
     let (code, text) = post(handler(Limits::default()), PATH, Body::from_stream(receiver)).await;
-    assert_eq!((code, &*text), (StatusCode::REQUEST_TIMEOUT, "topologist: the body did not arrive in time\n"));
+    assert_eq!((code, &*text), (StatusCode::REQUEST_TIMEOUT, "topologist: the request body did not arrive in time\n"));
 }
 
 /// A router whose reviews are all answered by `evaluate`.

@@ -98,7 +98,7 @@ fn flag(members: &mut Members, name: &str, was: Option<&Value>) {
     }
 }
 
-/// The member that is an object, and what was in its place.
+/// The member that is an object, and the previous value.
 fn within(members: &mut Members, name: &str, was: Option<&Value>, edit: impl FnOnce(&mut Members, Option<&Value>)) {
     if let Some(member) = members.get_mut(name).and_then(Value::as_object_mut) {
         edit(member, was.and_then(|was| was.get(name)));

@@ -89,7 +89,7 @@ impl Down<'_> {
         match self.versions.get(&(group.to_owned(), kind.to_owned())) {
             Some(Ok(version)) => Ok(version),
             Some(Err(reason)) => Err(unknown(reason)),
-            None => Err(unknown("nobody has looked for it")),
+            None => Err(unknown("its version was not looked up")),
         }
     }
 

@@ -58,7 +58,7 @@ fn place_down(place: &Place, members: &mut Members, at: &str, form: &Down<'_>) -
     Ok(())
 }
 
-/// Calls `edit` with every object at `path`, and with where it is. What is no object is left to whoever reads it.
+/// Calls `edit` with every object at `path`, and with where it is. What is no object is left to the decoder.
 fn visit(
     value: &mut Value,
     path: &str,

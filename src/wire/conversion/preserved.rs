@@ -52,7 +52,7 @@ pub(super) fn take(object: &mut Value) -> Option<Value> {
     json::value(text.as_str()?).ok().filter(Value::is_object)
 }
 
-/// The v1beta2 form of an object that nobody has changed since it came down: then all of it is known.
+/// The v1beta2 form of an object that was not changed since it was converted down: then all of it is known.
 ///
 /// `object` has no annotation any more.
 pub(super) fn unchanged(kind: Kind, object: &Value, preserved: &Value) -> Option<Value> {

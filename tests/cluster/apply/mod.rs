@@ -424,7 +424,7 @@ async fn a_cluster_that_others_write_too_gets_its_references_all_the_same() {
     let error = stage.apply(&planned).await.error.unwrap();
     assert_eq!(
         (error.is_conflict(), error.to_string()),
-        (true, format!("Cluster {}/blade has changed meanwhile", stage.namespace))
+        (true, format!("Cluster {}/blade has changed since it was read", stage.namespace))
     );
     assert_eq!(stage.cluster().await["spec"]["infrastructureRef"], theirs);
 }
@@ -485,7 +485,7 @@ async fn what_a_server_refuses_in_a_dry_run_is_the_failure_of_the_plan() {
     let failure = async || stage.plan().await.unwrap().plan.failure.unwrap().to_string();
     let said = failure().await;
     let ground = stage.name_of(GROUND).await;
-    let want = format!("ForgeCluster {}/{ground} could not be applied in a dry run: ", stage.namespace);
+    let want = format!("ForgeCluster {}/{ground} failed to apply in a dry run: ", stage.namespace);
     assert!(said.starts_with(&want), "{said}");
     assert!(said.contains("spec.site"), "{said}");
     assert_eq!(said, failure().await);

@@ -139,7 +139,7 @@ async fn a_class_is_unreadable() {
     site.nodes.lose_power();
     site.apply();
     site.until("the guard is back", || site.is_guarded());
-    let names_the_class = |log: &str| log.contains("Stored object cannot be read") && log.contains("team-a/base");
+    let names_the_class = |log: &str| log.contains("Cannot read a stored object") && log.contains("team-a/base");
     site.until("each replica logs the class", || site.nodes.all(|pod| names_the_class(&pod.log_text())));
     assert!(site.nodes.all(|pod| {
         pod.metric("topologist_unreadable_objects_total{kind=\"ClusterClass\"}").is_some_and(|count| count >= 1.0)
@@ -163,7 +163,7 @@ async fn a_class_is_unreadable() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_controllers_run_wild() {
     let site = Site::start().await;
-    let mut guide = site.guide("The controllers run wild");
+    let mut guide = site.guide("Wrong writes by the controllers");
     let scale = |cluster: &str, replicas: u64| {
         let set = format!("cluster.x-k8s.io/cluster-name={cluster},topology.cluster.x-k8s.io/deployment-name=blue");
         site.kubectl.out(&["scale", "machinedeployment", "-l", &set, &format!("--replicas={replicas}")]);

@@ -104,7 +104,7 @@ async fn in_one_namespace_roles_are_enough_to_reconcile_alone_and_after_take_ove
 async fn a_leader_that_is_killed_is_replaced_within_its_lease_and_two_seconds() {
     let ground = Ground::new().await;
     let mut leader = ground.start();
-    leader.wait_for_log("Acquired the lease");
+    leader.wait_for_log("Acquired the Lease");
     let site = Site::on(ground.kubernetes.client(), "default".to_owned()).await;
     site.provide().await;
     site.apply_file("cluster.yaml").await;
@@ -114,7 +114,7 @@ async fn a_leader_that_is_killed_is_replaced_within_its_lease_and_two_seconds() 
     let mut reconciled = Vec::new();
     for turn in 0..4 {
         let mut follower = ground.start();
-        follower.wait_for_log("Holder of the lease");
+        follower.wait_for_log("The holder of the Lease changed");
         // At another moment between two renewals each time.
         tokio::time::sleep(Duration::from_millis(1_000 + 130 * turn)).await;
         leader.signal("KILL");
@@ -122,7 +122,7 @@ async fn a_leader_that_is_killed_is_replaced_within_its_lease_and_two_seconds() 
         leader.wait();
         let value = format!("value-{turn}");
         site.change("demo", |topology| topology["variables"][0]["value"] = json!(value)).await;
-        follower.wait_for_log("Acquired the lease");
+        follower.wait_for_log("Acquired the Lease");
         let acquired = killed.elapsed();
         // Replaced means that the next leader does its work, not only that it holds the lease.
         site.until("the next leader reconciles", || async {

@@ -54,15 +54,15 @@ fn an_operation_that_does_not_fit_says_what_is_there() {
         (
             "add",
             "/spec/template/spec/list/x",
-            "/spec/template/spec/list is a list of 2, and \"x\" is no position in it",
+            "/spec/template/spec/list is a list of 2, and \"x\" is not an index of it",
         ),
         ("replace", "/spec/template/spec/no", "/spec/template/spec has no \"no\""),
         ("replace", "/spec/template/spec/From", "/spec/template/spec has no \"From\", but \"from\""),
         (
             "replace",
             "/spec/template/spec/list/-",
-            "/spec/template/spec/list is a list of 2, and \"-\" is the place behind the last element, where only add \
-             can put something",
+            "/spec/template/spec/list is a list of 2, and \"-\" is the position after the last element, which only add \
+             can use",
         ),
         ("remove", "/spec/template/spec/map/y/no", "/spec/template/spec/map/y has no \"no\""),
         ("remove", "/nothing", "the template has no \"nothing\""),
@@ -135,7 +135,7 @@ fn every_item_is_a_copy_of_its_own() {
 
 #[test]
 fn no_document_becomes_too_deep() {
-    // PE-22: what walks over documents recurses, and an overflow is no panic that anybody could catch.
+    // PE-22: what walks over documents recurses, and a stack overflow cannot be caught.
     let mut value = json!(1);
     for _ in 0..100 {
         value = json!([value]);
@@ -148,5 +148,5 @@ fn no_document_becomes_too_deep() {
     }
     assert!(applied(json!(operations[..2])).is_ok());
     let failure = applied(json!(operations)).unwrap_err();
-    assert!(failure.contains("jsonPatches[2]): the value would make the template deeper than 256"), "{failure}");
+    assert!(failure.contains("jsonPatches[2]): the value would nest the template deeper than 256"), "{failure}");
 }

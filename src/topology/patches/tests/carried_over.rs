@@ -170,7 +170,7 @@ fn the_trace_names_patches_of_what_is_kept() {
     assert_eq!(
         kept,
         [
-            "patch \"p\" definitions[0] did nothing to FooControlPlaneTemplate cp: the topology itself decides spec.version"
+            "patch \"p\" definitions[0] did not change FooControlPlaneTemplate cp: the topology itself decides spec.version"
         ]
     );
 }

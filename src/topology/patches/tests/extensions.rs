@@ -237,14 +237,14 @@ fn an_answer_that_cannot_be_applied_says_where() {
     // PE-20, PE-22, RH-12.2 to RH-12.4
     let spec = "/spec/template/spec";
     for (patch_type, patch, want) in [
-        ("", "[]", "patchType is \"\", and has to be \"JSONPatch\" or \"JSONMergePatch\""),
-        ("jsonpatch", "[]", "patchType is \"jsonpatch\", and has to be \"JSONPatch\" or \"JSONMergePatch\""),
+        ("", "[]", "patchType is \"\", and must be \"JSONPatch\" or \"JSONMergePatch\""),
+        ("jsonpatch", "[]", "patchType is \"jsonpatch\", and must be \"JSONPatch\" or \"JSONMergePatch\""),
         ("JSONPatch", "", "is not JSON: EOF while parsing a value"),
-        ("JSONPatch", "{}", "a JSONPatch is a list of operations, and this is an object"),
+        ("JSONPatch", "{}", "a JSONPatch must be a list of operations, but this is an object"),
         ("JSONPatch", "[1]", "operation 0: is no object"),
         ("JSONPatch", r#"[{"op":"add"}]"#, "operation 0: path is missing"),
-        ("JSONPatch", r#"[{"op":1,"path":""}]"#, "operation 0: op is a number, and has to be a string"),
-        ("JSONPatch", r#"[{"op":"put","path":""}]"#, "operation 0: \"put\" is no operation of JSON patches"),
+        ("JSONPatch", r#"[{"op":1,"path":""}]"#, "operation 0: op must be a string, but is a number"),
+        ("JSONPatch", r#"[{"op":"put","path":""}]"#, "operation 0: \"put\" is not a JSON patch operation"),
         ("JSONPatch", r#"[{"op":"add","path":"/spec"}]"#, "operation 0: value is missing"),
         ("JSONPatch", r#"[{"op":"move","path":"/spec"}]"#, "operation 0: from is missing"),
         (
@@ -263,7 +263,7 @@ fn an_answer_that_cannot_be_applied_says_where() {
             "operation 0: move from /spec: /spec/template is inside of it",
         ),
         ("JSONPatch", r#"[{"op":"remove","path":""}]"#, "operation 0: remove : path is invalid"),
-        ("JSONMergePatch", "[]", "a JSONMergePatch is an object, and this is a list"),
+        ("JSONMergePatch", "[]", "a JSONMergePatch must be an object, but this is a list"),
         ("JSONMergePatch", "{", "is not JSON: EOF while parsing an object"),
     ] {
         let failure = generated(patch_type, patch).failure();
@@ -286,7 +286,7 @@ fn an_answer_that_cannot_be_applied_says_where() {
         paths.push(path);
     }
     let failure = generated("JSONPatch", &json!(doubling).to_string()).failure();
-    assert!(failure.contains("move and copy carry more than 8388608 bytes"), "{failure}");
+    assert!(failure.contains("move and copy operations exceed 8388608 bytes"), "{failure}");
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn an_extension_that_fails_ends_the_computation() {
     for (answer, want) in [
         (Found::Yes(PatchAnswer::Failure("no quota".to_owned())), "answered Failure: no quota"),
         (Found::Unreadable("connection refused".to_owned()), "connection refused"),
-        (valid(), "answered something else than patches"),
+        (valid(), "returned something other than patches"),
     ] {
         let failure = case().patches(json!([generating()])).answering([answer]).failure();
         assert_eq!(
@@ -376,9 +376,9 @@ fn external_patches_need_the_gate_and_something_to_do() {
         (
             external(json!({"discoverVariablesExtension": "discover.ext"})),
             true,
-            "it has neither definitions nor an extension that generates or validates",
+            "it has neither definitions nor a generate or validate extension",
         ),
-        (json!({"name": "x"}), true, "it has neither definitions nor an extension that generates or validates"),
+        (json!({"name": "x"}), true, "it has neither definitions nor a generate or validate extension"),
     ] {
         let failure = Case { has_extensions, ..case().patches(json!([patch])) }.failure();
         assert!(failure.ends_with(&format!("patch \"x\" (spec.patches[0]): {want}")), "{failure}");
@@ -408,8 +408,8 @@ fn an_extension_that_nobody_can_ask_is_left_out_and_told() {
     assert_eq!(hooks, [(PatchHook::GeneratePatches, "g.ext"), (PatchHook::ValidateTopology, "v.ext")]);
     let told: Vec<String> = not_asked.iter().map(ToString::to_string).collect();
     let want = [
-        "patch \"x\": GeneratePatches of g.ext could not be asked",
-        "patch \"x\": ValidateTopology of v.ext could not be asked",
+        "patch \"x\": GeneratePatches of g.ext could not be called",
+        "patch \"x\": ValidateTopology of v.ext could not be called",
     ];
     assert_eq!(told, want);
     assert!(!outcome.trace.not_asked.is_empty());

@@ -1,4 +1,4 @@
-//! What holds whatever the patches are.
+//! Properties of all patches.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -7,7 +7,7 @@ use crate::topology::patches::testing::{
 };
 use crate::topology::patches::{Reason, Trace};
 
-/// Sets a field wherever a selector leads.
+/// Sets a field of each selected template.
 fn touch(selector: Value) -> Case {
     case().operation(selector, json!({"op": "add", "path": "/spec/template/spec/touched", "value": true}))
 }
@@ -156,7 +156,7 @@ fn a_patch_may_be_enabled_for_some_items_only() {
     let disabled = outcome.trace.skipped.iter().find(|skipped| matches!(skipped.reason, Reason::Disabled { .. }));
     assert_eq!(
         disabled.unwrap().to_string(),
-        "patch \"p\" definitions[0] did nothing to FooMachineTemplate worker-machine of MachineDeployment \"md-1\": \
+        "patch \"p\" definitions[0] did not change FooMachineTemplate worker-machine of MachineDeployment \"md-1\": \
          enabledIf rendered false"
     );
 }

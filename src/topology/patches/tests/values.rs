@@ -63,16 +63,16 @@ fn an_operation_without_one_clear_value_is_wrong() {
     // PE-17, TV-02, TV-07, TV-10, PE-32
     let at = "patch \"p\" (spec.patches[0].definitions[0].jsonPatches[0]): ";
     for (source, want) in [
-        (json!({}), "neither value nor valueFrom is set; null is no value"),
-        (json!({"value": null}), "neither value nor valueFrom is set; null is no value"),
+        (json!({}), "neither value nor valueFrom is set; null does not count as a value"),
+        (json!({"value": null}), "neither value nor valueFrom is set; null does not count as a value"),
         (json!({"value": 1, "valueFrom": {"variable": "x"}}), "both value and valueFrom are set"),
         (json!({"valueFrom": {}}), "valueFrom has neither variable nor template"),
         (json!({"valueFrom": {"variable": "a", "template": "b"}}), "valueFrom has both variable and template"),
         (variable("missing"), "valueFrom.variable: missing was not found"),
         (variable("builtin.controlPlane.name"), "valueFrom.variable: builtin.controlPlane was not found"),
         (variable("builtin.machineDeployment.class"), "valueFrom.variable: builtin.machineDeployment was not found"),
-        (variable("text[0]"), "valueFrom.variable: text is no list, and has no element 0"),
-        (variable("text["), "valueFrom.variable: \"text[\" is no path of a variable: a bracket is not closed"),
+        (variable("text[0]"), "valueFrom.variable: text is not a list, so it has no element 0"),
+        (variable("text["), "valueFrom.variable: \"text[\" is not a variable path: a bracket is not closed"),
         (template("{{ .text"), "valueFrom.template: template:1:8: unclosed action"),
         (
             template("\n  {{ .text.x }}"),
@@ -95,7 +95,7 @@ fn only_three_operations_are_known() {
     for op in ["test", "move", "copy", "", "Add"] {
         let operation = json!({"op": op, "path": "/spec/template/spec/from", "value": "cluster"});
         let failure = case().operation(infrastructure(), operation).failure();
-        assert!(failure.contains(&format!("{op:?} is no operation: use add, remove or replace")), "{failure}");
+        assert!(failure.contains(&format!("unknown operation {op:?}: use add, remove or replace")), "{failure}");
     }
 }
 

@@ -132,7 +132,7 @@ fn fields_that_change_their_owner_only_are_written_in_place() {
 fn what_an_api_server_refuses_fails_the_plan() {
     // SSA-09, RS-36
     let fold = edited(&[(GROUND, SITE, json!("nowhere"))]);
-    let refused = "ForgeCluster ns/x could not be applied in a dry run: no";
+    let refused = "ForgeCluster ns/x failed to apply in a dry run: no";
     let (plan, _) = planned(&fold, |_| Found::Unreadable(refused.to_owned()));
     let plan = plan.unwrap();
     assert_eq!((steps(&plan), plan.failure.unwrap().to_string()), (vec![], refused.to_owned()));

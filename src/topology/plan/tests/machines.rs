@@ -208,7 +208,7 @@ fn a_stricter_health_check_is_a_note() {
         )
     };
     let (stricter, milder) = (of(60), of(1_800));
-    assert!(stricter.notes.concat().contains("gets stricter"), "{:?}", stricter.notes);
+    assert!(stricter.notes.concat().contains("becomes stricter"), "{:?}", stricter.notes);
     assert_eq!((machines(&stricter), milder.notes.len(), milder.rounds.len()), (vec![], 0, 1));
 }
 

@@ -118,7 +118,7 @@ fn patches() -> impl Strategy<Value = Vec<Value>> {
     )
 }
 
-/// A worker with whatever a topology may say of it.
+/// A worker with all fields that a topology may set.
 fn worker(name: &'static str, class: &'static str) -> impl Strategy<Value = Value> {
     let members = vec![
         ("replicas", json!(3)),
@@ -184,7 +184,7 @@ fn scenes() -> impl Strategy<Value = (Scene, usize)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// RS-39, PE-32, DEC-12: planning twice is the same, what was done need not be done again, and everything has the version of
+    /// RS-39, PE-32, DEC-12: planning twice is the same, a plan after the plan is empty, and everything has the version of
     /// the topology then.
     #[test]
     fn rollouts_with_patches_are_repeatable_and_come_to_an_end(one in scenes(), other in scenes()) {

@@ -44,7 +44,7 @@ fn a_class_lists_what_a_control_plane_goes_through() {
     assert_eq!(through("v1.31.0", "v1.32.0", &["1.32.0"]), "v1.32.0");
     let no_version = through("v1.31.0", "v1.32.0", &["latest"]);
     assert!(
-        no_version.starts_with("kubernetesVersions of the ClusterClass lists \"latest\" is no version"),
+        no_version.starts_with("in kubernetesVersions of the ClusterClass, \"latest\" is not a version"),
         "{no_version}"
     );
 }

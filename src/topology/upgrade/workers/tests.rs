@@ -52,7 +52,7 @@ fn a_deployment_upgrades_while_a_machine_or_its_kubelet_has_another_version() {
         assert_eq!(deployment(selector.clone(), &machines), Ok(want), "{machines:?}");
     }
     let none = deployment(selector, &[(json!({"set": "1"}), json!({}))]);
-    let want = "Machine ns/m0 has no version, so that it cannot be told whether it has that of MachineDeployment ns/w";
+    let want = "Machine ns/m0 has no spec.version to compare with the version of MachineDeployment ns/w";
     assert_eq!(none, Err(want.to_owned()));
 }
 
@@ -73,7 +73,7 @@ fn a_selector_is_labels_or_expressions_that_come_to_labels() {
     ] {
         let error = of(expressions(refused.clone())).unwrap_err();
         assert!(
-            error.starts_with("the selector of MachineDeployment ns/w cannot be expressed as labels"),
+            error.starts_with("cannot convert the selector of MachineDeployment ns/w to a label selector"),
             "{refused}: {error}"
         );
     }

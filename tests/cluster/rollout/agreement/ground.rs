@@ -73,7 +73,7 @@ impl Ground {
         let normaliser = Normaliser::start(&kubernetes).await;
         // It stands still in every round, and is to lead all the same when it goes on.
         let mut reconciler = serve(&["--controllers", "all", "--lease-duration", "30m"]);
-        reconciler.wait_for_log("Acquired the lease");
+        reconciler.wait_for_log("Acquired the Lease");
         let (client, kubeconfig) = (kubernetes.client(), kubernetes.kubeconfig().to_owned());
         let real = Some(Real { _webhook: webhook, _normaliser: normaliser, _kubernetes: kubernetes });
         let ground = Ground { client, kubeconfig, folder, reconciler, real };
