@@ -128,7 +128,8 @@ pub struct Serve {
     /// Connect to the API server of this kubeconfig.
     #[arg(long, value_name = "FILE", env = "TOPOLOGIST_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
-    /// Address of the API server of --embedded. Default: 127.0.0.1:6443.
+    /// Address of the API server of --embedded. Default: 127.0.0.1:6443. With --embedded, a default port that is in use is replaced
+    /// by the next free one.
     #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_API_ADDR")]
     pub api_addr: Option<SocketAddr>,
     /// Address for admission reviews. Default: 0.0.0.0:9443, or 127.0.0.1:9443 with --embedded.
@@ -205,9 +206,9 @@ pub struct Serve {
     /// Log format.
     #[arg(long, value_name = "FORMAT", default_value = "text", env = "TOPOLOGIST_LOG_FORMAT")]
     pub log_format: Format,
-    /// Log filter: a level, or module=level pairs.
-    #[arg(long, value_name = "FILTER", default_value = "info", env = "TOPOLOGIST_LOG")]
-    pub log: String,
+    /// Log filter: a level, or module=level pairs. Default: info; with --embedded on a terminal, RUST_LOG or warn.
+    #[arg(long, value_name = "FILTER", env = "TOPOLOGIST_LOG")]
+    pub log: Option<String>,
     #[command(flatten)]
     pub certificates: certificates::Flags,
     #[command(flatten)]

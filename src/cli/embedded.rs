@@ -16,6 +16,8 @@ use super::args::Serve;
 use super::certs;
 use super::files::{self, Loaded};
 use super::leading::NAMESPACE;
+use super::listen;
+use super::progress::Progress;
 use crate::certificates::authority::Issued;
 use crate::certificates::pair::Files;
 use crate::certificates::tls::Identity;
@@ -41,8 +43,36 @@ pub(super) struct Api {
     pub address: SocketAddr,
     /// What kubectl needs to know.
     pub kubeconfig: PathBuf,
-    /// How many ClusterClasses and Clusters there are at the start.
-    pub loaded: (usize, usize),
+    /// What there is at the start.
+    pub loaded: Contents,
+    /// What to say when the default port was in use.
+    pub moved: Option<String>,
+}
+
+/// What was loaded.
+#[derive(Debug)]
+pub(super) struct Contents {
+    pub classes: usize,
+    pub clusters: usize,
+    /// The files with the objects, in order.
+    files: Vec<String>,
+}
+
+impl Contents {
+    /// How many files are named.
+    const NAMED: usize = 5;
+
+    /// A line that names the files; nothing without any.
+    pub(super) fn files_text(&self) -> String {
+        if self.files.is_empty() {
+            return String::new();
+        }
+        let named = self.files.iter().take(Self::NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+        match self.files.len().saturating_sub(Self::NAMED) {
+            0 => format!("Loaded {named}\n"),
+            more => format!("Loaded {named} and {more} more\n"),
+        }
+    }
 }
 
 impl Api {
@@ -50,19 +80,19 @@ impl Api {
     ///
     /// # Errors
     /// When a file cannot be read, an object cannot be stored, or the address is taken.
-    pub(super) async fn bind(options: &Serve) -> Result<Api> {
+    pub(super) async fn bind(options: &Serve, progress: &Progress) -> Result<Api> {
         let embedded = Embedded::new(Options::default());
-        let loaded = seed(&embedded, &options.load)?;
-        let address = options.api_addr.unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443));
+        let loaded = seed(&embedded, &options.load, progress)?;
+        let wanted = listen::Address::new(options.api_addr, "--api-addr", (Ipv4Addr::LOCALHOST.into(), 6443), true);
         // What is counted are the callers of the webhook; these are others.
         let metrics = Arc::<Metrics>::default();
-        let (identity, authority) = identity(address.ip(), &metrics)?;
+        let (identity, authority) = identity(wanted.ip(), &metrics)?;
         let limits = server::Limits { patience: options.client_patience, ..server::Limits::default() };
-        let server = Server::bind(address, Some(identity), limits, metrics).await;
-        let server = server.with_context(|| format!("cannot listen on {address} (--api-addr)"))?;
+        let server = wanted.bind(Some(identity), limits, metrics).await?;
         let address = server.local_address()?;
+        let moved = wanted.moved(address);
         let kubeconfig = std::path::absolute(options.state_dir.join("kubeconfig"))?;
-        Ok(Api { embedded, server, authority, token: Token::make()?, address, kubeconfig, loaded })
+        Ok(Api { embedded, server, authority, token: Token::make()?, address, kubeconfig, loaded, moved })
     }
 
     /// Writes the kubeconfig. That comes last: one that does not start leaves alone what belongs to another that runs.
@@ -112,8 +142,9 @@ fn kubeconfig_text(address: SocketAddr, authority: &str, token: &Token) -> Strin
     )
 }
 
-/// Stores what there is at the start; returns how many classes and Clusters that is.
-fn seed(embedded: &Embedded, paths: &[PathBuf]) -> Result<(usize, usize)> {
+/// Stores what there is at the start.
+fn seed(embedded: &Embedded, paths: &[PathBuf], progress: &Progress) -> Result<Contents> {
+    progress.step("Reading files");
     let input = files::read(paths, false)?;
     if let Some(unreadable) = input.unreadable.first() {
         bail!("{unreadable}");
@@ -131,6 +162,7 @@ fn seed(embedded: &Embedded, paths: &[PathBuf]) -> Result<(usize, usize)> {
         }
         *count.entry(kind.name()).or_default() += 1;
     }
+    progress.step(&format!("Loading {} objects", stored.len()));
     let manifests: Vec<&Manifest> = stored.iter().map(|loaded| &loaded.manifest).collect();
     let mut objects = definitions(&manifests);
     objects.push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}));
@@ -141,7 +173,9 @@ fn seed(embedded: &Embedded, paths: &[PathBuf]) -> Result<(usize, usize)> {
     })?;
     let (classes, clusters) = (count[Kind::ClusterClass.name()], count[Kind::Cluster.name()]);
     info!(clusters, classes, objects = stored.len(), "Loaded objects");
-    Ok((classes, clusters))
+    let mut files: Vec<String> = stored.iter().map(|loaded| loaded.file.clone()).collect();
+    files.dedup();
+    Ok(Contents { classes, clusters, files })
 }
 
 /// Where an object stands.
@@ -285,6 +319,17 @@ mod tests {
     fn manifests(text: &str) -> Vec<Manifest> {
         let documents = yaml::documents(text).into_iter().map(Result::unwrap);
         documents.flat_map(|document| crate::wire::manifest::objects(document).unwrap()).collect()
+    }
+
+    #[test]
+    fn the_loaded_files_are_named_up_to_a_number() {
+        let text = |count: usize| {
+            let files = (0..count).map(|number| format!("{number}.yaml")).collect();
+            Contents { classes: 0, clusters: 0, files }.files_text()
+        };
+        assert_eq!(text(0), "");
+        assert_eq!(text(2), "Loaded 0.yaml, 1.yaml\n");
+        assert_eq!(text(7), "Loaded 0.yaml, 1.yaml, 2.yaml, 3.yaml, 4.yaml and 2 more\n");
     }
 
     #[test]

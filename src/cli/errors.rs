@@ -28,6 +28,20 @@ impl Shown {
     }
 }
 
+/// An error with its causes, none of which is repeated: some errors have the text of their cause in their own.
+pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let added = next.to_string();
+        if !text.contains(&added) {
+            text = format!("{text}: {added}");
+        }
+        cause = next.source();
+    }
+    text
+}
+
 /// The errors of a verdict.
 pub(super) fn shown(verdict: &Verdict) -> Vec<Shown> {
     let whole = |rule, r#type, message: &str| {
@@ -39,5 +53,18 @@ pub(super) fn shown(verdict: &Verdict) -> Vec<Shown> {
         Outcome::Forbidden { rule, message, .. } => whole(rule, "Forbidden", message),
         Outcome::Undecodable(message) => whole("ADM-003", "BadRequest", message),
         Outcome::Unknown { rule, message } => whole(rule, "InternalError", message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_not_repeated() {
+        let missing = std::io::Error::from_raw_os_error(2);
+        let (cause, code) = ("No such file or directory", "(os error 2)");
+        let wrapped = anyhow::Error::new(missing).context(format!("failed: {cause} {code}")).context("cannot read a");
+        assert_eq!(chain(wrapped.as_ref()), format!("cannot read a: failed: {cause} {code}"));
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DynamicObject, ListParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
@@ -98,10 +98,19 @@ impl Connection {
     }
 }
 
+/// The kubeconfig in a file. kube-rs has the error of the operating system twice, so it is taken out of its own.
+pub(super) fn read_kubeconfig(path: &Path) -> Result<Kubeconfig> {
+    let read = Kubeconfig::read_from(path).map_err(|error| match error {
+        KubeconfigError::ReadConfig(error, _) => anyhow::Error::new(error),
+        other => anyhow::Error::new(other),
+    });
+    read.with_context(|| format!("cannot read {}", path.display()))
+}
+
 /// A client for the cluster of a kubeconfig, or of the one that kubectl would use.
 async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Client> {
     let read = match kubeconfig {
-        Some(path) => Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?,
+        Some(path) => read_kubeconfig(path)?,
         None => Kubeconfig::read().context("cannot find a kubeconfig; give one with --kubeconfig")?,
     };
     let context = read.current_context.clone().unwrap_or_default();

@@ -18,10 +18,12 @@ mod hints;
 mod in_process;
 mod kept;
 mod leading;
+mod listen;
 mod live;
 mod memory;
 mod offline;
 mod plan;
+mod progress;
 mod render;
 mod rollout;
 mod sample;
@@ -51,7 +53,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Completions(options) => completions::run(&options),
     };
     outcome.unwrap_or_else(|error| {
-        let _ = writeln!(io::stderr(), "topologist: {error:#}");
+        let _ = writeln!(io::stderr(), "topologist: {}", errors::chain(error.as_ref()));
         ExitCode::from(UNUSABLE)
     })
 }

@@ -1,7 +1,7 @@
 //! `serve`: the webhook, its probes, and the watches that keep its facts current.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use axum::Router;
 use futures::future::OptionFuture;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::KubeConfigOptions;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinHandle, JoinSet};
@@ -19,10 +19,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::args::Serve;
-use super::embedded::{self, Api};
+use super::embedded::{self, Api, Contents};
 use super::in_process::InProcess;
 use super::leading::{self, Leading};
+use super::listen;
+use super::live;
 use super::memory::{self, Connections, Shares};
+use super::progress::Progress;
 use super::tasks::supervise;
 use super::{certificates, certs};
 use crate::certificates::authority::Issued;
@@ -33,13 +36,13 @@ use crate::kubernetes::cache::Cache;
 use crate::kubernetes::gather::Gatherer;
 use crate::kubernetes::versions::ApiVersions;
 use crate::kubernetes::watch;
-use crate::telemetry::log;
+use crate::telemetry::log::{self, Beside};
 use crate::telemetry::metrics::Metrics;
 use crate::webhook::conversion::{self, Converter};
 use crate::webhook::limits::Limits;
 use crate::webhook::probes::{self, Health};
 use crate::webhook::review::{self, Handler};
-use crate::webhook::server::{self, Server};
+use crate::webhook::server;
 use crate::world::Facts;
 
 /// Exit code of a process that a second signal ended.
@@ -47,7 +50,9 @@ const ABORTED: u8 = 130;
 
 /// Serves until a signal.
 pub(super) fn run(options: Serve) -> Result<ExitCode> {
-    let _log = log::install(options.log_format, &options.log)?;
+    let progress = Progress::new(options.embedded);
+    let beside = if progress.is_shown() { Beside::Progress } else { Beside::Nothing };
+    let _log = log::install(options.log_format, &log_filter(&options, &progress), beside)?;
     log::log_panics();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
@@ -58,17 +63,23 @@ pub(super) fn run(options: Serve) -> Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the runtime of the probes")?;
-    let outcome = runtime.block_on(serve(options, probes.handle().clone()));
+    let outcome = runtime.block_on(serve(options, progress, probes.handle().clone()));
     // A name that is still being resolved must not hold up the end.
     runtime.shutdown_timeout(Duration::from_secs(1));
     probes.shutdown_background();
     outcome
 }
 
-async fn serve(options: Serve, probes: Handle) -> Result<ExitCode> {
+/// Which log lines appear: those that were asked for, else warnings where a person watches the start, else the usual ones.
+fn log_filter(options: &Serve, progress: &Progress) -> String {
+    let of_terminal = || progress.is_shown().then(|| std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".to_owned()));
+    options.log.clone().or_else(of_terminal).unwrap_or_else(|| "info".to_owned())
+}
+
+async fn serve(options: Serve, progress: Progress, probes: Handle) -> Result<ExitCode> {
     let mut signals = Signals::install()?;
     let running = tokio::select! {
-        running = Running::start(&options, &probes) => running?,
+        running = Running::start(&options, progress, &probes) => running?,
         () = signals.next() => return Ok(ExitCode::SUCCESS),
     };
     running.until_stopped(signals).await
@@ -91,26 +102,32 @@ struct Running {
     grace: Duration,
 }
 
+/// How the memory limit and the file descriptors are divided.
+fn budgets(options: &Serve) -> (Shares, Connections) {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let (memory, files) = (options.memory_limit.unwrap_or_else(memory::limit), memory::files());
+    let (shares, connections) =
+        (Shares::of(memory, processors), Connections::of(options.connections as usize, memory, files));
+    info!(
+        bodies = shares.bodies,
+        conversions = shares.conversions,
+        classes = shares.classes,
+        threads = shares.threads,
+        connections = connections.reviews,
+        files,
+        "Computed memory budgets"
+    );
+    (shares, connections)
+}
+
 impl Running {
-    async fn start(options: &Serve, probe_runtime: &Handle) -> Result<Running> {
+    async fn start(options: &Serve, progress: Progress, probe_runtime: &Handle) -> Result<Running> {
         let metrics = Arc::new(Metrics::default());
         let mut tasks = JoinSet::new();
         options.certificates.check()?;
         let scope = options.scope()?;
-        let Source { client, server, api } = Source::of(options).await?;
-        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let (memory, files) = (options.memory_limit.unwrap_or_else(memory::limit), memory::files());
-        let (shares, connections) =
-            (Shares::of(memory, processors), Connections::of(options.connections as usize, memory, files));
-        info!(
-            bodies = shares.bodies,
-            conversions = shares.conversions,
-            classes = shares.classes,
-            threads = shares.threads,
-            connections = connections.reviews,
-            files,
-            "Computed memory budgets"
-        );
+        let Source { client, server, api } = Source::of(options, &progress).await?;
+        let (shares, connections) = budgets(options);
         let facts = Facts::not_listed(&watch::WATCHED).within(scope).keeping(shares.classes);
         let cache = Arc::new(Cache::new(facts));
         let EndPoints { all, reviews, conversions } = EndPoints::of(options, shares, &client, &cache, &metrics);
@@ -119,7 +136,8 @@ impl Running {
         }
         let (identity, authority) = identity(options, &metrics, &mut tasks)?;
         let local = if options.embedded { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
-        let address = |given: Option<SocketAddr>, port| given.unwrap_or(SocketAddr::new(IpAddr::V4(local), port));
+        let address = |given, flag, port| listen::Address::new(given, flag, (local.into(), port), options.embedded);
+        progress.step("Starting controllers");
         let limits = server::Limits {
             patience: options.client_patience,
             idle: options.client_idle,
@@ -128,20 +146,28 @@ impl Running {
         };
         let departure = CancellationToken::new();
         let shown = Some(identity.clone());
-        let address_of_reviews = address(options.webhook_addr, 9443);
-        let webhook = bind(address_of_reviews, "--webhook-addr", shown.clone(), limits, metrics.clone()).await?;
+        let address_of_reviews = address(options.webhook_addr, "--webhook-addr", 9443);
+        let webhook = address_of_reviews.bind(shown.clone(), limits, metrics.clone()).await?;
         let webhook = webhook.leaving_with(departure.clone()).reading_no_headers();
         let few = limits.with_connections(connections.conversions);
         let few = server::Limits { drain: CONVERSION_DRAIN, ..few };
-        let address_of_conversions = address(options.conversion_addr, 9444);
-        let converter = bind(address_of_conversions, "--conversion-addr", shown, few, metrics.clone()).await?;
+        let address_of_conversions = address(options.conversion_addr, "--conversion-addr", 9444);
+        let converter = address_of_conversions.bind(shown, few, metrics.clone()).await?;
         let converter = converter.leaving_with(departure.clone()).asking_no_caller().reading_no_headers();
         let few = limits.with_connections(connections.probes);
-        let bound = bind(address(options.admin_addr, 8081), "--admin-addr", None, few, metrics.clone());
+        let address_of_probes = address(options.admin_addr, "--admin-addr", 8081);
+        let bound = address_of_probes.bind(None, few, metrics.clone());
         let probes = probe_runtime.spawn(bound).await.context("the probes ended early")??;
         let probes = probes.reading_no_headers();
         let (webhook_address, admin) = (webhook.local_address()?, probes.local_address()?);
         let conversion_address = converter.local_address()?;
+        let moved = [
+            api.as_ref().and_then(|api| api.moved.clone()),
+            address_of_reviews.moved(webhook_address),
+            address_of_conversions.moved(conversion_address),
+            address_of_probes.moved(admin),
+        ];
+        let moved: Vec<String> = moved.into_iter().flatten().collect();
 
         let leading = leading::start(options, &client, &cache, &metrics, &mut tasks).await?;
         let mut health = Health::new(cache.clone(), metrics.clone());
@@ -161,7 +187,8 @@ impl Running {
             server: &server,
             webhook: webhook_address,
             authority: authority.as_deref(),
-            api: api.as_ref().map(|api| (api.address, api.kubeconfig.clone(), api.loaded)),
+            api: api.as_ref().map(|api| (api.address, api.kubeconfig.clone(), &api.loaded)),
+            moved: &moved,
         };
         let announcement = announcement.text();
         api.as_ref().map_or(Ok(()), Api::invite)?;
@@ -171,11 +198,15 @@ impl Running {
         let last_stop = CancellationToken::new();
         let converter = tokio::spawn(converter.serve(conversions, last_stop.clone()));
         health.set_serving(true);
+        for note in &moved {
+            info!("{note}");
+        }
         info!(webhook = %webhook_address, conversions = %conversion_address, %admin, api = api_address, "Serving");
         if options.embedded {
             until_ready(&health).await;
         }
-        // A missing receiver is not an error.
+        drop(progress);
+        // Standard output may be closed.
         let _ = super::print(&announcement);
         let grace = options.shutdown_grace.unwrap_or(Duration::from_secs(if options.embedded { 0 } else { 5 }));
         let conversions = converter;
@@ -258,17 +289,6 @@ impl EndPoints {
 /// How long open conversions may go on after everything else has stopped.
 const CONVERSION_DRAIN: Duration = Duration::from_secs(5);
 
-async fn bind(
-    address: SocketAddr,
-    flag: &'static str,
-    identity: Option<Arc<Identity>>,
-    limits: server::Limits,
-    metrics: Arc<Metrics>,
-) -> Result<Server> {
-    let server = Server::bind(address, identity, limits, metrics).await;
-    server.with_context(|| format!("cannot listen on {address} ({flag})"))
-}
-
 /// The API server that is followed.
 struct Source {
     client: kube::Client,
@@ -279,9 +299,9 @@ struct Source {
 }
 
 impl Source {
-    async fn of(options: &Serve) -> Result<Source> {
+    async fn of(options: &Serve, progress: &Progress) -> Result<Source> {
         if options.embedded {
-            let api = Api::bind(options).await?;
+            let api = Api::bind(options, progress).await?;
             let (client, server) = (api.embedded.client(), format!("https://{}", api.address));
             return Ok(Source { client, server, api: Some(api) });
         }
@@ -303,7 +323,7 @@ impl Source {
 }
 
 async fn from_kubeconfig(path: &Path) -> Result<kube::Config> {
-    let kubeconfig = Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let kubeconfig = live::read_kubeconfig(path)?;
     let context = kubeconfig.current_context.clone().unwrap_or_default();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
@@ -380,19 +400,27 @@ struct Announcement<'a> {
     webhook: SocketAddr,
     /// Where the CA certificate is, if one was made.
     authority: Option<&'a str>,
-    /// The API of --embedded: its address, its kubeconfig, and how many ClusterClasses and Clusters it began with.
-    api: Option<(SocketAddr, PathBuf, (usize, usize))>,
+    /// The API of --embedded: its address, its kubeconfig, and what it began with.
+    api: Option<(SocketAddr, PathBuf, &'a Contents)>,
+    /// Which default ports were in use.
+    moved: &'a [String],
 }
 
 impl Announcement<'_> {
     fn text(&self) -> String {
-        let Announcement { server, webhook, authority, api } = self;
+        let Announcement { server, webhook, authority, api, moved } = self;
         let mut text = match api {
             None => format!("topologist answers reviews at https://{webhook} and follows {server}\n"),
-            Some((address, kubeconfig, (classes, clusters))) => format!(
-                "topologist answers reviews at https://{webhook} (ClusterClasses: {classes}, Clusters: {clusters})\n{}",
-                embedded::invitation(kubeconfig, *address)
-            ),
+            Some((address, kubeconfig, contents)) => {
+                let Contents { classes, clusters, .. } = contents;
+                let notes: String = moved.iter().map(|note| format!("{note}.\n")).collect();
+                format!(
+                    "topologist answers reviews at https://{webhook} (ClusterClasses: {classes}, Clusters: {clusters})\n\
+                     {notes}{}{}",
+                    contents.files_text(),
+                    embedded::invitation(kubeconfig, *address)
+                )
+            }
         };
         if let Some(authority) = authority {
             text.push_str(&format!(

@@ -503,7 +503,7 @@ impl Election {
                 info!(lease = %self.office.lease(), "Released the Lease");
             }
             Ok(Err(error)) => {
-                warn!(lease = %self.office.lease(), %error, "Failed to release the Lease; it expires on its own")
+                warn!(lease = %self.office.lease(), %error, "Failed to release the Lease; it expires on its own");
             }
             Err(_) => warn!(lease = %self.office.lease(), "Failed to release the Lease; it expires on its own"),
         }

@@ -3,7 +3,7 @@
 //! Lines are written by a thread of their own, so that a slow reader of the log does not hold up a review. When the reader
 //! falls far behind, lines are dropped.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use std::str::FromStr;
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
@@ -30,6 +30,46 @@ pub enum LogError {
     Twice,
 }
 
+/// Puts the cursor at the start of an empty line (ECMA-48: CR, then EL).
+pub const ERASE_LINE: &str = "\r\x1b[K";
+
+/// What else is on the screen where log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    Nothing,
+    /// A line of progress, which each log line erases.
+    Progress,
+}
+
+/// Standard error, beside a line of progress or alone.
+struct Screen {
+    beside: Beside,
+}
+
+impl Write for Screen {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut stderr = io::stderr().lock();
+        if self.beside == Beside::Progress {
+            stderr.write_all(ERASE_LINE.as_bytes())?;
+        }
+        stderr.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// The target of kube-rs's line about a failed request. The caller's own line about it follows.
+const REQUEST_ERRORS: &str = "kube_client::client::builder";
+
+/// The filter of log lines; kube-rs's own line about each failed request is left out unless the filter names it.
+fn filter(text: &str) -> Result<EnvFilter, LogError> {
+    let whole = if text.contains("kube") { text.to_owned() } else { format!("{text},{REQUEST_ERRORS}=off") };
+    EnvFilter::from_str(&whole).map_err(|error| LogError::Filter(text.to_owned(), error))
+}
+
 /// Keeps the log going; dropping it writes what is left.
 #[must_use = "lines are written until this is dropped"]
 #[derive(Debug)]
@@ -41,9 +81,9 @@ pub struct Log {
 ///
 /// # Errors
 /// When the filter does not parse or logging is set up already.
-pub fn install(format: Format, filter: &str) -> Result<Log, LogError> {
-    let filter = EnvFilter::from_str(filter).map_err(|error| LogError::Filter(filter.to_owned(), error))?;
-    let (lines, writer) = NonBlockingBuilder::default().buffered_lines_limit(BACKLOG).finish(std::io::stderr());
+pub fn install(format: Format, filter: &str, beside: Beside) -> Result<Log, LogError> {
+    let filter = self::filter(filter)?;
+    let (lines, writer) = NonBlockingBuilder::default().buffered_lines_limit(BACKLOG).finish(Screen { beside });
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(std::io::stderr().is_terminal()).with_writer(lines);
     match format {

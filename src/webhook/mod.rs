@@ -21,3 +21,4 @@ mod refusal;
 pub mod review;
 pub mod server;
 mod turns;
+mod warned;

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::HttpBody;
@@ -29,6 +29,7 @@ use tracing::{debug, info, warn};
 
 use super::connection::{Activity, Answering, Watched};
 use super::places::{Counted, Place, Places};
+use super::warned::Warned;
 use crate::certificates::tls::Identity;
 use crate::telemetry::metrics::{Metrics, Raised, Reason};
 
@@ -133,8 +134,17 @@ impl Server {
         let (open, abort) = (TaskTracker::new(), CancellationToken::new());
         let Server { listener, identity, asks_callers, reads_headers, limits, metrics, leaving } = self;
         let places = Arc::new(Places::new(limits.connections, limits.requests, metrics.closed_early.clone()));
-        let shared =
-            Shared { router, identity, asks_callers, reads_headers, limits, metrics, leaving, stop: stop.clone() };
+        let shared = Shared {
+            router,
+            identity,
+            asks_callers,
+            reads_headers,
+            limits,
+            metrics,
+            leaving,
+            stop: stop.clone(),
+            warned: Warned::default(),
+        };
         let shared = Arc::new(shared);
         loop {
             let accepted = async {
@@ -200,6 +210,7 @@ struct Shared {
     metrics: Arc<Metrics>,
     leaving: CancellationToken,
     stop: CancellationToken,
+    warned: Warned,
 }
 
 impl Shared {
@@ -224,7 +235,11 @@ impl Shared {
             }
             Ok(Err(error)) => {
                 debug!(%error, "TLS handshake failed");
-                self.count(fault(&error));
+                let reason = fault(&error);
+                if CALLER_FAULTS.contains(&reason) && self.warned.is_due(place.peer(), Instant::now()) {
+                    warn!(peer = %place.peer(), reason, %error, "Rejected a connection without a valid client certificate");
+                }
+                self.count(reason);
             }
             Ok(Ok(stream)) => {
                 let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -415,6 +430,9 @@ fn protocol(is_http2: bool) -> auto::Builder<TokioExecutor> {
         .max_header_list_size(8 * 1024);
     if is_http2 { protocol.http2_only() } else { protocol.http1_only() }
 }
+
+/// Failures of a handshake that concern the certificate of the client.
+const CALLER_FAULTS: [&str; 2] = ["client_certificate_missing", "client_certificate_refused"];
 
 /// The reason of a failed handshake, as a metric label.
 fn fault(error: &io::Error) -> &'static str {

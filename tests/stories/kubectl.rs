@@ -73,6 +73,11 @@ fn what_the_program_brings_is_shown_explained_and_described() {
     for part in ["VERSION:    v1beta2", "classRef\t<Object> -required-", "variables\t<[]Object>"] {
         assert!(explained.contains(part), "{part}: {explained}");
     }
+    for version in ["v1beta2", "v1beta1"] {
+        let of = format!("--api-version=cluster.x-k8s.io/{version}");
+        let explained = kubectl.out(&["explain", "cluster.spec.topology.version", &of]);
+        assert!(explained.contains("The Kubernetes version of the cluster."), "{explained}");
+    }
     let older =
         kubectl.out(&["explain", "cluster.spec.topology", "--api-version=cluster.x-k8s.io/v1beta1", "--recursive"]);
     assert!(older.contains("class\t<string> -required-") && older.contains("machineDeployments"), "{older}");
@@ -85,6 +90,27 @@ fn what_the_program_brings_is_shown_explained_and_described() {
     let clusters = ["clusters", "cl", "cluster.x-k8s.io/v1beta2", "true", "Cluster"];
     assert!(words(&resources).iter().any(|row| *row == clusters), "{resources}");
     assert!(kubectl.out(&["api-versions"]).contains("cluster.x-k8s.io/v1beta1\n"));
+}
+
+#[test]
+fn cluster_info_prints_where_the_control_plane_is() {
+    let served = serve();
+    let text = served.out(&["cluster-info"]);
+    assert!(text.contains("Kubernetes control plane") && text.contains(&served.topologist.api), "{text}");
+    assert_eq!(served.out(&["get", "services", "-A", "-o", "name"]), "");
+}
+
+#[test]
+fn an_object_of_a_kind_that_is_not_served_gets_the_usual_error() {
+    let served = serve();
+    for (version, kind) in [("example.com/v1", "Toy"), ("cluster.x-k8s.io/v1beta2", "Toy"), ("v1", "Pod")] {
+        let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}});
+        for command in ["create", "apply"] {
+            let outcome = served.try_give(&object, &[command]);
+            let want = format!("no matches for kind \"{kind}\" in version \"{version}\"");
+            assert!(outcome.code != 0 && outcome.err.contains(&want), "{command}: {outcome:?}");
+        }
+    }
 }
 
 #[test]

@@ -34,6 +34,7 @@ mod security;
 mod serving;
 mod sums;
 mod templates;
+mod terminal;
 mod topology_fixtures;
 
 #[path = "../support"]

@@ -415,6 +415,43 @@ fn expire(folder: &Path) {
 }
 
 #[test]
+fn an_error_of_the_operating_system_is_printed_once_and_unquoted() {
+    let folder = tempfile::tempdir().unwrap();
+    let absent = folder.path().join("absent").display().to_string();
+    for arguments in [
+        ["serve", "--kubeconfig", &absent, "--manage-certificates"].as_slice(),
+        &["plan", "--kubeconfig", &absent, "fixtures/quick-start"],
+        &["validate", &absent],
+    ] {
+        let text = String::from_utf8(command(arguments).output().unwrap().stderr).unwrap();
+        let last = text.lines().last().unwrap_or_default();
+        assert_eq!(last, format!("topologist: cannot read {absent}: No such file or directory (os error 2)"));
+    }
+}
+
+#[test]
+fn a_request_that_fails_is_logged_by_the_program_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let (cluster, context) = (json!({"server": format!("http://{free}")}), json!({"cluster": "c", "user": "u"}));
+    let text = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "u", "user": {}}],
+        "clusters": [{"name": "c", "cluster": cluster}], "contexts": [{"name": "c", "context": context}]});
+    std::fs::write(&kubeconfig, text.to_string()).unwrap();
+    make_certificates(folder.path());
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (kubeconfig, certificate, key) = (path("kubeconfig"), path("tls.crt"), path("tls.key"));
+    let arguments = ["--kubeconfig", &kubeconfig, "--controllers=none", "--tls-cert", &certificate, "--tls-key", &key];
+    let served = Topologist::serve(&arguments);
+    let deadline = std::time::Instant::now() + SOON;
+    while !served.log_text().contains("\"WARN\"") {
+        assert!(std::time::Instant::now() < deadline, "{}", served.log_text());
+        std::thread::yield_now();
+    }
+    assert!(!served.log_text().contains("kube_client"), "{}", served.log_text());
+}
+
+#[test]
 fn a_port_that_is_taken_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -618,6 +655,10 @@ async fn only_callers_with_a_certificate_of_the_client_authority_are_answered() 
         let metric = format!("topologist_tls_handshake_failures_total{{reason=\"{reason}\"}}");
         assert_eq!(served.topologist.metric(&metric), Some(want), "{reason}");
     }
+    let rejected = "Rejected a connection without a valid client certificate";
+    served.topologist.wait_for_log(rejected);
+    let log = served.topologist.log_text();
+    assert_eq!(log.matches(rejected).count(), 1, "one line for all connections of a peer: {log}");
     assert_eq!(served.topologist.admin_get("/readyz").0, 200, "probes are asked by the kubelet, which has none");
     // Conversions are asked for without a certificate, at their own address.
     let nothing = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",

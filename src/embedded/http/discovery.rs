@@ -26,6 +26,8 @@ impl Answer {
 
 const JSON: &str = "application/json";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// How kubectl asks for version 2 when version 3 has no document for a kind.
+const OPENAPI_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Answers a path that is no path of an object; none for a path that is not served.
@@ -57,6 +59,9 @@ pub(super) fn answer(registry: &Registry, path: &str, accept: &str) -> Option<An
         ["openapi", "v3", "api", version] => json(described(registry, "", version)?),
         ["openapi", "v3", "apis", group, version] => json(described(registry, group, version)?),
         ["openapi", "v2"] if accepts_json(accept) => json(openapi::whole(registry)),
+        ["openapi", "v2"] if accept.contains(OPENAPI_PROTOBUF) => {
+            Some(Answer { content_type: OPENAPI_PROTOBUF, body: openapi::without_schemas() })
+        }
         _ => None,
     }
 }
@@ -273,7 +278,8 @@ mod tests {
             assert_eq!(answer(&registry(), path, ""), None, "{path}");
         }
         let proto = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-        assert_eq!(answer(&registry(), "/openapi/v2", proto), None);
+        let document = answer(&registry(), "/openapi/v2", proto).unwrap();
+        assert_eq!((document.content_type, &document.body[..5]), (proto, "\n\u{3}2.0"));
         assert!(answer(&registry(), "/openapi/v2", "application/json").is_some());
         assert_eq!(answer(&registry(), "/readyz", "").map(|answer| answer.body).as_deref(), Some("ok"));
         assert_eq!(get("/version", "").1["minor"], "33");

@@ -48,6 +48,18 @@ pub(super) fn whole(registry: &Registry) -> Value {
     json!({"swagger": "2.0", "info": info(), "paths": {}, "definitions": definitions})
 }
 
+/// A document of version 2 in protobuf with a title and a version alone: without it kubectl cannot say that it knows no such kind.
+///
+/// Its fields are `swagger` (1), and `info` (2) with `title` (1) and `version` (2).
+pub(super) fn without_schemas() -> String {
+    let field = |number: u8, text: &str| {
+        let length = u8::try_from(text.len()).unwrap_or_default();
+        format!("{}{}{text}", char::from(number << 3 | 2), char::from(length))
+    };
+    let info = field(1, "Kubernetes") + &field(2, RELEASE);
+    field(1, "2.0") + &field(2, &info)
+}
+
 fn info() -> Value {
     json!({"title": "Kubernetes", "version": RELEASE})
 }

@@ -22,6 +22,7 @@ pub enum Builtin {
     MutatingWebhookConfiguration,
     Namespace,
     Secret,
+    Service,
     ServiceAccount,
     ValidatingWebhookConfiguration,
 }

@@ -17,6 +17,7 @@ pub(in crate::embedded) fn resources() -> Vec<Resource> {
         row(Builtin::Event, "", "v1", ("Event", "events", &["ev"]), true, Some(event)),
         row(Builtin::Namespace, "", "v1", ("Namespace", "namespaces", &["ns"]), false, Some(namespace)),
         row(Builtin::Secret, "", "v1", ("Secret", "secrets", &[]), true, Some(secret)),
+        row(Builtin::Service, "", "v1", ("Service", "services", &["svc"]), true, None),
         row(
             Builtin::ServiceAccount,
             "",

@@ -1,0 +1,37 @@
+//! What a person at a terminal sees while `serve --embedded` starts: one line on standard error that is replaced.
+
+use std::io::{self, IsTerminal, Write};
+
+use crate::telemetry::log::ERASE_LINE;
+
+/// The line, on a terminal; nothing elsewhere. Dropping it erases the line.
+#[derive(Debug)]
+pub(super) struct Progress {
+    is_shown: bool,
+}
+
+impl Progress {
+    /// A line if it is wanted and standard error is a terminal.
+    pub(super) fn new(wanted: bool) -> Self {
+        Progress { is_shown: wanted && io::stderr().is_terminal() }
+    }
+
+    pub(super) fn is_shown(&self) -> bool {
+        self.is_shown
+    }
+
+    /// Replaces the line.
+    pub(super) fn step(&self, text: &str) {
+        if self.is_shown {
+            let _ = write!(io::stderr(), "{ERASE_LINE}{text} …");
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.is_shown {
+            let _ = write!(io::stderr(), "{ERASE_LINE}");
+        }
+    }
+}

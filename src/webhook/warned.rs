@@ -1,0 +1,46 @@
+//! Which peers the log has warned about lately, so that one of them cannot fill it.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a peer is not warned about again.
+const PAUSE: Duration = Duration::from_mins(1);
+
+/// How many peers are remembered. When all are recent, others are not warned about.
+const PEERS: usize = 256;
+
+/// When each peer was last warned about.
+#[derive(Debug, Default)]
+pub(super) struct Warned {
+    peers: Mutex<HashMap<IpAddr, Instant>>,
+}
+
+impl Warned {
+    /// Whether a warning about a peer is due; if so, none is for a while.
+    pub(super) fn is_due(&self, peer: IpAddr, now: Instant) -> bool {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        peers.retain(|_, last| now.duration_since(*last) < PAUSE);
+        if peers.contains_key(&peer) || peers.len() >= PEERS {
+            return false;
+        }
+        peers.insert(peer, now);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_warned_about_once_a_minute_and_few_are_remembered() {
+        let (warned, now) = (Warned::default(), Instant::now());
+        let peer = |number: u32| IpAddr::from(number.to_be_bytes());
+        assert!(warned.is_due(peer(1), now) && !warned.is_due(peer(1), now) && warned.is_due(peer(2), now));
+        assert!(warned.is_due(peer(1), now + PAUSE));
+        let many = (0..1000).filter(|number| warned.is_due(peer(*number), now + PAUSE * 2)).count();
+        assert_eq!(many, PEERS);
+    }
+}
