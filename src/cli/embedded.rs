@@ -49,7 +49,7 @@ pub(super) struct Api {
     pub moved: Option<String>,
 }
 
-/// What was loaded.
+/// The loaded objects and files.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub classes: usize,

@@ -30,7 +30,7 @@ pub enum LogError {
     Twice,
 }
 
-/// Puts the cursor at the start of an empty line (ECMA-48: CR, then EL).
+/// Puts the cursor at the start of an empty line (carriage return, then the control sequence EL).
 pub const ERASE_LINE: &str = "\r\x1b[K";
 
 /// What else is on the screen where log lines are written.

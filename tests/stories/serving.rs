@@ -420,7 +420,7 @@ fn an_error_of_the_operating_system_is_printed_once_and_unquoted() {
     let absent = folder.path().join("absent").display().to_string();
     for arguments in [
         ["serve", "--kubeconfig", &absent, "--manage-certificates"].as_slice(),
-        &["plan", "--kubeconfig", &absent, "fixtures/quick-start"],
+        &["plan", "--live", "--kubeconfig", &absent, "--to", "fixtures/quick-start"],
         &["validate", &absent],
     ] {
         let text = String::from_utf8(command(arguments).output().unwrap().stderr).unwrap();

@@ -28,6 +28,8 @@ const JSON: &str = "application/json";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 /// How kubectl asks for version 2 when version 3 has no document for a kind.
 const OPENAPI_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// The same type as an answer has it: a media type has no `@` (RFC 2045).
+const OPENAPI_PROTOBUF_ANSWER: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Answers a path that is no path of an object; none for a path that is not served.
@@ -60,7 +62,7 @@ pub(super) fn answer(registry: &Registry, path: &str, accept: &str) -> Option<An
         ["openapi", "v3", "apis", group, version] => json(described(registry, group, version)?),
         ["openapi", "v2"] if accepts_json(accept) => json(openapi::whole(registry)),
         ["openapi", "v2"] if accept.contains(OPENAPI_PROTOBUF) => {
-            Some(Answer { content_type: OPENAPI_PROTOBUF, body: openapi::without_schemas() })
+            Some(Answer { content_type: OPENAPI_PROTOBUF_ANSWER, body: openapi::without_schemas() })
         }
         _ => None,
     }
@@ -279,7 +281,8 @@ mod tests {
         }
         let proto = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
         let document = answer(&registry(), "/openapi/v2", proto).unwrap();
-        assert_eq!((document.content_type, &document.body[..5]), (proto, "\n\u{3}2.0"));
+        let answered = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+        assert_eq!((document.content_type, &document.body[..5]), (answered, "\n\u{3}2.0"));
         assert!(answer(&registry(), "/openapi/v2", "application/json").is_some());
         assert_eq!(answer(&registry(), "/readyz", "").map(|answer| answer.body).as_deref(), Some("ok"));
         assert_eq!(get("/version", "").1["minor"], "33");
