@@ -33,7 +33,8 @@ pub(super) fn describe(kind: &str, schema: &mut Value) {
 fn describe_fields(path: &str, schema: &mut Value) {
     let is_root = !path.contains('.');
     if let Some(Value::Object(fields)) = schema.get_mut("properties") {
-        for (name, field) in fields {
+        // The API server describes the metadata of objects itself, and rejects a definition that does.
+        for (name, field) in fields.iter_mut().filter(|(name, _)| !is_root || *name != "metadata") {
             let path = format!("{path}.{name}");
             let own = OF_EVERY_OBJECT.iter().find(|(own, _)| is_root && own == name).map(|(_, sentence)| *sentence);
             if let Some(sentence) = own.or_else(|| sentence(&path)) {
@@ -70,11 +71,8 @@ fn last(path: &str) -> &str {
 }
 
 /// Fields that every object has at its top.
-const OF_EVERY_OBJECT: &[Row] = &[
-    ("apiVersion", "The API group and version of this object."),
-    ("kind", "The kind of this object."),
-    ("metadata", "The standard metadata of this object, such as its name, namespace and labels."),
-];
+const OF_EVERY_OBJECT: &[Row] =
+    &[("apiVersion", "The API group and version of this object."), ("kind", "The kind of this object.")];
 
 const KINDS: &[Row] = &[
     ("Cluster", "A Kubernetes cluster whose machines and control plane are managed by Cluster API."),

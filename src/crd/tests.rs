@@ -506,6 +506,10 @@ fn every_kind_and_field_has_a_description_of_its_own() {
             if path.ends_with("[]") || path.ends_with(".*") {
                 return;
             }
+            if path == format!("{kind}.metadata") {
+                assert_eq!(node.get("description"), None, "the API server rejects it");
+                return;
+            }
             let sentence = node["description"].as_str().unwrap_or_else(|| panic!("{what}: {path} has no description"));
             assert!(sentence.ends_with('.') && sentence.len() < 120, "{path}: {sentence}");
             let other = sentences.insert(path.to_owned(), sentence.to_owned());
