@@ -66,7 +66,8 @@ const REQUEST_ERRORS: &str = "kube_client::client::builder";
 
 /// The filter of log lines; kube-rs's own line about each failed request is left out unless the filter names it.
 fn filter(text: &str) -> Result<EnvFilter, LogError> {
-    let whole = if text.contains("kube") { text.to_owned() } else { format!("{text},{REQUEST_ERRORS}=off") };
+    let names_kube = text.split(',').any(|directive| directive.starts_with("kube"));
+    let whole = if names_kube { text.to_owned() } else { format!("{text},{REQUEST_ERRORS}=off") };
     EnvFilter::from_str(&whole).map_err(|error| LogError::Filter(text.to_owned(), error))
 }
 
@@ -103,4 +104,23 @@ pub fn log_panics() {
         let location = panic.location().map(ToString::to_string);
         tracing::error!(panic = words.unwrap_or("no words"), location, "Panicked");
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_kube_about_failed_requests_appear_only_if_a_filter_names_kube() {
+        let off = format!("{REQUEST_ERRORS}=off");
+        for (text, is_off) in [
+            ("info", true),
+            ("topologist::kubernetes=debug", true),
+            ("info,kube=warn", false),
+            ("info,kube_client=debug", false),
+        ] {
+            assert_eq!(filter(text).unwrap().to_string().contains(&off), is_off, "{text}");
+        }
+        assert!(filter("info, kube=warn").is_err());
+    }
 }
