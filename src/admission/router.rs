@@ -500,7 +500,7 @@ fn examined<T: AsRef<Metadata>>(
 /// Whether an update leaves the spec of an object with a deletion timestamp as it was, valid or not.
 fn changes_nothing_of_a_deleted_object(request: &Request<'_>) -> bool {
     #[derive(Deserialize)]
-    struct Glance<'a> {
+    struct Identity<'a> {
         metadata: Metadata,
         #[serde(borrow)]
         spec: Option<&'a RawValue>,
@@ -512,7 +512,9 @@ fn changes_nothing_of_a_deleted_object(request: &Request<'_>) -> bool {
     if is_oversize(Some(new)) || is_oversize(Some(old)) {
         return false;
     }
-    let (Ok(new), Ok(old)) = (json::decode::<Glance<'_>>(new), json::decode::<Glance<'_>>(old)) else { return false };
+    let (Ok(new), Ok(old)) = (json::decode::<Identity<'_>>(new), json::decode::<Identity<'_>>(old)) else {
+        return false;
+    };
     let value = |raw: Option<&RawValue>| raw.and_then(|raw| json::value(raw.get()).ok());
     new.metadata.is_being_deleted() && value(new.spec) == value(old.spec)
 }

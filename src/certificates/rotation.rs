@@ -143,15 +143,15 @@ impl Live {
 
 /// What to do now.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct Rotation {
     /// What every caBundle should hold, once there is an authority.
     pub bundle: Option<String>,
-    pub step: Step,
+    pub step: RotationStep,
 }
 
 /// What happens to the Secret.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum RotationStep {
     /// Nothing: topologist does not manage it.
     Refuse,
     /// Nothing before this moment, unless something changes.
@@ -165,9 +165,9 @@ pub enum Step {
 }
 
 /// What to do with a Secret and the configurations as they are.
-pub fn next(stored: &Stored, live: &Live, policy: &Policy, now: SystemTime) -> Plan {
+pub fn next(stored: &Stored, live: &Live, policy: &Policy, now: SystemTime) -> Rotation {
     let content = match stored {
-        Stored::Foreign => return Plan { bundle: None, step: Step::Refuse },
+        Stored::Foreign => return Rotation { bundle: None, step: RotationStep::Refuse },
         Stored::Absent => Content::default(),
         Stored::Ours(content) => content.clone(),
     };
@@ -183,17 +183,17 @@ pub fn next(stored: &Stored, live: &Live, policy: &Policy, now: SystemTime) -> P
         let issuer = leaf.as_ref().map(|leaf| &leaf.issuer);
         let former = distinct(issuer.into_iter().chain(&known).chain(&trusted), None);
         let issue = former.is_empty() && live.is_known;
-        return Plan { bundle: None, step: Step::Make { former: bundle(&former), issue } };
+        return Rotation { bundle: None, step: RotationStep::Make { former: bundle(&former), issue } };
     };
     let former: Vec<_> = unexpired(&content.former).collect();
     let situation = Situation { present, former, trusted, leaf, live, policy, now };
     let former = situation.wanted_former();
     let wanted = bundle([&situation.present].into_iter().chain(&former));
     let step = match bundle(&former) {
-        text if text != content.former => Step::Keep { former: text },
+        text if text != content.former => RotationStep::Keep { former: text },
         _ => situation.step(&wanted, former.is_empty()),
     };
-    Plan { bundle: Some(wanted), step }
+    Rotation { bundle: Some(wanted), step }
 }
 
 /// A serving certificate that works for every client that trusts its issuer.
@@ -241,7 +241,7 @@ impl Situation<'_> {
         distinct(all, Some(&self.present))
     }
 
-    fn step(&self, bundle: &str, is_alone: bool) -> Step {
+    fn step(&self, bundle: &str, is_alone: bool) -> RotationStep {
         match &self.leaf {
             Some(leaf) if leaf.issuer == self.present => self.renewal(leaf, is_alone),
             leaf => self.succession(bundle, leaf.is_none()),
@@ -249,37 +249,37 @@ impl Situation<'_> {
     }
 
     /// All is in order; what is due next?
-    fn renewal(&self, leaf: &Leaf, is_alone: bool) -> Step {
+    fn renewal(&self, leaf: &Leaf, is_alone: bool) -> RotationStep {
         let (policy, now) = (self.policy, self.now);
         let end_of_present = self.present.validity().two_thirds();
         if is_alone && end_of_present <= now {
-            return Step::Make { former: self::bundle([&self.present]), issue: false };
+            return RotationStep::Make { former: self::bundle([&self.present]), issue: false };
         }
         // Close to the end of its authority another certificate would not last longer.
         let due = leaf.validity.two_thirds();
         let is_better = (due.max(now) + policy.certificate).min(self.present.validity().ends) > leaf.validity.ends;
         if due <= now && is_better {
-            return Step::Issue;
+            return RotationStep::Issue;
         }
         let over = policy.made(leaf.validity) + policy.overlap();
         let next = if is_alone { end_of_present } else { over };
-        Step::Wait { until: if is_better { due.min(next) } else { next } }
+        RotationStep::Wait { until: if is_better { due.min(next) } else { next } }
     }
 
     /// The present authority has not issued what is shown; it may as soon as it is trusted everywhere.
-    fn succession(&self, bundle: &str, shows_nothing: bool) -> Step {
+    fn succession(&self, bundle: &str, shows_nothing: bool) -> RotationStep {
         let is_published = self.live.all_hold(bundle);
         let settles = self.policy.settle().saturating_sub(self.live.unchanged);
         if is_published && settles.is_zero() {
-            return Step::Issue;
+            return RotationStep::Issue;
         }
         // When some configuration cannot be written, the others should not suffer for ever.
         let overdue = self.policy.made(self.present.validity()) + self.policy.overlap();
         if shows_nothing && overdue <= self.now {
-            return Step::Issue;
+            return RotationStep::Issue;
         }
         let until = self.now + if is_published { settles } else { IDLE };
-        Step::Wait { until: if shows_nothing { until.min(overdue) } else { until } }
+        RotationStep::Wait { until: if shows_nothing { until.min(overdue) } else { until } }
     }
 }
 
@@ -302,16 +302,16 @@ fn distinct<'a>(
 /// # Errors
 /// When a certificate cannot be made.
 pub(super) fn perform(
-    step: &Step,
+    step: &RotationStep,
     content: &Content,
     policy: &Policy,
     now: SystemTime,
 ) -> Result<Option<Content>, TlsError> {
     match step {
-        Step::Refuse | Step::Wait { .. } => Ok(None),
-        Step::Keep { former } => Ok(Some(Content { former: former.clone(), ..content.clone() })),
-        Step::Make { former, issue } => make(former, *issue, content, policy, now).map(Some),
-        Step::Issue => {
+        RotationStep::Refuse | RotationStep::Wait { .. } => Ok(None),
+        RotationStep::Keep { former } => Ok(Some(Content { former: former.clone(), ..content.clone() })),
+        RotationStep::Make { former, issue } => make(former, *issue, content, policy, now).map(Some),
+        RotationStep::Issue => {
             let authority = Authority::read(&content.authority, &content.authority_key)?;
             let issued = issue(&authority, content, policy, now)?;
             let chain = Certificate::read_all(&issued.certificate);

@@ -23,11 +23,11 @@ use tracing::{debug, error, info};
 
 use super::bundles::{Holder, Services};
 use super::pair::{Files, Pair};
-use super::rotation::{self, Content, Live, Plan, Policy, Step, Stored};
+use super::rotation::{self, Content, Live, Policy, Rotation, RotationStep, Stored};
 use super::tls::Identity;
 use crate::kubernetes::follow::{self, Observation, WatchedKind};
 use crate::kubernetes::lease::Leadership;
-use crate::kubernetes::{Selection, words};
+use crate::kubernetes::{Selection, describe};
 use crate::telemetry::metrics::{self, Metrics};
 
 /// Who writes, in `managedFields`.
@@ -341,12 +341,13 @@ impl<'a> Leader<'a> {
             return ACQUAINTANCE.saturating_sub(self.began.elapsed());
         }
         self.live.unchanged = self.changed.elapsed();
-        let Plan { bundle, step } = rotation::next(&seen.stored, &self.live, &self.managed.policy, SystemTime::now());
+        let Rotation { bundle, step } =
+            rotation::next(&seen.stored, &self.live, &self.managed.policy, SystemTime::now());
         if let Some(bundle) = bundle {
             self.publish(&bundle).await;
         }
         let pause = match &step {
-            Step::Refuse => {
+            RotationStep::Refuse => {
                 if !self.must_wait("Secret") {
                     let name = self.managed.names.secret_name();
                     self.fail(
@@ -356,7 +357,7 @@ impl<'a> Leader<'a> {
                 }
                 IDLE
             }
-            Step::Wait { until } => until.duration_since(SystemTime::now()).unwrap_or_default().min(IDLE),
+            RotationStep::Wait { until } => until.duration_since(SystemTime::now()).unwrap_or_default().min(IDLE),
             step => self.write(step, seen).await,
         };
         let ends = self.pauses.values().filter_map(|pause| pause.until.checked_duration_since(Instant::now()));
@@ -393,7 +394,7 @@ impl<'a> Leader<'a> {
     }
 
     /// Writes the Secret, unless it is no longer what it was; returns when to go on.
-    async fn write(&mut self, step: &Step, seen: &Seen) -> Duration {
+    async fn write(&mut self, step: &RotationStep, seen: &Seen) -> Duration {
         if self.must_wait("Secret") {
             return IDLE;
         }
@@ -451,7 +452,7 @@ impl<'a> Leader<'a> {
             debug!(kind, "Write conflict, reading again");
             self.pauses.insert(kind, Pause { time: PAUSE, until: Instant::now() + PAUSE, error: None });
         } else {
-            self.fail(kind, words(error));
+            self.fail(kind, describe(error));
         }
     }
 
@@ -466,13 +467,13 @@ impl<'a> Leader<'a> {
     }
 }
 
-fn action(step: &Step) -> &'static str {
+fn action(step: &RotationStep) -> &'static str {
     match step {
-        Step::Make { issue: true, .. } => "make_all",
-        Step::Make { .. } => "make_authority",
-        Step::Issue => "issue_certificate",
-        Step::Keep { .. } => "settle_former_authorities",
-        Step::Refuse | Step::Wait { .. } => "none",
+        RotationStep::Make { issue: true, .. } => "make_all",
+        RotationStep::Make { .. } => "make_authority",
+        RotationStep::Issue => "issue_certificate",
+        RotationStep::Keep { .. } => "settle_former_authorities",
+        RotationStep::Refuse | RotationStep::Wait { .. } => "none",
     }
 }
 

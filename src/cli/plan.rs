@@ -43,7 +43,7 @@ use super::offline::Subject;
 use super::rollout::Side;
 use super::validate;
 use crate::hub::ObjectKey;
-use crate::topology::plan::{Fold, Outcome};
+use crate::topology::plan::{Fold, Rollout};
 use crate::world::Found;
 use dry_run::Server;
 use groups::{Collected, Keep};
@@ -178,7 +178,7 @@ fn sides(options: &Plan) -> Result<Sides> {
 fn compare(cluster: &ObjectKey, before: &Fold, after: &Fold) -> ClusterReport {
     let mut old = before.clone();
     let (is_old, is_new) = (exists(before, cluster), exists(after, cluster));
-    let settled = if is_old { old.settle(cluster) } else { Outcome::default() };
+    let settled = if is_old { old.settle(cluster) } else { Rollout::default() };
     if !is_new {
         return ClusterReport::deleted(cluster, &old);
     }

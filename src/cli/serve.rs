@@ -272,11 +272,14 @@ impl EndPoints {
         metrics: &Arc<Metrics>,
     ) -> EndPoints {
         let versions = ApiVersions::of_cluster(client.clone());
-        let conversion_limits =
-            conversion::Limits { held: shares.conversions, aside: shares.converting, ..conversion::Limits::default() };
+        let conversion_limits = conversion::Limits {
+            held: shares.conversions,
+            blocking: shares.converting,
+            ..conversion::Limits::default()
+        };
         let converter = Arc::new(Converter::new(versions, conversion_limits, metrics.clone()));
         let gatherer = Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone());
-        let limits = Limits { aside: shares.threads, held: shares.bodies, ..Limits::default() };
+        let limits = Limits { blocking: shares.threads, held: shares.bodies, ..Limits::default() };
         let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone());
         let reviews = review::router(Arc::new(handler));
         let all = reviews.clone().merge(conversion::router(converter.clone()));

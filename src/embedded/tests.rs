@@ -363,7 +363,7 @@ async fn a_write_starts_over_when_the_object_moves_while_webhooks_are_asked() {
         let mut left = moves.lock().unwrap();
         if webhook.name == "validate.t.dev" && *left > 0 {
             *left -= 1;
-            let place = super::storage::store::Place { kind: "configmaps".into(), key: "default/a".into() };
+            let place = super::storage::store::StoreKey { kind: "configmaps".into(), key: "default/a".into() };
             let mut state = embedded.state();
             let mut value = state.get(&place).unwrap().value.clone();
             value["data"] = json!({"moved": left.to_string()});
@@ -584,7 +584,7 @@ fn files_are_loaded_with_kinds_and_namespaces_and_mistakes_are_named() {
     let assumed = registry.get("x.dev", "v1beta1", "freepolicies").unwrap();
     assert!(assumed.is_namespaced && assumed.has_status && assumed.schema.is_none());
     let state = embedded.state();
-    let place = super::storage::store::Place { kind: "freepolicies.x.dev".into(), key: "made/f".into() };
+    let place = super::storage::store::StoreKey { kind: "freepolicies.x.dev".into(), key: "made/f".into() };
     assert_eq!(state.get(&place).unwrap().value["status"], json!({"kept": true}));
     assert!(state.has_namespace("made"));
     drop(state);

@@ -111,20 +111,20 @@ impl Automaton {
 }
 
 /// A state of each automaton, and how many characters were read, up to the least that are wanted.
-type Place = (Vec<LazyStateID>, usize);
+type SearchState = (Vec<LazyStateID>, usize);
 
 struct Search {
     bytes: Vec<u8>,
     least: usize,
     most: usize,
-    seen: HashSet<Place>,
+    seen: HashSet<SearchState>,
     /// Each place with the step that led to it.
-    steps: Vec<Step>,
+    steps: Vec<SearchStep>,
     next: VecDeque<usize>,
 }
 
-struct Step {
-    place: Place,
+struct SearchStep {
+    place: SearchState,
     /// All characters that were read.
     length: usize,
     from: Option<(usize, u8)>,
@@ -146,7 +146,7 @@ impl Search {
 
     fn run(&mut self, automata: &mut [Automaton]) -> Option<String> {
         while let Some(at) = self.next.pop_front() {
-            let Step { place: (states, read), length, .. } = self.steps.get(at)?;
+            let SearchStep { place: (states, read), length, .. } = self.steps.get(at)?;
             let (states, length) = (states.clone(), *length);
             if *read >= self.least && automata.iter_mut().zip(&states).all(|(one, state)| one.accepts(*state)) {
                 return self.text(at);
@@ -178,7 +178,7 @@ impl Search {
         let place = (states, length.min(self.least));
         if self.seen.insert(place.clone()) {
             self.next.push_back(self.steps.len());
-            self.steps.push(Step { place, length, from });
+            self.steps.push(SearchStep { place, length, from });
         }
     }
 

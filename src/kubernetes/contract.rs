@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Selection;
 use super::address::Resource;
-use super::follow::{Change, WatchedKind};
+use super::follow::{StoreChange, WatchedKind};
 use super::metadata::{self, Metadata};
 use crate::telemetry::metrics::Metrics;
 
@@ -56,10 +56,10 @@ impl Definitions {
         let watched = WatchedKind::own("CustomResourceDefinition", &resource.api_version);
         let changed = {
             let listeners = listeners.clone();
-            move |change: Change<'_, Metadata>| {
+            move |change: StoreChange<'_, Metadata>| {
                 let name = match change {
-                    Change::One(definition) => Some(definition.metadata.name.clone().unwrap_or_default()),
-                    Change::All => None,
+                    StoreChange::One(definition) => Some(definition.metadata.name.clone().unwrap_or_default()),
+                    StoreChange::All => None,
                 };
                 let mut listeners = listeners.lock().unwrap_or_else(PoisonError::into_inner);
                 listeners.retain(|listener| listener.unbounded_send(name.clone()).is_ok());

@@ -140,7 +140,7 @@ pub(crate) fn key_of<K: Resource>(object: &K) -> ObjectKey {
 
 /// What became different in a store.
 #[derive(Debug)]
-pub(crate) enum Change<'a, K> {
+pub(crate) enum StoreChange<'a, K> {
     /// This object was created, changed or deleted.
     One(&'a K),
     /// The list was read for the first time.
@@ -176,7 +176,7 @@ where
 
     /// Takes over what a watch has shown, and tells of each change after it is in the store. The store is empty until the first list
     /// is complete.
-    pub(crate) fn take(&mut self, seen: Observation<K>, mut changed: impl FnMut(Change<'_, K>)) {
+    pub(crate) fn take(&mut self, seen: Observation<K>, mut changed: impl FnMut(StoreChange<'_, K>)) {
         match seen {
             Observation::There { object, .. } if !self.has_listed => {
                 self.writer.apply_watcher_event(&Event::InitApply(object));
@@ -190,7 +190,7 @@ where
                 if let Event::Apply(object) = &event
                     && !is_same
                 {
-                    changed(Change::One(object));
+                    changed(StoreChange::One(object));
                 }
             }
             Observation::Gone(object) => self.remove(object, changed),
@@ -207,18 +207,18 @@ where
                     });
                 }
                 if is_first {
-                    changed(Change::All);
+                    changed(StoreChange::All);
                 }
             }
             Observation::Alive | Observation::Failed(_) => {}
         }
     }
 
-    fn remove(&mut self, object: K, mut changed: impl FnMut(Change<'_, K>)) {
+    fn remove(&mut self, object: K, mut changed: impl FnMut(StoreChange<'_, K>)) {
         let event = Event::Delete(object);
         self.writer.apply_watcher_event(&event);
         if let Event::Delete(object) = &event {
-            changed(Change::One(object));
+            changed(StoreChange::One(object));
         }
     }
 
@@ -242,23 +242,23 @@ mod tests {
     }
 
     /// A mirror, and what it has told.
-    struct Told(Lists, Mirror<ConfigMap>);
+    struct Seen(Lists, Mirror<ConfigMap>);
 
-    impl Told {
+    impl Seen {
         fn new() -> Self {
-            Told(Lists::default(), Mirror::of(()))
+            Seen(Lists::default(), Mirror::of(()))
         }
 
         fn take(&mut self, events: Vec<Event<ConfigMap>>) -> Vec<String> {
-            let mut told = Vec::new();
+            let mut changed = Vec::new();
             for event in events {
                 let seen = self.0.seen(event);
                 self.1.take(seen, |change| match change {
-                    Change::One(object) => told.push(object.metadata.name.clone().unwrap()),
-                    Change::All => told.push("all".to_owned()),
+                    StoreChange::One(object) => changed.push(object.metadata.name.clone().unwrap()),
+                    StoreChange::All => changed.push("all".to_owned()),
                 });
             }
-            told
+            changed
         }
 
         fn names(&self) -> Vec<String> {
@@ -276,27 +276,27 @@ mod tests {
 
     #[test]
     fn a_list_that_is_read_again_differs_in_what_came_changed_and_went() {
-        let mut told = Told::new();
+        let mut seen = Seen::new();
         let mut first = list(&[("same", "1"), ("changed", "1"), ("gone", "1")]);
         let end = first.pop().unwrap();
-        assert_eq!((told.take(first), told.names().len()), (vec![], 0), "the first list is not complete");
-        assert_eq!(told.take(vec![end]), ["all"]);
-        assert_eq!(told.take(list(&[("changed", "2"), ("same", "1"), ("new", "3")])), ["changed", "new", "gone"]);
-        assert_eq!(told.names(), ["changed", "new", "same"]);
+        assert_eq!((seen.take(first), seen.names().len()), (vec![], 0), "the first list is not complete");
+        assert_eq!(seen.take(vec![end]), ["all"]);
+        assert_eq!(seen.take(list(&[("changed", "2"), ("same", "1"), ("new", "3")])), ["changed", "new", "gone"]);
+        assert_eq!(seen.names(), ["changed", "new", "same"]);
         assert_eq!(
-            told.take(vec![Event::Apply(object("same", "4")), Event::Delete(object("new", "5"))]),
+            seen.take(vec![Event::Apply(object("same", "4")), Event::Delete(object("new", "5"))]),
             ["same", "new"]
         );
-        assert_eq!(told.names(), ["changed", "same"]);
+        assert_eq!(seen.names(), ["changed", "same"]);
     }
 
     #[test]
     fn what_was_gone_when_the_first_list_was_complete_is_not_kept() {
-        let mut told = Told::new();
+        let mut seen = Seen::new();
         let broken_off = vec![Event::Init, Event::InitApply(object("gone", "1"))];
-        assert_eq!(told.take(broken_off), Vec::<String>::new());
-        assert_eq!(told.take(list(&[("a", "2")])), ["all"]);
-        assert_eq!(told.names(), ["a"]);
+        assert_eq!(seen.take(broken_off), Vec::<String>::new());
+        assert_eq!(seen.take(list(&[("a", "2")])), ["all"]);
+        assert_eq!(seen.names(), ["a"]);
     }
 
     #[tokio::test(start_paused = true)]

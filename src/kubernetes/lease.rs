@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use super::words;
+use super::describe;
 use crate::telemetry::metrics::{Metrics, Outcome};
 
 /// The longest time between two reads of another process's Lease, regardless of its duration.
@@ -350,7 +350,7 @@ pub(super) fn holder(spec: &LeaseSpec) -> Option<&str> {
 /// Why the Lease could not be read or written.
 #[derive(Debug, thiserror::Error)]
 enum LeaseError {
-    #[error("{}", words(.0))]
+    #[error("{}", describe(.0))]
     Api(#[from] kube::Error),
     #[error("timed out")]
     Late(#[from] tokio::time::error::Elapsed),

@@ -23,7 +23,7 @@ use kube::runtime::watcher::Event;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::words;
+use super::describe;
 
 /// How long a watch may say nothing before its connection counts as dead. kube-apiserver sends bookmarks every 60 to 75
 /// seconds, but none for a kind of which it has not seen an event since its start; so after twice this time without a
@@ -64,11 +64,11 @@ pub(crate) struct Selection {
 /// Why a list or a watch did not go on; each is followed by another attempt.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
-    #[error("the list failed: {}", words(.0))]
+    #[error("the list failed: {}", describe(.0))]
     List(#[source] kube::Error),
     #[error("the list has no resourceVersion")]
     NoVersion,
-    #[error("the watch failed: {}", words(.0))]
+    #[error("the watch failed: {}", describe(.0))]
     Watch(#[source] kube::Error),
     #[error("the watch reported: {}", .0.message)]
     Reported(Box<Status>),

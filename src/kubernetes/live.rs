@@ -14,8 +14,8 @@ use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
 use super::address::{self, AnotherObject, Malformed, Requests, Resource};
+use super::describe;
 use super::managed::slim;
-use super::words;
 use super::workload::{WorkloadError, Workloads};
 use crate::hub::{Definition, Hook, Object, ObjectRef};
 use crate::telemetry::metrics::{self, Metrics};
@@ -55,7 +55,7 @@ impl fmt::Debug for Live {
 /// Why an answer is none.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
-    #[error("{}", words(.0))]
+    #[error("{}", describe(.0))]
     Api(#[from] kube::Error),
     #[error("the API server did not answer in time")]
     TimedOut,

@@ -10,7 +10,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 
 use super::Selection;
-use super::follow::{Change, Mirror, Observation, WatchedKind};
+use super::follow::{Mirror, Observation, StoreChange, WatchedKind};
 use crate::hub::annotation;
 use crate::hub::{ObjectKey, label};
 use crate::telemetry::metrics::Metrics;
@@ -78,7 +78,7 @@ pub(crate) fn follow(
     selection: Selection,
     kind: WatchedKind,
     metrics: Arc<Metrics>,
-    changed: impl Fn(Change<'_, Metadata>) + Send,
+    changed: impl Fn(StoreChange<'_, Metadata>) + Send,
 ) -> (Objects, impl Future<Output = ()> + Send) {
     let mut mirror = Mirror::of(resource.clone());
     let objects = Objects { store: mirror.store().clone(), resource, names: Arc::default() };

@@ -4,7 +4,7 @@
 //! list_watch.rs ─► follow.rs ─┬─► watch.rs ─► cache.rs (Facts, swapped whole) ─► World      written.rs: objects as they arrive
 //!                             │                └─ changes ─► gather.rs (Needs answered, with patience)
 //!                             ├─► metadata.rs ─► contract.rs (definitions), templates.rs: what the leader looks at besides
-//!                             └─► managed/ (what topologies made) ─► leader.rs (Needs of a topology answered)
+//!                             └─► managed/ (what topologies made) ─► topology_gatherer.rs (Needs of a topology answered)
 //!       gather.rs ─► live.rs (objects without a watch) ─► workload.rs ─► kubeconfig.rs (Nodes)
 //! dry_run.rs (whether applying changes anything) ─┐
 //! Plan ─► apply/ (server-side apply) ──────────────┴► untyped.rs (requests about objects of any kind)
@@ -26,7 +26,7 @@ pub(crate) mod follow;
 pub mod gather;
 pub mod incumbent;
 mod kubeconfig;
-pub mod leader;
+pub mod topology_gatherer;
 pub mod lease;
 mod list_watch;
 mod live;
@@ -44,8 +44,8 @@ pub mod watch;
 mod workload;
 mod written;
 
-/// An error of the client in the words of the API server, or with everything that lies behind it.
-pub(crate) fn words(error: &kube::Error) -> String {
+/// An error of the client as the API server states it, or with everything that lies behind it.
+pub(crate) fn describe(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error
         && !status.message.is_empty()
     {

@@ -15,7 +15,7 @@ use tracing::warn;
 
 use super::Selection;
 use super::address::{Malformed, One, Resource};
-use super::follow::{Change, WatchedKind, key_of};
+use super::follow::{StoreChange, WatchedKind, key_of};
 use super::metadata::{self, Metadata};
 use crate::hub::ObjectKey;
 use crate::telemetry::metrics::{self, Metrics};
@@ -157,9 +157,9 @@ impl Templates {
         let selection = Selection { labels: Some(NOT_OWNED.to_owned()), fields: None };
         let changed = {
             let (kind, changed) = (kind.clone(), self.changed.clone());
-            move |change: Change<'_, Metadata>| match change {
-                Change::One(template) => changed(&kind, Some(key_of(template))),
-                Change::All => changed(&kind, None),
+            move |change: StoreChange<'_, Metadata>| match change {
+                StoreChange::One(template) => changed(&kind, Some(key_of(template))),
+                StoreChange::All => changed(&kind, None),
             }
         };
         let (resource, metrics) = (resource.as_api().clone(), self.metrics.clone());

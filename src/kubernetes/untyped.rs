@@ -8,8 +8,8 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use super::address::{self, AnotherObject, Malformed, Requests};
+use super::describe;
 use super::live::selector;
-use super::words;
 use crate::hub::{Object, ObjectRef};
 use crate::topology::plan::MANAGER;
 use crate::world::Selection;
@@ -27,7 +27,7 @@ const UPDATER: &str = "topologist";
 /// Why a request to an API server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    #[error("{}", words(.0))]
+    #[error("{}", describe(.0))]
     Api(#[source] kube::Error),
     #[error("the API server did not answer in time")]
     TimedOut,

@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use super::address::{self, One};
-use super::words;
+use super::describe;
 use crate::hub::contract::{definition_name, newest_version};
 use crate::wire::conversion::{GroupKind, Versions};
 
@@ -113,7 +113,7 @@ async fn ask(definition: One<CustomResourceDefinition>, name: &str) -> (Result<S
     match definition.get_metadata_opt().await {
         Ok(Some(definition)) => (newest(name, definition.metadata.labels.unwrap_or_default()), true),
         Ok(None) => (Err(format!("CustomResourceDefinition {name} does not exist")), true),
-        Err(error) => (Err(format!("CustomResourceDefinition {name} cannot be read: {}", words(&error))), false),
+        Err(error) => (Err(format!("CustomResourceDefinition {name} cannot be read: {}", describe(&error))), false),
     }
 }
 

@@ -126,7 +126,7 @@ impl Watched for Cluster {
     }
 
     fn class_of(text: &str) -> Option<ObjectKey> {
-        let at = |pointer: &[&str]| glance(text, pointer).filter(|text| !text.is_empty());
+        let at = |pointer: &[&str]| text_at(text, pointer).filter(|text| !text.is_empty());
         let name = at(&["spec", "topology", "classRef", "name"])?;
         let namespace =
             at(&["spec", "topology", "classRef", "namespace"]).or_else(|| at(&["metadata", "namespace"]))?;
@@ -135,10 +135,10 @@ impl Watched for Cluster {
 }
 
 /// The text at a place of an object, without reading anything else of it.
-fn glance(object: &str, path: &[&str]) -> Option<String> {
+fn text_at(object: &str, path: &[&str]) -> Option<String> {
     let Some((name, rest)) = path.split_first() else { return serde_json::from_str(object).ok() };
     let members: BTreeMap<String, &RawValue> = serde_json::from_str(object).ok()?;
-    glance(members.get(*name)?.get(), rest)
+    text_at(members.get(*name)?.get(), rest)
 }
 
 /// Applies what one watch shows to the cache, for ever.
@@ -233,11 +233,11 @@ fn record<T: Watched>(object: &Written, facts: &Facts) -> Record<T::Prepared> {
 /// Whether an object belongs into the cache (DEC-37); what cannot be read does.
 fn is_looked_after(object: &Written, scope: &Scope) -> bool {
     #[derive(serde::Deserialize)]
-    struct Glance {
+    struct OnlyMetadata {
         metadata: Metadata,
     }
-    let glance = || serde_json::from_str::<Glance>(object.text());
-    *scope == Scope::default() || glance().map_or(true, |object| scope.has(&object.metadata))
+    let metadata = || serde_json::from_str::<OnlyMetadata>(object.text());
+    *scope == Scope::default() || metadata().map_or(true, |object| scope.has(&object.metadata))
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use tracing::subscriber::NoSubscriber;
 use tracing::warn;
 
 use super::address::{self, Malformed};
-use super::{kubeconfig, words};
+use super::{describe, kubeconfig};
 use crate::field::shortened;
 use crate::hub::{Object, ObjectKey};
 use crate::world::Nodes;
@@ -218,7 +218,7 @@ impl Workloads {
             Ok(Err(kube::Error::Api(status))) if status.code == StatusCode::FORBIDDEN.as_u16() => {
                 return Err(WorkloadError::Forbidden(key));
             }
-            Ok(Err(error)) => return Err(WorkloadError::UnreadableSecret(key, words(&error))),
+            Ok(Err(error)) => return Err(WorkloadError::UnreadableSecret(key, describe(&error))),
             Err(_) => {
                 return Err(WorkloadError::UnreadableSecret(key, "the API server did not answer in time".to_owned()));
             }
@@ -272,7 +272,7 @@ async fn get(
     // The client would report failures as errors of its own; they are those of the owner of the cluster.
     let sent = client.send(request).with_subscriber(NoSubscriber::default()).await;
     let response = sent.map_err(|error| {
-        warn!(%cluster, error = %shortened(&words(&error)), "Cannot reach the workload cluster");
+        warn!(%cluster, error = %shortened(&describe(&error)), "Cannot reach the workload cluster");
         WorkloadError::Unreachable
     })?;
     let code = response.status();

@@ -12,18 +12,18 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::info;
 
-use super::pace::{Held, Pace};
+use super::backoff::{Backoff, Held};
 use super::raw::RawClass;
-use super::runs::Outcome;
+use super::runs::RunOutcome;
 use super::{add, in_our_name, now};
 use crate::field::shortened;
 use crate::hub::{ClusterClass, GROUP, Kind, ObjectKey, TemplateRef, contract};
 use crate::kubernetes::address::{self, Malformed, One};
 use crate::kubernetes::contract::{DefinitionError, Definitions};
+use crate::kubernetes::describe;
 use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::kubernetes::metadata::Metadata;
 use crate::kubernetes::templates::{ObjectKind, Templates};
-use crate::kubernetes::words;
 use crate::topology::class_references::{Outdated, ReferenceError, group_version, references};
 use crate::topology::class_status::{self, References, Variables};
 use crate::wire::Version;
@@ -49,7 +49,7 @@ pub(super) enum ReconcileError {
     /// The watch has not shown the last write yet.
     #[error("a change of the class is pending")]
     Stale,
-    #[error("the status cannot be written: {}", words(.0))]
+    #[error("the status cannot be written: {}", describe(.0))]
     Status(#[source] kube::Error),
     #[error(transparent)]
     Held(#[from] Held),
@@ -69,9 +69,9 @@ enum ReferenceFailure {
     Definition(#[from] DefinitionError),
     #[error("{kind} {name} does not exist in version {version}")]
     Missing { kind: String, name: String, version: String },
-    #[error("{kind} {name} cannot be read: {}", words(.error))]
+    #[error("{kind} {name} cannot be read: {}", describe(.error))]
     Unreadable { kind: String, name: String, error: kube::Error },
-    #[error("the owner references of {kind} {name} cannot be written: {}", words(.error))]
+    #[error("the owner references of {kind} {name} cannot be written: {}", describe(.error))]
     Unwritten { kind: String, name: String, error: kube::Error },
     #[error("the owner references of {kind} {name} kept changing while they were written")]
     Contended { kind: String, name: String },
@@ -86,25 +86,25 @@ pub(super) struct Reconciler {
     pub leadership: Leadership,
     pub definitions: Definitions,
     pub templates: Arc<Templates>,
-    pub pace: Pace,
+    pub backoff: Backoff,
     /// Whether extensions are asked for variables.
     pub discovery: bool,
 }
 
 impl Reconciler {
     /// Brings the status of a class and the owners of its templates up to date (CCR-02).
-    pub(super) async fn run(&self, class: &RawClass) -> Result<Outcome, ReconcileError> {
+    pub(super) async fn run(&self, class: &RawClass) -> Result<RunOutcome, ReconcileError> {
         self.leadership.may_write()?;
-        if self.pace.is_stale(&class.key(), class.version()) {
+        if self.backoff.is_stale(&class.key(), class.version()) {
             return Err(ReconcileError::Stale);
         }
         if !class_status::tells_paused(&class.value) {
             let status = class_status::with_paused(&class.value, &now());
             self.write_status(class, &status).await?;
-            return Ok(Outcome::Changed);
+            return Ok(RunOutcome::Changed);
         }
         if class_status::is_paused(&class.value) || class.metadata().deletion_timestamp.is_some() {
-            return Ok(Outcome::LeftAlone);
+            return Ok(RunOutcome::LeftAlone);
         }
         let hub = class.hub.as_ref().map_err(|reason| ReconcileError::Unreadable(reason.clone()))?;
         let (references, mut failures, took_any) = self.references(class, hub).await;
@@ -123,8 +123,8 @@ impl Reconciler {
             failures.push(error);
         }
         match failures.is_empty() {
-            true if differs || took_any => Ok(Outcome::Changed),
-            true => Ok(Outcome::Unchanged),
+            true if differs || took_any => Ok(RunOutcome::Changed),
+            true => Ok(RunOutcome::Unchanged),
             false => Err(ReconcileError::Incomplete(failures)),
         }
     }
@@ -222,7 +222,7 @@ impl Reconciler {
     async fn write_status(&self, class: &RawClass, status: &Value) -> Result<(), ReconcileError> {
         let (key, metadata) = (class.key(), class.metadata());
         self.leadership.may_write()?;
-        self.pace.before_write(&key)?;
+        self.backoff.before_write(&key)?;
         // A merge patch would leave out every null of a schema, and a test of the version would not be answered as a
         // conflict.
         let patch = json_patch::Patch(vec![
@@ -235,7 +235,7 @@ impl Reconciler {
             Ok(written) => {
                 // A write that changes nothing leaves the version as it is, and no event follows.
                 if written.version() != class.version() {
-                    self.pace.wrote(&key, class.version());
+                    self.backoff.wrote(&key, class.version());
                 }
                 info!(class = %key, generation = metadata.generation, "Updated the status of a ClusterClass");
                 Ok(())

@@ -19,15 +19,15 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, info_span};
 
+use super::backoff::Backoff;
 use super::class::{ReconcileError, Reconciler};
-use super::pace::Pace;
 use super::raw::RawClass;
-use super::runs::{Outcome, RunFailure, SOON, Verdict, conclude, count, run_woken};
+use super::runs::{RunFailure, RunOutcome, SOON, Verdict, conclude, count, run_woken};
 use super::users::Users;
 use crate::hub::{ObjectKey, TemplateRef};
 use crate::kubernetes::address;
 use crate::kubernetes::contract::Definitions;
-use crate::kubernetes::follow::{Change, Mirror, Observation, WatchedKind};
+use crate::kubernetes::follow::{Mirror, Observation, StoreChange, WatchedKind};
 use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::templates::{ObjectKind, Templates};
 use crate::kubernetes::{Selection, follow};
@@ -87,7 +87,7 @@ impl ClassController {
             leadership: self.leadership.clone(),
             definitions,
             templates: templates.clone(),
-            pace: Pace::default(),
+            backoff: Backoff::default(),
             discovery: self.discovery,
         });
         let runs = self.runs(&reconciler, classes.store().clone(), woken);
@@ -129,17 +129,17 @@ impl ClassController {
         while let Some(seen) = seen.next().await {
             classes.take(self.in_scope(seen), |change| {
                 match change {
-                    Change::All => {
+                    StoreChange::All => {
                         index.replace(&store.state());
                         index.wake_all();
                     }
-                    Change::One(class) if store.get(&ObjectRef::from_obj(class)).is_some() => {
+                    StoreChange::One(class) if store.get(&ObjectRef::from_obj(class)).is_some() => {
                         index.put(class);
                         index.wake(&class.key());
                     }
-                    Change::One(gone) => {
+                    StoreChange::One(gone) => {
                         index.remove(&gone.key());
-                        reconciler.pace.forget(&gone.key());
+                        reconciler.backoff.forget(&gone.key());
                     }
                 }
                 templates.keep_only(&index.kinds());
@@ -163,12 +163,12 @@ async fn run(class: &RawClass, reconciler: &Reconciler, metrics: &Metrics) -> Ac
     let (key, started) = (class.key(), Instant::now());
     let outcome = timeout(RUN_LIMIT, reconciler.run(class)).await.unwrap_or(Err(ReconcileError::Late));
     let done = outcome.map(|outcome| {
-        if outcome != Outcome::Changed {
-            reconciler.pace.rested(&key);
+        if outcome != RunOutcome::Changed {
+            reconciler.backoff.rested(&key);
         }
         (Action::await_change(), outcome.name())
     });
-    let (action, outcome) = conclude(&key, done, &reconciler.pace, "Failed to reconcile ClusterClass");
+    let (action, outcome) = conclude(&key, done, &reconciler.backoff, "Failed to reconcile ClusterClass");
     count(metrics, NAME, outcome, started);
     action
 }

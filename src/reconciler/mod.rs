@@ -19,7 +19,7 @@ mod class;
 pub mod controller;
 pub mod names;
 pub mod owners;
-mod pace;
+mod backoff;
 mod raw;
 mod runs;
 pub mod templates;

@@ -21,7 +21,7 @@ use crate::kubernetes::Selection;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
-use crate::kubernetes::follow::{Change, WatchedKind};
+use crate::kubernetes::follow::{StoreChange, WatchedKind};
 use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::metadata::{self, Metadata, Objects, cluster_of};
 use crate::kubernetes::untyped::{self, RequestError};
@@ -62,7 +62,7 @@ enum OwnError {
 }
 
 /// What a run looks at.
-struct Sight<'a> {
+struct FastAnswer<'a> {
     controller: &'a OwnersController,
     writer: kube::Client,
     definitions: Definitions,
@@ -83,7 +83,7 @@ impl OwnersController {
         let (wake, mut woken) = mpsc::unbounded();
         let (deployments, follow_deployments) = self.follow(WORKERS[0], wake.clone());
         let (pools, follow_pools) = self.follow(WORKERS[1], wake.clone());
-        let sight = Sight {
+        let sight = FastAnswer {
             controller: &self,
             writer: self.leadership.writer(self.client.clone()),
             definitions,
@@ -136,10 +136,10 @@ impl OwnersController {
             (served.in_scope(self.client.clone(), self.cache.facts().scope()), served.as_api().clone());
         let selection = Selection { labels: Some(label::OWNED.to_owned()), fields: None };
         let cache = self.cache.clone();
-        let changed = move |change: Change<'_, Metadata>| {
+        let changed = move |change: StoreChange<'_, Metadata>| {
             let clusters = match change {
-                Change::One(object) => cluster_of(object).into_iter().collect(),
-                Change::All => cache.facts().cluster_keys().cloned().collect::<Vec<_>>(),
+                StoreChange::One(object) => cluster_of(object).into_iter().collect(),
+                StoreChange::All => cache.facts().cluster_keys().cloned().collect::<Vec<_>>(),
             };
             for cluster in clusters {
                 // The receiver is gone when this process no longer leads.
@@ -174,7 +174,7 @@ impl OwnersController {
     }
 }
 
-impl Sight<'_> {
+impl FastAnswer<'_> {
     /// Makes a Cluster an owner of everything that it does not own yet.
     async fn own(&self, key: &ObjectKey) -> Result<(), OwnError> {
         let Found::Yes(cluster) = self.controller.cache.facts().cluster(key) else { return Ok(()) };

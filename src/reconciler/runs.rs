@@ -13,7 +13,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::pace::Pace;
+use super::backoff::Backoff;
 use crate::hub::ObjectKey;
 use crate::telemetry::metrics::{Controller, Metrics, Reconcile};
 
@@ -22,7 +22,7 @@ pub(super) const SOON: Duration = Duration::from_secs(1);
 
 /// What a run came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum RunOutcome {
     /// Nothing had to be written.
     Unchanged,
     /// Something was written.
@@ -31,13 +31,13 @@ pub(super) enum Outcome {
     LeftAlone,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// Its name in metrics.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Outcome::Unchanged => "unchanged",
-            Outcome::Changed => "changed",
-            Outcome::LeftAlone => "left-alone",
+            RunOutcome::Unchanged => "unchanged",
+            RunOutcome::Changed => "changed",
+            RunOutcome::LeftAlone => "left-alone",
         }
     }
 }
@@ -84,12 +84,12 @@ pub(super) trait RunFailure: fmt::Display {
 pub(super) fn conclude<E: RunFailure>(
     key: &ObjectKey,
     outcome: Result<(Action, &'static str), E>,
-    pace: &Pace,
+    backoff: &Backoff,
     trouble: &'static str,
 ) -> (Action, &'static str) {
     let error = match outcome {
         Ok(done) => {
-            pace.succeeded(key);
+            backoff.succeeded(key);
             return done;
         }
         Err(error) => error,
@@ -101,13 +101,13 @@ pub(super) fn conclude<E: RunFailure>(
         }
         Verdict::Again(after, name) => (Action::requeue(after), name),
         Verdict::Held(wait) => {
-            if pace.failed(key, &error.to_string()).1 {
+            if backoff.failed(key, &error.to_string()).1 {
                 warn!(%error, ?wait, "{trouble}");
             }
             (Action::requeue(wait), "held")
         }
         Verdict::Failed => {
-            let (again, is_new) = pace.failed(key, &error.to_string());
+            let (again, is_new) = backoff.failed(key, &error.to_string());
             if is_new {
                 warn!(%error, ?again, "{trouble}");
             } else {

@@ -1,7 +1,7 @@
 //! OpenAPI v3 schemas of variables: checked when they are written, compiled once, applied to values often.
 //!
 //! ```text
-//! Definition (as written) ─► check.rs ─► Schema (compiled) ─► acquit.rs    sees at a glance that all is well, or else
+//! Definition (as written) ─► check.rs ─► Schema (compiled) ─► fast_path.rs    accepts most valid values at once, or else
 //!                              └─ Findings                 ├► default.rs   fills what is missing
 //!                                                          ├► validate.rs  says what is wrong
 //!                                                          ├► unknown.rs   names unknown fields
@@ -13,7 +13,7 @@
 //! reached through `properties`, `additionalProperties` and `items` only; a *junctor* node stands below `allOf`, `anyOf`,
 //! `oneOf` or `not`. Nothing here knows Cluster API.
 
-mod acquit;
+mod fast_path;
 mod allowance;
 mod check;
 mod declared;
@@ -29,10 +29,10 @@ mod validate;
 mod validations;
 
 pub use crate::cel::CelCost;
-pub use acquit::Sight;
 pub use allowance::{Allowance, Breach, Effort, Extent, Footprint, Growth};
 pub use check::check;
 pub use definition::{Definition, Metadata, Step, ValidationRule};
+pub use fast_path::FastAnswer;
 pub use node::{SENSITIVE, Schema, Unusable};
 pub use sample::{Breadth, NoSample};
 pub use validate::Violation;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::acquit::Outline;
+use super::fast_path::Outline;
 use super::format::Format;
 use super::validations::Rules;
 use super::{Allowance, Definition};

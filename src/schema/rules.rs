@@ -30,25 +30,25 @@ pub(super) fn rules_and_everything_else(
     found: &mut Findings,
 ) {
     let mut walk = Walk { contributions: Vec::new(), total: 0, allowance };
-    let place = Place { cardinality: Some(1), items: None };
+    let place = NodeBounds { cardinality: Some(1), items: None };
     walk.node(definition, schema, root, path, &place, found);
     found.run("CEL-012", |found| walk.total_is_bounded(path, found));
 }
 
 /// Where a node stands.
 #[derive(Clone)]
-struct Place {
+struct NodeBounds {
     /// How many values there can be at most; none without a bound.
     cardinality: Option<u64>,
     /// The path of the outermost `items` that is the node or is above it.
     items: Option<Path>,
 }
 
-impl Place {
-    fn below(&self, most: Option<i64>) -> Place {
+impl NodeBounds {
+    fn below(&self, most: Option<i64>) -> NodeBounds {
         let most = most.map(|most| u64::try_from(most).unwrap_or(0));
         let cardinality = self.cardinality.zip(most).map(|(above, most)| above.saturating_mul(most));
-        Place { cardinality, items: self.items.clone() }
+        NodeBounds { cardinality, items: self.items.clone() }
     }
 
     /// How often rules of a node are run at most (CEL-011).
@@ -72,7 +72,7 @@ impl Walk<'_> {
         schema: &Schema,
         rules: Option<&Arc<Rules>>,
         path: &Path,
-        place: &Place,
+        place: &NodeBounds,
         found: &mut Findings,
     ) -> bool {
         let (before, mut is_sound) = (found.error_count(), true);
@@ -85,7 +85,7 @@ impl Walk<'_> {
             let place = match step {
                 Step::Items => {
                     let below = place.below(node.max_items);
-                    Place { items: below.items.or_else(|| Some(child_path.clone())), ..below }
+                    NodeBounds { items: below.items.or_else(|| Some(child_path.clone())), ..below }
                 }
                 Step::AdditionalProperties => place.below(node.max_properties),
                 _ => place.clone(),
@@ -108,7 +108,7 @@ impl Walk<'_> {
     }
 
     /// Rules that can be read (CEL-005, CEL-009 to CEL-011).
-    fn compiled(&mut self, node: &Definition, rules: &Arc<Rules>, at: &Path, place: &Place, found: &mut Findings) {
+    fn compiled(&mut self, node: &Definition, rules: &Arc<Rules>, at: &Path, place: &NodeBounds, found: &mut Findings) {
         if !rules.has_type() {
             found.run("CEL-005", |found| {
                 found

@@ -172,14 +172,14 @@ impl Accepted<'_, '_> {
         let violations = self.all.iter().flat_map(|node| node.schema.violations(&value));
         let unknown =
             || core.unknown_fields(&value).into_iter().next().map(|field| format!("{field} is not a known field"));
-        let broken = || core.rule_violations(&value, None).into_iter().next().map(|broken| told(core, &broken));
-        let wrong = violations.map(|violation| told(core, &violation)).next();
+        let broken = || core.rule_violations(&value, None).into_iter().next().map(|broken| describe(core, &broken));
+        let wrong = violations.map(|violation| describe(core, &violation)).next();
         wrong.or_else(unknown).or_else(broken)
     }
 }
 
 /// A violation in words; what is said of a password may hold it.
-fn told(schema: &Schema, violation: &super::Violation) -> String {
+fn describe(schema: &Schema, violation: &super::Violation) -> String {
     match (schema.has_secrets(), &*violation.place) {
         (true, _) => format!("rule {} does not hold", violation.rule),
         (false, "") => violation.detail.clone(),

@@ -15,7 +15,7 @@ use super::format::Format;
 use super::{Effort, Schema};
 use crate::budget::Stop;
 use crate::field::{ErrorKind, RuleId};
-use place::Place;
+use place::ValuePath;
 use report::Report;
 
 pub(super) use place::point;
@@ -43,11 +43,11 @@ impl Schema {
     pub fn violations_within(&self, value: &Value, effort: &Effort) -> Vec<Violation> {
         let kept = Cell::new(0);
         let mut report = Report::new(effort, &kept);
-        self.apply(value, &Place::Root, &mut report);
+        self.apply(value, &ValuePath::Root, &mut report);
         if let Some(exceeded) = effort.exceeded() {
             report.violations.clear();
             let detail = format!("{exceeded}; make lists, maps and texts in the values smaller");
-            report.violation("DEC-44", ErrorKind::Invalid, &Place::Root, detail);
+            report.violation("DEC-44", ErrorKind::Invalid, &ValuePath::Root, detail);
         }
         report.violations
     }
@@ -56,11 +56,11 @@ impl Schema {
     pub(super) fn fits_text(&self, text: &str, effort: &Effort) -> bool {
         let kept = Cell::new(0);
         let mut report = Report::new(effort, &kept);
-        self.check_string(text, &Place::Root, &mut report);
+        self.check_string(text, &ValuePath::Root, &mut report);
         report.violations.is_empty() && effort.exceeded().is_none()
     }
 
-    fn apply(&self, value: &Value, place: &Place<'_>, report: &mut Report<'_>) {
+    fn apply(&self, value: &Value, place: &ValuePath<'_>, report: &mut Report<'_>) {
         if !report.effort.take(STEPS_OF_NODE) {
             return;
         }

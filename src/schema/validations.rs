@@ -235,7 +235,7 @@ impl Schema {
         budget.heed(stop);
         let mut judge = Judge { budget, stop, is_secret: false, violations: Vec::new(), kept: 0 };
         // Whether the budget lasted is seen in the violations.
-        let _ = judge.node(self, root.map(|rules| &**rules), value, old, &mut Place::default());
+        let _ = judge.node(self, root.map(|rules| &**rules), value, old, &mut RuleLocation::default());
         judge.violations
     }
 }
@@ -245,14 +245,14 @@ struct Exhausted;
 
 /// Where a rule is evaluated.
 #[derive(Default)]
-struct Place {
+struct RuleLocation {
     place: String,
     pointer: String,
     /// Whether the pointer leads to something around the place, because it would be too long.
     is_cut: bool,
 }
 
-impl Place {
+impl RuleLocation {
     fn within<R>(&mut self, step: &str, key: &str, act: impl FnOnce(&mut Self) -> R) -> R {
         let (place, pointer, is_cut) = (self.place.len(), self.pointer.len(), self.is_cut);
         lengthen(&mut self.place, &[&shortened(step)]);
@@ -283,7 +283,7 @@ impl Judge<'_> {
         rules: Option<&Rules>,
         value: &Value,
         old: Option<&Value>,
-        place: &mut Place,
+        place: &mut RuleLocation,
     ) -> Result<(), Exhausted> {
         if value.is_null() {
             return Ok(());
@@ -324,7 +324,13 @@ impl Judge<'_> {
         Ok(())
     }
 
-    fn rules(&mut self, rules: &Rules, value: &Value, old: Option<&Value>, place: &Place) -> Result<(), Exhausted> {
+    fn rules(
+        &mut self,
+        rules: &Rules,
+        value: &Value,
+        old: Option<&Value>,
+        place: &RuleLocation,
+    ) -> Result<(), Exhausted> {
         for rule in &rules.rules {
             if self.stop.is_due() {
                 return Err(Exhausted);
@@ -367,7 +373,7 @@ impl Judge<'_> {
         decl: &Decl,
         value: &Value,
         old: Option<&Value>,
-        place: &Place,
+        place: &RuleLocation,
     ) -> Result<(), Exhausted> {
         let mut message = None;
         if let Some(Ok(program)) = rule.message.as_ref().filter(|_| !self.is_secret) {
@@ -399,7 +405,7 @@ impl Judge<'_> {
         &mut self,
         id: crate::field::RuleId,
         rule: &Rule,
-        place: &Place,
+        place: &RuleLocation,
         field_path: &str,
     ) -> Result<(), Exhausted> {
         let detail = format!(
@@ -411,7 +417,14 @@ impl Judge<'_> {
         Err(Exhausted)
     }
 
-    fn report(&mut self, rule: crate::field::RuleId, kind: ErrorKind, place: &Place, field_path: &str, detail: String) {
+    fn report(
+        &mut self,
+        rule: crate::field::RuleId,
+        kind: ErrorKind,
+        place: &RuleLocation,
+        field_path: &str,
+        detail: String,
+    ) {
         if self.violations.len() < KEPT && self.kept < KEPT_BYTES {
             let (mut at, pointer) = (place.place.clone(), place.pointer.clone());
             lengthen(&mut at, &[field_path]);

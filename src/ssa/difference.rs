@@ -29,14 +29,14 @@ pub struct Comparing<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Difference {
     /// Values that change, in the order of their paths.
-    pub changes: Vec<Change>,
+    pub changes: Vec<FieldChange>,
     /// Why the ownership of the manager's own fields would change, or is not known.
     pub ownership_changed: Option<OwnershipChange>,
 }
 
 /// One value that changes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct FieldChange {
     /// Where, such as `spec.template.spec.taints[key=x].effect`; what comes or goes as a whole is named as a whole.
     pub path: Path,
     /// None when there was nothing.
@@ -69,7 +69,7 @@ impl Difference {
 
 /// What applying `desired`, with force, would change in `live` (SSA-11, SSA-12, SSA-13).
 ///
-/// `desired` is what would be sent, reduced by [`reduce`]. The answer may acquit: if nothing is
+/// `desired` is what would be sent, reduced by [`reduce`]. The answer is one-sided: if nothing is
 /// [changed](Difference::changed), a server would change nothing either. A difference may be one that a server does not
 /// see, since it fills in defaults and its webhooks normalise values (DEC-15).
 pub fn difference(live: &Value, desired: &Value, comparing: &Comparing<'_>) -> Difference {
@@ -126,7 +126,7 @@ fn ownership_change(
 
 /// The values that differ between two states of an object, of those that are sent and not `uncompared`, in the order of their
 /// paths.
-pub fn changes(from: &Value, to: &Value, schema: &Schema, uncompared: &[&[&str]]) -> Vec<Change> {
+pub fn changes(from: &Value, to: &Value, schema: &Schema, uncompared: &[&[&str]]) -> Vec<FieldChange> {
     let [from, to] = [from, to].map(|object| without_empty_metadata(reduce(object, SENT, uncompared)));
     let mut walk = Walk { changes: Vec::new(), in_spec: false };
     walk.value(&Path::ROOT, Some(&from), Some(&to), &schema.0);
@@ -147,7 +147,7 @@ fn without_empty_metadata(mut object: Value) -> Value {
 }
 
 struct Walk {
-    changes: Vec<Change>,
+    changes: Vec<FieldChange>,
     in_spec: bool,
 }
 
@@ -169,7 +169,12 @@ impl Walk {
             }
             _ => {}
         }
-        self.changes.push(Change { path: path.clone(), from: from.cloned(), to: to.cloned(), in_spec: self.in_spec });
+        self.changes.push(FieldChange {
+            path: path.clone(),
+            from: from.cloned(),
+            to: to.cloned(),
+            in_spec: self.in_spec,
+        });
     }
 
     fn maps(&mut self, path: &Path, from: &Map<String, Value>, to: &Map<String, Value>, of: &MapType) {
@@ -381,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_that_do_not_fit_the_schema_are_never_acquitted() {
+    fn objects_that_do_not_fit_the_schema_take_the_full_path() {
         let schema = schema();
         let live = object(&json!({"unknown": 1}));
         let entry = [as_applied("engine", &live, &schema)];

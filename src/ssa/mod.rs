@@ -20,7 +20,7 @@
 //!
 //! The module knows the metadata of Kubernetes objects and nothing of Cluster API. It may use `field` and `json`.
 
-mod acquit;
+mod fast_path;
 mod apply;
 mod compare;
 mod difference;
@@ -36,11 +36,11 @@ mod schema;
 mod set;
 mod validate;
 
-pub use acquit::is_as_applied;
 pub use apply::{Applied, Conflict, Conversion, Convert, Refused, Request, apply, update};
 pub use compare::Comparison;
-pub use difference::{Change, Comparing, Difference, OwnershipChange, as_applied, changes, difference};
+pub use difference::{Comparing, Difference, FieldChange, OwnershipChange, as_applied, changes, difference};
 pub use element::{Element, FieldPath};
+pub use fast_path::is_as_applied;
 pub use literal::Literal;
 pub use managers::{ManagedFields, Operation, Unreadable, managers_of_update, same_but_for_times, with_managers};
 pub use owned::{field_set, has_fields};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::acquit::names;
+use super::fast_path::names;
 use super::schema::{ListMerge, ListType, MapType, Schema, Shape, Type};
 use super::set::Node;
 use super::validate::entries;

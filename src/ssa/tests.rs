@@ -516,22 +516,22 @@ proptest! {
 
     /// DEC-15
     #[test]
-    fn what_the_record_acquits_would_change_nothing(stored in stored(), spec in spec(), other in spec(), more in spec()) {
+    fn an_apply_that_the_fast_path_skips_would_change_nothing(stored in stored(), spec in spec(), other in spec(), more in spec()) {
         let Some(applied) = stored.storable("ann", &spec) else { return Ok(()) };
         let mut worlds = vec![applied.updated("new", &other, NOW)];
         worlds.extend(applied.storable("bob", &other));
-        let is_acquitted = |world: &Stored, spec: &Value| {
+        let is_skipped = |world: &Stored, spec: &Value| {
             let own = world.managers.iter().find(|entry| entry.is_of_applier("ann"));
             own.is_some_and(|own| is_as_applied(world.object.as_ref().unwrap(), &object(spec), own, &[], &[]))
         };
         // Of an empty map only a server knows whether it is a whole, and in which order it keeps what others have put in order.
         if let Some(alone) = Stored::default().storable("ann", &spec) {
-            prop_assert!(is_acquitted(&alone, &spec), "it is as it was applied");
+            prop_assert!(is_skipped(&alone, &spec), "it is as it was applied");
         }
         worlds.push(applied);
         for world in &worlds {
             for sent in [&spec, &other, &more] {
-                if is_acquitted(world, sent) {
+                if is_skipped(world, sent) {
                     let (after, changed) = world.try_apply("ann", sent, true, NOW).unwrap();
                     prop_assert!(!changed);
                     prop_assert_eq!(&after.object, &world.object);

@@ -9,7 +9,7 @@ use crate::field::{Findings, Path};
 use crate::hub::{Cluster, ObjectKey, ObjectRef, TemplateRef, Topology, VariableValue};
 use crate::hub::{MachineDeploymentClass, MachinePoolClass, Object};
 use crate::json::{List, RawJson};
-use crate::variables::{self, Change, Mode, ValueBudget, Variables};
+use crate::variables::{self, Mode, ValueBudget, ValueChange, Variables};
 use crate::world::{Class, Found, World};
 
 /// The immutable input of one computation (BP-08).
@@ -183,12 +183,14 @@ fn settle(
     let mut list = std::mem::take(values).into_vec();
     for change in changes {
         match change {
-            Change::Replace { position, value, .. } => {
+            ValueChange::Replace { position, value, .. } => {
                 if let Some(written) = list.get_mut(position) {
                     written.value = Some(RawJson::of(&value));
                 }
             }
-            Change::Append { name, value, .. } => list.push(VariableValue { name, value: Some(RawJson::of(&value)) }),
+            ValueChange::Append { name, value, .. } => {
+                list.push(VariableValue { name, value: Some(RawJson::of(&value)) });
+            }
         }
     }
     *values = list.into();

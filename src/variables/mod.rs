@@ -16,4 +16,4 @@ pub use definitions::{INLINE, Variable, Variables, current, expected_status, sta
 pub use library::{Library, Slot};
 pub use path::{PathError, VariablePath};
 pub use sample::{Extent, Sample};
-pub use values::{Change, Mode, ValueBudget, settle, without_hint};
+pub use values::{Mode, ValueBudget, ValueChange, settle, without_hint};

@@ -11,7 +11,7 @@ use crate::budget::{Exceeded, Stop};
 use crate::field::{Findings, Path, closest, enumerated, shortened};
 use crate::hub::VariableValue;
 use crate::json;
-use crate::schema::{CelCost, Effort, Growth, SENSITIVE, Schema, Sight, Violation};
+use crate::schema::{CelCost, Effort, FastAnswer, Growth, SENSITIVE, Schema, Violation};
 
 /// Whether variables that a list lacks are added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,34 +76,34 @@ impl ValueBudget {
 
 /// What defaulting does to a list.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum ValueChange {
     /// The value at this position becomes another.
     Replace { position: usize, value: Value, is_secret: bool },
     /// A variable is added at the end (VAR-D-003, VAR-D-005).
     Append { name: String, value: Value, is_secret: bool },
 }
 
-impl Change {
+impl ValueChange {
     /// The value that is written.
     #[must_use]
     pub fn into_value(self) -> Value {
         match self {
-            Change::Replace { value, .. } | Change::Append { value, .. } => value,
+            ValueChange::Replace { value, .. } | ValueChange::Append { value, .. } => value,
         }
     }
 
     /// The same as it is printed, if it holds a password (DEC-34).
     #[must_use]
-    pub fn shown(&self) -> Option<Change> {
+    pub fn shown(&self) -> Option<ValueChange> {
         let (is_secret, value) = (false, Value::from(SENSITIVE));
         match self {
-            Change::Replace { position, is_secret: true, .. } => {
-                Some(Change::Replace { position: *position, value, is_secret })
+            ValueChange::Replace { position, is_secret: true, .. } => {
+                Some(ValueChange::Replace { position: *position, value, is_secret })
             }
-            Change::Append { name, is_secret: true, .. } => {
-                Some(Change::Append { name: name.clone(), value, is_secret })
+            ValueChange::Append { name, is_secret: true, .. } => {
+                Some(ValueChange::Append { name: name.clone(), value, is_secret })
             }
-            Change::Replace { .. } | Change::Append { .. } => None,
+            ValueChange::Replace { .. } | ValueChange::Append { .. } => None,
         }
     }
 }
@@ -114,7 +114,7 @@ struct Entry<'a> {
     written: &'a VariableValue,
     schema: &'a Schema,
     value: Value,
-    /// Whether a glance acquitted the value with its defaults, so that only rules have to be run on it.
+    /// Whether the fast check accepted the value with its defaults, so that only rules have to be run on it.
     is_good: bool,
     /// Whether defaults made the value what it is.
     is_completed: bool,
@@ -140,7 +140,7 @@ pub fn settle(
     mode: Mode,
     budget: &mut ValueBudget,
     found: &mut Findings,
-) -> Vec<Change> {
+) -> Vec<ValueChange> {
     let before = found.error_count();
     let Some(given) = unique_names(values, path, variables, found) else { return Vec::new() };
     if !definitions_are_settled(variables, path, found) {
@@ -172,12 +172,12 @@ pub fn settle(
         return Vec::new();
     }
     let completed = entries.into_iter().filter(|entry| entry.is_completed);
-    let replaced = completed.map(|entry| Change::Replace {
+    let replaced = completed.map(|entry| ValueChange::Replace {
         position: entry.position,
         value: entry.value,
         is_secret: entry.schema.has_secrets(),
     });
-    let appended = added.into_iter().map(|added| Change::Append {
+    let appended = added.into_iter().map(|added| ValueChange::Append {
         name: added.variable.name.clone(),
         value: added.addition.value.clone(),
         is_secret: added.schema.has_secrets(),
@@ -185,7 +185,7 @@ pub fn settle(
     replaced.chain(appended).collect()
 }
 
-/// The values that a glance does not acquit, and those that have rules, after their defaults.
+/// The values that the fast check does not accept, and those that have rules, after their defaults.
 fn entries<'a>(
     values: &'a [VariableValue],
     path: &Path,
@@ -203,13 +203,13 @@ fn entries<'a>(
         }
         let Some(variable) = defined(written, variables, &known, path, found) else { continue };
         let sight = sight_of(written, variable, &budget.effort);
-        if sight == Sight::Whole && !variable.has_rules() {
+        if sight == FastAnswer::Whole && !variable.has_rules() {
             continue;
         }
         let Some(schema) = usable(variable, path, found) else { continue };
         let Some(mut value) = read(written, schema, path, found) else { continue };
         let completed =
-            if sight == Sight::Whole { Ok(false) } else { schema.complete_within(&mut value, &mut budget.growth) };
+            if sight == FastAnswer::Whole { Ok(false) } else { schema.complete_within(&mut value, &mut budget.growth) };
         let is_completed = match completed {
             Ok(is_completed) => is_completed,
             Err(exceeded) => {
@@ -217,7 +217,7 @@ fn entries<'a>(
                 continue;
             }
         };
-        let is_good = sight != Sight::Unclear;
+        let is_good = sight != FastAnswer::Unclear;
         entries.push(Entry { position, written, schema, value, is_good, is_completed });
     }
     entries
@@ -285,10 +285,10 @@ fn defined<'a>(
     variable
 }
 
-/// What a glance shows of a value, rules aside.
-fn sight_of(value: &VariableValue, variable: &Variable, effort: &Effort) -> Sight {
-    let (Ok(schema), Some(raw)) = (&variable.schema, &value.value) else { return Sight::Unclear };
-    schema.glance(raw.get(), effort)
+/// The fast check of a value, without its rules.
+fn sight_of(value: &VariableValue, variable: &Variable, effort: &Effort) -> FastAnswer {
+    let (Ok(schema), Some(raw)) = (&variable.schema, &value.value) else { return FastAnswer::Unclear };
+    schema.fast_check(raw.get(), effort)
 }
 
 /// The schema of a variable can be used (VAR-V-010, VAR-D-008).

@@ -14,7 +14,7 @@ use crate::world::Scope;
 /// Whether the object of a review is one that this installation looks after (DEC-37): it is, or it was.
 pub(super) fn is_looked_after(review: &AdmissionRequest<'_>, scope: &Scope) -> bool {
     #[derive(serde::Deserialize)]
-    struct Glance {
+    struct OnlyMetadata {
         metadata: Metadata,
     }
     let namespace = review.namespace.as_deref().unwrap_or_default();
@@ -26,16 +26,18 @@ pub(super) fn is_looked_after(review: &AdmissionRequest<'_>, scope: &Scope) -> b
     }
     let mut objects = [review.object, review.old_object].into_iter().flatten();
     // What cannot be read is not let through unread.
-    objects.any(|object| json::decode::<Glance>(object.get()).map_or(true, |object| scope.has_labels(&object.metadata)))
+    objects.any(|object| {
+        json::decode::<OnlyMetadata>(object.get()).map_or(true, |object| scope.has_labels(&object.metadata))
+    })
 }
 
 /// Where the work on a review is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pace {
+pub(super) enum Pool {
     /// On the async thread: it takes less than a millisecond.
     Inline,
     /// On a thread for such work: compiling what a ClusterClass holds can take seconds.
-    Aside,
+    Blocking,
 }
 
 /// A question as it is put in a round.
@@ -89,10 +91,10 @@ impl Asked {
         })
     }
 
-    pub(super) fn pace(&self) -> Pace {
+    pub(super) fn pool(&self) -> Pool {
         let objects = [&self.object, &self.old_object];
         let is_small = objects.into_iter().flatten().all(|object| object.len() <= INLINE);
-        if is_small && self.end_point.kind != Kind::ClusterClass { Pace::Inline } else { Pace::Aside }
+        if is_small && self.end_point.kind != Kind::ClusterClass { Pool::Inline } else { Pool::Blocking }
     }
 
     fn question(&self) -> Result<Question, Box<Verdict>> {

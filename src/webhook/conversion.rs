@@ -44,10 +44,10 @@ pub struct Limits {
     pub time: Duration,
     /// How long a caller waits who does not say so.
     pub patience: Duration,
-    /// Larger bodies are worked on aside, not on the async threads.
+    /// Larger bodies are worked on blocking, not on the async threads.
     pub inline: usize,
     /// How many of those are worked on at a time.
-    pub aside: usize,
+    pub blocking: usize,
     /// How many smaller ones are, most of which wait for the API server.
     pub in_flight: usize,
     /// How many bytes of bodies may be held at a time.
@@ -59,7 +59,7 @@ impl Default for Limits {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let (body, held) = (32 * 1024 * 1024, 128 * 1024 * 1024);
         let (time, patience) = (Duration::from_secs(10), Duration::from_secs(30));
-        Limits { body, time, patience, inline: 64 * 1024, aside: cores, in_flight: 512, held }
+        Limits { body, time, patience, inline: 64 * 1024, blocking: cores, in_flight: 512, held }
     }
 }
 
@@ -83,7 +83,7 @@ const NAMED: usize = 5;
 pub struct Converter {
     versions: ApiVersions,
     limits: Limits,
-    /// For bodies that are worked on aside, for the others, and for large objects.
+    /// For bodies that are worked on blocking, for the others, and for large objects.
     turns: Arc<Semaphore>,
     in_flight: Arc<Semaphore>,
     large: Semaphore,
@@ -96,7 +96,7 @@ impl Converter {
     pub fn new(versions: ApiVersions, limits: Limits, metrics: Arc<Metrics>) -> Self {
         let bounds = Bounds { body: limits.body, time: limits.time, held: limits.held };
         let waiting = metrics.waiting.get_or_create(&metrics::Queue { queue: "conversion_memory" }).clone();
-        let [turns, in_flight] = [limits.aside, limits.in_flight].map(|count| Arc::new(Semaphore::new(count)));
+        let [turns, in_flight] = [limits.blocking, limits.in_flight].map(|count| Arc::new(Semaphore::new(count)));
         let (large, bodies) = (Semaphore::new(1), Bodies::new(bounds, waiting));
         Converter { versions, limits, turns, in_flight, large, bodies, metrics }
     }
@@ -221,7 +221,7 @@ impl Converter {
     ) -> (Option<Kind>, Result<Box<RawValue>, String>) {
         let extent = Extent::of(text);
         if let Some(reason) = extent.excess() {
-            return (None, Err(format!("{}: {reason}", glance(text))));
+            return (None, Err(format!("{}: {reason}", identity(text))));
         }
         let _alone = if extent.is_large() { self.large.acquire().await.ok() } else { None };
         let mut object = match json::value(text) {
@@ -304,10 +304,10 @@ impl Extent {
 }
 
 /// Describes an object without decoding all of it.
-fn glance(text: &str) -> String {
+fn identity(text: &str) -> String {
     #[derive(Default, serde::Deserialize)]
     #[serde(rename_all = "camelCase", default)]
-    struct Glance<'a> {
+    struct Identity<'a> {
         #[serde(borrow)]
         api_version: Cow<'a, str>,
         #[serde(borrow)]
@@ -323,7 +323,7 @@ fn glance(text: &str) -> String {
         #[serde(borrow)]
         name: Cow<'a, str>,
     }
-    let Glance { api_version, kind, metadata } = serde_json::from_str(text).unwrap_or_default();
+    let Identity { api_version, kind, metadata } = serde_json::from_str(text).unwrap_or_default();
     described(&kind, &metadata.namespace, &metadata.name, &api_version)
 }
 

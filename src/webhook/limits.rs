@@ -17,7 +17,7 @@ pub struct Limits {
     /// How many reviews may wait until they are taken into work.
     pub queue: usize,
     /// How many threads may do work that takes over a millisecond: reviews of ClusterClasses, and of large objects.
-    pub aside: usize,
+    pub blocking: usize,
     /// How many reviews in work may wait for such a thread.
     pub aside_queue: usize,
     /// How many bytes of bodies may be held at a time.
@@ -33,7 +33,7 @@ impl Default for Limits {
             time: Duration::from_secs(10),
             in_flight: 512,
             queue: 2048,
-            aside: cores.saturating_sub(1).max(1),
+            blocking: cores.saturating_sub(1).max(1),
             aside_queue: 256,
             held: 256 * 1024 * 1024,
         }

@@ -28,7 +28,7 @@ const BUSY: Duration = Duration::from_millis(500);
 
 /// A limited number of places.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct ConnectionSlots {
     limit: usize,
     /// How many requests may be open on all connections.
     requests: usize,
@@ -55,8 +55,8 @@ struct Open {
 
 /// The place of one connection; it is free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Arc<Places>,
+pub(super) struct ConnectionSlot {
+    places: Arc<ConnectionSlots>,
     number: u64,
     peer: IpAddr,
     close: CancellationToken,
@@ -64,7 +64,7 @@ pub(super) struct Place {
 
 /// A request is counted for as long as this lives.
 #[derive(Debug)]
-pub(super) struct Counted(Arc<Places>);
+pub(super) struct Counted(Arc<ConnectionSlots>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
@@ -72,7 +72,7 @@ impl Drop for Counted {
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Whose place it is.
     pub(super) fn peer(&self) -> IpAddr {
         self.peer
@@ -92,18 +92,18 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.places.taken().open.remove(&self.number);
         self.places.freed.send_modify(|count| *count += 1);
     }
 }
 
-impl Places {
+impl ConnectionSlots {
     /// That many places, for so many requests; `closed` counts the connections that are closed to make room.
     pub(super) fn new(limit: usize, requests: usize, closed: Family<Reason, Counter>) -> Self {
         let (open_requests, freed) = (AtomicUsize::new(0), watch::Sender::new(0));
-        Places { limit, requests, open_requests, taken: Mutex::default(), freed, closed }
+        ConnectionSlots { limit, requests, open_requests, taken: Mutex::default(), freed, closed }
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -112,7 +112,7 @@ impl Places {
 
     /// A place for a connection of this peer, once one is free or another connection could be closed; none if the peer has
     /// more than half of them and none can be spared.
-    pub(super) async fn take(self: &Arc<Self>, peer: IpAddr, activity: &Activity) -> Option<Place> {
+    pub(super) async fn take(self: &Arc<Self>, peer: IpAddr, activity: &Activity) -> Option<ConnectionSlot> {
         let (began, mut freed) = (Instant::now(), self.freed.subscribe());
         loop {
             if let Some(place) = self.try_take(peer, activity) {
@@ -177,7 +177,7 @@ impl Places {
         true
     }
 
-    fn try_take(self: &Arc<Self>, peer: IpAddr, activity: &Activity) -> Option<Place> {
+    fn try_take(self: &Arc<Self>, peer: IpAddr, activity: &Activity) -> Option<ConnectionSlot> {
         let mut taken = self.taken();
         if taken.open.len() >= self.limit {
             return None;
@@ -185,7 +185,7 @@ impl Places {
         let (number, close) = (taken.next, CancellationToken::new());
         taken.next += 1;
         taken.open.insert(number, Open { peer, activity: activity.clone(), close: close.clone() });
-        Some(Place { places: self.clone(), number, peer, close })
+        Some(ConnectionSlot { places: self.clone(), number, peer, close })
     }
 
     /// Closes the connection that can be spared most; false if all are answering. Idle ones of peers that have few connections
@@ -246,8 +246,8 @@ mod tests {
         IpAddr::from([127, 0, 0, last])
     }
 
-    fn places(limit: usize) -> Arc<Places> {
-        Arc::new(Places::new(limit, 8, Family::default()))
+    fn places(limit: usize) -> Arc<ConnectionSlots> {
+        Arc::new(ConnectionSlots::new(limit, 8, Family::default()))
     }
 
     async fn after(seconds: u64) {
@@ -279,8 +279,8 @@ mod tests {
         }
         let mut order = Vec::new();
         while places.close_one(false) {
-            let told = all.iter().position(|(_, place, _)| place.close().is_cancelled()).unwrap();
-            order.push(all.remove(told).0);
+            let closed = all.iter().position(|(_, place, _)| place.close().is_cancelled()).unwrap();
+            order.push(all.remove(closed).0);
         }
         let want = [
             "many, silent for long",

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use tower_http::catch_panic::CatchPanicLayer;
 use tracing::{Instrument, Span, info, info_span};
 
-use super::asked::{Asked, Pace, Put, is_looked_after};
+use super::asked::{Asked, Pool, Put, is_looked_after};
 use super::body::{Bodies, Bounds};
 use super::limits::{Gone, INLINE_TIME, LAST_ROUND, Limits, RETRY_AFTER, TURN_TIME, patience};
 use super::queue::{Queue, Shed};
@@ -47,7 +47,7 @@ pub struct Handler {
     settings: Arc<Settings>,
     limits: Limits,
     places: Queue,
-    aside: Turns,
+    blocking: Turns,
     bodies: Bodies,
     metrics: Arc<Metrics>,
     evaluate: Evaluate,
@@ -62,7 +62,7 @@ impl Handler {
             settings: Arc::new(settings),
             limits,
             places: Queue::new(limits.in_flight, limits.queue, waiting("reviews")),
-            aside: Turns::new(limits.aside, limits.aside_queue, waiting("threads")),
+            blocking: Turns::new(limits.blocking, limits.aside_queue, waiting("threads")),
             bodies: Bodies::new(Bounds { body: limits.body, time: limits.time, held: limits.held }, waiting("memory")),
             metrics,
             evaluate: Question::answer,
@@ -163,7 +163,7 @@ impl Handler {
         let verdict = match Asked::of(end_point, review, body) {
             Err(reason) => Verdict::plain(end_point.kind, name, Outcome::Undecodable(reason)),
             Ok(asked) => {
-                let work = Work { pace: asked.pace(), owner, deadline };
+                let work = Work { pool: asked.pool(), owner, deadline };
                 match self.settle(asked, work).await {
                     Ok(verdict) => verdict,
                     Err(Ended::Undecodable(verdict)) => *verdict,
@@ -199,11 +199,12 @@ impl Handler {
         mut work: Work<'a>,
     ) -> Computed<Verdict, (Put, Work<'a>), Ended> {
         loop {
-            let (evaluate, settings, is_aside) = (self.evaluate, self.settings.clone(), work.pace == Pace::Aside);
+            let (evaluate, settings, is_blocking) = (self.evaluate, self.settings.clone(), work.pool == Pool::Blocking);
             let round = move |stop| {
                 let (question, world) = (put.question()?, world.until(stop));
-                let verdict = (is_aside || question.is_quick(&world)).then(|| evaluate(&question, &world, &settings));
-                Ok((question, verdict.filter(|_| is_aside || !world.stop().has_stopped()), world))
+                let verdict =
+                    (is_blocking || question.is_quick(&world)).then(|| evaluate(&question, &world, &settings));
+                Ok((question, verdict.filter(|_| is_blocking || !world.stop().has_stopped()), world))
             };
             let (question, verdict, seen) = self.work(work, round).await?.map_err(Ended::Undecodable)?;
             (put, world) = (Put::Decoded(question), seen);
@@ -211,7 +212,7 @@ impl Handler {
                 return Ok((verdict, world, (put, work)));
             }
             // It is no work for an async thread. Facts recorded on the way are requested again.
-            (work.pace, _) = (Pace::Aside, world.take_needs());
+            (work.pool, _) = (Pool::Blocking, world.take_needs());
         }
     }
 
@@ -219,15 +220,15 @@ impl Handler {
     /// deadline is over, and when its caller has gone.
     async fn work<T: Send + 'static>(
         &self,
-        Work { pace, owner, deadline }: Work<'_>,
+        Work { pool, owner, deadline }: Work<'_>,
         work: impl FnOnce(Stop) -> T + Send + 'static,
     ) -> Result<T, Ended> {
-        if pace == Pace::Inline {
+        if pool == Pool::Inline {
             let until = std::time::Instant::now() + INLINE_TIME;
             let stop = Stop::when(move || std::time::Instant::now() >= until);
             return catch_unwind(AssertUnwindSafe(|| work(stop))).map_err(|_| Ended::Panicked);
         }
-        let turn = self.aside.turn(owner, deadline).await?;
+        let turn = self.blocking.turn(owner, deadline).await?;
         let (span, gone) = (Span::current(), Gone::default());
         let stop = {
             let (until, is_gone) = (deadline.min(Instant::now() + TURN_TIME).into_std(), gone.0.clone());
@@ -301,7 +302,7 @@ impl Handler {
 /// How the work on a review is done.
 #[derive(Clone, Copy, Debug)]
 struct Work<'a> {
-    pace: Pace,
+    pool: Pool,
     /// Whose turn it takes.
     owner: Owner<'a>,
     deadline: Instant,

@@ -28,7 +28,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use super::connection::{Activity, Answering, Watched};
-use super::places::{Counted, Place, Places};
+use super::places::{ConnectionSlot, ConnectionSlots, Counted};
 use super::warned::Warned;
 use crate::certificates::tls::Identity;
 use crate::telemetry::metrics::{Metrics, Raised, Reason};
@@ -133,7 +133,7 @@ impl Server {
     pub async fn serve(self, router: Router, stop: CancellationToken) {
         let (open, abort) = (TaskTracker::new(), CancellationToken::new());
         let Server { listener, identity, asks_callers, reads_headers, limits, metrics, leaving } = self;
-        let places = Arc::new(Places::new(limits.connections, limits.requests, metrics.closed_early.clone()));
+        let places = Arc::new(ConnectionSlots::new(limits.connections, limits.requests, metrics.closed_early.clone()));
         let shared = Shared {
             router,
             identity,
@@ -214,7 +214,7 @@ struct Shared {
 }
 
 impl Shared {
-    async fn connection(&self, stream: TcpStream, activity: &Activity, place: &Place) {
+    async fn connection(&self, stream: TcpStream, activity: &Activity, place: &ConnectionSlot) {
         let _counted = Raised::new(&self.metrics.connections);
         let _ = stream.set_nodelay(true);
         let Some(identity) = &self.identity else { return self.speak(stream, false, activity, place).await };
@@ -258,7 +258,7 @@ impl Shared {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         is_http2: bool,
         activity: &Activity,
-        place: &Place,
+        place: &ConnectionSlot,
     ) {
         let router = TowerToHyperService::new(self.router.clone());
         let service = service_fn(|request: Request<Incoming>| {

@@ -23,13 +23,13 @@ pub(super) struct Tree<'a> {
 
 #[derive(Debug)]
 pub(super) struct Node<'a> {
-    pub(super) place: Place,
+    pub(super) place: Mark,
     pub(super) content: Content<'a>,
 }
 
 /// Where a node begins; line and column count from 1.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Mark {
     line: usize,
     column: usize,
 }
@@ -53,7 +53,7 @@ pub(super) struct Scalar<'a> {
     pub(super) implicit: bool,
 }
 
-impl Place {
+impl Mark {
     pub(super) fn error(self, message: impl Into<String>) -> YamlError {
         YamlError { line: self.line, column: self.column, message: message.into() }
     }
@@ -119,7 +119,7 @@ impl From<ComposeError> for YamlError {
         match error {
             ComposeError::Refused(error) => error,
             ComposeError::Scan(error) => {
-                Place { line: error.marker().line().max(1), column: error.marker().col() + 1 }.error(error.info())
+                Mark { line: error.marker().line().max(1), column: error.marker().col() + 1 }.error(error.info())
             }
         }
     }
@@ -216,8 +216,8 @@ fn scalar<'a>(text: Cow<'a, str>, style: ScalarStyle, tag: Option<&Tag>) -> Scal
     Scalar { text, tag, implicit }
 }
 
-fn place(span: Span) -> Place {
-    Place { line: span.start.line().max(1), column: span.start.col() + 1 }
+fn place(span: Span) -> Mark {
+    Mark { line: span.start.line().max(1), column: span.start.col() + 1 }
 }
 
 /// Whether a block scalar ends with the text, in a line without a break: the parser adds the break, Go does not.

@@ -24,24 +24,24 @@ const MAX_READ_AGAIN: usize = 16 << 20;
 /// The value of a text's first document, for any indentation, and keys that come again in a mapping.
 pub(super) fn read(text: &str) -> Result<(Value, Vec<Repeated>), YamlError> {
     let mut text = Cow::Borrowed(text);
-    let mut moved = BTreeSet::new();
+    let mut indented = BTreeSet::new();
     let mut again = 0;
     loop {
         let failure = match compose(&text) {
             Ok(None) => return Ok((Value::Null, Vec::new())),
             Ok(Some(tree)) => {
-                let value = decode(&tree).map_err(|error| as_written(error, &moved))?;
+                let value = decode(&tree).map_err(|error| as_written(error, &indented))?;
                 return Ok((value, tree.repeated_keys()));
             }
             Err(failure) => failure,
         };
         let line = match &failure {
             ComposeError::Scan(error) if is_about_layout(error) => error.marker().line(),
-            _ => return Err(as_written(failure.into(), &moved)),
+            _ => return Err(as_written(failure.into(), &indented)),
         };
         again += text.len();
-        if again > MAX_READ_AGAIN || is_marked(&text, line) || !moved.insert(line) {
-            return Err(as_written(failure.into(), &moved));
+        if again > MAX_READ_AGAIN || is_marked(&text, line) || !indented.insert(line) {
+            return Err(as_written(failure.into(), &indented));
         }
         text = move_line(&text, line).into();
     }
@@ -63,17 +63,17 @@ fn is_marked(text: &str, line: usize) -> bool {
 
 fn move_line(text: &str, line: usize) -> String {
     let lines = (1..).zip(text.split_inclusive('\n'));
-    lines.fold(String::with_capacity(text.len() + MOVE), |mut moved, (number, content)| {
+    lines.fold(String::with_capacity(text.len() + MOVE), |mut indented, (number, content)| {
         if number == line {
-            moved.extend(std::iter::repeat_n(' ', MOVE));
+            indented.extend(std::iter::repeat_n(' ', MOVE));
         }
-        moved.push_str(content);
-        moved
+        indented.push_str(content);
+        indented
     })
 }
 
-fn as_written(error: YamlError, moved: &BTreeSet<usize>) -> YamlError {
-    match moved.contains(&error.line) {
+fn as_written(error: YamlError, indented: &BTreeSet<usize>) -> YamlError {
+    match indented.contains(&error.line) {
         true => YamlError { column: error.column.saturating_sub(MOVE).max(1), ..error },
         false => error,
     }

@@ -13,7 +13,7 @@ use topologist::admission::{Operation, Phase, Question, Request, Settings, Verdi
 use topologist::budget::Stop;
 use topologist::field::{Findings, Path as FieldPath};
 use topologist::hub::{Cluster, ClusterClass, Kind};
-use topologist::schema::{Allowance, Definition, Effort, Schema, Sight, check};
+use topologist::schema::{Allowance, Definition, Effort, FastAnswer, Schema, check};
 use topologist::wire::review::AdmissionReview;
 use topologist::wire::{Decode, Version};
 use topologist::world::Facts;
@@ -255,7 +255,7 @@ proptest! {
             prop_assert_eq!(&completed, &once, "defaults are applied once");
             let unknown = compiled.unknown_fields(&completed);
             compiled.meant_by(&completed, &unknown);
-            if compiled.glance(&completed.to_string(), &Effort::unlimited(&Stop::never())) == Sight::Whole {
+            if compiled.fast_check(&completed.to_string(), &Effort::unlimited(&Stop::never())) == FastAnswer::Whole {
                 prop_assert!(unknown.is_empty() && compiled.violations(&completed).is_empty());
             }
             compiled.rule_violations(&completed, Some(&value));

@@ -13,7 +13,7 @@ use crate::admission::rules::topology::leaves_alone_what_the_class_says;
 use crate::admission::{Listed, Outcome, Settings, Verdict};
 use crate::field::{Findings, Path};
 use crate::hub::{Cluster, Kind, Topology};
-use crate::variables::{self, Change, ValueBudget, Variables};
+use crate::variables::{self, ValueBudget, ValueChange, Variables};
 use crate::world::{Class, Found, World};
 
 /// The rules of this file in the order in which they run.
@@ -193,17 +193,17 @@ fn settle_variables(
 }
 
 /// Changes of a list as operations that leave everything else as it was written (ADM-007).
-fn operations(list: &Values<'_>, changes: Vec<Change>) -> Vec<Edit> {
+fn operations(list: &Values<'_>, changes: Vec<ValueChange>) -> Vec<Edit> {
     let (mut operations, mut added) = (Vec::new(), Vec::new());
     let entry = |name: &str, value: Value| json!({"name": name, "value": value});
     for change in changes {
         let shown = change.shown();
         match (change, shown) {
-            (Change::Replace { position, value, .. }, shown) => {
+            (ValueChange::Replace { position, value, .. }, shown) => {
                 let at = pointer(&format!("{}/{position}/value", list.pointer));
                 operations.push((add(&at, value), shown.map(|shown| add(&at, shown.into_value()))));
             }
-            (Change::Append { name, value, .. }, shown) => {
+            (ValueChange::Append { name, value, .. }, shown) => {
                 added.push((entry(&name, value), shown.map(|shown| entry(&name, shown.into_value()))));
             }
         }

@@ -8,7 +8,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::class_change::Change;
+use super::class_change::ClassChange;
 use super::shared;
 use crate::admission::Dependents;
 use crate::admission::lists::lists;
@@ -29,7 +29,7 @@ const ERRORS: usize = 100;
 
 /// The Clusters of a class still fit when it changes (DEC-1).
 pub(super) fn clusters_still_fit(
-    change: &Change<'_>,
+    change: &ClassChange<'_>,
     old: &ClusterClass,
     clusters: &[Arc<Cluster>],
     found: &mut Findings,
@@ -100,7 +100,7 @@ struct ChangeOfVariables<'a> {
 
 impl<'a> ChangeOfVariables<'a> {
     /// `None` when variables do not change, or their old values are unknown.
-    fn of(change: &Change<'a>, old: &ClusterClass) -> Option<Self> {
+    fn of(change: &ClassChange<'a>, old: &ClusterClass) -> Option<Self> {
         let before = variables::current(old)?.into_owned();
         let expected = variables::expected_status(&change.new.spec, &old.status.variables);
         let (defined, redefined) = (by_name(&before), by_name(&expected));

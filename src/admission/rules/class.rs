@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::class_change::{Change, control_plane_health_check, machine_deployment, machine_pool};
+use super::class_change::{ClassChange, control_plane_health_check, machine_deployment, machine_pool};
 use super::definitions::{
     rules_are_not_at_the_root_of_arrays, schemas_are_not_nullable, variable_definitions_are_usable,
 };
@@ -18,7 +18,7 @@ use crate::version::{BuildOrder, KubeVersion};
 use crate::wire::Reference;
 use crate::world::World;
 
-type ClassRule = Rule<fn(&Change<'_>, &mut Findings)>;
+type ClassRule = Rule<fn(&ClassChange<'_>, &mut Findings)>;
 
 /// What of an object in v1beta1 is larger than v1beta2 allows, and what of it was before (DEC-44).
 #[derive(Debug, Default)]
@@ -82,7 +82,7 @@ pub(in crate::admission) struct Written<'a> {
 pub(in crate::admission) fn validate(written: Written<'_>, world: &World, settings: &Settings) -> Verdict {
     let Written { new, old, references, sizes } = written;
     let mut found = Findings::without(settings.silenced);
-    let change = Change::new(new, old, references, world, settings);
+    let change = ClassChange::new(new, old, references, world, settings);
     found.run(GATE, |found| classes_are_switched_on(&change, found));
     if found.error_count() > 0 {
         let message = found.into_parts().0.iter().map(ToString::to_string).collect();
@@ -129,7 +129,7 @@ fn without_positions(place: &str) -> String {
 /// What is compiled and computed of a class alone stays within a budget (DEC-44).
 ///
 /// A class that exceeded it before may go on doing so: it is stored, unreadable, and may be made smaller step by step.
-fn class_keeps_its_budget(change: &Change<'_>, old: Option<&ClusterClass>, found: &mut Findings) {
+fn class_keeps_its_budget(change: &ClassChange<'_>, old: Option<&ClusterClass>, found: &mut Findings) {
     let allowance = change.allowance.borrow();
     let Some(Breach { path, exceeded }) = allowance.breach() else { return };
     if old.is_some_and(|old| exceeds_its_budget(old, change)) {
@@ -145,8 +145,8 @@ fn class_keeps_its_budget(change: &Change<'_>, old: Option<&ClusterClass>, found
     }
 }
 
-fn exceeds_its_budget(class: &ClusterClass, change: &Change<'_>) -> bool {
-    let change = Change::new(class, None, &[], change.world, change.settings);
+fn exceeds_its_budget(class: &ClusterClass, change: &ClassChange<'_>) -> bool {
+    let change = ClassChange::new(class, None, &[], change.world, change.settings);
     let mut found = Findings::default();
     variable_definitions_are_usable(&change, &mut found);
     patches_are_usable(&change, &mut found);
@@ -180,14 +180,14 @@ fn deletion(old: &ClusterClass, world: &World) -> Outcome {
 }
 
 /// ClusterClasses are refused while the feature is off (CC-V-001).
-fn classes_are_switched_on(change: &Change<'_>, found: &mut Findings) {
+fn classes_are_switched_on(change: &ClassChange<'_>, found: &mut Findings) {
     if !change.settings.gates.cluster_topology {
         found.forbidden(Path::of("spec"), "ClusterClasses need the feature gate ClusterTopology");
     }
 }
 
 /// Every template reference can be followed (CC-V-002).
-fn template_references_are_complete(change: &Change<'_>, found: &mut Findings) {
+fn template_references_are_complete(change: &ClassChange<'_>, found: &mut Findings) {
     let spec = change.spec();
     shared::template_reference(&spec.infrastructure.template_ref, &Path::of("spec.infrastructure"), found);
     shared::template_reference(&spec.control_plane.template_ref, &Path::of("spec.controlPlane"), found);
@@ -208,13 +208,13 @@ fn template_references_are_complete(change: &Change<'_>, found: &mut Findings) {
 }
 
 /// What a class refers to can be asked for (DEC-45).
-fn references_can_be_part_of_a_url(change: &Change<'_>, found: &mut Findings) {
+fn references_can_be_part_of_a_url(change: &ClassChange<'_>, found: &mut Findings) {
     let old = change.old.map(references::of_class).unwrap_or_default();
     references::can_be_part_of_a_url(references::of_class(change.new), &old, found);
 }
 
 /// Templates are in the namespace of their class, which v1beta1 references can gainsay (DEC-3).
-fn references_stay_in_the_namespace_of_the_class(change: &Change<'_>, found: &mut Findings) {
+fn references_stay_in_the_namespace_of_the_class(change: &ClassChange<'_>, found: &mut Findings) {
     let own = &change.new.metadata.namespace;
     for reference in change.references {
         if let Some(namespace) = reference.namespace.as_ref().filter(|namespace| *namespace != own) {
@@ -225,13 +225,13 @@ fn references_stay_in_the_namespace_of_the_class(change: &Change<'_>, found: &mu
 }
 
 /// No two machine deployment classes share a name (CC-V-010).
-fn machine_deployment_classes_have_names_of_their_own(change: &Change<'_>, found: &mut Findings) {
+fn machine_deployment_classes_have_names_of_their_own(change: &ClassChange<'_>, found: &mut Findings) {
     let names = change.spec().workers.machine_deployments.iter().map(|class| &*class.class);
     unique(names, &Path::of("spec.workers.machineDeployments"), found);
 }
 
 /// No two machine pool classes share a name (CC-V-011).
-fn machine_pool_classes_have_names_of_their_own(change: &Change<'_>, found: &mut Findings) {
+fn machine_pool_classes_have_names_of_their_own(change: &ClassChange<'_>, found: &mut Findings) {
     let names = change.spec().workers.machine_pools.iter().map(|class| &*class.class);
     unique(names, &Path::of("spec.workers.machinePools"), found);
 }
@@ -246,7 +246,7 @@ fn unique<'a>(names: impl Iterator<Item = &'a str>, path: &Path, found: &mut Fin
 }
 
 /// Rollouts of machine deployment classes have bounds that let them proceed (CC-V-020).
-fn rollouts_can_proceed(change: &Change<'_>, found: &mut Findings) {
+fn rollouts_can_proceed(change: &ClassChange<'_>, found: &mut Findings) {
     for class in &change.spec().workers.machine_deployments {
         shared::rollout_strategy(
             &class.rollout.strategy,
@@ -257,7 +257,7 @@ fn rollouts_can_proceed(change: &Change<'_>, found: &mut Findings) {
 }
 
 /// The control plane health check is usable (CC-V-030).
-fn control_plane_health_check_is_usable(change: &Change<'_>, found: &mut Findings) {
+fn control_plane_health_check_is_usable(change: &ClassChange<'_>, found: &mut Findings) {
     let check = &change.spec().control_plane.health_check;
     if check.is_defined() {
         shared::health_check(check, &control_plane_health_check(), change.settings, found);
@@ -265,7 +265,7 @@ fn control_plane_health_check_is_usable(change: &Change<'_>, found: &mut Finding
 }
 
 /// A control plane health check has machines to check (CC-V-031).
-fn control_plane_health_check_has_machines(change: &Change<'_>, found: &mut Findings) {
+fn control_plane_health_check_has_machines(change: &ClassChange<'_>, found: &mut Findings) {
     if change.spec().control_plane.health_check.is_defined() && !change.spec().has_control_plane_machines() {
         found.forbidden(
             control_plane_health_check(),
@@ -275,7 +275,7 @@ fn control_plane_health_check_has_machines(change: &Change<'_>, found: &mut Find
 }
 
 /// Health checks of machine deployment classes are usable (CC-V-032).
-fn machine_deployment_health_checks_are_usable(change: &Change<'_>, found: &mut Findings) {
+fn machine_deployment_health_checks_are_usable(change: &ClassChange<'_>, found: &mut Findings) {
     for class in change.spec().workers.machine_deployments.iter().filter(|class| class.health_check.is_defined()) {
         let path = machine_deployment(&class.class).child("healthCheck");
         shared::health_check(&class.health_check, &path, change.settings, found);
@@ -284,7 +284,7 @@ fn machine_deployment_health_checks_are_usable(change: &Change<'_>, found: &mut 
 }
 
 /// Taints may be set, with keys that are free (CC-V-050).
-fn taints_may_be_set(change: &Change<'_>, found: &mut Findings) {
+fn taints_may_be_set(change: &ClassChange<'_>, found: &mut Findings) {
     let (spec, settings) = (change.spec(), change.settings);
     shared::taints(&spec.control_plane.taints, &Path::of("spec.controlPlane.taints"), settings, found);
     for class in &spec.workers.machine_deployments {
@@ -296,7 +296,7 @@ fn taints_may_be_set(change: &Change<'_>, found: &mut Findings) {
 }
 
 /// Labels and annotations of the control plane and of worker classes are well-formed (CC-V-080).
-fn metadata_is_well_formed(change: &Change<'_>, found: &mut Findings) {
+fn metadata_is_well_formed(change: &ClassChange<'_>, found: &mut Findings) {
     let spec = change.spec();
     shared::metadata(&spec.control_plane.metadata, &Path::of("spec.controlPlane.metadata"), found);
     for class in &spec.workers.machine_deployments {
@@ -308,7 +308,7 @@ fn metadata_is_well_formed(change: &Change<'_>, found: &mut Findings) {
 }
 
 /// Listed versions can be read, rise, and leave out no minor version (CC-V-090).
-fn kubernetes_versions_rise_without_gaps(change: &Change<'_>, found: &mut Findings) {
+fn kubernetes_versions_rise_without_gaps(change: &ClassChange<'_>, found: &mut Findings) {
     let mut previous: Option<KubeVersion> = None;
     for (i, text) in change.spec().kubernetes_versions.iter().enumerate() {
         // The established path is in the singular (DEC-4).

@@ -10,7 +10,7 @@ use crate::wire::Reference;
 use crate::world::World;
 
 /// A ClusterClass that is created or updated.
-pub(super) struct Change<'a> {
+pub(super) struct ClassChange<'a> {
     pub new: &'a ClusterClass,
     pub old: Option<&'a ClusterClass>,
     /// The references of a v1beta1 object, with what the hub does not have.
@@ -21,7 +21,7 @@ pub(super) struct Change<'a> {
     pub allowance: RefCell<Allowance>,
 }
 
-impl<'a> Change<'a> {
+impl<'a> ClassChange<'a> {
     pub(super) fn new(
         new: &'a ClusterClass,
         old: Option<&'a ClusterClass>,
@@ -30,7 +30,7 @@ impl<'a> Change<'a> {
         settings: &'a Settings,
     ) -> Self {
         let allowance = RefCell::new(Allowance::new(world.stop().clone()));
-        Change { new, old, references, world, settings, allowance }
+        ClassChange { new, old, references, world, settings, allowance }
     }
 
     pub(super) fn spec(&self) -> &ClusterClassSpec {

@@ -12,12 +12,12 @@ use crate::hub::{Cluster, Kind, NetworkRanges};
 use crate::world::World;
 
 /// A Cluster that is created (`old` is `None`) or updated.
-pub(super) struct Change<'a> {
+pub(super) struct ClusterChange<'a> {
     pub new: &'a Cluster,
     pub old: Option<&'a Cluster>,
 }
 
-type ClusterRule = Rule<fn(&Change<'_>, &mut Findings)>;
+type ClusterRule = Rule<fn(&ClusterChange<'_>, &mut Findings)>;
 
 const INDEPENDENT: &[ClusterRule] = rules![
     "CL-V-001" => name_is_a_label_value,
@@ -42,7 +42,7 @@ pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
 /// The validating end point for Clusters on create and update.
 pub(crate) fn validate(new: &Cluster, old: Option<&Cluster>, world: &World, settings: &Settings) -> Verdict {
     let mut found = Findings::without(settings.silenced);
-    let change = Change { new, old };
+    let change = ClusterChange { new, old };
     run(INDEPENDENT, &change, &mut found);
     found.run(references::RULE, |found| references_can_be_part_of_a_url(&change, found));
     let mut not_checked = Vec::new();
@@ -55,7 +55,7 @@ pub(crate) fn validate(new: &Cluster, old: Option<&Cluster>, world: &World, sett
 }
 
 /// The name of a Cluster is used as a label value and must be one (CL-V-001).
-fn name_is_a_label_value(change: &Change<'_>, found: &mut Findings) {
+fn name_is_a_label_value(change: &ClusterChange<'_>, found: &mut Findings) {
     let name = &change.new.metadata.name;
     for fault in label_value_faults(name) {
         found.invalid(
@@ -67,13 +67,13 @@ fn name_is_a_label_value(change: &Change<'_>, found: &mut Findings) {
 }
 
 /// What a Cluster refers to can be asked for (DEC-45).
-fn references_can_be_part_of_a_url(change: &Change<'_>, found: &mut Findings) {
+fn references_can_be_part_of_a_url(change: &ClusterChange<'_>, found: &mut Findings) {
     let old = change.old.map(references::of_cluster).unwrap_or_default();
     references::can_be_part_of_a_url(references::of_cluster(change.new), &old, found);
 }
 
 /// An infrastructure reference may change, and may not be taken away (CL-V-002).
-fn infrastructure_ref_stays_defined(change: &Change<'_>, found: &mut Findings) {
+fn infrastructure_ref_stays_defined(change: &ClusterChange<'_>, found: &mut Findings) {
     if change.old.is_some_and(|old| old.spec.infrastructure_ref.is_defined())
         && !change.new.spec.infrastructure_ref.is_defined()
     {
@@ -82,7 +82,7 @@ fn infrastructure_ref_stays_defined(change: &Change<'_>, found: &mut Findings) {
 }
 
 /// A Cluster has a topology, a control plane or an infrastructure cluster (CL-V-003).
-fn something_is_asked_for(change: &Change<'_>, found: &mut Findings) {
+fn something_is_asked_for(change: &ClusterChange<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
     if !spec.control_plane_ref.is_defined() && !spec.infrastructure_ref.is_defined() && !spec.topology.is_defined() {
         found.forbidden(Path::of("spec"), "set at least one of topology, controlPlaneRef, infrastructureRef");
@@ -90,7 +90,7 @@ fn something_is_asked_for(change: &Change<'_>, found: &mut Findings) {
 }
 
 /// A control plane reference may change, and may not be taken away (CL-V-004).
-fn control_plane_ref_stays_defined(change: &Change<'_>, found: &mut Findings) {
+fn control_plane_ref_stays_defined(change: &ClusterChange<'_>, found: &mut Findings) {
     if change.old.is_some_and(|old| old.spec.control_plane_ref.is_defined())
         && !change.new.spec.control_plane_ref.is_defined()
     {
@@ -99,17 +99,17 @@ fn control_plane_ref_stays_defined(change: &Change<'_>, found: &mut Findings) {
 }
 
 /// Address ranges of pods are in CIDR notation (CL-V-005).
-fn pod_ranges_are_cidr_blocks(change: &Change<'_>, found: &mut Findings) {
+fn pod_ranges_are_cidr_blocks(change: &ClusterChange<'_>, found: &mut Findings) {
     cidr_blocks(&change.new.spec.cluster_network.pods, Path::of("spec.clusterNetwork.pods.cidrBlocks"), found);
 }
 
 /// Address ranges of services are in CIDR notation (CL-V-006).
-fn service_ranges_are_cidr_blocks(change: &Change<'_>, found: &mut Findings) {
+fn service_ranges_are_cidr_blocks(change: &ClusterChange<'_>, found: &mut Findings) {
     cidr_blocks(&change.new.spec.cluster_network.services, Path::of("spec.clusterNetwork.services.cidrBlocks"), found);
 }
 
 /// A topology is never removed, regardless of feature gates (CL-V-007).
-fn topology_stays_defined(change: &Change<'_>, found: &mut Findings) {
+fn topology_stays_defined(change: &ClusterChange<'_>, found: &mut Findings) {
     if change.old.is_some_and(|old| old.topology().is_some()) && change.new.topology().is_none() {
         found.forbidden(Path::of("spec.topology"), "cannot be removed from an existing Cluster");
     }

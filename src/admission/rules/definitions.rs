@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::class_change::Change;
+use super::class_change::ClassChange;
 use super::shared;
 use crate::admission::Listed;
 use crate::field::{Findings, Path};
@@ -48,7 +48,7 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
 }
 
 /// Variable definitions can be used (CC-V-060).
-pub(super) fn variable_definitions_are_usable(change: &Change<'_>, found: &mut Findings) {
+pub(super) fn variable_definitions_are_usable(change: &ClassChange<'_>, found: &mut Findings) {
     let variables = &change.new.spec.variables;
     found.run("VAR-S-001", |found| names_are_unique(variables, found));
     for variable in variables {
@@ -115,7 +115,7 @@ fn metadata_is_well_formed(node: &Definition, path: &Path, found: &mut Findings)
 }
 
 /// No schema relies on `nullable`, which has no effect (DEC-23).
-pub(super) fn schemas_are_not_nullable(change: &Change<'_>, found: &mut Findings) {
+pub(super) fn schemas_are_not_nullable(change: &ClassChange<'_>, found: &mut Findings) {
     for variable in &change.new.spec.variables {
         not_nullable(&variable.schema.open_api_v3_schema, &path(variable).child("schema.openAPIV3Schema"), found);
     }
@@ -131,7 +131,7 @@ fn not_nullable(node: &Definition, path: &Path, found: &mut Findings) {
 }
 
 /// No variable is an array that has rules itself, which Cluster API refuses (DEC-51).
-pub(super) fn rules_are_not_at_the_root_of_arrays(change: &Change<'_>, found: &mut Findings) {
+pub(super) fn rules_are_not_at_the_root_of_arrays(change: &ClassChange<'_>, found: &mut Findings) {
     for variable in &change.new.spec.variables {
         let root = &variable.schema.open_api_v3_schema;
         if root.r#type == "array" && !root.validations.is_empty() {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::breakage::clusters_still_fit;
-use super::class_change::{Change, control_plane_health_check, machine_deployment};
+use super::class_change::{ClassChange, control_plane_health_check, machine_deployment};
 use super::shared;
 use crate::admission::Listed;
 use crate::admission::rule::{Rule, listed, rules, run};
@@ -45,7 +45,7 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
 }
 
 /// Everything about an update of a class that concerns what is already there.
-pub(super) fn validate(change: &Change<'_>, old: &ClusterClass, found: &mut Findings) {
+pub(super) fn validate(change: &ClassChange<'_>, old: &ClusterClass, found: &mut Findings) {
     found.run(COMPATIBLE, |found| compatibility::check(&old.spec, &change.new.spec, found));
     let clusters = match change.world.clusters_of(&change.new.metadata.key()) {
         Ok(clusters) => clusters,

@@ -8,13 +8,13 @@ use crate::hub::{Kind, Machine, MachineSpec, label};
 use crate::version::KubeVersion;
 
 /// A Machine that is created (`old` is `None`) or updated.
-struct Change<'a> {
+struct MachineChange<'a> {
     new: &'a Machine,
     old: Option<&'a Machine>,
     settings: &'a Settings,
 }
 
-type MachineRule = Rule<fn(&Change<'_>, &mut Findings)>;
+type MachineRule = Rule<fn(&MachineChange<'_>, &mut Findings)>;
 
 const RULES: &[MachineRule] = rules![
     "MA-28.1.4" => bootstrap_is_given,
@@ -40,12 +40,12 @@ pub(in crate::admission) fn listed_rules() -> impl Iterator<Item = Listed> {
 /// The validating end point for Machines on create and update.
 pub(in crate::admission) fn validate(new: &Machine, old: Option<&Machine>, settings: &Settings) -> Verdict {
     let mut found = Findings::without(settings.silenced);
-    run(RULES, &Change { new, old, settings }, &mut found);
+    run(RULES, &MachineChange { new, old, settings }, &mut found);
     Verdict::of(Kind::Machine, found)
 }
 
 /// A Machine says where its bootstrap data comes from. One of a pool need not: the pool has them.
-fn bootstrap_is_given(change: &Change<'_>, found: &mut Findings) {
+fn bootstrap_is_given(change: &MachineChange<'_>, found: &mut Findings) {
     let bootstrap = &change.new.spec.bootstrap;
     let is_of_pool = change.new.metadata.labels.contains_key(label::MACHINE_POOL_NAME);
     if !is_of_pool && !bootstrap.config_ref.is_defined() && bootstrap.data_secret_name.is_empty() {
@@ -53,16 +53,16 @@ fn bootstrap_is_given(change: &Change<'_>, found: &mut Findings) {
     }
 }
 
-fn cluster_name_never_changes(change: &Change<'_>, found: &mut Findings) {
+fn cluster_name_never_changes(change: &MachineChange<'_>, found: &mut Findings) {
     let old = change.old.map(|old| &*old.spec.cluster_name);
     cluster_name_is_that_of(old, &change.new.spec.cluster_name, found);
 }
 
-fn version_is_one_of_kubernetes(change: &Change<'_>, found: &mut Findings) {
+fn version_is_one_of_kubernetes(change: &MachineChange<'_>, found: &mut Findings) {
     version(&change.new.spec, Path::of("spec.version"), found);
 }
 
-fn taints_may_be_set(change: &Change<'_>, found: &mut Findings) {
+fn taints_may_be_set(change: &MachineChange<'_>, found: &mut Findings) {
     let is_of_control_plane = change.new.metadata.labels.contains_key(label::CONTROL_PLANE);
     taints(&change.new.spec, is_of_control_plane, &Path::of("spec.taints"), change.settings, found);
 }

@@ -8,13 +8,13 @@ use crate::hub::naming::{label_value_faults, subdomain_faults};
 use crate::hub::{Kind, MachineGroup, Named, annotation, name_from};
 
 /// A group that is created (`old` is `None`) or updated.
-struct Change<'a> {
+struct MachineGroupChange<'a> {
     new: &'a MachineGroup,
     old: Option<&'a MachineGroup>,
     settings: &'a Settings,
 }
 
-type GroupRule = Rule<fn(&Change<'_>, &mut Findings)>;
+type GroupRule = Rule<fn(&MachineGroupChange<'_>, &mut Findings)>;
 
 /// Those that Machines have as well are listed there.
 const OF_MACHINES: &[GroupRule] = rules![
@@ -58,7 +58,7 @@ pub(in crate::admission) fn validate(
     settings: &Settings,
 ) -> Verdict {
     let mut found = Findings::without(settings.silenced);
-    let change = Change { new, old, settings };
+    let change = MachineGroupChange { new, old, settings };
     run(OF_MACHINES, &change, &mut found);
     run(RULES, &change, &mut found);
     if kind == Kind::MachineDeployment {
@@ -67,23 +67,23 @@ pub(in crate::admission) fn validate(
     Verdict::of(kind, found)
 }
 
-fn cluster_name_never_changes(change: &Change<'_>, found: &mut Findings) {
+fn cluster_name_never_changes(change: &MachineGroupChange<'_>, found: &mut Findings) {
     let old = change.old.map(|old| &*old.spec.cluster_name);
     machine::cluster_name_is_that_of(old, &change.new.spec.cluster_name, found);
 }
 
-fn version_is_one_of_kubernetes(change: &Change<'_>, found: &mut Findings) {
+fn version_is_one_of_kubernetes(change: &MachineGroupChange<'_>, found: &mut Findings) {
     machine::version(&change.new.spec.template.spec, Path::of("spec.template.spec.version"), found);
 }
 
 /// Machines of groups are workers.
-fn taints_may_be_set(change: &Change<'_>, found: &mut Findings) {
+fn taints_may_be_set(change: &MachineGroupChange<'_>, found: &mut Findings) {
     let path = Path::of("spec.template.spec.taints");
     machine::taints(&change.new.spec.template.spec, false, &path, change.settings, found);
 }
 
 /// A group selects the machines that it makes, and not everything.
-fn selector_selects_the_template(change: &Change<'_>, found: &mut Findings) {
+fn selector_selects_the_template(change: &MachineGroupChange<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
     let path = Path::of("spec.selector");
     if spec.selector.is_empty() {
@@ -104,7 +104,7 @@ fn selector_selects_the_template(change: &Change<'_>, found: &mut Findings) {
 }
 
 /// The machines of a group are of the Cluster of the group.
-fn clusters_are_the_same(change: &Change<'_>, found: &mut Findings) {
+fn clusters_are_the_same(change: &MachineGroupChange<'_>, found: &mut Findings) {
     let (own, of_machines) = (&change.new.spec.cluster_name, &change.new.spec.template.spec.cluster_name);
     if own != of_machines {
         let path = Path::of("spec.template.spec.clusterName");
@@ -113,7 +113,7 @@ fn clusters_are_the_same(change: &Change<'_>, found: &mut Findings) {
 }
 
 /// A naming template gives each machine a name of its own, and one that may be a name (MA-15.9).
-fn machines_can_be_named(change: &Change<'_>, found: &mut Findings) {
+fn machines_can_be_named(change: &MachineGroupChange<'_>, found: &mut Findings) {
     let template = &*change.new.spec.machine_naming.template;
     if template.is_empty() {
         return;
@@ -142,13 +142,13 @@ fn has_random_part(template: &str) -> bool {
 }
 
 /// Labels and annotations of the object and of its machines are well-formed.
-fn metadata_is_well_formed(change: &Change<'_>, found: &mut Findings) {
+fn metadata_is_well_formed(change: &MachineGroupChange<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
     shared::metadata(&spec.template.metadata, &Path::of("spec.template.metadata"), found);
 }
 
 /// Skipped checks are known checks (MA-17.6).
-fn preflight_checks_are_known(change: &Change<'_>, found: &mut Findings) {
+fn preflight_checks_are_known(change: &MachineGroupChange<'_>, found: &mut Findings) {
     let Some(list) = change.new.metadata.annotations.get(annotation::SKIP_PREFLIGHT_CHECKS) else { return };
     let unknown = list.split(',').map(str::trim).filter(|name| !name.is_empty() && !PREFLIGHT_CHECKS.contains(name));
     for name in unknown {
@@ -158,7 +158,7 @@ fn preflight_checks_are_known(change: &Change<'_>, found: &mut Findings) {
 }
 
 /// The name of a deployment is the value of a label of its machines.
-fn name_is_a_label_value(change: &Change<'_>, found: &mut Findings) {
+fn name_is_a_label_value(change: &MachineGroupChange<'_>, found: &mut Findings) {
     let name = &change.new.metadata.name;
     for fault in label_value_faults(name) {
         let detail = format!("the name of a MachineDeployment is a label value, which {fault}");
@@ -167,6 +167,6 @@ fn name_is_a_label_value(change: &Change<'_>, found: &mut Findings) {
 }
 
 /// A rolling update has bounds with which it can proceed; percentages that come to nothing count as such.
-fn strategy_is_usable(change: &Change<'_>, found: &mut Findings) {
+fn strategy_is_usable(change: &MachineGroupChange<'_>, found: &mut Findings) {
     shared::rollout_strategy(&change.new.spec.rollout.strategy, &Path::of("spec.rollout.strategy"), found);
 }

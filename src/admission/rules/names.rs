@@ -1,6 +1,6 @@
 //! Naming templates of a ClusterClass (NAM). What they leave out is their author's business (NAM-003).
 
-use super::class_change::{Change, machine_deployment, machine_pool};
+use super::class_change::{ClassChange, machine_deployment, machine_pool};
 use super::hints;
 use crate::admission::Listed;
 use crate::field::{Findings, Path};
@@ -20,7 +20,7 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
 }
 
 /// Naming templates make names (CC-V-040, NAM-07).
-pub(super) fn naming_templates_make_names(change: &Change<'_>, found: &mut Findings) {
+pub(super) fn naming_templates_make_names(change: &ClassChange<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
     makes_names(&spec.infrastructure.naming.template, Named::Cluster, &Path::of("spec.infrastructure"), found);
     makes_names(&spec.control_plane.naming.template, Named::Cluster, &Path::of("spec.controlPlane"), found);

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use super::class_change::Change;
+use super::class_change::ClassChange;
 use super::hints;
 use crate::admission::Listed;
 use crate::field::{ErrorKind, Findings, Path, RuleId, closest, enumerated};
@@ -50,7 +50,7 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
 }
 
 /// Patches can be applied (CC-V-070).
-pub(super) fn patches_are_usable(change: &Change<'_>, found: &mut Findings) {
+pub(super) fn patches_are_usable(change: &ClassChange<'_>, found: &mut Findings) {
     let spec = &change.new.spec;
     let scope = Scope::of(spec, &change.allowance);
     let mut names = BTreeSet::new();
@@ -128,7 +128,7 @@ fn name_is_usable<'a>(entry: &'a Patch, names: &mut BTreeSet<&'a str>, path: &Pa
 }
 
 /// A patch is a list of definitions or a call of an extension (PAT-005 to PAT-008).
-fn kind_of_patch_is_clear(entry: &Patch, change: &Change<'_>, path: &Path, found: &mut Findings) {
+fn kind_of_patch_is_clear(entry: &Patch, change: &ClassChange<'_>, path: &Path, found: &mut Findings) {
     let is_inline = entry.definitions.is_present();
     found.run("PAT-005", |found| {
         if !is_inline && entry.external.is_none() {

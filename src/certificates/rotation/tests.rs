@@ -76,12 +76,12 @@ impl World {
             return self.now;
         }
         self.steps.extend(match &plan.step {
-            Step::Wait { until } => return *until,
-            Step::Refuse => return self.now + IDLE,
-            Step::Make { issue: true, .. } => Some("make and issue"),
-            Step::Make { issue: false, .. } => Some("make"),
-            Step::Issue => Some("issue"),
-            Step::Keep { .. } => Some("keep"),
+            RotationStep::Wait { until } => return *until,
+            RotationStep::Refuse => return self.now + IDLE,
+            RotationStep::Make { issue: true, .. } => Some("make and issue"),
+            RotationStep::Make { issue: false, .. } => Some("make"),
+            RotationStep::Issue => Some("issue"),
+            RotationStep::Keep { .. } => Some("keep"),
         });
         let content = match &self.stored {
             Stored::Ours(content) => content.clone(),
@@ -187,10 +187,10 @@ fn a_new_authority_waits_until_it_is_trusted_everywhere() {
     world.now += 4 * 365 * DAY;
     world.shown.clear();
     let content = world.content();
-    let renewed = perform(&Step::Issue, &content, &world.policy, world.now).unwrap().unwrap();
+    let renewed = perform(&RotationStep::Issue, &content, &world.policy, world.now).unwrap().unwrap();
     world.stored = Stored::Ours(renewed);
     let plan = next(&world.stored, &world.live, &world.policy, world.now);
-    let Step::Make { former, issue: false } = &plan.step else { panic!("{plan:?}") };
+    let RotationStep::Make { former, issue: false } = &plan.step else { panic!("{plan:?}") };
     assert_eq!(*former, content.authority);
     let made = perform(&plan.step, &world.content(), &world.policy, world.now).unwrap().unwrap();
     world.stored = Stored::Ours(made.clone());
@@ -203,11 +203,11 @@ fn a_new_authority_waits_until_it_is_trusted_everywhere() {
     ] {
         let live = Live { is_known: true, bundles, unchanged: seconds * SECOND };
         let plan = next(&world.stored, &live, &world.policy, world.now + seconds * SECOND);
-        assert_eq!(plan.step == Step::Issue, is_issued, "{plan:?}");
+        assert_eq!(plan.step == RotationStep::Issue, is_issued, "{plan:?}");
     }
     let unknown = Live { is_known: false, bundles: vec![], unchanged: 20 * DAY };
     let plan = next(&world.stored, &unknown, &world.policy, world.now + 20 * DAY);
-    assert!(matches!(plan.step, Step::Wait { .. }), "{plan:?}");
+    assert!(matches!(plan.step, RotationStep::Wait { .. }), "{plan:?}");
 }
 
 #[test]
@@ -224,20 +224,20 @@ fn a_clock_that_jumps_delays_nothing() {
     // Nothing is valid yet, by our clock alone: what is shown stays trusted, and is replaced in good order.
     let now = world.now - 3650 * DAY;
     let plan = next(&world.stored, &world.live, &world.policy, now);
-    assert_eq!(plan.step, Step::Make { former: content.authority.clone(), issue: false });
+    assert_eq!(plan.step, RotationStep::Make { former: content.authority.clone(), issue: false });
     let made = perform(&plan.step, &content, &world.policy, now).unwrap().unwrap();
     let both = format!("{}{}", made.authority, content.authority);
     for (seconds, is_issued) in [(9, false), (10, true)] {
         let live = Live { is_known: true, bundles: vec![both.clone(); 2], unchanged: seconds * SECOND };
         let plan = next(&Stored::Ours(made.clone()), &live, &world.policy, now);
-        assert_eq!((plan.bundle.as_deref(), plan.step == Step::Issue), (Some(&*both), is_issued));
+        assert_eq!((plan.bundle.as_deref(), plan.step == RotationStep::Issue), (Some(&*both), is_issued));
     }
     // Back by less than certificates are backdated, while a new authority becomes known.
     let made = make(&content.authority, false, &content, &world.policy, world.now).unwrap();
     let bundle = format!("{}{}", made.authority, content.authority);
     let live = Live { is_known: true, bundles: vec![bundle; 2], unchanged: 10 * SECOND };
     let plan = next(&Stored::Ours(made), &live, &world.policy, world.now - 240 * SECOND);
-    assert_eq!(plan.step, Step::Issue);
+    assert_eq!(plan.step, RotationStep::Issue);
 }
 
 #[test]
@@ -323,14 +323,14 @@ fn a_bundle_that_was_overwritten_is_written_again() {
     world.live.bundles = vec![bundle.clone(), String::new()];
     let plan = next(&world.stored, &world.live, &world.policy, world.now);
     assert_eq!(plan.bundle, Some(bundle));
-    assert!(matches!(plan.step, Step::Wait { .. }), "the Secret is in order: {plan:?}");
+    assert!(matches!(plan.step, RotationStep::Wait { .. }), "the Secret is in order: {plan:?}");
 }
 
 #[test]
 fn a_secret_of_somebody_else_is_left_alone() {
     let world = World::new(policy(), Stored::Foreign, &["", ""]);
     let plan = next(&world.stored, &world.live, &world.policy, world.now);
-    assert_eq!(plan, Plan { bundle: None, step: Step::Refuse });
+    assert_eq!(plan, Rotation { bundle: None, step: RotationStep::Refuse });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::groups::Group;
 use super::report::{ChangeReport, Report};
-use super::values::{Difference, Line, Place, places};
+use super::values::{ChangedValue, Difference, Line, places};
 use super::words::{self, MESSAGES, NAMED, Step};
 
 /// The longest comment, in bytes: GitHub and GitLab take a little more.
@@ -169,7 +169,7 @@ fn change_row(
     step: &Step<'_>,
     object: &str,
     change: &ChangeReport,
-    place: &Place<'_>,
+    place: &ChangedValue<'_>,
     diffs: &mut Vec<(String, String, Vec<Line>)>,
 ) -> String {
     let because = escaped(&shortened(&words::origin(change)));

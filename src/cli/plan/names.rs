@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::report::{ChangeReport, ClusterReport};
-use super::values::{Place, places};
+use super::values::{ChangedValue, places};
 
 const CLUSTER: &str = "<cluster>";
 const OBJECT: &str = "<name>";
@@ -61,8 +61,8 @@ impl Names {
         places(change).iter().map(|place| self.change(change, place, set)).collect()
     }
 
-    fn change(&self, change: &ChangeReport, place: &Place<'_>, set: Option<&str>) -> ChangeReport {
-        let (Place { path, from, to }, ChangeReport { because, before, .. }) = (place, change);
+    fn change(&self, change: &ChangeReport, place: &ChangedValue<'_>, set: Option<&str>) -> ChangeReport {
+        let (ChangedValue { path, from, to }, ChangeReport { because, before, .. }) = (place, change);
         // The name of a set may be a word like any other: it counts as the name only where it is no part of the difference.
         let set = set.filter(|set| occurrences(from, set) == occurrences(to, set));
         let names: Vec<(&str, &str)> = self.all.iter().map(|(name, with)| (&**name, *with)).collect();

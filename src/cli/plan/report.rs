@@ -8,7 +8,7 @@ use crate::cli::hints::{explained, unknown_variables_of};
 use crate::hub::{Object, ObjectKey};
 use crate::schema::SENSITIVE;
 use crate::topology::origin::Origin;
-use crate::topology::plan::{Action, Certainty, Change, Fold, Machines, Outcome, Part, Roll, Step};
+use crate::topology::plan::{Action, Certainty, Change, Fold, Machines, Part, Roll, Rollout, Step};
 use crate::topology::upgrade::Held;
 use crate::topology::worker::WorkerKind;
 use crate::world::Found;
@@ -191,9 +191,9 @@ fn errors(before: Option<String>, after: Option<String>) -> Vec<String> {
 
 impl ClusterReport {
     /// A Cluster that is there afterwards.
-    pub(super) fn of(cluster: &ObjectKey, before: &Fold, after: &Fold, settled: Outcome, outcome: Outcome) -> Self {
+    pub(super) fn of(cluster: &ObjectKey, before: &Fold, after: &Fold, settled: Rollout, outcome: Rollout) -> Self {
         let failed =
-            |outcome: &Outcome, fold: &Fold| outcome.failure.as_ref().map(|failure| explained(failure, fold.facts()));
+            |outcome: &Rollout, fold: &Fold| outcome.failure.as_ref().map(|failure| explained(failure, fold.facts()));
         let errors = errors(failed(&settled, before), failed(&outcome, after));
         let steps: Vec<&Step> =
             outcome.rounds.iter().flat_map(|round| &round.steps).filter(|step| shows(step)).collect();

@@ -16,7 +16,7 @@ const MOST_LINES: usize = 5_000;
 
 /// A place in a changed value.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct ChangedValue<'a> {
     pub path: String,
     pub from: &'a Value,
     pub to: &'a Value,
@@ -49,13 +49,13 @@ pub(super) enum Line {
 }
 
 /// Where in a changed value the differences are: of a list of twenty files people want to see the one that differs.
-pub(super) fn places(change: &ChangeReport) -> Vec<Place<'_>> {
+pub(super) fn places(change: &ChangeReport) -> Vec<ChangedValue<'_>> {
     let mut places = Vec::new();
     add_places(&change.path, &change.from, &change.to, &mut places);
     places
 }
 
-fn add_places<'a>(path: &str, from: &'a Value, to: &'a Value, places: &mut Vec<Place<'a>>) {
+fn add_places<'a>(path: &str, from: &'a Value, to: &'a Value, places: &mut Vec<ChangedValue<'a>>) {
     match (from, to) {
         (Value::Object(before), Value::Object(after)) => {
             let new = after.keys().filter(|name| !before.contains_key(*name));
@@ -69,12 +69,12 @@ fn add_places<'a>(path: &str, from: &'a Value, to: &'a Value, places: &mut Vec<P
             }
         }
         (Value::Array(before), Value::Array(after)) => add_places_of_lists(path, before, after, places),
-        _ => places.push(Place { path: path.to_owned(), from, to }),
+        _ => places.push(ChangedValue { path: path.to_owned(), from, to }),
     }
 }
 
 /// What lies between the elements that both lists begin and end with.
-fn add_places_of_lists<'a>(path: &str, before: &'a [Value], after: &'a [Value], places: &mut Vec<Place<'a>>) {
+fn add_places_of_lists<'a>(path: &str, before: &'a [Value], after: &'a [Value], places: &mut Vec<ChangedValue<'a>>) {
     let start = before.iter().zip(after).take_while(|(from, to)| from == to).count();
     let (before, after) = (&before[start..], &after[start..]);
     let end = before.iter().rev().zip(after.iter().rev()).take_while(|(from, to)| from == to).count();
@@ -86,12 +86,12 @@ fn add_places_of_lists<'a>(path: &str, before: &'a [Value], after: &'a [Value], 
         }
         return;
     }
-    let gone = before.iter().enumerate().map(|(i, from)| Place { path: at(i), from, to: &Value::Null });
+    let gone = before.iter().enumerate().map(|(i, from)| ChangedValue { path: at(i), from, to: &Value::Null });
     places.extend(gone);
-    places.extend(after.iter().enumerate().map(|(i, to)| Place { path: at(i), from: &Value::Null, to }));
+    places.extend(after.iter().enumerate().map(|(i, to)| ChangedValue { path: at(i), from: &Value::Null, to }));
 }
 
-impl Place<'_> {
+impl ChangedValue<'_> {
     /// What is shown of the two values.
     pub(super) fn difference(&self) -> Difference {
         let lines = |value: &Value| match value {
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     fn difference(from: Value, to: Value) -> Difference {
-        Place { path: String::new(), from: &from, to: &to }.difference()
+        ChangedValue { path: String::new(), from: &from, to: &to }.difference()
     }
 
     fn lines(from: &str, to: &str) -> Vec<String> {

@@ -74,8 +74,8 @@ impl Review<'_> {
         };
         let response = answer.get("response").filter(|response| response.is_object());
         let Some(response) = response else { return Err(failed(webhook, "the answer has no response")) };
-        let told = response.get("warnings").and_then(Value::as_array);
-        warnings.extend(told.into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)));
+        let given = response.get("warnings").and_then(Value::as_array);
+        warnings.extend(given.into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)));
         match response.get("allowed") {
             Some(Value::Bool(true)) => Ok(Some(response.clone())),
             _ => Err(denied(webhook, response)),

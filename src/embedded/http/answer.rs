@@ -42,15 +42,15 @@ impl Answer {
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        let mut told = Vec::new();
+        let mut sent = Vec::new();
         for warning in self.warnings {
-            if told.contains(&warning) {
+            if sent.contains(&warning) {
                 continue;
             }
             if let Ok(value) = HeaderValue::from_str(&quoted(&warning)) {
                 headers.append(HeaderName::from_static("warning"), value);
             }
-            told.push(warning);
+            sent.push(warning);
         }
         response
     }

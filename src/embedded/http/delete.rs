@@ -20,7 +20,7 @@ use crate::embedded::storage::definition::text;
 use crate::embedded::storage::registry::Resource;
 use crate::embedded::storage::shape::viewed;
 use crate::embedded::storage::status::{Failure, deleted};
-use crate::embedded::storage::store::{Place, Stored};
+use crate::embedded::storage::store::{StoreKey, Stored};
 use crate::embedded::storage::structure;
 
 /// How often a deletion is tried while others write the object.
@@ -98,7 +98,7 @@ pub(super) async fn one(
     resource: &Arc<Resource>,
 ) -> Result<Answer, Failure> {
     let options = Options::parse(call)?;
-    let place = Place::of(resource, &target.namespace, &target.name);
+    let place = StoreKey::of(resource, &target.namespace, &target.name);
     let mut deletion = Deletion { embedded, call, resource, options, now: embedded.now(), warnings: Vec::new() };
     let outcome = deletion.delete(&place, &target.name).await?;
     let is_returned = resource.builtin.is_some_and(Builtin::is_returned_when_deleted);
@@ -139,7 +139,7 @@ pub(super) async fn many(
 }
 
 impl Deletion<'_> {
-    async fn delete(&mut self, place: &Place, name: &str) -> Result<Deleted, Failure> {
+    async fn delete(&mut self, place: &StoreKey, name: &str) -> Result<Deleted, Failure> {
         for _ in 0..ATTEMPTS {
             let (live, view) = {
                 let state = self.embedded.state();
@@ -202,7 +202,7 @@ impl Deletion<'_> {
         Ok(())
     }
 
-    async fn review(&mut self, place: &Place, name: &str, old: &Value) -> Result<(), Failure> {
+    async fn review(&mut self, place: &StoreKey, name: &str, old: &Value) -> Result<(), Failure> {
         let Some(admission) = self.embedded.admission() else { return Ok(()) };
         let asked = Asked {
             group: &self.resource.group,

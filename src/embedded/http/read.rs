@@ -13,7 +13,7 @@ use super::selector::Selector;
 use crate::embedded::storage::registry::{Registry, Resource};
 use crate::embedded::storage::shape::viewed;
 use crate::embedded::storage::status::Failure;
-use crate::embedded::storage::store::{self, Objects, Part, Place, State, within};
+use crate::embedded::storage::store::{self, Objects, Part, State, StoreKey, within};
 
 /// Why a page cannot be read any more.
 const PAGE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can \
@@ -51,7 +51,7 @@ pub(super) fn get(state: &State, call: &Call, target: &Target, resource: &Resour
     if wanted > state.version {
         return Err(too_new(wanted, state.version));
     }
-    let place = Place::of(resource, &target.namespace, &target.name);
+    let place = StoreKey::of(resource, &target.namespace, &target.name);
     let stored = state.get(&place).ok_or_else(|| Failure::not_found(resource, &target.name))?;
     let object = viewed(&state.registry, resource, stored);
     if target.subresource == "scale" {
@@ -186,12 +186,12 @@ fn snapshot_of(
 }
 
 /// Objects of a kind that are selected, as places: what a deletion of many is about.
-pub(super) fn selected(state: &State, resource: &Resource, namespace: &str, selector: &Selector) -> Vec<Place> {
+pub(super) fn selected(state: &State, resource: &Resource, namespace: &str, selector: &Selector) -> Vec<StoreKey> {
     let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
     let kind: Arc<str> = resource.store_name().into();
     let objects = state.objects_of(&kind, Part { prefix: &prefix, cluster: selector.cluster() });
     within(&objects, &prefix)
         .filter(|(_, stored)| selector.selects(&viewed(&state.registry, resource, stored)))
-        .map(|(key, _)| Place { kind: kind.clone(), key: key.clone() })
+        .map(|(key, _)| StoreKey { kind: kind.clone(), key: key.clone() })
         .collect()
 }

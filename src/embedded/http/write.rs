@@ -24,7 +24,7 @@ use crate::embedded::storage::random;
 use crate::embedded::storage::registry::{Registry, Resource};
 use crate::embedded::storage::shape::{self, storage_group, viewed};
 use crate::embedded::storage::status::Failure;
-use crate::embedded::storage::store::{Place, State, Stored};
+use crate::embedded::storage::store::{State, StoreKey, Stored};
 use crate::embedded::storage::structure::Fault;
 use crate::field::{ErrorKind, Shown};
 use crate::ssa::{self, FieldPath, FieldSet, ManagedFields, managers_of_update, same_but_for_times, with_managers};
@@ -66,13 +66,13 @@ impl Write<'_> {
     /// Carries the write out.
     pub(super) async fn run(mut self) -> Result<Answer, Failure> {
         for _ in 0..ATTEMPTS {
-            let told = self.warnings.len();
+            let given = self.warnings.len();
             let outcome = self.attempt().await;
             let (code, object) = match outcome {
                 Ok(Ended::Created(object)) => (StatusCode::CREATED, object),
                 Ok(Ended::Written(object)) => (StatusCode::OK, object),
                 Ok(Ended::Moved) => {
-                    self.warnings.truncate(told);
+                    self.warnings.truncate(given);
                     continue;
                 }
                 Err(failure) => return Ok(Answer::from(failure).with_warnings(self.warnings)),
@@ -92,7 +92,7 @@ impl Write<'_> {
             self.namespace_takes(&state)?;
             let live = match self.verb == Verb::Create || self.target.name.is_empty() {
                 true => None,
-                false => state.get(&Place::of(self.resource, &self.target.namespace, &self.target.name)).cloned(),
+                false => state.get(&StoreKey::of(self.resource, &self.target.namespace, &self.target.name)).cloned(),
             };
             (state.registry.clone(), live)
         };
@@ -147,7 +147,7 @@ impl Write<'_> {
             return Ok(());
         }
         if !state.has_namespace(namespace) {
-            let exists = state.get(&Place::of(self.resource, namespace, &self.target.name)).is_some();
+            let exists = state.get(&StoreKey::of(self.resource, namespace, &self.target.name)).is_some();
             return if exists { Ok(()) } else { Err(Failure::no_namespace(namespace)) };
         }
         if self.verb == Verb::Create && state.is_being_emptied(namespace) {
@@ -220,7 +220,7 @@ impl Write<'_> {
     fn expected(&self, object: &Value, live: &Value) -> Result<(), Failure> {
         let (uid, own) = (text(object, "/metadata/uid"), text(live, "/metadata/uid"));
         if !uid.is_empty() && uid != own {
-            let place = Place::of(self.resource, &self.target.namespace, &self.target.name);
+            let place = StoreKey::of(self.resource, &self.target.namespace, &self.target.name);
             return Err(Failure::another(self.resource, &place, &self.target.name, uid, own));
         }
         self.is_current(object, live)
@@ -420,7 +420,7 @@ impl Write<'_> {
         is_conditional: bool,
     ) -> Result<Ended, Failure> {
         let name = text(&object, "/metadata/name").to_owned();
-        let place = Place::of(self.resource, &self.target.namespace, &name);
+        let place = StoreKey::of(self.resource, &self.target.namespace, &name);
         let mut state = self.embedded.state();
         let current = state.get(&place);
         let has_moved = match (live, current) {

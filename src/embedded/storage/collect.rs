@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::builtin::Builtin;
 use super::registry::Resource;
-use super::store::{Place, State, Stored, Sweep, within};
+use super::store::{State, StoreKey, Stored, Sweep, within};
 
 /// Keeps an owner until those that block its deletion are gone.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
@@ -52,7 +52,7 @@ impl State {
         }
     }
 
-    fn follow_up(&mut self, place: &Place, now: &str) {
+    fn follow_up(&mut self, place: &StoreKey, now: &str) {
         if &*place.kind == DEFINITIONS {
             self.serve(place, now);
         }
@@ -81,13 +81,13 @@ impl State {
     }
 
     /// Whether everything around the object has been deleted already, since its namespace or its kind goes.
-    fn is_swept(&self, place: &Place) -> bool {
+    fn is_swept(&self, place: &StoreKey) -> bool {
         self.terminating.get(place.namespace()) == Some(&Sweep::Done)
             || self.withdrawn.get(&*place.kind) == Some(&Sweep::Done)
     }
 
     /// Deletes an object whose owners are all gone, and forgets owners that are gone beside others that are not.
-    fn judge_by_owners(&mut self, place: &Place, object: &Arc<Stored>, now: &str) {
+    fn judge_by_owners(&mut self, place: &StoreKey, object: &Arc<Stored>, now: &str) {
         if object.owners().is_empty() {
             return;
         }
@@ -103,7 +103,7 @@ impl State {
     }
 
     /// Whether the object that a reference names is there.
-    fn owner(&self, of: &Place, reference: &Value) -> Owner {
+    fn owner(&self, of: &StoreKey, reference: &Value) -> Owner {
         let text = |name: &str| reference.get(name).and_then(Value::as_str).unwrap_or_default();
         let (group, _) = text("apiVersion").split_once('/').unwrap_or(("", ""));
         let kind = self.registry.group(group).find(|resource| resource.kind == text("kind"));
@@ -126,7 +126,7 @@ impl State {
     }
 
     /// Stores the object with those of its owners that stay.
-    fn keep_owners(&mut self, place: &Place, object: &Arc<Stored>, mut keep: impl FnMut(&Value) -> bool) {
+    fn keep_owners(&mut self, place: &StoreKey, object: &Arc<Stored>, mut keep: impl FnMut(&Value) -> bool) {
         let mut value = object.value.clone();
         if let Some(Value::Object(metadata)) = value.get_mut("metadata") {
             let (left, gone): (Vec<Value>, Vec<Value>) = object.owners().iter().cloned().partition(|owner| keep(owner));
@@ -140,7 +140,7 @@ impl State {
     }
 
     /// Releases those that the object owns, then the object.
-    fn orphan(&mut self, place: &Place, object: &Arc<Stored>) {
+    fn orphan(&mut self, place: &StoreKey, object: &Arc<Stored>) {
         for dependent in self.dependents_of(object.uid()) {
             if let Some(owned) = self.get(&dependent).cloned() {
                 self.keep_owners(&dependent, &owned, |owner| {
@@ -152,7 +152,7 @@ impl State {
     }
 
     /// Deletes those that the object owns, and the object once none of them blocks it.
-    fn delete_in_foreground(&mut self, place: &Place, object: &Arc<Stored>, now: &str) {
+    fn delete_in_foreground(&mut self, place: &StoreKey, object: &Arc<Stored>, now: &str) {
         let dependents = self.dependents_of(object.uid());
         for dependent in &dependents {
             let owned = self.get(dependent).filter(|owned| !owned.is_being_deleted()).cloned();
@@ -174,7 +174,7 @@ impl State {
         }
     }
 
-    fn without_finalizer(&mut self, place: &Place, object: &Arc<Stored>, finalizer: &str) {
+    fn without_finalizer(&mut self, place: &StoreKey, object: &Arc<Stored>, finalizer: &str) {
         let left: Vec<&str> = object.finalizers().filter(|name| *name != finalizer).collect();
         if left.is_empty() {
             self.remove(place);
@@ -188,7 +188,7 @@ impl State {
     /// Deletes an object, or marks it as being deleted while finalizers hold it; says how it is then, if it still is.
     pub(in crate::embedded) fn delete(
         &mut self,
-        place: &Place,
+        place: &StoreKey,
         propagation: Option<Propagation>,
         now: &str,
     ) -> Option<Arc<Stored>> {
@@ -207,20 +207,20 @@ impl State {
     }
 
     /// The kind of the objects at a place, as they are stored.
-    fn resource_at(&self, place: &Place) -> Option<Arc<Resource>> {
+    fn resource_at(&self, place: &StoreKey) -> Option<Arc<Resource>> {
         let (plural, group) = place.kind.split_once('.').unwrap_or((&place.kind, ""));
         self.registry.stored(group, plural).cloned()
     }
 
     /// Whether the object is a namespace that its own finalizer still holds.
     #[allow(clippy::unused_self, reason = "reads as a question to the store")]
-    fn is_container_in_use(&self, place: &Place, object: &Stored) -> bool {
+    fn is_container_in_use(&self, place: &StoreKey, object: &Stored) -> bool {
         let finalizers = object.value.pointer("/spec/finalizers").and_then(Value::as_array);
         &*place.kind == "namespaces" && finalizers.is_some_and(|finalizers| !finalizers.is_empty())
     }
 
     /// Notes that the objects of a namespace or a kind must be deleted.
-    fn note_end_of_container(&mut self, place: &Place, object: &Stored) {
+    fn note_end_of_container(&mut self, place: &StoreKey, object: &Stored) {
         let spec_finalizers = object.value.pointer("/spec/finalizers").and_then(Value::as_array);
         if &*place.kind == "namespaces"
             && spec_finalizers.is_some_and(|all| all.iter().any(|finalizer| finalizer == KUBERNETES))
@@ -243,7 +243,7 @@ impl State {
                 continue;
             }
             self.terminating.remove(&namespace);
-            let place = Place { kind: "namespaces".into(), key: namespace.as_str().into() };
+            let place = StoreKey { kind: "namespaces".into(), key: namespace.as_str().into() };
             let Some(object) = self.get(&place).cloned() else { continue };
             let mut value = object.value.clone();
             if let Some(Value::Array(finalizers)) = value.pointer_mut("/spec/finalizers") {
@@ -254,10 +254,10 @@ impl State {
     }
 
     /// Where the objects of all kinds are whose key begins with a prefix.
-    fn places_within(&self, prefix: &str) -> Vec<Place> {
+    fn places_within(&self, prefix: &str) -> Vec<StoreKey> {
         let places = |(kind, objects): (&Arc<str>, _)| {
             let keys = within(objects, prefix).map(|(key, _)| key.clone());
-            keys.map(|key| Place { kind: kind.clone(), key }).collect::<Vec<_>>()
+            keys.map(|key| StoreKey { kind: kind.clone(), key }).collect::<Vec<_>>()
         };
         self.collections.iter().map(|(kind, collection)| (kind, &collection.objects)).flat_map(places).collect()
     }
@@ -269,22 +269,22 @@ impl State {
             if sweep == Sweep::Due {
                 self.withdrawn.insert(name.clone(), Sweep::Done);
                 let keys = self.objects(&kind);
-                let places: Vec<Place> =
-                    keys.keys().map(|key| Place { kind: kind.clone(), key: key.clone() }).collect();
+                let places: Vec<StoreKey> =
+                    keys.keys().map(|key| StoreKey { kind: kind.clone(), key: key.clone() }).collect();
                 self.delete_all(&places, now);
             }
             if !self.objects(&kind).is_empty() {
                 continue;
             }
             self.withdrawn.remove(&name);
-            let place = Place { kind: DEFINITIONS.into(), key: kind };
+            let place = StoreKey { kind: DEFINITIONS.into(), key: kind };
             if let Some(object) = self.get(&place).cloned() {
                 self.without_finalizer(&place, &object, CLEANUP);
             }
         }
     }
 
-    fn delete_all(&mut self, places: &[Place], now: &str) {
+    fn delete_all(&mut self, places: &[StoreKey], now: &str) {
         for place in places {
             if self.get(place).is_some_and(|object| !object.is_being_deleted()) {
                 self.delete(place, Some(Propagation::Background), now);

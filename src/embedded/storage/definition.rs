@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::builtin::EXTENSIONS;
 use super::registry::{Column, Registry, Resource, Scale, qualified};
 use super::status::Failure;
-use super::store::{Place, State};
+use super::store::{State, StoreKey};
 use super::structure::{Fault, Structure};
 use crate::field::{ErrorKind, Shown};
 use crate::hub::naming::{kind_faults, resource_part_faults, subdomain_faults};
@@ -257,7 +257,7 @@ pub(super) fn terminate(definition: &mut Value, now: &str) {
 
 impl State {
     /// Serves the kind of a definition as it is now, or no longer.
-    pub(super) fn serve(&mut self, place: &Place, now: &str) {
+    pub(super) fn serve(&mut self, place: &StoreKey, now: &str) {
         let (plural, group) = place.key.split_once('.').unwrap_or((&place.key, ""));
         let mut registry = (*self.registry).clone();
         let Some(definition) = self.get(place).cloned() else {

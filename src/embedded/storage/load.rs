@@ -11,7 +11,7 @@ use super::random;
 use super::registry::Resource;
 use super::shape::{self, storage_group};
 use super::status::Failure;
-use super::store::{Place, State};
+use super::store::{State, StoreKey};
 use super::structure::Fault;
 use crate::embedded::Embedded;
 use crate::field::shortened;
@@ -132,7 +132,7 @@ fn store(state: &mut State, resource: &Resource, mut object: Value, now: &str) -
     if !faults.is_empty() {
         return Err(Failure::invalid(&resource.group, &resource.kind, &name, faults));
     }
-    let place = Place::of(resource, &namespace, &name);
+    let place = StoreKey::of(resource, &namespace, &name);
     if state.get(&place).is_some() {
         // The namespaces that every server has may be among the files.
         return if resource.builtin == Some(Builtin::Namespace) {
@@ -178,5 +178,5 @@ fn make_namespace(state: &mut State, name: &str, now: &str) {
         "uid": random::uid(), "creationTimestamp": now}});
     Builtin::Namespace.complete(&mut object);
     Builtin::Namespace.prepare_new(&mut object);
-    state.put(&Place { kind: "namespaces".into(), key: name.into() }, object);
+    state.put(&StoreKey { kind: "namespaces".into(), key: name.into() }, object);
 }

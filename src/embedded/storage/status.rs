@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::registry::Resource;
-use super::store::Place;
+use super::store::StoreKey;
 use super::structure::Fault;
 use crate::field::{FieldError, Path};
 use crate::ssa::Conflict;
@@ -79,7 +79,7 @@ impl Failure {
     /// The object under this name is another one.
     pub(in crate::embedded) fn another(
         resource: &Resource,
-        place: &Place,
+        place: &StoreKey,
         name: &str,
         wanted: &str,
         found: &str,

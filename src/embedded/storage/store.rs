@@ -77,14 +77,14 @@ pub(in crate::embedded) fn within<'o, 'k>(
 
 /// Where an object is: its kind as the store names it, and its key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::embedded) struct Place {
+pub(in crate::embedded) struct StoreKey {
     pub kind: Arc<str>,
     pub key: Arc<str>,
 }
 
-impl Place {
+impl StoreKey {
     pub(in crate::embedded) fn of(resource: &Resource, namespace: &str, name: &str) -> Self {
-        Place { kind: resource.store_name().into(), key: key(namespace, name) }
+        StoreKey { kind: resource.store_name().into(), key: key(namespace, name) }
     }
 
     /// Empty for objects without one.
@@ -191,11 +191,11 @@ pub(in crate::embedded) struct State {
     pub registry: Arc<Registry>,
     pub(super) collections: BTreeMap<Arc<str>, Collection>,
     /// Where the object with a uid is.
-    places: HashMap<Arc<str>, Place>,
+    places: HashMap<Arc<str>, StoreKey>,
     /// Who names a uid among its owners.
-    dependents: HashMap<Arc<str>, BTreeSet<Place>>,
+    dependents: HashMap<Arc<str>, BTreeSet<StoreKey>>,
     /// Changes whose consequences are not processed yet.
-    pub(super) pending: VecDeque<Place>,
+    pub(super) pending: VecDeque<StoreKey>,
     /// Namespaces that are being deleted.
     pub(super) terminating: BTreeMap<String, Sweep>,
     /// Definitions of kinds that are being deleted, by name.
@@ -217,7 +217,7 @@ impl State {
         }
     }
 
-    pub(in crate::embedded) fn get(&self, place: &Place) -> Option<&Arc<Stored>> {
+    pub(in crate::embedded) fn get(&self, place: &StoreKey) -> Option<&Arc<Stored>> {
         self.collections.get(&place.kind)?.objects.get(&place.key)
     }
 
@@ -251,12 +251,12 @@ impl State {
     }
 
     /// Where the object with a uid is.
-    pub(super) fn place_of(&self, uid: &str) -> Option<&Place> {
+    pub(super) fn place_of(&self, uid: &str) -> Option<&StoreKey> {
         self.places.get(uid)
     }
 
     /// Who names a uid among its owners.
-    pub(super) fn dependents_of(&self, uid: &str) -> Vec<Place> {
+    pub(super) fn dependents_of(&self, uid: &str) -> Vec<StoreKey> {
         self.dependents.get(uid).into_iter().flatten().cloned().collect()
     }
 
@@ -266,7 +266,7 @@ impl State {
     }
 
     /// Stores an object, and gives it its version.
-    pub(in crate::embedded) fn put(&mut self, place: &Place, mut value: Value) -> Arc<Stored> {
+    pub(in crate::embedded) fn put(&mut self, place: &StoreKey, mut value: Value) -> Arc<Stored> {
         self.version += 1;
         let version = self.version;
         value["metadata"]["resourceVersion"] = json!(version.to_string());
@@ -287,7 +287,7 @@ impl State {
     }
 
     /// Removes an object; returns it with the version in which it is gone.
-    pub(in crate::embedded) fn remove(&mut self, place: &Place) -> Option<Arc<Stored>> {
+    pub(in crate::embedded) fn remove(&mut self, place: &StoreKey) -> Option<Arc<Stored>> {
         let before = self.get(place)?.clone();
         self.version += 1;
         let version = self.version;
@@ -305,7 +305,7 @@ impl State {
         Some(before)
     }
 
-    fn link(&mut self, place: &Place, object: &Stored) {
+    fn link(&mut self, place: &StoreKey, object: &Stored) {
         if !object.uid().is_empty() {
             self.places.insert(object.uid().into(), place.clone());
         }
@@ -314,7 +314,7 @@ impl State {
         }
     }
 
-    fn unlink(&mut self, place: &Place, object: Option<&Stored>) {
+    fn unlink(&mut self, place: &StoreKey, object: Option<&Stored>) {
         let Some(object) = object else { return };
         for uid in owners_of(object) {
             if let Some(dependents) = self.dependents.get_mut(uid) {

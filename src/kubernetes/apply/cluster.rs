@@ -14,14 +14,14 @@ const ATTEMPTS: usize = 5;
 
 /// One place of a Cluster that changes.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct ClusterField<'a> {
     /// Member names from the top.
     path: Vec<&'a str>,
     from: Option<&'a Value>,
     to: Option<&'a Value>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ClusterField<'a> {
     /// The place of a change of a plan: a label, an annotation or a reference.
     pub(super) fn of(change: &'a Change) -> Self {
         let Change { path, from, to, .. } = change;
@@ -29,7 +29,7 @@ impl<'a> Place<'a> {
             Some((parents, name)) => parents.split('.').chain([name.strip_suffix(']').unwrap_or(name)]).collect(),
             None => path.split('.').collect(),
         };
-        Place { path, from: from.as_ref(), to: to.as_ref() }
+        ClusterField { path, from: from.as_ref(), to: to.as_ref() }
     }
 
     /// Whether it is the annotation with the pending hooks.
@@ -76,7 +76,7 @@ pub(super) async fn write(
     cluster: &ObjectRef,
     uid: &str,
     version: &str,
-    places: &[Place<'_>],
+    places: &[ClusterField<'_>],
 ) -> Result<Object, ApplyError> {
     let changed = || ApplyError::Changed { object: Box::new(cluster.clone()) };
     let failed = |source| ApplyError::update(cluster, source);

@@ -18,7 +18,7 @@ use tracing::warn;
 
 use crate::hub::{ObjectKey, ObjectRef};
 use crate::kubernetes::address::{self, Malformed, One};
-use crate::kubernetes::words;
+use crate::kubernetes::describe;
 
 /// Who reports them.
 const REPORTER: &str = "topology/cluster-controller";
@@ -60,7 +60,7 @@ impl Reason {
 
 /// Something that has happened to an object.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct QueuedEvent {
     object: ObjectRef,
     uid: String,
     reason: Reason,
@@ -68,10 +68,10 @@ pub(super) struct Told {
     at: Timestamp,
 }
 
-impl Told {
+impl QueuedEvent {
     /// It has happened just now.
     pub(super) fn now(object: &ObjectRef, uid: &str, reason: Reason, message: String) -> Self {
-        Told { object: object.clone(), uid: uid.to_owned(), reason, message, at: Timestamp::now() }
+        QueuedEvent { object: object.clone(), uid: uid.to_owned(), reason, message, at: Timestamp::now() }
     }
 }
 
@@ -104,52 +104,52 @@ impl Recorder {
     }
 
     /// Writes what has happened, in this order.
-    pub(super) async fn write(&self, told: Vec<Told>) {
-        let events = told.len();
+    pub(super) async fn write(&self, events: Vec<QueuedEvent>) {
+        let count = events.len();
         let all = async {
-            for one in told {
+            for one in events {
                 if let Err(error) = self.record(&one).await {
-                    let (object, reason, error) = (&one.object, one.reason.name(), words(&error));
+                    let (object, reason, error) = (&one.object, one.reason.name(), describe(&error));
                     warn!(%object, reason, error, "Failed to write an Event");
                 }
             }
         };
         if timeout(PATIENCE, all).await.is_err() {
-            warn!(events, "Timed out writing Events");
+            warn!(events = count, "Timed out writing Events");
         }
     }
 
-    async fn record(&self, told: &Told) -> kube::Result<()> {
-        let key = (told.uid.clone(), told.reason, told.message.clone());
+    async fn record(&self, event: &QueuedEvent) -> kube::Result<()> {
+        let key = (event.uid.clone(), event.reason, event.message.clone());
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         let known = known.filter(|known| known.last.elapsed() < MEMORY);
         let counted = match known {
-            Some(known) => self.count(told, known).await?,
+            Some(known) => self.count(event, known).await?,
             None => None,
         };
         let known = match counted {
             Some(known) => known,
-            None => self.create(told).await?,
+            None => self.create(event).await?,
         };
         self.known.lock().unwrap_or_else(PoisonError::into_inner).put(key, known);
         Ok(())
     }
 
     /// Counts an event once more, unless it is gone.
-    async fn count(&self, told: &Told, known: Known) -> kube::Result<Option<Known>> {
+    async fn count(&self, event: &QueuedEvent, known: Known) -> kube::Result<Option<Known>> {
         let count = known.count.saturating_add(1);
-        let patch = Patch::Merge(json!({"count": count, "lastTimestamp": Time(told.at)}));
-        match self.event(told, &known.name)?.patch(&PatchParams::default(), &patch).await {
+        let patch = Patch::Merge(json!({"count": count, "lastTimestamp": Time(event.at)}));
+        match self.event(event, &known.name)?.patch(&PatchParams::default(), &patch).await {
             Ok(_) => Ok(Some(Known { count, last: Instant::now(), ..known })),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    async fn create(&self, told: &Told) -> kube::Result<Known> {
-        let Told { object, uid, reason, message, at } = told;
+    async fn create(&self, event: &QueuedEvent) -> kube::Result<Known> {
+        let QueuedEvent { object, uid, reason, message, at } = event;
         let name = format!("{}.{:x}", object.key.name, at.as_nanosecond());
-        let event = Event {
+        let written = Event {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
                 namespace: Some(object.key.namespace.clone()),
@@ -173,12 +173,12 @@ impl Recorder {
             last_timestamp: Some(Time(*at)),
             ..Event::default()
         };
-        self.event(told, &name)?.create(&PostParams::default(), &event).await?;
+        self.event(event, &name)?.create(&PostParams::default(), &written).await?;
         Ok(Known { name, count: 1, last: Instant::now() })
     }
 
-    fn event(&self, told: &Told, name: &str) -> Result<One<Event>, Malformed> {
-        address::one(self.client.clone(), &ObjectKey::new(&told.object.key.namespace, name))
+    fn event(&self, event: &QueuedEvent, name: &str) -> Result<One<Event>, Malformed> {
+        address::one(self.client.clone(), &ObjectKey::new(&event.object.key.namespace, name))
     }
 }
 

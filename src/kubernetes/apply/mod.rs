@@ -23,9 +23,9 @@ use std::fmt;
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use self::cluster::Place;
+use self::cluster::ClusterField;
 pub use self::errors::ApplyError;
-use self::events::{Reason, Recorder, Told};
+use self::events::{QueuedEvent, Reason, Recorder};
 use super::untyped;
 use crate::hub::{Object, ObjectKey, ObjectRef, label};
 use crate::topology::plan::{Action, Part, Plan, Shim, Step};
@@ -58,7 +58,7 @@ pub struct Run<'a> {
 
 /// What has become of a plan. Everything that was written stays, even if a later write fails.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct AppliedPlan {
     /// In the order in which it was written (RS-11).
     pub written: Vec<Written>,
     /// The slots that have templates of new names (DEC-35).
@@ -87,26 +87,26 @@ impl Applier {
     }
 
     /// Carries out a plan in its order (RS-12), until something goes wrong.
-    pub async fn apply(&self, run: Run<'_>) -> Outcome {
+    pub async fn apply(&self, run: Run<'_>) -> AppliedPlan {
         let mut work = Work {
             client: &self.client,
             run,
             version: run.cluster_version.to_owned(),
             there: BTreeMap::new(),
             made: Vec::new(),
-            told: Vec::new(),
-            outcome: Outcome::default(),
+            events: Vec::new(),
+            outcome: AppliedPlan::default(),
         };
         let error = work.carry_out().await.err();
-        let (told, outcome) = (work.told, work.outcome);
-        self.recorder.write(told).await;
-        Outcome { error, ..outcome }
+        let (events, outcome) = (work.events, work.outcome);
+        self.recorder.write(events).await;
+        AppliedPlan { error, ..outcome }
     }
 
     /// Tells a Cluster in a Warning event that a template is not rotated any more (DEC-35).
     pub async fn tell_of_held_rotation(&self, cluster: &ObjectKey, uid: &str, message: String) {
         let cluster = ObjectRef::new(API_VERSION, "Cluster", cluster.clone());
-        self.recorder.write(vec![Told::now(&cluster, uid, Reason::RotationHeld, message)]).await;
+        self.recorder.write(vec![QueuedEvent::now(&cluster, uid, Reason::RotationHeld, message)]).await;
     }
 }
 
@@ -120,8 +120,8 @@ struct Work<'a> {
     there: BTreeMap<WorkerKind, BTreeSet<String>>,
     /// Objects that were created or replaced in this run.
     made: Vec<Made>,
-    told: Vec<Told>,
-    outcome: Outcome,
+    events: Vec<QueuedEvent>,
+    outcome: AppliedPlan,
 }
 
 /// An object that was not there before.
@@ -159,7 +159,9 @@ impl Work<'_> {
         }
         match (&step.sent, &step.part) {
             (None, _) => self.delete(step).await,
-            (Some(_), Part::Cluster) => self.write_cluster(step, step.changes.iter().map(Place::of).collect()).await,
+            (Some(_), Part::Cluster) => {
+                self.write_cluster(step, step.changes.iter().map(ClusterField::of).collect()).await
+            }
             (Some(sent), _) => self.write(step, sent).await,
         }
     }
@@ -191,14 +193,14 @@ impl Work<'_> {
     }
 
     /// Writes places of the Cluster (RS-22, RS-23). That hooks are pending is nothing to tell (EV-07, EV-09).
-    async fn write_cluster(&mut self, step: &Step, places: Vec<Place<'_>>) -> Result<(), ApplyError> {
+    async fn write_cluster(&mut self, step: &Step, places: Vec<ClusterField<'_>>) -> Result<(), ApplyError> {
         if places.is_empty() {
             return Ok(());
         }
         let uid = self.run.cluster_uid;
         let written = cluster::write(self.client, &step.object, uid, &self.version, &places).await?;
         self.note(step, &written);
-        if !places.iter().all(Place::is_of_hooks) {
+        if !places.iter().all(ClusterField::is_of_hooks) {
             self.tell(step, uid);
         }
         self.version = written.text("metadata.resourceVersion")?.unwrap_or_default().to_owned();
@@ -227,7 +229,7 @@ impl Work<'_> {
             return error;
         }
         let has_control_plane = is_made(&Part::ControlPlane);
-        let places = step.changes.iter().map(Place::of);
+        let places = step.changes.iter().map(ClusterField::of);
         let places = places.filter(|place| has_control_plane || !place.is_control_plane()).collect();
         match self.write_cluster(step, places).await {
             Ok(()) => error,
@@ -281,11 +283,11 @@ impl Work<'_> {
         let Some((reason, message)) = message(step) else { return };
         let of_itself = matches!(step.part, Part::ControlPlaneHealthCheck | Part::WorkerHealthCheck(_));
         let cluster = ObjectRef::new(API_VERSION, "Cluster", self.run.cluster.clone());
-        let told = match of_itself {
-            true => Told::now(&step.object, uid, reason, message),
-            false => Told::now(&cluster, self.run.cluster_uid, reason, message),
+        let events = match of_itself {
+            true => QueuedEvent::now(&step.object, uid, reason, message),
+            false => QueuedEvent::now(&cluster, self.run.cluster_uid, reason, message),
         };
-        self.told.push(told);
+        self.events.push(events);
     }
 }
 

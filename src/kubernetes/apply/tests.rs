@@ -86,17 +86,17 @@ fn refused(code: u16) -> Answer {
 }
 
 /// Carries steps out. Events are let in.
-async fn carry_out(script: &Script, steps: Vec<Step>) -> Outcome {
+async fn carry_out(script: &Script, steps: Vec<Step>) -> AppliedPlan {
     let plan = Plan { steps, ..Plan::default() };
     carry_out_plan(script, &plan).await
 }
 
-async fn carry_out_plan(script: &Script, plan: &Plan) -> Outcome {
+async fn carry_out_plan(script: &Script, plan: &Plan) -> AppliedPlan {
     carry_out_plan_of(script, plan, None).await
 }
 
 /// As a process that knows the uid of the shim, or does not.
-async fn carry_out_plan_of(script: &Script, plan: &Plan, shim: Option<&str>) -> Outcome {
+async fn carry_out_plan_of(script: &Script, plan: &Plan, shim: Option<&str>) -> AppliedPlan {
     let applier = Applier::new(script.client());
     let cluster = ObjectKey::new("ns", "blade");
     let run = Run { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan, shim };

@@ -1,14 +1,14 @@
 //! What the leader knows of the objects of topologies.
 //!
 //! ```text
-//! the first question about a kind ─► its watch ─► shelf.rs (compact, by key and Cluster) ─► object, list
+//! the first question about a kind ─► its watch ─► object_store.rs (compact, by key and Cluster) ─► object, list
 //!                                         └─► changed: whose Cluster to reconcile again
 //! ```
 //!
 //! Kinds of providers are found at run time (RS-03). Templates are watched all of them, since classes refer to some
 //! (DEC-29); of other kinds only what belongs to a topology. The caller reads what no watch covers.
 
-mod shelf;
+mod object_store;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,8 +23,8 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
-use self::shelf::Shelf;
-pub(super) use self::shelf::slim;
+use self::object_store::ObjectStore;
+pub(super) use self::object_store::slim;
 use super::Selection as Selected;
 use super::address::{self, Resource};
 use super::follow::{self, Observation, WatchedKind};
@@ -55,7 +55,7 @@ pub struct Managed {
 }
 
 struct Followed {
-    shelf: Arc<Shelf>,
+    object_store: Arc<ObjectStore>,
     state: watch::Receiver<State>,
     since: Instant,
     _watch: AbortOnDropHandle<()>,
@@ -95,7 +95,7 @@ const UNSERVED: Duration = Duration::from_secs(10);
 
 impl fmt::Debug for Managed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.lock().iter().map(|(kind, followed)| (kind, followed.shelf.size()))).finish()
+        f.debug_set().entries(self.lock().iter().map(|(kind, followed)| (kind, followed.object_store.size()))).finish()
     }
 }
 
@@ -162,15 +162,15 @@ impl Managed {
     pub fn has_seen(&self, api_version: &str, kind: &str, version: &str) -> bool {
         let kinds = self.lock();
         let followed = kinds.get(&kind_of(api_version, kind));
-        followed.is_none_or(|followed| followed.is_unserved() || followed.shelf.has_seen(version))
+        followed.is_none_or(|followed| followed.is_unserved() || followed.object_store.has_seen(version))
     }
 
     /// How many objects are kept, and how many bytes they take.
     pub fn size(&self) -> (usize, usize) {
-        self.lock().values().map(|followed| followed.shelf.size()).fold((0, 0), |(n, m), (a, b)| (n + a, m + b))
+        self.lock().values().map(|followed| followed.object_store.size()).fold((0, 0), |(n, m), (a, b)| (n + a, m + b))
     }
 
-    async fn ready(&self, kind: &ObjectKind, deadline: Instant) -> (Arc<Shelf>, State) {
+    async fn ready(&self, kind: &ObjectKind, deadline: Instant) -> (Arc<ObjectStore>, State) {
         let resource = match kind.resource() {
             Ok(resource) => resource,
             Err(malformed) => return (Arc::default(), State::Failed(malformed.to_string())),
@@ -187,7 +187,7 @@ impl Managed {
     }
 
     /// The Clusters, which are always watched.
-    fn of_clusters(&self) -> (Arc<Shelf>, watch::Receiver<State>) {
+    fn of_clusters(&self) -> (Arc<ObjectStore>, watch::Receiver<State>) {
         let resource = Resource::known(GROUP, "v1beta2", Kind::Cluster.name());
         let followed = self.follow_if_new(&clusters(), &resource);
         followed.unwrap_or_else(|| (Arc::default(), watch::channel(State::Unwatched).1))
@@ -195,7 +195,11 @@ impl Managed {
 
     /// What the watch of a kind shows; nothing when too many kinds are watched. The kinds of Cluster API itself do not count, of
     /// which there are a few; nor do those that nothing serves.
-    fn follow_if_new(&self, kind: &ObjectKind, resource: &Resource) -> Option<(Arc<Shelf>, watch::Receiver<State>)> {
+    fn follow_if_new(
+        &self,
+        kind: &ObjectKind,
+        resource: &Resource,
+    ) -> Option<(Arc<ObjectStore>, watch::Receiver<State>)> {
         let mut kinds = self.lock();
         kinds.retain(|_, followed| !followed.is_unserved() || followed.since.elapsed() < UNSERVED);
         if !kinds.contains_key(kind) {
@@ -217,14 +221,14 @@ impl Managed {
             let count = i64::try_from(watched).unwrap_or(i64::MAX);
             self.metrics.watched_kinds.get_or_create(&metrics::Kind { kind: "Managed" }).set(count);
         }
-        kinds.get(kind).map(|followed| (followed.shelf.clone(), followed.state.clone()))
+        kinds.get(kind).map(|followed| (followed.object_store.clone(), followed.state.clone()))
     }
 
     fn follow(&self, kind: &ObjectKind, resource: &Resource) -> Followed {
-        let (kept, (report, state)) = (Arc::new(Shelf::default()), watch::channel(State::Starting));
+        let (kept, (report, state)) = (Arc::new(ObjectStore::default()), watch::channel(State::Starting));
         let follow = Follow {
             kind: kind.clone(),
-            shelf: kept.clone(),
+            object_store: kept.clone(),
             changed: self.changed.clone(),
             metrics: self.metrics.clone(),
             report,
@@ -238,7 +242,7 @@ impl Managed {
             }
         };
         let watch = AbortOnDropHandle::new(tokio::spawn(watch));
-        Followed { shelf: kept, state, since: Instant::now(), _watch: watch }
+        Followed { object_store: kept, state, since: Instant::now(), _watch: watch }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ObjectKind, Followed>> {
@@ -265,7 +269,7 @@ fn selector(kind: &ObjectKind) -> Option<&'static str> {
 /// One watch.
 struct Follow {
     kind: ObjectKind,
-    shelf: Arc<Shelf>,
+    object_store: Arc<ObjectStore>,
     changed: Arc<Listener>,
     metrics: Arc<Metrics>,
     report: watch::Sender<State>,
@@ -295,7 +299,7 @@ impl Follow {
                 self.remove(&object.key(), version.as_deref());
             }
             Observation::Listed { keys, .. } => {
-                for key in self.shelf.keys().into_iter().filter(|key| !keys.contains(key)) {
+                for key in self.object_store.keys().into_iter().filter(|key| !keys.contains(key)) {
                     self.remove(&key, None);
                 }
                 if !is_listed {
@@ -315,7 +319,7 @@ impl Follow {
         match read.and_then(|value| Object::try_from(value).map_err(|found| format!("it is {found}"))) {
             Ok(object) => {
                 let (key, cluster) = (object.key(), object.label(label::CLUSTER_NAME).map(str::to_owned));
-                if self.shelf.put(object) && tells {
+                if self.object_store.put(object) && tells {
                     (self.changed)(Changed { kind: &self.kind, key: &key, cluster: cluster.as_deref() });
                 }
             }
@@ -327,7 +331,7 @@ impl Follow {
     }
 
     fn remove(&self, key: &ObjectKey, version: Option<&str>) {
-        if let Some(gone) = self.shelf.remove(key, version) {
+        if let Some(gone) = self.object_store.remove(key, version) {
             (self.changed)(Changed { kind: &self.kind, key, cluster: gone.cluster.as_deref() });
         }
     }

@@ -25,14 +25,14 @@ use tokio::time::{Instant, timeout};
 use tracing::{Instrument, info_span};
 
 use self::run::{Reconciler, RunError};
-use super::pace::Pace;
+use super::backoff::Backoff;
 use super::runs::{RunFailure, SOON, Verdict, conclude, count, run_woken};
 use crate::hub::{GROUP, ObjectKey, label};
 use crate::kubernetes::Selection;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
-use crate::kubernetes::follow::{Change, WatchedKind, key_of};
+use crate::kubernetes::follow::{StoreChange, WatchedKind, key_of};
 use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::metadata::{self, Metadata, Objects};
 use crate::telemetry::metrics::Metrics;
@@ -111,7 +111,7 @@ impl TemplatesController {
                 leadership: self.leadership.clone(),
                 cache: self.cache.clone(),
                 definitions: definitions.clone(),
-                pace: Pace::default(),
+                backoff: Backoff::default(),
             })
         };
         tokio::select! {
@@ -151,10 +151,10 @@ impl TemplatesController {
         let selection = Selection { labels: Some(label::OWNED.to_owned()), fields: None };
         let changed = {
             let resource = resource.clone();
-            move |change: Change<'_, Metadata>| {
+            move |change: StoreChange<'_, Metadata>| {
                 let changed = match change {
-                    Change::One(object) => Wake::One(ObjectRef::from_obj_with(object, resource.clone())),
-                    Change::All => Wake::All,
+                    StoreChange::One(object) => Wake::One(ObjectRef::from_obj_with(object, resource.clone())),
+                    StoreChange::All => Wake::All,
                 };
                 // The receiver is gone when this process no longer leads.
                 let _ = wake.unbounded_send(changed);
@@ -184,7 +184,7 @@ impl Wake {
         match self {
             Wake::One(one) if all.store().get(&one).is_some() => vec![one],
             Wake::One(gone) => {
-                reconciler.pace.forget(&ObjectKey::new(gone.namespace.unwrap_or_default(), gone.name));
+                reconciler.backoff.forget(&ObjectKey::new(gone.namespace.unwrap_or_default(), gone.name));
                 Vec::new()
             }
             Wake::Cluster(cluster) => all.of_cluster(&cluster).into_iter().map(reference).collect(),
@@ -254,7 +254,7 @@ async fn run(object: &Metadata, reconciler: &Reconciler, metrics: &Metrics) -> A
     // A failure because another process leads is not a failure of the object.
     let outcome = outcome.or_else(|error| reconciler.leadership.may_write().map_err(RunError::from).and(Err(error)));
     let done = outcome.map(|outcome| (Action::await_change(), outcome.name()));
-    let (action, outcome) = conclude(&key, done, &reconciler.pace, "Failed to clean up templates");
+    let (action, outcome) = conclude(&key, done, &reconciler.backoff, "Failed to clean up templates");
     count(metrics, controller, outcome, started);
     action
 }

@@ -21,8 +21,8 @@ use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::kubernetes::metadata::Metadata;
 use crate::kubernetes::metadata::cluster_of;
 use crate::kubernetes::untyped::{self, RequestError};
-use crate::reconciler::pace::Pace;
-use crate::reconciler::runs::Outcome;
+use crate::reconciler::backoff::Backoff;
+use crate::reconciler::runs::RunOutcome;
 use crate::topology::templates_in_use::unused;
 use crate::world::{Found, Selection};
 
@@ -72,7 +72,7 @@ pub(super) struct Reconciler {
     pub leadership: Leadership,
     pub cache: Arc<Cache>,
     pub definitions: Definitions,
-    pub pace: Pace,
+    pub backoff: Backoff,
 }
 
 /// What is known of the Cluster of an object.
@@ -85,7 +85,7 @@ enum Standing {
 
 impl Reconciler {
     /// Puts the finalizer on an object, and takes it away once the templates of an object that goes are dealt with (DEL-05).
-    pub(super) async fn run(&self, object: &Metadata) -> Result<Outcome, RunError> {
+    pub(super) async fn run(&self, object: &Metadata) -> Result<RunOutcome, RunError> {
         self.leadership.may_write()?;
         let metadata = &object.metadata;
         let has = |names: &Option<BTreeMap<String, String>>, name: &str| {
@@ -93,7 +93,7 @@ impl Reconciler {
         };
         let is_ours = has(&metadata.labels, label::OWNED) && self.is_in_scope(object);
         if !is_ours || has(&metadata.annotations, annotation::PAUSED) {
-            return Ok(Outcome::LeftAlone);
+            return Ok(RunOutcome::LeftAlone);
         }
         let is_leaving = metadata.deletion_timestamp.is_some();
         let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
@@ -103,8 +103,8 @@ impl Reconciler {
             return self.add_finalizer(object).await;
         }
         match standing {
-            _ if !is_leaving || !has_finalizer => Ok(Outcome::Unchanged),
-            Standing::Paused => Ok(Outcome::LeftAlone),
+            _ if !is_leaving || !has_finalizer => Ok(RunOutcome::Unchanged),
+            Standing::Paused => Ok(RunOutcome::LeftAlone),
             Standing::GoesOn | Standing::Gone => self.clean_up(&key_of(object)).await,
         }
     }
@@ -143,7 +143,7 @@ impl Reconciler {
         }
     }
 
-    async fn add_finalizer(&self, object: &Metadata) -> Result<Outcome, RunError> {
+    async fn add_finalizer(&self, object: &Metadata) -> Result<RunOutcome, RunError> {
         let metadata = &object.metadata;
         let mut finalizers = metadata.finalizers.clone().unwrap_or_default();
         finalizers.push(self.maker.finalizer().to_owned());
@@ -153,17 +153,17 @@ impl Reconciler {
         match untyped::update(&self.writer, &reference, &Patch::Merge(patch)).await {
             Ok(_) => {
                 info!(finalizer = self.maker.finalizer(), "Added a finalizer");
-                Ok(Outcome::Changed)
+                Ok(RunOutcome::Changed)
             }
-            Err(error) if error.is_not_found() => Ok(Outcome::Unchanged),
+            Err(error) if error.is_not_found() => Ok(RunOutcome::Unchanged),
             Err(error) if error.is_conflict() => Err(RunError::Conflict),
             Err(error) => Err(failed(&reference, "changed", error)),
         }
     }
 
     /// Deletes what an object that goes leaves behind, and lets it go (DEL-06, DEL-07). Any error keeps the finalizer.
-    async fn clean_up(&self, key: &ObjectKey) -> Result<Outcome, RunError> {
-        let Some(leaving) = self.get(&self.reference(key)).await? else { return Ok(Outcome::Unchanged) };
+    async fn clean_up(&self, key: &ObjectKey) -> Result<RunOutcome, RunError> {
+        let Some(leaving) = self.get(&self.reference(key)).await? else { return Ok(RunOutcome::Unchanged) };
         if !leaving.is_being_deleted() {
             // Another one of the same name.
             return Err(RunError::Conflict);
@@ -186,7 +186,7 @@ impl Reconciler {
             self.delete(&check, "Deleted the MachineHealthCheck of a MachineDeployment").await?;
         }
         self.remove_finalizer(leaving).await?;
-        Ok(Outcome::Changed)
+        Ok(RunOutcome::Changed)
     }
 
     /// The MachineSets of a MachineDeployment, as they are now.

@@ -3,11 +3,11 @@
 //! ```text
 //! Clusters, what topologies made ─┐
 //! ClusterClasses ─────────────────┼─► queue.rs ─► run.rs ─► again after a while, or at the next event
-//! templates of classes ───────────┘       past.rs: not too soon, and not before the watches show the last writes
+//! templates of classes ───────────┘       history.rs: not too soon, and not before the watches show the last writes
 //! ```
 
 mod defaulted;
-mod past;
+mod history;
 mod queue;
 mod run;
 mod write;
@@ -26,18 +26,18 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, info_span};
 
-use self::past::Past;
+use self::history::RunHistory;
 use self::queue::{Named, Queue};
-use self::run::{Outcome, Reconciler, RunError};
-use super::pace::Pace;
+use self::run::{Reconciler, RunError, TopologyOutcome};
+use super::backoff::Backoff;
 use super::runs::{RunFailure, Verdict, conclude, count, run_woken};
 use crate::hub::{GROUP, Kind, ObjectKey, TemplateRef};
 use crate::kubernetes::apply::Applier;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
-use crate::kubernetes::leader::Leader;
 use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::managed::{Changed, Managed};
+use crate::kubernetes::topology_gatherer::TopologyGatherer;
 use crate::telemetry::metrics::Metrics;
 use crate::topology::Options;
 use crate::topology::class_references::references;
@@ -96,7 +96,7 @@ impl TopologyController {
         let reconciler = Arc::new(Reconciler {
             leadership: self.leadership.clone(),
             cache: self.cache.clone(),
-            leader: Leader::new(
+            gatherer: TopologyGatherer::new(
                 self.client.clone(),
                 writer.clone(),
                 managed.clone(),
@@ -107,8 +107,8 @@ impl TopologyController {
             writer,
             managed: managed.clone(),
             options: self.options,
-            past: Past::default(),
-            pace: Pace::default(),
+            history: RunHistory::default(),
+            backoff: Backoff::default(),
             rotations: Mutex::default(),
             turns: Semaphore::new(std::thread::available_parallelism().map_or(2, NonZero::get)),
             began: Instant::now(),
@@ -214,31 +214,31 @@ async fn run(key: &ObjectKey, reconciler: &Reconciler, queue: &Queue) -> Action 
     if reconciler.stale(key) {
         return Action::requeue(STALE);
     }
-    if let Err(wait) = reconciler.past.start(key) {
+    if let Err(wait) = reconciler.history.start(key) {
         return Action::requeue(wait);
     }
     let started = Instant::now();
     let outcome = timeout(RUN_LIMIT, reconciler.run(key)).await.unwrap_or(Err(RunError::Late));
-    if matches!(outcome, Ok(Outcome::Gone)) && queue.forget(key, || reconciler.managed.cluster(key).is_none()) {
+    if matches!(outcome, Ok(TopologyOutcome::Gone)) && queue.forget(key, || reconciler.managed.cluster(key).is_none()) {
         reconciler.forget(key);
     }
-    let (action, outcome) = concluded(key, outcome, &reconciler.pace);
+    let (action, outcome) = concluded(key, outcome, &reconciler.backoff);
     count(&reconciler.metrics, NAME, outcome, started);
     action
 }
 
-fn concluded(key: &ObjectKey, outcome: Result<Outcome, RunError>, pace: &Pace) -> (Action, &'static str) {
-    conclude(key, outcome.map(|outcome| done(key, &outcome)), pace, "Failed to reconcile topology")
+fn concluded(key: &ObjectKey, outcome: Result<TopologyOutcome, RunError>, backoff: &Backoff) -> (Action, &'static str) {
+    conclude(key, outcome.map(|outcome| done(key, &outcome)), backoff, "Failed to reconcile topology")
 }
 
 /// When the next run is due after one that came to its end (RS-08), and the name of its outcome in metrics.
-fn done(key: &ObjectKey, outcome: &Outcome) -> (Action, &'static str) {
+fn done(key: &ObjectKey, outcome: &TopologyOutcome) -> (Action, &'static str) {
     match *outcome {
-        Outcome::Gone => (Action::await_change(), "gone"),
-        Outcome::LeftAlone => (Action::await_change(), "left-alone"),
-        Outcome::Done { changed, again } => {
+        TopologyOutcome::Gone => (Action::await_change(), "gone"),
+        TopologyOutcome::LeftAlone => (Action::await_change(), "left-alone"),
+        TopologyOutcome::Done { changed, again } => {
             let name = if changed { "changed" } else { "unchanged" };
-            (Action::requeue(again.map_or_else(|| resync(key), |again| again.max(past::APART))), name)
+            (Action::requeue(again.map_or_else(|| resync(key), |again| again.max(history::APART))), name)
         }
     }
 }
@@ -248,7 +248,7 @@ impl RunFailure for RunError {
         match self {
             RunError::NotLeading(_) => Verdict::NotLeading,
             // An event with the newer version is on its way.
-            RunError::Conflict => Verdict::Again(past::APART, "conflict"),
+            RunError::Conflict => Verdict::Again(history::APART, "conflict"),
             _ => Verdict::Failed,
         }
     }
@@ -265,34 +265,34 @@ fn resync(key: &ObjectKey) -> Duration {
 mod tests {
     use super::*;
 
-    fn concluded(outcome: Result<Outcome, RunError>, pace: &Pace) -> (Action, &'static str) {
-        super::concluded(&ObjectKey::new("ns", "c"), outcome, pace)
+    fn concluded(outcome: Result<TopologyOutcome, RunError>, backoff: &Backoff) -> (Action, &'static str) {
+        super::concluded(&ObjectKey::new("ns", "c"), outcome, backoff)
     }
 
     #[test]
     fn a_run_is_followed_by_the_next_when_a_hook_says_so_and_else_after_a_long_while() {
         // RS-08, RS-10
-        let (pace, key) = (Pace::default(), ObjectKey::new("ns", "c"));
-        let done = |again| Ok(Outcome::Done { changed: false, again });
+        let (backoff, key) = (Backoff::default(), ObjectKey::new("ns", "c"));
+        let done = |again| Ok(TopologyOutcome::Done { changed: false, again });
         let after = |seconds| (Action::requeue(Duration::from_secs(seconds)), "unchanged");
-        assert_eq!(concluded(done(Some(Duration::from_secs(30))), &pace), after(30));
-        assert_eq!(concluded(done(Some(Duration::from_millis(1))), &pace), after(1));
-        assert_eq!(concluded(done(None), &pace), (Action::requeue(resync(&key)), "unchanged"));
+        assert_eq!(concluded(done(Some(Duration::from_secs(30))), &backoff), after(30));
+        assert_eq!(concluded(done(Some(Duration::from_millis(1))), &backoff), after(1));
+        assert_eq!(concluded(done(None), &backoff), (Action::requeue(resync(&key)), "unchanged"));
         assert!(resync(&key) >= RESYNC && resync(&key) < RESYNC + Duration::from_mins(1));
         assert_ne!(resync(&key), resync(&ObjectKey::new("ns", "d")));
-        assert_eq!(concluded(Ok(Outcome::Done { changed: true, again: None }), &pace).1, "changed");
+        assert_eq!(concluded(Ok(TopologyOutcome::Done { changed: true, again: None }), &backoff).1, "changed");
     }
 
     #[test]
     fn failures_wait_longer_and_longer_and_conflicts_do_not() {
         // RS-09
-        let pace = Pace::default();
+        let backoff = Backoff::default();
         let failed = || Err(RunError::Failed("why".to_owned()));
-        assert_eq!(concluded(failed(), &pace), (Action::requeue(Duration::from_millis(1010)), "failed"));
-        assert_eq!(concluded(failed(), &pace), (Action::requeue(Duration::from_millis(1020)), "failed"));
-        assert_eq!(concluded(Err(RunError::Conflict), &pace), (Action::requeue(Duration::from_secs(1)), "conflict"));
-        assert_eq!(concluded(Ok(Outcome::LeftAlone), &pace), (Action::await_change(), "left-alone"));
-        assert_eq!(concluded(failed(), &pace), (Action::requeue(Duration::from_millis(1010)), "failed"));
-        assert_eq!(concluded(Ok(Outcome::Gone), &pace), (Action::await_change(), "gone"));
+        assert_eq!(concluded(failed(), &backoff), (Action::requeue(Duration::from_millis(1010)), "failed"));
+        assert_eq!(concluded(failed(), &backoff), (Action::requeue(Duration::from_millis(1020)), "failed"));
+        assert_eq!(concluded(Err(RunError::Conflict), &backoff), (Action::requeue(Duration::from_secs(1)), "conflict"));
+        assert_eq!(concluded(Ok(TopologyOutcome::LeftAlone), &backoff), (Action::await_change(), "left-alone"));
+        assert_eq!(concluded(failed(), &backoff), (Action::requeue(Duration::from_millis(1010)), "failed"));
+        assert_eq!(concluded(Ok(TopologyOutcome::Gone), &backoff), (Action::await_change(), "gone"));
     }
 }

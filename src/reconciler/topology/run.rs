@@ -14,18 +14,18 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::past::Past;
+use super::history::RunHistory;
 use super::write;
 use crate::hub::{Cluster, Object, ObjectKey, ObjectRef, annotation};
 use crate::kubernetes::apply::{self, Applier};
 use crate::kubernetes::cache::Cache;
-use crate::kubernetes::leader::Leader;
 use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::kubernetes::managed::Managed;
 use crate::kubernetes::mitigation::mitigate;
+use crate::kubernetes::topology_gatherer::TopologyGatherer;
+use crate::reconciler::backoff::Backoff;
 use crate::reconciler::names::LiveNames;
 use crate::reconciler::now;
-use crate::reconciler::pace::Pace;
 use crate::telemetry::metrics::{self, Metrics};
 use crate::topology::blueprint::Blueprint;
 use crate::topology::hooks::{Deletion, HookTracker, Hooks};
@@ -49,11 +49,11 @@ pub(super) struct Reconciler {
     pub writer: kube::Client,
     pub cache: Arc<Cache>,
     pub managed: Arc<Managed>,
-    pub leader: Leader,
+    pub gatherer: TopologyGatherer,
     pub applier: Applier,
     pub options: Options,
-    pub past: Past,
-    pub pace: Pace,
+    pub history: RunHistory,
+    pub backoff: Backoff,
     pub rotations: Mutex<Rotations>,
     /// How many computations run at a time.
     pub turns: Semaphore,
@@ -64,7 +64,7 @@ pub(super) struct Reconciler {
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum TopologyOutcome {
     /// There is no such Cluster any more.
     Gone,
     /// It has no topology, or is not ours (RS-01, RS-04).
@@ -86,7 +86,7 @@ pub(super) enum RunError {
     /// Another client wrote the Cluster since it was read.
     #[error("the Cluster has changed since it was read")]
     Conflict,
-    #[error("the status cannot be written: {}", crate::kubernetes::words(.0))]
+    #[error("the status cannot be written: {}", crate::kubernetes::describe(.0))]
     Status(#[source] kube::Error),
     #[error("timed out after a minute")]
     Late,
@@ -112,13 +112,13 @@ struct Findings {
 
 impl Reconciler {
     /// Brings everything that a Cluster's topology asks for up to date (RS-05 to RS-08).
-    pub(super) async fn run(&self, key: &ObjectKey) -> Result<Outcome, RunError> {
+    pub(super) async fn run(&self, key: &ObjectKey) -> Result<TopologyOutcome, RunError> {
         self.leadership.may_write()?;
-        let Some(raw) = self.managed.cluster(key) else { return Ok(Outcome::Gone) };
+        let Some(raw) = self.managed.cluster(key) else { return Ok(TopologyOutcome::Gone) };
         let text = Object::as_ref(&raw).to_string();
         let cluster = Cluster::decode(Version::V1Beta2, &text).map_err(RunError::Unreadable)?;
         if cluster.topology().is_none() || !self.cache.facts().scope().has(&cluster.metadata) {
-            return Ok(Outcome::LeftAlone);
+            return Ok(TopologyOutcome::LeftAlone);
         }
         let cluster = Arc::new(cluster);
         // Paused comes before anything else, deletion before the rest (RS-05).
@@ -126,7 +126,7 @@ impl Reconciler {
             debug!("Skipped a paused Cluster");
             Findings::none(&cluster, raw)
         } else if cluster.metadata.is_being_deleted() {
-            self.past.clear_writes(key);
+            self.history.clear_writes(key);
             self.ask_to_delete(&cluster, raw).await
         } else {
             self.roll_out(&cluster, raw).await
@@ -176,7 +176,7 @@ impl Reconciler {
             Err(failure) => return findings.failed(failure),
         };
         let generations = Generations::of(&observed.blueprint);
-        plan.shim = self.past.shim(&cluster.metadata.key(), plan.shim);
+        plan.shim = self.history.shim(&cluster.metadata.key(), plan.shim);
         let held = self.hold_endless_rotations(cluster, &mut plan, &generations).await;
         let written = self.write(cluster, &plan, &generations).await;
         let findings = Findings {
@@ -242,7 +242,7 @@ impl Reconciler {
         F: FnMut(&World) -> Result<T, Failure> + Send + 'static,
     {
         let deadline = Instant::now() + PATIENCE;
-        let gather = |needs| self.leader.gather_all(needs, deadline);
+        let gather = |needs| self.gatherer.gather_all(needs, deadline);
         let compute_in_turn = |world, compute| self.in_turn(world, compute);
         let (result, world) = settle(world, Box::new(compute), compute_in_turn, gather).await?;
         Ok((result?, world))
@@ -266,7 +266,7 @@ impl Reconciler {
             return Written::default();
         }
         let key = cluster.metadata.key();
-        let shim = self.past.shim_uid(&key);
+        let shim = self.history.shim_uid(&key);
         let run = apply::Run {
             cluster: &key,
             cluster_uid: &cluster.metadata.uid,
@@ -276,20 +276,25 @@ impl Reconciler {
         };
         let outcome = self.applier.apply(run).await;
         if let Some(uid) = outcome.shim {
-            self.past.made_shim(&key, uid);
+            self.history.made_shim(&key, uid);
         }
         if outcome.has_deleted_shim {
-            self.past.dropped_shim(&key);
+            self.history.dropped_shim(&key);
         }
         let changed = !outcome.written.is_empty();
         let now = self.began.elapsed().as_secs();
         self.rotations().note(&key, plan, &outcome.rotated, generations, now);
-        self.past.wrote(&key, outcome.written.into_iter().map(|written| (written.object, written.version)));
+        self.history.wrote(&key, outcome.written.into_iter().map(|written| (written.object, written.version)));
         Written { changed, cluster: outcome.cluster, error: outcome.error }
     }
 
     /// Writes what the Cluster has to say in the end: defaults of its variables, and its status (RS-06, ST-01).
-    async fn conclude(&self, key: &ObjectKey, cluster: &Cluster, findings: Findings) -> Result<Outcome, RunError> {
+    async fn conclude(
+        &self,
+        key: &ObjectKey,
+        cluster: &Cluster,
+        findings: Findings,
+    ) -> Result<TopologyOutcome, RunError> {
         let Findings { class, tracker, observed, error, is_silent, permits_deletion, again, .. } = findings;
         let (mut raw, mut changed) = (findings.raw, findings.changed);
         let defaulted = observed.as_ref().map(|observed| &observed.blueprint.cluster);
@@ -310,7 +315,7 @@ impl Reconciler {
         match error {
             Some(_) if findings.conflict => Err(RunError::Conflict),
             Some(error) => Err(RunError::Failed(error)),
-            None => Ok(Outcome::Done { changed, again }),
+            None => Ok(TopologyOutcome::Done { changed, again }),
         }
     }
 
@@ -327,21 +332,21 @@ impl Reconciler {
                 error => RunError::Status(error),
             })?;
         let version = written.text("metadata.resourceVersion").ok().flatten().unwrap_or_default().to_owned();
-        self.past.wrote(key, [(ObjectRef::new(API_VERSION, "Cluster", key.clone()), version)]);
+        self.history.wrote(key, [(ObjectRef::new(API_VERSION, "Cluster", key.clone()), version)]);
         Ok(written)
     }
 
     /// The Cluster is gone.
     pub(super) fn forget(&self, key: &ObjectKey) {
-        self.past.forget(key);
-        self.pace.forget(key);
+        self.history.forget(key);
+        self.backoff.forget(key);
         self.rotations().forget(key);
     }
 
     /// Whether a watch lags behind the writes for a Cluster (RS-11, PERF-02).
     pub(super) fn stale(&self, key: &ObjectKey) -> bool {
         let unseen = self
-            .past
+            .history
             .unseen(key, |write| self.managed.has_seen(&write.object.api_version, &write.object.kind, &write.version));
         for kind in &unseen {
             let kind = ["Cluster", "MachineDeployment", "MachinePool"].into_iter().find(|name| name == kind);
@@ -425,12 +430,18 @@ mod tests {
             leadership: Election::new(client.clone(), candidacy, metrics.clone()).1,
             writer: client.clone(),
             cache: Arc::new(Cache::new(Facts::default())),
-            leader: Leader::new(client.clone(), client.clone(), managed.clone(), definitions, metrics.clone()),
+            gatherer: TopologyGatherer::new(
+                client.clone(),
+                client.clone(),
+                managed.clone(),
+                definitions,
+                metrics.clone(),
+            ),
             managed,
             applier: Applier::new(client),
             options: Options { runtime_sdk: true },
-            past: Past::default(),
-            pace: Pace::default(),
+            history: RunHistory::default(),
+            backoff: Backoff::default(),
             rotations: Mutex::default(),
             turns: Semaphore::new(1),
             began: Instant::now(),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::field::Findings;
 use crate::schema::node::in_memory;
-use crate::schema::{Definition, Schema, Sight, check};
+use crate::schema::{Definition, FastAnswer, Schema, check};
 
 fn definition(schema: &Value) -> Definition {
     serde_json::from_value(schema.clone()).unwrap()
@@ -319,11 +319,11 @@ fn holding_values_against_schemas_takes_a_bounded_effort() {
     let compiled = |schema: &Value| Schema::compile(&definition(schema)).unwrap();
     let enough = |schema: &Value, value: &Value, steps: usize| {
         let (schema, effort) = (compiled(schema), Effort::new(steps, &Stop::never()));
-        let glance = schema.glance(&value.to_string(), &effort);
+        let answer = schema.fast_check(&value.to_string(), &effort);
         let effort = Effort::new(steps, &Stop::never());
         let violations = schema.violations_within(value, &effort);
         let is_refused = violations.iter().any(|violation| violation.rule == "DEC-44");
-        assert!(!is_refused || (violations.len() == 1 && glance == Sight::Unclear), "{violations:?}");
+        assert!(!is_refused || (violations.len() == 1 && answer == FastAnswer::Unclear), "{violations:?}");
         assert_eq!(is_refused, effort.exceeded().is_some());
         !is_refused
     };
@@ -348,9 +348,9 @@ fn holding_values_against_schemas_takes_a_bounded_effort() {
     ));
     let fresh = json!({"type": "array", "uniqueItems": true, "items": {"type": "integer"}, "anyOf": vec![json!({"uniqueItems": true}); 100]});
     assert!(!enough(&fresh, &json!((1000..3000).collect::<Vec<_>>()), 1_000_000));
-    // A glance ends when the time is over.
+    // The fast check ends when the time is over.
     let (schema, stop) = (compiled(&json!({"type": "array", "items": {"type": "integer"}})), Stop::when(|| true));
-    assert_eq!(schema.glance(&json!(vec![0; 10_000]).to_string(), &Effort::of_object(&stop)), Sight::Unclear);
+    assert_eq!(schema.fast_check(&json!(vec![0; 10_000]).to_string(), &Effort::of_object(&stop)), FastAnswer::Unclear);
     assert!(stop.has_stopped());
 }
 

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::place::Place;
+use super::place::ValuePath;
 use super::report::Report;
 use super::{STEPS_OF_NODE, signed};
 use crate::field::ErrorKind;
 use crate::schema::Schema;
 
 impl Schema {
-    pub(super) fn check_array(&self, elements: &[Value], place: &Place<'_>, report: &mut Report<'_>) {
+    pub(super) fn check_array(&self, elements: &[Value], place: &ValuePath<'_>, report: &mut Report<'_>) {
         let count = signed(elements.len());
         if let Some(least) = self.min_items {
             report.require(count >= least, "VAR-V-022", ErrorKind::Invalid, place, || {
@@ -35,12 +35,12 @@ impl Schema {
         }
         if let Some(node) = &self.items {
             for (i, element) in elements.iter().enumerate() {
-                node.apply(element, &Place::Element(place, i), report);
+                node.apply(element, &ValuePath::Element(place, i), report);
             }
         }
     }
 
-    pub(super) fn check_object(&self, members: &Map<String, Value>, place: &Place<'_>, report: &mut Report<'_>) {
+    pub(super) fn check_object(&self, members: &Map<String, Value>, place: &ValuePath<'_>, report: &mut Report<'_>) {
         if !report.effort.take(members.len() + self.required.len()) {
             return;
         }
@@ -60,13 +60,13 @@ impl Schema {
                 members.contains_key(name),
                 "VAR-V-021",
                 ErrorKind::Required,
-                &Place::Member(place, name),
+                &ValuePath::Member(place, name),
                 String::new,
             );
         }
         for (name, member) in members {
             if let Some(node) = self.properties.get(name).or(self.additional_properties.as_deref()) {
-                node.apply(member, &Place::Member(place, name), report);
+                node.apply(member, &ValuePath::Member(place, name), report);
             }
         }
     }

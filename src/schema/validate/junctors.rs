@@ -2,21 +2,21 @@
 
 use serde_json::Value;
 
-use super::place::Place;
+use super::place::ValuePath;
 use super::report::Report;
 use crate::field::ErrorKind;
 use crate::schema::Schema;
 
 impl Schema {
     /// VAR-V-027. The Invalid error of a junctor is reported at the whole value, at any depth.
-    pub(super) fn check_junctors(&self, value: &Value, place: &Place<'_>, report: &mut Report<'_>) {
+    pub(super) fn check_junctors(&self, value: &Value, place: &ValuePath<'_>, report: &mut Report<'_>) {
         if self.not.is_none() && self.all_of.is_empty() && self.any_of.is_empty() && self.one_of.is_empty() {
             return;
         }
         let fails = |report: &mut Report<'_>, what: &str| {
             if report.has_room() {
                 let detail = format!("{} must {what}", place.named());
-                report.violation("VAR-V-027", ErrorKind::Invalid, &Place::Root, detail);
+                report.violation("VAR-V-027", ErrorKind::Invalid, &ValuePath::Root, detail);
             }
         };
         if let Some(node) = &self.not {
@@ -70,13 +70,13 @@ struct Tried<'s> {
 
 impl<'s> Report<'s> {
     /// Holds the value against a schema, for itself.
-    fn attempt(&self, node: &Schema, value: &Value, place: &Place<'_>) -> Report<'s> {
+    fn attempt(&self, node: &Schema, value: &Value, place: &ValuePath<'_>) -> Report<'s> {
         let mut attempt = Report::new(self.effort, self.kept);
         node.apply(value, place, &mut attempt);
         attempt
     }
 
-    fn try_each(&self, nodes: &[Schema], value: &Value, place: &Place<'_>) -> Tried<'s> {
+    fn try_each(&self, nodes: &[Schema], value: &Value, place: &ValuePath<'_>) -> Tried<'s> {
         let mut tried = Tried { valid: 0, checks: 0, closest: None };
         for node in nodes {
             let attempt = self.attempt(node, value, place);

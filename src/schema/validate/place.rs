@@ -4,13 +4,13 @@ use crate::field::{lengthen, shortened};
 
 /// Where a check stands inside a value; written out only when something is wrong. Names that are too long to be names are
 /// cut short: there may be many errors below one.
-pub(super) enum Place<'a> {
+pub(super) enum ValuePath<'a> {
     Root,
-    Member(&'a Place<'a>, &'a str),
-    Element(&'a Place<'a>, usize),
+    Member(&'a ValuePath<'a>, &'a str),
+    Element(&'a ValuePath<'a>, usize),
 }
 
-impl Place<'_> {
+impl ValuePath<'_> {
     pub(super) fn render(&self) -> String {
         let mut text = String::new();
         self.write(&mut text);
@@ -19,12 +19,12 @@ impl Place<'_> {
 
     fn write(&self, text: &mut String) {
         match self {
-            Place::Root => {}
-            Place::Member(parent, name) => {
+            ValuePath::Root => {}
+            ValuePath::Member(parent, name) => {
                 parent.write(text);
                 lengthen(text, &[".", &shortened(name)]);
             }
-            Place::Element(parent, i) => {
+            ValuePath::Element(parent, i) => {
                 parent.write(text);
                 // The established path of an element of a root array has a dot.
                 let dot = if text.is_empty() { "." } else { "" };
@@ -42,9 +42,9 @@ impl Place<'_> {
     /// Writes the pointer; says whether it leads to the place. One that would be too long leads to something around it.
     fn point(&self, text: &mut String) -> bool {
         match self {
-            Place::Root => true,
-            Place::Member(parent, name) => parent.point(text) && point(text, name),
-            Place::Element(parent, i) => parent.point(text) && point(text, &i.to_string()),
+            ValuePath::Root => true,
+            ValuePath::Member(parent, name) => parent.point(text) && point(text, name),
+            ValuePath::Element(parent, i) => parent.point(text) && point(text, &i.to_string()),
         }
     }
 

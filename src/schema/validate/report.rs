@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::Violation;
-use super::place::Place;
+use super::place::ValuePath;
 use crate::field::{ErrorKind, RuleId};
 use crate::schema::Effort;
 
@@ -41,7 +41,7 @@ impl<'s> Report<'s> {
         fits: bool,
         rule: RuleId,
         kind: ErrorKind,
-        place: &Place<'_>,
+        place: &ValuePath<'_>,
         detail: impl FnOnce() -> String,
     ) {
         if !fits && self.has_room() {
@@ -49,7 +49,7 @@ impl<'s> Report<'s> {
         }
     }
 
-    pub(super) fn violation(&mut self, rule: RuleId, kind: ErrorKind, place: &Place<'_>, detail: String) {
+    pub(super) fn violation(&mut self, rule: RuleId, kind: ErrorKind, place: &ValuePath<'_>, detail: String) {
         if self.has_room() {
             let violation = Violation { rule, kind, place: place.render(), pointer: place.pointer(), detail };
             let bytes = violation.bytes();

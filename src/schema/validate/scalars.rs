@@ -2,7 +2,7 @@
 
 use serde_json::Number;
 
-use super::place::Place;
+use super::place::ValuePath;
 use super::report::Report;
 use super::signed;
 use crate::field::ErrorKind;
@@ -11,7 +11,7 @@ use crate::schema::format::Format;
 use crate::schema::node::{Bound, Kind};
 
 impl Schema {
-    pub(super) fn check_string(&self, text: &str, place: &Place<'_>, report: &mut Report<'_>) {
+    pub(super) fn check_string(&self, text: &str, place: &ValuePath<'_>, report: &mut Report<'_>) {
         // A text has no more characters than bytes, so most need not be counted.
         let may_be_too_long = self.max_length.is_some_and(|most| signed(text.len()) > most);
         let length = if may_be_too_long || self.min_length.is_some() { signed(text.chars().count()) } else { 0 };
@@ -50,7 +50,7 @@ impl Schema {
         }
     }
 
-    pub(super) fn check_number(&self, number: &Number, place: &Place<'_>, report: &mut Report<'_>) {
+    pub(super) fn check_number(&self, number: &Number, place: &ValuePath<'_>, report: &mut Report<'_>) {
         let value = number.as_f64().unwrap_or(f64::NAN);
         if let Some(bound) = self.minimum {
             let fits = value > as_float(bound) || (!bound.exclusive && value >= as_float(bound));
@@ -72,7 +72,7 @@ impl Schema {
         if let Some(format) = self.format.filter(is_format_of_kind) {
             // The established place of this error is the whole value.
             let fits = format.holds(value);
-            report.require(fits, "VAR-V-024", ErrorKind::Invalid, &Place::Root, || {
+            report.require(fits, "VAR-V-024", ErrorKind::Invalid, &ValuePath::Root, || {
                 format!("{} must be of format {}", place.named(), format.name())
             });
         }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::STEPS_OF_NODE;
-use super::place::Place;
+use super::place::ValuePath;
 use super::report::Report;
 use super::scalars::as_float;
 use crate::field::{ErrorKind, enumerated};
@@ -14,7 +14,7 @@ use crate::schema::node::{Bound, Kind};
 impl Schema {
     /// VAR-V-020, 023, 026, 028. Says whether the value is an array that passes for a string only because the node has a
     /// format, which is how the reference reads it; nothing else of the node applies to such an array.
-    pub(super) fn check_type(&self, value: &Value, place: &Place<'_>, report: &mut Report<'_>) -> bool {
+    pub(super) fn check_type(&self, value: &Value, place: &ValuePath<'_>, report: &mut Report<'_>) -> bool {
         let wanted = match self.kind {
             _ if self.int_or_string => {
                 let fits = value.is_string() || is_integer(value);
@@ -54,7 +54,7 @@ impl Schema {
     }
 
     /// VAR-V-025
-    pub(super) fn check_enum(&self, value: &Value, place: &Place<'_>, report: &mut Report<'_>) {
+    pub(super) fn check_enum(&self, value: &Value, place: &ValuePath<'_>, report: &mut Report<'_>) {
         if self.values.is_empty() {
             return;
         }

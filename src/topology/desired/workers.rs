@@ -29,7 +29,7 @@ pub(super) fn compute(
 }
 
 /// What a worker is made from.
-struct Plan<'a> {
+struct WorkerPlan<'a> {
     kind: WorkerKind,
     entry: WorkerEntry<'a>,
     class_metadata: &'a TopologyMetadata,
@@ -45,7 +45,7 @@ enum Fields<'a> {
     Pool(&'a MachinePoolTopology, &'a MachinePoolClass),
 }
 
-fn plans(basis: Basis<'_>, kind: WorkerKind) -> Result<Vec<Plan<'_>>, Failure> {
+fn plans(basis: Basis<'_>, kind: WorkerKind) -> Result<Vec<WorkerPlan<'_>>, Failure> {
     let workers = &basis.blueprint.topology().workers;
     match kind {
         WorkerKind::MachineDeployment => workers.machine_deployments.iter().map(|one| deployment(basis, one)).collect(),
@@ -53,11 +53,11 @@ fn plans(basis: Basis<'_>, kind: WorkerKind) -> Result<Vec<Plan<'_>>, Failure> {
     }
 }
 
-fn deployment<'a>(basis: Basis<'a>, topology: &'a MachineDeploymentTopology) -> Result<Plan<'a>, Failure> {
+fn deployment<'a>(basis: Basis<'a>, topology: &'a MachineDeploymentTopology) -> Result<WorkerPlan<'a>, Failure> {
     let (kind, entry) = (WorkerKind::MachineDeployment, WorkerEntry::from(topology));
     let class = basis.blueprint.class.spec.machine_deployment_class(entry.class);
     let class = class.ok_or_else(|| no_class(kind, entry))?;
-    Ok(Plan {
+    Ok(WorkerPlan {
         kind,
         entry,
         class_metadata: &class.metadata,
@@ -68,10 +68,10 @@ fn deployment<'a>(basis: Basis<'a>, topology: &'a MachineDeploymentTopology) -> 
     })
 }
 
-fn pool<'a>(basis: Basis<'a>, topology: &'a MachinePoolTopology) -> Result<Plan<'a>, Failure> {
+fn pool<'a>(basis: Basis<'a>, topology: &'a MachinePoolTopology) -> Result<WorkerPlan<'a>, Failure> {
     let (kind, entry) = (WorkerKind::MachinePool, WorkerEntry::from(topology));
     let class = basis.blueprint.class.spec.machine_pool_class(entry.class).ok_or_else(|| no_class(kind, entry))?;
-    Ok(Plan {
+    Ok(WorkerPlan {
         kind,
         entry,
         class_metadata: &class.metadata,
@@ -88,7 +88,7 @@ fn no_class(kind: WorkerKind, entry: WorkerEntry<'_>) -> Failure {
     Failure::NoWorkerClass { kind: kind.name(), topology_name, class }
 }
 
-impl Plan<'_> {
+impl WorkerPlan<'_> {
     fn worker(
         &self,
         basis: Basis<'_>,

@@ -7,7 +7,7 @@ use json_patch::PatchOperation;
 use serde_json::Value;
 
 use super::pointer::Pointer;
-use super::trace::OperationPlace;
+use super::trace::OperationPosition;
 use crate::gotemplate::{Functions, Template};
 use crate::hub::{
     ClassNames, ClusterClass, ExternalPatch, JsonPatch, Patch, PatchSelector, StatusVariable, TemplateRef,
@@ -76,7 +76,7 @@ pub(super) struct Selected {
 /// An operation of a definition, or why it can be carried out for no item.
 #[derive(Debug)]
 pub(super) struct CompiledOperation {
-    pub place: OperationPlace,
+    pub place: OperationPosition,
     pub action: Result<Action, String>,
     pub origin: PatchOrigin,
 }
@@ -153,7 +153,7 @@ impl Compiler<'_> {
         let definitions = patch.definitions.iter().enumerate().map(|(at, definition)| {
             let operations: Vec<_> = (definition.json_patches.iter().enumerate())
                 .map(|(operation, json_patch)| {
-                    let place = OperationPlace { definition: at, operation };
+                    let place = OperationPosition { definition: at, operation };
                     self.operation(json_patch, place, &name, &visible)
                 })
                 .collect();
@@ -204,7 +204,7 @@ impl Compiler<'_> {
     fn operation(
         &mut self,
         operation: &JsonPatch,
-        place: OperationPlace,
+        place: OperationPosition,
         patch: &Arc<str>,
         visible: &Visible,
     ) -> CompiledOperation {

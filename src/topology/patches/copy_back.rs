@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::document::{Change, Document, is_below};
+use super::document::{Document, PatchMark, is_below};
 use super::items::Slot;
 use super::trace::{ItemName, Reason, Skipped};
 use crate::field::Path;
@@ -15,17 +15,17 @@ use crate::topology::field_path as paths;
 use crate::topology::origin::{Mark, Origin};
 
 /// A place of an item that is carried over, and where to, as dotted paths.
-type Place = (&'static str, &'static str);
+type CopiedField = (&'static str, &'static str);
 
 /// What is carried over to objects (PE-25).
-const OF_OBJECTS: [Place; 3] = [
+const OF_OBJECTS: [CopiedField; 3] = [
     ("spec.template.spec", "spec"),
     ("spec.template.metadata.labels", "metadata.labels"),
     ("spec.template.metadata.annotations", "metadata.annotations"),
 ];
 
 /// What is carried over to templates (PE-26).
-const OF_TEMPLATES: [Place; 5] = [
+const OF_TEMPLATES: [CopiedField; 5] = [
     ("metadata.labels", "metadata.labels"),
     ("metadata.annotations", "metadata.annotations"),
     ("spec.template.spec", "spec.template.spec"),
@@ -66,7 +66,7 @@ pub(super) fn copy_back(
     skipped: &mut Vec<Skipped>,
 ) -> Result<(), WrongType> {
     let Document { mut value, marks, .. } = document;
-    let places: &[Place] = if slot.is_template() { &OF_TEMPLATES } else { &OF_OBJECTS };
+    let places: &[CopiedField] = if slot.is_template() { &OF_TEMPLATES } else { &OF_OBJECTS };
     let kept = kept(slot, desired);
     let mut changes = Vec::new();
     for (from, to) in places {
@@ -74,8 +74,8 @@ pub(super) fn copy_back(
         let Some(patched) = take(&mut value, from) else { continue };
         desired.object.set(to, patched)?;
         changes.extend(marks.iter().filter_map(|change| {
-            let Change { path, origin } = change.at_place(from)?;
-            Some(Change { path: format!("{to}{}", path.strip_prefix(from)?), origin })
+            let PatchMark { path, origin } = change.at_place(from)?;
+            Some(PatchMark { path: format!("{to}{}", path.strip_prefix(from)?), origin })
         }));
     }
     for kept in &kept {
@@ -132,7 +132,7 @@ fn kept(slot: Slot, desired: &DesiredObject) -> Vec<Kept> {
 /// Notes where the fields come from now: patches have the last word, except in what is kept.
 fn note(
     desired: &mut DesiredObject,
-    changes: Vec<Change>,
+    changes: Vec<PatchMark>,
     kept: &[Kept],
     item: &Arc<ItemName>,
     skipped: &mut Vec<Skipped>,
@@ -158,7 +158,7 @@ fn note(
             Mark { path: if is_above { path.clone().into() } else { mark.path.clone() }, origin: mark.origin.clone() }
         }));
     }
-    for Change { path, origin } in changes {
+    for PatchMark { path, origin } in changes {
         desired.origins.mark(path, Origin::Patch(origin));
     }
     for Mark { path, origin } in restored {

@@ -22,14 +22,14 @@ const MAX_COPIED: usize = 8 << 20;
 pub(super) struct Document {
     pub value: Value,
     /// The changes and their patches, the latest last, as paths of the document.
-    pub marks: Vec<Change>,
+    pub marks: Vec<PatchMark>,
     /// Whether any operation was applied.
     pub is_changed: bool,
 }
 
 /// A path of a document, and who changed what is at and below it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Change {
+pub(super) struct PatchMark {
     pub path: String,
     pub origin: PatchOrigin,
 }
@@ -105,7 +105,7 @@ impl Document {
     }
 
     fn mark(&mut self, path: String, origin: &PatchOrigin) {
-        self.marks.push(Change { path, origin: origin.clone() });
+        self.marks.push(PatchMark { path, origin: origin.clone() });
     }
 
     /// Lets marks follow the elements of a list that were moved; those of removed elements go.
@@ -129,12 +129,14 @@ impl Document {
     }
 }
 
-impl Change {
+impl PatchMark {
     /// The change as far as it is one at or below a place.
-    pub(super) fn at_place(&self, place: &str) -> Option<Change> {
+    pub(super) fn at_place(&self, place: &str) -> Option<PatchMark> {
         match () {
             () if is_below(&self.path, place) => Some(self.clone()),
-            () if is_below(place, &self.path) => Some(Change { path: place.to_owned(), origin: self.origin.clone() }),
+            () if is_below(place, &self.path) => {
+                Some(PatchMark { path: place.to_owned(), origin: self.origin.clone() })
+            }
             () => None,
         }
     }

@@ -10,7 +10,7 @@ use super::compiled::CompiledPatch;
 use super::document::Sent;
 use super::items::HolderReference;
 use super::scopes::Named;
-use super::trace::{NotAsked, PatchError, Place, Reason};
+use super::trace::{NotAsked, PatchError, PatchLocation, Reason};
 use super::{ItemName, Run};
 use crate::hub::ExternalPatch;
 use crate::topology::Failure;
@@ -157,7 +157,7 @@ impl Run<'_> {
         let had_secrets = changes.flat_map(|document| &document.marks).any(|change| change.origin.is_sensitive);
         let origin = PatchOrigin { is_sensitive: patch.origin.is_sensitive || had_secrets, ..patch.origin.clone() };
         for (at, sent) in patches.iter().enumerate() {
-            let place = |operation| Place::Answer { extension: extension.to_owned(), position: at, operation };
+            let place = |operation| PatchLocation::Answer { extension: extension.to_owned(), position: at, operation };
             let Some(item) = self.items.get_mut(sent.item) else {
                 let problem = format!("is for item {} of {}", sent.item, self.items.len());
                 return Err(self.failure(position, patch, place(None), None, problem));
@@ -181,7 +181,7 @@ impl Run<'_> {
         extension: &str,
         problem: String,
     ) -> Result<T, Failure> {
-        let place = Place::Extension { hook, extension: extension.to_owned() };
+        let place = PatchLocation::Extension { hook, extension: extension.to_owned() };
         Err(self.failure(position, patch, place, None, problem))
     }
 
@@ -189,7 +189,7 @@ impl Run<'_> {
         &self,
         position: usize,
         patch: &CompiledPatch,
-        place: Place,
+        place: PatchLocation,
         item: Option<Arc<ItemName>>,
         problem: String,
     ) -> Failure {

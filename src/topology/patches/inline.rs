@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::compiled::{Action, CompiledDefinition, CompiledOperation, CompiledPatch, ValueSource, shown};
 use super::pointer::Pointer;
 use super::scopes::ScopeId;
-use super::trace::{OperationPlace, Place, Reason, Undefined};
+use super::trace::{OperationPosition, PatchLocation, Reason, Undefined};
 use super::{ItemName, Run};
 use crate::topology::Failure;
 use crate::topology::origin::PatchOrigin;
@@ -51,7 +51,7 @@ impl Run<'_> {
                     }
                     Condition::Wrong(problem) => {
                         if !is_broken {
-                            errors.push(self.error(position, patch, Place::EnabledIf, Some(name), problem));
+                            errors.push(self.error(position, patch, PatchLocation::EnabledIf, Some(name), problem));
                         }
                         is_broken = true;
                         continue;
@@ -65,7 +65,7 @@ impl Run<'_> {
                 };
                 is_broken |= !wrong.is_empty();
                 errors.extend(wrong.into_iter().map(|(place, problem)| {
-                    self.error(position, patch, Place::Operation(place), Some(name.clone()), problem)
+                    self.error(position, patch, PatchLocation::Operation(place), Some(name.clone()), problem)
                 }));
             }
         }
@@ -115,7 +115,7 @@ impl Run<'_> {
         definition: &'p CompiledDefinition,
         scope: ScopeId,
         item: &Arc<ItemName>,
-    ) -> Result<Vec<Ready<'p>>, Vec<(OperationPlace, String)>> {
+    ) -> Result<Vec<Ready<'p>>, Vec<(OperationPosition, String)>> {
         let mut ready = Vec::with_capacity(definition.operations.len());
         let mut wrong = Vec::new();
         for operation in &definition.operations {
@@ -168,7 +168,7 @@ impl Run<'_> {
         at: usize,
         definition: &CompiledDefinition,
         ready: &[Ready<'_>],
-    ) -> Result<(), (OperationPlace, String)> {
+    ) -> Result<(), (OperationPosition, String)> {
         let Some(item) = self.items.get_mut(at) else { return Ok(()) };
         let document = item.document();
         let operations = || ready.iter().map(|(pointer, operation, origin)| (*pointer, &**operation, *origin));
@@ -178,11 +178,11 @@ impl Run<'_> {
         };
         done.map_err(|(failed, problem)| {
             let place = definition.operations.get(failed).map(|operation| operation.place);
-            (place.unwrap_or(OperationPlace { definition: 0, operation: failed }), problem)
+            (place.unwrap_or(OperationPosition { definition: 0, operation: failed }), problem)
         })
     }
 
-    fn note_undefined(&mut self, patch: &CompiledPatch, operation: Option<OperationPlace>, item: &Arc<ItemName>) {
+    fn note_undefined(&mut self, patch: &CompiledPatch, operation: Option<OperationPosition>, item: &Arc<ItemName>) {
         let is_known = |known: &Undefined| known.patch == patch.name && known.operation == operation;
         if !self.trace.undefined.iter().any(is_known) {
             self.trace.undefined.push(Undefined { patch: patch.name.clone(), operation, item: item.clone() });

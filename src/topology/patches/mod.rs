@@ -26,7 +26,7 @@ mod trace;
 use std::sync::Arc;
 
 pub(in crate::topology) use trace::told;
-pub use trace::{ItemName, NotAsked, OperationPlace, PatchError, Place, Reason, Skipped, Trace, Undefined};
+pub use trace::{ItemName, NotAsked, OperationPosition, PatchError, PatchLocation, Reason, Skipped, Trace, Undefined};
 
 use compiled::{CompiledPatch, CompiledPatches};
 use items::Item;
@@ -92,7 +92,7 @@ impl Run<'_> {
     /// Generates and applies one patch (PE-07, PE-11).
     fn patch(&mut self, position: usize, patch: &CompiledPatch) -> Result<(), Failure> {
         let fail = |problem: &str| {
-            let error = self.error(position, patch, Place::Patch, None, problem.to_owned());
+            let error = self.error(position, patch, PatchLocation::Patch, None, problem.to_owned());
             Err(Failure::Patches(vec![error]))
         };
         if patch.external.is_some() && !self.options.runtime_sdk {
@@ -120,7 +120,7 @@ impl Run<'_> {
         &self,
         position: usize,
         patch: &CompiledPatch,
-        place: Place,
+        place: PatchLocation,
         item: Option<Arc<ItemName>>,
         problem: String,
     ) -> PatchError {

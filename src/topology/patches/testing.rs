@@ -30,7 +30,7 @@ pub(super) struct Case {
 
 /// What came of it.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(super) struct Patched {
     pub before: Desired,
     pub desired: Desired,
     pub trace: Trace,
@@ -245,12 +245,12 @@ impl Case {
         World::new(Arc::new(if self.is_offline { facts.with_objects(Objects::default()) } else { facts }))
     }
 
-    pub(super) fn run(&self) -> Result<Outcome, Failure> {
+    pub(super) fn run(&self) -> Result<Patched, Failure> {
         self.run_on(|_| {})
     }
 
     /// Runs the patches on objects that `edit` has changed.
-    pub(super) fn run_on(&self, edit: impl Fn(&mut Desired)) -> Result<Outcome, Failure> {
+    pub(super) fn run_on(&self, edit: impl Fn(&mut Desired)) -> Result<Patched, Failure> {
         let mut world = self.world();
         let blueprint = self.blueprint(&world);
         let mut before = desired(&blueprint);
@@ -263,7 +263,7 @@ impl Case {
             let result = apply(&blueprint, self.contract, &mut desired, &world, &options);
             let needs = world.take_needs();
             let Some(need) = needs.first() else {
-                return result.map(|trace| Outcome { before, desired, trace, requests });
+                return result.map(|trace| Patched { before, desired, trace, requests });
             };
             assert_eq!((result, needs.len()), (Err(Failure::NotAsked), 1), "one extension at a time");
             let Need::Patch(call) = need else { panic!("{need:?}") };
@@ -279,7 +279,7 @@ impl Case {
     }
 }
 
-impl Outcome {
+impl Patched {
     pub(super) fn infrastructure(&self) -> &Object {
         &self.desired.infrastructure.object
     }

@@ -52,7 +52,7 @@ pub enum Reason {
 pub struct Undefined {
     pub patch: Arc<str>,
     /// `None` for `enabledIf`.
-    pub operation: Option<OperationPlace>,
+    pub operation: Option<OperationPosition>,
     /// The first item for which it did.
     pub item: Arc<ItemName>,
 }
@@ -83,7 +83,7 @@ pub struct ItemName {
 
 /// An operation of a patch in the class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OperationPlace {
+pub struct OperationPosition {
     /// The position of the definition.
     pub definition: usize,
     /// The position of the operation in the definition.
@@ -92,12 +92,12 @@ pub struct OperationPlace {
 
 /// Where in a patch something is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PatchLocation {
     /// The patch as a whole.
     Patch,
     EnabledIf,
     /// An operation in the class.
-    Operation(OperationPlace),
+    Operation(OperationPosition),
     /// A call of an extension.
     Extension {
         hook: PatchHook,
@@ -118,7 +118,7 @@ pub struct PatchError {
     pub patch: Arc<str>,
     /// The position of the patch in the class.
     pub position: usize,
-    pub place: Place,
+    pub place: PatchLocation,
     /// The item, if it matters.
     pub item: Option<Arc<ItemName>>,
     /// What is wrong, with line and column where a template is.
@@ -136,7 +136,7 @@ impl fmt::Display for ItemName {
     }
 }
 
-impl fmt::Display for OperationPlace {
+impl fmt::Display for OperationPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "definitions[{}].jsonPatches[{}]", self.definition, self.operation)
     }
@@ -190,15 +190,17 @@ impl PatchError {
     fn path(&self) -> Path {
         let path = Path::of("spec.patches").index(self.position);
         match &self.place {
-            Place::Patch => path,
-            Place::EnabledIf => path.child("enabledIf"),
-            Place::Operation(OperationPlace { definition, operation }) => {
+            PatchLocation::Patch => path,
+            PatchLocation::EnabledIf => path.child("enabledIf"),
+            PatchLocation::Operation(OperationPosition { definition, operation }) => {
                 path.child("definitions").index(*definition).child("jsonPatches").index(*operation)
             }
-            Place::Extension { hook: PatchHook::ValidateTopology, .. } => {
+            PatchLocation::Extension { hook: PatchHook::ValidateTopology, .. } => {
                 path.child("external.validateTopologyExtension")
             }
-            Place::Extension { .. } | Place::Answer { .. } => path.child("external.generatePatchesExtension"),
+            PatchLocation::Extension { .. } | PatchLocation::Answer { .. } => {
+                path.child("external.generatePatchesExtension")
+            }
         }
     }
 }
@@ -208,8 +210,8 @@ impl fmt::Display for PatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "patch {:?} ({}): ", self.patch, self.path())?;
         match &self.place {
-            Place::Extension { hook, extension } => write!(f, "{} of {extension}: ", hook.name())?,
-            Place::Answer { extension, position, operation } => {
+            PatchLocation::Extension { hook, extension } => write!(f, "{} of {extension}: ", hook.name())?,
+            PatchLocation::Answer { extension, position, operation } => {
                 write!(f, "items[{position}] of the answer of {extension}")?;
                 match operation {
                     Some(operation) => write!(f, ", operation {operation}: ")?,

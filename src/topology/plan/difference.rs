@@ -81,7 +81,7 @@ impl Difference {
     }
 
     /// Values that change, with what they come from now and came from before.
-    fn of_values(values: Vec<ssa::Change>, origins: &Origins, old: Option<&Origins>) -> Self {
+    fn of_values(values: Vec<ssa::FieldChange>, origins: &Origins, old: Option<&Origins>) -> Self {
         let is_in_spec = values.iter().any(|value| value.in_spec);
         let changes = values.into_iter().map(|value| change(value, origins, old)).collect();
         Difference { changes, is_in_spec, changes_owners: false, certainty: Certainty::Assumed }
@@ -175,7 +175,7 @@ impl Comparison<'_> {
 
 /// Whether a value differs because something else is asked for now. Where the same is asked for as before, what differs is what
 /// the server made of it: values that a provider normalises stay so (DEC-43).
-fn is_edited(change: &ssa::Change, edits: &[ssa::Change]) -> bool {
+fn is_edited(change: &ssa::FieldChange, edits: &[ssa::FieldChange]) -> bool {
     let path = change.path.as_str();
     change.to.is_none() && !edits.is_empty()
         || edits.iter().any(|edit| is_below(edit.path.as_str(), path) || is_below(path, edit.path.as_str()))
@@ -193,7 +193,7 @@ fn taken(change: Option<&OwnershipChange>, own: Option<&ManagedFields>) -> Vec<S
 
 /// Whether another field manager has set a desired field to another value: it is set back. A value that a
 /// provider normalises stays ours in `managedFields`.
-fn is_taken(change: &ssa::Change, taken: &[String]) -> bool {
+fn is_taken(change: &ssa::FieldChange, taken: &[String]) -> bool {
     let path = change.path.as_str();
     change.to.is_some() && taken.iter().any(|taken| is_below(taken, path) || is_below(path, taken))
 }
@@ -252,8 +252,8 @@ pub(super) fn schema(world: &World, object: &Object, current: Option<&Object>) -
 }
 
 /// A change with what it comes from, and what the value before came from.
-fn change(value: ssa::Change, origins: &Origins, old: Option<&Origins>) -> Change {
-    let ssa::Change { path, from, to, .. } = value;
+fn change(value: ssa::FieldChange, origins: &Origins, old: Option<&Origins>) -> Change {
+    let ssa::FieldChange { path, from, to, .. } = value;
     let path = path.to_string();
     let because = to.as_ref().and_then(|_| origins.decisive(&path).cloned());
     let is_sensitive = origins.is_sensitive(&path) || old.is_some_and(|old| old.is_sensitive(&path));

@@ -62,7 +62,7 @@ pub struct Round {
 
 /// A whole rollout.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct Rollout {
     pub rounds: Vec<Round>,
     /// What waits when no step is left.
     pub held: Vec<Held>,
@@ -78,9 +78,9 @@ pub struct Outcome {
     pub failure: Option<Failure>,
 }
 
-impl Outcome {
+impl Rollout {
     fn ended_by(self, failure: Failure) -> Self {
-        Outcome { failure: Some(failure), ..self }
+        Rollout { failure: Some(failure), ..self }
     }
 }
 
@@ -148,11 +148,11 @@ impl Fold {
 
     /// Rolls a Cluster out, unless it refers to its objects already: then they are as they are, and what is asked for of them is
     /// noted (DEC-43).
-    pub fn settle(&mut self, cluster: &ObjectKey) -> Outcome {
+    pub fn settle(&mut self, cluster: &ObjectKey) -> Rollout {
         match self.facts.cluster(cluster) {
             Found::Yes(found) if found.spec.infrastructure_ref.is_defined() => {
                 let noted = self.compute(cluster).and_then(|computation| self.applied.note(computation));
-                Outcome { failure: noted.err(), ..Outcome::default() }
+                Rollout { failure: noted.err(), ..Rollout::default() }
             }
             // What is made from nothing is made by one plan: everything gets the version of the topology at once.
             _ => self.roll_out_within(cluster, 1),
@@ -166,7 +166,7 @@ impl Fold {
     }
 
     /// Plans and carries out, until nothing is left to be done.
-    pub fn roll_out(&mut self, cluster: &ObjectKey) -> Outcome {
+    pub fn roll_out(&mut self, cluster: &ObjectKey) -> Rollout {
         let mut outcome = self.roll_out_within(cluster, ROUNDS);
         if outcome.rounds.len() == ROUNDS {
             outcome.failure = Some(Failure::Endless { cluster: cluster.clone(), rounds: ROUNDS });
@@ -175,8 +175,8 @@ impl Fold {
     }
 
     /// Plans and carries out, a number of times at the most.
-    fn roll_out_within(&mut self, cluster: &ObjectKey, rounds: usize) -> Outcome {
-        let mut outcome = Outcome::default();
+    fn roll_out_within(&mut self, cluster: &ObjectKey, rounds: usize) -> Rollout {
+        let mut outcome = Rollout::default();
         let mut rotations: BTreeMap<Part, usize> = BTreeMap::new();
         for _ in 0..rounds {
             let mut round = match self.plan(cluster, &mut outcome) {
@@ -209,7 +209,7 @@ impl Fold {
     }
 
     /// One plan for a Cluster as everything is now.
-    pub(super) fn plan(&self, cluster: &ObjectKey, outcome: &mut Outcome) -> Result<Round, Failure> {
+    pub(super) fn plan(&self, cluster: &ObjectKey, outcome: &mut Rollout) -> Result<Round, Failure> {
         let world = World::new(Arc::new(self.facts.clone()));
         let Some(server) = &self.server else { return self.planned(cluster, &world, outcome) };
         let outcome = RefCell::new(outcome);
@@ -239,7 +239,7 @@ impl Fold {
         answers
     }
 
-    fn planned(&self, cluster: &ObjectKey, world: &World, outcome: &mut Outcome) -> Result<Round, Failure> {
+    fn planned(&self, cluster: &ObjectKey, world: &World, outcome: &mut Rollout) -> Result<Round, Failure> {
         let found = match world.cluster(cluster) {
             Found::Yes(found) => found,
             Found::Unreadable(reason) => return Err(Failure::Unreadable(reason)),

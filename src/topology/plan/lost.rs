@@ -22,7 +22,7 @@ pub(super) fn lost(current: &Object, sent: &Object, schema: &Schema) -> Result<V
     let changes = ssa::changes(current.as_ref(), sent.as_ref(), schema, UNCOMPARED).into_iter();
     let gone = changes.filter(|change| change.to.is_none() && is_content(change.path.as_str()));
     let gone = gone.filter(|change| is_theirs(change.path.as_str()));
-    let change = |change: ssa::Change| Change {
+    let change = |change: ssa::FieldChange| Change {
         path: change.path.to_string(),
         from: change.from,
         to: None,

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use difference::{MANAGER, sent};
-pub use fold::{DryRunServer, Fold, Outcome, Round, uid};
+pub use fold::{DryRunServer, Fold, Rollout, Round, uid};
 pub use rolls::{Machines, Roll};
 pub use shim::{KIND as SHIM_KIND, is_shim, name as shim_name};
 

@@ -20,7 +20,7 @@ fn blade() -> ObjectKey {
 }
 
 /// The steps of a rollout that has no more than one plan, as `action part`.
-fn steps(outcome: &Outcome) -> Vec<String> {
+fn steps(outcome: &Rollout) -> Vec<String> {
     assert_eq!(outcome.failure, None);
     outcome.rounds.iter().flat_map(|round| &round.steps).map(said).collect()
 }
@@ -30,7 +30,7 @@ fn said(step: &Step) -> String {
 }
 
 /// What becomes of `before`, once it is rolled out, on the way to `after`.
-fn change(before: &Scene, after: &Scene) -> Outcome {
+fn change(before: &Scene, after: &Scene) -> Rollout {
     let mut old = before.fold();
     assert_eq!(old.roll_out(&blade()).failure, None);
     let mut new = after.fold();
@@ -38,7 +38,7 @@ fn change(before: &Scene, after: &Scene) -> Outcome {
     new.roll_out(&blade())
 }
 
-fn rolled(outcome: &Outcome) -> Vec<(String, Option<i64>, &'static str)> {
+fn rolled(outcome: &Rollout) -> Vec<(String, Option<i64>, &'static str)> {
     let rolls = outcome.rounds.iter().flat_map(|round| &round.rolls);
     rolls
         .filter(|roll| roll.machines.replaced != Some(0))

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 pub use plan::{Part, PlanError};
 pub use tracker::{ControlPlaneTracker, Held, Hold, Tracker, WorkerTracker};
 
-use self::plan::{Plan, Way, Written};
+use self::plan::{UpgradePlan, Way, Written};
 use super::blueprint::Blueprint;
 use super::current::Current;
 use super::hooks::{self, Gate, HookTracker, Hooks, Plans, at, from_to};
@@ -419,8 +419,8 @@ fn planned(
     current: &Current,
     world: &World,
     options: Options,
-) -> Result<(Plan, String), Failure> {
-    let Some(object) = &current.control_plane.object else { return Ok((Plan::default(), String::new())) };
+) -> Result<(UpgradePlan, String), Failure> {
+    let Some(object) = &current.control_plane.object else { return Ok((UpgradePlan::default(), String::new())) };
     let text = object.text(field_path::VERSION)?.unwrap_or_default();
     let control_plane = Written { text: text.to_owned(), version: version_at(object, field_path::VERSION)? };
     let target = Written::parse("spec.topology.version", &blueprint.topology().version)?;
@@ -435,7 +435,7 @@ fn planned(
     let minimum = workers.as_ref().map(|workers| workers.text.clone()).unwrap_or_default();
     let way = Way { control_plane, workers, target };
     if way.is_at_its_end() {
-        return Ok((Plan::default(), minimum));
+        return Ok((UpgradePlan::default(), minimum));
     }
     let spec = &blueprint.class.spec;
     let extension = &spec.upgrade.external.generate_upgrade_plan_extension;

@@ -53,7 +53,7 @@ pub(super) struct Way {
 
 /// The versions to come, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct UpgradePlan {
     pub(super) control_plane: Vec<Written>,
     pub(super) workers: Vec<Written>,
 }
@@ -182,7 +182,7 @@ impl Way {
     }
 
     /// Completes a plan of the control plane, and a plan of the workers if there is one, into a plan that is valid.
-    pub(super) fn plan(&self, control_plane: Vec<Written>, workers: Vec<Written>) -> Result<Plan, PlanError> {
+    pub(super) fn plan(&self, control_plane: Vec<Written>, workers: Vec<Written>) -> Result<UpgradePlan, PlanError> {
         self.check_control_plane(&control_plane)?;
         let behind = self.workers.as_ref().filter(|workers| !self.is_target(workers));
         let workers = match behind {
@@ -190,7 +190,7 @@ impl Way {
             _ => workers,
         };
         self.check_workers(&workers, &control_plane)?;
-        Ok(Plan { control_plane, workers })
+        Ok(UpgradePlan { control_plane, workers })
     }
 
     /// What a plan of the control plane must be like (UP-16).

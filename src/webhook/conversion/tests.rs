@@ -185,7 +185,7 @@ async fn the_kinds_that_a_review_asks_for_are_counted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversion_ends_and_gives_its_turn_back_only_when_its_work_has_ended() {
-    let limits = Limits { inline: 0, aside: 1, patience: Duration::from_millis(900), ..Limits::default() };
+    let limits = Limits { inline: 0, blocking: 1, patience: Duration::from_millis(900), ..Limits::default() };
     let converter = converter(limits);
     // Another request converts a large object, which this one has to wait for.
     let large = converter.large.acquire().await.unwrap();

@@ -294,7 +294,7 @@ fn allow_after<const MILLISECONDS: u64>(question: &Question, world: &World, sett
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_burst_of_more_reviews_than_places_waits_and_is_answered() {
-    let limits = Limits { in_flight: 3, aside: 2, ..Limits::default() };
+    let limits = Limits { in_flight: 3, blocking: 2, ..Limits::default() };
     let (router, metrics) = evaluating(limits, allow_after::<100>);
     let burst = (0..12).map(|_| tokio::spawn(ask(router.clone(), "ClusterClass")));
     let mut longest = Duration::ZERO;
@@ -351,7 +351,7 @@ async fn where_denials_are_only_talked_about_an_overload_is_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_review_is_answered_before_its_caller_gives_up() {
     // One review takes the only thread for longer than the two seconds that callers wait, less the head start.
-    let (router, metrics) = evaluating(Limits { aside: 1, ..Limits::default() }, allow_after::<3000>);
+    let (router, metrics) = evaluating(Limits { blocking: 1, ..Limits::default() }, allow_after::<3000>);
     let both = [tokio::spawn(ask(router.clone(), "ClusterClass")), tokio::spawn(ask(router, "ClusterClass"))];
     let mut codes = Vec::new();
     for answer in both {
@@ -374,7 +374,7 @@ async fn cluster_reviews_do_not_wait_for_class_reviews() {
             _ => allow(question, world, settings),
         }
     }
-    let (router, _) = evaluating(Limits { aside: 1, ..Limits::default() }, slow_for_classes);
+    let (router, _) = evaluating(Limits { blocking: 1, ..Limits::default() }, slow_for_classes);
     let classes: Vec<_> = (0..5).map(|_| tokio::spawn(ask(router.clone(), "ClusterClass"))).collect();
     let started = Instant::now();
     let mut reviews = 0;
@@ -389,7 +389,7 @@ async fn cluster_reviews_do_not_wait_for_class_reviews() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reviews_that_wait_for_their_turn_are_not_decoded_yet() {
-    let (router, metrics) = evaluating(Limits { aside: 1, ..Limits::default() }, allow_after::<400>);
+    let (router, metrics) = evaluating(Limits { blocking: 1, ..Limits::default() }, allow_after::<400>);
     // This one does not decode, which is said in its only turn: after those that came before it.
     let mut request = create(json!({"metadata": {"name": "c", "namespace": "ns"}, "spec": 5}));
     request["kind"]["kind"] = json!("ClusterClass");

@@ -29,7 +29,7 @@ use super::{Shape, Version};
 use crate::hub::{GROUP, Kind};
 
 type Members = Map<String, Value>;
-type Outcome = Result<(), ConversionError>;
+type ConversionResult = Result<(), ConversionError>;
 
 /// What keeps an object from being converted.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub fn versions_needed(kind: Kind, object: &Value, to: Version) -> Vec<GroupKind
 ///
 /// # Errors
 /// When a value has no counterpart, or the object is none of our group. The object is half converted then.
-pub fn convert(kind: Kind, object: &mut Value, to: Version, versions: &Versions) -> Outcome {
+pub fn convert(kind: Kind, object: &mut Value, to: Version, versions: &Versions) -> ConversionResult {
     match (shape(object).ok_or(ConversionError::NotOurs)?, to.shape()) {
         (Shape::V1Beta1, Shape::V1Beta2) => up(kind, object)?,
         (Shape::V1Beta2, Shape::V1Beta1) => down(kind, object, versions)?,
@@ -98,7 +98,7 @@ fn shape(object: &Value) -> Option<Shape> {
 }
 
 /// From v1beta1 to v1beta2, with the help of what the way down has left in the annotation (CONV-013).
-fn up(kind: Kind, object: &mut Value) -> Outcome {
+fn up(kind: Kind, object: &mut Value) -> ConversionResult {
     let preserved = preserved::take(object);
     if let Some(original) = preserved.as_ref().and_then(|preserved| preserved::unchanged(kind, object, preserved)) {
         *object = original;
@@ -108,18 +108,18 @@ fn up(kind: Kind, object: &mut Value) -> Outcome {
 }
 
 /// Reshapes a v1beta1 object for the decoder of the hub.
-pub(super) fn to_hub(kind: Kind, object: &mut Value) -> Outcome {
+pub(super) fn to_hub(kind: Kind, object: &mut Value) -> ConversionResult {
     reshape(kind, object, None)
 }
 
-fn reshape(kind: Kind, object: &mut Value, preserved: Option<&Value>) -> Outcome {
+fn reshape(kind: Kind, object: &mut Value, preserved: Option<&Value>) -> ConversionResult {
     moves::up(kind, object)?;
     flags::settle(kind, object, preserved);
     Ok(())
 }
 
 /// From v1beta2 to v1beta1; the annotation keeps what the way up cannot know (CONV-013).
-fn down(kind: Kind, object: &mut Value, versions: &Versions) -> Outcome {
+fn down(kind: Kind, object: &mut Value, versions: &Versions) -> ConversionResult {
     let preserved = object.clone();
     moves::down(kind, object, versions)?;
     preserved::keep(object, preserved);

@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::form::{self, Down};
-use super::table::{Place, places};
-use super::{ConversionError, Members, Outcome, Versions};
+use super::table::{FieldTable, places};
+use super::{ConversionError, ConversionResult, Members, Versions};
 use crate::hub::Kind;
 
 /// From v1beta1 to v1beta2.
 ///
 /// Names that only v1beta2 has are taken out first: v1beta1 does not know them, so they mean nothing there.
-pub(super) fn up(kind: Kind, object: &mut Value) -> Outcome {
+pub(super) fn up(kind: Kind, object: &mut Value) -> ConversionResult {
     if kind == Kind::Cluster {
         spread_rollout_after(object);
     }
@@ -21,7 +21,7 @@ pub(super) fn up(kind: Kind, object: &mut Value) -> Outcome {
 }
 
 /// From v1beta2 to v1beta1.
-pub(super) fn down(kind: Kind, object: &mut Value, versions: &Versions) -> Outcome {
+pub(super) fn down(kind: Kind, object: &mut Value, versions: &Versions) -> ConversionResult {
     let namespace = object["metadata"]["namespace"].as_str().map(str::to_owned);
     let form = Down { namespace: namespace.as_deref(), versions };
     for place in places(kind) {
@@ -30,7 +30,7 @@ pub(super) fn down(kind: Kind, object: &mut Value, versions: &Versions) -> Outco
     Ok(())
 }
 
-fn place_up(place: &Place, members: &mut Members, at: &str) -> Outcome {
+fn place_up(place: &FieldTable, members: &mut Members, at: &str) -> ConversionResult {
     let mut moved = Vec::new();
     for row in place.rows.iter().copied().flatten() {
         let value = take(members, row.old, at)?;
@@ -44,7 +44,7 @@ fn place_up(place: &Place, members: &mut Members, at: &str) -> Outcome {
     Ok(())
 }
 
-fn place_down(place: &Place, members: &mut Members, at: &str, form: &Down<'_>) -> Outcome {
+fn place_down(place: &FieldTable, members: &mut Members, at: &str, form: &Down<'_>) -> ConversionResult {
     let mut moved = Vec::new();
     for row in place.rows.iter().copied().flatten() {
         let value = take(members, row.new, at)?;
@@ -63,8 +63,8 @@ fn visit(
     value: &mut Value,
     path: &str,
     at: &mut String,
-    edit: &mut dyn FnMut(&mut Members, &str) -> Outcome,
-) -> Outcome {
+    edit: &mut dyn FnMut(&mut Members, &str) -> ConversionResult,
+) -> ConversionResult {
     if path.is_empty() {
         return value.as_object_mut().map_or(Ok(()), |members| edit(members, at));
     }
@@ -89,8 +89,8 @@ fn visit_each(
     entries: &mut [Value],
     path: &str,
     at: &mut String,
-    edit: &mut dyn FnMut(&mut Members, &str) -> Outcome,
-) -> Outcome {
+    edit: &mut dyn FnMut(&mut Members, &str) -> ConversionResult,
+) -> ConversionResult {
     let length = at.len();
     for (i, entry) in entries.iter_mut().enumerate() {
         at.push_str(&format!("[{i}]"));

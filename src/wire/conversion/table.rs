@@ -8,7 +8,7 @@ use Form::{Conditions, Contract, Domains, Explicit, NonZero, Object, Same, Secon
 use crate::hub::Kind;
 
 /// What of an object differs between the versions.
-pub(super) struct Place {
+pub(super) struct FieldTable {
     /// `spec.workers.machineDeployments[]`
     pub(super) path: &'static str,
     pub(super) rows: &'static [&'static [Row]],
@@ -53,7 +53,7 @@ pub(super) enum Form {
 }
 
 /// The places of a kind.
-pub(super) fn places(kind: Kind) -> &'static [Place] {
+pub(super) fn places(kind: Kind) -> &'static [FieldTable] {
     match kind {
         Kind::Cluster => CLUSTER,
         Kind::ClusterClass => CLUSTER_CLASS,
@@ -71,11 +71,11 @@ const fn stays(path: &'static str, form: Form) -> Row {
     row(path, path, form)
 }
 
-const fn place(path: &'static str, rows: &'static [&'static [Row]]) -> Place {
-    Place { path, rows, old: &[], new: &[], dropped: &[] }
+const fn place(path: &'static str, rows: &'static [&'static [Row]]) -> FieldTable {
+    FieldTable { path, rows, old: &[], new: &[], dropped: &[] }
 }
 
-impl Place {
+impl FieldTable {
     const fn only(mut self, old: &'static [&'static str], new: &'static [&'static str]) -> Self {
         self.old = old;
         self.new = new;
@@ -156,7 +156,7 @@ const VALUES_OF_A_CLUSTER: [&str; 4] = [
 ];
 const DEFINITION_FROM: &[&str] = &["definitionFrom"];
 
-const CLUSTER: &[Place] = &[
+const CLUSTER: &[FieldTable] = &[
     place(VALUES_OF_A_CLUSTER[0], &[]).dropping(DEFINITION_FROM),
     place(VALUES_OF_A_CLUSTER[1], &[]).dropping(DEFINITION_FROM),
     place(VALUES_OF_A_CLUSTER[2], &[]).dropping(DEFINITION_FROM),
@@ -201,7 +201,7 @@ const CLUSTER: &[Place] = &[
         .only(&["v1beta2"], &["deprecated", "initialization", "controlPlane", "workers"]),
 ];
 
-const CLUSTER_CLASS: &[Place] = &[
+const CLUSTER_CLASS: &[FieldTable] = &[
     place("spec.infrastructure", &[TEMPLATE]).only(&[], &["templateRef"]),
     place("spec.controlPlane.machineInfrastructure", &[OPTIONAL_TEMPLATE]).only(&[], &["templateRef"]),
     place(

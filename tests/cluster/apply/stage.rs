@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use topologist::hub::contract::plural;
 use topologist::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey, ObjectRef, group_of, version_of};
-use topologist::kubernetes::apply::{Applier, Outcome, Run};
+use topologist::kubernetes::apply::{AppliedPlan, Applier, Run};
 use topologist::kubernetes::dry_run::DryRuns;
 use topologist::reconciler::names::LiveNames;
 use topologist::telemetry::metrics::Metrics;
@@ -424,7 +424,7 @@ impl Stage {
     }
 
     /// Carries a plan out.
-    pub async fn apply(&self, planned: &Planned) -> Outcome {
+    pub async fn apply(&self, planned: &Planned) -> AppliedPlan {
         let cluster = ObjectKey::new(&self.namespace, "blade");
         let run = Run {
             cluster: &cluster,

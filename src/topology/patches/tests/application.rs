@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::topology::patches::testing::{Outcome, case, infrastructure, machines, patch};
+use crate::topology::patches::testing::{Patched, case, infrastructure, machines, patch};
 
-fn applied(operations: Value) -> Result<Outcome, String> {
+fn applied(operations: Value) -> Result<Patched, String> {
     case().patches(json!([patch(infrastructure(), operations)])).run().map_err(|failure| failure.to_string())
 }
 

@@ -8,7 +8,7 @@ use crate::topology::patches::testing::{
 };
 
 /// Writes all that is builtin to where a selector leads.
-fn shown(case: Case, selector: Value) -> crate::topology::patches::testing::Outcome {
+fn shown(case: Case, selector: Value) -> crate::topology::patches::testing::Patched {
     let operation = json!({"op": "add", "path": "/spec/template/spec/v", "valueFrom": {"variable": "builtin"}});
     case.operation(selector, operation).run().unwrap()
 }

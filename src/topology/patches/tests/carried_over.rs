@@ -6,9 +6,9 @@ use crate::hub::{Object, annotation, label};
 use crate::topology::contract::Contract;
 use crate::topology::field_path as paths;
 use crate::topology::patches::Reason;
-use crate::topology::patches::testing::{Outcome, case, control_plane, infrastructure, machines, patch, pool_configs};
+use crate::topology::patches::testing::{Patched, case, control_plane, infrastructure, machines, patch, pool_configs};
 
-fn applied(selector: Value, operations: Value) -> Outcome {
+fn applied(selector: Value, operations: Value) -> Patched {
     case().patches(json!([patch(selector, operations)])).run().unwrap()
 }
 
@@ -16,9 +16,9 @@ fn applied(selector: Value, operations: Value) -> Outcome {
 fn an_object_gets_spec_and_metadata_from_below_the_template() {
     // PE-25
     for (selector, object) in [
-        (infrastructure(), Outcome::infrastructure as fn(&Outcome) -> &Object),
-        (control_plane(), Outcome::control_plane),
-        (pool_configs(), Outcome::pool_config),
+        (infrastructure(), Patched::infrastructure as fn(&Patched) -> &Object),
+        (control_plane(), Patched::control_plane),
+        (pool_configs(), Patched::pool_config),
     ] {
         let outcome = applied(
             selector,

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{SIZE, SMITH, blade};
-use crate::topology::plan::{Machines, Outcome};
+use crate::topology::plan::{Machines, Rollout};
 use crate::topology::testing::Scene;
 
 const WORKER: &str = "/spec/topology/workers/machineDeployments/0";
@@ -13,7 +13,7 @@ const CONFIG: &str = "/spec/template/spec/kubeadmConfigSpec";
 const NOW: &str = "2030-06-01T00:00:00Z";
 
 /// What becomes of `before`, once it is rolled out, on the way to `after`, at one moment.
-fn change(before: &Scene, after: &Scene) -> Outcome {
+fn change(before: &Scene, after: &Scene) -> Rollout {
     let mut old = before.fold();
     assert_eq!(old.roll_out(&blade()).failure, None);
     let mut new = after.fold().at(NOW.parse().unwrap());
@@ -24,16 +24,16 @@ fn change(before: &Scene, after: &Scene) -> Outcome {
 }
 
 /// The same for a change of the Cluster.
-fn of_cluster(before: &Scene, path: &str, value: Value) -> Outcome {
+fn of_cluster(before: &Scene, path: &str, value: Value) -> Rollout {
     change(before, &before.clone().at("Cluster", path, value))
 }
 
-fn machines(outcome: &Outcome) -> Vec<(String, Machines)> {
+fn machines(outcome: &Rollout) -> Vec<(String, Machines)> {
     let rolls = outcome.rounds.iter().flat_map(|round| &round.rolls);
     rolls.map(|roll| (roll.part.to_string(), roll.machines)).collect()
 }
 
-fn held(outcome: &Outcome) -> Vec<String> {
+fn held(outcome: &Rollout) -> Vec<String> {
     outcome.held.iter().map(|held| held.reason.clone()).collect()
 }
 

@@ -86,7 +86,7 @@ impl Walk {
         let run = Run { cluster: &computed.observed.blueprint.cluster, class: None, tracker, error: None };
         let reconciled = topology_reconciled(&run);
         let condition = if reconciled.is_true { "True".to_owned() } else { reconciled.message };
-        let plan = self.fold.plan(&blade(), &mut Outcome::default()).unwrap();
+        let plan = self.fold.plan(&blade(), &mut Rollout::default()).unwrap();
         plan.steps.iter().for_each(|step| self.fold.write(&blade(), step).unwrap());
         let annotations = self.cluster().metadata.annotations.to_map();
         let annotation = |name: &str| annotations.get(name).cloned().unwrap_or_default();

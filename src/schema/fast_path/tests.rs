@@ -1,4 +1,4 @@
-//! What a glance acquits, the closer look finds nothing wrong with.
+//! The full check finds no fault in what the fast check accepts.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -15,8 +15,8 @@ fn compiled(schema: &Value) -> Schema {
     Schema::compile(&definition).unwrap()
 }
 
-fn acquits(schema: &Schema, text: &str) -> bool {
-    schema.glance(text, &Effort::unlimited(&Stop::never())) == Sight::Whole
+fn accepts(schema: &Schema, text: &str) -> bool {
+    schema.fast_check(text, &Effort::unlimited(&Stop::never())) == FastAnswer::Whole
 }
 
 /// Whether the closer look finds no error once defaults are filled in.
@@ -148,32 +148,32 @@ proptest! {
     #![proptest_config(crate::testing::cases(4096))]
 
     #[test]
-    fn what_is_acquitted_is_faultless((schema, text) in case()) {
+    fn what_the_fast_check_accepts_is_valid((schema, text) in case()) {
         let compiled = compiled(&schema);
-        match compiled.glance(&text, &Effort::unlimited(&Stop::never())) {
-            Sight::Whole => prop_assert!(is_faultless(&compiled, &text), "{schema}\n{text}"),
-            Sight::LacksDefaults => prop_assert!(is_faultless_when_complete(&compiled, &text), "{schema}\n{text}"),
-            Sight::Unclear => {}
+        match compiled.fast_check(&text, &Effort::unlimited(&Stop::never())) {
+            FastAnswer::Whole => prop_assert!(is_faultless(&compiled, &text), "{schema}\n{text}"),
+            FastAnswer::LacksDefaults => prop_assert!(is_faultless_when_complete(&compiled, &text), "{schema}\n{text}"),
+            FastAnswer::Unclear => {}
         }
     }
 }
 
 #[test]
-fn most_of_what_is_faultless_is_acquitted() {
+fn the_fast_check_accepts_most_valid_values() {
     let mut runner = TestRunner::deterministic();
-    let (mut faultless, mut acquitted) = (0, 0);
+    let (mut faultless, mut accepted) = (0, 0);
     for _ in 0..4000 {
         let (schema, text) = case().new_tree(&mut runner).unwrap().current();
         let schema = compiled(&schema);
         faultless += usize::from(is_faultless(&schema, &text));
-        acquitted += usize::from(acquits(&schema, &text));
+        accepted += usize::from(accepts(&schema, &text));
     }
     assert!(faultless > 400, "{faultless} values have no fault");
-    assert!(acquitted * 10 > faultless * 6, "{acquitted} of {faultless} are acquitted");
+    assert!(accepted * 10 > faultless * 6, "{accepted} of {faultless} are accepted");
 }
 
 #[test]
-fn a_glance_knows_what_to_leave_to_a_closer_look() {
+fn the_fast_check_leaves_unclear_values_to_the_full_check() {
     let object = json!({"type": "object", "required": ["name"], "properties": {
         "name": {"type": "string", "pattern": "^[a-z]+$"},
         "size": {"type": "integer", "minimum": 1},
@@ -183,7 +183,7 @@ fn a_glance_knows_what_to_leave_to_a_closer_look() {
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
         "list": {"type": "array", "maxItems": 2, "items": {"type": "number"}},
     }});
-    for (text, acquitted) in [
+    for (text, accepted) in [
         (r#"{"mode":"slow","name":"a"}"#, true),
         (
             r#"{"name":"a","mode":"fast","size":1.0,"port":"http","tags":{"b":""},"free":{"x":[null,{}]},"list":[1,2.5]}"#,
@@ -211,8 +211,8 @@ fn a_glance_knows_what_to_leave_to_a_closer_look() {
         ("", false),
     ] {
         let schema = compiled(&object);
-        assert_eq!(acquits(&schema, text), acquitted, "{text}");
-        assert!(!acquitted || is_faultless(&schema, text), "{text}");
+        assert_eq!(accepts(&schema, text), accepted, "{text}");
+        assert!(!accepted || is_faultless(&schema, text), "{text}");
     }
 }
 
@@ -221,7 +221,7 @@ fn what_comes_twice_is_counted_once() {
     let unique = json!({"type": "array", "uniqueItems": true, "items": {"type": "integer"}});
     let two = json!({"type": "object", "minProperties": 2, "additionalProperties": {"type": "integer"}});
     let known = json!({"type": "object", "minProperties": 2, "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}});
-    for (schema, text, acquitted) in [
+    for (schema, text, accepted) in [
         (&unique, "[1, 1.0]", false),
         (&two, r#"{"a":1,"a":2}"#, false),
         (&two, r#"{"a":1,"\u0061":2}"#, false),
@@ -229,20 +229,20 @@ fn what_comes_twice_is_counted_once() {
         (&known, r#"{"a":1,"a":2,"b":3}"#, true),
     ] {
         let schema = compiled(schema);
-        assert_eq!(acquits(&schema, text), acquitted, "{text}");
-        assert_eq!(is_faultless(&schema, text), acquitted, "{text}");
+        assert_eq!(accepts(&schema, text), accepted, "{text}");
+        assert_eq!(is_faultless(&schema, text), accepted, "{text}");
     }
 }
 
 #[test]
-fn objects_with_more_properties_than_a_glance_can_count_are_looked_at_closer() {
-    for (count, acquitted) in [(64, true), (65, false)] {
+fn objects_with_more_properties_than_the_fast_check_counts_need_the_full_check() {
+    for (count, accepted) in [(64, true), (65, false)] {
         let node = json!({"type": "integer", "default": 1});
         let properties: Map<String, Value> = (0..count).map(|i| (format!("p{i:02}"), node.clone())).collect();
         let value: Map<String, Value> = properties.keys().map(|name| (name.clone(), json!(2))).collect();
         let schema = compiled(&json!({"type": "object", "properties": properties}));
         let text = json!(value).to_string();
-        assert_eq!(acquits(&schema, &text), acquitted, "{count}");
-        assert!(!acquits(&schema, &text.replace("\"p63\":2", "\"p63\":null")), "{count}");
+        assert_eq!(accepts(&schema, &text), accepted, "{count}");
+        assert!(!accepts(&schema, &text.replace("\"p63\":2", "\"p63\":null")), "{count}");
     }
 }

@@ -11,7 +11,7 @@ use crate::world::Selection;
 
 /// Objects by key, and which of them belong to which Cluster.
 #[derive(Debug, Default)]
-pub(super) struct Shelf(RwLock<Contents>);
+pub(super) struct ObjectStore(RwLock<Contents>);
 
 #[derive(Debug, Default)]
 struct Contents {
@@ -39,7 +39,7 @@ struct Compact {
     text: Box<[u8]>,
 }
 
-impl Shelf {
+impl ObjectStore {
     /// Keeps an object; returns whether anything but its version and the records of other field managers is different (RS-01,
     /// PERF-06).
     pub(super) fn put(&self, object: Object) -> bool {
@@ -213,87 +213,91 @@ mod tests {
         Selection { api_version: "a/v1".into(), kind: "Thing".into(), namespace: "ns".into(), labels }
     }
 
-    fn names(shelf: &Shelf, labels: &[(&str, &str)]) -> Vec<String> {
-        shelf.list(&selection(labels)).iter().map(|object| object.name().to_owned()).collect()
+    fn names(object_store: &ObjectStore, labels: &[(&str, &str)]) -> Vec<String> {
+        object_store.list(&selection(labels)).iter().map(|object| object.name().to_owned()).collect()
     }
 
     #[test]
     fn objects_come_back_with_their_version_and_our_record_alone() {
-        let shelf = Shelf::default();
-        assert!(shelf.put(object("a", "c", "7", json!({"n": 1.5, "z": null}))));
-        let found = shelf.get(&ObjectKey::new("ns", "a")).unwrap();
+        let object_store = ObjectStore::default();
+        assert!(object_store.put(object("a", "c", "7", json!({"n": 1.5, "z": null}))));
+        let found = object_store.get(&ObjectKey::new("ns", "a")).unwrap();
         assert_eq!(found.at("metadata.resourceVersion"), Some(&json!("7")));
         assert_eq!(found.at("spec"), Some(&json!({"n": 1.5, "z": null})));
         let ours = json!([{"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {}}}]);
         assert_eq!(found.at("metadata.managedFields"), Some(&ours));
-        assert_eq!(shelf.get(&ObjectKey::new("ns", "b")), None);
+        assert_eq!(object_store.get(&ObjectKey::new("ns", "b")), None);
     }
 
     #[test]
     fn that_others_wrote_an_object_shows_without_what_they_wrote() {
         // SSA-22: no managedFields at all is another case
-        let shelf = Shelf::default();
+        let object_store = ObjectStore::default();
         let mut plain = object("a", "c", "7", json!({}));
         plain
             .set("metadata.managedFields", json!([{"manager": "b", "fieldsV1": {"f:x": {}}}, {"manager": "c"}]))
             .unwrap();
-        shelf.put(plain.clone());
-        let fields =
-            |shelf: &Shelf| shelf.get(&ObjectKey::new("ns", "a")).unwrap().at("metadata.managedFields").cloned();
-        assert_eq!(fields(&shelf), Some(json!([{"manager": "b"}])));
+        object_store.put(plain.clone());
+        let fields = |object_store: &ObjectStore| {
+            object_store.get(&ObjectKey::new("ns", "a")).unwrap().at("metadata.managedFields").cloned()
+        };
+        assert_eq!(fields(&object_store), Some(json!([{"manager": "b"}])));
         plain.remove("metadata.managedFields");
-        shelf.put(plain.clone());
-        assert_eq!(fields(&shelf), None);
+        object_store.put(plain.clone());
+        assert_eq!(fields(&object_store), None);
         let lost = json!([{"manager": "before-first-apply", "fieldsV1": {"f:x": {}}}]);
         plain.set("metadata.managedFields", lost.clone()).unwrap();
-        shelf.put(plain);
-        assert_eq!(fields(&shelf), Some(lost));
+        object_store.put(plain);
+        assert_eq!(fields(&object_store), Some(lost));
     }
 
     #[test]
     fn a_change_is_what_differs_in_more_than_versions_and_other_managers() {
         // RS-01, PERF-06
-        let shelf = Shelf::default();
-        assert!(shelf.put(object("a", "c", "1", json!({"x": 1}))));
-        assert!(!shelf.put(object("a", "c", "2", json!({"x": 1}))));
-        assert!(shelf.put(object("a", "c", "3", json!({"x": 2}))));
-        let found = shelf.get(&ObjectKey::new("ns", "a")).unwrap();
+        let object_store = ObjectStore::default();
+        assert!(object_store.put(object("a", "c", "1", json!({"x": 1}))));
+        assert!(!object_store.put(object("a", "c", "2", json!({"x": 1}))));
+        assert!(object_store.put(object("a", "c", "3", json!({"x": 2}))));
+        let found = object_store.get(&ObjectKey::new("ns", "a")).unwrap();
         assert_eq!(found.at("metadata.resourceVersion"), Some(&json!("3")));
     }
 
     #[test]
     fn objects_are_found_by_their_cluster_and_by_other_labels() {
-        let shelf = Shelf::default();
+        let object_store = ObjectStore::default();
         for (name, cluster) in [("b", "c"), ("a", "c"), ("z", "d")] {
-            shelf.put(object(name, cluster, "1", json!({})));
+            object_store.put(object(name, cluster, "1", json!({})));
         }
-        assert_eq!(names(&shelf, &[(label::CLUSTER_NAME, "c")]), ["a", "b"]);
-        assert_eq!(names(&shelf, &[(label::CLUSTER_NAME, "c"), ("x", "b")]), ["b"]);
-        assert_eq!(names(&shelf, &[("x", "z")]), ["z"]);
+        assert_eq!(names(&object_store, &[(label::CLUSTER_NAME, "c")]), ["a", "b"]);
+        assert_eq!(names(&object_store, &[(label::CLUSTER_NAME, "c"), ("x", "b")]), ["b"]);
+        assert_eq!(names(&object_store, &[("x", "z")]), ["z"]);
         for namespace in ["nr", "ns-1", "nt"] {
             let mut other = object("z", "c", "1", json!({}));
             other.set("metadata.namespace", json!(namespace)).unwrap();
-            shelf.put(other);
+            object_store.put(other);
         }
-        assert_eq!(names(&shelf, &[]), ["a", "b", "z"], "nothing of other namespaces");
-        shelf.put(object("a", "d", "2", json!({})));
-        assert_eq!(names(&shelf, &[(label::CLUSTER_NAME, "c")]), ["b"]);
-        assert_eq!(names(&shelf, &[(label::CLUSTER_NAME, "d")]), ["a", "z"]);
-        assert_eq!(shelf.remove(&ObjectKey::new("ns", "a"), Some("5")), Some(Gone { cluster: Some("d".to_owned()) }));
-        assert_eq!(shelf.remove(&ObjectKey::new("ns", "a"), None), None);
-        assert_eq!(names(&shelf, &[(label::CLUSTER_NAME, "d")]), ["z"]);
-        assert_eq!(shelf.size().0, 5);
+        assert_eq!(names(&object_store, &[]), ["a", "b", "z"], "nothing of other namespaces");
+        object_store.put(object("a", "d", "2", json!({})));
+        assert_eq!(names(&object_store, &[(label::CLUSTER_NAME, "c")]), ["b"]);
+        assert_eq!(names(&object_store, &[(label::CLUSTER_NAME, "d")]), ["a", "z"]);
+        assert_eq!(
+            object_store.remove(&ObjectKey::new("ns", "a"), Some("5")),
+            Some(Gone { cluster: Some("d".to_owned()) })
+        );
+        assert_eq!(object_store.remove(&ObjectKey::new("ns", "a"), None), None);
+        assert_eq!(names(&object_store, &[(label::CLUSTER_NAME, "d")]), ["z"]);
+        assert_eq!(object_store.size().0, 5);
     }
 
     #[test]
     fn what_was_shown_is_known_by_its_version() {
         // RS-11
-        let shelf = Shelf::default();
-        shelf.put(object("a", "c", "9", json!({})));
-        shelf.put(object("b", "c", "10", json!({})));
-        assert!(shelf.has_seen("10") && !shelf.has_seen("11"));
-        shelf.remove(&ObjectKey::new("ns", "b"), Some("12"));
-        assert!(shelf.has_seen("12"));
-        assert!(shelf.has_seen("no number"), "what cannot be told holds nobody up");
+        let object_store = ObjectStore::default();
+        object_store.put(object("a", "c", "9", json!({})));
+        object_store.put(object("b", "c", "10", json!({})));
+        assert!(object_store.has_seen("10") && !object_store.has_seen("11"));
+        object_store.remove(&ObjectKey::new("ns", "b"), Some("12"));
+        assert!(object_store.has_seen("12"));
+        assert!(object_store.has_seen("no number"), "what cannot be told holds nobody up");
     }
 }

@@ -15,12 +15,12 @@ const WRITES: u32 = 5;
 
 /// What has to be remembered of objects that fail or that are written again and again.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
-    objects: Mutex<HashMap<ObjectKey, Past>>,
+pub(super) struct Backoff {
+    objects: Mutex<HashMap<ObjectKey, State>>,
 }
 
 #[derive(Debug, Default)]
-struct Past {
+struct State {
     failures: u32,
     reason: String,
     /// Writes since the last run that had nothing to write.
@@ -37,26 +37,26 @@ pub(super) struct Held {
     pub wait: Duration,
 }
 
-impl Pace {
+impl Backoff {
     /// When to try again after a failure (RS-09), and whether its reason is new.
     pub(super) fn failed(&self, key: &ObjectKey, reason: &str) -> (Duration, bool) {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        let past = objects.entry(key.clone()).or_default();
-        past.failures = past.failures.saturating_add(1);
-        let is_new = past.reason != reason;
-        past.reason = reason.to_owned();
-        let step = Duration::from_millis(5).saturating_mul(2_u32.saturating_pow(past.failures));
+        let state = objects.entry(key.clone()).or_default();
+        state.failures = state.failures.saturating_add(1);
+        let is_new = state.reason != reason;
+        state.reason = reason.to_owned();
+        let step = Duration::from_millis(5).saturating_mul(2_u32.saturating_pow(state.failures));
         (step.saturating_add(Duration::from_secs(1)).min(LONGEST), is_new)
     }
 
     /// A run had nothing to complain of.
     pub(super) fn succeeded(&self, key: &ObjectKey) {
-        self.change(key, |past| (past.failures, past.reason) = (0, String::new()));
+        self.change(key, |state| (state.failures, state.reason) = (0, String::new()));
     }
 
     /// A run had nothing to write.
     pub(super) fn rested(&self, key: &ObjectKey) {
-        self.change(key, |past| past.writes = 0);
+        self.change(key, |state| state.writes = 0);
     }
 
     /// The object is gone.
@@ -67,33 +67,33 @@ impl Pace {
     /// Counts a write, unless there were many in a row just now.
     pub(super) fn before_write(&self, key: &ObjectKey) -> Result<(), Held> {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        let past = objects.entry(key.clone()).or_default();
-        if let Some(beyond) = past.writes.checked_sub(WRITES) {
+        let state = objects.entry(key.clone()).or_default();
+        if let Some(beyond) = state.writes.checked_sub(WRITES) {
             let pause = Duration::from_secs(1).saturating_mul(2_u32.saturating_pow(beyond)).min(LONGEST);
-            let wait = pause.saturating_sub(past.written.map_or(pause, |written| written.elapsed()));
+            let wait = pause.saturating_sub(state.written.map_or(pause, |written| written.elapsed()));
             if !wait.is_zero() {
                 return Err(Held { wait });
             }
         }
-        past.writes = past.writes.saturating_add(1);
-        past.written = Some(Instant::now());
+        state.writes = state.writes.saturating_add(1);
+        state.written = Some(Instant::now());
         Ok(())
     }
 
     /// A write has taken the place of this version.
     pub(super) fn wrote(&self, key: &ObjectKey, replaced: &str) {
-        self.change(key, |past| past.replaced = Some(replaced.to_owned()));
+        self.change(key, |state| state.replaced = Some(replaced.to_owned()));
     }
 
     /// Whether this version is older than our own last write, so that a newer one is on its way (RS-11).
     pub(super) fn is_stale(&self, key: &ObjectKey, version: &str) -> bool {
         let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        objects.get(key).is_some_and(|past| past.replaced.as_deref() == Some(version))
+        objects.get(key).is_some_and(|state| state.replaced.as_deref() == Some(version))
     }
 
-    fn change(&self, key: &ObjectKey, change: impl FnOnce(&mut Past)) {
-        if let Some(past) = self.objects.lock().unwrap_or_else(PoisonError::into_inner).get_mut(key) {
-            change(past);
+    fn change(&self, key: &ObjectKey, change: impl FnOnce(&mut State)) {
+        if let Some(state) = self.objects.lock().unwrap_or_else(PoisonError::into_inner).get_mut(key) {
+            change(state);
         }
     }
 }
@@ -105,33 +105,33 @@ mod tests {
     #[test]
     fn failures_wait_longer_and_longer_until_one_run_succeeds() {
         // RS-09
-        let (pace, key) = (Pace::default(), ObjectKey::new("ns", "c"));
-        assert_eq!(pace.failed(&key, "a"), (Duration::from_millis(1010), true));
-        assert_eq!(pace.failed(&key, "a"), (Duration::from_millis(1020), false));
-        assert_eq!(pace.failed(&key, "b"), (Duration::from_millis(1040), true));
+        let (backoff, key) = (Backoff::default(), ObjectKey::new("ns", "c"));
+        assert_eq!(backoff.failed(&key, "a"), (Duration::from_millis(1010), true));
+        assert_eq!(backoff.failed(&key, "a"), (Duration::from_millis(1020), false));
+        assert_eq!(backoff.failed(&key, "b"), (Duration::from_millis(1040), true));
         for _ in 0..40 {
-            pace.failed(&key, "b");
+            backoff.failed(&key, "b");
         }
-        assert_eq!(pace.failed(&key, "b"), (LONGEST, false));
-        assert_eq!(pace.failed(&ObjectKey::new("ns", "d"), "a"), (Duration::from_millis(1010), true));
-        pace.succeeded(&key);
-        assert_eq!(pace.failed(&key, "b"), (Duration::from_millis(1010), true));
+        assert_eq!(backoff.failed(&key, "b"), (LONGEST, false));
+        assert_eq!(backoff.failed(&ObjectKey::new("ns", "d"), "a"), (Duration::from_millis(1010), true));
+        backoff.succeeded(&key);
+        assert_eq!(backoff.failed(&key, "b"), (Duration::from_millis(1010), true));
     }
 
     #[tokio::test(start_paused = true)]
     async fn two_that_write_against_each_other_become_slower() {
-        let (pace, key) = (Pace::default(), ObjectKey::new("ns", "c"));
+        let (backoff, key) = (Backoff::default(), ObjectKey::new("ns", "c"));
         for _ in 0..WRITES {
-            assert!(pace.before_write(&key).is_ok());
+            assert!(backoff.before_write(&key).is_ok());
         }
         for wait in [1, 2, 4] {
-            let held = pace.before_write(&key).unwrap_err();
+            let held = backoff.before_write(&key).unwrap_err();
             assert_eq!(held.wait, Duration::from_secs(wait));
             tokio::time::advance(held.wait).await;
-            assert!(pace.before_write(&key).is_ok());
+            assert!(backoff.before_write(&key).is_ok());
         }
-        pace.rested(&key);
-        assert!(pace.before_write(&key).is_ok());
-        assert!(pace.before_write(&ObjectKey::new("ns", "d")).is_ok());
+        backoff.rested(&key);
+        assert!(backoff.before_write(&key).is_ok());
+        assert!(backoff.before_write(&ObjectKey::new("ns", "d")).is_ok());
     }
 }

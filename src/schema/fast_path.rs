@@ -1,9 +1,9 @@
-//! A glance at the text of a value: whether it is good as it is.
+//! The fast path of validation: whether the text of a value is valid as it is.
 //!
-//! Most values are. A glance reads the text once along the schema and keeps nothing, which costs a fraction of what the
-//! value costs as a tree. It can only acquit: if it finds a fault or is not sure, the full check looks
+//! Most values are. The fast check reads the text once along the schema and keeps nothing, which costs a fraction of what the
+//! value costs as a tree. It can only accept: if it finds a fault or is not sure, the full check looks
 //! closer, and all errors and defaults come from there (`validate.rs`, `default.rs`, `unknown.rs`). Texts are read by the
-//! reader of `json::value`, so what cannot be read there is not acquitted here.
+//! reader of `json::value`, so what cannot be read there is not accepted here.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -18,9 +18,9 @@ use super::{Allowance, Effort, Schema, Unusable};
 use crate::budget::Exceeded;
 use crate::json;
 
-/// What a glance finds out about a value; what CEL rules say of it is another matter.
+/// What the fast check finds out about a value. It does not evaluate CEL rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum FastAnswer {
     /// The value can be read, lacks no default, violates nothing and has no unknown field. Floats without a fraction count as
     /// integers (VAR-D-007).
     Whole,
@@ -31,20 +31,20 @@ pub enum Sight {
 }
 
 impl Schema {
-    /// A glance at the value in `text`. What it takes too much effort to look at is unclear.
-    pub fn glance(&self, text: &str, effort: &Effort) -> Sight {
+    /// Checks the value in `text` without building a tree. A value that costs more than `effort` is unclear.
+    pub fn fast_check(&self, text: &str, effort: &Effort) -> FastAnswer {
         let mut reader = serde_json::Deserializer::from_str(text);
         let lacks_defaults = Cell::new(false);
-        let glance = Glance {
+        let check = FastCheck {
             node: Some(self),
             keeps_unknown: self.preserve_unknown_fields,
             lacks_defaults: &lacks_defaults,
             effort,
         };
-        match glance.deserialize(&mut reader).is_ok() && reader.end().is_ok() {
-            true if lacks_defaults.get() => Sight::LacksDefaults,
-            true => Sight::Whole,
-            false => Sight::Unclear,
+        match check.deserialize(&mut reader).is_ok() && reader.end().is_ok() {
+            true if lacks_defaults.get() => FastAnswer::LacksDefaults,
+            true => FastAnswer::Whole,
+            false => FastAnswer::Unclear,
         }
     }
 
@@ -71,7 +71,7 @@ impl Schema {
     }
 }
 
-/// What a glance needs to know of a node, found out once.
+/// What the fast check needs of a node, computed once per schema.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outline {
     /// Texts have a length, a pattern and a format at most.
@@ -105,7 +105,7 @@ impl Outline {
             preserve_unknown_fields: _,
             items: _,
             default: _,
-            // Counted by the glance.
+            // Counted by the fast check.
             min_properties: _,
             max_properties: _,
             min_items: _,
@@ -117,7 +117,7 @@ impl Outline {
             format: _,
             minimum: _,
             maximum: _,
-            // Run on the value itself, even if it was acquitted.
+            // Run on the value itself, even if it was accepted.
             rules: _,
             has_rules: _,
             // Says nothing about values.
@@ -152,7 +152,7 @@ fn mask(holds: impl Iterator<Item = bool>) -> u64 {
 
 /// What is about to be read: a value that a node describes, or one that is not checked.
 #[derive(Clone, Copy)]
-struct Glance<'s> {
+struct FastCheck<'s> {
     node: Option<&'s Schema>,
     /// Whether unknown members are kept: by the node itself, or by an array around it.
     keeps_unknown: bool,
@@ -161,21 +161,23 @@ struct Glance<'s> {
     effort: &'s Effort,
 }
 
-impl<'s> Glance<'s> {
+impl<'s> FastCheck<'s> {
     /// At a value that is not checked.
     fn unseen(self) -> Self {
-        Glance { node: None, keeps_unknown: true, ..self }
+        FastCheck { node: None, keeps_unknown: true, ..self }
     }
 
     /// At a member that `node` describes.
     fn at(self, node: &'s Schema) -> Self {
-        Glance { node: Some(node), keeps_unknown: node.preserve_unknown_fields, ..self }
+        FastCheck { node: Some(node), keeps_unknown: node.preserve_unknown_fields, ..self }
     }
 
     /// At an element of an array.
-    fn at_element(self) -> Glance<'s> {
+    fn at_element(self) -> FastCheck<'s> {
         match self.node.and_then(|node| node.items.as_deref()) {
-            Some(node) => Glance { keeps_unknown: self.keeps_unknown || node.preserve_unknown_fields, ..self.at(node) },
+            Some(node) => {
+                FastCheck { keeps_unknown: self.keeps_unknown || node.preserve_unknown_fields, ..self.at(node) }
+            }
             None => self.unseen(),
         }
     }
@@ -187,12 +189,12 @@ impl<'s> Glance<'s> {
     }
 }
 
-/// Goes on, or ends the glance.
+/// Continues, or ends the fast check.
 fn good<E: Error>(is_good: bool) -> Result<(), E> {
     if is_good { Ok(()) } else { Err(E::custom("look closer")) }
 }
 
-impl<'de> DeserializeSeed<'de> for Glance<'_> {
+impl<'de> DeserializeSeed<'de> for FastCheck<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -200,7 +202,7 @@ impl<'de> DeserializeSeed<'de> for Glance<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Glance<'_> {
+impl<'de> Visitor<'de> for FastCheck<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -15,14 +15,14 @@ use crate::world::{Answer, Ask, Found, Need};
 
 /// What answers.
 #[derive(Debug)]
-pub struct Leader {
+pub struct TopologyGatherer {
     managed: Arc<Managed>,
     definitions: Definitions,
     dry_runs: DryRuns,
     live: Live,
 }
 
-impl Leader {
+impl TopologyGatherer {
     /// Answers from these watches, and by asking the API server for what they do not show. Dry runs are requests like writes,
     /// and go through `writer`.
     pub fn new(
@@ -33,7 +33,7 @@ impl Leader {
         metrics: Arc<Metrics>,
     ) -> Self {
         let dry_runs = DryRuns::new(writer, metrics.clone());
-        Leader { managed, definitions, dry_runs, live: Live::new(client, metrics) }
+        TopologyGatherer { managed, definitions, dry_runs, live: Live::new(client, metrics) }
     }
 
     /// The answers to needs, gathered side by side, at `deadline` at the latest.

@@ -16,7 +16,7 @@ const FORGOTTEN: Duration = Duration::from_secs(30);
 
 /// By Cluster.
 #[derive(Debug, Default)]
-pub(super) struct Past(Mutex<HashMap<ObjectKey, Memory>>);
+pub(super) struct RunHistory(Mutex<HashMap<ObjectKey, Memory>>);
 
 #[derive(Debug, Default)]
 struct Memory {
@@ -36,7 +36,7 @@ pub(super) struct Write {
     at: Instant,
 }
 
-impl Past {
+impl RunHistory {
     /// Notes that a run starts now, or says how long that has to wait (RS-10).
     pub(super) fn start(&self, key: &ObjectKey) -> Result<(), Duration> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,43 +119,46 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn runs_for_one_cluster_start_a_second_apart() {
         // RS-10
-        let past = Past::default();
-        assert_eq!(past.start(&key()), Ok(()));
+        let history = RunHistory::default();
+        assert_eq!(history.start(&key()), Ok(()));
         tokio::time::advance(Duration::from_millis(300)).await;
-        assert_eq!(past.start(&key()), Err(Duration::from_millis(700)));
-        assert_eq!(past.start(&ObjectKey::new("ns", "d")), Ok(()));
+        assert_eq!(history.start(&key()), Err(Duration::from_millis(700)));
+        assert_eq!(history.start(&ObjectKey::new("ns", "d")), Ok(()));
         tokio::time::advance(Duration::from_millis(700)).await;
-        assert_eq!(past.start(&key()), Ok(()));
-        past.forget(&key());
-        assert_eq!(past.start(&key()), Ok(()));
+        assert_eq!(history.start(&key()), Ok(()));
+        history.forget(&key());
+        assert_eq!(history.start(&key()), Ok(()));
     }
 
     #[test]
     fn a_shim_is_deleted_until_that_succeeds_and_then_not_again() {
         // RS-14
-        let past = Past::default();
-        let wanted = |all: &[Shim]| all.iter().map(|wanted| past.shim(&key(), *wanted)).collect::<Vec<_>>();
+        let history = RunHistory::default();
+        let wanted = |all: &[Shim]| all.iter().map(|wanted| history.shim(&key(), *wanted)).collect::<Vec<_>>();
         assert_eq!(wanted(&[Shim::Create, Shim::Delete, Shim::Delete]), [Shim::Create, Shim::Delete, Shim::Delete]);
-        past.dropped_shim(&key());
+        history.dropped_shim(&key());
         assert_eq!(wanted(&[Shim::Delete, Shim::Keep, Shim::Delete]), [Shim::Keep, Shim::Keep, Shim::Delete]);
-        assert_eq!(past.shim_uid(&key()), None);
-        past.made_shim(&key(), "uid".to_owned());
-        assert_eq!((past.shim_uid(&key()).as_deref(), past.shim_uid(&ObjectKey::new("ns", "d"))), (Some("uid"), None));
+        assert_eq!(history.shim_uid(&key()), None);
+        history.made_shim(&key(), "uid".to_owned());
+        assert_eq!(
+            (history.shim_uid(&key()).as_deref(), history.shim_uid(&ObjectKey::new("ns", "d"))),
+            (Some("uid"), None)
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_written_is_waited_for_until_it_shows() {
         // RS-11, PERF-02
-        let past = Past::default();
-        past.wrote(&key(), [deployment("7"), deployment("9")]);
-        assert_eq!(past.unseen(&key(), |write| write.version == "7"), ["MachineDeployment"]);
-        assert_eq!(past.unseen(&key(), |write| write.version == "7"), ["MachineDeployment"]);
-        assert!(past.unseen(&key(), |_| true).is_empty() && past.unseen(&key(), |_| false).is_empty());
-        past.wrote(&key(), [deployment("11")]);
-        past.clear_writes(&key());
-        assert!(past.unseen(&key(), |_| false).is_empty());
-        past.wrote(&key(), [deployment("12")]);
+        let history = RunHistory::default();
+        history.wrote(&key(), [deployment("7"), deployment("9")]);
+        assert_eq!(history.unseen(&key(), |write| write.version == "7"), ["MachineDeployment"]);
+        assert_eq!(history.unseen(&key(), |write| write.version == "7"), ["MachineDeployment"]);
+        assert!(history.unseen(&key(), |_| true).is_empty() && history.unseen(&key(), |_| false).is_empty());
+        history.wrote(&key(), [deployment("11")]);
+        history.clear_writes(&key());
+        assert!(history.unseen(&key(), |_| false).is_empty());
+        history.wrote(&key(), [deployment("12")]);
         tokio::time::advance(FORGOTTEN).await;
-        assert!(past.unseen(&key(), |_| false).is_empty(), "what was deleted since shows no more");
+        assert!(history.unseen(&key(), |_| false).is_empty(), "what was deleted since shows no more");
     }
 }
