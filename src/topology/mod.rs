@@ -8,6 +8,7 @@
 //!            for each object) ─► patches/ ─► plan/ (steps, the machines that they replace, folds) ─► rotations.rs (one too
 //!            many is held)
 //! mitigation.rs: records of field owners that got lost
+//! nameless.rs: whether the plan for one Cluster holds for others
 //! ```
 //!
 //! All of it is pure: what varies (facts, fresh names, switches) is an argument.
@@ -24,6 +25,7 @@ mod failure;
 mod field_path;
 pub mod hooks;
 pub mod mitigation;
+pub mod nameless;
 pub mod names;
 pub mod origin;
 pub mod patches;
