@@ -7,8 +7,9 @@
 //!      hub ─────► World ◄── gather ◄── Needs        facts first: from the API server or from files
 //!       │                                │
 //!       ├─ admission   defaults → rules ─┴───────────► Verdict ─► response   (webhook; `validate`)
-//!       └─ topology    blueprint → desired → patches → plan ► Plan ──► apply     (reconciler)
-//!                                                               └────► print     (`plan`)
+//!       ├─ topology    blueprint → desired → patches → plan ► Plan ──► apply     (reconciler)
+//!       │                                                       └────► print     (`plan`)
+//!       └─ impact      both sides of an edit, folded ───► Impact ────► warnings  (webhook)
 //! ```
 //!
 //! Leaves hold nothing of Cluster API. The pure core turns a World into a Verdict or a Plan without IO, clock or randomness.
@@ -37,6 +38,7 @@ pub mod world;
 pub mod rollouts;
 pub mod admission;
 pub mod topology;
+pub mod impact;
 
 // Edges: async, sockets, files, clock, randomness.
 pub mod kubernetes;

@@ -282,7 +282,23 @@ struct Reviewed<T> {
     raw: Value,
 }
 
+/// An object before and after an update.
+#[derive(Debug)]
+pub enum Edited {
+    Class { old: Box<ClusterClass>, new: Box<ClusterClass> },
+    Cluster { old: Box<Cluster>, new: Box<Cluster> },
+}
+
 impl Question {
+    /// The update that the question is about, where validating it is the question.
+    pub fn into_edited(self) -> Option<Edited> {
+        match self.subject {
+            Subject::ValidateClass { new, old: Some(old), .. } => Some(Edited::Class { old, new }),
+            Subject::ValidateCluster { new, old: Some(old) } => Some(Edited::Cluster { old, new }),
+            _ => None,
+        }
+    }
+
     /// Decodes a request.
     ///
     /// # Errors

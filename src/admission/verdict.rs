@@ -45,6 +45,8 @@ pub struct Verdict {
     pub printed_patch: Option<Patch>,
     /// Rules that should have run and lacked their facts.
     pub not_checked: Vec<RuleId>,
+    /// What the edit does to machines, for the audit log, as JSON; empty where that is not known or nothing.
+    pub impact: Option<String>,
     /// What would have been the outcome, where denials are only talked about (DEC-38).
     pub would_be: Option<Outcome>,
 }
@@ -54,6 +56,9 @@ const SOFT_WARNINGS: usize = 10;
 
 /// The audit annotation of a request that would have been denied.
 const WOULD_DENY: &str = "would-deny";
+
+/// The audit annotation of an edit that replaces or removes machines.
+const IMPACT: &str = "impact";
 
 impl Verdict {
     /// The verdict that not all facts could be gathered (ADM-009).
@@ -78,6 +83,7 @@ impl Verdict {
             patch: Patch::default(),
             printed_patch: None,
             not_checked: Vec::new(),
+            impact: None,
             would_be: None,
         }
     }
@@ -180,7 +186,9 @@ impl Verdict {
     pub fn response<'a>(&'a self, uid: &'a str) -> Result<AdmissionResponse<'a>, serde_json::Error> {
         let mut response = AdmissionResponse { uid, allowed: self.is_allowed(), ..AdmissionResponse::default() };
         response.warnings = self.warnings.iter().map(|warning| warning.text.clone()).collect();
-        response.audit_annotations = self.audit().map(|text| (WOULD_DENY, text)).into_iter().collect();
+        let would_deny = self.audit().map(|text| (WOULD_DENY, text));
+        response.audit_annotations =
+            would_deny.into_iter().chain(self.impact.clone().map(|text| (IMPACT, text))).collect();
         response.status = self.message().map(|message| self.status(message));
         if self.is_allowed() {
             response.set_patch(&self.patch)?;

@@ -1,5 +1,7 @@
 //! What a review asks, and where it is answered.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
@@ -43,13 +45,13 @@ pub(super) enum Pool {
 /// A question as it is put in a round.
 pub(super) enum Put {
     AsText(Asked),
-    Decoded(Question),
+    Decoded(Arc<Question>),
 }
 
 impl Put {
-    pub(super) fn question(self) -> Result<Question, Box<Verdict>> {
+    pub(super) fn question(self) -> Result<Arc<Question>, Box<Verdict>> {
         match self {
-            Put::AsText(asked) => asked.question(),
+            Put::AsText(asked) => asked.question().map(Arc::new),
             Put::Decoded(question) => Ok(question),
         }
     }

@@ -20,6 +20,8 @@ pub struct Limits {
     pub blocking: usize,
     /// How many reviews in work may wait for such a thread.
     pub aside_queue: usize,
+    /// How long the impact of one edit may take to compute; zero switches it off.
+    pub impact: Duration,
     /// How many bytes of bodies may be held at a time.
     pub held: usize,
 }
@@ -35,6 +37,7 @@ impl Default for Limits {
             queue: 2048,
             blocking: cores.saturating_sub(1).max(1),
             aside_queue: 256,
+            impact: Duration::from_millis(300),
             held: 256 * 1024 * 1024,
         }
     }

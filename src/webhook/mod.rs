@@ -6,6 +6,7 @@
 //!                                                                  │     └─ queue.rs (whose turn it is)
 //!                                                                  │     turns.rs (whose turn it is at the threads)
 //!                                                                  └─► conversion.rs ─► wire
+//! impact.rs: what an allowed edit does to machines, as warnings
 //! probes.rs: whether this process is alive and ready, on a port of its own
 //! ```
 
@@ -13,6 +14,7 @@ mod asked;
 mod body;
 mod connection;
 pub mod conversion;
+mod impact;
 pub mod limits;
 mod places;
 pub mod probes;

@@ -21,6 +21,7 @@ use tracing::{Instrument, Span, info, info_span};
 
 use super::asked::{Asked, Pool, Put, is_looked_after};
 use super::body::{Bodies, Bounds};
+use super::impact::{self, Assessor};
 use super::limits::{Gone, INLINE_TIME, LAST_ROUND, Limits, RETRY_AFTER, TURN_TIME, patience};
 use super::queue::{Queue, Shed};
 use super::refusal::{PANICKED, Refusal, refusal, request_of};
@@ -30,9 +31,11 @@ use crate::admission::{
     END_POINTS, EndPoint, Enforce, MACHINE_END_POINTS, Operation, Outcome, Question, Settings, Verdict,
 };
 use crate::budget::Stop;
+use crate::field::{Warning, shortened};
 use crate::hub::{GROUP, Kind};
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::{self, Metrics, Raised};
+use crate::topology::Options;
 use crate::wire::conversion_review;
 use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusDetails};
 use crate::world::{Computed, Unsettled, World, settle};
@@ -50,6 +53,7 @@ pub struct Handler {
     blocking: Turns,
     bodies: Bodies,
     metrics: Arc<Metrics>,
+    assessor: Assessor,
     evaluate: Evaluate,
 }
 
@@ -59,12 +63,13 @@ impl Handler {
         let waiting = |queue| metrics.waiting.get_or_create(&metrics::Queue { queue }).clone();
         Handler {
             gatherer,
-            settings: Arc::new(settings),
             limits,
             places: Queue::new(limits.in_flight, limits.queue, waiting("reviews")),
             blocking: Turns::new(limits.blocking, limits.aside_queue, waiting("threads")),
             bodies: Bodies::new(Bounds { body: limits.body, time: limits.time, held: limits.held }, waiting("memory")),
             metrics,
+            assessor: Assessor::new(Options { runtime_sdk: settings.gates.runtime_sdk }, limits.impact),
+            settings: Arc::new(settings),
             evaluate: Question::answer,
         }
     }
@@ -165,7 +170,7 @@ impl Handler {
             Ok(asked) => {
                 let work = Work { pool: asked.pool(), owner, deadline };
                 match self.settle(asked, work).await {
-                    Ok(verdict) => verdict,
+                    Ok((verdict, question)) => self.with_impact(verdict, question, deadline).await,
                     Err(Ended::Undecodable(verdict)) => *verdict,
                     Err(Ended::Unsettled(unsettled)) => Verdict::unsettled(end_point.kind, name, &unsettled),
                     // A panic becomes the verdict that nothing could be found out (ADM-009).
@@ -182,13 +187,31 @@ impl Handler {
 
     /// Puts the question until no fact is missing. It is decoded in the first turn and not before: while reviews wait for it,
     /// they are no more than their text.
-    async fn settle(&self, asked: Asked, work: Work<'_>) -> Result<Verdict, Ended> {
+    async fn settle(&self, asked: Asked, work: Work<'_>) -> Result<(Verdict, Option<Question>), Ended> {
         // Facts may come late, and the last answer still has to be given.
         let facts_by = work.deadline.checked_sub(LAST_ROUND).unwrap_or(work.deadline);
         let put = |world, (put, work)| self.put(world, put, work);
         let gather = |needs| self.gatherer.gather_all(needs, facts_by);
-        let (verdict, _) = settle(self.gatherer.world(), (Put::AsText(asked), work), put, gather).await?;
-        Ok(verdict)
+        let ((verdict, question), _) = settle(self.gatherer.world(), (Put::AsText(asked), work), put, gather).await?;
+        Ok((verdict, Arc::into_inner(question)))
+    }
+
+    /// The verdict with warnings about the machines that the edit replaces or removes, if it is allowed (DEC-42).
+    async fn with_impact(&self, mut verdict: Verdict, question: Option<Question>, deadline: Instant) -> Verdict {
+        let edited = question.filter(|_| verdict.is_allowed()).and_then(Question::into_edited);
+        let Some(edited) = edited else { return verdict };
+        match self.assessor.assess(impact::edit(edited), &self.gatherer, deadline).await {
+            Ok(None) => {}
+            Ok(Some(impact)) => {
+                verdict.warnings.extend(impact.warnings());
+                verdict.impact = impact.summary();
+            }
+            Err(unknown) => {
+                let text = shortened(&format!("the number of replaced machines is not known: {unknown}")).into_owned();
+                verdict.warnings.push(Warning { rule: "DEC-42", text });
+            }
+        }
+        verdict
     }
 
     /// Puts the question once, on a thread for such work if it takes long.
@@ -197,7 +220,7 @@ impl Handler {
         mut world: World,
         mut put: Put,
         mut work: Work<'a>,
-    ) -> Computed<Verdict, (Put, Work<'a>), Ended> {
+    ) -> Computed<(Verdict, Arc<Question>), (Put, Work<'a>), Ended> {
         loop {
             let (evaluate, settings, is_blocking) = (self.evaluate, self.settings.clone(), work.pool == Pool::Blocking);
             let round = move |stop| {
@@ -207,9 +230,9 @@ impl Handler {
                 Ok((question, verdict.filter(|_| is_blocking || !world.stop().has_stopped()), world))
             };
             let (question, verdict, seen) = self.work(work, round).await?.map_err(Ended::Undecodable)?;
-            (put, world) = (Put::Decoded(question), seen);
+            (put, world) = (Put::Decoded(question.clone()), seen);
             if let Some(verdict) = verdict {
-                return Ok((verdict, world, (put, work)));
+                return Ok(((verdict, question), world, (put, work)));
             }
             // It is no work for an async thread. Facts recorded on the way are requested again.
             (work.pool, _) = (Pool::Blocking, world.take_needs());

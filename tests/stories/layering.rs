@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 const LEAVES: [&str; 11] =
     ["field", "json", "budget", "calendar", "version", "goregex", "yaml", "gotemplate", "cel", "schema", "ssa"];
-const CORE: [&str; 8] = ["hub", "wire", "crd", "variables", "world", "rollouts", "admission", "topology"];
+const CORE: [&str; 9] = ["hub", "wire", "crd", "variables", "world", "rollouts", "admission", "topology", "impact"];
 const EDGES: [&str; 7] = ["kubernetes", "certificates", "embedded", "webhook", "reconciler", "telemetry", "cli"];
 
 /// What a module may use besides itself and what its row names may use. Every edge except `telemetry` may also use
 /// `telemetry`, the core and the leaves.
-const MAY_USE: [(&str, &[&str]); 26] = [
+const MAY_USE: [(&str, &[&str]); 27] = [
     ("field", &[]),
     ("json", &[]),
     ("budget", &[]),
@@ -36,6 +36,7 @@ const MAY_USE: [(&str, &[&str]); 26] = [
     ("admission", &["wire", "world", "variables", "crd"]),
     // A status names the version in which a class was written.
     ("topology", &["world", "variables", "ssa", "rollouts", "wire"]),
+    ("impact", &["topology"]),
     ("kubernetes", &[]),
     ("certificates", &["kubernetes"]),
     ("embedded", &[]),

@@ -330,13 +330,20 @@ fn permissions(objects: &[Value]) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// Follows both kinds, and looks at what belongs to a Cluster whose version changes.
-const READS: [&str; 7] = [
+const READS: [&str; 14] = [
     "cluster.x-k8s.io/clusterclasses: list watch",
     "cluster.x-k8s.io/clusters: list watch",
     "cluster.x-k8s.io/machinedeployments: list",
     "cluster.x-k8s.io/machinepools: list",
     "cluster.x-k8s.io/machines: list",
     "controlplane.cluster.x-k8s.io/*: get",
+    "bootstrap.cluster.x-k8s.io/eksconfigtemplates: get",
+    "bootstrap.cluster.x-k8s.io/k0sworkerconfigtemplates: get",
+    "bootstrap.cluster.x-k8s.io/kubeadmconfigtemplates: get",
+    "bootstrap.cluster.x-k8s.io/microk8sconfigtemplates: get",
+    "bootstrap.cluster.x-k8s.io/nodeadmconfigtemplates: get",
+    "bootstrap.cluster.x-k8s.io/rke2configtemplates: get",
+    "bootstrap.cluster.x-k8s.io/talosconfigtemplates: get",
     "infrastructure.cluster.x-k8s.io/*: get",
 ];
 /// Reaches workload clusters (DEC-40), with the component `workload-clusters`.

@@ -1,0 +1,182 @@
+//! The facts before and after an edit, and the Clusters that it concerns.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::hub::contract::definition_name;
+use crate::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef};
+use crate::topology::class_references::{group_version, references};
+use crate::variables;
+use crate::world::{Answer, DefinitionName, Facts, Found, Need, Objects, Record};
+
+/// How many bytes of compiled variables an edit may keep beside those of the stored classes (DEC-44).
+const COMPILED: usize = 32 << 20;
+
+/// An update that is allowed so far.
+#[derive(Clone, Debug)]
+pub enum Edit {
+    Class { old: Arc<ClusterClass>, new: Arc<ClusterClass> },
+    Cluster { old: Arc<Cluster>, new: Arc<Cluster> },
+    Template { old: Arc<Object>, new: Arc<Object> },
+}
+
+impl Edit {
+    /// What is edited, as messages name it.
+    pub fn subject(&self) -> String {
+        match self {
+            Edit::Class { new, .. } => format!("class {}", new.metadata.key()),
+            Edit::Cluster { new, .. } => format!("Cluster {}", new.metadata.key()),
+            Edit::Template { new, .. } => format!("{} {}", new.kind(), new.key()),
+        }
+    }
+
+    /// Whether the edit can change what machines are made from. Controllers write status and references of what users wrote, and
+    /// that costs nothing here.
+    pub fn matters(&self) -> bool {
+        match self {
+            Edit::Class { old, new } => old.spec != new.spec,
+            Edit::Cluster { old, new } => {
+                let told = |cluster: &Cluster| (cluster.metadata.labels.clone(), cluster.metadata.annotations.clone());
+                old.spec.topology != new.spec.topology
+                    || old.spec.cluster_network != new.spec.cluster_network
+                    || old.spec.paused != new.spec.paused
+                    || told(old) != told(new)
+            }
+            Edit::Template { old, new } => old.at("spec") != new.at("spec"),
+        }
+    }
+}
+
+/// An edit with the facts that its impact follows from.
+#[derive(Debug)]
+pub struct Case {
+    pub(super) subject: String,
+    pub(super) before: Facts,
+    pub(super) after: Facts,
+    /// By namespace and name.
+    pub(super) clusters: Vec<Arc<Cluster>>,
+    /// The classes of these Clusters, on both sides.
+    classes: BTreeSet<ObjectKey>,
+}
+
+impl Case {
+    /// The case of an edit among the stored Clusters and classes; `None` for one that cannot do anything to machines.
+    ///
+    /// It compiles the variables of an edited class, which can take a second.
+    pub fn of(edit: &Edit, stored: &Facts) -> Option<Self> {
+        if !edit.matters() {
+            return None;
+        }
+        let (mut before, mut after) = (stored.clone(), stored.clone());
+        let mut classes = BTreeSet::new();
+        let clusters = match edit {
+            Edit::Class { old, new } => {
+                let key = new.metadata.key();
+                put_class(&mut before, old);
+                put_class(&mut after, new);
+                let clusters = users(stored, &key);
+                classes.insert(key);
+                clusters
+            }
+            Edit::Cluster { old, new } => {
+                for (facts, cluster) in [(&mut before, old), (&mut after, new)] {
+                    classes.extend(cluster.class_key());
+                    facts.put_cluster(cluster.metadata.key(), Record::Readable(cluster.clone()));
+                }
+                vec![new.clone()]
+            }
+            Edit::Template { new, .. } => {
+                classes.extend(classes_with(stored, new));
+                classes.iter().flat_map(|class| users(stored, class)).collect()
+            }
+        };
+        let is_managed = |cluster: &Arc<Cluster>| cluster.topology().is_some() && !cluster.metadata.is_being_deleted();
+        let clusters: Vec<_> = clusters.into_iter().filter(is_managed).collect();
+        (!clusters.is_empty()).then(|| Case { subject: edit.subject(), before, after, clusters, classes })
+    }
+
+    /// The templates of all classes, and the definitions of their kinds and of those that they become.
+    pub fn needs(&self) -> BTreeSet<Need> {
+        let mut needs = BTreeSet::new();
+        for facts in [&self.before, &self.after] {
+            for key in &self.classes {
+                let Found::Yes(class) = facts.class(key) else { continue };
+                for reference in references(&class.spec) {
+                    // A review of the class has said what is wrong with the others.
+                    let Ok((group, _)) = group_version(reference) else { continue };
+                    let key = ObjectKey::new(&key.namespace, &reference.name);
+                    needs.insert(Need::Object(ObjectRef::new(&reference.api_version, &reference.kind, key)));
+                    let made = reference.kind.strip_suffix("Template").unwrap_or(&reference.kind);
+                    needs.extend(
+                        [&reference.kind, made]
+                            .map(|kind| Need::Definition(DefinitionName(definition_name(group, kind)))),
+                    );
+                }
+            }
+        }
+        needs
+    }
+
+    /// The case with all that was read for it: there is nothing else.
+    ///
+    /// # Errors
+    /// What could not be read.
+    pub fn with(mut self, edit: &Edit, answers: Vec<(Need, Answer)>) -> Result<Self, String> {
+        let mut objects = Objects::default();
+        for (need, answer) in answers {
+            if let Some(reason) = answer.unreadable() {
+                return Err(format!("{need}: {reason}"));
+            }
+            match (need, answer) {
+                (_, Answer::Object(Found::Yes(object))) => objects.put(object),
+                (Need::Definition(DefinitionName(name)), Answer::Definition(Found::Yes(definition))) => {
+                    objects.put_definition(name, definition);
+                }
+                _ => {}
+            }
+        }
+        let mut edited = objects.clone();
+        if let Edit::Template { old, new } = edit {
+            objects.put(old.clone());
+            edited.put(new.clone());
+        }
+        self.before = self.before.with_objects(objects);
+        self.after = self.after.with_objects(edited);
+        Ok(self)
+    }
+
+    /// How many Clusters the edit concerns.
+    pub fn clusters(&self) -> usize {
+        self.clusters.len()
+    }
+}
+
+/// Puts a class as its controller will leave it. What is compiled of it is not kept with the stored classes.
+fn put_class(facts: &mut Facts, class: &ClusterClass) {
+    let key = class.metadata.key();
+    if matches!(facts.class(&key), Found::Yes(stored) if stored.spec == class.spec && stored.is_reconciled()) {
+        return;
+    }
+    let mut class = class.clone();
+    class.use_known_variables();
+    class.status.variables = variables::expected_status(&class.spec, &class.status.variables).into();
+    *facts = facts.clone().keeping(COMPILED);
+    facts.put_class(key, Record::readable(class));
+}
+
+fn users(stored: &Facts, class: &ObjectKey) -> Vec<Arc<Cluster>> {
+    let cluster = |key| if let Found::Yes(cluster) = stored.cluster(key) { Some(cluster) } else { None };
+    stored.user_keys(class).filter_map(cluster).collect()
+}
+
+/// The classes that refer to a template, in any version of its kind.
+fn classes_with(stored: &Facts, template: &Object) -> Vec<ObjectKey> {
+    let refers = |key: &&ObjectKey| {
+        let Found::Yes(class) = stored.class(key) else { return false };
+        references(&class.spec).into_iter().any(|reference| {
+            (&*reference.kind, &*reference.name) == (template.kind(), template.name())
+                && group_version(reference).is_ok_and(|(group, _)| group == template.group())
+        })
+    };
+    stored.class_keys_in(template.namespace()).filter(refers).cloned().collect()
+}

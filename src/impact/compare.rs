@@ -1,0 +1,121 @@
+//! What becomes of the machines of one Cluster.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::case::Case;
+use super::tally::{Change, Tally};
+use crate::budget::Stop;
+use crate::hub::{Cluster, ClusterStatus, ContractRef, Endpoint, GROUP, ObjectKey};
+use crate::json::StringMap;
+use crate::topology::Options;
+use crate::topology::nameless::{has_no_names, has_short_names, is_read_as_text};
+use crate::topology::plan::{Fold, uid};
+use crate::world::{Facts, Found, Record};
+
+/// Clusters with equal inputs: the first stands for all.
+type Twins<'a> = Vec<&'a Arc<Cluster>>;
+
+impl Case {
+    /// Compares Cluster after Cluster, until `stop` is due; `add` gets each result at once, with the number of Clusters that it
+    /// stands for. Groups of equal Clusters come first, the largest of them before the others.
+    pub fn compare(&self, options: Options, now: Timestamp, stop: &Stop, mut add: impl FnMut(usize, Change)) {
+        let [before, after] = [&self.before, &self.after].map(|facts| Fold::new(facts.clone(), options).at(now));
+        for twins in self.twins() {
+            if stop.is_due() {
+                return;
+            }
+            let key = twins[0].metadata.key();
+            add(twins.len(), compare(&key, &before, &after));
+        }
+    }
+
+    /// An empty tally of this case.
+    pub fn tally(&self) -> Tally {
+        Tally::of(self.subject.clone(), self.clusters.len())
+    }
+
+    fn twins(&self) -> Vec<Twins<'_>> {
+        let nameless = self.nameless_classes();
+        let (mut groups, mut known) = (Vec::<Twins<'_>>::new(), HashMap::<Cluster, usize>::new());
+        for cluster in &self.clusters {
+            let stands_for_others = is_read_as_text(&cluster.metadata.name)
+                && has_short_names(cluster)
+                && cluster.class_key().is_some_and(|class| nameless.contains(&class));
+            if !stands_for_others {
+                groups.push(vec![cluster]);
+                continue;
+            }
+            let at = *known.entry(without_name(cluster)).or_insert(groups.len());
+            match groups.get_mut(at) {
+                Some(twins) => twins.push(cluster),
+                None => groups.push(vec![cluster]),
+            }
+        }
+        groups.sort_by_key(|twins| std::cmp::Reverse(twins.len()));
+        groups
+    }
+
+    /// The classes that look at no names on either side.
+    fn nameless_classes(&self) -> BTreeSet<ObjectKey> {
+        let is_nameless = |facts: &Facts, key: &ObjectKey| match facts.class(key) {
+            Found::Yes(class) => has_no_names(&class),
+            _ => false,
+        };
+        let keys: BTreeSet<ObjectKey> = self.clusters.iter().filter_map(|cluster| cluster.class_key()).collect();
+        keys.into_iter().filter(|key| is_nameless(&self.before, key) && is_nameless(&self.after, key)).collect()
+    }
+}
+
+/// What both sides come to, as if the old one had been rolled out just now.
+fn compare(key: &ObjectKey, before: &Fold, after: &Fold) -> Change {
+    let mut old = before.clone();
+    let mut new = after.clone();
+    as_written(&mut old, key);
+    as_written(&mut new, key);
+    let settled = old.settle(key);
+    new.take_over(key, &old);
+    let rollout = new.roll_out(key);
+    // What cannot be computed on either side is no consequence of the edit.
+    let fails = rollout.failure.is_some() && settled.failure.is_none();
+    let is_known = settled.failure.is_none() && rollout.failure.is_none();
+    let incomplete = rollout.trace.not_asked.first().map(ToString::to_string);
+    let rolls = rollout.rounds.into_iter().flat_map(|round| round.rolls).collect();
+    Change { cluster: key.clone(), rolls, fails, is_known, incomplete }
+}
+
+/// The Cluster as its user wrote it: current objects play no part.
+fn as_written(fold: &mut Fold, key: &ObjectKey) {
+    let Found::Yes(stored) = fold.facts().cluster(key) else { return };
+    let mut cluster = Cluster::clone(&stored);
+    cluster.spec.infrastructure_ref = ContractRef::default();
+    cluster.spec.control_plane_ref = ContractRef::default();
+    if cluster.metadata.uid.is_empty() {
+        cluster.metadata.uid = uid(GROUP, "Cluster", key);
+    }
+    fold.facts_mut().put_cluster(key.clone(), Record::readable(cluster));
+}
+
+/// What the computation looks at, apart from names.
+fn without_name(cluster: &Cluster) -> Cluster {
+    let mut cluster = cluster.clone();
+    cluster.metadata.name.clear();
+    cluster.metadata.uid.clear();
+    cluster.metadata.resource_version.clear();
+    cluster.metadata.generation = 0;
+    // A class that looks at no names looks at no labels and annotations either; those of Cluster API steer the rollout.
+    let steering = |all: &StringMap| {
+        let mut all = all.to_map();
+        all.retain(|name, _| name.contains("cluster.x-k8s.io/"));
+        StringMap::from(all)
+    };
+    cluster.metadata.labels = steering(&cluster.metadata.labels);
+    cluster.metadata.annotations = steering(&cluster.metadata.annotations);
+    cluster.spec.infrastructure_ref = ContractRef::default();
+    cluster.spec.control_plane_ref = ContractRef::default();
+    cluster.spec.control_plane_endpoint = Endpoint::default();
+    cluster.status = ClusterStatus::default();
+    cluster
+}

@@ -1,0 +1,22 @@
+//! What an edit of a ClusterClass, a Cluster or a template does to machines, before it is stored.
+//!
+//! ```text
+//! Edit ─► Case: the facts before and after, the Clusters it concerns ─► compare.rs, Cluster by Cluster ─► Tally
+//!                                                                                                       │
+//!                        warnings and audit annotation (words.rs) ◄── Impact (totals, groups) ◄─────────┘
+//! ```
+//!
+//! Both sides are desired states, computed and compared as `plan --from --to` does; current objects are never read. A
+//! review has little time, so the work can end at any Cluster: what was computed by then is scaled up, and the
+//! impact says that it is an estimate.
+
+mod case;
+mod compare;
+mod tally;
+mod words;
+
+pub use case::{Case, Edit};
+pub use tally::{Count, Group, Impact, Tally};
+
+#[cfg(test)]
+mod tests;

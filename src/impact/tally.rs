@@ -1,0 +1,213 @@
+//! Sums of what becomes of machines.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::hub::ObjectKey;
+use crate::topology::plan::Roll;
+
+/// What an edit does to one Cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    pub cluster: ObjectKey,
+    /// Those of all steps until nothing is left to do.
+    pub rolls: Vec<Roll>,
+    /// The topology could be computed before the edit, and cannot after it.
+    pub fails: bool,
+    /// Whether both sides could be computed.
+    pub is_known: bool,
+    /// The extension that was not called, so that more may change.
+    pub incomplete: Option<String>,
+}
+
+/// Numbers of machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    pub replaced: i64,
+    pub removed: i64,
+    pub added: i64,
+    /// Machines that stay outdated until a user deletes them (ROLL-11).
+    pub outdated: i64,
+    /// The number of some machines is not known: these are the least.
+    pub is_least: bool,
+}
+
+impl Count {
+    fn of(rolls: &[Roll]) -> Self {
+        let mut count = Count::default();
+        for machines in rolls.iter().map(|roll| roll.machines) {
+            let replaced = machines.replaced.unwrap_or(machines.at_least);
+            count.replaced = count.replaced.saturating_add(replaced);
+            count.removed = count.removed.saturating_add(machines.removed.unwrap_or_default());
+            count.added = count.added.saturating_add(machines.added.unwrap_or_default());
+            count.outdated = count.outdated.saturating_add(machines.outdated_until_deleted.unwrap_or_default());
+            count.is_least |= machines.replaced.is_none() || machines.removed.is_none();
+        }
+        count
+    }
+
+    fn add(&mut self, other: Count, times: i64) {
+        let add = |sum: &mut i64, one: i64| *sum = sum.saturating_add(one.saturating_mul(times));
+        add(&mut self.replaced, other.replaced);
+        add(&mut self.removed, other.removed);
+        add(&mut self.added, other.added);
+        add(&mut self.outdated, other.outdated);
+        self.is_least |= other.is_least;
+    }
+
+    /// Machines that are replaced or removed.
+    pub fn gone(&self) -> i64 {
+        self.replaced.saturating_add(self.removed)
+    }
+
+    /// Whether running machines go, or stay outdated.
+    fn affects(&self) -> bool {
+        self.gone() > 0 || self.outdated > 0 || self.is_least
+    }
+}
+
+/// Clusters whose machines go for the same reasons (DEC-48).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    pub clusters: usize,
+    /// One of them, as an example.
+    pub example: ObjectKey,
+    pub machines: Count,
+    /// Which kinds of objects replace machines, and why.
+    pub reasons: BTreeSet<(String, String)>,
+}
+
+/// What is known of an impact so far.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    subject: String,
+    /// All Clusters that the edit concerns.
+    clusters: usize,
+    compared: usize,
+    affected: usize,
+    machines: Count,
+    groups: BTreeMap<BTreeSet<(String, String)>, Group>,
+    failing: usize,
+    fails: Option<ObjectKey>,
+    unknown: usize,
+    incomplete: Option<String>,
+}
+
+/// What an edit does to machines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Impact {
+    /// What is edited.
+    pub subject: String,
+    /// How many Clusters the edit concerns.
+    pub clusters: usize,
+    /// How many of them were compared; with fewer, all sums are estimates.
+    pub compared: usize,
+    /// Clusters whose machines are replaced, removed or outdated.
+    pub affected: usize,
+    pub machines: Count,
+    /// Machines that go for certain: those of Clusters that were compared.
+    pub certain: i64,
+    /// Those with most machines first.
+    pub groups: Vec<Group>,
+    /// Clusters whose topology can no longer be computed, and one of them.
+    pub failing: usize,
+    pub fails: Option<ObjectKey>,
+    /// Clusters whose topology could not be computed before.
+    pub unknown: usize,
+    /// The extension that was not called, so that more may change.
+    pub incomplete: Option<String>,
+}
+
+impl Tally {
+    pub(super) fn of(subject: String, clusters: usize) -> Self {
+        Tally {
+            subject,
+            clusters,
+            compared: 0,
+            affected: 0,
+            machines: Count::default(),
+            groups: BTreeMap::new(),
+            failing: 0,
+            fails: None,
+            unknown: 0,
+            incomplete: None,
+        }
+    }
+
+    /// Adds what becomes of a Cluster, and of others that are equal to it.
+    pub fn add(&mut self, clusters: usize, change: Change) {
+        self.compared += clusters;
+        if change.fails {
+            self.failing += clusters;
+            self.fails.get_or_insert(change.cluster);
+            return;
+        }
+        if !change.is_known {
+            self.unknown += clusters;
+            return;
+        }
+        self.incomplete = self.incomplete.take().or(change.incomplete);
+        let count = Count::of(&change.rolls);
+        let times = i64::try_from(clusters).unwrap_or(i64::MAX);
+        self.machines.add(count, times);
+        if !count.affects() {
+            return;
+        }
+        self.affected += clusters;
+        let gone = change.rolls.iter().filter(|roll| Count::of(std::slice::from_ref(*roll)).affects());
+        let reasons: BTreeSet<_> = gone.map(|roll| (roll.kind.clone(), roll.reason.clone())).collect();
+        let group = self.groups.entry(reasons.clone()).or_insert_with(|| Group {
+            clusters: 0,
+            example: change.cluster.clone(),
+            machines: Count::default(),
+            reasons,
+        });
+        group.clusters += clusters;
+        group.machines.add(count, times);
+    }
+
+    /// The impact as far as it is known; Clusters that were not compared count like the average of the others.
+    pub fn impact(&self) -> Impact {
+        let scale = |sum: i64| match self.compared {
+            0 => 0,
+            compared => {
+                let (all, compared) = (self.clusters as i128, compared as i128);
+                i64::try_from((i128::from(sum) * all + compared / 2) / compared).unwrap_or(i64::MAX)
+            }
+        };
+        let number = |sum: usize| usize::try_from(scale(i64::try_from(sum).unwrap_or(i64::MAX))).unwrap_or(usize::MAX);
+        let count = |of: Count| Count {
+            replaced: scale(of.replaced),
+            removed: scale(of.removed),
+            added: scale(of.added),
+            outdated: scale(of.outdated),
+            is_least: of.is_least,
+        };
+        let mut groups: Vec<Group> = self.groups.values().cloned().collect();
+        groups.iter_mut().for_each(|group| {
+            (group.clusters, group.machines) = (number(group.clusters), count(group.machines));
+        });
+        groups.sort_by(|one, other| {
+            other.machines.gone().cmp(&one.machines.gone()).then_with(|| one.example.cmp(&other.example))
+        });
+        Impact {
+            subject: self.subject.clone(),
+            clusters: self.clusters,
+            compared: self.compared,
+            affected: number(self.affected),
+            machines: count(self.machines),
+            certain: self.machines.gone(),
+            groups,
+            failing: number(self.failing),
+            fails: self.fails.clone(),
+            unknown: number(self.unknown),
+            incomplete: self.incomplete.clone(),
+        }
+    }
+}
+
+impl Impact {
+    /// Whether sums are scaled up from a part of the Clusters.
+    pub fn is_estimate(&self) -> bool {
+        self.compared < self.clusters
+    }
+}

@@ -1,0 +1,292 @@
+//! What edits do to machines, on worlds of a class and its Clusters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::budget::Stop;
+use crate::hub::{Cluster, ClusterClass, Object, ObjectKey};
+use crate::topology::Options;
+use crate::topology::plan::Machines;
+use crate::topology::testing::Scene;
+use crate::world::{Facts, Found};
+
+const OPTIONS: Options = Options { runtime_sdk: false };
+const WORKER: &str = "/spec/topology/workers/machineDeployments/0";
+
+/// Cluster `blade` with 3 + 4 machines, and a pool of 2.
+fn sized() -> Scene {
+    Scene::new()
+        .at("Cluster", "/spec/topology/controlPlane/replicas", json!(3))
+        .at("Cluster", &format!("{WORKER}/replicas"), json!(4))
+        .at("Cluster", "/spec/topology/workers/machinePools/0/replicas", json!(2))
+}
+
+/// More Clusters like `blade`.
+fn with_clusters(scene: &Scene, names: impl Iterator<Item = String>) -> Scene {
+    let mut cluster = scene.document("Cluster").clone();
+    names.fold(scene.clone(), |scene, name| {
+        cluster["metadata"]["name"] = json!(name);
+        scene.with(cluster.clone())
+    })
+}
+
+fn facts(scene: &Scene) -> Facts {
+    scene.fold().facts().clone()
+}
+
+fn class(scene: &Scene) -> Arc<ClusterClass> {
+    Arc::new(serde_json::from_value(scene.document("ClusterClass").clone()).unwrap())
+}
+
+fn cluster(scene: &Scene) -> Arc<Cluster> {
+    Arc::new(serde_json::from_value(scene.document("Cluster").clone()).unwrap())
+}
+
+fn class_edit(before: &Scene, after: &Scene) -> Edit {
+    Edit::Class { old: class(before), new: class(after) }
+}
+
+/// The case of an edit of `stored`, with everything that it needs.
+fn case(stored: &Scene, edit: &Edit) -> Option<Case> {
+    let stored = facts(stored);
+    let case = Case::of(edit, &stored)?;
+    let answers = case.needs().into_iter().map(|need| (need.clone(), stored.answer(&need))).collect();
+    Some(case.with(edit, answers).unwrap())
+}
+
+fn impact(stored: &Scene, edit: &Edit) -> Option<Impact> {
+    let case = case(stored, edit)?;
+    let mut tally = case.tally();
+    case.compare(OPTIONS, Timestamp::UNIX_EPOCH, &Stop::never(), |clusters, change| tally.add(clusters, change));
+    Some(tally.impact())
+}
+
+fn warnings(impact: &Impact) -> Vec<String> {
+    impact.warnings().into_iter().map(|warning| warning.text).collect()
+}
+
+/// The class with a file that every control plane machine gets.
+fn with_file(scene: &Scene) -> Scene {
+    let files =
+        json!([{"op": "add", "path": "/spec/template/spec/kubeadmConfigSpec/files", "value": [{"path": "/a"}]}]);
+    scene.clone().at(
+        "ClusterClass",
+        "/spec/patches",
+        json!([{"name": "files", "definitions": [{
+            "selector": {
+                "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlaneTemplate",
+                "matchResources": {"controlPlane": true},
+            },
+            "jsonPatches": files,
+        }]}]),
+    )
+}
+
+#[test]
+fn an_edit_of_a_class_counts_the_machines_of_all_its_clusters() {
+    // DEC-42, DEC-48
+    let before = with_clusters(&sized(), (0..59).map(|i| format!("blue-{i}")));
+    let edit = class_edit(&sized(), &with_file(&sized()));
+    let impact = impact(&before, &edit).unwrap();
+    assert_eq!((impact.clusters, impact.compared, impact.affected, impact.machines.replaced), (60, 60, 60, 180));
+    assert_eq!(
+        warnings(&impact),
+        [
+            "replaces 180 machines in 60 of 60 Clusters (class ns/forge)",
+            "KubeadmControlPlane: spec.kubeadmConfigSpec.files changes (patch \"files\" definitions[0].jsonPatches[0])",
+        ]
+    );
+    let summary: Value = serde_json::from_str(&impact.summary().unwrap()).unwrap();
+    assert_eq!((&summary["machines"]["replaced"], &summary["groups"][0]["clusters"]), (&json!(180), &json!(60)));
+}
+
+#[test]
+fn equal_clusters_are_computed_once_and_those_that_differ_are_not_hidden() {
+    let scene = with_clusters(&sized(), (0..99).map(|i| format!("blue-{i}")));
+    let scene = scene.at("Cluster blue-7", &format!("{WORKER}/replicas"), json!(9));
+    let edit = class_edit(&sized(), &with_file(&sized()));
+    let (case, computed) = (case(&scene, &edit).unwrap(), AtomicUsize::new(0));
+    let mut sizes = Vec::new();
+    case.compare(OPTIONS, Timestamp::UNIX_EPOCH, &Stop::never(), |clusters, _| {
+        computed.fetch_add(1, Ordering::Relaxed);
+        sizes.push(clusters);
+    });
+    assert_eq!(sizes, [99, 1]);
+}
+
+#[test]
+fn what_is_not_compared_in_time_is_estimated() {
+    // The names of these Clusters may be read as numbers, so that none stands for others.
+    let scene = with_clusters(&sized(), (0..39).map(|i| format!("c{i}")));
+    let edit = class_edit(&sized(), &with_file(&sized()));
+    let case = case(&scene, &edit).unwrap();
+    let done = Arc::new(AtomicUsize::new(0));
+    let seen = done.clone();
+    let stop = Stop::when(move || seen.load(Ordering::Relaxed) >= 10);
+    let mut tally = case.tally();
+    case.compare(OPTIONS, Timestamp::UNIX_EPOCH, &stop, |clusters, change| {
+        done.fetch_add(1, Ordering::Relaxed);
+        tally.add(clusters, change);
+    });
+    let impact = tally.impact();
+    assert!(impact.is_estimate());
+    assert_eq!((impact.compared, impact.machines.replaced, impact.certain), (10, 120, 30));
+    assert_eq!(
+        warnings(&impact)[0],
+        "replaces about 120 machines in about 40 of 40 Clusters (class ns/forge; estimated from 10)"
+    );
+}
+
+#[test]
+fn edits_of_clusters_and_of_templates_are_compared_alike() {
+    let scene = sized();
+    let with = |path: &str, value: Value| {
+        let new = cluster(&scene.clone().at("Cluster", path, value));
+        impact(&scene, &Edit::Cluster { old: cluster(&scene), new })
+    };
+    let fewer = with(&format!("{WORKER}/replicas"), json!(1)).unwrap();
+    assert_eq!(
+        warnings(&fewer),
+        [
+            "removes 3 machines in 1 of 1 Cluster (Cluster ns/blade)",
+            "MachineDeployment: the number of its replicas changes"
+        ]
+    );
+    let newer = with("/spec/topology/version", json!("v1.34.0")).unwrap();
+    assert_eq!(newer.machines.replaced, 9, "{newer:?}");
+    let more = with(&format!("{WORKER}/replicas"), json!(7)).unwrap();
+    assert_eq!((more.machines.added, warnings(&more), more.summary()), (3, vec![], None), "no machine goes");
+    let template = |size: &str| {
+        let scene = scene.clone().at("ForgeMachineTemplate smith", "/spec/template/spec/size", json!(size));
+        Arc::new(Object::try_from(scene.document("ForgeMachineTemplate smith").clone()).unwrap())
+    };
+    let edit = Edit::Template { old: template("small"), new: template("large") };
+    let impact = impact(&scene, &edit).unwrap();
+    assert_eq!(
+        warnings(&impact)[0],
+        "replaces 4 machines in 1 of 1 Cluster (ForgeMachineTemplate ns/smith)",
+        "{impact:?}"
+    );
+}
+
+#[test]
+fn what_cannot_do_anything_to_machines_costs_nothing() {
+    let scene = sized();
+    let old = cluster(&scene);
+    let mut referring = Cluster::clone(&old);
+    referring.spec.infrastructure_ref.name = "made".to_owned();
+    referring.metadata.resource_version = "2".to_owned();
+    assert!(case(&scene, &Edit::Cluster { old: old.clone(), new: Arc::new(referring) }).is_none());
+    assert!(case(&scene, &class_edit(&scene, &scene)).is_none());
+    let unused = scene.clone().without("Cluster");
+    assert!(case(&unused, &class_edit(&scene, &with_file(&scene))).is_none(), "no Cluster uses the class");
+}
+
+#[test]
+fn numbers_that_are_not_known_and_topologies_that_break_are_named() {
+    let bounds = json!({"annotations": {
+        "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size": "2",
+        "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size": "9",
+    }});
+    let scaled = sized().at("Cluster", &format!("{WORKER}/metadata"), bounds).at(
+        "Cluster",
+        &format!("{WORKER}/replicas"),
+        Value::Null,
+    );
+    let newer = cluster(&scaled.clone().at("Cluster", "/spec/topology/version", json!("v1.34.0")));
+    let impact_of = impact(&scaled, &Edit::Cluster { old: cluster(&scaled), new: newer }).unwrap();
+    assert!(
+        warnings(&impact_of)[0].starts_with("replaces at least 7 machines"),
+        "3 of the control plane, 2 of the pool, the minimum of the autoscaler: {impact_of:?}"
+    );
+    let broken = sized().at(
+        "ClusterClass",
+        "/spec/patches",
+        json!([{"name": "wrong", "definitions": [{
+            "selector": {
+                "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlaneTemplate",
+                "matchResources": {"controlPlane": true},
+            },
+            "jsonPatches": [{"op": "remove", "path": "/spec/template/spec/nothing"}],
+        }]}]),
+    );
+    let impact = impact(&sized(), &class_edit(&sized(), &broken)).unwrap();
+    assert_eq!((impact.failing, impact.machines), (1, Count::default()));
+    assert_eq!(warnings(&impact), ["breaks the topology of 1 Cluster, such as ns/blade (class ns/forge)"]);
+}
+
+#[test]
+fn warnings_and_the_summary_stay_short() {
+    // 120 characters, 4,096 bytes and 8 KiB
+    let scene = (0..200).fold(sized(), |scene, i| {
+        let mut cluster = sized().document("Cluster").clone();
+        cluster["metadata"]["name"] = json!(format!("blue-{i}"));
+        let set = |i: usize| json!({"class": "smith", "name": format!("set-{i}-{}", "x".repeat(20)), "replicas": 1});
+        cluster["spec"]["topology"]["workers"]["machineDeployments"] = json!([set(i)]);
+        scene.with(cluster)
+    });
+    let edit = class_edit(&sized(), &with_file(&sized()));
+    let impact = Impact {
+        groups: (0..500)
+            .map(|i| Group {
+                clusters: 1,
+                example: ObjectKey::new("ns", format!("blue-{i}-{}", "y".repeat(60))),
+                machines: Count::default(),
+                reasons: [("KubeadmControlPlane".to_owned(), format!("spec.{} changes", "a.".repeat(80)))].into(),
+            })
+            .collect(),
+        ..impact(&scene, &edit).unwrap()
+    };
+    let warnings = warnings(&impact);
+    assert!(warnings.iter().all(|text| text.chars().count() <= 120), "{warnings:?}");
+    assert!(warnings.iter().map(String::len).sum::<usize>() <= 4_096);
+    assert!(warnings.last().unwrap().ends_with("more groups of Clusters"), "{warnings:?}");
+    let summary = impact.summary().unwrap();
+    assert!(summary.len() <= 8 << 10);
+    assert!(serde_json::from_str::<Value>(&summary).unwrap()["groupsLeftOut"].as_u64() > Some(0));
+}
+
+/// What a plan of `before` and `after` does to Cluster `blade`.
+fn planned(before: &Scene, after: &Scene) -> Machines {
+    let key = ObjectKey::new("ns", "blade");
+    let (mut old, mut new) = (before.fold(), after.fold());
+    assert!(matches!(old.facts().cluster(&key), Found::Yes(_)));
+    old.settle(&key);
+    new.take_over(&key, &old);
+    new.roll_out(&key).rounds.iter().flat_map(|round| &round.rolls).map(|roll| roll.machines).sum()
+}
+
+#[test]
+fn an_impact_is_what_a_plan_says() {
+    // A change of each kind, alone and together with the others.
+    type Flavour = (&'static str, fn(Scene) -> Scene);
+    let flavours: [Flavour; 5] = [
+        ("patch", |scene| with_file(&scene)),
+        ("naming", |scene| {
+            scene.at("ClusterClass", "/spec/controlPlane/naming/template", json!("x-{{ .cluster.name }}-{{ .random }}"))
+        }),
+        ("deadline", |scene| scene.at("ClusterClass", "/spec/workers/machineDeployments/0/minReadySeconds", json!(9))),
+        ("labels", |scene| {
+            scene.at("ClusterClass", "/spec/workers/machineDeployments/0/metadata", json!({"labels": {"a": "b"}}))
+        }),
+        ("failure domain", |scene| {
+            scene.at("ClusterClass", "/spec/workers/machineDeployments/0/failureDomain", json!("east"))
+        }),
+    ];
+    for chosen in 1..(1_usize << flavours.len()) {
+        let names: Vec<_> = (0..flavours.len()).filter(|i| chosen >> i & 1 == 1).map(|i| flavours[i].0).collect();
+        let after = (0..flavours.len()).filter(|i| chosen >> i & 1 == 1).fold(sized(), |scene, i| flavours[i].1(scene));
+        let impact = impact(&sized(), &class_edit(&sized(), &after)).unwrap();
+        let plan = planned(&sized(), &after);
+        let found = (impact.machines.replaced, impact.machines.removed, impact.machines.added);
+        assert_eq!(
+            Some(found),
+            plan.replaced.zip(plan.removed).zip(plan.added).map(|((a, b), c)| (a, b, c)),
+            "{names:?}"
+        );
+    }
+}

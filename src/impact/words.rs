@@ -1,0 +1,198 @@
+//! The impact of an edit in words: warnings that kubectl prints, and the summary for the audit log (DEC-34: names, paths and
+//! counts, never values).
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::tally::{Count, Group, Impact};
+use crate::field::Warning;
+
+/// How many characters a warning has at most, as the API conventions of Kubernetes ask for.
+const MOST_CHARS: usize = 120;
+/// How many bytes all warnings have at most.
+const MOST_TEXT: usize = 4_096;
+/// How many bytes the summary has at most.
+const MOST_SUMMARY: usize = 8 << 10;
+/// The rule that gives these warnings.
+const RULE: &str = "DEC-42";
+
+impl Impact {
+    /// The warnings, the most important first; none when no machine goes.
+    pub fn warnings(&self) -> Vec<Warning> {
+        let mut texts = Vec::new();
+        let about = if self.is_estimate() { "about " } else { "" };
+        let of = match self.is_estimate() {
+            true => format!("{}; estimated from {}", self.subject, grouped(self.compared)),
+            false => self.subject.clone(),
+        };
+        let clusters = format!("{about}{} of {}", grouped(self.affected), clusters_of(self.clusters));
+        for (verb, number) in self.machines.verbs() {
+            texts.push(format!("{verb} {about}{} in {clusters} ({of})", machines(number, self.machines.is_least)));
+        }
+        if self.failing > 0 {
+            let example = self.fails.as_ref().map(|key| format!(", such as {key}")).unwrap_or_default();
+            texts.push(format!("breaks the topology of {about}{}{example} ({of})", clusters_of(self.failing)));
+        }
+        match self.groups.as_slice() {
+            // The total has said how many.
+            [one] => texts.extend(one.reason("")),
+            groups => texts.extend(groups.iter().map(Group::text)),
+        }
+        if let Some(reason) = &self.incomplete {
+            texts.push(format!("the number of machines is incomplete: {reason}"));
+        }
+        if self.unknown > 0 {
+            texts.push(format!("no number for {about}{}: the topology cannot be computed", clusters_of(self.unknown)));
+        }
+        within(texts.into_iter().map(shortened))
+    }
+
+    /// The summary for the audit log, as JSON; `None` when no machine goes.
+    pub fn summary(&self) -> Option<String> {
+        if self.warnings().is_empty() {
+            return None;
+        }
+        let mut groups: Vec<Value> = self.groups.iter().map(Group::summary).collect();
+        loop {
+            let left_out = self.groups.len() - groups.len();
+            let text = json!({
+                "subject": self.subject,
+                "clusters": self.clusters,
+                "compared": self.compared,
+                "affected": self.affected,
+                "machines": self.machines.summary(),
+                "failing": self.failing,
+                "unknown": self.unknown,
+                "incomplete": self.incomplete.as_deref().map(|reason| shortened(reason.to_owned())),
+                "groups": groups,
+                "groupsLeftOut": left_out,
+            })
+            .to_string();
+            if text.len() <= MOST_SUMMARY {
+                return Some(text);
+            }
+            groups.pop()?;
+        }
+    }
+}
+
+impl Count {
+    /// What happens to machines, and to how many.
+    fn verbs(&self) -> impl Iterator<Item = (&'static str, i64)> {
+        let replaces = ("replaces", self.replaced);
+        let all = [replaces, ("removes", self.removed), ("leaves outdated until they are deleted", self.outdated)];
+        let least = self.is_least && self.replaced == 0;
+        all.into_iter().filter(move |(verb, number)| *number > 0 || (least && *verb == replaces.0))
+    }
+
+    fn summary(&self) -> Value {
+        json!({
+            "replaced": self.replaced,
+            "removed": self.removed,
+            "added": self.added,
+            "outdatedUntilDeleted": self.outdated,
+            "atLeast": self.is_least,
+        })
+    }
+}
+
+impl Group {
+    fn text(&self) -> String {
+        let numbers: Vec<String> =
+            self.machines.verbs().map(|(verb, number)| format!("{verb} {}", grouped(number))).collect();
+        let example = match self.clusters {
+            1 => format!("in {}", self.example),
+            _ => format!("in {}, such as {}", clusters_of(self.clusters), self.example),
+        };
+        let text = format!("{} {example}", numbers.join(", "));
+        self.reason(&format!("{text}: ")).unwrap_or(text)
+    }
+
+    /// The kinds that replace machines, and the first reason; a path that is too long loses its beginning.
+    fn reason(&self, before: &str) -> Option<String> {
+        let (_, reason) = self.reasons.first()?;
+        let kinds: BTreeSet<&str> = self.reasons.iter().map(|(kind, _)| &**kind).collect();
+        let more = match self.reasons.iter().map(|(_, reason)| reason).collect::<BTreeSet<_>>().len() {
+            1 => String::new(),
+            many => format!(" (and {} more reasons)", many - 1),
+        };
+        let before = format!("{before}{}: ", kinds.into_iter().collect::<Vec<_>>().join(", "));
+        let left = MOST_CHARS.saturating_sub(before.chars().count() + more.chars().count());
+        Some(format!("{before}{}{more}", with_short_path(reason, left)))
+    }
+
+    fn summary(&self) -> Value {
+        let reasons = self.reasons.iter().map(|(kind, reason)| shortened(format!("{kind}: {reason}")));
+        json!({
+            "clusters": self.clusters,
+            "example": self.example.to_string(),
+            "machines": self.machines.summary(),
+            "reasons": reasons.take(MOST_REASONS).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// How many reasons of a group the summary has.
+const MOST_REASONS: usize = 10;
+
+fn machines(number: i64, is_least: bool) -> String {
+    if is_least && number == 0 {
+        return "an unknown number of machines".to_owned();
+    }
+    let least = if is_least { "at least " } else { "" };
+    let noun = if number == 1 { "machine" } else { "machines" };
+    format!("{least}{} {noun}", grouped(number))
+}
+
+fn clusters_of(number: usize) -> String {
+    format!("{} {}", grouped(number), if number == 1 { "Cluster" } else { "Clusters" })
+}
+
+/// A number with commas between groups of three digits.
+fn grouped(number: impl ToString) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A text of as many characters as a warning may have.
+fn shortened(text: String) -> String {
+    if text.chars().count() <= MOST_CHARS {
+        return text;
+    }
+    let kept: String = text.chars().take(MOST_CHARS - 3).collect();
+    format!("{kept}...")
+}
+
+/// A reason of at most so many characters, if that can be had without the first names of the path in it.
+fn with_short_path(reason: &str, most: usize) -> String {
+    let too_many = reason.chars().count().saturating_sub(most);
+    let path = reason.split(' ').find(|word| word.matches('.').count() > 1).filter(|_| too_many > 0);
+    let Some(path) = path else { return reason.to_owned() };
+    let starts = path.match_indices('.').map(|(at, _)| at);
+    let cut = starts.clone().find(|at| *at >= too_many + 2).or(starts.clone().next_back()).unwrap_or_default();
+    reason.replacen(path, &format!("..{}", &path[cut..]), 1)
+}
+
+/// As many warnings as fit, with the number of those that do not.
+fn within(texts: impl Iterator<Item = String>) -> Vec<Warning> {
+    const LAST: usize = 40;
+    let texts: Vec<String> = texts.collect();
+    let (mut length, mut kept) = (0, Vec::new());
+    for text in &texts {
+        if length + text.len() > MOST_TEXT - LAST {
+            kept.push(format!("and {} more groups of Clusters", texts.len() - kept.len()));
+            break;
+        }
+        length += text.len();
+        kept.push(text.clone());
+    }
+    kept.into_iter().map(|text| Warning { rule: RULE, text }).collect()
+}
