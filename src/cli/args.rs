@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use clap::builder::{BoolishValueParser, PossibleValue};
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use k8s_openapi::jiff::Timestamp;
@@ -190,6 +190,14 @@ pub struct Serve {
     /// Whether denials are enforced, or only reported: as warnings, in metrics and in the audit log.
     #[arg(long, value_name = "HOW", default_value = "deny", env = "TOPOLOGIST_ENFORCE")]
     pub enforce: Enforce,
+    /// How long a review may take to count the machines that an edit replaces; what is not counted by then is estimated. 0 switches
+    /// the count off, and with it every ceiling.
+    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = duration, env = "TOPOLOGIST_IMPACT_TIME")]
+    pub impact_time: Duration,
+    /// Deny edits that replace or remove more machines than this, unless the edited object carries the annotation
+    /// topologist.dev/approved-impact. A ClusterClass may set a lower number.
+    #[arg(long, value_name = "NUMBER", env = "TOPOLOGIST_MAX_REPLACED_MACHINES")]
+    pub max_replaced_machines: Option<u32>,
     /// Whether topologist manages machines; auto means only with --embedded. So far, MachineDeployments, MachineSets, Machines
     /// and MachineHealthChecks get defaults and are validated; no machines are created.
     #[arg(long, value_name = "WHEN", default_value = "auto", env = "TOPOLOGIST_LIFECYCLE")]
@@ -225,6 +233,18 @@ impl Serve {
 
     pub fn settings(&self) -> Settings {
         Settings { enforce: self.enforce, lifecycle: self.drives_machines(), ..self.rules.settings() }
+    }
+
+    /// A ceiling needs the count of replaced machines.
+    ///
+    /// # Errors
+    /// When there is a ceiling and no count.
+    pub fn check_ceiling(&self) -> Result<()> {
+        ensure!(
+            self.max_replaced_machines.is_none() || !self.impact_time.is_zero(),
+            "--max-replaced-machines needs the count of machines that --impact-time 0 switches off; leave one of them out"
+        );
+        Ok(())
     }
 
     /// Whether the kinds around machines are ours.

@@ -17,6 +17,7 @@ use tower::ServiceExt;
 use crate::admission::{Hook, Phase as HookPhase, hooks};
 use crate::embedded::{Admission, Asked, Phase, Webhook};
 use crate::hub::GROUP;
+use crate::webhook::templates;
 
 /// How long a review may take, in seconds.
 const TIMEOUT: u32 = 10;
@@ -45,6 +46,18 @@ fn matches(hook: &Hook, phase: Phase, asked: &Asked<'_>) -> bool {
         && !asked.namespace.is_empty()
         && hook.operations().iter().any(|operation| operation.name() == asked.operation)
         && (!hook.is_exact || hook.versions.iter().any(|version| version.to_string() == asked.version))
+}
+
+/// The webhook for templates of classes, as in `manifests/components/templates`.
+const TEMPLATES: &str = "impact.templates.topologist.dev";
+
+/// Whether a write is an edit of what may be a template of a class.
+fn is_template_edit(phase: Phase, asked: &Asked<'_>) -> bool {
+    phase == Phase::Validating
+        && asked.operation == "UPDATE"
+        && asked.subresource.is_empty()
+        && !asked.namespace.is_empty()
+        && asked.resource.ends_with("templates")
 }
 
 /// Admission by the end points of a router.
@@ -85,7 +98,14 @@ impl fmt::Debug for InProcess {
 impl Admission for InProcess {
     fn webhooks(&self, phase: Phase, asked: &Asked<'_>) -> Vec<Webhook> {
         let asked_for = self.hooks.iter().filter(|hook| matches(hook, phase, asked));
-        asked_for.map(|hook| Webhook { name: name(hook), path: hook.path.to_owned(), ignores_failure: false }).collect()
+        let hooks =
+            asked_for.map(|hook| Webhook { name: name(hook), path: hook.path.to_owned(), ignores_failure: false });
+        let of_templates = is_template_edit(phase, asked).then(|| Webhook {
+            name: TEMPLATES.to_owned(),
+            path: templates::PATH.to_owned(),
+            ignores_failure: true,
+        });
+        hooks.chain(of_templates).collect()
     }
 
     fn review<'a>(&'a self, webhook: &'a Webhook, review: Value) -> BoxFuture<'a, Result<Value, String>> {

@@ -125,6 +125,7 @@ impl Running {
         let metrics = Arc::new(Metrics::default());
         let mut tasks = JoinSet::new();
         options.certificates.check()?;
+        options.check_ceiling()?;
         let scope = options.scope()?;
         let Source { client, server, api } = Source::of(options, &progress).await?;
         let (shares, connections) = budgets(options);
@@ -279,7 +280,13 @@ impl EndPoints {
         };
         let converter = Arc::new(Converter::new(versions, conversion_limits, metrics.clone()));
         let gatherer = Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone());
-        let limits = Limits { blocking: shares.threads, held: shares.bodies, ..Limits::default() };
+        let limits = Limits {
+            blocking: shares.threads,
+            held: shares.bodies,
+            impact: options.impact_time,
+            max_replaced_machines: options.max_replaced_machines,
+            ..Limits::default()
+        };
         let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone());
         let reviews = review::router(Arc::new(handler));
         let all = reviews.clone().merge(conversion::router(converter.clone()));

@@ -86,7 +86,7 @@ impl Case {
                 vec![new.clone()]
             }
             Edit::Template { new, .. } => {
-                classes.extend(classes_with(stored, new));
+                classes.extend(classes_with(stored, new.group(), new.kind(), &new.key()));
                 classes.iter().flat_map(|class| users(stored, class)).collect()
             }
         };
@@ -145,16 +145,20 @@ impl Case {
         Ok(self)
     }
 
-    /// How many Clusters the edit concerns.
-    pub fn clusters(&self) -> usize {
-        self.clusters.len()
+    /// The classes of its Clusters, on both sides.
+    pub(super) fn classes(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.classes.iter()
     }
 }
 
 /// Puts a class as its controller will leave it. What is compiled of it is not kept with the stored classes.
 fn put_class(facts: &mut Facts, class: &ClusterClass) {
     let key = class.metadata.key();
-    if matches!(facts.class(&key), Found::Yes(stored) if stored.spec == class.spec && stored.is_reconciled()) {
+    let is_stored = |stored: &ClusterClass| {
+        stored.is_reconciled()
+            && (&stored.spec, &stored.metadata.annotations) == (&class.spec, &class.metadata.annotations)
+    };
+    if matches!(facts.class(&key), Found::Yes(stored) if is_stored(&stored)) {
         return;
     }
     let mut class = class.clone();
@@ -169,14 +173,19 @@ fn users(stored: &Facts, class: &ObjectKey) -> Vec<Arc<Cluster>> {
     stored.user_keys(class).filter_map(cluster).collect()
 }
 
+/// Whether a class refers to this template.
+pub fn is_of_a_class(stored: &Facts, group: &str, kind: &str, template: &ObjectKey) -> bool {
+    !classes_with(stored, group, kind, template).is_empty()
+}
+
 /// The classes that refer to a template, in any version of its kind.
-fn classes_with(stored: &Facts, template: &Object) -> Vec<ObjectKey> {
+fn classes_with(stored: &Facts, group: &str, kind: &str, template: &ObjectKey) -> Vec<ObjectKey> {
     let refers = |key: &&ObjectKey| {
         let Found::Yes(class) = stored.class(key) else { return false };
         references(&class.spec).into_iter().any(|reference| {
-            (&*reference.kind, &*reference.name) == (template.kind(), template.name())
-                && group_version(reference).is_ok_and(|(group, _)| group == template.group())
+            (&*reference.kind, &*reference.name) == (kind, &*template.name)
+                && group_version(reference).is_ok_and(|(of, _)| of == group)
         })
     };
-    stored.class_keys_in(template.namespace()).filter(refers).cloned().collect()
+    stored.class_keys_in(&template.namespace).filter(refers).cloned().collect()
 }

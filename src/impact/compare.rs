@@ -105,14 +105,11 @@ fn without_name(cluster: &Cluster) -> Cluster {
     cluster.metadata.uid.clear();
     cluster.metadata.resource_version.clear();
     cluster.metadata.generation = 0;
-    // A class that looks at no names looks at no labels and annotations either; those of Cluster API steer the rollout.
-    let steering = |all: &StringMap| {
-        let mut all = all.to_map();
-        all.retain(|name, _| name.contains("cluster.x-k8s.io/"));
-        StringMap::from(all)
-    };
-    cluster.metadata.labels = steering(&cluster.metadata.labels);
-    cluster.metadata.annotations = steering(&cluster.metadata.annotations);
+    // A class that looks at no names looks at no labels and annotations either, but annotations of Cluster API steer rollouts.
+    cluster.metadata.labels = StringMap::default();
+    let mut annotations = cluster.metadata.annotations.to_map();
+    annotations.retain(|name, _| name.contains("cluster.x-k8s.io/"));
+    cluster.metadata.annotations = annotations.into();
     cluster.spec.infrastructure_ref = ContractRef::default();
     cluster.spec.control_plane_ref = ContractRef::default();
     cluster.spec.control_plane_endpoint = Endpoint::default();

@@ -6,16 +6,20 @@
 //!                        warnings and audit annotation (words.rs) ◄── Impact (totals, groups) ◄─────────┘
 //! ```
 //!
+//! A ceiling (ceiling.rs), which is opt-in, turns an impact into a denial unless the edited object approves of it.
+//!
 //! Both sides are desired states, computed and compared as `plan --from --to` does; current objects are never read. A
-//! review has little time, so the work can end at any Cluster: what was computed by then is scaled up, and the
+//! review has little time, so the work can end at any Cluster: the sums so far are scaled up then, and the
 //! impact says that it is an estimate.
 
 mod case;
+mod ceiling;
 mod compare;
 mod tally;
 mod words;
 
-pub use case::{Case, Edit};
+pub use case::{Case, Edit, is_of_a_class};
+pub use ceiling::{APPROVED_IMPACT, Ceiling, MAX_REPLACED_MACHINES};
 pub use tally::{Count, Group, Impact, Tally};
 
 #[cfg(test)]

@@ -290,3 +290,87 @@ fn an_impact_is_what_a_plan_says() {
         );
     }
 }
+
+fn ceiling(edit: &Edit, stored: &Scene, flag: Option<u32>) -> Option<String> {
+    let impact = impact(stored, edit).unwrap();
+    Ceiling::of(&case(stored, edit).unwrap(), flag)?.denies(edit, &impact)
+}
+
+#[test]
+fn a_ceiling_denies_what_is_not_approved_in_the_same_edit() {
+    // DEC-53; the edit replaces 3 machines
+    let annotated = |scene: &Scene, name: &str, value: &str| {
+        scene.clone().at("ClusterClass", "/metadata/annotations", json!({name: value}))
+    };
+    let approved = |before: Option<&str>, after: Option<&str>| {
+        let with = |scene: Scene, text: Option<&str>| {
+            text.map_or(scene.clone(), |text| annotated(&scene, APPROVED_IMPACT, text))
+        };
+        class_edit(&with(sized(), before), &with(with_file(&sized()), after))
+    };
+    for (flag, before, after, want) in [
+        (None, None, None, None),
+        (Some(3), None, None, None),
+        (
+            Some(2),
+            None,
+            None,
+            Some("replaces or removes 3 machines in 1 of 1 Clusters, more than the 2 of --max-replaced-machines;"),
+        ),
+        (
+            Some(2),
+            None,
+            None,
+            Some("on ClusterClass ns/forge in the same edit: topologist.dev/approved-impact: \"3 <reason>\""),
+        ),
+        (Some(2), None, Some("3"), None),
+        (Some(2), None, Some("412 CHG0007"), None),
+        (Some(2), None, Some("2 CHG0007"), Some("its approval is for 2 only")),
+        (Some(2), None, Some("CHG0007"), Some("its approval does not begin with a number")),
+        (Some(2), None, Some("-3"), Some("its approval does not begin with a number")),
+        (Some(2), Some("3 CHG0007"), Some("3 CHG0007"), Some("its approval is that of an earlier edit")),
+        (Some(2), Some("3 CHG0007"), Some("3 CHG0008"), None),
+        (Some(2), Some("3 CHG0007"), None, Some("to approve it")),
+    ] {
+        let denied = ceiling(&approved(before, after), &sized(), flag);
+        let is_as_wanted = match (&denied, want) {
+            (None, None) => true,
+            (Some(message), Some(want)) => message.contains(want),
+            _ => false,
+        };
+        assert!(is_as_wanted, "{flag:?} {before:?} {after:?}: {denied:?}");
+    }
+}
+
+#[test]
+fn the_lowest_ceiling_counts_and_none_is_taken_away_by_the_edit_itself() {
+    // DEC-53
+    let limited = |scene: Scene, limit: &str| {
+        scene.at("ClusterClass", "/metadata/annotations", json!({MAX_REPLACED_MACHINES: limit}))
+    };
+    let edit = |before: Option<&str>, after: Option<&str>| {
+        let with = |scene: Scene, limit: Option<&str>| limit.map_or(scene.clone(), |limit| limited(scene, limit));
+        class_edit(&with(sized(), before), &with(with_file(&sized()), after))
+    };
+    for (flag, before, after, denies) in [
+        (None, Some("2"), Some("2"), true),
+        (None, Some("2"), None, true),
+        (None, Some("2"), Some("100"), true),
+        (None, Some("100"), Some("2"), true),
+        (None, Some("3"), Some("3"), false),
+        (Some(2), Some("100"), Some("100"), true),
+        (Some(100), Some("2"), Some("2"), true),
+        (None, Some("two"), Some("two"), true),
+    ] {
+        let denied = ceiling(&edit(before, after), &sized(), flag);
+        assert_eq!(denied.is_some(), denies, "{flag:?} {before:?} {after:?}: {denied:?}");
+    }
+    let denied = ceiling(&edit(Some("two"), Some("two")), &sized(), None).unwrap();
+    assert!(denied.contains("which is not a number and so counts as 0"), "{denied}");
+    // An edit of a Cluster is held by its class.
+    let stored = limited(sized(), "2");
+    let fewer = cluster(&stored.clone().at("Cluster", &format!("{WORKER}/replicas"), json!(1)));
+    let edit = Edit::Cluster { old: cluster(&stored), new: fewer };
+    let denied = ceiling(&edit, &stored, None).unwrap();
+    assert!(denied.contains("set this annotation on Cluster ns/blade"), "{denied}");
+}

@@ -150,7 +150,7 @@ fn clusters_of(number: usize) -> String {
 }
 
 /// A number with commas between groups of three digits.
-fn grouped(number: impl ToString) -> String {
+pub(super) fn grouped(number: impl ToString) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {

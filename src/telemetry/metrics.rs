@@ -57,6 +57,14 @@ pub struct Metrics {
     pub would_be_denials: Family<Review, Counter>,
     pub admission_duration: Histogram,
     pub rule_rejections: Family<Rule, Counter>,
+    /// Machines that stored edits replace or remove, as announced in their warnings.
+    pub announced_machines: Family<Action, Counter>,
+    /// How counting the machines of an edit ended.
+    pub impacts: Family<Outcome, Counter>,
+    /// Time to count the machines of an edit.
+    pub impact_duration: Histogram,
+    /// Edits that a ceiling on replaced machines denied.
+    pub held_edits: Family<Kind, Counter>,
     pub conversions: Family<Conversion, Counter>,
     pub conversion_duration: Histogram,
     pub refused_requests: Family<Reason, Counter>,
@@ -147,6 +155,18 @@ fn registered_in(mut registry: Registry) -> Metrics {
             Histogram::new(exponential_buckets(0.000_02, 2.0, 20)),
         ),
         rule_rejections: new.metric("rule_rejections", "Errors found, by rule"),
+        announced_machines: new.metric(
+            "announced_machines",
+            "Machines that allowed edits replace or remove, dry runs left out",
+        ),
+        impacts: new.metric("impacts", "Edits whose effect on machines was counted, by how that ended"),
+        // From 1 ms to 8 s.
+        impact_duration: new.timed(
+            "impact_duration",
+            "Time to count the machines that an edit replaces",
+            Histogram::new(exponential_buckets(0.001, 2.0, 14)),
+        ),
+        held_edits: new.metric("held_edits", "Edits denied by the ceiling on replaced machines"),
         conversions: new.metric("conversions", "Objects converted to another version"),
         conversion_duration: new.timed(
             "conversion_duration",

@@ -22,6 +22,8 @@ pub struct Limits {
     pub aside_queue: usize,
     /// How long the impact of one edit may take to compute; zero switches it off.
     pub impact: Duration,
+    /// How many machines one edit may replace or remove, unless it is approved (DEC-53).
+    pub max_replaced_machines: Option<u32>,
     /// How many bytes of bodies may be held at a time.
     pub held: usize,
 }
@@ -38,6 +40,7 @@ impl Default for Limits {
             blocking: cores.saturating_sub(1).max(1),
             aside_queue: 256,
             impact: Duration::from_millis(300),
+            max_replaced_machines: None,
             held: 256 * 1024 * 1024,
         }
     }

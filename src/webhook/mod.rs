@@ -7,6 +7,7 @@
 //!                                                                  │     turns.rs (whose turn it is at the threads)
 //!                                                                  └─► conversion.rs ─► wire
 //! impact.rs: what an allowed edit does to machines, as warnings
+//! templates.rs: reviews of the templates of classes, for their impact alone
 //! probes.rs: whether this process is alive and ready, on a port of its own
 //! ```
 
@@ -22,5 +23,6 @@ mod queue;
 mod refusal;
 pub mod review;
 pub mod server;
+pub mod templates;
 mod turns;
 mod warned;

@@ -21,17 +21,17 @@ use tracing::{Instrument, Span, info, info_span};
 
 use super::asked::{Asked, Pool, Put, is_looked_after};
 use super::body::{Bodies, Bounds};
-use super::impact::{self, Assessor};
+use super::impact::Assessor;
 use super::limits::{Gone, INLINE_TIME, LAST_ROUND, Limits, RETRY_AFTER, TURN_TIME, patience};
 use super::queue::{Queue, Shed};
 use super::refusal::{PANICKED, Refusal, refusal, request_of};
 use super::server::Peer;
+use super::templates;
 use super::turns::{Owner, Turns};
 use crate::admission::{
     END_POINTS, EndPoint, Enforce, MACHINE_END_POINTS, Operation, Outcome, Question, Settings, Verdict,
 };
 use crate::budget::Stop;
-use crate::field::{Warning, shortened};
 use crate::hub::{GROUP, Kind};
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::{self, Metrics, Raised};
@@ -46,14 +46,14 @@ type Evaluate = fn(&Question, &World, &Settings) -> Verdict;
 /// What answers reviews.
 #[derive(Debug)]
 pub struct Handler {
-    gatherer: Gatherer,
-    settings: Arc<Settings>,
-    limits: Limits,
-    places: Queue,
+    pub(super) gatherer: Gatherer,
+    pub(super) settings: Arc<Settings>,
+    pub(super) limits: Limits,
+    pub(super) places: Queue,
     blocking: Turns,
-    bodies: Bodies,
-    metrics: Arc<Metrics>,
-    assessor: Assessor,
+    pub(super) bodies: Bodies,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) assessor: Assessor,
     evaluate: Evaluate,
 }
 
@@ -67,8 +67,8 @@ impl Handler {
             places: Queue::new(limits.in_flight, limits.queue, waiting("reviews")),
             blocking: Turns::new(limits.blocking, limits.aside_queue, waiting("threads")),
             bodies: Bodies::new(Bounds { body: limits.body, time: limits.time, held: limits.held }, waiting("memory")),
+            assessor: Assessor::new(Options { runtime_sdk: settings.gates.runtime_sdk }, &limits, metrics.clone()),
             metrics,
-            assessor: Assessor::new(Options { runtime_sdk: settings.gates.runtime_sdk }, limits.impact),
             settings: Arc::new(settings),
             evaluate: Question::answer,
         }
@@ -88,6 +88,8 @@ pub fn router(handler: Arc<Handler>) -> Router {
             move |State(handler): State<Arc<Handler>>, request: HttpRequest| handler.answer(end_point, request);
         router = router.route(end_point.path, on(MethodFilter::POST, answer));
     }
+    let of_templates = |State(handler): State<Arc<Handler>>, request: HttpRequest| handler.answer_template(request);
+    let router = router.route(templates::PATH, on(MethodFilter::POST, of_templates));
     let router = router.fallback(unknown_path).method_not_allowed_fallback(unknown_path);
     let metrics = handler.metrics.clone();
     router.with_state(handler).layer(CatchPanicLayer::custom(move |_| {
@@ -98,7 +100,7 @@ pub fn router(handler: Arc<Handler>) -> Router {
 
 async fn unknown_path(State(handler): State<Arc<Handler>>, method: Method, uri: http::Uri) -> Response {
     let paths = end_points(&handler.settings).map(|end_point| end_point.path);
-    let paths: Vec<&str> = paths.chain([conversion_review::PATH]).collect();
+    let paths: Vec<&str> = paths.chain([templates::PATH, conversion_review::PATH]).collect();
     refusal(
         StatusCode::NOT_FOUND,
         &format!("{method} {} is not served; send reviews to POST {}", uri.path(), paths.join(", ")),
@@ -109,12 +111,18 @@ impl Handler {
     async fn answer(self: Arc<Self>, end_point: EndPoint, request: HttpRequest) -> Response {
         let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
         let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
-        match self.review(end_point, request, peer, deadline).await {
+        let answer = self.review(end_point, request, peer, deadline).await;
+        self.response(end_point.path, answer)
+    }
+
+    /// The answer to a request, or why there is none.
+    pub(super) fn response(&self, path: &str, answer: Result<Vec<u8>, Refusal>) -> Response {
+        match answer {
             Ok(body) => ([(header::CONTENT_TYPE, "application/json")], self.bodies.answer(body)).into_response(),
             Err(refused) => {
                 let (code, reason) = refused.parts();
                 self.metrics.refused_requests.get_or_create(&metrics::Reason { reason }).inc();
-                info!(path = end_point.path, code = code.as_u16(), error = %refused, "Refused request");
+                info!(path, code = code.as_u16(), error = %refused, "Refused request");
                 refusal(code, &refused.to_string())
             }
         }
@@ -170,7 +178,7 @@ impl Handler {
             Ok(asked) => {
                 let work = Work { pool: asked.pool(), owner, deadline };
                 match self.settle(asked, work).await {
-                    Ok((verdict, question)) => self.with_impact(verdict, question, deadline).await,
+                    Ok((verdict, question)) => self.with_impact(verdict, question, review, deadline).await,
                     Err(Ended::Undecodable(verdict)) => *verdict,
                     Err(Ended::Unsettled(unsettled)) => Verdict::unsettled(end_point.kind, name, &unsettled),
                     // A panic becomes the verdict that nothing could be found out (ADM-009).
@@ -196,22 +204,23 @@ impl Handler {
         Ok((verdict, Arc::into_inner(question)))
     }
 
-    /// The verdict with warnings about the machines that the edit replaces or removes, if it is allowed (DEC-42).
-    async fn with_impact(&self, mut verdict: Verdict, question: Option<Question>, deadline: Instant) -> Verdict {
+    /// The verdict with warnings about the machines that the edit replaces or removes, if it is allowed (DEC-42); it is denied after
+    /// all if they are more than a ceiling allows (DEC-53).
+    async fn with_impact(
+        &self,
+        verdict: Verdict,
+        question: Option<Question>,
+        review: &AdmissionRequest<'_>,
+        deadline: Instant,
+    ) -> Verdict {
         let edited = question.filter(|_| verdict.is_allowed()).and_then(Question::into_edited);
-        let Some(edited) = edited else { return verdict };
-        match self.assessor.assess(impact::edit(edited), &self.gatherer, deadline).await {
-            Ok(None) => {}
-            Ok(Some(impact)) => {
-                verdict.warnings.extend(impact.warnings());
-                verdict.impact = impact.summary();
+        match edited {
+            Some(edited) => {
+                let is_dry_run = review.dry_run == Some(true);
+                self.assessor.judge(verdict, edited, &self.gatherer, (deadline, is_dry_run)).await
             }
-            Err(unknown) => {
-                let text = shortened(&format!("the number of replaced machines is not known: {unknown}")).into_owned();
-                verdict.warnings.push(Warning { rule: "DEC-42", text });
-            }
+            None => verdict,
         }
-        verdict
     }
 
     /// Puts the question once, on a thread for such work if it takes long.

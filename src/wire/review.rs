@@ -135,8 +135,8 @@ struct Empty {}
 #[derive(Debug, Serialize)]
 pub struct StatusDetails<'a> {
     pub name: &'a str,
-    pub group: &'static str,
-    pub kind: &'static str,
+    pub group: &'a str,
+    pub kind: &'a str,
     /// When the client may try again; kube-apiserver makes it the header `Retry-After`.
     #[serde(rename = "retryAfterSeconds", skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u32>,

@@ -31,6 +31,9 @@ fn reported() -> BTreeMap<String, BTreeSet<String>> {
     drop(metrics.would_be_denials.get_or_create(&review));
     drop(metrics.conversions.get_or_create(&Conversion { kind: "Cluster", outcome: "success" }));
     drop(metrics.rule_rejections.get_or_create(&Rule { rule: "CL-V-001" }));
+    drop(metrics.announced_machines.get_or_create(&Action { action: "replaced" }));
+    drop(metrics.impacts.get_or_create(&outcome));
+    drop(metrics.held_edits.get_or_create(&kind));
     drop(metrics.refused_requests.get_or_create(&reason));
     drop(metrics.handshake_failures.get_or_create(&reason));
     drop(metrics.closed_early.get_or_create(&reason));

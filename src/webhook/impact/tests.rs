@@ -1,0 +1,137 @@
+//! Warnings and denials of reviews, by what edits do to machines.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::*;
+use crate::admission::Settings;
+use crate::kubernetes::cache::Cache;
+use crate::telemetry::metrics::Metrics;
+use crate::topology::testing::Scene;
+use crate::webhook::review::{Handler, router};
+use crate::webhook::templates;
+
+const CLASS: &str = "/validate-cluster-x-k8s-io-v1beta2-clusterclass";
+
+/// Cluster `blade` with 3 + 4 machines, in a class that reviews let through.
+fn scene() -> Scene {
+    let worker = "/spec/topology/workers/machineDeployments/0";
+    Scene::new()
+        .at("Cluster", "/spec/topology/controlPlane/replicas", json!(3))
+        .at("Cluster", &format!("{worker}/replicas"), json!(4))
+        .at("Cluster", "/spec/topology/workers/machinePools", Value::Null)
+}
+
+fn larger(scene: &Scene) -> Scene {
+    scene.clone().at("ForgeMachineTemplate smith", "/spec/template/spec/size", json!("large"))
+}
+
+/// The class with other templates of its workers.
+fn with_other_workers(scene: &Scene) -> Scene {
+    let at = "/spec/workers/machineDeployments/0/infrastructure/templateRef/name";
+    scene.clone().at("ClusterClass", at, json!("brain"))
+}
+
+fn handler(scene: &Scene, limits: Limits) -> Arc<Handler> {
+    let cache = Arc::new(Cache::new(scene.fold().facts().clone()));
+    Arc::new(Handler::new(Gatherer::new(cache), Settings::default(), limits, Arc::new(Metrics::default())))
+}
+
+async fn review(handler: &Arc<Handler>, path: &str, old: &Value, new: &Value) -> Value {
+    let (group, version) = new["apiVersion"].as_str().unwrap().split_once('/').unwrap();
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u", "kind": {"group": group, "version": version, "kind": new["kind"]},
+        "namespace": "ns", "name": new["metadata"]["name"], "operation": "UPDATE", "object": new, "oldObject": old,
+    }});
+    let request = http::Request::post(path).body(axum::body::Body::from(review.to_string())).unwrap();
+    let answer = router(handler.clone()).oneshot(request).await.unwrap();
+    let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+    serde_json::from_slice::<Value>(&body).unwrap()["response"].clone()
+}
+
+async fn of_class(handler: &Arc<Handler>, before: &Scene, after: &Scene) -> Value {
+    review(handler, CLASS, before.document("ClusterClass"), after.document("ClusterClass")).await
+}
+
+/// Without optimization a computation takes many times as long.
+fn patient() -> Limits {
+    Limits { impact: Duration::from_secs(20), time: Duration::from_secs(30), ..Limits::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_allowed_edit_tells_how_many_machines_it_replaces() {
+    // DEC-42
+    let (before, after) = (scene(), with_other_workers(&scene()));
+    let answer = of_class(&handler(&before, patient()), &before, &after).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    assert_eq!(answer["warnings"][0], "replaces 4 machines in 1 of 1 Cluster (class ns/forge)");
+    let summary: Value = serde_json::from_str(answer["auditAnnotations"]["impact"].as_str().unwrap()).unwrap();
+    assert_eq!(summary["machines"]["replaced"], 4);
+    let answer = of_class(&handler(&before, patient()), &before, &before).await;
+    assert_eq!((answer.get("warnings"), answer.get("auditAnnotations")), (None, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn templates_of_classes_are_reviewed_for_their_impact_alone() {
+    // DEC-42, DEC-53
+    let (before, after) = (scene(), larger(&scene()));
+    let edit = async |handler: &Arc<Handler>, name: &str| {
+        let document = |scene: &Scene| scene.document(&format!("ForgeMachineTemplate {name}")).clone();
+        review(handler, templates::PATH, &document(&before), &document(&after)).await
+    };
+    let answer = edit(&handler(&before, patient()), "smith").await;
+    assert_eq!(
+        (&answer["allowed"], &answer["warnings"][0]),
+        (&json!(true), &json!("replaces 4 machines in 1 of 1 Cluster (ForgeMachineTemplate ns/smith)"),)
+    );
+    assert_eq!(
+        edit(&handler(&before, patient()), "brain").await,
+        json!({"uid": "u", "allowed": true}),
+        "nothing changes"
+    );
+    let limited = Limits { max_replaced_machines: Some(3), ..patient() };
+    let answer = edit(&handler(&before, limited), "smith").await;
+    assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(403)), "{answer}");
+    assert_eq!(answer["status"]["details"]["kind"], "ForgeMachineTemplate");
+    let unused = before.clone().without("ClusterClass");
+    let answer = edit(&handler(&unused, patient()), "smith").await;
+    assert_eq!(answer, json!({"uid": "u", "allowed": true}), "no class refers to it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ceiling_denies_an_allowed_edit() {
+    // DEC-53
+    let (before, after) = (scene(), with_other_workers(&scene()));
+    let limited = Limits { max_replaced_machines: Some(3), ..patient() };
+    let answer = of_class(&handler(&before, limited), &before, &after).await;
+    assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(403)));
+    let message = answer["status"]["message"].as_str().unwrap();
+    assert!(message.contains("more than the 3 of --max-replaced-machines"), "{message}");
+    let approval = json!({"topologist.dev/approved-impact": "4 CHG0007"});
+    let approved = after.at("ClusterClass", "/metadata/annotations", approval);
+    assert_eq!(of_class(&handler(&before, limited), &before, &approved).await["allowed"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_time_there_is_no_number_and_no_failure() {
+    let (before, after) = (scene(), with_other_workers(&scene()));
+    let off = Limits { impact: Duration::ZERO, ..patient() };
+    let answer = of_class(&handler(&before, off), &before, &after).await;
+    assert_eq!((&answer["allowed"], answer.get("warnings")), (&json!(true), None));
+    let hasty = handler(&before, Limits { impact: Duration::from_nanos(1), ..patient() });
+    let answer = of_class(&hasty, &before, &after).await;
+    let warning = answer["warnings"][0].as_str().unwrap();
+    assert!(
+        answer["allowed"] == true && warning.starts_with("the number of replaced machines is not known"),
+        "{answer}"
+    );
+    // A review waits no longer than that for its turn.
+    let busy = handler(&before, Limits { impact: Duration::from_millis(50), ..patient() });
+    let turns: Vec<_> = std::iter::from_fn(|| busy.assessor.threads.clone().try_acquire_owned().ok()).collect();
+    assert!(!turns.is_empty());
+    let answer = of_class(&busy, &before, &after).await;
+    let warning = answer["warnings"][0].as_str().unwrap();
+    assert!(answer["allowed"] == true && warning.contains("other edits are being computed"), "{answer}");
+}
