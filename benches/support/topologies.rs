@@ -1,4 +1,5 @@
 //! Generated topologies: a class with inline patches, its templates, and Clusters of any size.
+#![allow(dead_code, reason = "each benchmark uses a part of the shared support")]
 
 use std::sync::Arc;
 
