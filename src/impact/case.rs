@@ -1,10 +1,11 @@
 //! The facts before and after an edit, and the Clusters that it concerns.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::hub::contract::definition_name;
-use crate::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef};
+use crate::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef, annotation};
+use crate::json::StringMap;
 use crate::topology::class_references::{group_version, references};
 use crate::variables;
 use crate::world::{Answer, DefinitionName, Facts, Found, Need, Objects, Record};
@@ -36,15 +37,22 @@ impl Edit {
         match self {
             Edit::Class { old, new } => old.spec != new.spec,
             Edit::Cluster { old, new } => {
-                let told = |cluster: &Cluster| (cluster.metadata.labels.clone(), cluster.metadata.annotations.clone());
                 old.spec.topology != new.spec.topology
                     || old.spec.cluster_network != new.spec.cluster_network
                     || old.spec.paused != new.spec.paused
-                    || told(old) != told(new)
+                    || of_users(&old.metadata.labels) != of_users(&new.metadata.labels)
+                    || of_users(&old.metadata.annotations) != of_users(&new.metadata.annotations)
             }
             Edit::Template { old, new } => old.at("spec") != new.at("spec"),
         }
     }
+}
+
+/// Labels or annotations without those that controllers write in the course of a rollout.
+fn of_users(all: &StringMap) -> BTreeMap<String, String> {
+    let mut all = all.to_map();
+    all.retain(|name, _| name == annotation::PAUSED || !name.contains("cluster.x-k8s.io/"));
+    all
 }
 
 /// An edit with the facts that its impact follows from.

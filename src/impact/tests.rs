@@ -180,6 +180,9 @@ fn what_cannot_do_anything_to_machines_costs_nothing() {
     let mut referring = Cluster::clone(&old);
     referring.spec.infrastructure_ref.name = "made".to_owned();
     referring.metadata.resource_version = "2".to_owned();
+    let noted = json!({"topology.cluster.x-k8s.io/upgrade-step": "v1.34.0", "cluster.x-k8s.io/cluster-name": "blade"});
+    referring.metadata.annotations = serde_json::from_value(noted.clone()).unwrap();
+    referring.metadata.labels = serde_json::from_value(noted).unwrap();
     assert!(case(&scene, &Edit::Cluster { old: old.clone(), new: Arc::new(referring) }).is_none());
     assert!(case(&scene, &class_edit(&scene, &scene)).is_none());
     let unused = scene.clone().without("Cluster");
