@@ -14,7 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::upgrade::Tracker;
 use super::worker::API_VERSION;
 use super::{Failure, Options};
 use crate::hub::{Cluster, Hook, Kind, Object, ObjectRef, VariableValue, annotation};
@@ -185,14 +184,14 @@ impl<'a> Hooks<'a> {
     ///
     /// # Errors
     /// When an extension fails.
-    pub(super) fn after_cluster_upgrade(&self, tracker: &mut Tracker) -> Result<(), Failure> {
+    pub(super) fn after_cluster_upgrade(&self, is_complete: bool, tracker: &mut HookTracker) -> Result<(), Failure> {
         let before = [Hook::AfterControlPlaneUpgrade, Hook::AfterWorkersUpgrade];
-        let is_due = tracker.hooks.is_pending(Hook::AfterClusterUpgrade)
-            && !before.iter().any(|hook| tracker.hooks.is_pending(*hook))
-            && tracker.is_complete();
+        let is_due = tracker.is_pending(Hook::AfterClusterUpgrade)
+            && !before.iter().any(|hook| tracker.is_pending(*hook))
+            && is_complete;
         if self.is_enabled && is_due {
             let version = json!(self.cluster.spec.topology.version);
-            self.call_pending(Hook::AfterClusterUpgrade, [("kubernetesVersion", version)], &mut tracker.hooks)?;
+            self.call_pending(Hook::AfterClusterUpgrade, [("kubernetesVersion", version)], tracker)?;
         }
         Ok(())
     }

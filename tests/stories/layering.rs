@@ -49,8 +49,23 @@ const MAY_USE: [(&str, &[&str]); 26] = [
 const NOT_FROM: [(&str, &str); 1] = [("embedded/storage", "crate::embedded::http")];
 
 /// Rooms whose files do not use each other in a circle. A file and the folder of its name are one.
-const WITHOUT_CIRCLES: [&str; 6] =
-    ["admission", "admission/rules", "certificates", "cli", "embedded/http", "embedded/storage"];
+const WITHOUT_CIRCLES: [&str; 15] = [
+    "admission",
+    "admission/rules",
+    "cel/library",
+    "certificates",
+    "cli",
+    "cli/plan",
+    "embedded/http",
+    "embedded/storage",
+    "goregex",
+    "schema",
+    "ssa",
+    "topology",
+    "topology/patches",
+    "topology/plan",
+    "yaml",
+];
 
 /// What the core must not name.
 const FORBIDDEN: [&str; 12] = [
@@ -243,7 +258,8 @@ fn files_of_a_room_do_not_use_each_other_in_a_circle() {
     for room in WITHOUT_CIRCLES {
         let direct = neighbours(room);
         let edges: usize = direct.values().map(BTreeSet::len).sum();
-        assert!(edges >= direct.len(), "{room}: {edges} uses among {} files are too few to be all", direct.len());
+        // The files of a library may have little in common besides what the room gives them.
+        assert!(3 * edges >= direct.len(), "{room}: {edges} uses among {} files are too few to be all", direct.len());
         assert_eq!(circles(&direct), BTreeSet::new(), "these files of {room} use each other in a circle");
     }
 }

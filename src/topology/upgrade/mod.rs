@@ -183,7 +183,7 @@ impl Decided<'_> {
     pub(super) fn call_due_hooks(self) -> Result<Tracker, Failure> {
         let State { hooks, mut tracker, .. } = self.state;
         hooks.after_control_plane_initialized(&mut tracker.hooks)?;
-        hooks.after_cluster_upgrade(&mut tracker)?;
+        hooks.after_cluster_upgrade(tracker.is_complete(), &mut tracker.hooks)?;
         Ok(tracker)
     }
 }
