@@ -22,6 +22,7 @@ pub mod owners;
 mod backoff;
 mod raw;
 mod runs;
+pub mod setup;
 pub mod templates;
 pub mod topology;
 mod users;

@@ -188,7 +188,7 @@ impl Decided<'_> {
     }
 }
 
-impl<'a> State<'a> {
+impl State<'_> {
     /// The version of the worker at `position`. It exists, or will be created, under its name in the topology.
     fn worker_version(
         &mut self,

@@ -22,10 +22,10 @@ fn version(worker: &Object) -> Result<Option<&str>, Failure> {
 }
 
 /// The versions of the workers that have one, as `read` takes them.
-pub(super) fn versions<'a>(
-    current: &'a Current,
+pub(super) fn versions(
+    current: &Current,
     read: impl Fn(&Object, &str) -> Result<Written, Failure>,
-) -> Result<BTreeMap<(WorkerKind, &'a str), Written>, Failure> {
+) -> Result<BTreeMap<(WorkerKind, &str), Written>, Failure> {
     let mut versions = BTreeMap::new();
     for kind in WorkerKind::ALL {
         for (name, worker) in current.workers(kind) {
