@@ -69,3 +69,20 @@ impl fmt::Display for Written {
         f.write_str(&self.text)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_keeps_its_text_and_texts_decide_whether_two_are_equal() {
+        // UP-03
+        let [plain, short] = ["v1.33.0+a", "1.33.0+a"].map(|text| Written::parse(text).unwrap());
+        assert_eq!((plain.to_string(), short.as_str(), short.minor()), ("v1.33.0+a".to_owned(), "1.33.0+a", 33));
+        assert!(plain != short && plain.version() == short.version());
+        assert_eq!(Written::from(short.version().clone()), plain);
+        assert!(Written::parse("odd").is_err());
+        assert_eq!((Written::lenient("odd").as_str(), Written::lenient("odd").version()), ("odd", &KubeVersion::ZERO));
+        assert_eq!(Written::default(), Written::lenient(""));
+    }
+}

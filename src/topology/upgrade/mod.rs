@@ -443,6 +443,8 @@ fn planned<'a>(
         let versions = Versions { target: Written::lenient(target), ..Versions::default() };
         return Ok((UpgradePlan::default(), None, versions));
     };
+    // A value of another type is no unclear version.
+    object.text(field_path::VERSION)?;
     let control_plane = written_at(object, field_path::VERSION)?;
     let target = plan::written("spec.topology.version", target)?;
     let workers = workers::versions(current, |worker, _| Ok(written_at(worker, workers::VERSION)?))?;

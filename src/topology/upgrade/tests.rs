@@ -630,6 +630,23 @@ fn versions_may_lack_their_v_and_are_there_only_letter_by_letter() {
         let failure = fleet.decide().unwrap_err().to_string();
         assert!(failure.contains("nonsense"), "{at}: {failure}");
     }
+    let mut fleet = timeline();
+    fleet.control_plane.as_mut().unwrap()["spec"]["version"] = json!(1.31);
+    assert!(matches!(fleet.decide(), Err(Failure::WrongType(_))));
+}
+
+#[test]
+fn without_a_control_plane_versions_are_taken_as_they_are_written() {
+    // UP-09, UP-24 row 1
+    let mut fleet = Fleet::at("odd", &[], &["md-a"]).to("nonsense");
+    fleet.control_plane = None;
+    let failure = fleet.decide().unwrap_err().to_string();
+    assert!(failure.contains("is at odd") && failure.contains("to nonsense"), "{failure}");
+    let round = fleet.to("odd").decide().unwrap();
+    assert_eq!(
+        (&*round.control_plane, round.workers.into_values().collect::<Vec<_>>()),
+        ("odd", vec!["odd".to_owned()])
+    );
 }
 
 #[test]
