@@ -6,8 +6,9 @@ mod literals;
 mod macros;
 
 use super::fault::Mistake;
+use super::lex::Literal;
 use super::node::{Node, Op};
-use super::parse::{Expr, Kind, Literal, Selection, parse};
+use super::parse::{Expr, Kind, Selection, parse};
 use super::types::{Decl, Type};
 use crate::field::closest;
 use crate::goregex::Regex;

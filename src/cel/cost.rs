@@ -1,8 +1,9 @@
 //! The worst case of an expression, before there is a value (CEL-011, CEL-014, CEL-015).
 
+use super::lex::Literal;
 use super::library::{self, Function};
 use super::node::{Node, Op, Repeat};
-use super::parse::{Form, Literal};
+use super::parse::Form;
 use super::types::{Decl, Type};
 
 /// Cost units per evaluation of an expression that may be needed at most, times how often it runs.

@@ -5,10 +5,11 @@
 use std::rc::Rc;
 
 use super::fault::Fault;
+use super::lex::Literal;
 use super::library::{self, Function};
 use super::meter::{Meter, PER_ELEMENT, PER_ENTRY};
 use super::node::{Node, Op, Repeat, Unit};
-use super::parse::{Form, Literal, Selection};
+use super::parse::{Form, Selection};
 use super::types::{Field, Structure, Type};
 use super::value::{List, Map, Table, Text, Val, view};
 use crate::calendar::Moment;

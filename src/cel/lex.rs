@@ -3,7 +3,17 @@
 use std::fmt;
 
 use super::fault::Mistake;
-use super::parse::Literal;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Literal {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    Text(String),
+    Bytes(Vec<u8>),
+}
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {

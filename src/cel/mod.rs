@@ -17,6 +17,7 @@ mod budget;
 mod check;
 mod cost;
 mod eval;
+mod extended;
 mod fault;
 mod lex;
 mod library;

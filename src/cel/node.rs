@@ -1,7 +1,8 @@
 //! What a program is made of: expressions whose names are resolved, each with its type.
 
+use super::lex::Literal;
 use super::library::Function;
-use super::parse::{Form, Literal, Selection};
+use super::parse::{Form, Selection};
 use super::types::Type;
 use crate::goregex::Regex;
 

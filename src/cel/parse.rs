@@ -4,7 +4,7 @@
 //! told apart here. Nesting is limited, so that walking a tree may recurse.
 
 use super::fault::Mistake;
-use super::lex::{Token, Tokens};
+use super::lex::{Literal, Token, Tokens};
 
 /// The longest expression that is read, in characters.
 const MAX_LENGTH: usize = 100_000;
@@ -30,17 +30,6 @@ impl Expr {
             _ => None,
         }
     }
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Literal {
-    Null,
-    Bool(bool),
-    Int(i64),
-    Uint(u64),
-    Double(f64),
-    Text(String),
-    Bytes(Vec<u8>),
 }
 
 /// How a member is selected.

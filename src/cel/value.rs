@@ -11,11 +11,8 @@ use std::rc::Rc;
 use base64::Engine as _;
 use serde_json::{Map as JsonMap, Value};
 
+use super::extended::{Cidr, NamedFormat, Quantity, Url};
 use super::fault::Fault;
-use super::library::address::Cidr;
-use super::library::format::NamedFormat;
-use super::library::quantity::Quantity;
-use super::library::url::Url;
 use super::meter::Meter;
 use super::types::{Decl, Reading, Structure, Type};
 use crate::calendar::{self, DAY, Moment};

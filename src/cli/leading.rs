@@ -20,6 +20,7 @@ use crate::kubernetes::incumbent::{self, Incumbent};
 use crate::kubernetes::lease::{Candidacy, Election, Leadership};
 use crate::reconciler::controller::ClassController;
 use crate::reconciler::owners::OwnersController;
+use crate::reconciler::setup::Setup;
 use crate::reconciler::templates::TemplatesController;
 use crate::reconciler::topology::TopologyController;
 use crate::telemetry::metrics::Metrics;
@@ -103,8 +104,9 @@ pub(super) async fn start(
         refuse_beside(&mut incumbent).await?;
     }
     let leading = Leading::start(options, client, metrics, tasks);
-    let controllers = controllers(options, chosen, &leading.leadership, client, cache, metrics)?;
-    let together = Together { controllers, client: client.clone(), metrics: metrics.clone() };
+    let (client, cache, metrics) = (client.clone(), cache.clone(), metrics.clone());
+    let setup = Setup { client, leadership: leading.leadership.clone(), cache, metrics };
+    let together = Together { controllers: controllers(options, chosen, &setup), setup };
     let run = reconcile(leading.leadership.clone(), incumbent, async move || together.run().await);
     supervise(tasks, "the controllers", run);
     Ok(Some(leading))
@@ -113,53 +115,48 @@ pub(super) async fn start(
 /// Runs a controller until it is dropped.
 type Controller = Box<dyn Fn(Definitions) -> BoxFuture<'static, ()> + Send + Sync>;
 
+/// A controller that runs again each time this process leads.
+fn controller<C, R>(one: C, run: impl Fn(Arc<C>, Definitions) -> R + Send + Sync + 'static) -> Controller
+where
+    C: Send + Sync + 'static,
+    R: Future<Output = ()> + Send + 'static,
+{
+    let one = Arc::new(one);
+    Box::new(move |definitions| run(one.clone(), definitions).boxed())
+}
+
 /// The chosen controllers with what logs call them.
-fn controllers(
-    options: &Serve,
-    chosen: Controllers,
-    leadership: &Leadership,
-    client: &kube::Client,
-    cache: &Arc<Cache>,
-    metrics: &Arc<Metrics>,
-) -> Result<Vec<(&'static str, Controller)>> {
-    let gates = options.rules.feature_gates;
-    let shared = || (client.clone(), leadership.clone(), cache.clone(), metrics.clone());
-    let mut all: Vec<(&'static str, Controller)> = Vec::new();
+fn controllers(options: &Serve, chosen: Controllers, setup: &Setup) -> Vec<(&'static str, Controller)> {
+    let (setup, runtime_sdk) = (|| setup.clone(), options.rules.feature_gates.runtime_sdk);
+    let mut all = Vec::new();
     if chosen.classes {
-        let (client, leadership, _, metrics) = shared();
-        let one = Arc::new(ClassController::new(client, leadership, metrics, options.scope()?, gates.runtime_sdk));
-        all.push(("the ClusterClass controller", Box::new(move |definitions| one.clone().run(definitions).boxed())));
+        let one = ClassController { setup: setup(), discovery: runtime_sdk };
+        all.push(("the ClusterClass controller", controller(one, ClassController::run)));
     }
     if chosen.templates {
-        let (client, leadership, cache, metrics) = shared();
-        let one = Arc::new(TemplatesController::new(client, leadership, cache, metrics));
-        all.push(("the controllers of templates", Box::new(move |definitions| one.clone().run(definitions).boxed())));
+        all.push(("the controllers of templates", controller(TemplatesController(setup()), TemplatesController::run)));
     }
     if chosen.topologies && options.drives_machines() {
-        let (client, leadership, cache, metrics) = shared();
-        let one = Arc::new(OwnersController::new(client, leadership, cache, metrics));
-        all.push(("the controller of owners", Box::new(move |definitions| one.clone().run(definitions).boxed())));
+        all.push(("the controller of owners", controller(OwnersController(setup()), OwnersController::run)));
     }
     if chosen.topologies {
-        let (client, leadership, cache, metrics) = shared();
-        let (switches, workers) = (Options { runtime_sdk: gates.runtime_sdk }, options.leading.topology_concurrency);
-        let one = Arc::new(TopologyController::new(client, leadership, cache, metrics, switches, workers));
-        all.push(("the topology controller", Box::new(move |definitions| one.clone().run(definitions).boxed())));
+        let workers = options.leading.topology_concurrency;
+        let one = TopologyController { setup: setup(), options: Options { runtime_sdk }, workers };
+        all.push(("the topology controller", controller(one, TopologyController::run)));
     }
-    Ok(all)
+    all
 }
 
 /// Controllers that run side by side and share one watch of CustomResourceDefinitions.
 struct Together {
     controllers: Vec<(&'static str, Controller)>,
-    client: kube::Client,
-    metrics: Arc<Metrics>,
+    setup: Setup,
 }
 
 impl Together {
     /// Runs them until one of them ends, which none should; the others end with it.
     async fn run(&self) {
-        let (client, metrics) = (self.client.clone(), self.metrics.clone());
+        let Setup { client, metrics, .. } = self.setup.clone();
         Definitions::beside(client, metrics, |definitions| self.run_with(definitions)).await;
     }
 

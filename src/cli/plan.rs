@@ -10,6 +10,7 @@
 
 mod choice;
 mod classes;
+mod collected;
 mod dry_run;
 mod groups;
 mod markdown;
@@ -45,10 +46,10 @@ use super::validate;
 use crate::hub::ObjectKey;
 use crate::topology::plan::{Fold, Rollout};
 use crate::world::Found;
+use collected::{Collected, Keep, Report};
 use dry_run::Server;
-use groups::{Collected, Keep};
 use progress::Progress;
-use report::{ClusterReport, Report};
+use report::ClusterReport;
 use samples::{Half, Samples};
 use twins::Twins;
 

@@ -14,4 +14,4 @@ mod path;
 
 pub use closest::closest;
 pub use error::{ErrorKind, FieldError, Findings, RuleId, Shown, Warning, enumerated, join, shortened};
-pub use path::{Path, lengthen};
+pub use path::{Path, lengthen, point};

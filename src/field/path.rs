@@ -24,6 +24,19 @@ pub fn lengthen(path: &mut String, parts: &[&str]) {
     }
 }
 
+/// Appends a step to a JSON pointer, unless it becomes too long for one.
+pub fn point(pointer: &mut String, name: &str) -> bool {
+    let fits = pointer.len() + name.len() < LONGEST_POINTER;
+    if fits {
+        pointer.push('/');
+        pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+    }
+    fits
+}
+
+/// How long a pointer may be, in bytes, before the last step is written.
+const LONGEST_POINTER: usize = 4096;
+
 /// A path such as `spec.topology.workers.machineDeployments[md-0].class`.
 ///
 /// `child` appends `.name`, `index` and `key` append `[…]`. Which of the two brackets a rule uses is part of the rule.

@@ -3,11 +3,9 @@
 //! All are written as bracketed classes of the `regex` crate. Case folding is left to it: a class inside `(?i:…)` is
 //! closed under folding before it is negated, there as in Go.
 
+use super::emit::Read;
 use super::error::{Fault, RegexError};
 use super::{emit, escape, unicode};
-
-/// A class as it is written, and the pattern that follows it.
-pub(super) type Read<'a> = (String, &'a str);
 
 /// Reads the bracketed class at the start of `text`.
 ///

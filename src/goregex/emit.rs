@@ -8,6 +8,9 @@ use std::ops::RangeInclusive;
 /// A class that matches nothing; also good as an item of another class.
 pub(super) const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
 
+/// A class as it is written, and the pattern that follows it.
+pub(super) type Read<'a> = (String, &'a str);
+
 const SURROGATES: RangeInclusive<u32> = 0xD800..=0xDFFF;
 
 /// Writes one character outside a class, matching all its cases if `fold` is set.

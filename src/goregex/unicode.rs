@@ -4,8 +4,7 @@
 //! prefixes such as `Is` or `sc=`. Names are compared without case, spaces, underscores and hyphens. The characters
 //! come from the tables of the `regex` crate, whose Unicode edition is newer than Go's.
 
-use super::class::Read;
-use super::emit::NOTHING;
+use super::emit::{NOTHING, Read};
 use super::error::{Fault, RegexError};
 
 /// Reads the Unicode class at the start of `text`, which is `\p` or `\P`.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Object, WrongType};
-use crate::version::{BuildOrder, KubeVersion, VersionError};
+use crate::version::{BuildOrder, KubeVersion, VersionError, Written};
 
 /// Why a control plane's versions are unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +25,14 @@ pub enum UnclearVersion {
 /// # Errors
 /// When there is none, or it is no version.
 pub fn version_at(object: &Object, path: &str) -> Result<KubeVersion, UnclearVersion> {
+    written_at(object, path).map(KubeVersion::from)
+}
+
+/// The same, with its text.
+///
+/// # Errors
+/// When there is none, or it is no version.
+pub fn written_at(object: &Object, path: &str) -> Result<Written, UnclearVersion> {
     let text = object.text(path)?.filter(|text| !text.is_empty());
     let missing = || UnclearVersion::Missing { object: name_of(object), path: path.to_owned() };
     parsed(object, path, text.ok_or_else(missing)?)
@@ -39,7 +47,7 @@ pub fn running_versions(object: &Object) -> Result<Vec<KubeVersion>, UnclearVers
     let listed = object.list("status.versions")?.filter(|listed| !listed.is_empty());
     let Some(listed) = listed else {
         let single = object.text("status.version")?.filter(|text| !text.is_empty());
-        return single.map(|text| parsed(object, "status.version", text)).into_iter().collect();
+        return single.map(|text| parsed(object, "status.version", text).map(KubeVersion::from)).into_iter().collect();
     };
     let mut versions: Vec<KubeVersion> = Vec::new();
     for (index, entry) in listed.iter().enumerate() {
@@ -71,11 +79,11 @@ fn entry_version(object: &Object, index: usize, entry: &Value) -> Result<KubeVer
     if members.integer("replicas").map_err(in_place)?.is_some_and(|replicas| replicas < 0) {
         return Err(UnclearVersion::NegativeReplicas { object: name_of(object), index });
     }
-    parsed(object, &path, members.text("version").map_err(in_place)?.unwrap_or_default())
+    parsed(object, &path, members.text("version").map_err(in_place)?.unwrap_or_default()).map(KubeVersion::from)
 }
 
-fn parsed(object: &Object, path: &str, text: &str) -> Result<KubeVersion, UnclearVersion> {
-    KubeVersion::parse_tolerant(text).map_err(|reason| UnclearVersion::NoVersion {
+fn parsed(object: &Object, path: &str, text: &str) -> Result<Written, UnclearVersion> {
+    Written::parse(text).map_err(|reason| UnclearVersion::NoVersion {
         object: name_of(object),
         path: path.to_owned(),
         text: text.to_owned(),

@@ -1,4 +1,6 @@
-//! How much a JSON text holds, before any of it is decoded.
+//! How much a JSON text holds, before any of it is decoded, and what a value takes in memory.
+
+use serde_json::Value;
 
 /// How many values a JSON text has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +55,28 @@ impl Size {
     /// Whether there is more than `most` of either.
     pub fn exceeds(self, most: Size) -> bool {
         self.objects > most.objects || self.values > most.values
+    }
+}
+
+/// What an allocation takes besides what is asked for, and what a tree takes for the members of an object, of which a part holds
+/// six at least.
+pub const ALLOCATION: usize = 16;
+const PART: usize = 640;
+const MEMBERS_OF_PART: usize = 6;
+
+/// About how many bytes a value takes in memory: a few bytes of text may be several hundred.
+pub fn in_memory(value: &Value) -> usize {
+    // A list may have room for more elements than it has.
+    let node = size_of::<Value>() * 3 / 2;
+    node + match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => ALLOCATION + text.len(),
+        Value::Array(elements) => ALLOCATION + elements.iter().map(in_memory).sum::<usize>(),
+        Value::Object(members) => {
+            let parts = members.len().div_ceil(MEMBERS_OF_PART) * PART;
+            let below = members.iter().map(|(name, member)| ALLOCATION + name.len() + in_memory(member) - node);
+            parts + below.sum::<usize>()
+        }
     }
 }
 

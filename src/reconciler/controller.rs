@@ -8,7 +8,6 @@
 //! ```
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,12 +22,12 @@ use super::backoff::Backoff;
 use super::class::{ReconcileError, Reconciler};
 use super::raw::RawClass;
 use super::runs::{RunFailure, RunOutcome, SOON, Verdict, conclude, count, run_woken};
+use super::setup::Setup;
 use super::users::Users;
 use crate::hub::{ObjectKey, TemplateRef};
 use crate::kubernetes::address;
 use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::follow::{Mirror, Observation, StoreChange, WatchedKind};
-use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::templates::{ObjectKind, Templates};
 use crate::kubernetes::{Selection, follow};
 use crate::telemetry::metrics::Metrics;
@@ -42,49 +41,31 @@ const WORKERS: u16 = 10;
 /// How long a run may take (RS-10).
 const RUN_LIMIT: Duration = Duration::from_mins(1);
 
-/// The ClusterClass controller.
+/// The ClusterClass controller. It looks after the classes in the scope of the cached facts.
+#[derive(Debug)]
 pub struct ClassController {
-    client: kube::Client,
-    leadership: Leadership,
-    metrics: Arc<Metrics>,
-    scope: Scope,
-    discovery: bool,
-}
-
-impl fmt::Debug for ClassController {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClassController").field("leadership", &self.leadership).finish_non_exhaustive()
-    }
+    pub setup: Setup,
+    /// Whether extensions are asked for variables.
+    pub discovery: bool,
 }
 
 impl ClassController {
-    /// A controller of the classes in `scope` that writes only while `leadership` says so; `discovery` is whether
-    /// extensions are asked for variables.
-    pub fn new(
-        client: kube::Client,
-        leadership: Leadership,
-        metrics: Arc<Metrics>,
-        scope: Scope,
-        discovery: bool,
-    ) -> Self {
-        ClassController { client, leadership, metrics, scope, discovery }
-    }
-
     /// Watches and reconciles until dropped (CCR-01).
     pub async fn run(self: Arc<Self>, definitions: Definitions) {
+        let Setup { client, leadership, cache, metrics } = &self.setup;
         let (wake, woken) = mpsc::unbounded();
         let index = Arc::new(Index { users: Mutex::default(), wake });
         let changes = definitions.changes();
         let follow_definitions = changes.for_each(async |name| index.wake_users_of_definition(name.as_deref()));
         let templates =
-            Arc::new(Templates::new(self.client.clone(), self.scope.only_namespace(), self.metrics.clone(), {
+            Arc::new(Templates::new(client.clone(), cache.facts().scope().only_namespace(), metrics.clone(), {
                 let index = index.clone();
                 move |kind, template| index.wake_users_of_template(kind, template.as_ref())
             }));
         let classes = Mirror::of(());
         let reconciler = Arc::new(Reconciler {
-            writer: self.leadership.writer(self.client.clone()),
-            leadership: self.leadership.clone(),
+            writer: self.setup.writer(),
+            leadership: leadership.clone(),
             definitions,
             templates: templates.clone(),
             backoff: Backoff::default(),
@@ -107,7 +88,7 @@ impl ClassController {
         woken: mpsc::UnboundedReceiver<ObjectRef<RawClass>>,
     ) {
         let run = |class: Arc<RawClass>| {
-            let (reconciler, metrics) = (reconciler.clone(), self.metrics.clone());
+            let (reconciler, metrics) = (reconciler.clone(), self.setup.metrics.clone());
             let span = info_span!("reconcile", class = %class.key());
             async move { run(&class, &reconciler, &metrics).await }.instrument(span)
         };
@@ -122,12 +103,14 @@ impl ClassController {
         templates: &Templates,
         reconciler: &Reconciler,
     ) {
-        let api = address::in_scope::<RawClass>(self.client.clone(), &self.scope);
+        let Setup { client, cache, metrics, .. } = &self.setup;
+        let scope = cache.facts().scope().clone();
+        let api = address::in_scope::<RawClass>(client.clone(), &scope);
         let store = classes.store().clone();
         let watched = WatchedKind::own("ClusterClass", &<RawClass as kube::Resource>::api_version(&()));
-        let mut seen = follow::follow(api, Selection::default(), watched, self.metrics.clone());
+        let mut seen = follow::follow(api, Selection::default(), watched, metrics.clone());
         while let Some(seen) = seen.next().await {
-            classes.take(self.in_scope(seen), |change| {
+            classes.take(in_scope(&scope, seen), |change| {
                 match change {
                     StoreChange::All => {
                         index.replace(&store.state());
@@ -146,15 +129,15 @@ impl ClassController {
             });
         }
     }
+}
 
-    /// What is seen means to those who look at the classes in scope only (DEC-37).
-    fn in_scope(&self, seen: Observation<RawClass>) -> Observation<RawClass> {
-        let is_ours = |class: &RawClass| self.scope == Scope::default() || self.scope.has(&class.labels());
-        match seen {
-            // It may have been ours until now.
-            Observation::There { object, .. } if !is_ours(&object) => Observation::Gone(object),
-            seen => seen,
-        }
+/// What is seen means to those who look at the classes in scope only (DEC-37).
+fn in_scope(scope: &Scope, seen: Observation<RawClass>) -> Observation<RawClass> {
+    let is_ours = |class: &RawClass| *scope == Scope::default() || scope.has(&class.labels());
+    match seen {
+        // It may have been ours until now.
+        Observation::There { object, .. } if !is_ours(&object) => Observation::Gone(object),
+        seen => seen,
     }
 }
 

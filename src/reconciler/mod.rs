@@ -15,6 +15,40 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::PatchParams;
 use serde_json::Value;
 
+/// Makes a type stand for the objects of a kind of Cluster API, whose metadata it has in a field.
+macro_rules! resource {
+    ($type:ty, $kind:expr, $metadata:tt) => {
+        impl kube::Resource for $type {
+            type DynamicType = ();
+            type Scope = kube::core::NamespaceResourceScope;
+
+            fn kind((): &()) -> std::borrow::Cow<'_, str> {
+                $kind.name().into()
+            }
+
+            fn group((): &()) -> std::borrow::Cow<'_, str> {
+                crate::hub::GROUP.into()
+            }
+
+            fn version((): &()) -> std::borrow::Cow<'_, str> {
+                crate::wire::Version::V1Beta2.name().into()
+            }
+
+            fn plural((): &()) -> std::borrow::Cow<'_, str> {
+                $kind.plural().into()
+            }
+
+            fn meta(&self) -> &kube::api::ObjectMeta {
+                &self.$metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut kube::api::ObjectMeta {
+                &mut self.$metadata
+            }
+        }
+    };
+}
+
 mod class;
 pub mod controller;
 pub mod names;
@@ -22,6 +56,7 @@ pub mod owners;
 mod backoff;
 mod raw;
 mod runs;
+pub mod setup;
 pub mod templates;
 pub mod topology;
 mod users;

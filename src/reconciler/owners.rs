@@ -5,7 +5,6 @@
 //! the first two, so a deletion in the foreground waits for them (CT-15.1).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,16 +15,12 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 
-use crate::hub::{Cluster, ContractRef, GROUP, Kind, Object, ObjectKey, ObjectRef, contract, label};
-use crate::kubernetes::Selection;
-use crate::kubernetes::address::Resource;
-use crate::kubernetes::cache::Cache;
+use super::setup::Setup;
+use crate::hub::{Cluster, ContractRef, Kind, Object, ObjectKey, ObjectRef, contract};
 use crate::kubernetes::contract::{DefinitionError, Definitions};
-use crate::kubernetes::follow::{StoreChange, WatchedKind};
-use crate::kubernetes::lease::Leadership;
-use crate::kubernetes::metadata::{self, Metadata, Objects, cluster_of};
+use crate::kubernetes::follow::StoreChange;
+use crate::kubernetes::metadata::{Metadata, Objects, cluster_of};
 use crate::kubernetes::untyped::{self, RequestError};
-use crate::telemetry::metrics::Metrics;
 use crate::topology::worker::API_VERSION;
 use crate::world::Found;
 
@@ -36,19 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The kinds of workers.
 const WORKERS: [&str; 2] = ["MachineDeployment", "MachinePool"];
 
-/// Makes Clusters owners.
-pub struct OwnersController {
-    client: kube::Client,
-    leadership: Leadership,
-    cache: Arc<Cache>,
-    metrics: Arc<Metrics>,
-}
-
-impl fmt::Debug for OwnersController {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnersController").field("leadership", &self.leadership).finish_non_exhaustive()
-    }
-}
+/// Makes the Clusters in the cached facts owners.
+#[derive(Debug)]
+pub struct OwnersController(pub Setup);
 
 /// Why a Cluster does not own everything yet.
 #[derive(Debug, thiserror::Error)]
@@ -62,8 +47,8 @@ enum OwnError {
 }
 
 /// What a run looks at.
-struct FastAnswer<'a> {
-    controller: &'a OwnersController,
+struct Reconciler<'a> {
+    setup: &'a Setup,
     writer: kube::Client,
     definitions: Definitions,
     workers: Vec<Objects>,
@@ -72,20 +57,14 @@ struct FastAnswer<'a> {
 }
 
 impl OwnersController {
-    /// A controller of the Clusters in the cached facts, which the caller must keep current; it writes only while
-    /// `leadership` says so.
-    pub fn new(client: kube::Client, leadership: Leadership, cache: Arc<Cache>, metrics: Arc<Metrics>) -> Self {
-        OwnersController { client, leadership, cache, metrics }
-    }
-
     /// Watches and writes until dropped.
     pub async fn run(self: Arc<Self>, definitions: Definitions) {
         let (wake, mut woken) = mpsc::unbounded();
         let (deployments, follow_deployments) = self.follow(WORKERS[0], wake.clone());
         let (pools, follow_pools) = self.follow(WORKERS[1], wake.clone());
-        let sight = FastAnswer {
-            controller: &self,
-            writer: self.leadership.writer(self.client.clone()),
+        let reconciler = Reconciler {
+            setup: &self.0,
+            writer: self.0.writer(),
             definitions,
             workers: vec![deployments, pools],
             done: Mutex::default(),
@@ -107,7 +86,7 @@ impl OwnersController {
                     else => return,
                 };
                 for cluster in clusters {
-                    if let Err(error) = Box::pin(sight.own(&cluster)).await {
+                    if let Err(error) = Box::pin(reconciler.own(&cluster)).await {
                         debug!(%cluster, %error, "Not all owner references are set yet");
                         if failed.is_empty() {
                             retry_at = Instant::now() + AGAIN;
@@ -131,11 +110,7 @@ impl OwnersController {
         kind: &'static str,
         wake: mpsc::UnboundedSender<ObjectKey>,
     ) -> (Objects, impl Future<Output = ()> + Send + use<>) {
-        let served = Resource::known(GROUP, "v1beta2", kind);
-        let (api, resource) =
-            (served.in_scope(self.client.clone(), self.cache.facts().scope()), served.as_api().clone());
-        let selection = Selection { labels: Some(label::OWNED.to_owned()), fields: None };
-        let cache = self.cache.clone();
+        let cache = self.0.cache.clone();
         let changed = move |change: StoreChange<'_, Metadata>| {
             let clusters = match change {
                 StoreChange::One(object) => cluster_of(object).into_iter().collect(),
@@ -146,17 +121,16 @@ impl OwnersController {
                 let _ = wake.unbounded_send(cluster);
             }
         };
-        let watched = WatchedKind::own(kind, API_VERSION);
-        metadata::follow(api, resource, selection, watched, self.metrics.clone(), changed)
+        self.0.follow_owned(kind, changed)
     }
 
     /// Wakes every Cluster that has come or refers to something new, for ever.
     async fn follow_clusters(&self, wake: &mpsc::UnboundedSender<ObjectKey>) {
-        let mut follower = self.cache.follow();
+        let mut follower = self.0.cache.follow();
         let mut known: HashMap<ObjectKey, Vec<String>> = HashMap::new();
-        let mut changed: BTreeSet<ObjectKey> = self.cache.facts().cluster_keys().cloned().collect();
+        let mut changed: BTreeSet<ObjectKey> = self.0.cache.facts().cluster_keys().cloned().collect();
         loop {
-            let facts = self.cache.facts();
+            let facts = self.0.cache.facts();
             for key in changed {
                 let Found::Yes(cluster) = facts.cluster(&key) else {
                     known.remove(&key);
@@ -174,10 +148,10 @@ impl OwnersController {
     }
 }
 
-impl FastAnswer<'_> {
+impl Reconciler<'_> {
     /// Makes a Cluster an owner of everything that it does not own yet.
     async fn own(&self, key: &ObjectKey) -> Result<(), OwnError> {
-        let Found::Yes(cluster) = self.controller.cache.facts().cluster(key) else { return Ok(()) };
+        let Found::Yes(cluster) = self.setup.cache.facts().cluster(key) else { return Ok(()) };
         if cluster.metadata.is_being_deleted() || cluster.topology().is_none() {
             return Ok(());
         }
@@ -215,7 +189,7 @@ impl FastAnswer<'_> {
         let labels = self.definitions.labels(&definition, Instant::now() + PATIENCE).await?;
         let version = contract::newest_version(&labels).ok_or(OwnError::NoContract(definition))?;
         let object = ObjectRef::new(format!("{api_group}/{version}"), kind, ObjectKey::new(namespace, name));
-        let Some(found) = untyped::get(&self.controller.client, &object).await? else { return Ok(()) };
+        let Some(found) = untyped::get(&self.setup.client, &object).await? else { return Ok(()) };
         let owners = found.at("metadata.ownerReferences").and_then(Value::as_array).cloned().unwrap_or_default();
         if let Some(owners) = with_owner(owners, owner(cluster, true)) {
             self.write(cluster, &object, owners, version_of(&found)).await?;
@@ -237,7 +211,7 @@ impl FastAnswer<'_> {
     ) -> Result<(), OwnError> {
         let of_cluster = &cluster.metadata;
         let live = ObjectRef::new(API_VERSION, Kind::Cluster.name(), of_cluster.key());
-        let live = untyped::get(&self.controller.client, &live).await?;
+        let live = untyped::get(&self.setup.client, &live).await?;
         if live.is_none_or(|live| live.uid() != of_cluster.uid || live.is_being_deleted()) {
             return Ok(());
         }

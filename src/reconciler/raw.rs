@@ -1,17 +1,16 @@
 //! ClusterClasses as the API server has them.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use kube::api::ObjectMeta;
-use kube::core::NamespaceResourceScope;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::admission::Oversize;
-use crate::hub::{ClusterClass, GROUP, Kind, Metadata, ObjectKey};
+use crate::hub::{ClusterClass, Kind, Metadata, ObjectKey};
 use crate::json::Plain;
+use crate::kubernetes::follow::key_of;
 use crate::wire::{Decode, Version};
 
 /// A ClusterClass: everything that was written, to the letter, and what it means.
@@ -27,8 +26,7 @@ pub(super) struct RawClass {
 impl RawClass {
     /// Namespace and name.
     pub(super) fn key(&self) -> ObjectKey {
-        let part = |part: &Option<String>| part.clone().unwrap_or_default();
-        ObjectKey::new(part(&self.metadata.namespace), part(&self.metadata.name))
+        key_of(self)
     }
 
     /// The metadata as the program reads it.
@@ -68,34 +66,7 @@ fn read(text: &str) -> Result<ClusterClass, String> {
     }
 }
 
-impl kube::Resource for RawClass {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Kind::ClusterClass.name().into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        GROUP.into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        Version::V1Beta2.name().into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        Kind::ClusterClass.plural().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+resource!(RawClass, Kind::ClusterClass, metadata);
 
 #[cfg(test)]
 mod tests {

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::fast_path::Outline;
 use super::format::Format;
+use super::kind::Kind;
+use super::outline::Outline;
 use super::validations::Rules;
 use super::{Allowance, Definition};
 use crate::budget::Exceeded;
 use crate::field::Shown;
 use crate::goregex::{Regex, RegexError};
+use crate::json::{ALLOCATION, in_memory};
 
 /// What stands in the place of a value that may hold a password (DEC-34).
 pub const SENSITIVE: &str = "(sensitive)";
@@ -129,43 +131,6 @@ impl Schema {
 pub(super) struct Bound {
     pub value: i64,
     pub exclusive: bool,
-}
-
-/// What `type` may say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Array,
-    Boolean,
-    Integer,
-    Number,
-    Object,
-    String,
-    /// A word that no value satisfies.
-    Unknown,
-}
-
-impl Kind {
-    pub(super) const NAMES: [(&'static str, Kind); 6] = [
-        ("array", Kind::Array),
-        ("boolean", Kind::Boolean),
-        ("integer", Kind::Integer),
-        ("number", Kind::Number),
-        ("object", Kind::Object),
-        ("string", Kind::String),
-    ];
-
-    pub(super) fn from_name(name: &str) -> Option<Kind> {
-        match name {
-            "" => None,
-            name => {
-                Some(Kind::NAMES.into_iter().find(|(known, _)| *known == name).map_or(Kind::Unknown, |(_, kind)| kind))
-            }
-        }
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        Kind::NAMES.into_iter().find(|(_, kind)| *kind == self).map_or("unknown", |(name, _)| name)
-    }
 }
 
 /// Why a definition cannot be used.
@@ -335,28 +300,6 @@ fn required(definition: &Definition, allowance: &mut Allowance) -> Result<Vec<St
         allowance.compile(size_of::<String>() + ALLOCATION + name.len())?;
     }
     Ok(definition.required.to_vec())
-}
-
-/// What an allocation takes besides what is asked for, and what a tree takes for the members of an object, of which a part holds
-/// six at least.
-const ALLOCATION: usize = 16;
-const PART: usize = 640;
-const MEMBERS_OF_PART: usize = 6;
-
-/// About how many bytes a value takes in memory: a few bytes of text may be several hundred.
-pub(super) fn in_memory(value: &Value) -> usize {
-    // A list may have room for more elements than it has.
-    let node = size_of::<Value>() * 3 / 2;
-    node + match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        Value::String(text) => ALLOCATION + text.len(),
-        Value::Array(elements) => ALLOCATION + elements.iter().map(in_memory).sum::<usize>(),
-        Value::Object(members) => {
-            let parts = members.len().div_ceil(MEMBERS_OF_PART) * PART;
-            let below = members.iter().map(|(name, member)| ALLOCATION + name.len() + in_memory(member) - node);
-            parts + below.sum::<usize>()
-        }
-    }
 }
 
 /// The entries of `enum`; texts are looked up, since there may be very many.

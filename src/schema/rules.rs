@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::check::{example_of, keywords, report_at_place};
+use super::keywords::{example_of, keywords, report_at_place};
 use super::validations::Rules;
 use super::{Allowance, Definition, Schema, Step, ValidationRule, field_path};
 use crate::cel::{Decl, MAX_REQUEST, PER_RULE, PER_VARIABLE};

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::node::Kind;
+use super::kind::Kind;
 use super::{Definition, Schema};
 use hints::Hints;
 

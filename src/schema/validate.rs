@@ -18,8 +18,6 @@ use crate::field::{ErrorKind, RuleId};
 use place::ValuePath;
 use report::Report;
 
-pub(super) use place::point;
-
 /// One thing that is wrong with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {

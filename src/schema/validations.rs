@@ -5,11 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::field_path;
-use super::validate::point;
 use super::{Allowance, Definition, Schema, Step, Unusable, ValidationRule, Violation};
 use crate::budget::{Exceeded, Stop};
 use crate::cel::{Budget, CelCost, Decl, Fault, Program, Wanted};
-use crate::field::{ErrorKind, lengthen, shortened};
+use crate::field::{ErrorKind, lengthen, point, shortened};
 use crate::goregex::Regex;
 
 /// How many violations of one value are kept.

@@ -5,7 +5,6 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value, json};
 
-use super::validate::{Repetitions, validate};
 use super::{Element, FieldSet, ManagedFields};
 
 /// The type of an object, compiled from the schema of a CRD; clones share it.
@@ -154,11 +153,6 @@ impl Schema {
             map.fields.extend(others);
         }
         schema
-    }
-
-    /// Whether an object is of this type: every entry of a keyed list has its keys, and no two have the same.
-    pub fn fits(&self, object: &Value) -> bool {
-        validate(object, &self.0, Repetitions::Refused).is_ok()
     }
 
     /// The type of any value: maps are merged, lists are atomic.

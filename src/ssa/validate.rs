@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::schema::{ListMerge, ListType, MapType, Scalar, Shape, Type};
+use super::schema::{ListMerge, ListType, MapType, Scalar, Schema, Shape, Type};
 use super::{Element, FieldPath, Literal};
 
 /// What is wrong with a value, in the words of a server.
@@ -43,6 +43,13 @@ pub(super) fn validate(value: &Value, of: &Type, repetitions: Repetitions) -> Re
     match check.errors.as_slice() {
         [] => Ok(()),
         _ => Err(Misshapen(check.errors)),
+    }
+}
+
+impl Schema {
+    /// Whether an object is of this type: every entry of a keyed list has its keys, and no two have the same.
+    pub fn fits(&self, object: &Value) -> bool {
+        validate(object, &self.0, Repetitions::Refused).is_ok()
     }
 }
 

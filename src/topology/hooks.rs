@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::upgrade::Tracker;
 use super::worker::API_VERSION;
 use super::{Failure, Options};
 use crate::hub::{Cluster, Hook, Kind, Object, ObjectRef, VariableValue, annotation};
 use crate::json::List;
+use crate::version::Written;
 use crate::world::{Found, HookAnswer, HookCall, World};
 
 /// The version of the hooks (RH-1.1).
@@ -124,8 +124,8 @@ impl HookTracker {
 /// The plans that requests carry (HK-19).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plans<'a> {
-    pub(super) control_plane: &'a [String],
-    pub(super) workers: &'a [String],
+    pub(super) control_plane: &'a [Written],
+    pub(super) workers: &'a [Written],
 }
 
 /// Calls hooks for a Cluster.
@@ -184,14 +184,14 @@ impl<'a> Hooks<'a> {
     ///
     /// # Errors
     /// When an extension fails.
-    pub(super) fn after_cluster_upgrade(&self, tracker: &mut Tracker) -> Result<(), Failure> {
+    pub(super) fn after_cluster_upgrade(&self, is_complete: bool, tracker: &mut HookTracker) -> Result<(), Failure> {
         let before = [Hook::AfterControlPlaneUpgrade, Hook::AfterWorkersUpgrade];
-        let is_due = tracker.hooks.is_pending(Hook::AfterClusterUpgrade)
-            && !before.iter().any(|hook| tracker.hooks.is_pending(*hook))
-            && tracker.is_complete();
+        let is_due = tracker.is_pending(Hook::AfterClusterUpgrade)
+            && !before.iter().any(|hook| tracker.is_pending(*hook))
+            && is_complete;
         if self.is_enabled && is_due {
             let version = json!(self.cluster.spec.topology.version);
-            self.call_pending(Hook::AfterClusterUpgrade, [("kubernetesVersion", version)], &mut tracker.hooks)?;
+            self.call_pending(Hook::AfterClusterUpgrade, [("kubernetesVersion", version)], tracker)?;
         }
         Ok(())
     }
@@ -213,7 +213,8 @@ impl<'a> Hooks<'a> {
     /// Before the first step of an upgrade: annotations of the Cluster first, then extensions (HK-13, HK-14).
     pub(super) fn before_cluster_upgrade(
         &self,
-        from: &str,
+        from: &Written,
+        to: &Written,
         plans: Plans<'_>,
         tracker: &mut HookTracker,
     ) -> Result<Gate, Failure> {
@@ -226,10 +227,7 @@ impl<'a> Hooks<'a> {
             .filter(|name| name.starts_with(annotation::BEFORE_UPGRADE_PREFIX))
             .collect();
         let message = match names.as_slice() {
-            [] => {
-                let to = &self.cluster.spec.topology.version;
-                return self.call(Hook::BeforeClusterUpgrade, from_to(from, to, plans), tracker);
-            }
+            [] => return self.call(Hook::BeforeClusterUpgrade, from_to(Some(from), to, plans), tracker),
             [name] => format!("annotation {name} is set"),
             names => format!("annotations {} are set", names.join(", ")),
         };
@@ -239,15 +237,15 @@ impl<'a> Hooks<'a> {
     /// Before each step of the control plane (HK-15).
     pub(super) fn before_control_plane_upgrade(
         &self,
-        from: &str,
-        to: &str,
+        from: &Written,
+        to: &Written,
         plans: Plans<'_>,
         tracker: &mut HookTracker,
     ) -> Result<Gate, Failure> {
         if !self.is_enabled {
             return Ok(Gate::Open);
         }
-        self.call(Hook::BeforeControlPlaneUpgrade, from_to(from, to, plans), tracker)
+        self.call(Hook::BeforeControlPlaneUpgrade, from_to(Some(from), to, plans), tracker)
     }
 
     /// Whether neither reference is there yet: nothing has been created, or it is not recorded.
@@ -311,20 +309,21 @@ impl<'a> Hooks<'a> {
 }
 
 /// What hooks are told that stand before a step.
-pub(super) fn from_to(from: &str, to: &str, plans: Plans<'_>) -> [(&'static str, Value); 4] {
+pub(super) fn from_to(from: Option<&Written>, to: &Written, plans: Plans<'_>) -> [(&'static str, Value); 4] {
     let [control_plane, workers] = upgrades(plans);
-    [("fromKubernetesVersion", json!(from)), ("toKubernetesVersion", json!(to)), control_plane, workers]
+    let from = from.map(Written::as_str).unwrap_or_default();
+    [("fromKubernetesVersion", json!(from)), ("toKubernetesVersion", json!(to.as_str())), control_plane, workers]
 }
 
 /// What hooks are told that stand after a step.
-pub(super) fn at(version: &str, plans: Plans<'_>) -> [(&'static str, Value); 3] {
+pub(super) fn at(version: &Written, plans: Plans<'_>) -> [(&'static str, Value); 3] {
     let [control_plane, workers] = upgrades(plans);
-    [("kubernetesVersion", json!(version)), control_plane, workers]
+    [("kubernetesVersion", json!(version.as_str())), control_plane, workers]
 }
 
 /// The remaining plans (RH-18.2).
 fn upgrades(plans: Plans<'_>) -> [(&'static str, Value); 2] {
-    let list = |plan: &[String]| -> Value { plan.iter().map(|version| json!({"version": version})).collect() };
+    let list = |plan: &[Written]| -> Value { plan.iter().map(|one| json!({"version": one.as_str()})).collect() };
     [("controlPlaneUpgrades", list(plans.control_plane)), ("workersUpgrades", list(plans.workers))]
 }
 

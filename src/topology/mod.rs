@@ -31,6 +31,7 @@ pub mod origin;
 pub mod patches;
 pub mod plan;
 pub mod rotations;
+pub mod shim;
 pub mod status;
 pub mod templates_in_use;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use super::conditions::{Shape, Status, condition, cut, present};
 use super::upgrade::{Tracker, WorkerTracker};
 use super::worker::WorkerKind;
 use crate::hub::{Cluster, ClusterClass, Hook, annotation};
+use crate::version::Written;
 
 /// The type of the condition, in both forms.
 pub(super) const TOPOLOGY_RECONCILED: &str = "TopologyReconciled";
@@ -132,7 +133,7 @@ fn upgrade_message(cluster: &Cluster, tracker: &Tracker) -> String {
             rest(&control_plane.plan, version)
         ));
     } else if !control_plane.plan.is_empty() {
-        lines.push(format!("{} pending upgrade to version {}", control_plane.kind, control_plane.plan.join(", ")));
+        lines.push(format!("{} pending upgrade to version {}", control_plane.kind, listed(&control_plane.plan)));
     }
     for kind in WorkerKind::ALL {
         worker_lines(kind, tracker.workers(kind), version, &mut lines);
@@ -142,14 +143,14 @@ fn upgrade_message(cluster: &Cluster, tracker: &Tracker) -> String {
 }
 
 /// Lines 3 to 6 of ST-10.
-fn worker_lines(kind: WorkerKind, tracker: &WorkerTracker, version: &str, lines: &mut Vec<String>) {
+fn worker_lines(kind: WorkerKind, tracker: &WorkerTracker, version: &Written, lines: &mut Vec<String>) {
     let Distinct { upgrading, deferred, pending } = Distinct::of(tracker);
     let WorkerTracker { plan, pending_create, .. } = tracker;
     if !upgrading.is_empty() {
         lines.push(format!("{} upgrading to version {version}{}", names(kind, &upgrading), rest(plan, version)));
     }
     if !pending.is_empty() && !plan.is_empty() {
-        lines.push(format!("{} pending upgrade to version {}", names(kind, &pending), plan.join(", ")));
+        lines.push(format!("{} pending upgrade to version {}", names(kind, &pending), listed(plan)));
     }
     if !deferred.is_empty() {
         lines.push(format!(
@@ -187,9 +188,13 @@ impl<'a> Distinct<'a> {
 }
 
 /// The versions of a plan besides the one that is under way.
-fn rest(plan: &[String], version: &str) -> String {
-    let rest: Vec<&str> = plan.iter().map(String::as_str).filter(|one| *one != version).collect();
-    if rest.is_empty() { String::new() } else { format!(" ({} pending)", rest.join(", ")) }
+fn rest(plan: &[Written], version: &Written) -> String {
+    let rest = listed(plan.iter().filter(|one| *one != version));
+    if rest.is_empty() { rest } else { format!(" ({rest} pending)") }
+}
+
+fn listed<'a>(plan: impl IntoIterator<Item = &'a Written>) -> String {
+    plan.into_iter().map(Written::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// A kind and its first names, which are sorted (ST-11).
@@ -224,14 +229,14 @@ pub fn reconciled(cluster: &Value, run: &Run<'_>, now: &str) -> Value {
     status.into_value()
 }
 
-fn set_plan(status: &mut Map<String, Value>, part: &str, plan: &[String]) {
+fn set_plan(status: &mut Map<String, Value>, part: &str, plan: &[Written]) {
     const PLAN: &str = "upgradePlan";
     if plan.is_empty() {
         if let Some(part) = status.get_mut(part).and_then(Value::as_object_mut) {
             part.remove(PLAN);
         }
     } else if let Some(part) = present(status, part, json!({})).as_object_mut() {
-        let steps: Value = plan.iter().map(|version| json!({"version": version})).collect();
+        let steps: Value = plan.iter().map(|one| json!({"version": one.as_str()})).collect();
         part.insert(PLAN.to_owned(), steps);
     }
 }

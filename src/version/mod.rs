@@ -5,9 +5,11 @@
 
 mod constraint;
 mod loose;
+mod written;
 
 pub use constraint::{Constraint, ConstraintError};
 pub use loose::{LooseVersion, LooseVersionError};
+pub use written::Written;
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -6,7 +6,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::{Repeated, YamlError, layout};
+use super::layout::{self, is_marker};
+use super::{Repeated, YamlError};
 use crate::json::Plain;
 
 /// A document, and the line on which its content begins (from 1).
@@ -63,11 +64,6 @@ fn yaml_documents(text: &str) -> Vec<Result<Document, YamlError>> {
     document.text = &text[document.start..];
     documents.extend(document.read());
     documents
-}
-
-/// Whether a line begins with a marker; what follows `---` on its line belongs to the document.
-pub(super) fn is_marker(line: &str, marker: &str) -> bool {
-    line.strip_prefix(marker).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
 }
 
 /// A document's part of a text.

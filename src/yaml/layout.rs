@@ -12,7 +12,6 @@ use serde_saphyr::granit_parser::{ErrorKind, ScanError};
 
 use super::compose::{ComposeError, compose};
 use super::decode::decode;
-use super::documents::is_marker;
 use super::{Repeated, YamlError};
 
 /// Right of any block that may be around a line, within reason.
@@ -59,6 +58,11 @@ fn is_about_layout(error: &ScanError) -> bool {
 fn is_marked(text: &str, line: usize) -> bool {
     let content = text.split_inclusive('\n').nth(line - 1).unwrap_or_default();
     is_marker(content, "---") || is_marker(content, "...")
+}
+
+/// Whether a line begins with a marker; what follows `---` on its line belongs to the document.
+pub(super) fn is_marker(line: &str, marker: &str) -> bool {
+    line.strip_prefix(marker).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
 }
 
 fn move_line(text: &str, line: usize) -> String {

@@ -4,10 +4,11 @@ use super::inference::instantiated;
 use super::{Checker, mistake};
 use crate::cel::eval::converts;
 use crate::cel::fault::Mistake;
+use crate::cel::lex::Literal;
 use crate::cel::library::printf::{Piece, pieces};
 use crate::cel::library::{self, Function, Overload};
 use crate::cel::node::{Node, Op};
-use crate::cel::parse::{Expr, Literal};
+use crate::cel::parse::Expr;
 use crate::cel::types::Type;
 
 impl Checker<'_> {

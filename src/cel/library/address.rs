@@ -1,60 +1,11 @@
 //! IP addresses and ranges of them.
 
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use super::{Function, Sizes, function, method, one, tenths, unfit};
+use crate::cel::extended::{Cidr, address};
 use crate::cel::fault::Fault;
 use crate::cel::value::Val;
-
-/// A range of addresses, with the address as it was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cel) struct Cidr {
-    ip: IpAddr,
-    bits: u8,
-}
-
-impl fmt::Display for Cidr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.ip, self.bits)
-    }
-}
-
-impl Cidr {
-    fn read(text: &str) -> Option<Cidr> {
-        let (ip, bits) = text.split_once('/')?;
-        let ip = address(ip)?;
-        let is_plain = !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit());
-        let bits = bits.parse().ok().filter(|_| is_plain && (bits == "0" || !bits.starts_with('0')))?;
-        (bits <= if ip.is_ipv4() { 32 } else { 128 }).then_some(Cidr { ip, bits })
-    }
-
-    fn masked(self) -> Cidr {
-        let ip = match self.ip {
-            IpAddr::V4(ip) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
-                IpAddr::V4(Ipv4Addr::from(u32::from(ip) & mask))
-            }
-            IpAddr::V6(ip) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
-                IpAddr::V6(Ipv6Addr::from(u128::from(ip) & mask))
-            }
-        };
-        Cidr { ip, ..self }
-    }
-
-    fn contains(self, ip: IpAddr) -> bool {
-        self.ip.is_ipv4() == ip.is_ipv4() && Cidr { ip, ..self }.masked() == self.masked()
-    }
-}
-
-/// An address; IPv4 inside IPv6 is refused, and so are zones.
-fn address(text: &str) -> Option<IpAddr> {
-    match text.parse().ok()? {
-        IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => None,
-        ip => Some(ip),
-    }
-}
 
 pub(super) const FUNCTIONS: &[Function] = &[
     function("ip", &["string->ip"], scan, |_, args| match args {

@@ -2,17 +2,11 @@
 
 use super::{Function, function, method, one, tenths, unfit};
 use crate::calendar::{self, Moment};
+use crate::cel::extended::NamedFormat;
 use crate::cel::fault::Fault;
 use crate::cel::meter::Meter;
 use crate::cel::texts::{is_base64, is_request_uri, is_uuid};
 use crate::cel::value::Val;
-
-/// A format that expressions know by name.
-#[derive(Debug)]
-pub(in crate::cel) struct NamedFormat {
-    pub name: &'static str,
-    fits: fn(&str) -> bool,
-}
 
 static FORMATS: [NamedFormat; 12] = [
     NamedFormat { name: "dns1123Label", fits: |text| text.len() <= 63 && is_label(text) },

@@ -3,16 +3,16 @@
 //! Each file holds a table of its functions. A function sees at run time what its arguments are; which combinations are
 //! possible is said by the signatures, whose first argument is the receiver of a method.
 
-pub(super) mod address;
+mod address;
 mod core;
-pub(super) mod format;
+mod format;
 pub(super) mod list;
 mod optional;
 pub(super) mod printf;
-pub(super) mod quantity;
+mod quantity;
 pub(super) mod text;
 pub(super) mod time;
-pub(super) mod url;
+mod url;
 mod version;
 
 use std::collections::HashMap;

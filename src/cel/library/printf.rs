@@ -5,7 +5,6 @@
 use std::fmt::Write as _;
 
 use super::core::double;
-use super::text::quoted;
 use super::unfit;
 use crate::cel::fault::Fault;
 use crate::cel::meter::Meter;
@@ -294,6 +293,28 @@ fn show_entries<'v>(
     }
     written.push('}');
     Ok(())
+}
+
+/// A text in quotes, with the escapes of `strings.quote`.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '\x07' => quoted.push_str("\\a"),
+            '\x08' => quoted.push_str("\\b"),
+            '\x0c' => quoted.push_str("\\f"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\x0b' => quoted.push_str("\\v"),
+            '\\' => quoted.push_str("\\\\"),
+            '"' => quoted.push_str("\\\""),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 /// A text in quotes as Go writes it: control characters are escaped.

@@ -1,6 +1,6 @@
 //! Texts. Positions count characters.
 
-use super::printf::format;
+use super::printf::{format, quoted};
 use super::{ELEMENT, Function, RESULT, Sizes, function, method, one, tenths, unfit};
 use crate::cel::fault::Fault;
 use crate::cel::meter::{Meter, PER_ELEMENT};
@@ -66,27 +66,6 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("format", &["string list(dyn)->string"], scan, format).growing(|_| 0),
     function("strings.quote", &["string->string"], scan, |meter, args| remade(meter, args, quoted)),
 ];
-
-pub(super) fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '\x07' => quoted.push_str("\\a"),
-            '\x08' => quoted.push_str("\\b"),
-            '\x0c' => quoted.push_str("\\f"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\x0b' => quoted.push_str("\\v"),
-            '\\' => quoted.push_str("\\\\"),
-            '"' => quoted.push_str("\\\""),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
 
 fn scan(size: Sizes<'_>) -> u64 {
     tenths(1, size(0))

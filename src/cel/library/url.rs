@@ -1,50 +1,10 @@
 //! URLs.
 
 use super::{Function, function, method, one, tenths, unfit};
+use crate::cel::extended::Url;
 use crate::cel::fault::Fault;
 use crate::cel::meter::Meter;
-use crate::cel::texts::is_request_uri;
 use crate::cel::value::{Map, Table, Val};
-
-/// An absolute URL or an absolute path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cel) struct Url {
-    scheme: String,
-    /// Host and port.
-    host: String,
-    path: String,
-    query: String,
-}
-
-impl Url {
-    fn read(text: &str) -> Option<Url> {
-        if text == "*" || !is_request_uri(text) {
-            return None;
-        }
-        let (scheme, rest) = match text.split_once(':') {
-            Some((scheme, rest)) if !text.starts_with('/') => (scheme.to_ascii_lowercase(), rest),
-            _ => (String::new(), text),
-        };
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // Right after the scheme two slashes begin a host, and in a plain path they are part of it.
-        let (host, path) = match rest.strip_prefix("//").filter(|_| !scheme.is_empty()) {
-            Some(rest) => {
-                let end = rest.find('/').unwrap_or(rest.len());
-                rest.split_at(end)
-            }
-            None => ("", rest),
-        };
-        let host = host.rsplit('@').next().unwrap_or_default();
-        Some(Url { scheme, host: host.to_owned(), path: path.to_owned(), query: query.to_owned() })
-    }
-
-    fn name_and_port(&self) -> (&str, &str) {
-        if let Some((literal, rest)) = self.host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            return (literal, rest.strip_prefix(':').unwrap_or_default());
-        }
-        self.host.rsplit_once(':').unwrap_or((&self.host, ""))
-    }
-}
 
 pub(super) const FUNCTIONS: &[Function] = &[
     function(

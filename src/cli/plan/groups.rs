@@ -1,19 +1,16 @@
 //! Clusters with the same change, as one (DEC-48).
 //!
 //! ```text
-//! ClusterReport ─► Shared (without what only this Cluster has: names.rs) ─► Collected: one Group for each ─► Report
+//! ClusterReport ─► Shared (without what only this Cluster has: names.rs) ─► one Group for each ─► collected.rs
 //! ```
-//!
-//! A report is dropped as soon as its group has it, unless every Cluster is listed: thousands do not fit into memory.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use serde::{Serialize, Serializer};
 
 use super::names::Names;
-use super::report::{About, ChangeReport, ClusterReport, Fate, HeldReport, Report, RollReport, StepReport, Summary};
+use super::report::{About, ChangeReport, ClusterReport, Fate, HeldReport, RollReport, StepReport};
 use crate::hub::ObjectKey;
 use crate::topology::plan::Machines;
 
@@ -101,116 +98,6 @@ pub(super) struct RollOfGroup {
     pub reason: String,
 }
 
-/// Whether a report stays when its group has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keep {
-    Groups,
-    Everything,
-}
-
-/// Reports of Clusters, in any order.
-#[derive(Debug)]
-pub(super) struct Collected {
-    keep: Keep,
-    groups: BTreeMap<String, Group>,
-    clusters: Vec<(String, ClusterReport)>,
-}
-
-impl Collected {
-    pub(super) fn new(keep: Keep) -> Self {
-        Collected { keep, groups: BTreeMap::new(), clusters: Vec::new() }
-    }
-
-    /// Adds a Cluster to its group.
-    pub(super) fn add(&mut self, report: ClusterReport) {
-        let (id, mut group) = Group::of(&report);
-        match self.keep {
-            Keep::Groups if !self.groups.contains_key(&id) => group.alone = Some(Box::new(report)),
-            Keep::Groups => {}
-            Keep::Everything => self.clusters.push((id.clone(), report)),
-        }
-        self.join(id, group);
-    }
-
-    /// Adds a Cluster, and others with the same input; returns those whose plans may be told in other words after all.
-    pub(super) fn add_twins(&mut self, report: ClusterReport, others: Vec<ObjectKey>) -> Vec<ObjectKey> {
-        if others.is_empty() {
-            self.add(report);
-            return others;
-        }
-        let (id, group) = Group::of(&report);
-        self.add(report);
-        // A name that is a word of what is told would be left out as well if its own plan were told.
-        let is_word = |key: &ObjectKey| id.contains(&key.name);
-        if group.clusters.iter().any(|member| is_word(&member.key)) {
-            return others;
-        }
-        let (apart, twins): (Vec<_>, Vec<_>) = others.into_iter().partition(is_word);
-        for key in twins {
-            self.join(id.clone(), group.of_twin(key));
-        }
-        apart
-    }
-
-    /// Adds groups that were collected elsewhere.
-    pub(super) fn merge(&mut self, other: Collected) {
-        self.clusters.extend(other.clusters);
-        other.groups.into_iter().for_each(|(id, group)| self.join(id, group));
-    }
-
-    fn join(&mut self, id: String, group: Group) {
-        match self.groups.get_mut(&id) {
-            Some(there) => there.join(group),
-            None => drop(self.groups.insert(id, group)),
-        }
-    }
-
-    /// The whole, in an order that does not depend on the order in which Clusters were added.
-    pub(super) fn into_report(self, denials: Vec<String>) -> Report {
-        let mut groups: Vec<(String, Group)> = self.groups.into_iter().collect();
-        groups.iter_mut().for_each(|(_, group)| group.sort());
-        groups.sort_by(|(_, one), (_, other)| one.rank().cmp(&other.rank()));
-        let numbers: BTreeMap<&str, usize> = groups.iter().enumerate().map(|(i, (id, _))| (&**id, i)).collect();
-        let number = |id: &str| numbers.get(id).copied().unwrap_or_default();
-        let mut clusters: Vec<ClusterReport> = self
-            .clusters
-            .into_iter()
-            .map(|(id, report)| ClusterReport { group: Some(number(&id)), ..report })
-            .collect();
-        clusters.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
-        let groups: Vec<Group> = groups.into_iter().map(|(_, group)| group).collect();
-        let incomplete = match self.keep {
-            Keep::Everything => clusters.iter().flat_map(|cluster| cluster.incomplete.clone()).collect(),
-            Keep::Groups => groups.iter().flat_map(Group::incomplete).collect::<Vec<String>>(),
-        };
-        let summary = summary(&groups);
-        Report {
-            clusters,
-            groups,
-            classes: Vec::new(),
-            summary,
-            complete: incomplete.is_empty(),
-            incomplete,
-            warnings: Vec::new(),
-            errors: denials,
-        }
-    }
-}
-
-fn summary(groups: &[Group]) -> Summary {
-    // Nothing runs in a sample.
-    let real = || groups.iter().filter(|group| !group.is_sample());
-    let clusters = |holds: fn(&&Group) -> bool| real().filter(holds).map(|group| group.clusters.len()).sum();
-    let failed = groups.iter().filter(|group| !group.errors.is_empty());
-    Summary {
-        clusters: clusters(|_| true),
-        changed: clusters(|group| !group.steps.is_empty()),
-        machines: real().map(|group| group.machines).sum(),
-        deleted_objects: real().map(|group| group.deleted).sum(),
-        failed: failed.map(|group| group.clusters.len()).sum(),
-    }
-}
-
 impl Group {
     /// A group that has no other member.
     pub(super) fn alone(report: ClusterReport) -> Self {
@@ -224,7 +111,7 @@ impl Group {
     }
 
     /// A group of one Cluster, and what tells it from other groups: what is shared, in any order.
-    fn of(report: &ClusterReport) -> (String, Self) {
+    pub(super) fn of(report: &ClusterReport) -> (String, Self) {
         let names = Names::of(report);
         let shared = Shared::of(report, &names);
         let machines: Machines = report.rolls.iter().map(|roll| roll.machines).sum();
@@ -242,7 +129,7 @@ impl Group {
     }
 
     /// The same of another Cluster.
-    fn of_twin(&self, key: ObjectKey) -> Self {
+    pub(super) fn of_twin(&self, key: ObjectKey) -> Self {
         let affected = affected(&self.machines);
         Group {
             clusters: vec![Member { key, affected }],
@@ -255,7 +142,7 @@ impl Group {
     }
 
     /// Takes in a group with the same change. What it says is told in the order of its first Cluster.
-    fn join(&mut self, mut other: Group) {
+    pub(super) fn join(&mut self, mut other: Group) {
         if other.clusters.iter().map(|member| &member.key).min() < self.clusters.iter().map(|member| &member.key).min()
         {
             std::mem::swap(&mut self.shared, &mut other.shared);
@@ -283,13 +170,13 @@ impl Group {
         }
     }
 
-    fn sort(&mut self) {
+    pub(super) fn sort(&mut self) {
         self.clusters.sort_by(|one, other| other.affected.cmp(&one.affected).then_with(|| one.key.cmp(&other.key)));
         self.rolls.sort_by_key(RollOfGroup::rank);
     }
 
     /// Samples last; most machines that are replaced or removed, then most Clusters, then the name of the first.
-    fn rank(&self) -> impl Ord {
+    pub(super) fn rank(&self) -> impl Ord {
         let first = self.clusters.first().map(|member| member.key.clone());
         let size = if self.says_something() { self.clusters.len() } else { 0 };
         (self.is_sample(), Reverse(self.affected()), Reverse(size), first)
@@ -307,7 +194,7 @@ impl Group {
     }
 
     /// The parts that the plans of these Clusters leave out.
-    fn incomplete(&self) -> Vec<String> {
+    pub(super) fn incomplete(&self) -> Vec<String> {
         let several = match &*self.clusters {
             [one] => format!("Cluster {}", one.key),
             [first, rest @ ..] => format!("Cluster {} and {} more", first.key, rest.len()),

@@ -1,7 +1,8 @@
 //! What `plan` says, as a comment on a merge request: short enough for one, however many Clusters there are (DEC-48).
 
+use super::collected::Report;
 use super::groups::Group;
-use super::report::{ChangeReport, Report};
+use super::report::ChangeReport;
 use super::values::{ChangedValue, Difference, Line, places};
 use super::words::{self, MESSAGES, NAMED, Step};
 

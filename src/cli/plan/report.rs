@@ -1,9 +1,8 @@
-//! What `plan` says, as data: `-o json` prints it as it is.
+//! What `plan` says of one Cluster, as data: `-o json` prints it as it is.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::Value;
 
-use super::groups::Group;
 use crate::cli::hints::{explained, unknown_variables_of};
 use crate::hub::{Object, ObjectKey};
 use crate::schema::SENSITIVE;
@@ -12,29 +11,6 @@ use crate::topology::plan::{Action, Certainty, Change, Fold, Machines, Part, Rol
 use crate::topology::upgrade::Held;
 use crate::topology::worker::WorkerKind;
 use crate::world::Found;
-
-/// What becomes of all Clusters.
-#[derive(Debug, Serialize)]
-pub(super) struct Report {
-    /// Only where they are asked for: text and Markdown need no more than the groups.
-    pub clusters: Vec<ClusterReport>,
-    /// Clusters with the same change, the most affected first (DEC-48).
-    pub groups: Vec<Group>,
-    /// Classes that no Cluster uses, where no sample Cluster shows what changes.
-    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "reports")]
-    pub classes: Vec<Group>,
-    pub summary: Summary,
-    /// Whether nothing was left out.
-    pub complete: bool,
-    /// The parts left out, and why.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub incomplete: Vec<String>,
-    /// What people should know of the plan as a whole.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
-    /// Why the change would be denied.
-    pub errors: Vec<String>,
-}
 
 /// What becomes of one Cluster.
 #[derive(Debug, Serialize)]
@@ -136,48 +112,6 @@ pub(super) struct HeldReport {
     pub reason: String,
 }
 
-/// Sums over all Clusters.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Summary {
-    pub clusters: usize,
-    /// Clusters of which anything changes.
-    pub changed: usize,
-    pub machines: Machines,
-    pub deleted_objects: usize,
-    /// Clusters that cannot be planned.
-    #[serde(skip)]
-    pub failed: usize,
-}
-
-impl Report {
-    /// Adds classes that no Cluster uses, and why some have no sample.
-    pub(super) fn add_classes(&mut self, classes: Vec<ClusterReport>, incomplete: Vec<String>) {
-        self.summary.deleted_objects += classes.iter().map(|class| class.deleted).sum::<usize>();
-        self.classes = classes.into_iter().map(Group::alone).collect();
-        self.incomplete.extend(incomplete);
-        self.complete = self.incomplete.is_empty();
-    }
-
-    /// All that something is said of: Clusters, samples, and classes without one.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Group> {
-        self.groups.iter().chain(&self.classes)
-    }
-
-    /// 1 denied or not computable, 5 an object goes that is not replaced, 4 machines are replaced or removed, 3 anything else
-    /// changes, 0 nothing does (DEC-42).
-    pub(super) fn exit_code(&self) -> u8 {
-        let any = |holds: fn(&Group) -> bool| self.all().any(holds);
-        match () {
-            () if !self.errors.is_empty() || any(|group| !group.errors.is_empty()) => 1,
-            () if any(|group| group.deleted > 0) => 5,
-            () if any(|group| group.machines.go()) => 4,
-            () if any(|group| !group.steps.is_empty()) => 3,
-            () => 0,
-        }
-    }
-}
-
 /// What is wrong with a Cluster before a change and after it; what is wrong with it either way is said once.
 fn errors(before: Option<String>, after: Option<String>) -> Vec<String> {
     match (before, after) {
@@ -265,11 +199,6 @@ impl ClusterReport {
             incomplete: Vec::new(),
         }
     }
-}
-
-/// Writes the reports of single Clusters and classes.
-fn reports<S: Serializer>(groups: &[Group], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(groups.iter().filter_map(|group| group.alone.as_deref()))
 }
 
 /// Whether a step is one that people look for: not the notes that the engine makes on the Cluster for itself, nor the

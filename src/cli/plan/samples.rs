@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::classes::{self, Sides, Written};
-use super::groups::Group;
-use super::report::{ClusterReport, Fate, Report};
-use super::words::counted;
+use super::collected::Report;
+use super::report::{ClusterReport, Fate};
 use crate::admission::Settings;
 use crate::cli::sample::{self, Draft};
 use crate::hub::{Cluster, ClusterClass, ObjectKey};
@@ -176,29 +175,6 @@ impl Samples {
         self.classes.extend(hidden.filter_map(|(_, sample)| sample.differences.take()));
         report.add_classes(self.classes, self.incomplete);
     }
-}
-
-/// What becomes of the classes that no Cluster uses, in a few words each.
-pub(super) fn summary(report: &Report) -> Vec<String> {
-    let samples = || report.groups.iter().filter(|group| group.is_sample());
-    let number = |holds: fn(&&Group) -> bool| samples().filter(holds).map(|group| group.clusters.len()).sum::<usize>();
-    let (samples, changed) = (number(|_| true), number(|group| !group.steps.is_empty()));
-    let all = counted(samples, "sample Cluster");
-    let mut said = Vec::new();
-    match (samples, changed) {
-        (0, _) => {}
-        (_, 0) => said.push(format!("{all}, nothing changes")),
-        _ => said.push(format!("{changed} of {all} changed")),
-    }
-    if report.groups.is_empty() && report.classes.is_empty() && !report.incomplete.is_empty() {
-        said.push("no Cluster, nothing changes in the classes and their templates".to_owned());
-    }
-    if !report.classes.is_empty() {
-        let number = report.classes.len();
-        let classes = if number == 1 { "ClusterClass" } else { "ClusterClasses" };
-        said.push(format!("{number} {classes} changed without a Cluster"));
-    }
-    said
 }
 
 /// Everything that a sample of one class is tried with.

@@ -4,8 +4,9 @@
 
 use anstyle::{AnsiColor, Style};
 
+use super::collected::Report;
 use super::groups::Group;
-use super::report::{ChangeReport, Report};
+use super::report::ChangeReport;
 use super::values::{Difference, Line, escaped, places};
 use super::words::{self, MESSAGES, NAMED, Step};
 use crate::topology::plan::Action;

@@ -1,8 +1,8 @@
 //! The words in which text and Markdown say the same.
 
+use super::collected::Report;
 use super::groups::{Group, HeldOfGroup, RollOfGroup, StepOfGroup};
-use super::report::{About, ChangeReport, Fate, Report, RollReport, StepReport};
-use super::samples;
+use super::report::{About, ChangeReport, Fate, RollReport, StepReport};
 use crate::topology::plan::{Action, Machines};
 
 /// How many denials, and how many notes on what is not complete, are listed.
@@ -18,7 +18,7 @@ pub(super) fn summary(report: &Report) -> String {
         0 => String::new(),
         deleted => format!("; {} deleted", counted(deleted, "object")),
     };
-    let of_classes = samples::summary(report);
+    let of_classes = of_classes(report);
     let planned = match summary.changed {
         0 if summary.clusters == 0 && !of_classes.is_empty() => of_classes.join("; "),
         0 if summary.failed == 0 => format!("{clusters}, nothing changes"),
@@ -32,6 +32,29 @@ pub(super) fn summary(report: &Report) -> String {
     let failed = if summary.failed == 0 { String::new() } else { format!("; {} cannot be planned", summary.failed) };
     let denied = if report.errors.is_empty() { "" } else { "; the change is denied" };
     planned + &failed + denied
+}
+
+/// What becomes of the classes that no Cluster uses, in a few words each.
+fn of_classes(report: &Report) -> Vec<String> {
+    let samples = || report.groups.iter().filter(|group| group.is_sample());
+    let number = |holds: fn(&&Group) -> bool| samples().filter(holds).map(|group| group.clusters.len()).sum::<usize>();
+    let (samples, changed) = (number(|_| true), number(|group| !group.steps.is_empty()));
+    let all = counted(samples, "sample Cluster");
+    let mut said = Vec::new();
+    match (samples, changed) {
+        (0, _) => {}
+        (_, 0) => said.push(format!("{all}, nothing changes")),
+        _ => said.push(format!("{changed} of {all} changed")),
+    }
+    if report.groups.is_empty() && report.classes.is_empty() && !report.incomplete.is_empty() {
+        said.push("no Cluster, nothing changes in the classes and their templates".to_owned());
+    }
+    if !report.classes.is_empty() {
+        let number = report.classes.len();
+        let classes = if number == 1 { "ClusterClass" } else { "ClusterClasses" };
+        said.push(format!("{number} {classes} changed without a Cluster"));
+    }
+    said
 }
 
 /// `4 machines replaced, 2 removed`: the replaced ones are told even if there are none.

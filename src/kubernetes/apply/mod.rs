@@ -28,7 +28,8 @@ pub use self::errors::ApplyError;
 use self::events::{QueuedEvent, Reason, Recorder};
 use super::untyped;
 use crate::hub::{Object, ObjectKey, ObjectRef, label};
-use crate::topology::plan::{Action, Part, Plan, Shim, Step};
+use crate::topology::plan::{Action, Part, Plan, Step};
+use crate::topology::shim::Shim;
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::world::Selection;
 

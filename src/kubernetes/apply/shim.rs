@@ -10,11 +10,11 @@ use tracing::info;
 use super::ApplyError;
 use crate::hub::{Object, ObjectKey, ObjectRef, label};
 use crate::kubernetes::untyped::{self, RequestError};
-use crate::topology::plan::{SHIM_KIND, shim_name};
+use crate::topology::shim;
 use crate::topology::worker::API_VERSION;
 
 fn reference(cluster: &ObjectKey) -> ObjectRef {
-    ObjectRef::new("v1", SHIM_KIND, ObjectKey::new(&cluster.namespace, shim_name(&cluster.name)))
+    ObjectRef::new("v1", shim::KIND, ObjectKey::new(&cluster.namespace, shim::name(&cluster.name)))
 }
 
 /// The ConfigMap as it is created for a Cluster.
@@ -25,7 +25,7 @@ fn shim(cluster: &ObjectKey, uid: &str) -> Result<Object, ApplyError> {
     let metadata = json!({"namespace": cluster.namespace, "name": reference.key.name, "labels": labels,
         "ownerReferences": [owner]});
     let mut shim = Object::default();
-    for (path, value) in [("apiVersion", json!("v1")), ("kind", json!(SHIM_KIND)), ("metadata", metadata)] {
+    for (path, value) in [("apiVersion", json!("v1")), ("kind", json!(shim::KIND)), ("metadata", metadata)] {
         shim.set(path, value)?;
     }
     Ok(shim)
@@ -50,7 +50,7 @@ pub(super) async fn create(client: &kube::Client, cluster: &ObjectKey, uid: &str
 
 /// The owner reference that names the ConfigMap with this uid.
 pub(super) fn owner(cluster: &ObjectKey, uid: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": SHIM_KIND, "name": shim_name(&cluster.name), "uid": uid})
+    json!({"apiVersion": "v1", "kind": shim::KIND, "name": shim::name(&cluster.name), "uid": uid})
 }
 
 /// Deletes the ConfigMap with the uid that this process remembers to have created; without one, the ConfigMap that is there

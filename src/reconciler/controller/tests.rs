@@ -5,9 +5,11 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::kubernetes::cache::Cache;
 use crate::kubernetes::lease::{Candidacy, Election};
 use crate::kubernetes::testing::{ApiServer, Failure, Received};
 use crate::telemetry::metrics;
+use crate::world::Facts;
 
 const CLASS: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/clusterclasses/base";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/own/leases/topologist";
@@ -49,9 +51,9 @@ impl Process {
         let metrics = Arc::new(Metrics::default());
         let candidacy = Candidacy::new("own", "topologist", Duration::from_secs(15));
         let (election, leadership) = Election::new(server.client(), candidacy, metrics.clone());
-        let controller =
-            Arc::new(ClassController::new(server.client(), leadership.clone(), metrics.clone(), scope, true));
-        let client = server.client();
+        let (client, cache) = (server.client(), Arc::new(Cache::new(Facts::default().within(scope))));
+        let setup = Setup { client: client.clone(), leadership: leadership.clone(), cache, metrics: metrics.clone() };
+        let controller = Arc::new(ClassController { setup, discovery: true });
         let work = leadership.while_leading(move || {
             let controller = controller.clone();
             Definitions::beside(client.clone(), Arc::default(), |definitions| controller.run(definitions))

@@ -4,8 +4,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::kubernetes::cache::Cache;
 use crate::kubernetes::lease::{Candidacy, Election};
 use crate::kubernetes::testing::ApiServer;
+use crate::telemetry::metrics::Metrics;
 use crate::world::Facts;
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -43,7 +45,8 @@ fn start(server: &ApiServer, cached: &[&str]) -> Vec<JoinHandle<()>> {
     let candidacy = Candidacy::new("own", "topologist", Duration::from_secs(15));
     let (election, leadership) = Election::new(server.client(), candidacy, metrics.clone());
     let cache = Arc::new(Cache::new(facts));
-    let controller = Arc::new(OwnersController::new(server.client(), leadership.clone(), cache, metrics));
+    let setup = Setup { client: server.client(), leadership: leadership.clone(), cache, metrics };
+    let controller = Arc::new(OwnersController(setup));
     let client = server.client();
     let work = leadership.while_leading(move || {
         let controller = controller.clone();

@@ -13,7 +13,6 @@
 mod run;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,14 +26,13 @@ use tracing::{Instrument, info_span};
 use self::run::{Reconciler, RunError};
 use super::backoff::Backoff;
 use super::runs::{RunFailure, SOON, Verdict, conclude, count, run_woken};
-use crate::hub::{GROUP, ObjectKey, label};
-use crate::kubernetes::Selection;
+use super::setup::Setup;
+use crate::hub::{GROUP, ObjectKey};
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
-use crate::kubernetes::follow::{StoreChange, WatchedKind, key_of};
-use crate::kubernetes::lease::Leadership;
-use crate::kubernetes::metadata::{self, Metadata, Objects};
+use crate::kubernetes::follow::{StoreChange, key_of};
+use crate::kubernetes::metadata::{Metadata, Objects};
 use crate::telemetry::metrics::Metrics;
 use crate::world::{Facts, Found};
 
@@ -80,36 +78,21 @@ impl Maker {
 }
 
 /// The controllers of MachineDeployments and MachineSets that belong to topologies (DEL-05, DEL-07).
-pub struct TemplatesController {
-    client: kube::Client,
-    leadership: Leadership,
-    cache: Arc<Cache>,
-    metrics: Arc<Metrics>,
-}
-
-impl fmt::Debug for TemplatesController {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TemplatesController").field("leadership", &self.leadership).finish_non_exhaustive()
-    }
-}
+#[derive(Debug)]
+pub struct TemplatesController(pub Setup);
 
 impl TemplatesController {
-    /// Controllers of what is in the scope of the cached facts, which the caller must keep current; they write only while
-    /// `leadership` says so.
-    pub fn new(client: kube::Client, leadership: Leadership, cache: Arc<Cache>, metrics: Arc<Metrics>) -> Self {
-        TemplatesController { client, leadership, cache, metrics }
-    }
-
     /// Watches and reconciles until dropped.
     pub async fn run(self: Arc<Self>, definitions: Definitions) {
-        let reconciler = |maker| {
+        let Setup { client, leadership, cache, .. } = &self.0;
+        let reconciler = |maker: Maker| {
             Arc::new(Reconciler {
                 maker,
                 resource: maker.served().as_api().clone(),
-                client: self.client.clone(),
-                writer: self.leadership.writer(self.client.clone()),
-                leadership: self.leadership.clone(),
-                cache: self.cache.clone(),
+                client: client.clone(),
+                writer: self.0.writer(),
+                leadership: leadership.clone(),
+                cache: cache.clone(),
                 definitions: definitions.clone(),
                 backoff: Backoff::default(),
             })
@@ -127,7 +110,7 @@ impl TemplatesController {
         let (objects, follow) = self.follow(maker, wake.clone());
         let store = objects.store().clone();
         let run = |object: Arc<Metadata>| {
-            let (reconciler, metrics) = (reconciler.clone(), self.metrics.clone());
+            let (reconciler, metrics) = (reconciler.clone(), self.0.metrics.clone());
             let span = info_span!("reconcile", kind = maker.kind(), object = %key_of(&*object));
             async move { run(&object, &reconciler, &metrics).await }.instrument(span)
         };
@@ -135,7 +118,7 @@ impl TemplatesController {
         tokio::select! {
             () = run_woken(store, woken, WORKERS, run) => {}
             () = follow => {}
-            () = follow_clusters(&self.cache, &wake) => {}
+            () = follow_clusters(&self.0.cache, &wake) => {}
         }
     }
 
@@ -145,23 +128,15 @@ impl TemplatesController {
         maker: Maker,
         wake: mpsc::UnboundedSender<Wake>,
     ) -> (Objects, impl Future<Output = ()> + Send + use<>) {
-        let served = maker.served();
-        let resource = served.as_api().clone();
-        let api = served.in_scope(self.client.clone(), self.cache.facts().scope());
-        let selection = Selection { labels: Some(label::OWNED.to_owned()), fields: None };
-        let changed = {
-            let resource = resource.clone();
-            move |change: StoreChange<'_, Metadata>| {
-                let changed = match change {
-                    StoreChange::One(object) => Wake::One(ObjectRef::from_obj_with(object, resource.clone())),
-                    StoreChange::All => Wake::All,
-                };
-                // The receiver is gone when this process no longer leads.
-                let _ = wake.unbounded_send(changed);
-            }
-        };
-        let watched = WatchedKind::own(maker.kind(), &resource.api_version);
-        metadata::follow(api, resource, selection, watched, self.metrics.clone(), changed)
+        let resource = maker.served().as_api().clone();
+        self.0.follow_owned(maker.kind(), move |change| {
+            let changed = match change {
+                StoreChange::One(object) => Wake::One(ObjectRef::from_obj_with(object, resource.clone())),
+                StoreChange::All => Wake::All,
+            };
+            // The receiver is gone when this process no longer leads.
+            let _ = wake.unbounded_send(changed);
+        })
     }
 }
 

@@ -85,9 +85,14 @@ impl Process {
         let (metrics, cache) = (Arc::new(Metrics::default()), Arc::new(Cache::new(facts)));
         let candidacy = Candidacy::new("own", "topologist", Duration::from_secs(15));
         let (election, leadership) = Election::new(server.client(), candidacy, metrics.clone());
-        let controller = TemplatesController::new(server.client(), leadership.clone(), cache.clone(), metrics.clone());
-        let controller = Arc::new(controller);
         let client = server.client();
+        let setup = Setup {
+            client: client.clone(),
+            leadership: leadership.clone(),
+            cache: cache.clone(),
+            metrics: metrics.clone(),
+        };
+        let controller = Arc::new(TemplatesController(setup));
         let work = leadership.while_leading(move || {
             let controller = controller.clone();
             Definitions::beside(client.clone(), Arc::default(), |definitions| controller.run(definitions))

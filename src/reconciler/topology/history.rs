@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::hub::{ObjectKey, ObjectRef};
-use crate::topology::plan::Shim;
+use crate::topology::shim::Shim;
 
 /// Two runs for one Cluster start at least this long apart (RS-10).
 pub(super) const APART: Duration = Duration::from_secs(1);

@@ -13,7 +13,6 @@ mod run;
 mod write;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZero;
 use std::sync::{Arc, Mutex};
@@ -31,14 +30,13 @@ use self::queue::{Named, Queue};
 use self::run::{Reconciler, RunError, TopologyOutcome};
 use super::backoff::Backoff;
 use super::runs::{RunFailure, Verdict, conclude, count, run_woken};
+use super::setup::Setup;
 use crate::hub::{GROUP, Kind, ObjectKey, TemplateRef};
 use crate::kubernetes::apply::Applier;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
-use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::managed::{Changed, Managed};
 use crate::kubernetes::topology_gatherer::TopologyGatherer;
-use crate::telemetry::metrics::Metrics;
 use crate::topology::Options;
 use crate::topology::class_references::references;
 use crate::world::{Facts, Found};
@@ -52,56 +50,37 @@ const RESYNC: Duration = Duration::from_mins(10);
 /// How soon a run is tried that the watches were not ready for (RS-11).
 const STALE: Duration = Duration::from_millis(100);
 
-/// The Cluster topology controller.
+/// The Cluster topology controller. It looks after the Clusters in the scope of the cached facts.
+#[derive(Debug)]
 pub struct TopologyController {
-    client: kube::Client,
-    leadership: Leadership,
-    cache: Arc<Cache>,
-    metrics: Arc<Metrics>,
-    options: Options,
-    workers: u16,
-}
-
-impl fmt::Debug for TopologyController {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TopologyController").field("leadership", &self.leadership).finish_non_exhaustive()
-    }
+    pub setup: Setup,
+    pub options: Options,
+    /// How many Clusters are reconciled at a time (RS-10).
+    pub workers: u16,
 }
 
 impl TopologyController {
-    /// A controller of the Clusters in the scope of the cached facts, which the caller must keep current; it writes only
-    /// while `leadership` says so, for `workers` Clusters at a time (RS-10).
-    pub fn new(
-        client: kube::Client,
-        leadership: Leadership,
-        cache: Arc<Cache>,
-        metrics: Arc<Metrics>,
-        options: Options,
-        workers: u16,
-    ) -> Self {
-        TopologyController { client, leadership, cache, metrics, options, workers }
-    }
-
     /// Watches and reconciles until dropped.
     pub async fn run(self: Arc<Self>, definitions: Definitions) {
+        let Setup { client, leadership, cache, metrics } = &self.setup;
         let (queue, woken) = Queue::new();
         let queue = Arc::new(queue);
-        let scope = self.cache.facts().scope().clone();
+        let scope = cache.facts().scope().clone();
         let wake = {
-            let (queue, cache) = (queue.clone(), self.cache.clone());
+            let (queue, cache) = (queue.clone(), cache.clone());
             move |changed: Changed<'_>| wake(&queue, &cache, &changed)
         };
-        let managed = Arc::new(Managed::new(self.client.clone(), scope.only_namespace(), self.metrics.clone(), wake));
-        let writer = self.leadership.writer(self.client.clone());
+        let managed = Arc::new(Managed::new(client.clone(), scope.only_namespace(), metrics.clone(), wake));
+        let writer = self.setup.writer();
         let reconciler = Arc::new(Reconciler {
-            leadership: self.leadership.clone(),
-            cache: self.cache.clone(),
+            leadership: leadership.clone(),
+            cache: cache.clone(),
             gatherer: TopologyGatherer::new(
-                self.client.clone(),
+                client.clone(),
                 writer.clone(),
                 managed.clone(),
                 definitions,
-                self.metrics.clone(),
+                metrics.clone(),
             ),
             applier: Applier::new(writer.clone()),
             writer,
@@ -112,16 +91,16 @@ impl TopologyController {
             rotations: Mutex::default(),
             turns: Semaphore::new(std::thread::available_parallelism().map_or(2, NonZero::get)),
             began: Instant::now(),
-            metrics: self.metrics.clone(),
+            metrics: metrics.clone(),
         });
         let runs = self.runs(&reconciler, &queue, woken);
         // A class is not reported as missing until classes are listed.
-        self.cache.listed().await;
+        cache.listed().await;
         let begin = async {
             managed.clusters().await.iter().for_each(|key| queue.wake(key));
             std::future::pending::<()>().await;
         };
-        let follow_classes = follow_classes(&self.cache, &queue);
+        let follow_classes = follow_classes(cache, &queue);
         tokio::select! {
             () = runs => {}
             () = begin => {}

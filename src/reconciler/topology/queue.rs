@@ -1,16 +1,15 @@
 //! Which Clusters to reconcile.
 
-use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
 use futures::channel::mpsc;
 use kube::api::ObjectMeta;
-use kube::core::NamespaceResourceScope;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::Event;
 
-use crate::hub::{GROUP, Kind, ObjectKey};
+use crate::hub::{Kind, ObjectKey};
+use crate::kubernetes::follow::key_of;
 
 /// The name of a Cluster, which is all that the queue knows of it.
 #[derive(Clone, Debug)]
@@ -24,39 +23,11 @@ impl Named {
 
     /// Namespace and name.
     pub(super) fn key(&self) -> ObjectKey {
-        let part = |part: &Option<String>| part.clone().unwrap_or_default();
-        ObjectKey::new(part(&self.0.namespace), part(&self.0.name))
+        key_of(self)
     }
 }
 
-impl kube::Resource for Named {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Kind::Cluster.name().into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        GROUP.into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1beta2".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        Kind::Cluster.plural().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.0
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.0
-    }
-}
+resource!(Named, Kind::Cluster, 0);
 
 /// Wakes Clusters by name, whether they exist or not.
 pub(super) struct Queue {

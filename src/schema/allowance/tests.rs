@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::field::Findings;
-use crate::schema::node::in_memory;
+use crate::json::in_memory;
 use crate::schema::{Definition, FastAnswer, Schema, check};
 
 fn definition(schema: &Value) -> Definition {

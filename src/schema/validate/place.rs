@@ -1,6 +1,6 @@
 //! Where a check stands inside a value.
 
-use crate::field::{lengthen, shortened};
+use crate::field::{lengthen, point, shortened};
 
 /// Where a check stands inside a value; written out only when something is wrong. Names that are too long to be names are
 /// cut short: there may be many errors below one.
@@ -56,16 +56,3 @@ impl ValuePath<'_> {
         }
     }
 }
-
-/// Appends a step to a JSON pointer, unless it becomes too long for one.
-pub(in crate::schema) fn point(pointer: &mut String, name: &str) -> bool {
-    let fits = pointer.len() + name.len() < LONGEST_POINTER;
-    if fits {
-        pointer.push('/');
-        pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
-    }
-    fits
-}
-
-/// How long a pointer may be, in bytes, before the last step is written.
-const LONGEST_POINTER: usize = 4096;

@@ -8,7 +8,8 @@ use super::signed;
 use crate::field::ErrorKind;
 use crate::schema::Schema;
 use crate::schema::format::Format;
-use crate::schema::node::{Bound, Kind};
+use crate::schema::kind::Kind;
+use crate::schema::node::Bound;
 
 impl Schema {
     pub(super) fn check_string(&self, text: &str, place: &ValuePath<'_>, report: &mut Report<'_>) {

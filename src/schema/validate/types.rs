@@ -9,7 +9,8 @@ use super::scalars::as_float;
 use crate::field::{ErrorKind, enumerated};
 use crate::schema::Schema;
 use crate::schema::format::Format;
-use crate::schema::node::{Bound, Kind};
+use crate::schema::kind::Kind;
+use crate::schema::node::Bound;
 
 impl Schema {
     /// VAR-V-020, 023, 026, 028. Says whether the value is an array that passes for a string only because the node has a

@@ -54,7 +54,7 @@ pub(super) fn compute<'a>(
     }
     add_fields_of_machines(&mut object, topology, class, contract)?;
     let decided = planned.decide_control_plane()?;
-    object.set(field_path::VERSION, decided.version(), Origin::Cluster("spec.topology.version".into()))?;
+    object.set(field_path::VERSION, decided.version().as_str(), Origin::Cluster("spec.topology.version".into()))?;
     Ok((Made { control_plane: object, contract, assumed, warnings }, decided))
 }
 

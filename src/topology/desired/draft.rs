@@ -10,7 +10,7 @@ use crate::field::Path;
 use crate::hub::{Cluster, Object, label};
 use crate::topology::Failure;
 use crate::topology::origin::{Origin, Origins};
-use crate::topology::plan::is_shim;
+use crate::topology::shim::is_shim;
 use crate::topology::worker::API_VERSION;
 
 impl DesiredObject {

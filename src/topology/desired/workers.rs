@@ -15,6 +15,7 @@ use crate::topology::origin::Origin;
 use crate::topology::upgrade::Decided;
 use crate::topology::worker::{API_VERSION, WorkerEntry, WorkerKind};
 use crate::topology::{Failure, field_path};
+use crate::version::Written;
 
 /// The workers of a kind, in the order of the topology (DS-24 to DS-38).
 pub(super) fn compute(
@@ -211,7 +212,7 @@ impl WorkerPlan<'_> {
 /// What both kinds have (DS-26, DS-36).
 fn add_common_fields(
     worker: &mut DesiredObject,
-    version: &str,
+    version: &Written,
     bootstrap: &Object,
     infrastructure: &Object,
     basis: Basis<'_>,
@@ -219,7 +220,7 @@ fn add_common_fields(
     for path in ["spec.clusterName", "spec.template.spec.clusterName"] {
         worker.set(path, basis.cluster_name(), Origin::Topology)?;
     }
-    worker.set(field_path::WORKER_VERSION, version, Origin::Cluster("spec.topology.version".into()))?;
+    worker.set(field_path::WORKER_VERSION, version.as_str(), Origin::Cluster("spec.topology.version".into()))?;
     worker.set(field_path::WORKER_BOOTSTRAP_REF, contract_ref(bootstrap), Origin::Topology)?;
     worker.set(field_path::WORKER_INFRASTRUCTURE_REF, contract_ref(infrastructure), Origin::Topology)
 }

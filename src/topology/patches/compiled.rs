@@ -6,7 +6,7 @@ use std::sync::Arc;
 use json_patch::PatchOperation;
 use serde_json::Value;
 
-use super::pointer::Pointer;
+use super::pointer::{Make, Pointer};
 use super::trace::OperationPosition;
 use crate::gotemplate::{Functions, Template};
 use crate::hub::{
@@ -101,13 +101,6 @@ pub(super) enum ValueSource {
         template: Expression,
         make: Make,
     },
-}
-
-/// An operation that sets a value.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Make {
-    Add,
-    Replace,
 }
 
 /// A template, and what its result depends on.

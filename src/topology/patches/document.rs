@@ -3,8 +3,7 @@
 use json_patch::PatchOperation;
 use serde_json::{Map, Value};
 
-use super::compiled::Make;
-use super::pointer::{self, Location, Pointer};
+use super::pointer::{self, Location, Make, Pointer};
 use crate::field::Path;
 use crate::hub::type_of;
 use crate::json;

@@ -6,7 +6,6 @@ use json_patch::jsonptr::{PointerBuf, Token};
 use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation};
 use serde_json::Value;
 
-use super::compiled::Make;
 use crate::field::Path;
 use crate::hub::type_of;
 
@@ -19,6 +18,13 @@ pub(super) struct Pointer {
     buffer: PointerBuf,
     /// The same as a path of members, unless a part of it may be a position in a list.
     members: Option<String>,
+}
+
+/// An operation that sets a value.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Make {
+    Add,
+    Replace,
 }
 
 /// Where a pointer leads in a document.

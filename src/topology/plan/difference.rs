@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::lost::lost;
 use super::{Applied, Certainty, Change, Sent};
 use crate::hub::contract::definition_name;
 use crate::hub::{GROUP, Object, version_of};
@@ -128,14 +127,6 @@ impl Comparison<'_> {
             }
             Found::Absent => Ok(local),
             Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
-        }
-    }
-
-    /// What else an object of a new name lacks in the place of one. It is not computed for a server, because the object is written anyway.
-    pub(super) fn lost(&self, current: &Object, sent: &Object) -> Result<Vec<Change>, Failure> {
-        match self.world.is_offline() {
-            true => lost(current, sent, &schema(self.world, sent, Some(current))?),
-            false => Ok(Vec::new()),
         }
     }
 

@@ -1,15 +1,25 @@
 //! What others have set on a template, and the one in its place does not have.
 
-use super::difference::{UNCOMPARED, recorded};
+use super::difference::{Comparison, UNCOMPARED, recorded, schema};
 use super::{Change, MANAGER};
 use crate::hub::Object;
 use crate::ssa::{self, Schema};
 use crate::topology::Failure;
 use crate::topology::origin::is_below;
 
+impl Comparison<'_> {
+    /// What else an object of a new name lacks in the place of one. It is not computed for a server, because the object is written anyway.
+    pub(super) fn lost(&self, current: &Object, sent: &Object) -> Result<Vec<Change>, Failure> {
+        match self.world.is_offline() {
+            true => lost(current, sent, &schema(self.world, sent, Some(current))?),
+            false => Ok(Vec::new()),
+        }
+    }
+}
+
 /// Fields of a template that another field manager has set, and that `sent` lacks: an object of a new name starts without them
 /// (ROT-05). Fields without an owner are defaults, which the new one gets as well.
-pub(super) fn lost(current: &Object, sent: &Object, schema: &Schema) -> Result<Vec<Change>, Failure> {
+fn lost(current: &Object, sent: &Object, schema: &Schema) -> Result<Vec<Change>, Failure> {
     let is_other = |entry: &&ssa::ManagedFields| !entry.is_of_applier(MANAGER) && entry.subresource.is_empty();
     let entries = recorded(current)?;
     let theirs: Vec<String> = entries

@@ -16,7 +16,6 @@ mod difference;
 mod fold;
 mod lost;
 mod rolls;
-mod shim;
 mod steps;
 
 use std::collections::BTreeMap;
@@ -28,10 +27,10 @@ use serde_json::Value;
 pub use difference::{MANAGER, sent};
 pub use fold::{DryRunServer, Fold, Rollout, Round, uid};
 pub use rolls::{Machines, Roll};
-pub use shim::{KIND as SHIM_KIND, is_shim, name as shim_name};
 
 use super::Failure;
 use super::origin::{Origin, Origins};
+use super::shim::Shim;
 use super::upgrade::Held;
 use super::worker::WorkerKind;
 use crate::hub::{Object, ObjectKey, ObjectRef};
@@ -46,16 +45,6 @@ pub struct Plan {
     pub failure: Option<Failure>,
     /// What becomes of the ConfigMap that is the owner until the Cluster is. It is no part of the topology, and so no step.
     pub shim: Shim,
-}
-
-/// What becomes of the ConfigMap that owns infrastructure cluster and control plane until the Cluster does (RS-14, DEC-47).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Shim {
-    #[default]
-    Keep,
-    /// It is created before anything else, and owns what is created.
-    Create,
-    Delete,
 }
 
 /// One write.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::difference::{Comparison, Difference, sent};
-use super::{Action, Applied, Certainty, Change, Part, Plan, Step, shim};
+use super::{Action, Applied, Certainty, Change, Part, Plan, Step};
 use crate::hub::{Cluster, Object, ObjectRef, annotation, label};
 use crate::topology::contract::Contract;
 use crate::topology::current::{Current, CurrentWorker};
@@ -15,6 +15,7 @@ use crate::topology::field_path::{INFRASTRUCTURE_REF, WORKER_BOOTSTRAP_REF, WORK
 use crate::topology::hooks::HookTracker;
 use crate::topology::names::{Names, prefixed};
 use crate::topology::origin::{Origin, Origins};
+use crate::topology::shim;
 use crate::topology::upgrade::Tracker;
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Computation, Failure, Observed};

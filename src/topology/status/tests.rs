@@ -22,8 +22,8 @@ fn set(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-fn plan(versions: &[&str]) -> Vec<String> {
-    versions.iter().map(|version| (*version).to_owned()).collect()
+fn plan(versions: &[&str]) -> Vec<Written> {
+    versions.iter().map(|version| Written::lenient(version)).collect()
 }
 
 /// Trackers with a hook that blocks.
@@ -123,7 +123,7 @@ fn an_upgrade_is_told_line_by_line() {
             is_upgrading: true,
             plan: plan(&["v1.33.0", "v1.34.0"]),
             kind: "ExampleControlPlane".to_owned(),
-            version: "v1.32.0".to_owned(),
+            version: Written::lenient("v1.32.0"),
             ..ControlPlaneTracker::default()
         },
         ..Tracker::default()

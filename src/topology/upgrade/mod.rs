@@ -21,14 +21,15 @@ use serde_json::{Value, json};
 pub use plan::{Part, PlanError};
 pub use tracker::{ControlPlaneTracker, Held, Hold, Tracker, WorkerTracker};
 
-use self::plan::{UpgradePlan, Way, Written};
+use self::plan::{UpgradePlan, Way};
 use super::blueprint::Blueprint;
 use super::current::Current;
 use super::hooks::{self, Gate, HookTracker, Hooks, Plans, at, from_to};
 use super::worker::{WorkerEntry, WorkerKind};
 use super::{Failure, Options, field_path};
-use crate::hub::control_plane::{is_upgrading, running_versions, version_at};
+use crate::hub::control_plane::{is_upgrading, running_versions, written_at};
 use crate::hub::{Cluster, Hook, Object, annotation};
+use crate::version::Written;
 use crate::world::{Found, PlanCall, World};
 
 /// Versions to go through, and who is upgrading; nothing is decided yet.
@@ -44,7 +45,7 @@ pub struct ControlPlaneDecided<'a>(State<'a>);
 pub struct Decided<'a> {
     state: State<'a>,
     /// By kind and position in the topology.
-    workers: BTreeMap<(WorkerKind, usize), String>,
+    workers: BTreeMap<(WorkerKind, usize), Written>,
 }
 
 /// What all stages look at, and what they have noted.
@@ -52,8 +53,20 @@ pub struct Decided<'a> {
 struct State<'a> {
     blueprint: &'a Blueprint,
     current: &'a Current,
+    versions: Versions<'a>,
     hooks: Hooks<'a>,
     tracker: Tracker,
+}
+
+/// The versions that there are, each of them read once.
+#[derive(Debug, Default)]
+struct Versions<'a> {
+    /// Of the topology.
+    target: Written,
+    /// `None` while there is no control plane.
+    control_plane: Option<Written>,
+    /// By kind and name in the topology, of the workers that have one.
+    workers: BTreeMap<(WorkerKind, &'a str), Written>,
 }
 
 impl<'a> Planned<'a> {
@@ -72,30 +85,36 @@ impl<'a> Planned<'a> {
         let planned = planned(blueprint, current, world, *options);
         let deployments = workers::upgrading_deployments(&current.machine_deployments, world);
         let pools = workers::upgrading_pools(&current.machine_pools, &cluster.metadata.key(), world);
-        let (plan, minimum) = planned?;
+        let (plan, minimum, mut versions) = planned?;
         let limit = max_concurrency(cluster);
         let of = |kind: WorkerKind, upgrading: BTreeSet<String>| WorkerTracker {
             // A kind that has no workers has no plan (UP-19).
-            plan: if current.workers(kind).is_empty() { Vec::new() } else { texts(&plan.workers) },
+            plan: if current.workers(kind).is_empty() { Vec::new() } else { plan.workers.clone() },
             upgrading,
             max_concurrency: limit,
             ..WorkerTracker::default()
         };
+        let (deployments, pools) =
+            (of(WorkerKind::MachineDeployment, deployments?), of(WorkerKind::MachinePool, pools?));
+        if versions.control_plane.is_none() {
+            // There is nothing to plan, so they may be no versions.
+            versions.workers = workers::versions(current, |_, text| Ok(Written::lenient(text)))?;
+        }
         let object = current.control_plane.object.as_ref();
         let tracker = Tracker {
             control_plane: ControlPlaneTracker {
-                plan: texts(&plan.control_plane),
+                plan: plan.control_plane,
                 kind: object.map(|object| object.kind().to_owned()).unwrap_or_default(),
                 name: object.map(|object| object.name().to_owned()).unwrap_or_default(),
                 ..ControlPlaneTracker::default()
             },
-            machine_deployments: of(WorkerKind::MachineDeployment, deployments?),
-            machine_pools: of(WorkerKind::MachinePool, pools?),
+            machine_deployments: deployments,
+            machine_pools: pools,
             minimum_workers_version: minimum,
             is_planned: true,
             hooks: HookTracker::of(cluster),
         };
-        Ok(Planned(State { blueprint, current, hooks: Hooks::new(cluster, world, options), tracker }))
+        Ok(Planned(State { blueprint, current, versions, hooks: Hooks::new(cluster, world, options), tracker }))
     }
 
     /// Decides the version of the control plane (UP-24).
@@ -105,7 +124,7 @@ impl<'a> Planned<'a> {
     pub(super) fn decide_control_plane(mut self) -> Result<ControlPlaneDecided<'a>, Failure> {
         let state = &mut self.0;
         let version = match &state.current.control_plane.object {
-            None => state.target().to_owned(),
+            None => state.versions.target.clone(),
             Some(object) => state.version_of_existing(object)?,
         };
         state.tracker.control_plane.version = version;
@@ -115,7 +134,7 @@ impl<'a> Planned<'a> {
 
 impl<'a> ControlPlaneDecided<'a> {
     /// The version that the control plane takes or keeps.
-    pub fn version(&self) -> &str {
+    pub fn version(&self) -> &Written {
         &self.0.tracker.control_plane.version
     }
 
@@ -153,8 +172,8 @@ impl<'a> ControlPlaneDecided<'a> {
 
 impl Decided<'_> {
     /// The version of the worker at `position` of the topology's list.
-    pub(super) fn worker_version(&self, kind: WorkerKind, position: usize) -> &str {
-        self.workers.get(&(kind, position)).map_or(self.state.target(), String::as_str)
+    pub(super) fn worker_version(&self, kind: WorkerKind, position: usize) -> &Written {
+        self.workers.get(&(kind, position)).unwrap_or(&self.state.versions.target)
     }
 
     /// Calls the hooks that are due once everything else is known (HK-12, HK-21); returns the findings and decisions.
@@ -164,26 +183,26 @@ impl Decided<'_> {
     pub(super) fn call_due_hooks(self) -> Result<Tracker, Failure> {
         let State { hooks, mut tracker, .. } = self.state;
         hooks.after_control_plane_initialized(&mut tracker.hooks)?;
-        hooks.after_cluster_upgrade(&mut tracker)?;
+        hooks.after_cluster_upgrade(tracker.is_complete(), &mut tracker.hooks)?;
         Ok(tracker)
     }
 }
 
-impl<'a> State<'a> {
+impl State<'_> {
     /// The version of the worker at `position`. It exists, or will be created, under its name in the topology.
     fn worker_version(
         &mut self,
         kind: WorkerKind,
         entries: &[WorkerEntry<'_>],
         position: usize,
-    ) -> Result<String, Failure> {
-        let target = self.target().to_owned();
+    ) -> Result<Written, Failure> {
+        let target = self.versions.target.clone();
         let Some(entry) = entries.get(position) else { return Ok(target) };
         let Some(worker) = self.current.workers(kind).get(entry.name) else {
             self.note_new_worker(kind, entry.name);
             return Ok(target);
         };
-        let version = workers::version(&worker.object)?.unwrap_or_default().to_owned();
+        let version = self.versions.workers.get(&(kind, entry.name)).cloned().unwrap_or_default();
         if version == target {
             return Ok(version);
         }
@@ -202,15 +221,10 @@ impl<'a> State<'a> {
         Ok(tracker.plan.first().cloned().unwrap_or(version))
     }
 
-    /// The version of the topology.
-    fn target(&self) -> &'a str {
-        &self.blueprint.topology().version
-    }
-
     /// The version of a control plane that exists; notes what the later decisions go by (UP-24 to UP-31).
-    fn version_of_existing(&mut self, object: &Object) -> Result<String, Failure> {
-        let version = object.text(field_path::VERSION)?.unwrap_or_default().to_owned();
-        self.tracker.control_plane.is_pending = version != self.target();
+    fn version_of_existing(&mut self, object: &Object) -> Result<Written, Failure> {
+        let version = self.versions.control_plane.clone().unwrap_or_default();
+        self.tracker.control_plane.is_pending = version != self.versions.target;
         match self.hold_of_control_plane(object, &version)? {
             Some(hold) => {
                 let tracker = &mut self.tracker.control_plane;
@@ -224,20 +238,22 @@ impl<'a> State<'a> {
 
     /// Why a control plane keeps its version, be it that of the topology (UP-24, rows 3 to 9, and UP-25). Without workers there
     /// are no workers to wait for (UP-49). Hooks come in the order of HK-23.
-    fn hold_of_control_plane(&mut self, object: &Object, version: &str) -> Result<Option<Hold>, Failure> {
+    fn hold_of_control_plane(&mut self, object: &Object, version: &Written) -> Result<Option<Hold>, Failure> {
         if is_provisioning(object)? {
             self.tracker.control_plane.is_provisioning = true;
             return Ok(Some(Hold::StillProvisioning));
         }
-        if is_upgrading(&version_at(object, field_path::VERSION)?, &running_versions(object)?) {
+        if is_upgrading(version.version(), &running_versions(object)?) {
             self.tracker.control_plane.is_upgrading = true;
-            return Ok(Some(Hold::StillUpgrading { version: version.to_owned() }));
+            return Ok(Some(Hold::StillUpgrading { version: version.clone() }));
         }
         if let Some(hold) = self.hook_holds(Hook::AfterControlPlaneUpgrade, |plans| at(version, plans))? {
             return Ok(Some(hold));
         }
         let minimum = self.tracker.minimum_workers_version.clone();
-        if let Some(hold) = self.hook_holds(Hook::BeforeWorkersUpgrade, |plans| from_to(&minimum, version, plans))? {
+        if let Some(hold) =
+            self.hook_holds(Hook::BeforeWorkersUpgrade, |plans| from_to(minimum.as_ref(), version, plans))?
+        {
             return Ok(Some(hold));
         }
         if WorkerKind::ALL
@@ -245,7 +261,7 @@ impl<'a> State<'a> {
             .any(|kind| self.tracker.workers(*kind).plan.first().is_some_and(|head| head == version))
         {
             self.tracker.control_plane.is_waiting_for_workers = true;
-            return Ok(Some(Hold::WorkersFirst { names: self.workers_not_at(version)?, version: version.to_owned() }));
+            return Ok(Some(Hold::WorkersFirst { names: self.workers_not_at(version), version: version.clone() }));
         }
         let upgrading = WorkerKind::ALL.iter().flat_map(|kind| &self.tracker.workers(*kind).upgrading);
         let upgrading: Vec<String> = upgrading.cloned().collect();
@@ -259,9 +275,10 @@ impl<'a> State<'a> {
     }
 
     /// Takes the next step of the plan, unless a hook holds it (UP-24, rows 11 to 14).
-    fn start_step(&mut self, object: &Object, version: String) -> Result<String, Failure> {
-        let hooks = self.hooks;
-        if self.ask(|plans, tracker| hooks.before_cluster_upgrade(&version, plans, tracker))? == Gate::Blocked {
+    fn start_step(&mut self, object: &Object, version: Written) -> Result<Written, Failure> {
+        let (hooks, target) = (self.hooks, self.versions.target.clone());
+        if self.ask(|plans, tracker| hooks.before_cluster_upgrade(&version, &target, plans, tracker))? == Gate::Blocked
+        {
             self.tracker.control_plane.hold = Some(self.hook_hold(Hook::BeforeClusterUpgrade));
             return Ok(version);
         }
@@ -272,8 +289,8 @@ impl<'a> State<'a> {
             return Err(Failure::NoStep {
                 kind: object.kind().to_owned(),
                 name: object.name().to_owned(),
-                version,
-                target: self.target().to_owned(),
+                version: version.to_string(),
+                target: target.to_string(),
             });
         };
         let gate = self.ask(|plans, tracker| hooks.before_control_plane_upgrade(&version, &next, plans, tracker))?;
@@ -292,7 +309,7 @@ impl<'a> State<'a> {
 
     /// Marks the hooks that a step of the control plane to `next` brings with it (HK-20); workers that catch up without one bring
     /// none (HK-24).
-    fn mark_step(&mut self, next: &str) {
+    fn mark_step(&mut self, next: &Written) {
         let is_step_of_workers = WorkerKind::ALL
             .iter()
             .any(|kind| self.tracker.workers(*kind).plan.first().is_some_and(|head| head == next));
@@ -328,20 +345,20 @@ impl<'a> State<'a> {
     }
 
     /// The workers that are to reach a version and have not, of the kinds whose next step it is.
-    fn workers_not_at(&self, version: &str) -> Result<Vec<String>, Failure> {
+    fn workers_not_at(&self, version: &Written) -> Vec<String> {
         let mut names = Vec::new();
         for kind in WorkerKind::ALL {
             if self.tracker.workers(kind).plan.first().is_none_or(|head| head != version) {
                 continue;
             }
-            for worker in self.current.workers(kind).values() {
-                if workers::version(&worker.object)? != Some(version) {
+            for (name, worker) in self.current.workers(kind) {
+                if self.versions.workers.get(&(kind, name.as_str())) != Some(version) {
                     names.push(worker.object.name().to_owned());
                 }
             }
         }
         names.sort_unstable();
-        Ok(names)
+        names
     }
 
     /// Notes whether a worker that does not exist has to wait (UP-33).
@@ -349,7 +366,7 @@ impl<'a> State<'a> {
         let hold = match self.worker_hook_hold() {
             Some(hold) => hold,
             None if self.tracker.control_plane.is_stable() => return,
-            None => self.control_plane_first(self.target()),
+            None => self.control_plane_first(&self.versions.target),
         };
         let tracker = self.tracker.workers_mut(kind);
         tracker.pending_create.insert(topology_name.to_owned());
@@ -364,7 +381,7 @@ impl<'a> State<'a> {
         entries: &[WorkerEntry<'_>],
         position: usize,
         name: &str,
-        version: &str,
+        version: &Written,
     ) -> Result<Option<Hold>, Failure> {
         let tracker = self.tracker.workers(kind);
         if let Some(hold) = deferral(entries, position).or_else(|| self.worker_hook_hold()) {
@@ -372,7 +389,7 @@ impl<'a> State<'a> {
         }
         if tracker.upgrading.len() >= tracker.max_concurrency {
             return Ok(Some(match tracker.upgrading.contains(name) {
-                true => Hold::OwnMachines { version: version.to_owned() },
+                true => Hold::OwnMachines { version: version.clone() },
                 false => Hold::Concurrency {
                     limit: tracker.max_concurrency,
                     names: tracker.upgrading.iter().cloned().collect(),
@@ -381,28 +398,28 @@ impl<'a> State<'a> {
         }
         let head = tracker.plan.first();
         if !self.tracker.control_plane.is_stable_or_waiting() {
-            return Ok(Some(self.control_plane_first(head.map_or(self.target(), String::as_str))));
+            return Ok(Some(self.control_plane_first(head.unwrap_or(&self.versions.target))));
         }
         match head {
             None => Err(Failure::NoStep {
                 kind: kind.name().to_owned(),
                 name: name.to_owned(),
-                version: version.to_owned(),
-                target: self.target().to_owned(),
+                version: version.to_string(),
+                target: self.versions.target.to_string(),
             }),
             // It has finished a step that others have not (UP-38).
             Some(head) if head == version => {
-                Ok(Some(Hold::WorkersFirst { names: self.workers_not_at(head)?, version: head.clone() }))
+                Ok(Some(Hold::WorkersFirst { names: self.workers_not_at(head), version: head.clone() }))
             }
             Some(_) => Ok(None),
         }
     }
 
     /// What a worker waits for that waits for the control plane.
-    fn control_plane_first(&self, version: &str) -> Hold {
+    fn control_plane_first(&self, version: &Written) -> Hold {
         match self.tracker.control_plane.is_provisioning {
             true => Hold::StillProvisioning,
-            false => Hold::ControlPlaneFirst { version: version.to_owned() },
+            false => Hold::ControlPlaneFirst { version: version.clone() },
         }
     }
 
@@ -413,41 +430,46 @@ impl<'a> State<'a> {
     }
 }
 
-/// What is to come, and the lowest version of workers, those that go included (UP-09 to UP-18, UP-44).
-fn planned(
+/// What is to come, the lowest version of workers, those that go included, and the versions that there are (UP-09 to UP-18,
+/// UP-44).
+fn planned<'a>(
     blueprint: &Blueprint,
-    current: &Current,
+    current: &'a Current,
     world: &World,
     options: Options,
-) -> Result<(UpgradePlan, String), Failure> {
-    let Some(object) = &current.control_plane.object else { return Ok((UpgradePlan::default(), String::new())) };
-    let text = object.text(field_path::VERSION)?.unwrap_or_default();
-    let control_plane = Written { text: text.to_owned(), version: version_at(object, field_path::VERSION)? };
-    let target = Written::parse("spec.topology.version", &blueprint.topology().version)?;
-    let mut versions = Vec::new();
-    for worker in current.machine_deployments.values().chain(current.machine_pools.values()) {
-        if workers::version(&worker.object)?.is_some() {
-            versions.push(version_at(&worker.object, workers::VERSION)?);
-        }
-    }
-    let lowest = plan::lowest(versions, &control_plane.version);
-    let workers = lowest.map(|version| Written { text: version.to_string(), version });
-    let minimum = workers.as_ref().map(|workers| workers.text.clone()).unwrap_or_default();
-    let way = Way { control_plane, workers, target };
+) -> Result<(UpgradePlan, Option<Written>, Versions<'a>), Failure> {
+    let target = &blueprint.topology().version;
+    let Some(object) = &current.control_plane.object else {
+        let versions = Versions { target: Written::lenient(target), ..Versions::default() };
+        return Ok((UpgradePlan::default(), None, versions));
+    };
+    // A value of another type is no unclear version.
+    object.text(field_path::VERSION)?;
+    let control_plane = written_at(object, field_path::VERSION)?;
+    let target = plan::written("spec.topology.version", target)?;
+    let workers = workers::versions(current, |worker, _| Ok(written_at(worker, workers::VERSION)?))?;
+    let lowest = plan::lowest(workers.values().map(Written::version).cloned(), control_plane.version());
+    let lowest = lowest.map(Written::from);
+    let way = Way { control_plane: control_plane.clone(), workers: lowest.clone(), target: target.clone() };
+    let plan = plan_of(&way, blueprint, world, options)?;
+    Ok((plan, lowest, Versions { target, control_plane: Some(control_plane), workers }))
+}
+
+/// The plan of an extension, else through the versions of the class, else of one minor version.
+fn plan_of(way: &Way, blueprint: &Blueprint, world: &World, options: Options) -> Result<UpgradePlan, Failure> {
     if way.is_at_its_end() {
-        return Ok((UpgradePlan::default(), minimum));
+        return Ok(UpgradePlan::default());
     }
     let spec = &blueprint.class.spec;
     let extension = &spec.upgrade.external.generate_upgrade_plan_extension;
-    let plan = match () {
+    Ok(match () {
         () if !extension.is_empty() => {
-            let (of_control_plane, of_workers) = ask_extension(extension, &way, &blueprint.cluster, world, options)?;
+            let (of_control_plane, of_workers) = ask_extension(extension, way, &blueprint.cluster, world, options)?;
             way.plan(of_control_plane, of_workers)?
         }
         () if !spec.kubernetes_versions.is_empty() => way.plan(way.through(&spec.kubernetes_versions)?, Vec::new())?,
         () => way.plan(way.one_minor()?, Vec::new())?,
-    };
-    Ok((plan, minimum))
+    })
 }
 
 /// The plans of an extension (UP-15).
@@ -475,11 +497,11 @@ fn ask_extension(
 }
 
 fn plan_request(way: &Way, cluster: &Cluster, world: &World) -> Result<String, Failure> {
-    let workers = way.workers.as_ref().map(|workers| workers.text.as_str()).unwrap_or_default();
+    let workers = way.workers.as_ref().map(Written::as_str).unwrap_or_default();
     let members: [(&str, Value); 3] = [
-        ("fromControlPlaneKubernetesVersion", json!(way.control_plane.text)),
+        ("fromControlPlaneKubernetesVersion", json!(way.control_plane.as_str())),
         ("fromWorkersKubernetesVersion", json!(workers)),
-        ("toKubernetesVersion", json!(way.target.text)),
+        ("toKubernetesVersion", json!(way.target.as_str())),
     ];
     let sent = hooks::cluster(cluster, &HookTracker::of(cluster), world)?;
     Ok(hooks::request("GenerateUpgradePlanRequest", sent, members))
@@ -510,10 +532,6 @@ fn deferral(entries: &[WorkerEntry<'_>], position: usize) -> Option<Hold> {
 fn max_concurrency(cluster: &Cluster) -> usize {
     let written = cluster.annotation(annotation::UPGRADE_CONCURRENCY).and_then(|text| text.parse().ok());
     written.filter(|limit| *limit > 0).unwrap_or(1)
-}
-
-fn texts(plan: &[Written]) -> Vec<String> {
-    plan.iter().map(|one| one.text.clone()).collect()
 }
 
 #[cfg(test)]

@@ -7,37 +7,15 @@
 
 use std::fmt;
 
-use crate::version::{BuildOrder, KubeVersion, VersionError};
+use crate::version::{BuildOrder, KubeVersion, VersionError, Written};
 
 /// How many minor versions workers may be behind their control plane, and so go up in one step (UP-17, UP-18). Distances are
 /// those of minor versions, regardless of major ones (UP-02).
 const WORKER_SKEW: u64 = 3;
 
-/// A version as it was written, and what it means (UP-03).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Written {
-    pub(super) text: String,
-    pub(super) version: KubeVersion,
-}
-
-impl Written {
-    /// Reads a version; `what` says in an error whose it is.
-    pub(super) fn parse(what: &str, text: &str) -> Result<Self, PlanError> {
-        match KubeVersion::parse_tolerant(text) {
-            Ok(version) => Ok(Written { text: text.to_owned(), version }),
-            Err(reason) => Err(PlanError::NoVersion { what: what.to_owned(), text: text.to_owned(), reason }),
-        }
-    }
-
-    fn minor(&self) -> u64 {
-        self.version.minor()
-    }
-}
-
-impl fmt::Display for Written {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
+/// Reads a version; `what` says in an error whose it is.
+pub(super) fn written(what: &str, text: &str) -> Result<Written, PlanError> {
+    Written::parse(text).map_err(|reason| PlanError::NoVersion { what: what.to_owned(), text: text.to_owned(), reason })
 }
 
 /// From where to where an upgrade goes.
@@ -126,7 +104,7 @@ impl Way {
     }
 
     fn is_target(&self, one: &Written) -> bool {
-        one.version == self.target.version
+        one.version() == self.target.version()
     }
 
     /// The plan that goes up one minor version at most (UP-13).
@@ -134,7 +112,7 @@ impl Way {
         match (&self.control_plane, &self.target) {
             _ if self.is_control_plane_there() => Ok(Vec::new()),
             (from, target) if target.minor() > from.minor().saturating_add(1) => {
-                Err(PlanError::MoreThanOneMinor { from: from.text.clone(), target: target.text.clone() })
+                Err(PlanError::MoreThanOneMinor { from: from.to_string(), target: target.to_string() })
             }
             (_, target) => Ok(vec![target.clone()]),
         }
@@ -148,11 +126,11 @@ impl Way {
         }
         let is_one_minor = self.control_plane.minor() == self.target.minor();
         for text in listed {
-            let one = Written::parse("in kubernetesVersions of the ClusterClass,", text)?;
-            if one.version.precedence(&self.control_plane.version).is_le() {
+            let one = written("in kubernetesVersions of the ClusterClass,", text)?;
+            if one.version().precedence(self.control_plane.version()).is_le() {
                 continue;
             }
-            if one.version.precedence(&self.target.version).is_gt() {
+            if one.version().precedence(self.target.version()).is_gt() {
                 break;
             }
             let is_last = self.is_target(&one);
@@ -175,7 +153,7 @@ impl Way {
     /// The plan that an extension gives (UP-15).
     pub(super) fn given(&self, part: Part, versions: &[String]) -> Result<Vec<Written>, PlanError> {
         let as_written = |(index, text): (usize, &String)| {
-            let one = Written::parse(&format!("item {index} of the upgrade plan of the {part}"), text)?;
+            let one = written(&format!("item {index} of the upgrade plan of the {part}"), text)?;
             Ok(if self.is_target(&one) { self.target.clone() } else { one })
         };
         versions.iter().enumerate().map(as_written).collect()
@@ -197,12 +175,12 @@ impl Way {
     fn check_control_plane(&self, plan: &[Written]) -> Result<(), PlanError> {
         let part = Part::ControlPlane;
         if self.is_control_plane_there() {
-            let (target, plan_is) = (self.target.text.clone(), texts(plan));
+            let (target, plan_is) = (self.target.to_string(), texts(plan));
             return plan.is_empty().then_some(()).ok_or(PlanError::NothingToDo { part, target, plan: plan_is });
         }
         let mut before = &self.control_plane;
         for (index, one) in plan.iter().enumerate() {
-            let (version, before_it) = (one.text.clone(), before.text.clone());
+            let (version, before_it) = (one.to_string(), before.to_string());
             if !is_above(one, before) {
                 return Err(PlanError::NotAbove { part, index, version, before: before_it });
             }
@@ -220,14 +198,14 @@ impl Way {
             Some(last) => format!("ends with {last}"),
             None => "is empty".to_owned(),
         };
-        Err(PlanError::OtherEnd { part, target: self.target.text.clone(), ends })
+        Err(PlanError::OtherEnd { part, target: self.target.to_string(), ends })
     }
 
     /// The plan of workers without an extension: as few steps as their distance from the control plane allows (UP-17).
     fn default_of_workers(&self, from: &Written, control_plane: &[Written]) -> Result<Vec<Written>, PlanError> {
         let (lowest, target) = (from.minor(), self.target.minor());
         if target < lowest {
-            return Err(PlanError::WorkersAhead { from: from.text.clone(), target: self.target.text.clone() });
+            return Err(PlanError::WorkersAhead { from: from.to_string(), target: self.target.to_string() });
         }
         let mut minor = lowest;
         let mut plan = Vec::new();
@@ -239,8 +217,8 @@ impl Way {
             let planned = control_plane.iter().rev().find(|one| one.minor() == minor);
             let own = Some(&self.control_plane).filter(|own| own.minor() == minor);
             let known = planned.or(own).ok_or_else(|| PlanError::UnknownMinor {
-                from: from.text.clone(),
-                target: self.target.text.clone(),
+                from: from.to_string(),
+                target: self.target.to_string(),
                 minor,
             })?;
             plan.push(known.clone());
@@ -258,20 +236,20 @@ impl Way {
             Some(from) if !self.is_target(from) => from,
             _ if plan.is_empty() => return Ok(()),
             Some(_) => {
-                return Err(PlanError::NothingToDo { part, target: self.target.text.clone(), plan: texts(plan) });
+                return Err(PlanError::NothingToDo { part, target: self.target.to_string(), plan: texts(plan) });
             }
             None => return Err(PlanError::NoWorkers { plan: texts(plan) }),
         };
         let known: Vec<&KubeVersion> =
-            std::iter::once(&self.control_plane).chain(control_plane).map(|one| &one.version).collect();
-        let stands = |one: &Written| known.iter().position(|known| **known == one.version);
+            std::iter::once(&self.control_plane).chain(control_plane).map(Written::version).collect();
+        let stands = |one: &Written| known.iter().position(|known| *known == one.version());
         let mut before = from;
         for (index, one) in plan.iter().enumerate() {
-            let (version, before_it) = (one.text.clone(), before.text.clone());
+            let (version, before_it) = (one.to_string(), before.to_string());
             if !control_plane.is_empty() && stands(one).is_none() {
                 return Err(PlanError::NotOfControlPlane { index, version });
             }
-            let is_above = match one.version.build_order(&before.version) {
+            let is_above = match one.version().build_order(before.version()) {
                 BuildOrder::Higher => true,
                 // The control plane goes through both, and so tells their order.
                 BuildOrder::Different => stands(before).zip(stands(one)).is_some_and(|(before, one)| before <= one),
@@ -304,11 +282,11 @@ pub(super) fn lowest(
 
 /// Whether a version is greater, or has no order with the other one (UP-01).
 fn is_above(one: &Written, other: &Written) -> bool {
-    matches!(one.version.build_order(&other.version), BuildOrder::Higher | BuildOrder::Different)
+    matches!(one.version().build_order(other.version()), BuildOrder::Higher | BuildOrder::Different)
 }
 
 fn texts(plan: &[Written]) -> String {
-    plan.iter().map(|one| one.text.as_str()).collect::<Vec<_>>().join(", ")
+    plan.iter().map(Written::as_str).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

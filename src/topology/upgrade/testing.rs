@@ -379,7 +379,7 @@ fn machine(kind: WorkerKind, worker: &str, index: usize, version: &str) -> Value
 
 fn compute(blueprint: &Blueprint, current: &Current, world: &World, options: Options) -> Result<Round, Failure> {
     let of_control_plane = Planned::of(blueprint, current, world, &options)?.decide_control_plane()?;
-    let control_plane = of_control_plane.version().to_owned();
+    let control_plane = of_control_plane.version().to_string();
     let marks_a_step = of_control_plane.marks_a_step();
     let pending = of_control_plane.pending_hooks().clone();
     let decided = of_control_plane.decide_workers()?;
@@ -387,7 +387,7 @@ fn compute(blueprint: &Blueprint, current: &Current, world: &World, options: Opt
     let mut workers = BTreeMap::new();
     for kind in WorkerKind::ALL {
         for (position, entry) in kind.entries(blueprint.topology()).iter().enumerate() {
-            workers.insert((kind, entry.name.to_owned()), decided.worker_version(kind, position).to_owned());
+            workers.insert((kind, entry.name.to_owned()), decided.worker_version(kind, position).to_string());
         }
     }
     let tracker = decided.call_due_hooks()?;

@@ -22,8 +22,8 @@ fn row(round: &Round) -> (&str, Vec<&str>, Vec<&str>, Vec<&str>) {
     (
         &round.control_plane,
         round.workers.values().map(String::as_str).collect(),
-        control_plane.plan.iter().map(String::as_str).collect(),
-        machine_deployments.plan.iter().map(String::as_str).collect(),
+        control_plane.plan.iter().map(Written::as_str).collect(),
+        machine_deployments.plan.iter().map(Written::as_str).collect(),
     )
 }
 
@@ -451,7 +451,7 @@ fn workers_that_left_the_topology_count_until_they_are_gone() {
     fleet.drop_entry(MD, "md-a");
     fleet.worker_mut("md-a").version = "v1.30.0".to_owned();
     let round = fleet.decide().unwrap();
-    assert_eq!(round.tracker.minimum_workers_version, "v1.30.0");
+    assert_eq!(round.tracker.minimum_workers_version.unwrap().as_str(), "v1.30.0");
     assert_eq!(names(&round.tracker.machine_deployments.upgrading), ["c-md-a"]);
 }
 
@@ -630,6 +630,23 @@ fn versions_may_lack_their_v_and_are_there_only_letter_by_letter() {
         let failure = fleet.decide().unwrap_err().to_string();
         assert!(failure.contains("nonsense"), "{at}: {failure}");
     }
+    let mut fleet = timeline();
+    fleet.control_plane.as_mut().unwrap()["spec"]["version"] = json!(1.31);
+    assert!(matches!(fleet.decide(), Err(Failure::WrongType(_))));
+}
+
+#[test]
+fn without_a_control_plane_versions_are_taken_as_they_are_written() {
+    // UP-09, UP-24 row 1
+    let mut fleet = Fleet::at("odd", &[], &["md-a"]).to("nonsense");
+    fleet.control_plane = None;
+    let failure = fleet.decide().unwrap_err().to_string();
+    assert!(failure.contains("is at odd") && failure.contains("to nonsense"), "{failure}");
+    let round = fleet.to("odd").decide().unwrap();
+    assert_eq!(
+        (&*round.control_plane, round.workers.into_values().collect::<Vec<_>>()),
+        ("odd", vec!["odd".to_owned()])
+    );
 }
 
 #[test]
@@ -773,17 +790,17 @@ proptest! {
 fn check_plans(fleet: &Fleet, round: &Round) {
     let plan = &round.tracker.control_plane.plan;
     let mut before = parsed(fleet.version());
-    for one in plan.iter().map(|text| parsed(text)) {
+    for one in plan.iter().map(Written::version).cloned() {
         assert_eq!(one.build_order(&before), BuildOrder::Higher);
         assert!(one.minor() - before.minor() <= 1, "{plan:?}");
         before = one;
     }
     let workers = &round.tracker.machine_deployments.plan;
     if let Some(head) = workers.first() {
-        let lowest = parsed(&round.tracker.minimum_workers_version);
-        assert_eq!(parsed(head).build_order(&lowest), BuildOrder::Higher, "{workers:?}");
-        assert!(parsed(head).minor() - lowest.minor() <= 3, "{workers:?}");
-        assert!(plan.contains(head) || head == fleet.version(), "{workers:?}");
+        let lowest = round.tracker.minimum_workers_version.as_ref().unwrap().version();
+        assert_eq!(head.version().build_order(lowest), BuildOrder::Higher, "{workers:?}");
+        assert!(head.minor() - lowest.minor() <= 3, "{workers:?}");
+        assert!(plan.contains(head) || head.as_str() == fleet.version(), "{workers:?}");
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use crate::hub::Hook;
 use crate::topology::hooks::HookTracker;
 use crate::topology::worker::WorkerKind;
+use crate::version::Written;
 
 /// What is known and decided of an upgrade during one computation (UP-04).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -13,8 +14,8 @@ pub struct Tracker {
     pub control_plane: ControlPlaneTracker,
     pub machine_deployments: WorkerTracker,
     pub machine_pools: WorkerTracker,
-    /// The lowest version among current workers; empty without any.
-    pub minimum_workers_version: String,
+    /// The lowest version among current workers; `None` without any.
+    pub minimum_workers_version: Option<Written>,
     /// Whether the plans were computed; "nothing to do" counts.
     pub is_planned: bool,
     /// Which hooks are pending on the Cluster after all, and which answers block.
@@ -29,12 +30,12 @@ pub struct ControlPlaneTracker {
     pub is_provisioning: bool,
     pub is_upgrading: bool,
     pub is_starting: bool,
-    pub plan: Vec<String>,
+    pub plan: Vec<Written>,
     /// Kind and name of the object, when there is one.
     pub kind: String,
     pub name: String,
     /// The version that was decided.
-    pub version: String,
+    pub version: Written,
     /// Why it is pending.
     pub hold: Option<Hold>,
 }
@@ -42,7 +43,7 @@ pub struct ControlPlaneTracker {
 /// The workers of a kind in an upgrade.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkerTracker {
-    pub plan: Vec<String>,
+    pub plan: Vec<Written>,
     /// Names of objects (UP-23).
     pub upgrading: BTreeSet<String>,
     /// Names of objects.
@@ -63,12 +64,12 @@ pub enum Hold {
     StillProvisioning,
     /// The machines of the control plane do not have its version yet.
     StillUpgrading {
-        version: String,
+        version: Written,
     },
     /// Another version must not be taken before these workers have this one.
     WorkersFirst {
         names: Vec<String>,
-        version: String,
+        version: Written,
     },
     /// Machines of these workers do not have the version of their workers yet.
     WorkersUpgrading {
@@ -76,7 +77,7 @@ pub enum Hold {
     },
     /// The control plane has to have this version first.
     ControlPlaneFirst {
-        version: String,
+        version: Written,
     },
     /// As many workers as may upgrade at once do.
     Concurrency {
@@ -85,7 +86,7 @@ pub enum Hold {
     },
     /// Its own machines do not have its version yet.
     OwnMachines {
-        version: String,
+        version: Written,
     },
     /// An annotation in the metadata of a worker topology.
     Deferred {

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use crate::hub::{Object, ObjectKey};
 use crate::topology::Failure;
-use crate::topology::current::CurrentWorker;
-use crate::topology::worker::API_VERSION;
+use crate::topology::current::{Current, CurrentWorker};
+use crate::topology::worker::{API_VERSION, WorkerKind};
+use crate::version::Written;
 use crate::world::{Found, NodesOf, Selection, World};
 
 /// Where the version of a worker stands.
@@ -16,8 +17,24 @@ pub(super) const VERSION: &str = "spec.template.spec.version";
 const KUBELET_VERSION: &str = "status.nodeInfo.kubeletVersion";
 
 /// The version of a worker; `None` when it has none.
-pub(super) fn version(worker: &Object) -> Result<Option<&str>, Failure> {
+fn version(worker: &Object) -> Result<Option<&str>, Failure> {
     Ok(worker.text(VERSION)?.filter(|version| !version.is_empty()))
+}
+
+/// The versions of the workers that have one, as `read` takes them.
+pub(super) fn versions(
+    current: &Current,
+    read: impl Fn(&Object, &str) -> Result<Written, Failure>,
+) -> Result<BTreeMap<(WorkerKind, &str), Written>, Failure> {
+    let mut versions = BTreeMap::new();
+    for kind in WorkerKind::ALL {
+        for (name, worker) in current.workers(kind) {
+            if let Some(text) = version(&worker.object)? {
+                versions.insert((kind, name.as_str()), read(&worker.object, text)?);
+            }
+        }
+    }
+    Ok(versions)
 }
 
 /// The names of the machine deployments that are upgrading, also of those that are to go (UP-21, UP-44).

@@ -7,7 +7,8 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use topologist::hub::Object;
 use topologist::kubernetes::mitigation::mitigate;
-use topologist::topology::plan::{Certainty, Shim};
+use topologist::topology::plan::Certainty;
+use topologist::topology::shim::Shim;
 
 use self::stage::{BOOTSTRAP, CONTROL_PLANE, CORE, INFRASTRUCTURE, MADE, Stage, steps};
 

@@ -16,6 +16,7 @@ use topologist::kubernetes::contract::Definitions;
 use topologist::kubernetes::lease::{Candidacy, Election};
 use topologist::kubernetes::watch;
 use topologist::reconciler::controller::ClassController;
+use topologist::reconciler::setup::Setup;
 use topologist::reconciler::topology::TopologyController;
 use topologist::telemetry::metrics::Metrics;
 use topologist::topology::Options;
@@ -252,7 +253,7 @@ impl Manager {
         let client = wire.client(&site.client);
         let metrics = Arc::new(Metrics::default());
         let scope = Scope::new(std::slice::from_ref(&site.namespace), None).unwrap();
-        let cache = Arc::new(Cache::new(Facts::not_listed(&watch::WATCHED).within(scope.clone())));
+        let cache = Arc::new(Cache::new(Facts::not_listed(&watch::WATCHED).within(scope)));
         let (mut tasks, stop) = (JoinSet::new(), CancellationToken::new());
         // A killed process does not come back, so the next need not wait for its lease to end.
         let candidacy = Candidacy::new(&*site.namespace, "placeholder", Duration::from_secs(6));
@@ -261,10 +262,9 @@ impl Manager {
         tasks.spawn(watch::keep_current(client.clone(), cache.clone(), metrics.clone()));
         let stopping = stop.clone();
         tasks.spawn(async move { election.run(stopping).await });
-        let classes = ClassController::new(client.clone(), leadership.clone(), metrics.clone(), scope, true);
-        let options = Options { runtime_sdk: true };
-        let topologies =
-            TopologyController::new(client.clone(), leadership.clone(), cache, metrics.clone(), options, 10);
+        let setup = Setup { client: client.clone(), leadership: leadership.clone(), cache, metrics: metrics.clone() };
+        let classes = ClassController { setup: setup.clone(), discovery: true };
+        let topologies = TopologyController { setup, options: Options { runtime_sdk: true }, workers: 10 };
         let (classes, topologies, own) = (Arc::new(classes), Arc::new(topologies), metrics.clone());
         let both = move || {
             let (classes, topologies) = (classes.clone(), topologies.clone());

@@ -10,6 +10,7 @@ use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::contract::Definitions;
 use topologist::kubernetes::lease::{Candidacy, Election};
 use topologist::kubernetes::watch;
+use topologist::reconciler::setup::Setup;
 use topologist::reconciler::templates::TemplatesController;
 use topologist::telemetry::metrics::Metrics;
 use topologist::world::{Facts, Scope};
@@ -30,7 +31,8 @@ fn clean_up(site: &Site) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(watch::keep_current(client.clone(), cache.clone(), metrics.clone()));
     tasks.spawn(election.run(CancellationToken::new()));
-    let controller = Arc::new(TemplatesController::new(client.clone(), leadership.clone(), cache, metrics));
+    let setup = Setup { client: client.clone(), leadership: leadership.clone(), cache, metrics };
+    let controller = Arc::new(TemplatesController(setup));
     let run = move || {
         let controller = controller.clone();
         Definitions::beside(client.clone(), Arc::default(), |definitions| controller.run(definitions))

@@ -7,6 +7,7 @@ use super::blade;
 use crate::hub::{Cluster, annotation, label};
 use crate::topology::status::{Run, topology_reconciled};
 use crate::topology::testing::Scene;
+use crate::version::Written;
 use crate::world::{Found, Record};
 
 pub(super) const V31: &str = "v1.31.0";
@@ -90,7 +91,7 @@ impl Walk {
         plan.steps.iter().for_each(|step| self.fold.write(&blade(), step).unwrap());
         let annotations = self.cluster().metadata.annotations.to_map();
         let annotation = |name: &str| annotations.get(name).cloned().unwrap_or_default();
-        let short = |plan: &[String]| plan.iter().map(|version| minor(version)).collect::<Vec<_>>().join(" ");
+        let short = |plan: &[Written]| plan.iter().map(|version| minor(version.as_str())).collect::<Vec<_>>().join(" ");
         let plans = format!("{} / {}", short(&tracker.control_plane.plan), short(&tracker.machine_deployments.plan));
         let version = |object: &Object, path: &str| minor(object.text(path).unwrap().unwrap_or_default());
         let deployments = self.objects("MachineDeployment");

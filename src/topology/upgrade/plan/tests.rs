@@ -1,7 +1,7 @@
 use super::*;
 
 fn written(text: &str) -> Written {
-    Written::parse("the version", text).unwrap()
+    Written::parse(text).unwrap()
 }
 
 fn all(list: &[&str]) -> Vec<Written> {
@@ -212,8 +212,8 @@ fn the_lowest_worker_counts() {
         (&["v1.31.0+b", "v1.31.0+a"], "v1.31.0+a", Some("v1.31.0+b")),
         (&["1.31"], "v1.32.0", Some("v1.31.0")),
     ] {
-        let versions: Vec<KubeVersion> = versions.iter().map(|text| written(text).version).collect();
-        let found = lowest(versions.clone(), &written(control_plane).version).map(|version| version.to_string());
+        let versions: Vec<KubeVersion> = versions.iter().map(|text| written(text).version().clone()).collect();
+        let found = lowest(versions.clone(), written(control_plane).version()).map(|version| version.to_string());
         assert_eq!(found.as_deref(), want, "{versions:?}");
     }
 }

@@ -6,14 +6,23 @@
 
 use serde_json::Value;
 
-use super::Shim;
+use super::current::Current;
 use crate::hub::{Cluster, Object};
-use crate::topology::current::Current;
 
 /// The kind of the shim.
 pub const KIND: &str = "ConfigMap";
 /// The kind of shims that the reference and earlier versions created.
 const FORMER_KIND: &str = "Secret";
+
+/// What becomes of the ConfigMap that owns infrastructure cluster and control plane until the Cluster does (RS-14, DEC-47).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shim {
+    #[default]
+    Keep,
+    /// It is created before anything else, and owns what is created.
+    Create,
+    Delete,
+}
 
 /// The name of the ConfigMap of a Cluster.
 pub fn name(cluster: &str) -> String {

@@ -1,0 +1,192 @@
+//! What `plan` says of all Clusters, collected into groups and summed up: `-o json` prints it as it is.
+//!
+//! A report is dropped as soon as its group has it, unless every Cluster is listed: thousands do not fit into memory.
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
+
+use super::groups::Group;
+use super::report::ClusterReport;
+use crate::hub::ObjectKey;
+use crate::topology::plan::Machines;
+
+/// What becomes of all Clusters.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// Only where they are asked for: text and Markdown need no more than the groups.
+    pub clusters: Vec<ClusterReport>,
+    /// Clusters with the same change, the most affected first (DEC-48).
+    pub groups: Vec<Group>,
+    /// Classes that no Cluster uses, where no sample Cluster shows what changes.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "reports")]
+    pub classes: Vec<Group>,
+    pub summary: Summary,
+    /// Whether nothing was left out.
+    pub complete: bool,
+    /// The parts left out, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub incomplete: Vec<String>,
+    /// What people should know of the plan as a whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// Why the change would be denied.
+    pub errors: Vec<String>,
+}
+
+/// Sums over all Clusters.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Summary {
+    pub clusters: usize,
+    /// Clusters of which anything changes.
+    pub changed: usize,
+    pub machines: Machines,
+    pub deleted_objects: usize,
+    /// Clusters that cannot be planned.
+    #[serde(skip)]
+    pub failed: usize,
+}
+
+impl Report {
+    /// Adds classes that no Cluster uses, and why some have no sample.
+    pub(super) fn add_classes(&mut self, classes: Vec<ClusterReport>, incomplete: Vec<String>) {
+        self.summary.deleted_objects += classes.iter().map(|class| class.deleted).sum::<usize>();
+        self.classes = classes.into_iter().map(Group::alone).collect();
+        self.incomplete.extend(incomplete);
+        self.complete = self.incomplete.is_empty();
+    }
+
+    /// All that something is said of: Clusters, samples, and classes without one.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Group> {
+        self.groups.iter().chain(&self.classes)
+    }
+
+    /// 1 denied or not computable, 5 an object goes that is not replaced, 4 machines are replaced or removed, 3 anything else
+    /// changes, 0 nothing does (DEC-42).
+    pub(super) fn exit_code(&self) -> u8 {
+        let any = |holds: fn(&Group) -> bool| self.all().any(holds);
+        match () {
+            () if !self.errors.is_empty() || any(|group| !group.errors.is_empty()) => 1,
+            () if any(|group| group.deleted > 0) => 5,
+            () if any(|group| group.machines.go()) => 4,
+            () if any(|group| !group.steps.is_empty()) => 3,
+            () => 0,
+        }
+    }
+}
+
+/// Whether a report stays when its group has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    Groups,
+    Everything,
+}
+
+/// Reports of Clusters, in any order.
+#[derive(Debug)]
+pub(super) struct Collected {
+    keep: Keep,
+    groups: BTreeMap<String, Group>,
+    clusters: Vec<(String, ClusterReport)>,
+}
+
+impl Collected {
+    pub(super) fn new(keep: Keep) -> Self {
+        Collected { keep, groups: BTreeMap::new(), clusters: Vec::new() }
+    }
+
+    /// Adds a Cluster to its group.
+    pub(super) fn add(&mut self, report: ClusterReport) {
+        let (id, mut group) = Group::of(&report);
+        match self.keep {
+            Keep::Groups if !self.groups.contains_key(&id) => group.alone = Some(Box::new(report)),
+            Keep::Groups => {}
+            Keep::Everything => self.clusters.push((id.clone(), report)),
+        }
+        self.join(id, group);
+    }
+
+    /// Adds a Cluster, and others with the same input; returns those whose plans may be told in other words after all.
+    pub(super) fn add_twins(&mut self, report: ClusterReport, others: Vec<ObjectKey>) -> Vec<ObjectKey> {
+        if others.is_empty() {
+            self.add(report);
+            return others;
+        }
+        let (id, group) = Group::of(&report);
+        self.add(report);
+        // A name that is a word of what is told would be left out as well if its own plan were told.
+        let is_word = |key: &ObjectKey| id.contains(&key.name);
+        if group.clusters.iter().any(|member| is_word(&member.key)) {
+            return others;
+        }
+        let (apart, twins): (Vec<_>, Vec<_>) = others.into_iter().partition(is_word);
+        for key in twins {
+            self.join(id.clone(), group.of_twin(key));
+        }
+        apart
+    }
+
+    /// Adds groups that were collected elsewhere.
+    pub(super) fn merge(&mut self, other: Collected) {
+        self.clusters.extend(other.clusters);
+        other.groups.into_iter().for_each(|(id, group)| self.join(id, group));
+    }
+
+    fn join(&mut self, id: String, group: Group) {
+        match self.groups.get_mut(&id) {
+            Some(there) => there.join(group),
+            None => drop(self.groups.insert(id, group)),
+        }
+    }
+
+    /// The whole, in an order that does not depend on the order in which Clusters were added.
+    pub(super) fn into_report(self, denials: Vec<String>) -> Report {
+        let mut groups: Vec<(String, Group)> = self.groups.into_iter().collect();
+        groups.iter_mut().for_each(|(_, group)| group.sort());
+        groups.sort_by(|(_, one), (_, other)| one.rank().cmp(&other.rank()));
+        let numbers: BTreeMap<&str, usize> = groups.iter().enumerate().map(|(i, (id, _))| (&**id, i)).collect();
+        let number = |id: &str| numbers.get(id).copied().unwrap_or_default();
+        let mut clusters: Vec<ClusterReport> = self
+            .clusters
+            .into_iter()
+            .map(|(id, report)| ClusterReport { group: Some(number(&id)), ..report })
+            .collect();
+        clusters.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
+        let groups: Vec<Group> = groups.into_iter().map(|(_, group)| group).collect();
+        let incomplete = match self.keep {
+            Keep::Everything => clusters.iter().flat_map(|cluster| cluster.incomplete.clone()).collect(),
+            Keep::Groups => groups.iter().flat_map(Group::incomplete).collect::<Vec<String>>(),
+        };
+        let summary = summary(&groups);
+        Report {
+            clusters,
+            groups,
+            classes: Vec::new(),
+            summary,
+            complete: incomplete.is_empty(),
+            incomplete,
+            warnings: Vec::new(),
+            errors: denials,
+        }
+    }
+}
+
+fn summary(groups: &[Group]) -> Summary {
+    // Nothing runs in a sample.
+    let real = || groups.iter().filter(|group| !group.is_sample());
+    let clusters = |holds: fn(&&Group) -> bool| real().filter(holds).map(|group| group.clusters.len()).sum();
+    let failed = groups.iter().filter(|group| !group.errors.is_empty());
+    Summary {
+        clusters: clusters(|_| true),
+        changed: clusters(|group| !group.steps.is_empty()),
+        machines: real().map(|group| group.machines).sum(),
+        deleted_objects: real().map(|group| group.deleted).sum(),
+        failed: failed.map(|group| group.clusters.len()).sum(),
+    }
+}
+
+/// Writes the reports of single Clusters and classes.
+fn reports<S: Serializer>(groups: &[Group], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(groups.iter().filter_map(|group| group.alone.as_deref()))
+}
