@@ -574,6 +574,40 @@ async fn what_cannot_be_part_of_a_path_is_not_defined_and_leads_nowhere() {
     assert_eq!(talk.get("/api/v1/namespaces/default/configmaps/prod").await.0, 200);
 }
 
+#[tokio::test]
+async fn a_schema_restricts_the_name_in_metadata_and_nothing_else() {
+    let talk = Talk::new();
+    let why = "must not specify anything other than name and generateName, but metadata is implicitly specified";
+    let name = json!({"name": {"type": "string", "maxLength": 20}});
+    let described = json!({"type": "object", "description": "Its name."});
+    for (case, metadata, is_accepted) in [
+        ("a type", json!({"type": "object"}), true),
+        ("a name", json!({"type": "object", "properties": name}), true),
+        ("an empty description", json!({"type": "object", "description": ""}), true),
+        ("a description", described.clone(), false),
+        ("labels", json!({"type": "object", "properties": {"labels": {"type": "object"}}}), false),
+        ("a name that is required", json!({"type": "object", "properties": name, "required": ["name"]}), false),
+    ] {
+        let mut definition = definition(&["v1"]);
+        definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = metadata;
+        let (code, status) = talk.send("POST", &format!("{DEFINITIONS}?dryRun=All"), definition).await;
+        assert_eq!(code, if is_accepted { 201 } else { 422 }, "{case}: {status}");
+        if !is_accepted {
+            let field = "spec.validation.openAPIV3Schema.properties[metadata]";
+            let cause =
+                json!({"reason": "FieldValueForbidden", "message": format!("Forbidden: {why}"), "field": field});
+            assert_eq!(status["details"]["causes"], json!([cause]), "{case}: {status}");
+        }
+    }
+    // Schemas that differ are reported by version.
+    let mut definition = definition(&["v1", "v2"]);
+    definition["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = described;
+    let (_, status) = talk.send("POST", DEFINITIONS, definition).await;
+    let field = "spec.versions[1].schema.openAPIV3Schema.properties[metadata]";
+    assert_eq!(status["details"]["causes"][0]["field"], field, "{status}");
+    assert_eq!(status["details"]["causes"].as_array().unwrap().len(), 1, "{status}");
+}
+
 #[test]
 fn files_are_loaded_with_kinds_and_namespaces_and_mistakes_are_named() {
     let embedded = Embedded::new(Options::default());

@@ -79,7 +79,7 @@ pub(super) fn topology_reconciled(run: &Run<'_>) -> TopologyReconciled {
     TopologyReconciled::succeeded()
 }
 
-const CLASS_NOT_RECONCILED: &str = "The ClusterFailed to reconcile ClusterClass: it is when .status.observedGeneration == \
+const CLASS_NOT_RECONCILED: &str = "The ClusterClass is not reconciled: it is when .status.observedGeneration == \
     .metadata.generation holds. Most likely its reconciliation has failed, or it is paused";
 
 /// Why a Cluster is paused; `None` when it is not (ST-04).

@@ -1,4 +1,4 @@
-//! Documents tell the truth: commands exist, links lead somewhere, examples print what they show, and every module has its place.
+//! Documents tell the truth: commands exist, links lead somewhere, and every module has its place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,11 +8,6 @@ use std::sync::LazyLock;
 use clap::CommandFactory;
 use regex::Regex;
 use topologist::cli::args::Arguments;
-
-use crate::process::command;
-
-/// Programs that examples may run in a folder of their own.
-const HARMLESS: [&str; 6] = ["topologist", "cp", "mkdir", "rm", "sed", "cat"];
 
 /// What the program prints about itself, which begins like a command.
 const PRINTED: [&str; 2] = ["topologist answers reviews", "topologist is overloaded"];
@@ -25,7 +20,7 @@ fn root() -> &'static Path {
 }
 
 /// Every document of the repository, by its path.
-fn documents() -> BTreeMap<PathBuf, String> {
+pub(crate) fn documents() -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root().to_owned()];
     while let Some(folder) = folders.pop() {
@@ -232,49 +227,4 @@ fn nothing_points_to_documents_that_are_not_here() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-/// The commands of a console block, each with what the document shows of its output.
-fn examples(block: &str) -> Vec<(String, String)> {
-    let mut examples: Vec<(String, String)> = Vec::new();
-    for line in block.lines() {
-        match (line.strip_prefix("$ "), examples.last_mut()) {
-            (Some(command), _) => examples.push((command.to_owned(), String::new())),
-            (None, Some((_, output))) => *output += &format!("{line}\n"),
-            (None, None) => panic!("{line:?} comes before a command"),
-        }
-    }
-    examples
-}
-
-fn is_harmless(line: &str) -> bool {
-    let program = line.split(' ').next().unwrap_or_default();
-    HARMLESS.contains(&program) && !line.contains(" serve ") && !line.contains(['|', ';', '&', '\\'])
-}
-
-#[test]
-fn examples_on_files_print_what_is_shown() {
-    for document in ["README.md", "docs/validate.md"] {
-        let folder = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(root().join("fixtures"), folder.path().join("fixtures")).unwrap();
-        let topologist = command(&[]).get_program().to_owned();
-        std::os::unix::fs::symlink(topologist, folder.path().join("topologist")).unwrap();
-        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
-        let text = read(document);
-        let mut compared = 0;
-        for block in text.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap()) {
-            let examples = examples(block);
-            if !examples.iter().all(|(line, _)| is_harmless(line)) {
-                continue;
-            }
-            for (line, shown) in examples {
-                let mut shell = std::process::Command::new("bash");
-                shell.arg("-c").arg(format!("{{ {line}; }} 2>&1")).current_dir(folder.path()).env("PATH", &path);
-                let printed = String::from_utf8(shell.output().unwrap().stdout).unwrap();
-                assert_eq!(printed, shown, "{document}: {line}");
-                compared += usize::from(line.starts_with("topologist"));
-            }
-        }
-        assert!(compared > 1, "{document} has {compared} examples");
-    }
 }

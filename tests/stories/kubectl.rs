@@ -215,6 +215,16 @@ fn the_examples_for_newcomers_say_what_happens() {
 }
 
 #[test]
+fn a_service_is_created_from_a_file_and_not_from_protobuf() {
+    let served = serve();
+    let create = ["create", "service", "clusterip", "web", "--tcp=80"];
+    let refused = served.err(&create);
+    assert!(refused.contains("the body of the request was in an unknown format"), "{refused}");
+    let file = served.out(&[&create[..], &["--dry-run=client", "-o", "yaml"]].concat());
+    assert_eq!(served.with_input(&file, &["create", "-f", "-"]).unwrap(), "service/web created\n");
+}
+
+#[test]
 fn both_versions_of_a_cluster_are_served_and_kept_as_one() {
     let served = serve();
     let older = "clusters.v1beta1.cluster.x-k8s.io";

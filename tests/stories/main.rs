@@ -7,6 +7,7 @@ mod advisories;
 mod authors;
 mod commands;
 mod connections;
+mod consoles;
 mod conversion_fixtures;
 mod documents;
 mod english;

@@ -394,23 +394,3 @@ fn changes_of_the_embedded_cluster_roll_what_its_class_says() {
         assert!(said.contains(wanted), "{from} to {to}: {said}");
     }
 }
-
-#[test]
-fn the_example_for_readers_prints_what_it_shows() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let readme = fs::read_to_string(root.join("README.md")).unwrap();
-    let (_, example) = readme.split_once("## See what a change does\n\n```console\n").unwrap();
-    let (example, _) = example.split_once("```").unwrap();
-    let lines: Vec<&str> = example.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
-    let printed: String =
-        example.lines().filter(|line| !line.starts_with("$ ")).map(|line| format!("{line}\n")).collect();
-    let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(root.join("fixtures"), folder.path().join("fixtures")).unwrap();
-    let topologist = command(&[]).get_program().to_owned();
-    std::os::unix::fs::symlink(topologist, folder.path().join("topologist")).unwrap();
-    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
-    let mut shell = std::process::Command::new("bash");
-    let output = shell.arg("-c").arg(lines.join("\n")).current_dir(folder.path()).env("PATH", path).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    assert_eq!((output.status.code(), text(output.stdout), text(output.stderr)), (Some(4), printed, String::new()));
-}

@@ -13,13 +13,13 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::process::command;
 
-const ERASE: &str = "\r\x1b[K";
+pub(crate) const ERASE: &str = "\r\x1b[K";
 
 /// The last words of the greeting.
-const END: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster";
+pub(crate) const END: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster";
 
 /// Both ends of a terminal: where its screen is read, and what a process writes to.
-fn terminal() -> (File, File) {
+pub(crate) fn terminal() -> (File, File) {
     const NO_CONTROLLING_TERMINAL: i32 = 0o400;
     let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&screen).unwrap();

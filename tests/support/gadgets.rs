@@ -26,6 +26,7 @@ macro_rules! stories {
             kubectl_waits_for_conditions_values_and_ends,
             kinds_are_listed_and_explained_as_soon_as_they_are_defined,
             unknown_fields_are_refused_warned_of_or_dropped_as_kubectl_is_told,
+            a_definition_that_describes_metadata_is_refused,
             an_editor_and_a_description_work_on_any_object);
     };
     ($start:expr => $($story:ident),*) => {
@@ -377,6 +378,22 @@ pub fn kinds_are_listed_and_explained_as_soon_as_they_are_defined(kubectl: &Kube
     assert!(kubectl.out(&["explain", "gd.metadata.ownerReferences"]).contains("blockOwnerDeletion"));
     assert!(kubectl.out(&["explain", "secret.data"]).contains("FIELD: data"));
     assert!(kubectl.err(&["explain", "gadget.spec.nothing"]).contains("field \"nothing\" does not exist"));
+}
+
+pub fn a_definition_that_describes_metadata_is_refused(kubectl: &Kubectl) {
+    let mut definition = gadgets();
+    definition["metadata"]["name"] = json!("widgets.example.com");
+    definition["spec"]["names"] = json!({"kind": "Widget", "plural": "widgets"});
+    let properties = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+    properties["metadata"] = json!({"type": "object", "description": "Its name and more."});
+    let refused = kubectl.try_give(&definition, &["create", "--dry-run=server"]);
+    let why = "The CustomResourceDefinition \"widgets.example.com\" is invalid: \
+               spec.validation.openAPIV3Schema.properties[metadata]: Forbidden: must not specify anything other than name \
+               and generateName, but metadata is implicitly specified\n";
+    assert_eq!(refused.err, why);
+    let properties = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+    properties["metadata"] = json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}}});
+    kubectl.give(&definition, &["create", "--dry-run=server"]);
 }
 
 pub fn unknown_fields_are_refused_warned_of_or_dropped_as_kubectl_is_told(kubectl: &Kubectl) {

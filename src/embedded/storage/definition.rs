@@ -13,6 +13,9 @@ use crate::field::{ErrorKind, Shown};
 use crate::hub::naming::{kind_faults, resource_part_faults, subdomain_faults};
 use crate::ssa;
 
+/// Where a version of a definition has its schema.
+const SCHEMA: &str = "/schema/openAPIV3Schema";
+
 /// A text inside an object; empty when it is not there.
 pub(in crate::embedded) fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
@@ -40,7 +43,7 @@ pub(super) fn resources(definition: &Value) -> Result<Vec<Resource>, String> {
         versions.iter().find(|version| is_true(version, "storage")).map_or("", |version| text(version, "/name"));
     let mut resources = Vec::new();
     for version in versions.iter().filter(|version| is_true(version, "served") || is_true(version, "storage")) {
-        let schema = match version.pointer("/schema/openAPIV3Schema") {
+        let schema = match version.pointer(SCHEMA) {
             Some(schema) => Some(Arc::new(
                 Structure::compile(schema.clone())
                     .map_err(|why| format!("version {:?}: {why}", text(version, "/name")))?,
@@ -174,7 +177,7 @@ pub(in crate::embedded) fn faults(definition: &Value) -> Vec<Fault> {
     }
     for (i, version) in versions.iter().enumerate() {
         let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
-        match version.pointer("/schema/openAPIV3Schema") {
+        match version.pointer(SCHEMA) {
             None => faults.push(Fault {
                 kind: ErrorKind::Required,
                 field,
@@ -188,7 +191,55 @@ pub(in crate::embedded) fn faults(definition: &Value) -> Vec<Fault> {
             }
         }
     }
+    faults.extend(metadata_faults(versions));
     faults
+}
+
+/// Schemas that say more of `metadata` at the root than a server accepts.
+///
+/// Like kube-apiserver, one schema that all versions share is reported once, as `spec.validation`:
+/// <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema>
+fn metadata_faults(versions: &[Value]) -> Vec<Fault> {
+    let schemas: Vec<Option<&Value>> = versions.iter().map(|version| version.pointer(SCHEMA)).collect();
+    let is_shared = schemas.iter().all(|schema| Some(schema) == schemas.first());
+    let reported = if is_shared { 1 } else { schemas.len() };
+    let mut faults = Vec::new();
+    for (i, schema) in schemas.into_iter().enumerate().take(reported) {
+        let metadata = schema.and_then(|schema| schema.pointer("/properties/metadata"));
+        if metadata.is_some_and(|metadata| !restricts_names_only(metadata)) {
+            let parent = if is_shared { "spec.validation".to_owned() } else { format!("spec.versions[{i}].schema") };
+            faults.push(Fault {
+                kind: ErrorKind::Forbidden,
+                field: format!("{parent}.openAPIV3Schema.properties[metadata]"),
+                value: Shown::NOTHING,
+                detail:
+                    "must not specify anything other than name and generateName, but metadata is implicitly specified"
+                        .to_owned(),
+            });
+        }
+    }
+    faults
+}
+
+/// Whether a schema of `metadata` has only a type, a default, and the properties `name` and `generateName`.
+fn restricts_names_only(metadata: &Value) -> bool {
+    let is_empty = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::Bool(true) | Value::Number(_) => false,
+    };
+    let are_names = |properties: &Value| {
+        properties.as_object().is_some_and(|names| names.keys().all(|name| ["name", "generateName"].contains(&&**name)))
+    };
+    metadata.as_object().is_some_and(|members| {
+        members.iter().all(|(name, value)| match &**name {
+            "type" | "default" => true,
+            "properties" => are_names(value),
+            _ => is_empty(value),
+        })
+    })
 }
 
 fn texts_of(versions: &[Value]) -> Vec<String> {

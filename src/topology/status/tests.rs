@@ -102,7 +102,9 @@ fn a_class_that_is_not_reconciled_is_told_before_upgrades() {
     let (cluster, tracker) = (cluster(json!({})), Tracker::default());
     let said = topology_reconciled(&Run { cluster: &cluster, class: Some(&class), tracker: &tracker, error: None });
     assert_eq!(said.reason, "ClusterClassNotReconciled");
-    assert!(said.message.contains(".status.observedGeneration == .metadata.generation"), "{}", said.message);
+    let want =
+        "The ClusterClass is not reconciled: it is when .status.observedGeneration == .metadata.generation holds. ";
+    assert!(said.message.starts_with(want), "{}", said.message);
 }
 
 #[test]

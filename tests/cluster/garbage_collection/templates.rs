@@ -51,7 +51,8 @@ async fn a_template_stays_until_the_last_class_that_ever_used_it_is_gone(server:
     let site = &story.site;
     // A second class with the same templates, and another template in the first.
     let mut objects = bundle("class.yaml");
-    let mut class = objects.swap_remove(0);
+    let position = objects.iter().position(|object| text(object, "/kind") == "ClusterClass").unwrap();
+    let mut class = objects.swap_remove(position);
     class["metadata"]["name"] = json!("second");
     site.create(class).await;
     let mut template = objects.into_iter().find(|object| text(object, "/metadata/name") == WORKER).unwrap();
