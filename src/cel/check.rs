@@ -160,7 +160,7 @@ impl Checker<'_> {
             }
             Type::Map(parts) => {
                 if !self.fits(&Type::Text, &parts.0) {
-                    return mistake(expr.at, "only a map with text as keys has fields");
+                    return mistake(expr.at, "only a map with string keys has fields");
                 }
                 parts.1.clone()
             }

@@ -1,6 +1,6 @@
-//! Certificate authorities: made, read back, and what they issue.
+//! Certificate authorities: how they are created, how they are read back, and the certificates that they issue.
 //!
-//! Time is an argument everywhere but in `Issued`, so that years pass in a test.
+//! Time is an argument everywhere except in `Issued`, so that tests can let years pass.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,8 +1,9 @@
-//! List, then watch, for ever.
+//! List, then watch, and repeat ([efficient detection of
+//! changes](https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes)).
 //!
-//! Not kube's own watcher, for two reasons. It keeps bookmarks to itself, and of a kind whose objects do not change only
-//! bookmarks tell that the API server still answers. And a dead connection would go unnoticed for as long as a watch may last and
-//! more (its idle timeout is 290 seconds and a margin), while reviews are answered from what it has shown.
+//! kube's own watcher is not used, for two reasons. It does not pass bookmarks on; if the objects of a kind do not change, only
+//! bookmarks show that the API server still answers. And it notices a dead connection only after 290 seconds and a margin; until
+//! then reviews would be answered from outdated caches.
 //!
 //! ```text
 //! list, page by page ─► watch from the version of the list ─► events and bookmarks, each of which moves the version

@@ -1,4 +1,6 @@
-//! `/healthz`, `/readyz` and `/metrics`, on plain HTTP, a port and a runtime of their own.
+//! `/healthz`, `/readyz` and `/metrics`, on plain HTTP, with a port and a runtime of their own.
+//!
+//! kubelet calls them as [probes](https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/).
 //!
 //! ```text
 //! main runtime ── a beat every second ──► Health ◄── /healthz ── runtime of the probes

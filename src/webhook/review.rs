@@ -1,7 +1,8 @@
-//! From an AdmissionReview to its answer.
+//! From an AdmissionReview to its answer, in the format of
+//! [admission webhooks](https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#webhook-request-and-response).
 //!
-//! The envelope decides how a request is answered: without a readable envelope there is no uid, so the answer is an HTTP
-//! error; with one it is always an answer.
+//! The answer needs the uid of the request. So a request whose envelope cannot be read gets an HTTP error. Every other request
+//! gets an AdmissionReview, also if its object cannot be decoded.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
