@@ -138,7 +138,9 @@ impl<'a> Scanner<'a> {
         if first == '`' {
             let from = self.at;
             self.bump();
-            let Some(length) = self.rest().find('`') else { return mistake(from, "a quoted name has no closing back quote") };
+            let Some(length) = self.rest().find('`') else {
+                return mistake(from, "a quoted name has no closing back quote");
+            };
             let name = self.rest().get(..length).unwrap_or_default().to_owned();
             self.at += length + 1;
             return Ok(Token::Quoted(name));
@@ -234,7 +236,9 @@ impl<'a> Scanner<'a> {
             let at = self.at;
             match self.bump() {
                 None => return mistake(from, "a string has no closing quote"),
-                Some('\n' | '\r') if end.len() == 1 => return mistake(from, "a string has no closing quote on its line"),
+                Some('\n' | '\r') if end.len() == 1 => {
+                    return mistake(from, "a string has no closing quote on its line");
+                }
                 Some('\\') if !is_raw => self.escape(at, is_bytes, &mut bytes)?,
                 Some(c) => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }

@@ -119,7 +119,9 @@ pub(super) fn parse(text: &str) -> Result<Expr, Mistake> {
     let expr = parser.expr()?;
     match parser.tokens.peek() {
         Token::End => Ok(expr),
-        other => Err(Mistake::new(parser.tokens.at(), format!("expected the end of the expression, and found {other}"))),
+        other => {
+            Err(Mistake::new(parser.tokens.at(), format!("expected the end of the expression, and found {other}")))
+        }
     }
 }
 
@@ -456,7 +458,10 @@ impl Parser {
                 let body = args.pop().map(Box::new);
                 let variable = args.pop().and_then(plain_name);
                 let (Some(body), Some(variable)) = (body, variable) else {
-                    return Err(Mistake::new(at, format!("the first argument of {name}() must be the name of a variable")));
+                    return Err(Mistake::new(
+                        at,
+                        format!("the first argument of {name}() must be the name of a variable"),
+                    ));
                 };
                 let flat = name == "optFlatMap";
                 return node(at, Kind::Bind { of: Box::new(of), name: variable, body, flat });

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_shown_to_those_whom_it_concerns() {
+    fn a_write_is_sent_to_the_webhooks_that_select_it() {
         let admission = InProcess::new(Router::new(), false);
         for (phase, version, resource, subresource, operation, want) in [
             (Phase::Mutating, "v1beta2", "clusters", "", "CREATE", Some("default.cluster.topologist.dev")),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_are_shown_where_they_are_driven() {
+    fn machines_are_reviewed_if_the_lifecycle_is_on() {
         // MA-28
         let asked = Asked {
             group: GROUP,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_is_being_deleted_loses_finalizers_unasked_and_every_other_write_is_reviewed() {
+    async fn removing_finalizers_of_a_deleted_object_is_not_reviewed_and_other_writes_are() {
         // DEC-16; the router has no end points, so that asking them fails.
         let admission = InProcess::new(Router::new(), false);
         let webhook = Webhook { name: "w".into(), path: "/p".into(), ignores_failure: false };

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_api_server_does_not_answer_is_an_error_with_the_name_of_the_cluster() {
+    async fn an_unanswered_request_is_an_error_with_the_name_of_the_cluster() {
         let template = |kind: &str| json!({"templateRef": {"apiVersion": "g.io/v1", "kind": kind, "name": "t"}});
         let object = |kind: Kind, name: &str, spec: Value| {
             let metadata = json!({"namespace": "ns", "name": name});

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_strings_does_not_count() {
+    fn text_inside_strings_is_not_counted() {
         for (text, objects, values) in [
             ("", 0, 0),
             ("1", 0, 0),

@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_is_no_node_is_told_by_its_status_alone() {
+    async fn an_answer_that_is_no_node_is_reported_by_its_status_only() {
         // DEC-40: no redirects
         let (script, workload) = (Script::default(), Workload::start().await);
         let workloads = Workloads::new(script.client());
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_usable_secret_nobody_is_asked() {
+    async fn without_a_usable_secret_no_request_is_sent() {
         // DEC-40
         let (script, workload) = (Script::default(), Workload::start().await);
         let workloads = Workloads::new(script.client());
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_not_known_is_not_trusted_and_no_credentials_are_logged() {
+    async fn an_unknown_ca_is_not_trusted_and_no_credentials_are_logged() {
         // DEC-40
         let lines = Lines::default();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::TRACE);
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cluster_that_is_silent_is_left_alone_for_a_while() {
+    async fn a_cluster_that_does_not_answer_gets_no_requests_for_a_while() {
         // DEC-40
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_rest_one_question_goes_ahead_and_an_answer_ends_it() {
+    async fn after_a_pause_one_request_is_sent_and_an_answer_ends_the_pause() {
         let mut breaker = Breaker::default();
         for _ in 0..FAILURES {
             assert_eq!(breaker.pass(Instant::now()), Ok(()));

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_applies_a_cluster() {
+    fn a_cluster_is_never_applied() {
         // SSA-21
         let repaired = |entries: &[(&str, &str)]| managers(of_cluster(&object("Cluster", entries, json!({}))));
         let text = |text: &str| Some(vec![text.to_owned()]);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_whose_record_is_lost_is_applied_by_the_engine_alone() {
+    fn an_object_without_managed_fields_gets_an_entry_of_the_engine() {
         // SSA-22
         let repaired = |entries: &[(&str, &str)]| managers(of_object(&object("Forge", entries, json!({}))));
         let list = |all: &[&str]| Some(all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arguments_of_a_kubeadm_control_plane_are_the_engines() {
+    fn extra_args_of_a_kubeadm_control_plane_belong_to_the_engine() {
         // SSA-22
         let fields = |spec: Value| {
             let made = of_object(&object("KubeadmControlPlane", &[], json!({"kubeadmConfigSpec": spec}))).unwrap();

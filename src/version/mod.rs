@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerant_versions_forgive_what_people_write() {
+    fn tolerant_versions_accept_common_forms() {
         // VER-002
         for (text, want) in [
             ("v1.30", "v1.30.0"),

@@ -151,7 +151,7 @@ mod tests {
     use crate::world::{CLASSES, CLUSTERS, Facts};
 
     #[tokio::test(start_paused = true)]
-    async fn five_minutes_of_silence_make_a_replica_not_ready_until_the_next_word() {
+    async fn a_replica_without_an_answer_of_the_api_server_for_five_minutes_is_not_ready() {
         let cache = Arc::new(Cache::new(Facts::not_listed(&watch::WATCHED)));
         let mut health = Health::new(cache.clone(), Arc::new(Metrics::default()));
         health.standstill = Duration::MAX;

@@ -32,6 +32,7 @@ mod second_opinion;
 mod secrets;
 mod security;
 mod serving;
+mod specifications;
 mod sums;
 mod templates;
 mod terminal;

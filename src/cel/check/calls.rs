@@ -159,7 +159,9 @@ impl Checker<'_> {
             written += 1;
         }
         match items.len() {
-            given if given > written => mistake(at, format!("the format uses {written} arguments, and format() has {given}")),
+            given if given > written => {
+                mistake(at, format!("the format uses {written} arguments, and format() has {given}"))
+            }
             _ => Ok(()),
         }
     }

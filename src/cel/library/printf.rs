@@ -212,8 +212,8 @@ fn show(value: &Val<'_>, inside: bool, written: &mut String, meter: &mut Meter) 
         }
         Val::Bytes(bytes) => {
             meter.work(bytes.len())?;
-            let text =
-                std::str::from_utf8(bytes).map_err(|_| Fault::of("error during formatting: bytes are not valid UTF-8"))?;
+            let text = std::str::from_utf8(bytes)
+                .map_err(|_| Fault::of("error during formatting: bytes are not valid UTF-8"))?;
             show_text("b", text, inside, written);
         }
         Val::Duration(nanos) => show_call("duration", &super::time::seconds(*nanos), inside, written),
@@ -276,7 +276,10 @@ fn show_entries<'v>(
     let mut shown = Vec::with_capacity(entries.len());
     for (key, value) in entries {
         if !matches!(key, Val::Text(_) | Val::Int(_) | Val::Uint(_) | Val::Bool(_)) {
-            return Err(Fault::of(format!("error during formatting: %s cannot format keys of type {}", key.type_name())));
+            return Err(Fault::of(format!(
+                "error during formatting: %s cannot format keys of type {}",
+                key.type_name()
+            )));
         }
         let mut text = String::new();
         show(&key, true, &mut text, meter)?;

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_told() {
+    fn only_differences_are_listed() {
         let file = |path: &str, content: &str| json!({"path": path, "content": content});
         let change = change(
             json!([file("/a", "blue"), file("/b", "blue: 1")]),

@@ -432,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_before_and_after_a_change_is_said_once() {
+    fn errors_before_and_after_a_change_are_reported_once() {
         let text = |text: &str| Some(text.to_owned());
         assert_eq!(errors(text("a"), text("a")), ["before and after the change: a"]);
         assert_eq!(errors(text("a"), text("b")), ["before the change: a", "b"]);

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn templates_may_write_the_name_as_it_is_and_do_nothing_else_with_it() {
+    fn clusters_are_computed_once_if_templates_only_print_the_name() {
         for (template, is_nameless) in [
             ("", true),
             ("plain", true),

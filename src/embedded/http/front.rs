@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_answered_without_the_token() {
+    async fn requests_without_the_token_are_unauthorized() {
         let (router, token) = front(&CancellationToken::new());
         let shown = |scheme: &str| Some(format!("{scheme} {}", token.reveal()));
         for (authorization, code) in [

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_written_is_waited_for_until_it_shows() {
+    async fn a_run_waits_until_the_watches_show_the_last_write() {
         // RS-11, PERF-02
         let history = RunHistory::default();
         history.wrote(&key(), [deployment("7"), deployment("9")]);
