@@ -1,4 +1,4 @@
-//! Syntax tree to program: names are resolved, and every piece gets its type (CEL-006 to CEL-009).
+//! From the syntax tree to a program: names are resolved, and every expression gets its type (CEL-006 to CEL-009).
 
 mod calls;
 mod inference;

@@ -1,4 +1,4 @@
-//! Values of expressions: JSON seen through its schema, and what expressions make of it.
+//! Values of expressions: JSON with the types of its schema, and computed values.
 //!
 //! JSON is not copied. What is made is shared, so that a value can be passed on at no cost.
 

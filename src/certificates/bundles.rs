@@ -1,4 +1,4 @@
-//! Where the API server keeps whom it trusts: the caBundle of each webhook that calls us.
+//! The CAs that the API server trusts: the caBundle of each webhook that calls us.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -44,7 +44,7 @@ impl Before {
         applied.reduce(|all, fields| all.union(&fields)).map(Before::Fields)
     }
 
-    /// A value as it is stored, after a file has been applied; none when it goes.
+    /// The stored value after a file has been applied; none if it is removed.
     fn applied_to(&self, stored: &Value, new: Option<&Value>, path: &mut Vec<Element>) -> Option<Value> {
         let Some(new) = new else { return (!self.has(path)).then(|| stored.clone()) };
         if self.is_same(path, new) {

@@ -1,4 +1,4 @@
-//! The end points as admission of the embedded API: the same router, asked without a socket.
+//! The webhooks of the embedded API: the same router, called in the process.
 //!
 //! Which writes are reviewed stands in [`hooks`], and for kube-apiserver in `manifests/webhooks/webhooks.yaml`; a test compares the
 //! two. There is no conversion before a review: every end point reads both versions.
@@ -32,7 +32,7 @@ fn name(hook: &Hook) -> String {
     format!("{phase}{}.{}.topologist.dev", version.unwrap_or_default(), hook.kind.name().to_lowercase())
 }
 
-/// Whether a write is one that the hook is asked about.
+/// Whether the hook is called for a write.
 fn matches(hook: &Hook, phase: Phase, asked: &Asked<'_>) -> bool {
     let is_phase = match hook.phase {
         HookPhase::Default => phase == Phase::Mutating,

@@ -1,4 +1,4 @@
-//! What only one process of an installation does: leader election and the controllers.
+//! The work of the leader: leader election and the controllers.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A running management cluster as input: what topologies are made of and what they have made, read once.
+//! A running management cluster as input: the inputs and the objects of topologies, read once.
 //!
 //! ```text
 //! Clusters, ClusterClasses ─► Computation ─► Needs ─► API server ─► objects ─┐
@@ -92,7 +92,7 @@ impl Connection {
         self.client.0.clone()
     }
 
-    /// Waits for what a request comes to, on any thread but those of the connection itself.
+    /// Waits for the result of a request, on any thread except those of the connection itself.
     pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.runtime.block_on(future)
     }

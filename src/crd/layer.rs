@@ -1,4 +1,4 @@
-//! What the API server checks of an object by itself, for objects that never meet one (DEC-32).
+//! The checks of the API server by schema, for objects in files (DEC-32).
 //!
 //! ```text
 //! object ─► nulls of typed fields dropped ─► types, bounds, patterns, enums ─► keys of lists ─► unknown fields

@@ -1,4 +1,4 @@
-//! What is wrong with a field, as a value.
+//! Field errors as values.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

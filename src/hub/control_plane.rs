@@ -1,4 +1,4 @@
-//! What a control plane object of any provider says of its version (CT-5.14, CT-10.4 to CT-10.6).
+//! The versions in a control plane object of any provider (CT-5.14, CT-10.4 to CT-10.6).
 
 use serde_json::Value;
 

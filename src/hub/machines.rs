@@ -1,4 +1,4 @@
-//! Machines, those who make them and those who look after them, as far as admission reads them (MA-1).
+//! Machines, MachineSets, MachineDeployments and MachineHealthChecks, with the fields that admission reads (MA-1).
 
 use super::{ContractRef, Deletion, HealthChecks, Metadata, Naming, Remediation, Rollout, Taint, TopologyMetadata};
 use crate::json::{List, StringMap, lenient};

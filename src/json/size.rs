@@ -1,4 +1,4 @@
-//! How much a JSON text holds, before any of it is decoded.
+//! The number of objects and values in a JSON text, counted before decoding.
 
 /// How many values a JSON text has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What a watch shows, for those who keep something of it: objects that are there, objects that are gone, and lists that are
+//! The events of a watch for its consumers: objects that exist, objects that were deleted, and lists that are
 //! complete. Faults are counted and logged here, and the next attempt follows by itself.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Whether Cluster API's own controllers are at work: they hold a Lease of a known name, in any namespace.
+//! Whether Cluster API's own controllers run: they hold a Lease of a known name, in any namespace.
 //!
 //! Two controllers of the same objects overwrite each other, so ours wait until that Lease is no longer renewed. As with our
 //! own, renewals are observed here; times in the Lease are not compared with the clock here.

@@ -45,7 +45,7 @@ use crate::telemetry::metrics::{Metrics, Outcome};
 /// The longest time between two reads of another process's Lease, regardless of its duration.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Which Lease is campaigned for, and as whom.
+/// The Lease of the election, and the identity of this process.
 #[derive(Clone, Debug)]
 pub struct Candidacy {
     pub namespace: String,

@@ -1,4 +1,4 @@
-//! Facts that are not watched: they are read when a question needs them.
+//! Facts that are not watched: they are read when they are needed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::world::{Answer, Ask, Found, HookAnswer, Need, NodesOf, Selection};
 
 /// How long the API server may take for one answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often an API server is asked that says that it is busy, and how long to wait in between.
+/// How often a request to a busy API server is retried, and the delay before each retry.
 const ATTEMPTS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(500);
 const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
@@ -205,7 +205,7 @@ impl Live {
         Ok(Some(all))
     }
 
-    /// The labels of a definition; nothing else of it is asked for (CT-2.2).
+    /// The labels of a definition. Nothing else of it is requested (CT-2.2).
     async fn definition(&self, name: &str) -> Result<Option<Definition>, ReadError> {
         let request = Requests::of_cluster::<CustomResourceDefinition>().get_metadata(name)?;
         let Some(found) = self.client_answer(request).await? else { return Ok(None) };

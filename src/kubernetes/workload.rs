@@ -132,7 +132,7 @@ struct Breaker {
 }
 
 impl Breaker {
-    /// Lets a question pass, or says how long there is none. After a rest one goes ahead of the others.
+    /// Permits a request, or says how long none is sent. After a pause, one request is sent before the others.
     fn pass(&mut self, now: Instant) -> Result<(), Duration> {
         if let Some(left) =
             self.rests_until.and_then(|until| until.checked_duration_since(now)).filter(|d| !d.is_zero())
@@ -154,7 +154,7 @@ impl Breaker {
 }
 
 impl Workloads {
-    /// Workload clusters whose Secrets are in the cluster of `management`; none has been asked yet.
+    /// Workload clusters whose Secrets are in the cluster of `management`; no request has been sent yet.
     pub(super) fn new(management: kube::Client) -> Self {
         Workloads { management, known: Mutex::new(LruCache::new(KEPT)), readers: Semaphore::new(READERS) }
     }

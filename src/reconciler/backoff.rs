@@ -1,4 +1,4 @@
-//! How soon an object has its next turn.
+//! The delay before the next run of an object.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! The ends of names that a live run gives (NAM-04 to NAM-06).
+//! The suffixes of generated names in a live run (NAM-04 to NAM-06).
 //!
 //! An end cannot be predicted without the uid of the Cluster. It is the same when a run is taken up after a
 //! crash: what the last one made and did not get to refer to is found again by its name, as RS-13 has it, so that nothing is

@@ -1,4 +1,4 @@
-//! What applying an object would change, found without a server.
+//! The changes that an apply would make, computed without a server.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Whether an object is as it was applied, told from the record of its owners alone.
+//! Whether an object still has the applied fields, decided by its `managedFields` alone.
 //!
 //! The record says where a server takes lists and maps apart and where it does not, so no schema is needed to follow it.
 

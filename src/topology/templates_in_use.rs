@@ -1,4 +1,4 @@
-//! Which templates of machines are unused once a MachineDeployment or MachineSet is gone.
+//! The templates of machines that are unused after a MachineDeployment or MachineSet is deleted.
 
 use crate::hub::{ContractRef, Object, WrongType};
 

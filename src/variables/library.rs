@@ -1,4 +1,4 @@
-//! What is compiled of classes, kept by content and by bytes.
+//! The cache of compiled classes, by content and limited in bytes.
 
 use std::any::Any;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! One connection: what it is doing, and when it has been doing that for too long.
+//! The state of one connection, and its timeouts.
 //!
 //! kube-apiserver calls Services by HTTP/1.1 and keeps connections for 90 s. A server that closes one of them just when
 //! the next request is on its way makes that request fail, and a failed call is a refused write. So an idle connection is

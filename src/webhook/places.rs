@@ -1,4 +1,4 @@
-//! Places for connections, and which connection is closed when all of them are taken.
+//! The limit of connections, and which connection is closed when it is reached.
 //!
 //! Those without a request go first, then those that keep us waiting, with a body or by not taking an answer, then idle ones;
 //! each time one of the peer that has most of them, and of these the one that has been so for the longest time. A connection
@@ -232,7 +232,7 @@ impl Taken {
         of_peers
     }
 
-    /// The peer whose connections count most together, and that count.
+    /// The peer with the most connections, and their number.
     fn most(&self, count: impl Fn(&Open) -> usize) -> Option<(IpAddr, usize)> {
         self.of_peers(count).into_iter().max_by_key(|(_, count)| *count)
     }

@@ -122,7 +122,7 @@ impl State {
         own.map_or(0, VecDeque::len)
     }
 
-    /// Forgets reviews whose callers have gone.
+    /// Removes reviews whose callers have closed the connection.
     fn forget_gone(&mut self) {
         self.peers.values_mut().for_each(Waiting::forget_gone);
         self.peers.retain(|_, waiting| waiting.count > 0);

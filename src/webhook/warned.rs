@@ -1,4 +1,4 @@
-//! Which peers the log has warned about lately, so that one of them cannot fill it.
+//! Peers that had a warning recently, so that a peer cannot fill the log.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What is known of the cluster at one moment.
+//! The facts about the cluster at one moment.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The facts that rules and computations look at.
+//! The facts that rules and computations use.
 //!
 //! ```text
 //! Facts (shared, immutable, taken in O(1)) ─┐

@@ -1,4 +1,4 @@
-//! The one way to ask: compute, take the needs, gather their answers, pin the answers, and compute again.
+//! The loop of all computations: compute, take the needs, gather their answers, keep the answers, and compute again.
 //!
 //! ```text
 //! World ─► compute ─► no needs: the result counts

@@ -1,4 +1,4 @@
-//! Lists, maps and messages that an expression writes out.
+//! Literals of lists, maps and messages.
 
 use super::{Checker, mistake};
 use crate::cel::fault::Mistake;

@@ -1,4 +1,4 @@
-//! Macros: loops, and what is done with the value of an optional.
+//! Macros: comprehensions, and functions on the value of an optional.
 
 use super::{Checker, mistake};
 use crate::cel::fault::Mistake;

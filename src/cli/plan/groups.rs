@@ -1,4 +1,4 @@
-//! Clusters with the same change, as one (DEC-48).
+//! Groups of Clusters with the same change (DEC-48).
 //!
 //! ```text
 //! ClusterReport ─► Shared (without what only this Cluster has: names.rs) ─► Collected: one Group for each ─► Report
@@ -132,7 +132,7 @@ impl Collected {
         self.join(id, group);
     }
 
-    /// Adds a Cluster, and others with the same input; returns those whose plans may be told in other words after all.
+    /// Adds a Cluster, and others with the same input. Returns those whose plans may have another text and must be computed.
     pub(super) fn add_twins(&mut self, report: ClusterReport, others: Vec<ObjectKey>) -> Vec<ObjectKey> {
         if others.is_empty() {
             self.add(report);
@@ -254,7 +254,7 @@ impl Group {
         }
     }
 
-    /// Takes in a group with the same change. What it says is told in the order of its first Cluster.
+    /// Merges a group with the same change. The order of its entries is that of its first Cluster.
     fn join(&mut self, mut other: Group) {
         if other.clusters.iter().map(|member| &member.key).min() < self.clusters.iter().map(|member| &member.key).min()
         {

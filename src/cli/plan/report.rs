@@ -1,4 +1,4 @@
-//! What `plan` says, as data: `-o json` prints it as it is.
+//! The output of `plan` as data, which `-o json` prints.
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -398,7 +398,7 @@ fn is_of_other_patch(was: &Origin, change: &Change) -> bool {
 }
 
 impl RollReport {
-    /// The machines of an object that goes with its Cluster (ROLL-16).
+    /// The machines of an object that is deleted with its Cluster (ROLL-16).
     fn removed(object: &Object, before: &Fold, cluster: &ObjectKey) -> Option<Self> {
         let Found::Yes(owner) = before.facts().cluster(cluster) else { return None };
         let kinds = ["MachineDeployment", "MachinePool", &owner.spec.control_plane_ref.kind];

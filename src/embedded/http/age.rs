@@ -1,4 +1,4 @@
-//! How long ago something was, as tables of kubectl say it.
+//! Ages in the format of kubectl's tables.
 
 /// A unit and its letter.
 type Unit = (i64, char);

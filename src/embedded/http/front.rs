@@ -1,4 +1,4 @@
-//! The API on a socket: who may ask, how large a request may be, and watches that end when the server does.
+//! The API on a socket: authentication, the size limit of requests, and the end of watches at shutdown.
 
 use std::fmt;
 use std::pin::Pin;

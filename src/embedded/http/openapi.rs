@@ -1,4 +1,4 @@
-//! What objects look like, in the form in which kubectl asks for it: OpenAPI v3, one document a group and version, and v2 in
+//! The schemas of all kinds for kubectl: OpenAPI v3, one document for each group and version, and v2 in
 //! one piece for older clients.
 //!
 //! kubectl explains fields from it, and looks in the parameters of patches whether the server validates fields and can be

@@ -1,4 +1,4 @@
-//! What the leader knows of the objects of topologies.
+//! The leader's caches of the objects of topologies.
 //!
 //! ```text
 //! the first question about a kind ─► its watch ─► object_store.rs (compact, by key and Cluster) ─► object, list

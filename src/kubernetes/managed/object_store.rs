@@ -1,4 +1,4 @@
-//! The objects of one kind, as compact as they can be kept.
+//! The objects of one kind, in compact form.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};

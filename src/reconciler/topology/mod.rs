@@ -1,4 +1,4 @@
-//! The Cluster topology controller: what wakes a Cluster, and what follows from how its run ends.
+//! The Cluster topology controller: which events queue a Cluster, and when it is retried.
 //!
 //! ```text
 //! Clusters, what topologies made ─┐

@@ -1,4 +1,4 @@
-//! Which Clusters to reconcile.
+//! The queue of Clusters to reconcile.
 
 use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};

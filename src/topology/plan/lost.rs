@@ -1,4 +1,4 @@
-//! What others have set on a template, and the one in its place does not have.
+//! Fields that others have set on a template, and that the new template does not have.
 
 use super::difference::{UNCOMPARED, recorded};
 use super::{Change, MANAGER};
