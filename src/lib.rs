@@ -12,11 +12,11 @@
 //!       └─ impact      both sides of an edit, folded ───► Impact ────► warnings  (webhook)
 //! ```
 //!
-//! Leaves hold nothing of Cluster API. The pure core turns a World into a Verdict or a Plan without IO, clock or randomness.
-//! The edges own sockets, files and time. Where there is no API server, `embedded` is one, in memory. Modules use only those
-//! that stand above them; `tests/stories/layering.rs` has a row for each.
+//! Leaves contain nothing specific to Cluster API. The pure core turns a World into a Verdict or a Plan without IO, clock or
+//! randomness. The edges have the sockets, files and time. `embedded` is an API server in memory, for use without a cluster. A module
+//! uses only modules that are listed before it; `tests/stories/layering.rs` has a row for each.
 
-// Leaves: nothing of Cluster API in them.
+// Leaves: nothing specific to Cluster API.
 pub mod field;
 pub mod json;
 pub mod budget;

@@ -6,8 +6,8 @@ use clap::Parser;
 use topologist::cli;
 use topologist::cli::args::Arguments;
 
-/// A third less time is spent decoding reviews than with the system's allocator. It does not ask for huge pages (`no_thp`), of
-/// which each is resident as a whole for the few objects in it, which came to 10 MB and more.
+/// Decoding reviews takes a third less time than with the system's allocator. The allocator does not use huge pages (`no_thp`): a
+/// huge page is resident as a whole even for a few objects, which took 10 MB and more.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,12 +1,13 @@
-//! What a Cluster or ClusterClass must be like to be stored, and what their machines where these are driven here.
+//! Admission of Clusters and ClusterClasses: their defaults, and the rules that decide whether they may be stored. The same for
+//! machines, if topologist runs their lifecycle.
 //!
 //! ```text
 //! request ─► Question (decoded once) ─► answer(World, Settings) ─► Verdict
 //!                 router: kind × phase ─► defaults/<kind>.rs, rules/<kind>.rs
 //! ```
 //!
-//! Everything here is a function of its arguments. A rule is one function named after the fact that holds for good
-//! objects; the tables in `rules/` pair it with its id, and [`catalogue`] lists them all.
+//! Everything here is a function of its arguments. A rule is one function. Its name is a fact that is true for valid objects. The
+//! tables in `rules/` pair it with its id, and [`catalogue`] lists all rules.
 
 mod catalogue;
 mod defaults;

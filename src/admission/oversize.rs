@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_is_counted_by_itself_and_who_manages_fields_is_not() {
+    fn each_part_is_counted_separately_and_managed_fields_are_not() {
         // DEC-44
         let many = 25_001;
         for (text, want) in [

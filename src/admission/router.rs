@@ -1,4 +1,4 @@
-//! Which function answers which request.
+//! The table of requests: which function answers which request.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::wire::review::GroupVersionKind;
 use crate::wire::{Decode, Reference, Version, as_hub_json, references};
 use crate::world::{Facts, Found, World, settle_at_once};
 
-/// What happens to an object.
+/// The operation on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     Create,
@@ -111,7 +111,7 @@ pub const END_POINTS: [EndPoint; 7] = [
     },
 ];
 
-/// The end points for machines, which are there where machines are driven (MA-28).
+/// The end points for machines. They exist if topologist runs the lifecycle of machines (MA-28).
 pub const MACHINE_END_POINTS: [EndPoint; 8] = [
     of_machines(Phase::Default, Kind::MachineDeployment, "/mutate-cluster-x-k8s-io-v1beta2-machinedeployment"),
     of_machines(Phase::Default, Kind::MachineSet, "/mutate-cluster-x-k8s-io-v1beta2-machineset"),
@@ -127,7 +127,7 @@ const fn of_machines(phase: Phase, kind: Kind, path: &'static str) -> EndPoint {
     EndPoint { phase, kind, version: Version::V1Beta2, path }
 }
 
-/// What an API server is to send to an end point.
+/// The requests that an API server sends to an end point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hook {
     pub phase: Phase,
@@ -135,13 +135,13 @@ pub struct Hook {
     pub path: &'static str,
     /// Versions of the group `cluster.x-k8s.io`.
     pub versions: &'static [Version],
-    /// Whether writes in another version are left out, instead of being converted to the first of these.
+    /// Whether writes in another version are not sent, instead of being converted to the first of these versions.
     pub is_exact: bool,
 }
 
-/// Every hook, in the order in which they are called: all that default, then all that validate. With `lifecycle` those of
-/// machines are among them (MA-28). Defaults of classes depend on how their references are written, so these are asked
-/// for in v1beta1 only, and validated as they come (DEC-3).
+/// Every hook, in the order of the calls: all mutating ones, then all validating ones. With `lifecycle`, those of machines are
+/// included (MA-28). Defaults of classes depend on the namespaces of their references, which only v1beta1 has. So classes are
+/// defaulted in v1beta1 only, and validated in the version in which they are sent (DEC-3).
 pub fn hooks(lifecycle: bool) -> Vec<Hook> {
     const NEW: &[Version] = &[Version::V1Beta2];
     const OLD: &[Version] = &[Version::V1Beta1];
@@ -169,7 +169,7 @@ pub fn hooks(lifecycle: bool) -> Vec<Hook> {
 }
 
 impl Hook {
-    /// The operations that are asked about.
+    /// The operations for which the hook is called.
     pub const fn operations(&self) -> &'static [Operation] {
         match (self.phase, self.kind) {
             (Phase::Validate, Kind::Cluster | Kind::ClusterClass) => {
@@ -180,7 +180,7 @@ impl Hook {
     }
 }
 
-/// A request: an object as text, and what happens to it.
+/// A request: an object as text, and the operation on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub phase: Phase,
@@ -191,12 +191,12 @@ pub struct Request<'a> {
     pub name: &'a str,
     pub object: Option<&'a str>,
     pub old_object: Option<&'a str>,
-    /// The version in which the old object comes: in a review that of the new one, in files perhaps another.
+    /// The version of the old object: in a review that of the new object, in files possibly another one.
     pub old_version: Version,
 }
 
 impl Request<'_> {
-    /// The version in which a review's object comes, if it is an object of `kind`.
+    /// The version of a review's object, if it is an object of `kind`.
     ///
     /// # Errors
     /// Says which kind was expected.
@@ -217,7 +217,7 @@ impl Request<'_> {
     }
 }
 
-/// A decoded request, which can be answered as often as its world grows.
+/// A decoded request. It is answered again each time its world has more facts.
 #[derive(Debug)]
 pub struct Question {
     kind: Kind,
@@ -227,13 +227,13 @@ pub struct Question {
 
 #[derive(Debug)]
 enum Subject {
-    /// It holds too much to be decoded (DEC-44).
+    /// The object has too many values to be decoded (DEC-44).
     Oversize {
         oversize: Oversize,
         as_before: bool,
     },
-    /// Nothing to look at: a deletion on the mutating end point (ADM-008), a Cluster that is deleted (CL-V-080), or an
-    /// update of an object that is being deleted (DEC-16).
+    /// Nothing to check: a deletion at the mutating end point (ADM-008), the deletion of a Cluster (CL-V-080), or an update of an
+    /// object that is being deleted (DEC-16).
     AlwaysAllowed,
     DefaultCluster {
         new: Box<Cluster>,
@@ -261,7 +261,7 @@ enum Subject {
     MachineHealthCheck(Box<Reviewed<MachineHealthCheck>>),
 }
 
-/// What of a ClusterClass in v1beta1 is larger than v1beta2 allows.
+/// The parts of a ClusterClass in v1beta1 that are larger than v1beta2 allows.
 fn sizes(request: &Request<'_>) -> Sizes {
     let oversized = |version, text: Option<&str>| {
         let object = text.and_then(|text| as_hub_json(version, text, request.kind));
@@ -272,13 +272,13 @@ fn sizes(request: &Request<'_>) -> Sizes {
     Sizes { new, old }
 }
 
-/// An object of a kind that has no facts besides itself.
+/// An object of a kind whose rules need no other objects.
 #[derive(Debug)]
 struct Reviewed<T> {
     phase: Phase,
     new: T,
     old: Option<Box<T>>,
-    /// The new object as it came, for defaults.
+    /// The new object as it was sent, for defaults.
     raw: Value,
 }
 
@@ -374,7 +374,7 @@ impl Question {
         &self.name
     }
 
-    /// Whether the answer needs nothing that has to be compiled first.
+    /// Whether the answer is possible without compiling schemas or templates.
     pub fn is_quick(&self, world: &World) -> bool {
         let (Subject::DefaultCluster { new, .. } | Subject::ValidateCluster { new, .. }) = &self.subject else {
             return true;
@@ -385,19 +385,19 @@ impl Question {
         }
     }
 
-    /// The verdict on facts that are all there are: what they lack is absent, and nothing is waited for.
+    /// The verdict with these facts only: objects that they lack are absent, and nothing is gathered.
     pub fn settle(&self, facts: &Arc<Facts>, settings: &Settings) -> Verdict {
         self.settle_until(facts, settings, &Stop::never())
     }
 
-    /// The same, as far as it gets before `stop` is due.
+    /// The same, until `stop` is due.
     pub fn settle_until(&self, facts: &Arc<Facts>, settings: &Settings, stop: &Stop) -> Verdict {
         let world = World::closed(facts.clone()).until(stop.clone());
         settle_at_once(world, |world| self.answer(world, settings), |need| facts.answer(need))
             .unwrap_or_else(|unsettled| Verdict::unsettled(self.kind, &self.name, &unsettled))
     }
 
-    /// The verdict, as far as `world` is known; it counts only if `world` recorded no need.
+    /// The verdict with the facts of `world`. It is valid only if `world` recorded no need.
     pub fn answer(&self, world: &World, settings: &Settings) -> Verdict {
         let mut verdict = match &self.subject {
             Subject::AlwaysAllowed => Verdict::plain(self.kind, "", Outcome::Allowed),
@@ -430,7 +430,7 @@ impl Question {
             },
         };
         if world.stop().has_stopped() {
-            // The findings so far say nothing about the rest (DEC-44).
+            // A verdict from incomplete findings would be wrong (DEC-44).
             let outcome = Outcome::Unknown { rule: "DEC-44", message: STOPPED.to_owned() };
             verdict = Verdict::plain(self.kind, "", outcome);
         }
@@ -439,11 +439,11 @@ impl Question {
     }
 }
 
-/// What to say of a review that took too long.
+/// The verdict on a review that took too long.
 const STOPPED: &str =
     "the review took longer than the caller's timeout; make the object smaller or simpler, or try again";
 
-/// The name and the subject of a request about an object that has no facts besides itself.
+/// The name and the subject of a request about an object whose rules need no other objects.
 fn reviewed<T: Decode + AsRef<Metadata>>(
     request: &Request<'_>,
     subject: impl FnOnce(Box<Reviewed<T>>) -> Subject,
@@ -453,7 +453,7 @@ fn reviewed<T: Decode + AsRef<Metadata>>(
     Ok(examined(request, new, |new| subject(Box::new(Reviewed { phase: request.phase, new: *new, old, raw }))))
 }
 
-/// What a v1beta1 class says that the hub does not (DEC-3).
+/// The namespaces of references in a v1beta1 class, which the hub does not have (DEC-3).
 fn references_of(request: &Request<'_>) -> Vec<Reference> {
     request.object.map(|text| references(request.version, text)).unwrap_or_default()
 }
@@ -472,7 +472,7 @@ fn old_object<T: Decode>(request: &Request<'_>) -> Result<T, String> {
     T::decode(request.old_version, text).map_err(|error| format!("the oldObject does not decode: {error}"))
 }
 
-/// A class that is deleted. What cannot be read of it does not keep it from going (DEC-44): who uses it is known by its name.
+/// The deletion of a class. An unreadable class can be deleted too (DEC-44): the Clusters that use it are found by its name.
 fn deleted_class(request: &Request<'_>) -> Result<ClusterClass, String> {
     #[derive(Deserialize)]
     struct Named {
@@ -491,7 +491,7 @@ fn deleted_class(request: &Request<'_>) -> Result<ClusterClass, String> {
 }
 
 fn previous_object<T: Decode>(request: &Request<'_>) -> Result<Option<Box<T>>, String> {
-    // One that is too large is not decoded, and what takes its place is judged like something new.
+    // An old object that is too large is not decoded, and the new object is judged like a created one.
     match request.operation {
         Operation::Update if is_oversize(request.old_object) => Ok(None),
         Operation::Update => old_object(request).map(Box::new).map(Some),
@@ -513,7 +513,7 @@ fn examined<T: AsRef<Metadata>>(
     (name, subject(new))
 }
 
-/// Whether an update leaves the spec of an object with a deletion timestamp as it was, valid or not.
+/// Whether an update of an object with a deletion timestamp does not change the spec, valid or not.
 fn changes_nothing_of_a_deleted_object(request: &Request<'_>) -> bool {
     #[derive(Deserialize)]
     struct Identity<'a> {

@@ -1,4 +1,4 @@
-//! The decision on a request, before it is put into words of HTTP or of a terminal.
+//! The decision on a request, independent of how it is sent or printed.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub enum Outcome {
     Allowed,
     /// Fields are wrong: code 422, one cause per error (ADM-004).
     Invalid(Vec<FieldError>),
-    /// Not allowed as things stand: code 403 (ADM-005).
+    /// Not allowed in the current state, such as a class in use: code 403 (ADM-005).
     Forbidden {
         rule: RuleId,
         message: String,
@@ -23,50 +23,50 @@ pub enum Outcome {
     },
     /// The request or its object does not decode: code 400 (ADM-003).
     Undecodable(String),
-    /// It could not be found out: code 500 (ADM-005).
+    /// A fact could not be read: code 500 (ADM-005).
     Unknown {
         rule: RuleId,
         message: String,
     },
 }
 
-/// An outcome, with what is returned whether the request is allowed or not.
+/// An outcome, with the parts that every answer has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     pub kind: Kind,
     /// The object's name, as the answer shows it.
     pub name: String,
     pub outcome: Outcome,
-    /// ADM-006
+    /// Warnings, for allowed and denied requests (ADM-006).
     pub warnings: Vec<Warning>,
-    /// What the mutating end point changes (ADM-007); empty when denied.
+    /// The changes of the mutating end point (ADM-007). Empty if the request is denied.
     pub patch: Patch,
-    /// The same as it is printed, where it holds passwords (DEC-34).
+    /// The same changes for printing, if they contain passwords (DEC-34).
     pub printed_patch: Option<Patch>,
-    /// Rules that should have run and lacked their facts.
+    /// Rules that did not run because facts are missing.
     pub not_checked: Vec<RuleId>,
     /// What the edit does to machines, for the audit log, as JSON; empty where that is not known or nothing.
     pub impact: Option<String>,
-    /// What would have been the outcome, where denials are only talked about (DEC-38).
+    /// The denial that `--enforce=warn` turned into warnings (DEC-38).
     pub would_be: Option<Outcome>,
 }
 
-/// How many would-be errors are warned about one by one.
+/// Up to how many errors become a warning each.
 const SOFT_WARNINGS: usize = 10;
 
-/// The audit annotation of a request that would have been denied.
+/// The audit annotation of a request that would be denied without `--enforce=warn`.
 const WOULD_DENY: &str = "would-deny";
 
 /// The audit annotation of an edit that replaces or removes machines.
 const IMPACT: &str = "impact";
 
 impl Verdict {
-    /// The verdict that not all facts could be gathered (ADM-009).
+    /// The verdict if not all facts could be gathered (ADM-009).
     pub fn unsettled(kind: Kind, name: &str, unsettled: &Unsettled) -> Self {
         Verdict::plain(kind, name, Outcome::Unknown { rule: "ADM-009", message: unsettled.to_string() })
     }
 
-    /// The verdict that follows from what rules have found.
+    /// The verdict that follows from the findings of rules.
     pub(super) fn of(kind: Kind, found: Findings) -> Self {
         let (errors, warnings) = found.into_parts();
         let outcome = if errors.is_empty() { Outcome::Allowed } else { Outcome::Invalid(errors) };
@@ -88,8 +88,8 @@ impl Verdict {
         }
     }
 
-    /// The verdict where denials are only talked about: a denial becomes warnings, an allowed request stays as it is
-    /// (DEC-38). Warnings name fields and rules, and no values.
+    /// The verdict with `--enforce=warn` (DEC-38): a denial becomes warnings, and an allowed request stays allowed. Warnings name
+    /// fields and rules, and no values.
     #[must_use]
     pub fn softened(mut self) -> Self {
         if self.is_allowed() {
@@ -114,7 +114,7 @@ impl Verdict {
         self
     }
 
-    /// How the API server's audit log shows a softened denial: the rules, and how many errors there were.
+    /// The audit annotation for a denial that became warnings: the rules and the number of errors.
     fn audit(&self) -> Option<String> {
         let rules = |errors: &[FieldError]| {
             let ids: BTreeSet<RuleId> = errors.iter().map(|error| error.rule).collect();
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_softened_denial_is_allowed_and_says_what_it_would_have_been() {
+    fn a_denial_with_enforce_warn_is_allowed_and_names_the_rules() {
         // DEC-38
         let mut denied = invalid();
         denied.patch = serde_json::from_value(json!([{"op": "add", "path": "/a", "value": 1}])).unwrap();

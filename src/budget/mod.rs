@@ -1,4 +1,4 @@
-//! Bounds that hold for a sum, and the end of work that has taken too long (DEC-44).
+//! Budgets for sums, and deadlines that stop work (DEC-44).
 //!
 //! A [`Pool`] is deterministic: the same input takes the same amount from it, so running out of it is a mistake of the input. Time
 //! is not deterministic: a [`Stop`] is set by an edge, the core asks it between parts, and a result that was cut short by it is

@@ -1,4 +1,5 @@
-//! Civil dates, points in time and durations, as RFC 3339 and Go write them. Uses nothing of the crate.
+//! Civil dates, points in time and durations, in the formats of [RFC 3339](https://www.rfc-editor.org/rfc/rfc3339) and
+//! [Go](https://pkg.go.dev/time#ParseDuration). Uses nothing of the crate.
 
 mod civil;
 mod duration;

@@ -1,4 +1,4 @@
-//! What evaluations may spend together, and each value on its own (CEL-026).
+//! The budget that evaluations share, and the budget of each value (CEL-026).
 
 use super::meter::Meter;
 use crate::budget::{Exceeded, Pool, Stop};

@@ -1,4 +1,4 @@
-//! Syntax tree to program: names are resolved, and every piece gets its type (CEL-006 to CEL-009).
+//! From the syntax tree to a program: names are resolved, and every expression gets its type (CEL-006 to CEL-009).
 
 mod calls;
 mod inference;
@@ -161,7 +161,7 @@ impl Checker<'_> {
             }
             Type::Map(parts) => {
                 if !self.fits(&Type::Text, &parts.0) {
-                    return mistake(expr.at, "only a map with text as keys has fields");
+                    return mistake(expr.at, "only a map with string keys has fields");
                 }
                 parts.1.clone()
             }

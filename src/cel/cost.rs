@@ -1,4 +1,4 @@
-//! The worst case of an expression, before there is a value (CEL-011, CEL-014, CEL-015).
+//! The estimated cost of an expression in the worst case, without a value (CEL-011, CEL-014, CEL-015).
 
 use super::lex::Literal;
 use super::library::{self, Function};

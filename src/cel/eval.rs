@@ -152,7 +152,7 @@ impl<'v> Machine<'v, '_> {
         }
         let found = match (&of, &key) {
             (Val::List(list), key) => {
-                let at = position(key).ok_or_else(|| Fault::of("a list is indexed by whole numbers"))?;
+                let at = position(key).ok_or_else(|| Fault::of("the index of a list must be an int"))?;
                 usize::try_from(at).ok().and_then(|at| list.get(at, self.meter)).transpose()?
             }
             (Val::Map(map), key) => map.get(key, self.meter)?,
@@ -251,7 +251,7 @@ impl<'v> Machine<'v, '_> {
             match unit {
                 Unit::Seconds => seconds = number,
                 Unit::Nanos if i32::try_from(number).is_ok() => nanos = number,
-                Unit::Nanos => return Err(Fault::of("nanos are beyond 32 bits")),
+                Unit::Nanos => return Err(Fault::of("nanos do not fit 32 bits")),
             }
         }
         match node.ty {
@@ -296,7 +296,7 @@ impl<'v> Machine<'v, '_> {
                     }
                 }
             }
-            other => return Err(Fault::of(format!("{} has no elements to go through", other.type_name()))),
+            other => return Err(Fault::of(format!("cannot iterate over {}", other.type_name()))),
         }
         if repeat.form == Form::SortBy {
             let Gathered { elements, keys, .. } = gathered;
@@ -395,7 +395,7 @@ impl<'v> Machine<'v, '_> {
             Form::TransformMapEntry => {
                 self.meter.charge(2)?;
                 let Val::Map(made) = self.value(&repeat.body)? else {
-                    return Err(Fault::of("transformMapEntry() makes maps"));
+                    return Err(Fault::of("transformMapEntry() must result in a map"));
                 };
                 self.meter.work(made.len().saturating_mul(PER_ENTRY))?;
                 for (key, value) in made.entries(self.meter) {

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of expressions: at compile time, with a position, and at run time.
 
 use std::borrow::Cow;
 

@@ -148,7 +148,9 @@ impl<'a> Scanner<'a> {
         if first == '`' {
             let from = self.at;
             self.bump();
-            let Some(length) = self.rest().find('`') else { return mistake(from, "a quoted name does not end") };
+            let Some(length) = self.rest().find('`') else {
+                return mistake(from, "a quoted name has no closing back quote");
+            };
             let name = self.rest().get(..length).unwrap_or_default().to_owned();
             self.at += length + 1;
             return Ok(Token::Quoted(name));
@@ -199,7 +201,7 @@ impl<'a> Scanner<'a> {
         }
         match self.text.get(from..self.at).unwrap_or_default().parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(Token::Literal(Literal::Double(value))),
-            _ => mistake(from, "is no number"),
+            _ => mistake(from, "is not a number"),
         }
     }
 
@@ -209,13 +211,13 @@ impl<'a> Scanner<'a> {
             self.bump();
             return match value {
                 Ok(value) => Ok(Token::Literal(Literal::Uint(value))),
-                Err(_) => mistake(from, "is no unsigned integer of 64 bits"),
+                Err(_) => mistake(from, "is not an unsigned integer of 64 bits"),
             };
         }
         match value.map(|value| (i64::try_from(value), value)) {
             Ok((Ok(value), _)) => Ok(Token::Literal(Literal::Int(value))),
             Ok((Err(_), value)) if value == i64::MIN.unsigned_abs() => Ok(Token::SmallestInt),
-            _ => mistake(from, "is no integer of 64 bits"),
+            _ => mistake(from, "is not an integer of 64 bits"),
         }
     }
 
@@ -243,8 +245,10 @@ impl<'a> Scanner<'a> {
             }
             let at = self.at;
             match self.bump() {
-                None => return mistake(from, "a text does not end"),
-                Some('\n' | '\r') if end.len() == 1 => return mistake(from, "a text does not end on its line"),
+                None => return mistake(from, "a string has no closing quote"),
+                Some('\n' | '\r') if end.len() == 1 => {
+                    return mistake(from, "a string has no closing quote on its line");
+                }
                 Some('\\') if !is_raw => self.escape(at, is_bytes, &mut bytes)?,
                 Some(c) => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
@@ -254,12 +258,12 @@ impl<'a> Scanner<'a> {
         }
         match String::from_utf8(bytes) {
             Ok(text) => Ok(Token::Literal(Literal::Text(text))),
-            Err(_) => mistake(from, "is no UTF-8"),
+            Err(_) => mistake(from, "is not valid UTF-8"),
         }
     }
 
     fn escape(&mut self, at: usize, is_bytes: bool, bytes: &mut Vec<u8>) -> Result<(), Mistake> {
-        let Some(letter) = self.bump() else { return mistake(at, "an escape does not end") };
+        let Some(letter) = self.bump() else { return mistake(at, "an escape sequence is not complete") };
         let simple = match letter {
             'a' => 7,
             'b' => 8,
@@ -270,7 +274,7 @@ impl<'a> Scanner<'a> {
             'v' => 11,
             '\\' | '\'' | '"' | '?' | '`' => u8::try_from(letter).unwrap_or(b'?'),
             'x' | 'X' | 'u' | 'U' | '0'..='3' => return self.coded(at, letter, is_bytes, bytes),
-            _ => return mistake(at, format!("the escape \\{letter} is not known")),
+            _ => return mistake(at, format!("unknown escape sequence \\{letter}")),
         };
         bytes.push(simple);
         Ok(())
@@ -296,11 +300,11 @@ impl<'a> Scanner<'a> {
             return Ok(());
         }
         if is_bytes {
-            return mistake(at, "bytes have no Unicode escapes");
+            return mistake(at, "bytes cannot have Unicode escapes");
         }
         match char::from_u32(code) {
             Some(c) => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
-            None => return mistake(at, "is no character"),
+            None => return mistake(at, "is not a valid character"),
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What an evaluation may still spend (CEL-026).
+//! The remaining budget of an evaluation (CEL-026).
 
 use std::collections::HashMap;
 

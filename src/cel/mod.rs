@@ -1,17 +1,24 @@
 //! CEL rules of schemas (`x-kubernetes-validations`), as Kubernetes 1.35 compiles and runs them.
 //!
+//! The language is that of the [CEL definition](https://github.com/google/cel-spec/blob/master/doc/langdef.md). Types that follow
+//! from a schema, additional functions and cost limits are those of [Kubernetes](https://kubernetes.io/docs/reference/using-api/cel/).
+//!
 //! ```text
 //! text ─► lex ─► parse ─► Expr ─► check (types, library) ─► Node ─┬► cost   worst case, before there is a value
 //!                                                                 └► eval   on JSON seen through its declaration (value)
 //! ```
 //!
-//! `schema` declares what a value is to an expression and says how patterns are compiled. Parser and evaluator are our own:
-//! nesting is limited when a text is read, so nothing recurses deeper than that, and an evaluation spends from two budgets
-//! (`meter`), the cost units of Kubernetes and the work that the machine really has to do.
+//! `schema` declares the type of a value for expressions, and says how patterns are compiled. Parser and evaluator are our own:
+//! nesting is limited when an expression is parsed, so nothing recurses deeper than that. An evaluation has two budgets (`meter`):
+//! the cost units of Kubernetes, and the work that it really takes.
 //!
-//! Known differences from Kubernetes: named time zones (`Europe/Berlin`) are unknown, only `UTC` and offsets are; texts
-//! nest at most 120 levels; of the messages of protocol buffers only durations and timestamps can be made; messages of named formats are shorter; a rule that is cheap in cost units and still very
-//! much work is ended like one that exceeds its cost.
+//! Known differences from Kubernetes:
+//!
+//! * Time zones are `UTC` and offsets; names such as `Europe/Berlin` are unknown.
+//! * Expressions nest at most 120 levels.
+//! * Of the messages of protocol buffers, only durations and timestamps can be created.
+//! * Error messages of named formats are shorter.
+//! * A rule that costs few units but takes very much work is stopped, as if it exceeded its cost.
 
 mod budget;
 mod check;

@@ -1,4 +1,4 @@
-//! What a program is made of: expressions whose names are resolved, each with its type.
+//! The nodes of a program: expressions with resolved names, each with its type.
 
 use super::lex::Literal;
 use super::library::Function;

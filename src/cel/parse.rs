@@ -108,7 +108,9 @@ pub(super) fn parse(text: &str) -> Result<Expr, Mistake> {
     let expr = parser.expr()?;
     match parser.tokens.peek() {
         Token::End => Ok(expr),
-        other => Err(Mistake::new(parser.tokens.at(), format!("expected the end, and found {other}"))),
+        other => {
+            Err(Mistake::new(parser.tokens.at(), format!("expected the end of the expression, and found {other}")))
+        }
     }
 }
 
@@ -300,7 +302,7 @@ impl Parser {
         match self.tokens.peek().clone() {
             Token::Name(name) => {
                 if name == "in" || name == "true" || name == "false" || name == "null" {
-                    return self.mistake(format!("{name:?} cannot be selected"));
+                    return self.mistake(format!("{name:?} cannot be the name of a field"));
                 }
                 self.tokens.next();
                 Ok(name)
@@ -445,7 +447,10 @@ impl Parser {
                 let body = args.pop().map(Box::new);
                 let variable = args.pop().and_then(plain_name);
                 let (Some(body), Some(variable)) = (body, variable) else {
-                    return Err(Mistake::new(at, format!("the first argument of {name}() is the name of a variable")));
+                    return Err(Mistake::new(
+                        at,
+                        format!("the first argument of {name}() must be the name of a variable"),
+                    ));
                 };
                 let flat = name == "optFlatMap";
                 return node(at, Kind::Bind { of: Box::new(of), name: variable, body, flat });
@@ -461,16 +466,16 @@ impl Parser {
         let rest = args.split_off(names);
         let names: Option<Vec<String>> = args.into_iter().map(plain_name).collect();
         let Some(names) = names else {
-            return Err(Mistake::new(at, format!("{name}() begins with names of variables")));
+            return Err(Mistake::new(at, format!("the first two arguments of {name}() must be names of variables")));
         };
         if let [first, second] = names.as_slice()
             && first == second
         {
-            return Err(Mistake::new(at, format!("{name}() needs two different names")));
+            return Err(Mistake::new(at, format!("the two variables of {name}() must have different names")));
         }
         let mut rest = rest.into_iter();
         let filter = if filters == 1 { rest.next() } else { None };
-        let Some(body) = rest.next() else { return Err(Mistake::new(at, format!("{name}() lacks an argument"))) };
+        let Some(body) = rest.next() else { return Err(Mistake::new(at, format!("{name}() is missing an argument"))) };
         node(at, Kind::Loop(Box::new(Loop { form, range: of, names, filter, body })))
     }
 }
@@ -538,7 +543,7 @@ mod tests {
             ("", 0, "found the end"),
             ("self.", 5, "expected a name"),
             ("self == ", 8, "expected an expression"),
-            ("self x", 5, "expected the end, and found \"x\""),
+            ("self x", 5, "expected the end of the expression, and found \"x\""),
             ("has(self)", 0, "has() takes"),
             ("for", 0, "reserved"),
             ("[1, 2", 5, "expected \"]\""),

@@ -1,4 +1,4 @@
-//! Types of expressions, and what is declared of a value.
+//! Types of expressions, and declarations of values.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Values of expressions: JSON seen through its schema, and what expressions make of it.
+//! Values of expressions: JSON with the types of its schema, and computed values.
 //!
 //! JSON is not copied. What is made is shared, so that a value can be passed on at no cost.
 
@@ -170,7 +170,7 @@ impl<'v> Table<'v> {
         if let Some(place) = place_of(&key, meter)?
             && self.index.insert(place, self.entries.len()).is_some()
         {
-            return Err(Fault::of("a key is there twice"));
+            return Err(Fault::of("a map has the same key twice"));
         }
         self.entries.push((key, value));
         Ok(())
@@ -231,17 +231,17 @@ pub(super) fn view<'v>(value: &'v Value, decl: &'v Decl, meter: &mut Meter) -> R
             (Some(value), _) => Ok(Val::Int(value)),
             #[allow(clippy::cast_possible_truncation, reason = "a whole number within 64 bits, as the schema demands")]
             (None, Some(value)) if value.abs() < 9.2e18 => Ok(Val::Int(value.round() as i64)),
-            _ => Err(Fault::of("a number is beyond 64 bits")),
+            _ => Err(Fault::of("a number does not fit 64 bits")),
         },
         (Value::String(text), _) => view_text(text, decl.reading, meter),
         (Value::Array(elements), _) => match &decl.element {
             Some(element) => Ok(Val::List(List::Written(elements, element))),
-            None => Err(Fault::of("a list where none is expected")),
+            None => Err(Fault::of("unexpected list")),
         },
         (Value::Object(members), Type::Object(structure)) => Ok(Val::Object(members, structure)),
         (Value::Object(members), _) => match &decl.element {
             Some(element) => Ok(Val::Map(Map::Written(members, element))),
-            None => Err(Fault::of("an object where none is expected")),
+            None => Err(Fault::of("unexpected object")),
         },
     }
 }
@@ -261,7 +261,7 @@ fn view_text<'v>(text: &'v str, reading: Reading, meter: &mut Meter) -> Result<V
         Reading::Date => calendar::date(text).map(|days| Val::Timestamp(Moment { seconds: days * DAY, nanos: 0 })),
         Reading::DateTime => Moment::read(text).map(Val::Timestamp),
     };
-    read.ok_or_else(|| Fault::of("a text is not of its format"))
+    read.ok_or_else(|| Fault::of("a string does not have its format"))
 }
 
 impl<'v> Val<'v> {

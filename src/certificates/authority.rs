@@ -1,6 +1,6 @@
-//! Certificate authorities: made, read back, and what they issue.
+//! Certificate authorities: how they are created, how they are read back, and the certificates that they issue.
 //!
-//! Time is an argument everywhere but in `Issued`, so that years pass in a test.
+//! Time is an argument everywhere except in `Issued`, so that tests can let years pass.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_vouches_for_what_it_issued_under_its_names_and_while_both_are_valid() {
+    fn an_authority_accepts_its_certificates_while_names_and_validity_match() {
         let (ours, other) = (Authority::make("one", days(30)).unwrap(), Authority::make("two", days(30)).unwrap());
         let leaf = chain(&ours.issue(&names(), days(10)).unwrap());
         let ca = ours.certificate();
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_is_read_as_it_was_written_and_garbage_is_passed_over() {
+    fn a_bundle_is_read_as_it_was_written_and_garbage_is_skipped() {
         let (one, two) = (Authority::make("one", days(1)).unwrap(), Authority::make("two", days(2)).unwrap());
         let both = [one.certificate().clone(), two.certificate().clone()];
         let text = bundle(&both);

@@ -1,4 +1,4 @@
-//! Where the API server keeps whom it trusts: the caBundle of each webhook that calls us.
+//! The CAs that the API server trusts: the caBundle of each webhook that calls us.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_hold_a_bundle_when_their_conversion_calls_us() {
+    fn only_definitions_whose_conversion_calls_our_service_get_a_bundle() {
         let holder = Holder::Definition(Kind::Cluster);
         assert_eq!(holder.name("topologist"), "clusters.cluster.x-k8s.io");
         let definition = |client: Value| {

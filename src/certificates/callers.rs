@@ -1,4 +1,4 @@
-//! Who may connect: client certificates of a given authority, and of given names.
+//! Accepted client certificates: those of a given CA, with given names.
 //!
 //! kube-apiserver shows one to webhooks when its AdmissionConfiguration says so. The check is part of the handshake, so
 //! a client that fails it gets no HTTP response.

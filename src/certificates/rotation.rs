@@ -1,4 +1,4 @@
-//! When which certificate is made, and whom the API server trusts meanwhile: decisions without IO.
+//! Rotation of certificates and CAs: which step is next. Decisions without IO.
 //!
 //! ```text
 //!  Make ──► bundle of new and old ──► everywhere for a while ──► Issue ──► shown everywhere ──► Keep the new alone

@@ -1,4 +1,4 @@
-//! Certificates that topologist makes for itself.
+//! Certificates that topologist issues for itself.
 //!
 //! ```text
 //!  Secret ──watch──► every replica: shows the pair that the Secret vouches for

@@ -1,7 +1,7 @@
-//! What the server shows in handshakes, swapped while serving.
+//! The certificate that the server presents in TLS handshakes. It is replaced while the server runs.
 //!
-//! Mounted Secrets change by a swap of symbolic links, which watches of files miss; so the files are read every few
-//! seconds and their bytes compared. A pair that cannot be used is reported, and the one in use stays.
+//! Mounted Secrets change by a swap of symbolic links, which watches of files miss. So the files are read every few seconds,
+//! and their bytes are compared. A new pair that cannot be used is reported, and the current pair stays in use.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};

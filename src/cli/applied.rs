@@ -44,7 +44,7 @@ impl Before {
         applied.reduce(|all, fields| all.union(&fields)).map(Before::Fields)
     }
 
-    /// A value as it is stored, after a file has been applied; none when it goes.
+    /// The stored value after a file has been applied; none if it is removed.
     fn applied_to(&self, stored: &Value, new: Option<&Value>, path: &mut Vec<Element>) -> Option<Value> {
         let Some(new) = new else { return (!self.has(path)).then(|| stored.clone()) };
         if self.is_same(path, new) {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_filled_in_stays_and_what_was_applied_goes() {
+    fn defaults_stay_and_applied_fields_are_removed() {
         // DEC-43
         let applied = json!({"a": "A", "part": {"x": 1, "y": 2}, "list": [{"name": "n"}], "gone": {"z": 1}});
         let stored = json!({"a": "a", "part": {"x": 1, "y": 2, "default": 3}, "list": [{"name": "n", "default": 1}],

@@ -42,6 +42,7 @@ pub enum Command {
     /// Only objects in the files exist: a Cluster must find its class in them. A version change is checked against the control
     /// plane, MachineDeployments, Machines, MachinePools and Nodes in the files. With --old, an object in both sets is an
     /// update, and an object in the old files only is a deletion.
+    ///
     /// Exit code: 0 all objects allowed, 1 an object is denied, 2 wrong usage, unreadable input, or nothing to validate.
     Validate(Validate),
     /// Print the objects in files with the defaults that the mutating webhook sets.
@@ -52,14 +53,17 @@ pub enum Command {
     /// Print every object that the topologies in files define, as YAML.
     ///
     /// The suffixes of generated names depend on the Cluster and the object only, so the same files give the same output.
+    ///
     /// Exit code: 0 printed, 1 an object is denied or cannot be computed, 2 wrong usage, unreadable input, or nothing to render.
     Render(Render),
     /// Show what a change does to every Cluster: which objects change, why, and which machines are replaced.
     ///
     /// The plan assumes that the files of --from are fully rolled out, unless they contain the current objects, and that
     /// providers finish at once. It therefore covers the whole rollout.
-    /// Exit code: 0 no change, 3 changes in place only, 4 machines are replaced, 5 objects are deleted, 1 invalid, 2 wrong
-    /// usage, unreadable input, or nothing to plan.
+    ///
+    /// Exit code: 0 no change, 1 the change is denied or cannot be computed, 2 wrong usage, unreadable input, or nothing to plan,
+    /// 3 objects change in place or are new, 4 machines are replaced or removed, 5 objects are deleted. The highest of 3, 4 and 5
+    /// that applies is used.
     Plan(Plan),
     /// Print the CustomResourceDefinitions of Cluster API and of the embedded provider as YAML.
     Crds(Crds),
@@ -69,7 +73,7 @@ pub enum Command {
     Completions(Completions),
 }
 
-/// What commands read besides their own files.
+/// Input flags that several commands share.
 #[derive(Clone, Debug, Args)]
 pub struct Input {
     /// Files or directories with existing objects that are not validated; may be repeated.
@@ -226,7 +230,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// What is looked after (DEC-37).
+    /// The namespaces and the label value to which --namespace and --watch-filter limit the server (DEC-37).
     pub fn scope(&self) -> Result<Scope> {
         Scope::new(&self.namespaces, self.watch_filter.clone()).map_err(|reason| anyhow!("--namespace: {reason}"))
     }
@@ -247,7 +251,7 @@ impl Serve {
         Ok(())
     }
 
-    /// Whether the kinds around machines are ours.
+    /// Whether topologist manages machines, so that their kinds get defaults and are validated.
     pub fn drives_machines(&self) -> bool {
         match self.lifecycle {
             Lifecycle::Auto => self.embedded,
@@ -256,7 +260,7 @@ impl Serve {
         }
     }
 
-    /// Whether the pod's own API server is followed; nothing else is inferred (`Source::of`).
+    /// Whether the API server of the pod's own cluster is used. Nothing else is inferred from this (`Source::of`).
     pub fn is_in_pod(&self) -> bool {
         self.kubeconfig.is_none() && !self.embedded
     }
@@ -346,7 +350,7 @@ pub struct Plan {
     /// Plan only Clusters that match this label selector, such as env=prod,tier in (a,b),!canary.
     #[arg(short = 'l', long, value_name = "LABELS", value_parser = label_selector)]
     pub selector: Option<LabelRequirements>,
-    /// Time of the change in RFC 3339 format; `rollout.after` replaces machines if it is before this time. Default: now.
+    /// Time of the change in RFC 3339 format; rollout.after replaces machines if it is before this time. Default: now.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub now: Option<Timestamp>,
     #[command(flatten)]
@@ -364,12 +368,12 @@ pub struct Plan {
     pub rules: Rules,
 }
 
-/// What a plan of a running cluster asks its API server to try.
+/// Whether a plan of a running cluster uses dry runs on its API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DryRunMode {
-    /// Nothing.
+    /// No dry runs.
     None,
-    /// Changes of existing objects. This needs the permission to patch them.
+    /// Dry runs for changes of existing objects. They need the permission to patch these objects.
     Server,
 }
 
@@ -393,12 +397,14 @@ pub enum Written {
     Json,
 }
 
-/// When something is done.
+/// When topologist manages machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Lifecycle {
-    /// With --embedded.
+    /// Only with --embedded.
     Auto,
+    /// Always.
     On,
+    /// Never.
     Off,
 }
 

@@ -1,4 +1,4 @@
-//! `serve --manage-certificates`: what is managed, under which names, and for how long.
+//! `serve --manage-certificates`: the managed objects, the names in certificates, and their validity.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `completions`: what a shell needs to complete our command line.
+//! `completions`: the completion script of a shell.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `crds`: what an API server has to know of our kinds.
+//! `crds`: the CustomResourceDefinitions of our kinds.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `default`: objects as the mutating webhook would leave them.
+//! `default`: objects with the defaults of the mutating webhook.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! The API of `serve --embedded`: what it holds at the start, where it listens, and how kubectl gets at it.
+//! The API of `serve --embedded`: its objects at the start, its address, and its kubeconfig.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -142,7 +142,7 @@ fn kubeconfig_text(address: SocketAddr, authority: &str, token: &Token) -> Strin
     )
 }
 
-/// Stores what there is at the start.
+/// Stores the objects of the start.
 fn seed(embedded: &Embedded, paths: &[PathBuf], progress: &Progress) -> Result<Contents> {
     progress.step("Reading files");
     let input = files::read(paths, false)?;

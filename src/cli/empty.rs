@@ -1,4 +1,4 @@
-//! Input in which a command finds nothing to do: most likely a slip, so that it is an error unless the user expects it.
+//! Input without anything to do for a command. This is probably a mistake, so it is an error without `--allow-empty`.
 
 use std::collections::BTreeSet;
 use std::fmt;

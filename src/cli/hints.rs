@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signs_are_found_in_the_line_or_the_one_before() {
+    fn hints_are_found_in_the_line_or_the_one_before() {
         for (text, line, want) in [
             ("spec:\n  [...]\n  a: b\n", 3, Some(OF_LINES[0].1)),
             ("spec:\n  a: b\n  ...\n\n  c: d\n", 5, Some(OF_LINES[0].1)),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_stand_for_others_are_found() {
+    fn placeholders_in_texts_are_found() {
         for (text, is_found) in [
             ("...", true),
             ("…", true),

@@ -1,4 +1,4 @@
-//! The end points as admission of the embedded API: the same router, asked without a socket.
+//! The webhooks of the embedded API: the same router, called in the process.
 //!
 //! Which writes are reviewed stands in [`hooks`], and for kube-apiserver in `manifests/webhooks/webhooks.yaml`; a test compares the
 //! two. There is no conversion before a review: every end point reads both versions.
@@ -33,7 +33,7 @@ fn name(hook: &Hook) -> String {
     format!("{phase}{}.{}.topologist.dev", version.unwrap_or_default(), hook.kind.name().to_lowercase())
 }
 
-/// Whether a write is one that the hook is asked about.
+/// Whether the hook is called for a write.
 fn matches(hook: &Hook, phase: Phase, asked: &Asked<'_>) -> bool {
     let is_phase = match hook.phase {
         HookPhase::Default => phase == Phase::Mutating,
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_shown_to_those_whom_it_concerns() {
+    fn a_write_is_sent_to_the_webhooks_that_select_it() {
         let admission = InProcess::new(Router::new(), false);
         for (phase, version, resource, subresource, operation, want) in [
             (Phase::Mutating, "v1beta2", "clusters", "", "CREATE", Some("default.cluster.topologist.dev")),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_are_shown_where_they_are_driven() {
+    fn machines_are_reviewed_if_the_lifecycle_is_on() {
         // MA-28
         let asked = Asked {
             group: GROUP,
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_is_being_deleted_loses_finalizers_unasked_and_every_other_write_is_reviewed() {
+    async fn removing_finalizers_of_a_deleted_object_is_not_reviewed_and_other_writes_are() {
         // DEC-16; the router has no end points, so that asking them fails.
         let admission = InProcess::new(Router::new(), false);
         let webhook = Webhook { name: "w".into(), path: "/p".into(), ignores_failure: false };

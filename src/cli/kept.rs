@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn only_values_that_nobody_applied_stay() {
+    fn only_values_that_were_never_applied_stay() {
         let set = |name: &str| json!({"name": name, "value": "x"});
         let stored = cluster(json!([set("applied"), set("default")]));
         let (nothing, file) = (cluster(json!([])), cluster(json!([set("applied")])));

@@ -1,4 +1,4 @@
-//! What only one process of an installation does: leader election and the controllers.
+//! The work of the leader: leader election and the controllers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn controllers_in_a_pod_wait_until_those_of_cluster_api_are_gone() {
+    async fn controllers_in_a_pod_wait_until_those_of_cluster_api_stop() {
         let present = Incumbent::Present { lease: "a/b".into(), holder: "pod".into() };
         let (sender, mut receiver) = watch::channel(present.clone());
         let mut waiting = std::pin::pin!(wait_until_alone(&mut receiver));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn controllers_start_beside_nobody_and_only_there() {
+    async fn controllers_start_only_without_another_holder_of_the_lease() {
         for (known, starts) in [
             (Incumbent::Absent, true),
             (Incumbent::Present { lease: "a/b".into(), holder: "pod".into() }, false),

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_a_default_port_that_is_in_use_is_left_for_the_next_free_one() {
+    async fn only_a_default_port_that_is_in_use_is_replaced_by_the_next_free_one() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let used = taken.local_addr().unwrap();
         let default = (used.ip(), used.port());

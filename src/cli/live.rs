@@ -1,4 +1,4 @@
-//! A running management cluster as input: what topologies are made of and what they have made, read once.
+//! A running management cluster as input: the inputs and the objects of topologies, read once.
 //!
 //! ```text
 //! Clusters, ClusterClasses ─► Computation ─► Needs ─► API server ─► objects ─┐
@@ -92,7 +92,7 @@ impl Connection {
         self.client.0.clone()
     }
 
-    /// Waits for what a request comes to, on any thread but those of the connection itself.
+    /// Waits for the result of a request, on any thread except those of the connection itself.
     pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.runtime.block_on(future)
     }
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_api_server_does_not_answer_is_an_error_with_the_name_of_the_cluster() {
+    async fn an_unanswered_request_is_an_error_with_the_name_of_the_cluster() {
         let template = |kind: &str| json!({"templateRef": {"apiVersion": "g.io/v1", "kind": kind, "name": "t"}});
         let object = |kind: Kind, name: &str, spec: Value| {
             let metadata = json!({"namespace": "ns", "name": name});

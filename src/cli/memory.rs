@@ -1,4 +1,4 @@
-//! How much memory there is, and what becomes of it (DEC-44).
+//! The memory limit, and how it is divided (DEC-44).
 //!
 //! ```text
 //! limit of the container ─┬─► 60 % ─┬─► bodies of reviews        a quarter, at most 256 MiB

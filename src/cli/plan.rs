@@ -106,7 +106,7 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     Ok(ExitCode::from(report.exit_code()))
 }
 
-/// Writes what is asked for.
+/// Writes the plan in the requested format.
 fn print(report: &Report, options: &Plan) -> io::Result<()> {
     let out = io::stdout().lock();
     match options.output {

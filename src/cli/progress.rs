@@ -1,4 +1,4 @@
-//! What a person at a terminal sees while `serve --embedded` starts: one line on standard error that is replaced.
+//! The progress of `serve --embedded` at its start: one line on standard error, on a terminal, that is replaced.
 
 use std::io::{self, IsTerminal, Write};
 

@@ -1,4 +1,4 @@
-//! Sample Clusters: what a class comes to where no Cluster uses it (DEC-48).
+//! Sample Clusters for classes that no Cluster uses (DEC-48).
 //!
 //! ```text
 //! ClusterClass ─► variables: small valid values ─┐

@@ -368,7 +368,7 @@ fn identity(
     Ok((identity, None))
 }
 
-/// An identity that has nothing to show yet, and asks callers for their certificates if it was told to.
+/// A TLS identity without a certificate yet. With --client-ca it requires client certificates.
 fn asking(options: &Serve, metrics: &Arc<Metrics>, tasks: &mut JoinSet<&'static str>) -> Result<Arc<Identity>> {
     let Some(file) = options.client_ca.clone() else { return Ok(Arc::new(Identity::new(None, metrics.clone()))) };
     let source = CallerSource { file, names: options.client_names.clone() };

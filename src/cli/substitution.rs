@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_value_is_named_with_its_line() {
+    fn variables_without_a_value_are_named_with_their_line() {
         // DEC-33
         let unset = resolve("a\n${B}\n${A} ${C:-\n} ${D}", value_of).unwrap_err();
         let shown: Vec<_> = unset.iter().map(ToString::to_string).collect();

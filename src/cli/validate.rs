@@ -1,4 +1,4 @@
-//! `validate`: what the API server and the webhook would say of the objects in files.
+//! `validate`: the verdicts of the API server and the webhook on objects in files.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

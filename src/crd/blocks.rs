@@ -1,4 +1,4 @@
-//! What occurs in several places: the regular expressions and the building blocks of both kinds.
+//! Regular expressions and building blocks that several kinds share.
 //!
 //! Where a table says that v1beta1 is "unconstrained" or has `items ..n` instead of `items 1..n`, the lower bound is
 //! [`Shape::least`].

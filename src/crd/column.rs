@@ -1,4 +1,4 @@
-//! What `kubectl get` shows of an object.
+//! The columns of `kubectl get`.
 
 use serde_json::{Value, json};
 

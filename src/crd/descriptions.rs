@@ -1,4 +1,4 @@
-//! What `kubectl explain` says of each field.
+//! The description of each field, for `kubectl explain`.
 //!
 //! A row is the end of a path, without positions and with the kind in front, and a sentence. The row with the most segments
 //! counts, so a field has the same sentence in every version. Descriptions are only in what gets installed: the schemas that

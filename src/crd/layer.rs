@@ -1,4 +1,4 @@
-//! What the API server checks of an object by itself, for objects that never meet one (DEC-32).
+//! The checks of the API server by schema, for objects in files (DEC-32).
 //!
 //! ```text
 //! object ─► nulls of typed fields dropped ─► types, bounds, patterns, enums ─► keys of lists ─► unknown fields
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layer_finds_what_the_api_server_finds() {
+    fn the_layer_gives_the_errors_of_the_api_server() {
         // DEC-32; paths and types as kube-apiserver gives them.
         let deployments = |list: Value| topology("workers", json!({"machineDeployments": list}));
         for (object, want) in [
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn upper_bounds_of_sizes_are_looked_at_alone() {
+    fn upper_bounds_of_sizes_can_be_checked_alone() {
         // DEC-44: all bounds of api-types that are maxima, and no others.
         let places = |spec: Value| -> Vec<String> {
             let found = oversized(Kind::ClusterClass, &json!({"spec": spec, "status": {"variables": vec![1; 2000]}}));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_nobody_knows_are_named_and_metadata_is_judged_by_itself() {
+    fn unknown_fields_are_named_and_metadata_is_checked_separately() {
         // DEC-32
         let mut object = topology("controlPlane", json!({"replica": 3}));
         object["metadata"] =

@@ -1,4 +1,4 @@
-//! Machine, and what of it stands in the templates of those who make machines (MA-1.1, MA-1.2).
+//! Machine, and the fields of it that machine templates have (MA-1.1, MA-1.2).
 
 use super::blocks::{
     Part, addresses, cluster_name, contract_reference, deletion, gates, generations, metadata, min_ready_seconds,

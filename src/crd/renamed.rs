@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_place_of_a_field_exists() {
+    fn the_replacement_of_a_renamed_field_exists() {
         for version in [V1Beta1, V1Beta2] {
             let fields = fields(version);
             let known = |end: &str| fields.iter().any(|field| field.ends_with(&format!(".{end}")) || field == end);

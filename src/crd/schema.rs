@@ -1,4 +1,6 @@
-//! A small language for OpenAPI v3 structural schemas, worded like the tables of the API documentation.
+//! A small language for OpenAPI v3
+//! [structural schemas](https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema),
+//! worded like the tables of the API documentation.
 //!
 //! ```text
 //! list(string().len(1..=43)).items(1..=100).atomic()

@@ -480,7 +480,7 @@ fn printer_columns_show_what_the_schema_has() {
 }
 
 #[test]
-fn both_versions_are_served_one_is_stored_and_the_other_is_on_its_way_out() {
+fn both_versions_are_served_one_is_stored_and_the_other_is_deprecated() {
     for kind in Kind::ALL {
         let definition = definition(kind);
         let versions = definition["spec"]["versions"].as_array().unwrap();

@@ -1,4 +1,4 @@
-//! Who is asked before an object is written.
+//! The interface of admission: it is called before an object is written.
 
 use std::fmt;
 

@@ -75,7 +75,7 @@ fn owned_by(owners: &[&Value]) -> Value {
 }
 
 #[tokio::test]
-async fn what_an_object_owns_goes_after_it() {
+async fn owned_objects_are_deleted_after_their_owner() {
     let talk = Talk::new();
     let root = talk.map("default", "root", json!({})).await;
     let other = talk.map("default", "other", json!({})).await;
@@ -89,7 +89,7 @@ async fn what_an_object_owns_goes_after_it() {
 }
 
 #[tokio::test]
-async fn owners_of_other_namespaces_and_owners_that_never_were_count_as_absent() {
+async fn owners_of_other_namespaces_and_unknown_owners_count_as_absent() {
     let talk = Talk::new();
     talk.send(
         "POST",
@@ -138,7 +138,7 @@ async fn an_owner_waits_for_those_that_block_its_deletion() {
 }
 
 #[tokio::test]
-async fn orphans_stay() {
+async fn objects_deleted_as_orphans_stay() {
     let talk = Talk::new();
     let root = talk.map("default", "root", json!({"finalizers": ["x/y"]})).await;
     talk.map("default", "child", owned_by(&[&root])).await;
@@ -152,7 +152,7 @@ async fn orphans_stay() {
 }
 
 #[tokio::test]
-async fn a_namespace_goes_after_what_is_in_it() {
+async fn a_namespace_is_deleted_after_its_objects() {
     let talk = Talk::new();
     let namespace = "/api/v1/namespaces/n";
     let maps = "/api/v1/namespaces/n/configmaps";
@@ -179,7 +179,7 @@ async fn a_namespace_goes_after_what_is_in_it() {
 }
 
 #[tokio::test]
-async fn what_comes_into_a_namespace_or_a_kind_that_goes_goes_at_once() {
+async fn objects_created_in_a_namespace_or_kind_that_is_being_deleted_are_deleted_at_once() {
     let talk = Talk::new();
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}});
     talk.send("POST", "/api/v1/namespaces", namespace).await;
@@ -354,7 +354,7 @@ async fn webhooks_change_warn_and_deny() {
 }
 
 #[tokio::test]
-async fn a_write_starts_over_when_the_object_moves_while_webhooks_are_asked() {
+async fn a_write_is_retried_when_the_object_changes_during_admission() {
     let talk = Talk::new();
     let object = talk.map("default", "a", json!({})).await;
     let embedded = talk.0.clone();
@@ -382,7 +382,7 @@ async fn a_write_starts_over_when_the_object_moves_while_webhooks_are_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_sends_what_is_there_then_bookmarks_and_ends_in_time() {
+async fn a_watch_sends_existing_objects_then_bookmarks_and_times_out() {
     let talk = Talk::new();
     talk.map("default", "a", json!({})).await;
     let query =
@@ -399,7 +399,7 @@ async fn a_watch_sends_what_is_there_then_bookmarks_and_ends_in_time() {
 }
 
 #[tokio::test]
-async fn what_has_been_forgotten_is_expired() {
+async fn pages_and_watches_of_forgotten_versions_are_expired() {
     let talk = Talk(Embedded::new(Options { kept_events: 3, ..Options::default() }));
     let first = talk.map("default", "a", json!({})).await;
     let (_, page) = talk.get("/api/v1/configmaps?limit=1").await;
@@ -495,7 +495,7 @@ async fn a_list_of_the_objects_of_a_cluster_looks_at_no_others() {
 }
 
 #[tokio::test]
-async fn versions_that_are_still_to_come_are_refused() {
+async fn future_resource_versions_are_rejected() {
     let talk = Talk::new();
     for query in ["resourceVersion=999999", "watch=1&resourceVersion=999999"] {
         let (code, answer) = talk.get(&format!("{MAPS}?{query}")).await;
@@ -539,7 +539,7 @@ async fn the_ordinary_client_works_on_it() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_part_of_a_path_is_not_defined_and_leads_nowhere() {
+async fn names_that_cannot_be_part_of_a_path_are_rejected_and_not_found() {
     // DEC-45
     let talk = Talk::new();
     for (pointer, value, field) in [
@@ -648,7 +648,7 @@ fn files_are_loaded_with_kinds_and_namespaces_and_mistakes_are_named() {
 }
 
 #[tokio::test]
-async fn odd_requests_are_answered() {
+async fn malformed_requests_get_an_error() {
     let talk = Talk::new();
     talk.0.load(vec![definition(&["v1"])]).unwrap();
     assert_eq!(talk.send("POST", MAPS, json!("x".repeat(3 * 1024 * 1024))).await.0, 413);

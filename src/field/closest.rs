@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_finds_the_name_that_was_meant() {
+    fn a_misspelled_name_finds_the_closest_one() {
         let names = ["imageRepository", "kubeletLogLevel", "ntp", "etcdTag", "dnsTag"];
         for (written, want) in [
             ("imagerepository", Some("imageRepository")),

@@ -1,4 +1,4 @@
-//! What is wrong with a field, as a value.
+//! Field errors as values.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_errors_is_cut_short() {
+    fn many_errors_are_cut() {
         let errors: Vec<_> = (0..20_000).map(|i| error(ErrorKind::Forbidden, Value::Null, &i.to_string())).collect();
         assert!(join(&errors).ends_with("spec.a: Forbidden: 99, and 19900 more]"));
         let mut found = Findings::default();
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_warnings_is_counted() {
+    fn many_warnings_are_counted() {
         let mut found = Findings::default();
         (0..20_000).for_each(|i| found.warn(i.to_string()));
         assert!(!found.is_worth_warnings());
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn an_enumeration_ends() {
+    fn long_enumerations_are_cut() {
         assert_eq!((enumerated(["a", "", "b"]), enumerated([""; 0])), ("a, , b".to_owned(), String::new()));
         let long = enumerated((0..100_000).map(|i| i.to_string()));
         assert!(long.starts_with("0, 1, 2") && long.ends_with(", …") && long.len() < 1100, "{long}");

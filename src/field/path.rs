@@ -1,4 +1,4 @@
-//! Where a field stands inside an object.
+//! Paths to fields inside an object.
 
 use std::borrow::Cow;
 use std::fmt;

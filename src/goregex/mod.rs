@@ -5,8 +5,8 @@
 //!                 └────► RegexError, in Go's words
 //! ```
 //!
-//! Both engines are automata with leftmost-first matches; they differ in syntax and in what classes hold. So a pattern
-//! is read as Go reads it, errors and limits included, and written anew with nothing left to interpretation.
+//! Both engines are automata with leftmost-first matches. They differ in syntax and in the characters of classes. So a pattern
+//! is parsed as Go parses it, with Go's errors and limits, and translated to a pattern that the crate reads in the same way.
 //!
 //! Known differences from Go 1.26:
 //!
@@ -18,7 +18,7 @@
 //!
 //! The engine is used through `regex-automata`, which says how much memory a compiled pattern takes ([`Regex::footprint`]).
 //!
-//! The syntax: <https://pkg.go.dev/regexp/syntax>. Uses std and the `regex` crate with its Unicode tables of cases,
+//! The syntax: <https://github.com/google/re2/wiki/Syntax>, as <https://pkg.go.dev/regexp/syntax> implements it. Uses std and the `regex` crate with its Unicode tables of cases,
 //! categories and scripts.
 
 use std::ops::Range;

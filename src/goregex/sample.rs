@@ -242,14 +242,14 @@ mod tests {
     }
 
     #[test]
-    fn another_turn_gives_another_text() {
+    fn each_attempt_gives_another_text() {
         let pattern = Regex::new("^[a-z]{2}$").unwrap();
         let text = |turn| Wish { patterns: &[&pattern], least: 0, most: 9, turn }.shortest().unwrap();
         assert_eq!((text(0), text(1), text(25)), ("aa".to_owned(), "bb".to_owned(), "zz".to_owned()));
     }
 
     #[test]
-    fn a_search_that_takes_too_long_is_given_up() {
+    fn a_search_that_takes_too_long_is_stopped() {
         // Of these automata each state remembers which of the last characters were an `a`.
         let texts = ["^(a|b)*a(a|b){14}$", "^(a|b)*b(a|b){13}c$"].map(|pattern| shortest(&[pattern, "c{2}"], 0, 99));
         assert_eq!(texts, [None, None]);

@@ -40,7 +40,7 @@ fn patterns_match_and_fail_as_in_go() {
 }
 
 #[test]
-fn what_rust_reads_otherwise_is_read_as_go_does() {
+fn syntax_that_rust_reads_differently_is_read_as_in_go() {
     for (pattern, hits, misses) in [
         (r"^\d$", &["7"][..], &["٣"][..]),
         (r"^\w$", &["k"], &["é"]),
@@ -90,7 +90,7 @@ fn what_rust_reads_otherwise_is_read_as_go_does() {
 }
 
 #[test]
-fn what_go_refuses_is_refused_in_its_words() {
+fn patterns_that_go_rejects_have_the_error_of_go() {
     for (pattern, want) in [
         ("a(b", "missing closing ): `a(b`"),
         ("a)b", "unexpected ): `a)b`"),

@@ -1,4 +1,4 @@
-//! What a rendering may use, and what it has used so far.
+//! The limits of a rendering, and how much of them it has used.
 
 use std::collections::BTreeMap;
 

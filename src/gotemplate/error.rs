@@ -1,4 +1,4 @@
-//! Why a template does not parse or render, in Go's manner with line and column.
+//! Errors of parsing and rendering, in Go's format with line and column.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Expressions: pipelines, calls, fields and what arguments are converted to.
+//! Evaluation of expressions: pipelines, calls, fields and conversions of arguments.
 
 use super::context::Context;
 use super::error::Failure;

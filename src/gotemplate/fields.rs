@@ -1,4 +1,4 @@
-//! What a template refers to, as far as its text tells (DEC-5).
+//! The variables that a template uses, as far as they are visible in its text (DEC-5).
 
 use std::collections::BTreeSet;
 

@@ -1,23 +1,25 @@
 //! Go's `text/template` with sprig's hermetic functions: parsed once, rendered often, within bounds.
 //!
+//! Syntax and rendering follow <https://pkg.go.dev/text/template>, the functions of sprig <https://masterminds.github.io/sprig/>.
+//!
 //! ```text
 //!  text ──lexer──► tokens ──parse──► Template: flat code with jumps (tree)
 //!                                        │ render
 //!  JSON data ──► values (borrowed) ──► machine (exec, eval) ──► functions ──► output
 //! ```
 //!
-//! Names of functions and variables are checked when parsing. Rendering is deterministic: functions that are not
-//! (DEC-12) fail, and where Go leaves an order open, it is sorted. Nothing recurses on the nesting of control
-//! structures or on templates that call each other; parentheses and printed values nest up to a fixed depth. Time and
+//! Names of functions and variables are checked when a template is parsed. Rendering is deterministic: functions that are
+//! not deterministic fail (DEC-12), and if Go does not define an order, keys are sorted. Nothing recurses on the nesting of
+//! control structures or on templates that call each other; parentheses and printed values nest up to a fixed depth. Time and
 //! memory are bounded by [`Limits`].
 //!
 //! Known differences from Go 1.26 and sprig 3.3.0, besides those bounds:
 //!
 //! * Strings are UTF-8: a character that `trunc`, `substr` or `slice` cuts in two becomes U+FFFD. As in Go, a value with
 //!   such a character cannot be read.
-//! * `printf` does not know `%x`, `%X`, `%b` of floats and `%p`.
+//! * `printf` does not support `%x`, `%X` and `%b` of floats, and `%p`.
 //! * `sortAlpha` never changes the list that it is given; `keys` and `values` are sorted.
-//! * `merge` knows no types: a list and a text under one key do not make it fail.
+//! * `merge` does not compare types: a list and a text under one key are no error.
 //!
 //! Nothing here knows Cluster API. May use `version`, `goregex`, `yaml` and `json`.
 

@@ -101,7 +101,7 @@ fn sprig_has_194_names_and_none_that_reads_the_environment() {
 }
 
 #[test]
-fn what_is_not_deterministic_parses_and_fails_by_its_name() {
+fn functions_that_are_not_deterministic_parse_and_fail_when_rendered() {
     // DEC-12, TV-05
     for name in [
         "ago",
@@ -139,7 +139,7 @@ fn errors_tell_line_and_column() {
 }
 
 #[test]
-fn what_a_template_refers_to_is_told() {
+fn the_variables_of_a_template_are_listed() {
     // DEC-5
     let paths = |text: &str| -> Vec<String> {
         let template = Template::parse("t", text, Functions::Sprig).unwrap();
@@ -163,7 +163,7 @@ fn what_a_template_refers_to_is_told() {
 }
 
 #[test]
-fn a_template_that_takes_its_data_as_a_whole_does_not_tell_what_it_refers_to() {
+fn a_template_that_uses_its_whole_data_lists_no_variables() {
     for (text, tells) in [
         ("{{ .a }}{{ $.b.c }}{{ index . \"d\" }}{{ get $ \"e\" }}", true),
         ("{{ with . }}{{ .a }}{{ end }}{{ if . }}{{ .b }}{{ end }}", true),
@@ -192,7 +192,7 @@ fn a_template_that_takes_its_data_as_a_whole_does_not_tell_what_it_refers_to() {
 }
 
 #[test]
-fn an_output_without_a_value_is_told() {
+fn an_output_with_no_value_is_reported() {
     // DEC-5
     for (text, shows) in [("{{ .a }}", false), ("{{ .b }}", true), ("x{{ .b.c }}", true), ("{{ not .b }}", false)] {
         let template = Template::parse("t", text, Functions::Sprig).unwrap();
@@ -247,7 +247,7 @@ fn on_a_small_stack(text: String) -> (Outcome, Duration) {
 }
 
 #[test]
-fn inputs_that_mean_harm_end_in_errors_soon() {
+fn hostile_templates_fail_fast() {
     let nested = |open: &str, count: usize, close: &str| format!("{}{}", open.repeat(count), close.repeat(count));
     let mut wrong = Vec::new();
     let loops = "{{ range until 100 }}".repeat(4) + "x" + &"{{ end }}".repeat(4);
@@ -351,9 +351,9 @@ const ALONE: &str = "TOPOLOGIST_TEST_ALONE";
 
 /// 64 MB, with what the test program takes itself.
 #[test]
-fn inputs_that_mean_harm_take_little_memory() {
+fn hostile_templates_take_little_memory() {
     let run = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "--nocapture", "gotemplate::tests::inputs_that_mean_harm_end_in_errors_soon"])
+        .args(["--exact", "--nocapture", "gotemplate::tests::hostile_templates_fail_fast"])
         .env(ALONE, "1")
         .output()
         .unwrap();
@@ -385,7 +385,7 @@ fn output_is_read_as_yaml() {
 }
 
 #[test]
-fn what_people_may_nest_is_accepted() {
+fn ordinary_nesting_is_accepted() {
     let chain = format!("{{{{ if 0 }}}}a{}{{{{ else }}}}last{{{{ end }}}}", "{{ else if 0 }}b".repeat(300));
     let nested = format!("{}x{}", "{{ if 1 }}".repeat(150), "{{ end }}".repeat(150));
     let parentheses = format!("{{{{ {}1{} }}}}", "(print ".repeat(99), ")".repeat(99));
@@ -525,7 +525,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_parses_or_not(text in "\\PC*") {
+    fn parsing_any_text_does_not_panic(text in "\\PC*") {
         outcome(&text, &json!({}), Functions::Sprig);
     }
 }

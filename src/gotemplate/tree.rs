@@ -1,4 +1,4 @@
-//! What a parsed template consists of: flat code with jumps, and expressions.
+//! The parsed form of a template: flat code with jumps, and expressions.
 //!
 //! ```text
 //!  {{if a}}x{{else}}y{{end}}   ──►   0 If(a, else 3)  1 Text(x)  2 Jump(4)  3 Text(y)  4 Close

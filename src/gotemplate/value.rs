@@ -1,4 +1,4 @@
-//! Values with the types that Go would give them, and the heap that holds what a rendering makes.
+//! Values with their Go types, and the heap for values that a rendering creates.
 //!
 //! Data stays borrowed JSON until a function changes it (`set`). Lists and maps that a rendering makes live in its
 //! [`Heap`] and are passed as indices: maps are shared and mutable as in Go, values may contain themselves, and

@@ -1,4 +1,4 @@
-//! Cluster, with the topology that asks for everything else.
+//! Cluster, with its topology.
 
 use super::{
     Condition, ContractRef, ControlPlaneHealthCheck, Deletion, Gate, HealthCheck, Metadata, ObjectKey, Rollout, Taint,

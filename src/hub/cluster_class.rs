@@ -1,4 +1,4 @@
-//! ClusterClass: templates, variables and patches that Clusters are stamped from.
+//! ClusterClass: the templates, variables and patches from which the objects of Clusters are made.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Which ClusterClass may take the place of another (CMP-001 to CMP-010).
+//! Whether a ClusterClass may replace another one (CMP-001 to CMP-010).
 //!
 //! A Cluster that moves from the current class to the desired one keeps its objects, so what they are made of may change
 //! its version and its template, not its group or kind.

@@ -1,5 +1,5 @@
-//! Provider contracts: where a CustomResourceDefinition is, and which of its versions is the newest (CT-2, CT-3,
-//! CS-08).
+//! [Provider contracts](https://cluster-api.sigs.k8s.io/developer/providers/contracts/overview): the name of the
+//! CustomResourceDefinition of a kind, and the newest version that its labels list for a contract (CT-2, CT-3, CS-08).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

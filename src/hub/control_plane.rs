@@ -1,4 +1,4 @@
-//! What a control plane object of any provider says of its version (CT-5.14, CT-10.4 to CT-10.6).
+//! The versions in a control plane object of any provider (CT-5.14, CT-10.4 to CT-10.6).
 
 use serde_json::Value;
 
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_cannot_be_told_say_why() {
+    fn versions_that_cannot_be_read_give_a_reason() {
         // UPG-022, CT-5.14
         for (status, want) in [
             (json!({"version": "latest"}), "CP ns/cp: status.version \"latest\" is not a version"),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wanted_version_is_there_and_a_version() {
+    fn the_spec_version_exists_and_is_a_version() {
         // UPG-009
         let wanted = |spec: Value| version_at(&control_plane(spec, json!({})), "spec.version");
         assert_eq!(wanted(json!({"version": "v1.30"})), Ok(KubeVersion::new(1, 30, 0)));

@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions, as far as topologies look at them.
+//! The parts of CustomResourceDefinitions that topologies need.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

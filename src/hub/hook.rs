@@ -1,4 +1,4 @@
-//! Lifecycle hooks, by which Runtime Extensions take part in what happens to a Cluster (RH-1.2).
+//! Lifecycle hooks, with which Runtime Extensions can block or observe the lifecycle of a Cluster (RH-1.2).
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Machines, those who make them and those who look after them, as far as admission reads them (MA-1).
+//! Machines, MachineSets, MachineDeployments and MachineHealthChecks, with the fields that admission reads (MA-1).
 
 use super::{ContractRef, Deletion, HealthChecks, Metadata, Naming, Remediation, Rollout, Taint, TopologyMetadata};
 use crate::json::{List, StringMap, lenient};
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_selector_asks_for_all_that_it_says() {
+    fn a_selector_requires_all_its_labels() {
         let labels: StringMap = serde_json::from_value(json!({"a": "1", "empty": ""})).unwrap();
         let expression = |key: &str, operator: &str, values: Value| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
         for (selector, want) in [

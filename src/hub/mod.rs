@@ -93,7 +93,7 @@ mod tests {
 
     /// A new field belongs here as well: what is seldom written is `Rare`, what several have in common is `Shared`.
     #[test]
-    fn what_is_there_by_the_thousand_is_small() {
+    fn types_with_thousands_of_values_are_small() {
         for (what, bytes, most) in [
             ("a Cluster", size_of::<Cluster>(), 832),
             ("a machine deployment of a Cluster", size_of::<MachineDeploymentTopology>(), 224),

@@ -1,4 +1,4 @@
-//! What may be a name, a label, a part of a URL or a number written as text (LBL, INT and IOP of the admission rules, DEC-45).
+//! The syntax of names, labels, parts of URLs, and numbers in texts (LBL, INT and IOP of the admission rules, DEC-45).
 //!
 //! Each check returns what is wrong, one sentence per violated condition, and nothing for a good text.
 

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_found_and_what_is_removed_is_gone() {
+    fn set_fields_are_found_and_removed_fields_are_not() {
         let mut object = object(json!({"spec": {"text": "a", "none": null}}));
         object.set("spec.none.deep.down", json!(1)).unwrap();
         object.set("kind", json!("Thing")).unwrap();
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_knows_its_names() {
+    fn an_object_has_its_kind_namespace_and_name() {
         let object = object(json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"namespace": "ns", "name": "n"}}));
         assert_eq!(object.reference(), ObjectRef::new("g/v1", "K", ObjectKey::new("ns", "n")));
         assert_eq!((object.group(), object.reference().group()), ("g", "g"));

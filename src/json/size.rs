@@ -1,4 +1,4 @@
-//! How much a JSON text holds, before any of it is decoded, and what a value takes in memory.
+//! The number of objects and values in a JSON text, counted before decoding, and what a value takes in memory.
 
 use serde_json::Value;
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_strings_does_not_count() {
+    fn text_inside_strings_is_not_counted() {
         for (text, objects, values) in [
             ("", 0, 0),
             ("1", 0, 0),

@@ -1,4 +1,4 @@
-//! Where objects are on an API server: the only place that makes the path of a request (DEC-45).
+//! The URLs of objects on an API server. The path of a request is built only here (DEC-45).
 //!
 //! ```text
 //! apiVersion, kind, namespace, name ─► checked ─► Resource ─► Api, to list and watch
@@ -139,7 +139,7 @@ impl Resource {
         }
     }
 
-    /// The objects of the kind that an installation looks after. A [`Scope`] has no namespace that is none.
+    /// The objects of the kind in the scope of an installation. The namespaces of a [`Scope`] are valid.
     pub fn in_scope<K>(&self, client: kube::Client, scope: &Scope) -> Api<K>
     where
         K: kube::Resource<Scope = DynamicResourceScope, DynamicType = ApiResource>,
@@ -190,7 +190,7 @@ impl Resource {
     }
 }
 
-/// The objects of a kind that the program knows, as far as an installation looks after them.
+/// The objects of a known kind in the scope of an installation.
 pub(crate) fn in_scope<K>(client: kube::Client, scope: &Scope) -> Api<K>
 where
     K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>,

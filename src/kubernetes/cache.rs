@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_follows_hears_of_each_change_once_and_of_none_before() {
+    fn a_follower_gets_each_change_once_and_no_earlier_ones() {
         let cache = Cache::new(Facts::default());
         let put = |name: &str| {
             cache.update(|facts| facts.put_cluster(key(name), Record::Readable(Arc::default())));

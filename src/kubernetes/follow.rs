@@ -1,4 +1,4 @@
-//! What a watch shows, for those who keep something of it: objects that are there, objects that are gone, and lists that are
+//! The events of a watch for its consumers: objects that exist, objects that were deleted, and lists that are
 //! complete. Faults are counted and logged here, and the next attempt follows by itself.
 
 use std::collections::BTreeSet;
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_read_again_differs_in_what_came_changed_and_went() {
+    fn a_new_list_gives_the_added_changed_and_deleted_objects() {
         let mut seen = Seen::new();
         let mut first = list(&[("same", "1"), ("changed", "1"), ("gone", "1")]);
         let end = first.pop().unwrap();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_gone_when_the_first_list_was_complete_is_not_kept() {
+    fn objects_deleted_before_the_first_list_was_complete_are_not_kept() {
         let mut seen = Seen::new();
         let broken_off = vec![Event::Init, Event::InitApply(object("gone", "1"))];
         assert_eq!(seen.take(broken_off), Vec::<String>::new());
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn faults_are_counted_and_what_nothing_serves_ends() {
+    async fn faults_are_counted_and_watches_of_unserved_kinds_end() {
         let unserved = || Answer::error(404, "the server could not find the requested resource");
         for (ends_if_unserved, errors) in [(true, 0), (false, 1)] {
             let (script, metrics) = (Script::default(), Arc::new(Metrics::default()));

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_one_question_needs_is_gathered_side_by_side_and_by_its_deadline() {
+    async fn needs_are_gathered_in_parallel_and_before_the_deadline() {
         let script = Script::default();
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/";
         for name in ["a.b", "c.d", "e.f"] {

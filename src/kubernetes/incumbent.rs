@@ -1,4 +1,4 @@
-//! Whether Cluster API's own controllers are at work: they hold a Lease of a known name, in any namespace.
+//! Whether Cluster API's own controllers run: they hold a Lease of a known name, in any namespace.
 //!
 //! Two controllers of the same objects overwrite each other, so ours wait until that Lease is no longer renewed. As with our
 //! own, renewals are observed here; times in the Lease are not compared with the clock here.
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_that_nobody_renews_holds_nobody_up_for_long() {
+    async fn a_lease_without_renewals_blocks_only_until_it_expires() {
         let mut leases = listed(vec![lease("capi-system", "pod", ONCE)]);
         advance(Duration::from_secs(14)).await;
         leases.apply(there(lease("capi-system", "pod", ONCE)));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_lease_no_holder_and_a_deleted_lease_are_nobody() {
+    async fn a_missing_a_free_and_a_deleted_lease_have_no_holder() {
         assert_eq!(listed(vec![]).incumbent(), Incumbent::Absent);
         assert_eq!(listed(vec![lease("a", "", ONCE)]).incumbent(), Incumbent::Absent);
         let mut leases = listed(vec![lease("a", "pod", ONCE), lease("b", "", ONCE)]);

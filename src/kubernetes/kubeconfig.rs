@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_kubeconfig_says_why() {
+    fn a_malformed_kubeconfig_gives_a_reason() {
         // DEC-40
         let (cluster, user) = ("/clusters/0/cluster", "/users/1/user");
         for (file, want) in [
@@ -259,7 +259,7 @@ mod tests {
     proptest::proptest! {
         #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
         #[test]
-        fn nothing_makes_the_reader_fall_over(text in "\\PC*", field in "[a-z-]{1,30}", value in "\\PC*") {
+        fn no_kubeconfig_makes_the_reader_panic(text in "\\PC*", field in "[a-z-]{1,30}", value in "\\PC*") {
             let _ = read(text.as_bytes());
             for pointer in ["", "/contexts/1/context", "/clusters/0/cluster", "/users/1/user"] {
                 let _ = read(with(pointer, &field, json!(value)).to_string().as_bytes());

@@ -1,4 +1,4 @@
-//! Leader election on a Lease of `coordination.k8s.io/v1`.
+//! Leader election on a [Lease](https://kubernetes.io/docs/concepts/architecture/leases/) of `coordination.k8s.io/v1`.
 //!
 //! ```text
 //!            ┌────────── Election::run ───────────┐          every holder of a Leadership
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Guarantees, with a lease duration of `D`:
-//! * Whether another's lease is over is judged by renewals seen here and by the clock here; times in the Lease are
-//!   never compared with it. A follower takes over `D` after the last renewal that it saw.
+//! * Whether the lease of another process has expired is decided by the renewals seen here and by the local clock. Times in the
+//!   Lease are never compared with this clock. A follower takes over `D` after the last renewal that it saw.
 //! * A follower reads the Lease at least once a second, and at the moment at which the lease that it saw is over. So a
 //!   process that dies is replaced within `D` and two seconds, of which one is left for the requests.
 //! * The clock of a mandate starts before the request that renews it is sent. [`Leadership::may_write`] says no once
@@ -45,7 +45,7 @@ use crate::telemetry::metrics::{Metrics, Outcome};
 /// The longest time between two reads of another process's Lease, regardless of its duration.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Which Lease is campaigned for, and as whom.
+/// The Lease of the election, and the identity of this process.
 #[derive(Clone, Debug)]
 pub struct Candidacy {
     pub namespace: String,

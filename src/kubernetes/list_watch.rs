@@ -1,8 +1,9 @@
-//! List, then watch, for ever.
+//! List, then watch, and repeat ([efficient detection of
+//! changes](https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes)).
 //!
-//! Not kube's own watcher, for two reasons. It keeps bookmarks to itself, and of a kind whose objects do not change only
-//! bookmarks tell that the API server still answers. And a dead connection would go unnoticed for as long as a watch may last and
-//! more (its idle timeout is 290 seconds and a margin), while reviews are answered from what it has shown.
+//! kube's own watcher is not used, for two reasons. It does not pass bookmarks on; if the objects of a kind do not change, only
+//! bookmarks show that the API server still answers. And it notices a dead connection only after 290 seconds and a margin; until
+//! then reviews would be answered from outdated caches.
 //!
 //! ```text
 //! list, page by page ─► watch from the version of the list ─► events and bookmarks, each of which moves the version
@@ -401,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_selection_holds_for_lists_and_watches() {
+    async fn a_selector_applies_to_lists_and_watches() {
         let script = Script::default();
         let words = ["labelSelector=%21a", "fieldSelector=metadata.name%3Db"];
         script.get(PATH, &[&words[..], &["limit=100"]].concat(), list(&["b"], "7", "")).get(
@@ -437,7 +438,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_goes_on_where_it_broke_off_and_no_event_is_lost() {
+    async fn a_broken_watch_continues_without_losing_events() {
         let script = Script::default();
         script
             .get(PATH, &["limit=100"], list(&[], "7", ""))
@@ -460,7 +461,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_api_server_that_asks_for_patience_gets_some() {
+    async fn lists_and_watches_are_retried_after_429() {
         let script = Script::default();
         let busy = || Answer::error(429, "TooManyRequests");
         script
@@ -481,7 +482,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_connection_is_given_up_and_a_silent_server_is_asked_for_everything() {
+    async fn a_silent_connection_is_closed_and_a_silent_server_is_listed_again() {
         let script = Script::default();
         script
             .get(PATH, &["limit=100"], list(&[], "7", ""))
@@ -496,7 +497,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn watches_that_end_at_once_are_not_started_in_a_circle() {
+    async fn watches_that_end_at_once_are_restarted_with_a_delay() {
         let script = Script::default();
         script.get(PATH, &["limit=100"], list(&[], "7", ""));
         for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! Facts that are not watched: they are read when a question needs them.
+//! Facts that are not watched: they are read when they are needed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::world::{Answer, Ask, Found, HookAnswer, Need, NodesOf, Selection};
 
 /// How long the API server may take for one answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often an API server is asked that says that it is busy, and how long to wait in between.
+/// How often a request to a busy API server is retried, and the delay before each retry.
 const ATTEMPTS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(500);
 const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
@@ -205,7 +205,7 @@ impl Live {
         Ok(Some(all))
     }
 
-    /// The labels of a definition; nothing else of it is asked for (CT-2.2).
+    /// The labels of a definition. Nothing else of it is requested (CT-2.2).
     async fn definition(&self, name: &str) -> Result<Option<Definition>, ReadError> {
         let request = Requests::of_cluster::<CustomResourceDefinition>().get_metadata(name)?;
         let Some(found) = self.client_answer(request).await? else { return Ok(None) };
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_be_read_says_why() {
+    async fn objects_that_cannot_be_read_give_a_reason() {
         let unreadable = |answer: Answer| match answer {
             Answer::Object(Found::Unreadable(reason)) | Answer::List(Found::Unreadable(reason)) => reason,
             other => panic!("{other:?}"),
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_api_server_that_is_busy_is_asked_again() {
+    async fn requests_to_a_busy_api_server_are_retried() {
         let script = Script::default();
         script.get(OBJECT, &[], Said::error(429, "TooManyRequests")).get(OBJECT, &[], Said::error(503, "Unavailable"));
         script.get(OBJECT, &[], Said::error(404, "NotFound"));
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_part_of_a_url_is_never_sent() {
+    async fn malformed_references_are_never_sent() {
         // DEC-45
         let script = Script::default();
         let (good, key) = ("controlplane.cluster.x-k8s.io/v1beta2", || ObjectKey::new("ns", "cp"));
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hook_for_which_nothing_is_registered_has_no_answer_and_one_that_is_cannot_be_asked() {
+    async fn a_hook_without_extensions_passes_and_one_with_extensions_fails() {
         // HK-04
         let script = Script::default();
         let path = "/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs";
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_permission_on_secrets_is_told_from_other_failures() {
+    async fn a_missing_permission_on_secrets_differs_from_other_failures() {
         // DEC-47
         let need = Need::Nodes(NodesOf { cluster: ObjectKey::new("ns", "one"), names: BTreeSet::new() });
         let script = Script::default();

@@ -1,4 +1,4 @@
-//! Watches that keep the metadata of objects and nothing else of them.
+//! Watches that keep only the metadata of objects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;

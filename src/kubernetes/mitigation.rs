@@ -1,4 +1,4 @@
-//! Mends records of field owners that got lost (SSA-20 to SSA-23).
+//! Repairs `managedFields` that were lost (SSA-20 to SSA-23).
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
@@ -11,10 +11,10 @@ use super::untyped;
 use crate::hub::Object;
 use crate::topology::mitigation::{of_cluster, of_object};
 
-/// Mends the records of a Cluster and of the objects of its topology, and says whether any was changed: then the run ends, and
-/// the next one sees what is there in a second (SSA-23).
+/// Repairs the `managedFields` of a Cluster and of the objects of its topology. Returns whether any changed: then the run ends,
+/// and the next run starts after a second (SSA-23).
 ///
-/// What is given may come from a cache that keeps a part of the records only, as long as it keeps the names of all managers:
+/// The objects may come from a cache that keeps only a part of `managedFields`, if it keeps the names of all managers:
 /// an object whose entries look lost is read again first.
 ///
 /// # Errors
@@ -24,25 +24,25 @@ pub async fn mitigate(
     cluster: &Object,
     objects: impl Iterator<Item = &Object>,
 ) -> Result<bool, ApplyError> {
-    let mut is_changed = mend(client, cluster, of_cluster).await?;
+    let mut is_changed = repair(client, cluster, of_cluster).await?;
     for object in objects {
-        is_changed |= mend(client, object, of_object).await?;
+        is_changed |= repair(client, object, of_object).await?;
     }
     Ok(is_changed)
 }
 
-async fn mend(
+async fn repair(
     client: &kube::Client,
     object: &Object,
-    mended: impl Fn(&Object) -> Option<Vec<Value>>,
+    repaired: impl Fn(&Object) -> Option<Vec<Value>>,
 ) -> Result<bool, ApplyError> {
-    if mended(object).is_none() {
+    if repaired(object).is_none() {
         return Ok(false);
     }
     let reference = object.reference();
     let failed = |source| ApplyError::update(&reference, source);
     let Some(found) = untyped::get(client, &reference).await.map_err(failed)? else { return Ok(false) };
-    let Some(entries) = mended(&found) else { return Ok(false) };
+    let Some(entries) = repaired(&found) else { return Ok(false) };
     let version = found.text("metadata.resourceVersion")?.unwrap_or_default();
     let at = |name| PointerBuf::from_tokens(["metadata", name]);
     let patch = json_patch::Patch(vec![

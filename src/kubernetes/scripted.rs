@@ -1,4 +1,4 @@
-//! An API server that follows a script: requests are expected in order, each with what is answered.
+//! An API server that follows a script: it expects requests in order, and each has its answer.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn so_many_kinds_are_watched_and_others_are_looked_up() {
+    async fn the_number_of_watched_kinds_is_limited_and_others_are_read() {
         // DEC-45
         let (client, asked) = empty();
         let metrics = Arc::new(Metrics::default());

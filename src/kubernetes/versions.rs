@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_none_says_why() {
+    async fn a_malformed_answer_gives_a_reason() {
         for (answer, words) in [
             (definition(&json!({})), "has no contract label"),
             (Answer::error(403, "Forbidden"), "cannot be read: scripted Forbidden"),

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_broken_object_is_kept_as_unreadable_and_spoils_no_other() {
+    async fn an_object_that_does_not_decode_is_unreadable_and_does_not_affect_others() {
         let (cache, metrics) = (Arc::new(Cache::new(Facts::not_listed(&WATCHED))), Metrics::default());
         let mut list = Watch::default();
         list.apply::<ClusterClass>(Event::Init, &cache, &metrics).await;
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_list_forgets_what_is_gone_and_only_at_its_end() {
+    async fn objects_missing_in_a_new_list_are_dropped_at_its_end() {
         let (cache, metrics) = (Arc::new(Cache::new(Facts::not_listed(&[CLASSES]))), Metrics::default());
         let key = |name: &str| ObjectKey::new("ns", name);
         let mut list = Watch::default();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_class_that_takes_long_to_compile_holds_nobody_up_and_keeps_its_turn() {
+    async fn a_class_that_compiles_slowly_does_not_delay_other_objects() {
         let (cache, metrics) = (Arc::new(Cache::new(Facts::not_listed(&[CLASSES]))), Metrics::default());
         let variable = |index: usize| {
             let schema = json!({"type": "string", "pattern": format!("{index}[\\pL\\pN]{{90}}")});

@@ -132,7 +132,7 @@ struct Breaker {
 }
 
 impl Breaker {
-    /// Lets a question pass, or says how long there is none. After a rest one goes ahead of the others.
+    /// Permits a request, or says how long none is sent. After a pause, one request is sent before the others.
     fn pass(&mut self, now: Instant) -> Result<(), Duration> {
         if let Some(left) =
             self.rests_until.and_then(|until| until.checked_duration_since(now)).filter(|d| !d.is_zero())
@@ -154,7 +154,7 @@ impl Breaker {
 }
 
 impl Workloads {
-    /// Workload clusters whose Secrets are in the cluster of `management`; none has been asked yet.
+    /// Workload clusters whose Secrets are in the cluster of `management`; no request has been sent yet.
     pub(super) fn new(management: kube::Client) -> Self {
         Workloads { management, known: Mutex::new(LruCache::new(KEPT)), readers: Semaphore::new(READERS) }
     }
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_is_no_node_is_told_by_its_status_alone() {
+    async fn an_answer_that_is_no_node_is_reported_by_its_status_only() {
         // DEC-40: no redirects
         let (script, workload) = (Script::default(), Workload::start().await);
         let workloads = Workloads::new(script.client());
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_usable_secret_nobody_is_asked() {
+    async fn without_a_usable_secret_no_request_is_sent() {
         // DEC-40
         let (script, workload) = (Script::default(), Workload::start().await);
         let workloads = Workloads::new(script.client());
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_not_known_is_not_trusted_and_no_credentials_are_logged() {
+    async fn an_unknown_ca_is_not_trusted_and_no_credentials_are_logged() {
         // DEC-40
         let lines = Lines::default();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::TRACE);
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cluster_that_is_silent_is_left_alone_for_a_while() {
+    async fn a_cluster_that_does_not_answer_gets_no_requests_for_a_while() {
         // DEC-40
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_rest_one_question_goes_ahead_and_an_answer_ends_it() {
+    async fn after_a_pause_one_request_is_sent_and_an_answer_ends_the_pause() {
         let mut breaker = Breaker::default();
         for _ in 0..FAILURES {
             assert_eq!(breaker.pass(Instant::now()), Ok(()));

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_readable_metadata_is_no_object() {
+    fn a_text_without_readable_metadata_is_no_object() {
         for wrong in ["{}", "[]", r#"{"metadata":5}"#, r#"{"metadata":{"name":5}}"#] {
             assert!(serde_json::from_str::<Written>(wrong).is_err(), "{wrong}");
         }

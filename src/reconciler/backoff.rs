@@ -1,4 +1,4 @@
-//! How soon an object has its next turn.
+//! The delay before the next run of an object.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_wait_longer_and_longer_until_one_run_succeeds() {
+    fn failures_back_off_until_a_run_succeeds() {
         // RS-09
         let (backoff, key) = (Backoff::default(), ObjectKey::new("ns", "c"));
         assert_eq!(backoff.failed(&key, "a"), (Duration::from_millis(1010), true));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn two_that_write_against_each_other_become_slower() {
+    async fn two_controllers_that_revert_each_other_slow_down() {
         let (backoff, key) = (Backoff::default(), ObjectKey::new("ns", "c"));
         for _ in 0..WRITES {
             assert!(backoff.before_write(&key).is_ok());

@@ -1,4 +1,4 @@
-//! The ClusterClass controller: what wakes a class, and what follows from how its run ends.
+//! The ClusterClass controller: which events queue a class, and when it is retried.
 //!
 //! ```text
 //! ClusterClasses ────────────► index of references ─┐

@@ -1,4 +1,4 @@
-//! The ends of names that a live run gives (NAM-04 to NAM-06).
+//! The suffixes of generated names in a live run (NAM-04 to NAM-06).
 //!
 //! An end cannot be predicted without the uid of the Cluster. It is the same when a run is taken up after a
 //! crash: what the last one made and did not get to refer to is found again by its name, as RS-13 has it, so that nothing is
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_differ_with_whatever_asks_for_another_name_and_with_nothing_else() {
+    fn name_suffixes_differ_only_if_another_name_is_needed() {
         // NAM-04, NAM-06
         let plain = || cluster(1, "v1");
         let ends: Vec<String> = (0..500).map(|slot| end(&plain(), &class(1), &slot.to_string())).collect();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_taken_up_after_what_topologies_write_on_the_cluster_gives_the_same_names() {
+    fn a_repeated_run_gives_the_same_names_after_writes_to_the_cluster() {
         let mut after = cluster(3, "v1");
         after.spec.infrastructure_ref.name = "written".to_owned();
         assert_eq!(end(&cluster(1, "v1"), &class(1), "x"), end(&after, &class(1), "x"));

@@ -1,4 +1,4 @@
-//! The Cluster owns what its topology made, so that everything goes with it.
+//! Makes the Cluster the owner of the objects of its topology, so that garbage collection deletes them with it.
 //!
 //! Where Cluster API drives machines its controllers see to this. Where topologist does, it has to: the Cluster becomes an owner
 //! of its infrastructure cluster and control plane (MA-27.3, MA-27.4), of its machine deployments (MA-20.2) and pools. It controls

@@ -1,4 +1,4 @@
-//! How every controller runs what is woken, and measures its runs.
+//! The loop of every controller: it runs queued objects, and measures the runs.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -73,7 +73,7 @@ pub(super) enum Verdict {
     Failed,
 }
 
-/// Why a run of a controller did not come to its end.
+/// Why a run of a controller did not finish.
 pub(super) trait RunFailure: fmt::Display {
     /// What that means for the next run.
     fn verdict(&self) -> Verdict;
@@ -118,7 +118,7 @@ pub(super) fn conclude<E: RunFailure>(
     }
 }
 
-/// Counts a run of a controller that has come to an end.
+/// Counts a finished run of a controller.
 pub(super) fn count(metrics: &Metrics, controller: &'static str, outcome: &'static str, started: Instant) {
     metrics.reconciles.get_or_create(&Reconcile { controller, outcome }).inc();
     let elapsed = started.elapsed().as_secs_f64();

@@ -1,4 +1,4 @@
-//! What of a change a controller sees: the leaves that differ once defaults are set and what is empty is left out (ROLL-5).
+//! The differences that a controller sees: leaves that differ after defaulting and without empty values (ROLL-5).
 
 use serde_json::{Map, Value, json};
 

@@ -20,7 +20,7 @@ fn set(owner: Owner, path: &str) -> (&'static str, Effect) {
 }
 
 #[test]
-fn a_kubeadm_control_plane_replaces_machines_for_what_machines_are_made_from() {
+fn a_kubeadm_control_plane_replaces_machines_for_changes_of_their_configuration() {
     // ROLL-1, ROLL-2, ROLL-3, ROLL-6
     for (path, rule, want) in [
         ("spec.version", "ROLL-1", Effect::Replaces),
@@ -62,7 +62,7 @@ fn a_kubeadm_control_plane_does_not_compare_everything() {
 }
 
 #[test]
-fn what_is_empty_is_as_good_as_absent_and_defaults_are_set_first() {
+fn empty_fields_equal_absent_ones_after_defaulting() {
     // ROLL-5
     let config = "spec.kubeadmConfigSpec";
     let seen = |path: &str, from: Value, to: Value| {

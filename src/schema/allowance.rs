@@ -1,4 +1,4 @@
-//! What a set of schemas may take together (DEC-44).
+//! The budget that a set of schemas shares (DEC-44).
 
 use std::cell::Cell;
 use std::collections::HashMap;

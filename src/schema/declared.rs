@@ -1,4 +1,4 @@
-//! What expressions see of a node.
+//! The types of a schema node in expressions.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

@@ -1,5 +1,9 @@
 //! OpenAPI v3 schemas of variables: checked when they are written, compiled once, applied to values often.
 //!
+//! Keywords are those of [OpenAPI v3](https://spec.openapis.org/oas/v3.0.3#schema-object), as far as the
+//! [structural schemas](https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema)
+//! of Kubernetes allow them.
+//!
 //! ```text
 //! Definition (as written) ─► check.rs ─► Schema (compiled) ─► fast_path.rs    accepts most valid values at once, or else
 //!                              └─ Findings                 ├► default.rs   fills what is missing
@@ -11,7 +15,7 @@
 //!
 //! The dialect is that of Kubernetes: no `$ref`, no `nullable`, RE2 patterns, `x-kubernetes-…` extensions. A *core* node is
 //! reached through `properties`, `additionalProperties` and `items` only; a *junctor* node stands below `allOf`, `anyOf`,
-//! `oneOf` or `not`. Nothing here knows Cluster API.
+//! `oneOf` or `not`. Nothing here is specific to Cluster API.
 
 mod fast_path;
 mod allowance;

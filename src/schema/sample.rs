@@ -1,4 +1,4 @@
-//! The smallest value that a schema accepts: what a user could write who sets no more than is asked for.
+//! The smallest value that a schema accepts.
 //!
 //! ```text
 //! Definition, Schema ─► literals (default, example, enum) ─┐

@@ -1,4 +1,4 @@
-//! Fields of values that no schema node knows (VAR-V-030).
+//! Unknown fields of values (VAR-V-030).
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Apply and update, in the steps in which a server does them.
+//! Apply and update, in the steps of an API server.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

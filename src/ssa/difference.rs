@@ -1,4 +1,4 @@
-//! What applying an object would change, found without a server.
+//! The changes that an apply would make, computed without a server.
 
 use std::collections::BTreeMap;
 
@@ -249,7 +249,7 @@ mod tests {
 
     /// SSA-13
     #[test]
-    fn what_was_applied_and_is_sent_again_changes_nothing() {
+    fn sending_the_applied_fields_again_changes_nothing() {
         let desired = object(&json!({"a": "1", "list": ["x"], "taints": [{"key": "k", "effect": "e"}]}));
         for schema in [schema(), Schema::unknown()] {
             let foreign =
@@ -288,7 +288,7 @@ mod tests {
 
     /// SSA-01, LBL-04
     #[test]
-    fn what_is_not_sent_any_more_is_removed_unless_somebody_else_owns_it() {
+    fn a_field_that_is_no_longer_sent_is_removed_unless_another_manager_owns_it() {
         let schema = schema();
         let first = object(&json!({"a": "1", "b": "2"}));
         let theirs = json!({"apiVersion": "g/v1", "kind": "K", "spec": {"b": "2"}});
@@ -321,7 +321,7 @@ mod tests {
 
     /// DEC-43
     #[test]
-    fn without_a_record_what_was_sent_before_tells_what_goes() {
+    fn without_managed_fields_the_objects_sent_before_decide_what_is_removed() {
         let schema = Schema::unknown();
         let live = object(&json!({"a": "1", "b": "2", "c": {"d": 1}}));
         let desired = object(&json!({"a": "3"}));

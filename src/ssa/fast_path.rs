@@ -1,4 +1,4 @@
-//! Whether an object is as it was applied, told from the record of its owners alone.
+//! Whether an object still has the applied fields, decided by its `managedFields` alone.
 //!
 //! The record says where a server takes lists and maps apart and where it does not, so no schema is needed to follow it.
 
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_applied_is_as_it_was_applied_whatever_others_have_added() {
+    fn applied_fields_are_compared_and_fields_of_others_ignored() {
         // DEC-15, SSA-01
         let sent = object(full());
         let (live, own) = applied(&sent, &none());
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_of_which_nothing_is_known_is_left_to_the_server() {
+    fn a_map_without_a_schema_is_compared_by_the_server() {
         // DEC-15
         for spec in [json!({"whole": {"k": "v"}}), json!({"map": {}})] {
             let sent = object(spec.clone());

@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: who owns which fields since when.
+//! The entries of `metadata.managedFields`: which manager owns which fields, and since when.
 
 use std::cmp::Ordering;
 use std::fmt;

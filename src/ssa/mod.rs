@@ -1,4 +1,7 @@
-//! Server-side apply as functions over JSON values: who owns which field, and what applying a configuration does.
+//! Server-side apply as functions over JSON values: which manager owns which field, and what an apply changes.
+//!
+//! It follows [Server-Side Apply](https://kubernetes.io/docs/reference/using-api/server-side-apply/): merging, field ownership,
+//! conflicts, and the entries of `metadata.managedFields`.
 //!
 //! ```text
 //!  CRD schema ─► Schema ──────────────┐
@@ -8,9 +11,9 @@
 //!  configuration ─► reduce ───────────┴─► difference: what applying it would change, without a server
 //! ```
 //!
-//! What a server does with a patch of type apply is done here in the same steps, so that a result is the server's own:
-//! the object is merged by the schema, what the manager applied before and no longer does is removed unless another manager
-//! owns it, and every entry of `metadata.managedFields` loses what others have changed.
+//! The steps are those of an API server, so that the result is the same: the object is merged by its schema; fields that the
+//! manager applied before and does not apply now are removed, unless another manager owns them; each entry of
+//! `metadata.managedFields` loses the fields that other managers have changed.
 //!
 //! The code that stores objects does the rest, in a server's order. After [`apply`]: fill in defaults; keep the live values
 //! of what the end point does not write; validate, since a null may be left of a map of which everything was removed
@@ -18,7 +21,7 @@
 //! in defaults. After it: keep the old entries if the object is the live one and [`same_but_for_times`] holds; keep the
 //! live values of what the end point does not write, which `update` still sees as they were sent.
 //!
-//! The module knows the metadata of Kubernetes objects and nothing of Cluster API. It may use `field` and `json`.
+//! The module uses the metadata of Kubernetes objects, and nothing specific to Cluster API. It may use `field` and `json`.
 
 mod fast_path;
 mod apply;

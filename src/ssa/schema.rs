@@ -1,4 +1,4 @@
-//! What server-side apply needs to know of a type: which maps and lists are merged, and by which keys.
+//! The parts of a schema that server-side apply needs: which maps and lists are merged, and by which keys.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};

@@ -88,7 +88,7 @@ fn refusal(stored: &Stored, spec: &Value) -> String {
 
 /// SSA-01
 #[test]
-fn what_somebody_else_owns_conflicts_unless_it_is_the_same_or_forced() {
+fn a_field_of_another_manager_conflicts_unless_it_is_equal_or_forced() {
     let stored = Stored::default().applied("engine", &json!({"a": "1", "texts": {"k": "1"}}));
     let stored = stored.updated("kubectl-edit", &json!({"a": "1", "b": "2", "texts": {"k": "1"}}), THEN);
     assert_eq!(
@@ -115,7 +115,7 @@ fn what_somebody_else_owns_conflicts_unless_it_is_the_same_or_forced() {
 
 /// SSA-01, LBL-04
 #[test]
-fn what_is_not_applied_any_more_goes_unless_somebody_owns_it() {
+fn a_field_that_is_no_longer_applied_is_removed_unless_another_manager_owns_it() {
     let mine = json!({"a": "1", "b": "1", "texts": {"k": "1", "l": "1"}, "set": ["x", "y"],
         "entries": [{"name": "p"}, {"name": "q"}]});
     let stored = Stored::default().applied("me", &mine);
@@ -170,7 +170,7 @@ fn a_configuration_that_does_not_fit_is_refused() {
 }
 
 #[test]
-fn null_takes_a_value_away_and_leaves_what_is_merged() {
+fn null_removes_a_value_and_keeps_merged_members() {
     let stored = Stored::default().applied("me", &json!({"a": "1", "texts": {"k": "1"}, "list": ["x"]}));
     let nulled = stored.applied("you", &json!({"a": null, "texts": null, "list": null}));
     assert_eq!(nulled.spec(), json!({"a": null, "texts": {"k": "1"}, "list": null}));
@@ -181,7 +181,7 @@ fn null_takes_a_value_away_and_leaves_what_is_merged() {
 }
 
 #[test]
-fn who_updates_comes_to_own_what_changes() {
+fn an_update_owns_the_fields_that_it_changes() {
     let stored = Stored::default().updated("maker", &json!({"a": "1", "b": "1", "texts": {"k": "1"}}), THEN);
     assert_eq!(stored.owners(), [r#"maker Update {".":{},"f:a":{},"f:b":{},"f:texts":{".":{},"f:k":{}}}"#]);
     let changed = stored.updated("editor", &json!({"a": "2", "texts": {"k": "1", "l": "1"}}), NOW);
@@ -195,7 +195,7 @@ fn who_updates_comes_to_own_what_changes() {
 }
 
 #[test]
-fn an_object_that_nobody_owned_belongs_to_what_was_before_the_first_apply() {
+fn fields_without_an_owner_belong_to_before_first_apply() {
     let unowned = Stored { object: Some(object(&json!({"a": "1", "b": "1"}))), managers: Vec::new() };
     assert_eq!(unowned.updated("me", &json!({"a": "2"}), NOW).managers, []);
     let (applied, changed) = unowned.try_apply("me", &json!({"a": "1"}), false, NOW).unwrap();
@@ -206,7 +206,7 @@ fn an_object_that_nobody_owned_belongs_to_what_was_before_the_first_apply() {
 }
 
 #[test]
-fn kubectl_may_take_over_what_it_applied_and_nothing_else() {
+fn kubectl_takes_over_only_fields_that_it_applied() {
     let name = "kubectl.kubernetes.io/last-applied-configuration";
     let mut first = object(&json!({"a": "1", "b": "1"}));
     first["metadata"]["annotations"] = json!({name: object(&json!({"a": "1", "b": "0"})).to_string()});
@@ -224,7 +224,7 @@ fn kubectl_may_take_over_what_it_applied_and_nothing_else() {
 }
 
 #[test]
-fn what_an_end_point_does_not_write_is_not_owned_by_it() {
+fn an_end_point_owns_only_fields_that_it_writes() {
     let schema = schema();
     let status = FieldSet::of([FieldPath::of(&["status"]).0.as_slice()]);
     let request = Request { reset: &status, ..Request::new("me", VERSION, NOW, &schema) };
@@ -315,7 +315,7 @@ fn entries_are_read_and_written_as_the_server_has_them() {
 }
 
 #[test]
-fn a_set_knows_its_members_and_what_is_below_them() {
+fn a_set_contains_its_members_and_their_descendants() {
     let set = FieldSet::parse(&json!({"f:spec": {".": {}, "f:a": {}, "f:texts": {"f:k": {}}}, "x:new": {}})).unwrap();
     let path = |names: &[&str]| FieldPath::of(names).0;
     assert!(set.has(&path(&["spec"])) && set.has(&path(&["spec", "a"])) && !set.has(&path(&["spec", "texts"])));
@@ -457,7 +457,7 @@ proptest! {
     /// Of those who apply: who applies something in an entry of a list owns the entry, who updates it may not, and then
     /// the entry goes with its owner.
     #[test]
-    fn applying_takes_nothing_away_that_others_apply(stored in stored(), spec in spec()) {
+    fn applying_removes_no_field_that_others_apply(stored in stored(), spec in spec()) {
         let (Some(before), Some(after)) = (&stored.object, stored.storable("ann", &spec)) else { return Ok(()) };
         let removed = Comparison::of(before, after.object.as_ref().unwrap(), &schema()).removed;
         let is_other = |entry: &&ManagedFields| entry.manager != "ann" && entry.operation == Operation::Apply;
@@ -467,7 +467,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_applied_is_in_the_object_and_owned(stored in stored(), spec in spec()) {
+    fn applied_fields_are_in_the_object_and_owned(stored in stored(), spec in spec()) {
         let Some(after) = stored.storable("ann", &spec) else { return Ok(()) };
         let schema = schema();
         let wanted = object(&spec);
@@ -481,7 +481,7 @@ proptest! {
     }
 
     #[test]
-    fn whoever_changes_a_field_is_its_only_owner(stored in stored(), spec in spec()) {
+    fn a_manager_that_changes_a_field_is_its_only_owner(stored in stored(), spec in spec()) {
         let Some(before) = &stored.object else { return Ok(()) };
         let after = stored.updated("new", &spec, NOW);
         if stored.managers.is_empty() { return Ok(()) }
@@ -541,7 +541,7 @@ proptest! {
     }
 
     #[test]
-    fn no_value_is_too_odd(schema in anything(), live in anything(), config in anything(), fields in anything()) {
+    fn no_json_value_panics(schema in anything(), live in anything(), config in anything(), fields in anything()) {
         for schema in [Schema::of_definition(&schema), Schema::unknown(), Schema::deduced()] {
             let mut managers = ManagedFields::all_of(&live).unwrap_or_default();
             if let Ok(fields) = FieldSet::parse(&fields) {

@@ -1,4 +1,4 @@
-//! Whether a value has the shape that its type asks for.
+//! Whether a value has the JSON types of its schema.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What a topology is made from: the Cluster with its defaults, its class, and every template that the class refers to.
+//! The inputs of a topology: the Cluster with its defaults, its class, and every template of the class.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

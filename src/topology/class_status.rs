@@ -1,4 +1,4 @@
-//! The status of a ClusterClass: what follows from its spec and from a look at its templates (CCR-06, CCR-09 to
+//! The status of a ClusterClass, computed from its spec and its templates (CCR-06, CCR-09 to
 //! CCR-12).
 //!
 //! Works on raw JSON, so that schemas are copied unchanged and other fields of the status stay. Time is an

@@ -14,7 +14,7 @@ use super::{Failure, Options};
 use crate::hub::{Cluster, annotation};
 use crate::world::World;
 
-/// What there is: what the topology of a Cluster is made from, and what it has made so far.
+/// The inputs of a computation: the Cluster, the blueprint of its topology, and the current objects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
     pub blueprint: Blueprint,
@@ -22,10 +22,10 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Reads it (RS-07, steps 1 to 4).
+    /// Reads the inputs from the world (RS-07, steps 1 to 4).
     ///
     /// # Errors
-    /// Something is missing or does not fit; [`Failure::NotAsked`] when `world` has needs that must be gathered first.
+    /// An object is missing or invalid; [`Failure::NotAsked`] when `world` has needs that must be gathered first.
     pub fn of(cluster: &Cluster, world: &World) -> Result<Self, Failure> {
         let blueprint = Blueprint::of(cluster, world)?;
         let current = Current::of(&blueprint, world)?;
@@ -43,14 +43,14 @@ pub struct Computation {
     pub contract: Contract,
     /// What the patches did and did not do.
     pub trace: Trace,
-    /// Notes, although nothing is wrong.
+    /// Warnings, which do not fail the computation.
     pub warnings: Vec<String>,
-    /// Whether a contract is assumed for want of a definition (DEC-17).
+    /// Whether a contract is assumed because its CustomResourceDefinition is not known (DEC-17).
     pub assumes_contract: bool,
 }
 
 impl Computation {
-    /// Observes, and computes the desired state of a Cluster's topology (RS-07 from step 1 to step 9, RS-15 and RS-16).
+    /// Reads the inputs and computes the desired state of a Cluster's topology (RS-07 from step 1 to step 9, RS-15 and RS-16).
     ///
     /// # Errors
     /// See [`Observed::of`] and [`Computation::from_observed`].
@@ -58,8 +58,8 @@ impl Computation {
         Self::from_observed(Arc::new(Observed::of(cluster, world)?), world, names, options)
     }
 
-    /// The computation that `kept` holds, or one that is put there. Nothing that a plan asks for changes it, so it is computed
-    /// once for all rounds of questions.
+    /// The computation in `kept`, or a new one that is stored there. The facts that a plan needs do not change it, so it is computed
+    /// once for all rounds of gathering.
     ///
     /// # Errors
     /// See [`Computation::from_observed`].
@@ -74,7 +74,7 @@ impl Computation {
             Some(computation) => Ok(computation),
             none => {
                 let computation = Self::from_observed(observed.clone(), world, names, options)?;
-                // It is void.
+                // Facts are missing, so the result is not valid.
                 if world.has_needs() { Err(Failure::NotAsked) } else { Ok(none.insert(computation)) }
             }
         }
@@ -83,8 +83,8 @@ impl Computation {
     /// Computes the desired state of a topology from the current state.
     ///
     /// # Errors
-    /// Nothing can be computed; [`Failure::NotAsked`] when `world` has needs that must be gathered first, and
-    /// [`Failure::CreationWaits`] when that is no error but the answer of a hook.
+    /// The desired state cannot be computed; [`Failure::NotAsked`] when `world` has needs that must be gathered first, and
+    /// [`Failure::CreationWaits`] when a hook blocks the creation, which is not an error.
     pub fn from_observed(
         observed: Arc<Observed>,
         world: &World,
@@ -101,7 +101,7 @@ impl Computation {
         let (computed, decided) = desired::compute(blueprint, current, world, planned, names)?;
         let (mut desired, contract) = (computed.desired, computed.contract);
         let trace = patches::apply(blueprint, contract, &mut desired, world, options)?;
-        // The Cluster is computed with the hooks that versions mark; these two come with the writing.
+        // The desired Cluster has the hooks that the upgrade marks. These hooks are called before the writes, and change the marks.
         let tracker = decided.call_due_hooks()?;
         note_pending_hooks(&mut desired, &tracker);
         let (warnings, assumes_contract) = (computed.warnings, computed.assumed);
@@ -109,7 +109,7 @@ impl Computation {
     }
 }
 
-/// Puts the hooks that are pending after all on the Cluster (HK-02, RS-23).
+/// Writes the hooks that are still pending into the annotation of the desired Cluster (HK-02, RS-23).
 fn note_pending_hooks(desired: &mut Desired, tracker: &Tracker) {
     let annotations = &mut desired.cluster.annotations;
     match tracker.hooks.annotation() {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_come_and_go_with_creation_and_with_the_end_of_an_upgrade() {
+    fn hooks_are_added_and_removed_at_creation_and_at_the_end_of_an_upgrade() {
         // HK-12, HK-21, RS-15, RS-16, RS-23: the step is still marked in the run that ends the upgrade
         let pending = |hook: &str| (annotation::PENDING_HOOKS.to_owned(), hook.to_owned());
         let new = Scene::new();

@@ -1,4 +1,4 @@
-//! What a topology has made so far, as it is now.
+//! The current objects of a topology.
 //!
 //! ```text
 //! Cluster ─┬─ infrastructureRef ─► infrastructure cluster

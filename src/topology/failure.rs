@@ -1,4 +1,4 @@
-//! Why nothing could be computed.
+//! Why a topology could not be computed.
 
 use super::hooks::HookTracker;
 use super::patches::{PatchError, told};

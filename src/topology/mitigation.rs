@@ -1,14 +1,14 @@
-//! Records of field owners that got lost (SSA-20 to SSA-23).
+//! Repair of `metadata.managedFields` that were lost (SSA-20 to SSA-23).
 //!
-//! Under some conditions an API server loses `metadata.managedFields`. The next apply would be recorded beside an owner who
-//! stands for everything that was there before, and no field could be removed any more. So the record is mended first.
+//! Under some conditions an API server loses `metadata.managedFields`. The next apply would then add an entry beside one of
+//! `before-first-apply`, which owns all earlier fields, and the engine could not remove these fields. So the entries are repaired first.
 
 use serde_json::{Map, Value, json};
 
 use super::plan::MANAGER;
 use crate::hub::Object;
 
-/// Who owns everything that was there when a record was begun.
+/// The manager to which an API server assigns all fields that existed before the first apply.
 const BEFORE: &str = "before-first-apply";
 
 /// Where a KubeadmControlPlane has arguments: with the record lost, those that a topology does not send any more could never
@@ -127,35 +127,35 @@ mod tests {
     }
 
     #[test]
-    fn nobody_applies_a_cluster() {
+    fn a_cluster_is_never_applied() {
         // SSA-21
-        let mended = |entries: &[(&str, &str)]| managers(of_cluster(&object("Cluster", entries, json!({}))));
+        let repaired = |entries: &[(&str, &str)]| managers(of_cluster(&object("Cluster", entries, json!({}))));
         let text = |text: &str| Some(vec![text.to_owned()]);
-        assert_eq!(mended(&[]), text("manager Update"));
-        assert_eq!(mended(&[("kubectl", "Update")]), None);
-        assert_eq!(mended(&[("kubectl", "Update"), (BEFORE, "Update")]), text("kubectl Update"));
-        assert_eq!(mended(&[("capi-topology", "Apply"), (BEFORE, "Update")]), text("manager Update"));
+        assert_eq!(repaired(&[]), text("manager Update"));
+        assert_eq!(repaired(&[("kubectl", "Update")]), None);
+        assert_eq!(repaired(&[("kubectl", "Update"), (BEFORE, "Update")]), text("kubectl Update"));
+        assert_eq!(repaired(&[("capi-topology", "Apply"), (BEFORE, "Update")]), text("manager Update"));
         let made = of_cluster(&object("Cluster", &[], json!({}))).unwrap();
         assert_eq!((&made[0]["apiVersion"], &made[0]["fieldsV1"]), (&json!("g/v1"), &name()));
     }
 
     #[test]
-    fn an_object_whose_record_is_lost_is_applied_by_the_engine_alone() {
+    fn an_object_without_managed_fields_gets_an_entry_of_the_engine() {
         // SSA-22
-        let mended = |entries: &[(&str, &str)]| managers(of_object(&object("Forge", entries, json!({}))));
+        let repaired = |entries: &[(&str, &str)]| managers(of_object(&object("Forge", entries, json!({}))));
         let list = |all: &[&str]| Some(all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
-        assert_eq!(mended(&[]), list(&["capi-topology Apply"]));
-        assert_eq!(mended(&[("provider", "Update")]), None);
-        assert_eq!(mended(&[("capi-topology", "Apply"), ("provider", "Update")]), None);
+        assert_eq!(repaired(&[]), list(&["capi-topology Apply"]));
+        assert_eq!(repaired(&[("provider", "Update")]), None);
+        assert_eq!(repaired(&[("capi-topology", "Apply"), ("provider", "Update")]), None);
         assert_eq!(
-            mended(&[("provider", "Update"), (BEFORE, "Update")]),
+            repaired(&[("provider", "Update"), (BEFORE, "Update")]),
             list(&["provider Update", "capi-topology Apply"])
         );
-        assert_eq!(mended(&[("capi-topology", "Apply"), (BEFORE, "Update")]), list(&["capi-topology Apply"]));
+        assert_eq!(repaired(&[("capi-topology", "Apply"), (BEFORE, "Update")]), list(&["capi-topology Apply"]));
     }
 
     #[test]
-    fn the_arguments_of_a_kubeadm_control_plane_are_the_engines() {
+    fn extra_args_of_a_kubeadm_control_plane_belong_to_the_engine() {
         // SSA-22
         let fields = |spec: Value| {
             let made = of_object(&object("KubeadmControlPlane", &[], json!({"kubeadmConfigSpec": spec}))).unwrap();

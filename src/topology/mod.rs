@@ -1,17 +1,19 @@
-//! What topologies and their classes come to: the computations that reconcilers carry out and commands show.
+//! The computations of topologies and classes: reconcilers write the results, and commands print them.
+//!
+//! The API is that of Cluster API's [ClusterClass](https://cluster-api.sigs.k8s.io/tasks/experimental-features/cluster-class/).
 //!
 //! ```text
-//! ClusterClass ─► class_references.rs: which templates, and are their versions the newest ─┐
-//!              └► class_status.rs: which variables ────────────────────────────────────────┴─► status
+//! ClusterClass ─► class_references.rs: its templates, and whether their versions are the newest ─┐
+//!              └► class_status.rs: its variables ────────────────────────────────────────────────┴─► status
 //!
-//! Cluster ─► blueprint.rs (class, templates) ─► current.rs (what there is) ─► upgrade/ (versions) ─► desired/ (one function
-//!            for each object) ─► patches/ ─► plan/ (steps, the machines that they replace, folds) ─► rotations.rs (one too
-//!            many is held)
-//! mitigation.rs: records of field owners that got lost
+//! Cluster ─► blueprint.rs (class, templates) ─► current.rs (existing objects) ─► upgrade/ (versions) ─► desired/ (one function
+//!            for each object) ─► patches/ ─► plan/ (steps, the machines that they replace, folds) ─► rotations.rs (holds
+//!            templates that are replaced again and again)
+//! mitigation.rs: repair of managedFields that were lost
 //! nameless.rs: whether the plan for one Cluster holds for others
 //! ```
 //!
-//! All of it is pure: what varies (facts, fresh names, switches) is an argument.
+//! All functions are pure: facts, new names and switches are arguments.
 
 pub mod blueprint;
 pub mod class_references;

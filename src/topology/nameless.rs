@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn templates_may_write_the_name_as_it_is_and_do_nothing_else_with_it() {
+    fn templates_may_only_print_the_name_of_the_cluster() {
         for (template, is_nameless) in [
             ("", true),
             ("plain", true),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn some_names_are_no_texts_to_yaml() {
+    fn names_that_yaml_reads_as_numbers_are_recognized() {
         for (name, is_text) in [
             ("cluster-1", true),
             ("blue", true),

@@ -1,4 +1,4 @@
-//! The random ends of generated names.
+//! The random suffixes of generated names.
 
 use crate::hub::ObjectKey;
 pub use crate::hub::prefixed_name as prefixed;

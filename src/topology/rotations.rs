@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn rotations_that_are_far_apart_are_nobodys_fight() {
+    fn rotations_that_are_far_apart_are_not_held() {
         // DEC-35
         let (mut rotations, fought) = (Rotations::default(), plan(&[(SMITH, SIZE, json!("large"))]));
         for start in [0, 1_000, 2_000, 3_000] {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_slot_says_what_fights_and_leaves_the_others_alone() {
+    fn a_held_slot_names_the_field_and_other_slots_rotate() {
         // DEC-35
         let mut rotations = Rotations::default();
         let edits = [
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_version_is_no_fight() {
+    fn a_rotation_for_a_new_version_does_not_count() {
         // DEC-35: the steps of an upgrade follow one another without a new generation.
         let mut rotations = Rotations::default();
         let machines = "ForgeMachineTemplate brain";

@@ -1,4 +1,4 @@
-//! What the status of a Cluster says of its topology.
+//! The status of a Cluster, computed from its topology.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Which templates of machines are unused once a MachineDeployment or MachineSet is gone.
+//! The templates of machines that are unused after a MachineDeployment or MachineSet is deleted.
 
 use crate::hub::{ContractRef, Object, WrongType};
 
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_goes_when_nobody_else_has_it() {
+    fn a_template_is_deleted_when_nothing_refers_to_it() {
         // DEL-08, DEL-11
         let leaver = leaving(maker("b1", "i1"));
         for (case, sets, deployment, want) in [
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_told_apart_by_group_and_kind_and_never_by_version() {
+    fn templates_are_identified_by_group_and_kind_without_version() {
         // DEL-08
         let leaver = leaving(maker("b1", "i1"));
         for (path, value, want) in [
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_named_is_not_deleted_and_what_cannot_be_read_stops_everything() {
+    fn only_referenced_templates_are_deleted_and_unreadable_objects_stop_the_deletion() {
         // DEL-09
         let mut leaver = leaving(maker("b1", "i1"));
         leaver.remove("spec.template.spec.bootstrap.configRef");

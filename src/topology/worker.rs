@@ -1,4 +1,4 @@
-//! The two kinds of workers, which differ in little.
+//! The two kinds of workers, and their few differences.
 
 use crate::hub::{MachineDeploymentTopology, MachinePoolTopology, Topology, TopologyMetadata, label};
 

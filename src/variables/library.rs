@@ -1,4 +1,4 @@
-//! What is compiled of classes, kept by content and by bytes.
+//! The cache of compiled classes, by content and limited in bytes.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_definitions_are_compiled_once_and_a_review_keeps_nothing() {
+    fn equal_definitions_are_compiled_once_and_a_review_caches_nothing() {
         // DEC-39
         let library = Arc::new(Library::default());
         drop(look_up(&library, &definitions(1)));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_required_of_a_variable_belongs_to_its_content() {
+    fn required_is_part_of_the_content_of_a_definition() {
         // DEC-39
         let library = Arc::new(Library::default());
         let (_slot, kept) = keep(&library, &definitions(1));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_least_recently_goes_when_there_is_too_much() {
+    fn the_least_recently_used_class_is_evicted_when_the_cache_is_full() {
         // DEC-39, DEC-44
         let (_, one) = keep(&Arc::new(Library::default()), &definitions(0));
         let each: usize = one.iter().map(|variable| variable.footprint.bytes()).sum();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_layer_above_compiles_is_counted_too() {
+    fn everything_compiled_for_a_class_counts_for_the_cache() {
         // DEC-44
         let library = Arc::new(Library::with_capacity(100));
         let (one, two) = (Slot::of(&library), Slot::of(&library));

@@ -1,4 +1,4 @@
-//! Variables of topologies: which there are, what they become, and what is wrong with them.
+//! Variables of topologies: definitions, defaults and validation.
 //!
 //! ```text
 //! ClusterClass ─► definitions.rs ─► library.rs: Variables (compiled schemas) ─► values.rs: defaults (VAR-D), checks (VAR-V)

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told_from_what_is_wrong() {
+    fn a_missing_value_differs_from_a_malformed_path() {
         // TV-02
         for (path, want) in [
             ("nothing", "nothing was not found"),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_knows_what_it_reaches_into() {
+    fn a_path_has_a_name_and_members() {
         let path = VariablePath::parse("builtin.cluster.list[3].x").unwrap();
         assert_eq!(path.name(), "builtin");
         assert_eq!(path.members().collect::<Vec<_>>(), ["cluster", "list", "x"]);

@@ -1,4 +1,4 @@
-//! Values for the variables of a class, where no Cluster of it is at hand.
+//! Values for the variables of a class without a Cluster.
 
 use serde_json::Value;
 

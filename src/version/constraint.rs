@@ -1,10 +1,10 @@
-//! Version constraints in the language of Masterminds/semver 3.4: `>= 1.28, < 1.31 || ~1.32`, `1.2 - 1.4`, `^1`, `1.x`.
+//! Version constraints in the language of [Masterminds/semver 3.4](https://github.com/Masterminds/semver#checking-version-constraints): `>= 1.28, < 1.31 || ~1.32`, `1.2 - 1.4`, `^1`, `1.x`.
 //!
 //! ```text
 //!  text ──hyphen ranges rewritten──► split at || ──► terms, separated by blanks or commas: all must hold
 //! ```
 //!
-//! A prerelease satisfies nothing but alternatives in which some term names a prerelease itself.
+//! A prerelease only satisfies an alternative that has a term with a prerelease.
 
 use std::cmp::Ordering;
 

@@ -1,7 +1,7 @@
 //! Kubernetes versions: strict and tolerant parsing, precedence, and the orders that upgrades need.
 //!
-//! Semantic Versioning 2.0.0 as Cluster API compares it (VER-001 to VER-006, `docs/rules.md`). The numbers and identifiers are
-//! held by the `semver` crate; what it leaves open (tolerant input, an order of build metadata) is here.
+//! [Semantic Versioning 2.0.0](https://semver.org/spec/v2.0.0.html) as Cluster API compares it (VER-001 to VER-006,
+//! `docs/rules.md`). The `semver` crate has the numbers and identifiers; tolerant input and an order of builds are here.
 
 mod constraint;
 mod loose;
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerant_versions_forgive_what_people_write() {
+    fn tolerant_versions_accept_common_forms() {
         // VER-002
         for (text, want) in [
             ("v1.30", "v1.30.0"),

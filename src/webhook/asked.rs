@@ -1,4 +1,4 @@
-//! What a review asks, and where it is answered.
+//! A review as a question, and the kind of thread that answers it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::wire::Version;
 use crate::wire::review::AdmissionRequest;
 use crate::world::Scope;
 
-/// Whether the object of a review is one that this installation looks after (DEC-37): it is, or it was.
+/// Whether the object of a review is in the scope of this installation, before or after the change (DEC-37).
 pub(super) fn is_looked_after(review: &AdmissionRequest<'_>, scope: &Scope) -> bool {
     #[derive(serde::Deserialize)]
     struct OnlyMetadata {
@@ -57,7 +57,7 @@ impl Put {
     }
 }
 
-/// What a review asks of an end point, whose version says nothing: group, version and kind stand in the review.
+/// The question that a review puts to an end point. The version of the end point does not matter: the review has group, version and kind.
 pub(super) struct Asked {
     end_point: EndPoint,
     version: Version,

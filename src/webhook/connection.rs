@@ -1,4 +1,4 @@
-//! One connection: what it is doing, and when it has been doing that for too long.
+//! The state of one connection, and its timeouts.
 //!
 //! kube-apiserver calls Services by HTTP/1.1 and keeps connections for 90 s. A server that closes one of them just when
 //! the next request is on its way makes that request fail, and a failed call is a refused write. So an idle connection is
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_not_taken_is_overdue_and_one_that_is_still_made_is_not() {
+    async fn an_answer_that_the_client_does_not_read_times_out_and_one_in_progress_does_not() {
         let activity = used();
         let (one, two) = (activity.answering(), activity.answering());
         one.answers();
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_that_come_and_go_do_not_make_a_slow_one_young() {
+    async fn other_requests_do_not_reset_the_timeout_of_a_slow_one() {
         let activity = used();
         let slow = activity.answering();
         slow.waits_for_peer();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_was_told_to_end_is_left_to_its_requests() {
+    async fn a_connection_that_is_closing_finishes_its_requests() {
         let activity = used();
         let answering = activity.answering();
         let quiet = activity.quiet(PATIENCE);

@@ -1,7 +1,7 @@
 //! From a ConversionReview to its answer: objects of one version in the shape of another (CONV).
 //!
-//! It needs no cache and asks no rule, so it answers as soon as the port is open, for all namespaces and labels:
-//! the watches that fill the caches may themselves be waiting for it.
+//! A conversion needs no cache and no rule, so it is answered as soon as the port is open, for all namespaces and labels.
+//! The watches that fill the caches may need conversions themselves.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -1,14 +1,16 @@
-//! The HTTPS service that kube-apiserver calls.
+//! The HTTPS service that kube-apiserver calls: requests and responses of
+//! [admission webhooks](https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/) and
+//! [conversion webhooks](https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#webhook-conversion).
 //!
 //! ```text
 //! socket ─► server.rs (limits, TLS handshake, HTTP/1.1 and HTTP/2) ─► review.rs ──► admission
 //!              └─ certificates::tls                                │     ├─ kubernetes::gather
-//!                                                                  │     └─ queue.rs (whose turn it is)
-//!                                                                  │     turns.rs (whose turn it is at the threads)
+//!                                                                  │     └─ queue.rs (which review runs next)
+//!                                                                  │     turns.rs (which work gets a thread next)
 //!                                                                  └─► conversion.rs ─► wire
 //! impact.rs: what an allowed edit does to machines, as warnings
 //! templates.rs: reviews of the templates of classes, for their impact alone
-//! probes.rs: whether this process is alive and ready, on a port of its own
+//! probes.rs: liveness, readiness and metrics, on a port of its own
 //! ```
 
 mod asked;

@@ -1,4 +1,4 @@
-//! Places for connections, and which connection is closed when all of them are taken.
+//! The limit of connections, and which connection is closed when it is reached.
 //!
 //! Those without a request go first, then those that keep us waiting, with a body or by not taking an answer, then idle ones;
 //! each time one of the peer that has most of them, and of these the one that has been so for the longest time. A connection
@@ -232,7 +232,7 @@ impl Taken {
         of_peers
     }
 
-    /// The peer whose connections count most together, and that count.
+    /// The peer with the most connections, and their number.
     fn most(&self, count: impl Fn(&Open) -> usize) -> Option<(IpAddr, usize)> {
         self.of_peers(count).into_iter().max_by_key(|(_, count)| *count)
     }
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silent_connections_go_before_idle_ones_and_the_longest_of_the_largest_peer_first() {
+    async fn silent_connections_are_closed_before_idle_ones_and_the_oldest_of_the_largest_peer_first() {
         let places = places(6);
         let mut all = Vec::new();
         // The oldest connection belongs to a peer with few connections, and one has been silent for a short time.
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_keeps_us_waiting_is_not_protected() {
+    async fn a_connection_with_a_slow_client_can_be_closed_for_another() {
         let places = places(2);
         let (slow, idle) = (Activity::new(), idle());
         let request = slow.answering();
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_whose_connections_are_all_busy_keeps_no_other_out() {
+    async fn a_peer_with_busy_connections_does_not_keep_other_peers_out() {
         let places = places(3);
         let busy: Vec<_> = (0..4).map(|_| Activity::new()).collect();
         let _answering: Vec<_> = busy.iter().map(Activity::answering).collect();
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_too_many_requests_those_of_the_fullest_connection_end() {
+    async fn of_too_many_requests_those_of_the_connection_with_most_are_aborted() {
         let places = places(3);
         let activities = [Activity::new(), Activity::new(), Activity::new()];
         let mut taken = Vec::new();
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn room_is_made_when_a_place_is_given_back_and_not_because_one_was() {
+    async fn a_place_is_free_only_after_its_connection_has_ended() {
         let places = places(2);
         let (one, two) = (idle(), idle());
         let (first, second) = (places.take(peer(1), &one).await.unwrap(), places.take(peer(1), &two).await.unwrap());

@@ -1,4 +1,6 @@
-//! `/healthz`, `/readyz` and `/metrics`, on plain HTTP, a port and a runtime of their own.
+//! `/healthz`, `/readyz` and `/metrics`, on plain HTTP, with a port and a runtime of their own.
+//!
+//! kubelet calls them as [probes](https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/).
 //!
 //! ```text
 //! main runtime ── a beat every second ──► Health ◄── /healthz ── runtime of the probes
@@ -149,7 +151,7 @@ mod tests {
     use crate::world::{CLASSES, CLUSTERS, Facts};
 
     #[tokio::test(start_paused = true)]
-    async fn five_minutes_of_silence_make_a_replica_not_ready_until_the_next_word() {
+    async fn a_replica_without_an_answer_of_the_api_server_for_five_minutes_is_not_ready() {
         let cache = Arc::new(Cache::new(Facts::not_listed(&watch::WATCHED)));
         let mut health = Health::new(cache.clone(), Arc::new(Metrics::default()));
         health.standstill = Duration::MAX;

@@ -1,4 +1,4 @@
-//! Places for work, and a short queue before them.
+//! The limit of parallel reviews, and a short queue.
 //!
 //! kube-apiserver does not ask twice: a review that is turned away is a write that failed. So a review waits for its place
 //! as long as its caller does, and only then, or when too many wait already, it is shed.

@@ -1,7 +1,8 @@
-//! From an AdmissionReview to its answer.
+//! From an AdmissionReview to its answer, in the format of
+//! [admission webhooks](https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#webhook-request-and-response).
 //!
-//! The envelope decides how a request is answered: without a readable envelope there is no uid, so the answer is an HTTP
-//! error; with one it is always an answer.
+//! The answer needs the uid of the request. So a request whose envelope cannot be read gets an HTTP error. Every other request
+//! gets an AdmissionReview, also if its object cannot be decoded.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -40,10 +41,10 @@ use crate::wire::conversion_review;
 use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusDetails};
 use crate::world::{Computed, Unsettled, World, settle};
 
-/// How a question is answered; a field of the handler so that a test can make it fail.
+/// The function that answers a question. It is a field of the handler so that a test can replace it by one that fails.
 type Evaluate = fn(&Question, &World, &Settings) -> Verdict;
 
-/// What answers reviews.
+/// The handler of reviews.
 #[derive(Debug)]
 pub struct Handler {
     pub(super) gatherer: Gatherer,
@@ -58,7 +59,7 @@ pub struct Handler {
 }
 
 impl Handler {
-    /// A handler that asks `gatherer` for facts.
+    /// A handler that gets facts from `gatherer`.
     pub fn new(gatherer: Gatherer, settings: Settings, limits: Limits, metrics: Arc<Metrics>) -> Self {
         let waiting = |queue| metrics.waiting.get_or_create(&metrics::Queue { queue }).clone();
         Handler {
@@ -75,7 +76,7 @@ impl Handler {
     }
 }
 
-/// The end points that are answered; those for machines where machines are driven (MA-28).
+/// The end points that are served; those for machines only if topologist runs their lifecycle (MA-28).
 fn end_points(settings: &Settings) -> impl Iterator<Item = EndPoint> {
     END_POINTS.into_iter().chain(MACHINE_END_POINTS.into_iter().filter(|_| settings.lifecycle))
 }
@@ -135,7 +136,7 @@ impl Handler {
         peer: Option<IpAddr>,
         deadline: Instant,
     ) -> Result<Vec<u8>, Refusal> {
-        // A place is for work; a body that is still on its way takes none.
+        // The body is read before the review takes a place in the queue.
         let body = self.bodies.read(request, deadline).await?;
         let started = Instant::now();
         let request: AdmissionRequest<'_> = request_of(&body, [API_VERSION, KIND])?;
@@ -181,7 +182,7 @@ impl Handler {
                     Ok((verdict, question)) => self.with_impact(verdict, question, review, deadline).await,
                     Err(Ended::Undecodable(verdict)) => *verdict,
                     Err(Ended::Unsettled(unsettled)) => Verdict::unsettled(end_point.kind, name, &unsettled),
-                    // A panic becomes the verdict that nothing could be found out (ADM-009).
+                    // A panic becomes an internal error (ADM-009).
                     Err(Ended::Panicked) => self.panicked(end_point.kind, name),
                     Err(Ended::Shed(shed)) => return Err(shed),
                 }
@@ -193,10 +194,10 @@ impl Handler {
         })
     }
 
-    /// Puts the question until no fact is missing. It is decoded in the first turn and not before: while reviews wait for it,
-    /// they are no more than their text.
+    /// Evaluates the question until no fact is missing. The question is decoded in its first turn: a review that waits takes only
+    /// the memory of its text.
     async fn settle(&self, asked: Asked, work: Work<'_>) -> Result<(Verdict, Option<Question>), Ended> {
-        // Facts may come late, and the last answer still has to be given.
+        // Facts may arrive late, and time must be left for the last evaluation.
         let facts_by = work.deadline.checked_sub(LAST_ROUND).unwrap_or(work.deadline);
         let put = |world, (put, work)| self.put(world, put, work);
         let gather = |needs| self.gatherer.gather_all(needs, facts_by);
@@ -223,7 +224,7 @@ impl Handler {
         }
     }
 
-    /// Puts the question once, on a thread for such work if it takes long.
+    /// Evaluates the question once, on a blocking thread if it takes long.
     async fn put<'a>(
         &self,
         mut world: World,
@@ -243,13 +244,13 @@ impl Handler {
             if let Some(verdict) = verdict {
                 return Ok(((verdict, question), world, (put, work)));
             }
-            // It is no work for an async thread. Facts recorded on the way are requested again.
+            // The work is too long for an async thread. Needs that it recorded are dropped, and recorded again on the other thread.
             (work.pool, _) = (Pool::Blocking, world.take_needs());
         }
     }
 
-    /// Does work on this thread, or aside in its turn. It is told to stop when it has taken too long for this thread, when the
-    /// deadline is over, and when its caller has gone.
+    /// Does work on this thread, or on a blocking thread when its turn comes. The work is stopped when it takes too long for this
+    /// thread, when the deadline has passed, and when the caller has closed the connection.
     async fn work<T: Send + 'static>(
         &self,
         Work { pool, owner, deadline }: Work<'_>,
@@ -267,7 +268,7 @@ impl Handler {
             Stop::when(move || is_gone.load(Ordering::Relaxed) || std::time::Instant::now() >= until)
         };
         let work = tokio::task::spawn_blocking(move || {
-            // Work ends between its parts: it keeps its turn until then, also after its caller has gone.
+            // Work can only stop between its parts. It keeps its turn until then, also if the caller has closed the connection.
             let _turn = turn;
             span.in_scope(|| catch_unwind(AssertUnwindSafe(|| work(stop))))
         });
@@ -335,7 +336,7 @@ impl Handler {
 #[derive(Clone, Copy, Debug)]
 struct Work<'a> {
     pool: Pool,
-    /// Whose turn it takes.
+    /// The caller and namespace whose turn the work takes.
     owner: Owner<'a>,
     deadline: Instant,
 }
@@ -353,8 +354,8 @@ enum Ended {
     Shed(#[from] Shed),
 }
 
-/// The answer to a review that is shed: the code and the hint let the client try again by itself. Where denials are only
-/// talked about, this one is too (DEC-38).
+/// The answer to a review that is rejected because of overload. Its code and retry hint let clients retry by themselves. With
+/// `--enforce=warn` it is a warning (DEC-38).
 fn overload<'a>(
     shed: Shed,
     enforce: Enforce,
@@ -368,7 +369,7 @@ fn overload<'a>(
     }
     let (code, reason, retry_after_seconds) = match shed {
         Shed::Full | Shed::Late => (429, "TooManyRequests", Some(RETRY_AFTER)),
-        // Trying again would take as long again. Time says nothing about the object, so it is not called invalid (DEC-44).
+        // A retry would take as long again, so there is no hint. A timeout is not a verdict, so the object is not called invalid (DEC-44).
         Shed::Unfinished => (500, "InternalError", None),
     };
     let mut status = Status::failure(code, reason, message);

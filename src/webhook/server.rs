@@ -360,7 +360,7 @@ fn received(answering: &Answering, is_pending: bool) {
     if is_pending { answering.waits_for_peer() } else { answering.waits_for_us() }
 }
 
-/// The peer is waited for until more of the answer is asked for.
+/// Until more of the answer is polled, the connection waits for the peer.
 fn answered(answering: &Answering, is_pending: bool) {
     if is_pending { answering.waits_for_us() } else { answering.answers() }
 }

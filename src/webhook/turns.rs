@@ -122,7 +122,7 @@ impl State {
         own.map_or(0, VecDeque::len)
     }
 
-    /// Forgets reviews whose callers have gone.
+    /// Removes reviews whose callers have closed the connection.
     fn forget_gone(&mut self) {
         self.peers.values_mut().for_each(Waiting::forget_gone);
         self.peers.retain(|_, waiting| waiting.count > 0);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_namespace_with_many_reviews_waits_for_itself() {
+    async fn a_namespace_with_many_reviews_delays_only_itself() {
         // DEC-44
         let turns = Turns::new(1, 100, Gauge::default());
         let reviews = ["a", "a", "a", "a", "b", "c", "a", "b"];
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_full_room_has_room_for_those_who_are_few() {
+    async fn a_full_queue_accepts_callers_with_few_requests() {
         // DEC-44
         let waiting = Gauge::default();
         let turns = Turns::new(1, 3, waiting.clone());
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whose_time_is_over_holds_up_nobody() {
+    async fn requests_past_their_deadline_do_not_delay_others() {
         let turns = Turns::new(1, 10, Gauge::default());
         let now = Instant::now();
         let held = turns.turn(own("a"), now).await.ok().unwrap();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_caller_that_invents_namespaces_waits_for_itself() {
+    async fn a_caller_that_invents_namespaces_delays_only_itself() {
         let turns = Turns::new(1, 8, Gauge::default());
         let (start, order) = (Instant::now(), Mutex::new(Vec::new()));
         let names: Vec<String> = (0..30).map(|index| format!("forged{index}")).collect();

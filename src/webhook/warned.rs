@@ -1,4 +1,4 @@
-//! Which peers the log has warned about lately, so that one of them cannot fill it.
+//! Peers that had a warning recently, so that a peer cannot fill the log.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_is_warned_about_once_a_minute_and_few_are_remembered() {
+    fn warnings_about_a_peer_come_once_a_minute_and_few_peers_are_remembered() {
         let (warned, now) = (Warned::default(), Instant::now());
         let peer = |number: u32| IpAddr::from(number.to_be_bytes());
         assert!(warned.is_due(peer(1), now) && !warned.is_due(peer(1), now) && warned.is_due(peer(2), now));

@@ -1,7 +1,7 @@
 //! The ConversionReview envelope, `apiextensions.k8s.io/v1`.
 //!
-//! Objects stay text until it is their turn: a review may hold many, and what one of them takes as JSON values is a
-//! multiple of its text.
+//! An object stays text until it is converted: a review may have many objects, and as JSON values they take a multiple of the
+//! memory of their text.
 
 use std::borrow::Cow;
 

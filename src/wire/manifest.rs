@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_fall_apart_into_their_items() {
+    fn lists_are_split_into_their_items() {
         let text = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: cluster.x-k8s.io/v1beta1, kind: Cluster, metadata: {name: a}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: c}}\n";
         let all = read(text).unwrap();
         let seen: Vec<_> = all.iter().map(|one| (one.admitted_kind(), one.version(), one.key.to_string())).collect();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_in_kind_or_group_finds_the_kind_that_was_meant() {
+    fn a_misspelled_kind_or_group_finds_the_closest_kind() {
         let ours = |version: &str| format!("cluster.x-k8s.io/{version}");
         for (api_version, kind, want) in [
             ("cluster.x-k8s.io/v1beta2", "Clustre", Some(("Cluster", ours("v1beta2")))),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused_with_its_line() {
+    fn documents_that_are_no_objects_are_rejected_with_their_line() {
         for (text, reason) in [
             ("\n- a\n", "the document is not an object with apiVersion and kind"),
             ("a: 1", "the object has no apiVersion or no kind"),

@@ -1,12 +1,14 @@
-//! From what travels to the hub.
+//! From the versions of the API, as they travel, to the hub.
 //!
 //! ```text
 //! v1beta2 text ───────────────► hub
 //! v1beta1 text ─► edits (up) ─► hub        v1alpha4 has the shape of v1beta1 for our kinds
 //! ```
 //!
-//! Also the conversion between versions, which shares these edits ([`conversion`]), the envelopes of reviews
-//! ([`review`], [`conversion_review`]) and files of manifests ([`manifest`]).
+//! Here are also the conversion between versions, which shares these edits ([`conversion`]), the envelopes of reviews ([`review`],
+//! [`conversion_review`]; see [conversion webhooks][versioning]), and files of manifests ([`manifest`]).
+//!
+//! [versioning]: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#webhook-conversion
 
 pub mod conversion;
 pub mod conversion_review;

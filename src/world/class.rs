@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_has_in_common_with_the_spec_what_it_repeats() {
+    fn a_status_shares_definitions_that_equal_those_of_the_spec() {
         let variable = |name: &str, r#type: &str| json!({"name": name, "required": true, "schema": {"openAPIV3Schema": {"type": r#type}}});
         let settled = |name: &str, types: &[&str]| {
             let definition = |r#type: &&str| json!({"from": "inline", "required": true, "schema": {"openAPIV3Schema": {"type": r#type}}});

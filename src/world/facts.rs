@@ -1,4 +1,4 @@
-//! What is known of the cluster at one moment.
+//! The facts about the cluster at one moment.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_absent_before_everything_is_listed() {
+    fn an_object_is_absent_only_when_its_kind_is_listed() {
         let mut facts = Facts::not_listed(&[CLASSES, CLUSTERS]);
         let key = ObjectKey::new("ns", "x");
         assert_eq!(facts.class(&key), Found::Unreadable("ClusterClasses are not listed yet".into()));

@@ -1,4 +1,4 @@
-//! The facts that rules and computations look at.
+//! The facts that rules and computations use.
 //!
 //! ```text
 //! Facts (shared, immutable, taken in O(1)) ─┐
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_still_arrive_is_needed() {
+    fn only_objects_that_may_still_arrive_are_needed() {
         let facts = Facts::of([], [class("settled", false), class("pending", true)]);
         let mut world = World::new(Arc::new(facts));
         assert!(matches!(world.class(&ObjectKey::new("ns", "settled")), Found::Yes(_)));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pinned_absence_stays_although_the_facts_move_on() {
+    fn a_pinned_absence_stays_when_the_facts_change() {
         let key = ObjectKey::new("ns", "late");
         let mut world = World::new(Arc::new(Facts::of([], [])));
         assert_eq!(world.class(&key), Found::NotAsked);

@@ -1,4 +1,4 @@
-//! What a run can look for, and what it then finds.
+//! The needs that a computation can have, and their answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

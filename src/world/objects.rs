@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_hold_what_carries_all_labels() {
+    fn a_list_contains_the_objects_with_all_labels() {
         let mut objects = Objects::default();
         for (name, cluster, set) in [("b", "x", "1"), ("a", "x", "1"), ("c", "x", "2"), ("d", "y", "1")] {
             objects.put(machine(name, cluster, set));

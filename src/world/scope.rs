@@ -1,4 +1,4 @@
-//! Which objects an installation looks after.
+//! The scope of an installation: its namespaces and label value.
 
 use crate::hub::Metadata;
 use crate::hub::naming::dns_label_faults;

@@ -1,4 +1,4 @@
-//! The one way to ask: compute, take the needs, gather their answers, pin the answers, and compute again.
+//! The loop of all computations: compute, take the needs, gather their answers, keep the answers, and compute again.
 //!
 //! ```text
 //! World ─► compute ─► no needs: the result counts
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_answered_is_still_missing() {
+    fn needs_without_an_answer_stay_missing() {
         let gathered = |_: BTreeSet<Need>| ready(Vec::new());
         let compute = |world: World, ()| ready(Ok((chain(&world, 1), world, ())));
         let settled = settle(world(), (), compute, gathered).now_or_never().unwrap();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn state_comes_back_and_errors_end_at_once() {
+    fn settling_returns_state_and_stops_at_the_first_error() {
         let failing = |world: World, round: usize| {
             let found = chain(&world, ROUNDS);
             assert_eq!(found, round);

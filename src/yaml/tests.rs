@@ -98,7 +98,7 @@ fn errors_say_what_and_where() {
 }
 
 #[test]
-fn bombs_are_refused() {
+fn alias_bombs_are_rejected() {
     let list = |of: &str, times: usize| format!("[{}]", vec![of; times].join(", "));
     let mut wide = format!("a0: &a0 {}\n", list("x", 9));
     let mut deep = "a0: &a0 [x]\n".to_owned();

@@ -335,7 +335,7 @@ async fn every_event_renews_the_age_of_its_cache() {
 }
 
 #[tokio::test]
-async fn a_server_that_may_not_list_says_so_and_is_not_ready() {
+async fn a_server_without_list_permission_is_not_ready_and_gives_the_reason() {
     installation();
     let kubernetes = Kubernetes::shared();
     let kubeconfig = kubernetes.service_account_kubeconfig("default", "nobody").await;

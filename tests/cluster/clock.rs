@@ -78,7 +78,7 @@ async fn no_request_is_lost_when_the_clock_jumps_and_the_replica_leads_again_wit
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn certificates_that_a_jump_ends_are_made_anew_at_once_and_again_when_the_clock_is_right() {
+async fn certificates_that_expire_by_a_clock_jump_are_renewed_at_once() {
     let (site, clock) = guarded().await;
     let authority = site.secret("ca.crt").await;
     // Beyond the end of the authority, which is made for five years.

@@ -231,7 +231,7 @@ async fn a_class_gets_its_variables_its_conditions_and_its_templates() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_references_is_told_and_nothing_is_changed() {
+async fn wrong_references_are_reported_and_not_changed() {
     // CCR-04, CCR-05, CCR-10, CCR-11
     let ground = Ground::new().await;
     let namespace = ground.namespace().await;
@@ -273,7 +273,7 @@ async fn what_is_wrong_with_references_is_told_and_nothing_is_changed() {
 }
 
 #[tokio::test]
-async fn a_class_whose_variables_an_extension_knows_says_so() {
+async fn a_class_with_discovered_variables_has_a_condition() {
     // CCR-07, CCR-09, CCR-12
     let ground = Ground::new().await;
     let namespace = ground.namespace().await;
@@ -291,7 +291,7 @@ async fn a_class_whose_variables_an_extension_knows_says_so() {
 }
 
 #[tokio::test]
-async fn a_paused_class_is_left_alone_until_it_goes_on() {
+async fn a_paused_class_is_skipped_until_it_is_unpaused() {
     // CCR-02
     let ground = Ground::new().await;
     let namespace = ground.namespace().await;
@@ -311,7 +311,7 @@ async fn a_paused_class_is_left_alone_until_it_goes_on() {
 }
 
 #[tokio::test]
-async fn a_reconciled_class_costs_nothing_more() {
+async fn a_reconciled_class_causes_no_more_requests() {
     let ground = Ground::new().await;
     let namespace = ground.namespace().await;
     ground.create(&namespace, class("quiet")).await;
@@ -369,7 +369,7 @@ async fn a_leader_that_is_asked_to_stop_hands_over_at_once() {
 }
 
 #[tokio::test]
-async fn a_leader_that_stood_still_writes_nothing_once_another_leads() {
+async fn a_paused_leader_process_writes_nothing_once_another_leads() {
     let ground = Ground::new().await;
     let namespace = ground.namespace().await;
     let (mut leader, mut follower) = leader_and_follower(&ground);
@@ -467,7 +467,7 @@ fn older_class(name: &str, (api_version, kind, template): (&str, &str, &str)) ->
 }
 
 #[tokio::test]
-async fn a_reference_leads_into_no_other_namespace() {
+async fn a_reference_cannot_lead_into_another_namespace() {
     // DEC-45
     let ground = Ground::new().await;
     let namespace = ground.namespace().await;

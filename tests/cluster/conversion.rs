@@ -200,7 +200,7 @@ fn cluster(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_client_of_v1beta1_reads_back_what_it_wrote_and_one_of_v1beta2_the_same() {
+async fn clients_of_both_versions_read_back_the_written_object() {
     let objects = Objects::fresh("both").await;
     let wrote = class("base", Some(&objects.namespace));
     objects.create_old(Kind::ClusterClass, &wrote).await.unwrap();
@@ -245,7 +245,7 @@ async fn a_client_of_v1beta1_reads_back_what_it_wrote_and_one_of_v1beta2_the_sam
 }
 
 #[tokio::test]
-async fn an_explicit_false_of_v1beta2_outlives_an_update_in_v1beta1() {
+async fn an_explicit_false_of_v1beta2_survives_an_update_in_v1beta1() {
     // CONV-002, CONV-013
     let objects = Objects::fresh("false").await;
     objects.create_old(Kind::ClusterClass, &class("base", None)).await.unwrap();
@@ -338,7 +338,7 @@ async fn references_of_v1beta1_get_the_namespace_of_the_class_and_no_other() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_converted_is_told_to_the_client() {
+async fn a_client_gets_the_reason_of_a_failed_conversion() {
     let objects = Objects::fresh("failing").await;
     // Classes of v1beta1 are reviewed before they are converted, Clusters after.
     let mut soon = class("soon", None);
@@ -381,7 +381,7 @@ async fn what_cannot_be_converted_is_told_to_the_client() {
 }
 
 #[tokio::test]
-async fn a_class_as_large_as_they_come_is_read_in_v1beta1() {
+async fn the_largest_allowed_class_is_read_in_v1beta1() {
     // CONV-013: with its whole v1beta2 form in the annotation the API server would refuse it.
     let objects = Objects::fresh("large").await;
     let mut large = class("large", Some(&objects.namespace));
@@ -447,7 +447,7 @@ async fn objects_that_were_stored_in_v1beta1_are_listed_in_v1beta2() {
 }
 
 #[tokio::test]
-async fn while_nobody_converts_clients_of_v1beta2_go_on() {
+async fn without_conversions_clients_of_v1beta2_keep_working() {
     let mut installation = Installation::start().await;
     installation.kubernetes.apply_yaml(&stream(&installation.definitions())).await;
     let namespace = installation.kubernetes.namespace("alone").await;

@@ -359,7 +359,7 @@ async fn a_list_of_namespaces_is_guarded_and_no_other() {
 }
 
 #[tokio::test]
-async fn namespaces_with_a_prefix_are_guarded_also_those_that_come_later() {
+async fn namespaces_with_a_prefix_are_guarded_also_new_ones() {
     // DEC-37
     let guarded = Guarded::by(render("examples/prefix"), &["team-a", "other-team-a"]).await;
     guarded.until_guarded("team-a").await;
@@ -373,7 +373,7 @@ async fn namespaces_with_a_prefix_are_guarded_also_those_that_come_later() {
 }
 
 #[tokio::test]
-async fn applying_again_leaves_the_bundle_alone() {
+async fn applying_again_does_not_change_the_bundle() {
     let kubernetes = Kubernetes::start();
     let client = kubernetes.client();
     kubernetes.apply_yaml(&stream(&overlay("beside"))).await;
@@ -438,7 +438,7 @@ fn cluster(version: &str, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn each_request_is_asked_about_once_per_end_point_and_classes_of_v1beta1_as_they_were_written() {
+async fn each_request_is_reviewed_once_per_end_point() {
     // DEC-3
     let kubernetes = Kubernetes::start();
     let (client, recorder) = (kubernetes.client(), Recorder::start().await);
@@ -504,7 +504,7 @@ fn large_class(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn without_an_answer_only_clusters_and_classes_are_held_up_and_deleted_ones_can_go() {
+async fn while_the_webhook_is_down_only_clusters_and_classes_are_blocked_and_deletions_finish() {
     let kubernetes = Kubernetes::start();
     let client = kubernetes.client();
     kubernetes.apply_yaml(&stream(&overlay("alone"))).await;

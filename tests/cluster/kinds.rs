@@ -98,7 +98,7 @@ fn full_object(definition: &Value) -> (Value, Option<Value>) {
 }
 
 #[tokio::test]
-async fn every_field_of_every_kind_is_kept() {
+async fn no_field_of_any_kind_is_pruned() {
     let ground = Ground::new().await;
     for definition in crd::definitions() {
         let (object, status) = full_object(&definition);
@@ -124,7 +124,7 @@ async fn every_field_of_every_kind_is_kept() {
 }
 
 #[tokio::test]
-async fn what_the_definitions_do_not_allow_is_refused() {
+async fn objects_that_violate_the_definitions_are_rejected() {
     let ground = Ground::new().await;
     let definitions = crd::definitions();
     let version = "spec.template.spec.version";
@@ -190,7 +190,7 @@ fn put(object: &mut Value, path: &str, value: Value) {
 }
 
 #[tokio::test]
-async fn the_embedded_class_and_everything_that_its_cluster_asks_for_is_taken_as_it_is() {
+async fn the_embedded_class_and_its_objects_are_stored_unchanged() {
     let ground = Ground::new().await;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/embedded");
     let rendered = command(&["render", folder.to_str().unwrap()]).output().unwrap();

@@ -126,7 +126,7 @@ async fn rolled_out(definitions: &[Value]) -> (Kubernetes, String) {
 }
 
 #[tokio::test]
-async fn files_are_compared_with_what_runs_and_nothing_is_written() {
+async fn files_are_compared_with_the_running_cluster_and_nothing_is_written() {
     let (kubernetes, in_namespace) = rolled_out(&KINDS.map(definition)).await;
     let bundle = bundle();
     let text = fs::read_to_string(&bundle).unwrap();
@@ -220,7 +220,7 @@ fn definitions_with_defaults() -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn changes_of_existing_objects_are_tried_on_the_server_which_stores_nothing() {
+async fn changes_of_existing_objects_are_dry_run_and_nothing_is_stored() {
     // DEC-43
     let (kubernetes, text) = rolled_out(&definitions_with_defaults()).await;
     let before = versions(&kubernetes).await;

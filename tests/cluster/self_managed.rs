@@ -136,7 +136,7 @@ fn configurations(kubernetes: &Kubernetes, kind: &str) -> Api<DynamicObject> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_installation_without_a_certificate_becomes_ready_by_itself_and_looks_after_its_bundles() {
+async fn an_installation_without_a_certificate_creates_one_and_maintains_its_bundles() {
     let mut site = Site::start().await;
     for _ in 0..2 {
         site.serve(&[]);
@@ -209,7 +209,7 @@ async fn no_request_is_lost_while_certificates_and_authorities_are_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_secret_of_somebody_else_is_left_alone_until_it_is_handed_over() {
+async fn a_secret_without_the_managed_label_is_not_changed_until_it_gets_the_label() {
     let mut site = Site::start().await;
     let metadata = ObjectMeta { name: Some("topologist-certificates".to_owned()), ..ObjectMeta::default() };
     let theirs = Secret { metadata, ..Secret::default() };

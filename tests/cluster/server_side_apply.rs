@@ -705,7 +705,7 @@ fn patch(manager: &'static str, body: Value) -> Write {
 }
 
 #[tokio::test]
-async fn ownership_that_was_forgotten_begins_anew() {
+async fn removed_managed_fields_are_recorded_anew() {
     let things = Things::install("forgotten").await;
     let mut comparison = Comparison::default();
     let forget = json!({"metadata": {"managedFields": [{}]}});
@@ -729,7 +729,7 @@ async fn ownership_that_was_forgotten_begins_anew() {
 }
 
 #[tokio::test]
-async fn kubectl_takes_over_what_it_applied_without_the_server() {
+async fn kubectl_takes_over_fields_of_client_side_apply() {
     let things = Things::install("migrated").await;
     let mut comparison = Comparison::default();
     let applied = json!({"apiVersion": things.type_of("v1")["apiVersion"], "kind": things.type_of("v1")["kind"],

@@ -137,7 +137,7 @@ fn template(name: &str) -> (&'static str, &'static str) {
 }
 
 #[tokio::test]
-async fn templates_go_with_the_last_of_those_who_use_them() {
+async fn templates_are_deleted_with_their_last_user() {
     // DEL-05 to DEL-11
     const ALL: [&str; 4] = ["b1", "i1", "i2", "b9"];
     let ground = Ground::new().await;
@@ -175,7 +175,7 @@ async fn templates_go_with_the_last_of_those_who_use_them() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_a_paused_cluster_stays_until_that_goes_on() {
+async fn objects_of_a_paused_cluster_stay_until_it_is_unpaused() {
     // DEL-05
     let ground = Ground::new().await;
     ground.templates(&["b1", "i1"]).await;

@@ -221,7 +221,7 @@ async fn a_version_change_waits_for_the_nodes_of_machine_pools() {
 }
 
 #[tokio::test]
-async fn a_workload_cluster_that_is_silent_holds_up_no_review() {
+async fn a_silent_workload_cluster_delays_no_other_review() {
     // DEC-40
     let (objects, running) = ready("silent").await;
     running.worker("MachinePool", "mp-a", json!({})).await;

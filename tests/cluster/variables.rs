@@ -88,7 +88,7 @@ async fn refused_soon(objects: &Objects, change: &Patch<Value>) -> kube::core::r
 const RACES: usize = 25;
 
 #[tokio::test]
-async fn a_class_and_a_cluster_that_change_at_once_end_in_a_denial_or_are_found_out_later() {
+async fn concurrent_changes_of_a_class_and_a_cluster_are_denied_or_reported_later() {
     // DEC-1, BP-03
     let objects = Objects::fresh("race").await;
     let (mut class_lost, mut cluster_lost, mut slipped) = (0, 0, 0);

@@ -169,7 +169,7 @@ fn a_database_that_cannot_be_read_fails_lint() {
 }
 
 #[test]
-fn without_a_database_lint_says_so_and_goes_on() {
+fn without_a_database_lint_warns_and_continues() {
     let machine = Machine::new();
     let (code, words) = machine.advisories();
     let start = "advisories are not checked: the database cannot be fetched (";
@@ -181,7 +181,7 @@ fn without_a_database_lint_says_so_and_goes_on() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_is_left_in_time() {
+fn a_server_that_does_not_answer_times_out() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("git://{}/database", silent.local_addr().unwrap());
     let (code, words) = Machine::new().advisories_from(&url, "5");

@@ -130,7 +130,7 @@ fn unreadable_input_exits_with_2_and_says_where() {
 }
 
 #[test]
-fn other_kinds_are_passed_over_and_unknown_versions_are_not() {
+fn other_kinds_are_skipped_and_unknown_versions_are_errors() {
     let mixed = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\n---\n{WRONG}");
     let (code, out, err) = run_with_input(&["validate", "-"], &mixed);
     assert_eq!((code, &*err), (1, ""));

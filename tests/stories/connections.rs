@@ -87,7 +87,7 @@ impl Served {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn chunks_of_one_byte_cost_one_byte() {
+async fn chunks_of_one_byte_are_charged_one_byte() {
     let served = Arc::new(serve(&[]));
     let chunks = "1\r\nx\r\n".repeat(500);
     // Together more chunks than there are KiB for all bodies, and again as soon as a body has been answered.
@@ -112,7 +112,7 @@ async fn chunks_of_one_byte_cost_one_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn frames_of_two_bytes_cost_two_bytes() {
+async fn frames_of_two_bytes_are_charged_two_bytes() {
     let served = serve(&[]);
     let mut flood = Vec::new();
     for _ in 0..8 {
@@ -256,7 +256,7 @@ fn nothing() -> http_body_util::combinators::BoxBody<Bytes, std::io::Error> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_that_nobody_takes_do_not_keep_others_out() {
+async fn unread_answers_do_not_keep_others_out() {
     let served = serve(&["--connections", "16", "--client-patience", "4s"]);
     // An idle connection of a normal caller stays.
     let mut own = served.connect(Protocol::Http1).await;
@@ -281,7 +281,7 @@ async fn answers_that_nobody_takes_do_not_keep_others_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_to_pipelined_requests_that_nobody_reads_do_not_keep_others_out() {
+async fn unread_answers_to_pipelined_requests_do_not_keep_others_out() {
     let served = serve(&["--connections", "8"]);
     let requests = "GET /x HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(1000);
     let unread = served
@@ -375,7 +375,7 @@ async fn a_full_table_of_files_does_not_keep_others_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_connection_of_http2_ends_in_good_order_whatever_it_pings() {
+async fn an_idle_http2_connection_is_closed_gracefully_even_if_it_sends_pings() {
     let served = serve(&["--client-idle", "2s"]);
     let io = TokioIo::new(served.tls_from(ATTACKER, Protocol::Http2).await);
     let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())

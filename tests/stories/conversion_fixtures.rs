@@ -83,7 +83,7 @@ fn take_annotation(object: &mut Value) -> Option<Value> {
 }
 
 #[test]
-fn every_object_comes_up_as_its_fixture_says_and_down_again() {
+fn every_object_converts_as_its_fixture_says_and_back() {
     for fixture in fixtures() {
         let name = &fixture.name;
         let up = fixture.convert(&fixture.old, Version::V1Beta2);

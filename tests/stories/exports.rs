@@ -88,7 +88,7 @@ fn told(said: &str) -> Vec<&str> {
 }
 
 #[test]
-fn a_plan_beside_existing_objects_says_what_the_plan_of_the_files_alone_says() {
+fn a_plan_with_existing_objects_equals_the_plan_of_the_files() {
     // DEC-43: fields that are added, changed and removed
     let bundle = bundle("in-memory");
     let edits: [Edit; 6] = [
@@ -128,7 +128,7 @@ fn a_plan_beside_existing_objects_says_what_the_plan_of_the_files_alone_says() {
 }
 
 #[test]
-fn a_failure_domain_that_goes_replaces_machines() {
+fn a_removed_failure_domain_replaces_machines() {
     // DEC-43, ROLL-9
     let domain =
         |one: &mut Value| one["spec"]["topology"]["workers"]["machineDeployments"][0]["failureDomain"] = json!("b");
@@ -172,7 +172,7 @@ const OF_VM: &str =
     "/metadata/managedFields/0/fieldsV1/f:spec/f:template/f:spec/f:backend/f:inMemory/f:vm/f:provisioning";
 
 #[test]
-fn a_record_of_another_version_tells_what_goes_and_is_no_change_itself() {
+fn managed_fields_of_another_version_decide_removals_and_are_no_change() {
     // DEC-43, SSA-01: what Cluster API applied in v1beta1, before the provider had v1beta2
     let bundle = bundle("in-memory");
     let removed = edited(&bundle, "DevMachineTemplate", |one| {
@@ -201,7 +201,7 @@ fn a_record_of_another_version_tells_what_goes_and_is_no_change_itself() {
 }
 
 #[test]
-fn a_value_that_somebody_has_taken_is_set_back() {
+fn a_value_that_another_manager_took_over_is_set_back() {
     // DEC-43, SSA-01
     let bundle = bundle("in-memory");
     let take = |all: &mut Vec<Value>, is_recorded: bool| {
@@ -228,7 +228,7 @@ fn a_value_that_somebody_has_taken_is_set_back() {
 }
 
 #[test]
-fn a_template_in_the_place_of_another_lacks_what_others_have_set() {
+fn a_new_template_lacks_fields_that_others_set_on_the_old_one() {
     // ROT-05
     let bundle = bundle("in-memory");
     let longer = edited(&bundle, "DevMachineTemplate", |one| {
@@ -259,7 +259,7 @@ fn a_cluster_that_cannot_be_decoded_is_denied_and_not_deleted() {
 }
 
 #[test]
-fn a_patch_that_goes_is_named() {
+fn a_removed_patch_is_named() {
     let bundle = bundle("docker");
     let without = edited(&bundle, "ClusterClass", |one| {
         one["spec"]["patches"].as_array_mut().unwrap().retain(|patch| patch["name"] != "machineImage");

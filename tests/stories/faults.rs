@@ -69,7 +69,7 @@ async fn is_allowed(connection: &mut Connection) -> bool {
 }
 
 #[tokio::test]
-async fn a_device_for_logs_that_is_full_stops_nothing() {
+async fn a_full_log_device_stops_nothing() {
     let full = || File::options().write(true).open("/dev/full").unwrap();
     let mut server = Server::start(|mut command| {
         command.stderr(full());
@@ -93,7 +93,7 @@ async fn a_device_for_logs_that_is_full_stops_nothing() {
 }
 
 #[tokio::test]
-async fn with_little_memory_what_is_large_is_refused_and_the_rest_is_answered() {
+async fn with_little_memory_large_bodies_are_rejected_and_others_answered() {
     // DEC-44, DEC-46
     let server = Server::start(|command| {
         // In KiB: three times as much as is divided, since that is address space and not memory.
@@ -123,7 +123,7 @@ async fn with_little_memory_what_is_large_is_refused_and_the_rest_is_answered() 
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_named() {
+fn a_folder_that_cannot_be_created_is_named() {
     let state = Path::new("/proc/nowhere");
     let output = serve(state).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();

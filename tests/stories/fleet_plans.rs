@@ -232,7 +232,7 @@ fn lines_of_a_text_are_shown_as_a_difference() {
 }
 
 #[test]
-fn colors_are_for_terminals_or_for_whom_asks_for_them() {
+fn colors_need_a_terminal_or_the_flag() {
     let fleet = Fleet::new(&[member("prod/blue", &[1])], greeting);
     let plain = fleet.plan(&[]).1;
     assert!(!plain.contains('\u{1b}'), "{plain:?}");
@@ -353,7 +353,7 @@ fn told(text: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn clusters_that_are_computed_once_for_all_are_told_as_if_each_had_been_computed() {
+fn clusters_that_are_computed_once_get_the_same_output_as_each_alone() {
     // JSON computes every Cluster by itself.
     let name = |i: usize| -> &'static str { format!("prod/cluster-{i:02}").leak() };
     let sets = |i: usize| -> &'static [i64] { if i.is_multiple_of(3) { &[2, 2] } else { &[] } };
@@ -422,7 +422,7 @@ fn a_terminal_gets_colors_unless_they_are_not_wanted() {
 }
 
 #[test]
-fn work_that_takes_long_shows_how_far_it_is_on_a_terminal_only() {
+fn long_work_shows_progress_on_a_terminal_only() {
     let name = |i: usize| -> &'static str { format!("prod/c{i}").leak() };
     let members: Vec<Member> = (0..100).map(|i| member(name(i), &[1, 1])).collect();
     let fleet = Fleet::new(&members, at("v1.34.2"));

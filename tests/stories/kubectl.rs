@@ -52,7 +52,7 @@ impl Deref for Served {
 gadgets::stories!(serve_gadgets);
 
 #[test]
-fn what_the_program_brings_is_shown_explained_and_described() {
+fn own_kinds_can_be_listed_explained_and_described() {
     let kubectl = serve();
     let clusters = kubectl.out(&["get", "clusters", "-A"]);
     let header: Vec<&str> = words(&clusters)[0].clone();
@@ -114,7 +114,7 @@ fn an_object_of_a_kind_that_is_not_served_gets_the_usual_error() {
 }
 
 #[test]
-fn whoever_has_the_kubeconfig_may_do_everything() {
+fn the_kubeconfig_allows_everything() {
     let kubectl = serve();
     assert_eq!(kubectl.out(&["auth", "can-i", "delete", "clusters"]), "yes\n");
     assert_eq!(kubectl.out(&["auth", "can-i", "get", "/metrics"]), "yes\n");
@@ -123,7 +123,7 @@ fn whoever_has_the_kubeconfig_may_do_everything() {
 }
 
 #[test]
-fn a_namespace_goes_with_all_that_is_in_it() {
+fn a_namespace_is_deleted_with_its_objects() {
     let kubectl = serve();
     kubectl.out(&["create", "namespace", "n"]);
     kubectl.out(&["create", "configmap", "m", "-n", "n", "--from-literal=a=1"]);
@@ -248,7 +248,7 @@ fn both_versions_of_a_cluster_are_served_and_kept_as_one() {
 }
 
 #[test]
-fn only_the_kubeconfig_opens_the_api() {
+fn requests_to_the_api_need_the_token_of_the_kubeconfig() {
     let served = serve();
     let path = served.folder.path().join("state/kubeconfig");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -264,7 +264,7 @@ fn only_the_kubeconfig_opens_the_api() {
 }
 
 #[test]
-fn the_server_stops_in_good_order_with_watches_open() {
+fn the_server_shuts_down_gracefully_with_open_watches() {
     let mut served = serve();
     let mut watch = Watch::start(&served.kubectl, &["get", "clusters", "-w", "--no-headers"]);
     assert!(watch.line().starts_with("demo"));

@@ -194,7 +194,7 @@ fn circles(direct: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<&str> {
 }
 
 #[test]
-fn no_module_uses_itself_by_way_of_others() {
+fn no_modules_use_each_other_in_a_circle() {
     let direct = MAY_USE.map(|(module, _)| (module.to_owned(), used(module).into_keys().collect())).into();
     assert_eq!(circles(&direct), BTreeSet::new(), "these modules use each other in a circle");
 }
@@ -244,7 +244,7 @@ fn rooms(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn files_of_a_room_do_not_use_each_other_in_a_circle() {
+fn files_of_a_module_do_not_use_each_other_in_a_circle() {
     let mut uses = 0;
     for room in rooms(&source("")) {
         let room = room.strip_prefix(source("")).unwrap().to_str().unwrap().to_owned();
@@ -256,7 +256,7 @@ fn files_of_a_room_do_not_use_each_other_in_a_circle() {
 }
 
 #[test]
-fn the_core_has_no_sockets_files_clocks_or_chance() {
+fn the_core_has_no_sockets_files_clocks_or_randomness() {
     let mut wrong = Vec::new();
     for module in LEAVES.into_iter().chain(CORE) {
         for (file, text) in files(&source(module)) {

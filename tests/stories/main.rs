@@ -33,6 +33,7 @@ mod second_opinion;
 mod secrets;
 mod security;
 mod serving;
+mod specifications;
 mod sums;
 mod templates;
 mod terminal;

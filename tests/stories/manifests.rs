@@ -92,7 +92,7 @@ fn the_list_of_hooks_is_the_one_that_rules_need() {
 }
 
 #[test]
-fn webhooks_refuse_what_is_not_judged() {
+fn webhooks_fail_closed_and_have_no_side_effects() {
     for name in OVERLAYS {
         for (_, webhook) in webhooks(&overlay(name)) {
             let label = webhook["name"].as_str().unwrap();
@@ -113,7 +113,7 @@ fn webhooks_refuse_what_is_not_judged() {
 }
 
 #[test]
-fn only_alone_brings_the_definitions_and_they_are_those_of_the_program() {
+fn only_the_overlay_alone_has_the_crds_and_they_equal_those_of_the_program() {
     for name in OVERLAYS {
         let objects = overlay(name);
         let brought: Vec<_> = objects
@@ -236,7 +236,7 @@ fn flags_of_each_way_go_together() {
 }
 
 #[test]
-fn a_pod_has_the_time_to_finish_what_it_is_asked() {
+fn a_pod_has_time_to_finish_its_requests() {
     let objects = overlay("beside");
     let pod = &find(&objects, "Deployment", "topologist")["spec"]["template"]["spec"];
     let given = Duration::from_secs(pod["terminationGracePeriodSeconds"].as_u64().unwrap());
@@ -399,7 +399,7 @@ fn own() -> Place<'static> {
 }
 
 #[test]
-fn permissions_are_what_each_way_needs_and_nothing_else() {
+fn permissions_are_exactly_those_that_each_way_needs() {
     // DEC-47: no Secret of tenants is read.
     let everywhere = "*";
     let reconciles = (everywhere, [&READS[..], &DEFINITIONS, &BUNDLES, &RECONCILES, &BEYOND].concat());
@@ -415,7 +415,7 @@ fn permissions_are_what_each_way_needs_and_nothing_else() {
 }
 
 #[test]
-fn in_one_namespace_everything_but_what_is_in_none_is_granted_by_roles() {
+fn in_one_namespace_roles_grant_everything_except_cluster_scoped_objects() {
     // DEC-37: alone and take-over too.
     let file = scope("team-a");
     let files = [("scope.yaml", &*file)];

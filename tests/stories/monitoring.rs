@@ -165,7 +165,7 @@ fn alerts_are_about_metrics_of_the_program() {
 }
 
 #[test]
-fn a_wrong_expression_is_noticed() {
+fn a_wrong_alert_expression_fails_the_check() {
     let found = names("histogram_quantile(0.9, sum by (le) (rate(some_bucket{a=~\"b|c\"}[5m]))) > 2 * 60");
     assert_eq!(found.metrics, BTreeSet::from(["some_bucket".to_owned()]));
     assert_eq!(found.matchers, [("a".to_owned(), "b|c".to_owned())]);

@@ -64,7 +64,7 @@ const SIZE: &str = "[{name: size, required: false, schema: {openAPIV3Schema: {ty
 const CLUSTER: &str = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: one}\nspec:\n  topology:\n    classRef: {name: base}\n    version: 1.33.0\n";
 
 #[test]
-fn a_version_change_is_judged_by_the_running_cluster_that_the_files_hold() {
+fn a_version_change_is_checked_against_the_objects_in_the_files() {
     // DEC-18
     let control_plane = |running: &str| {
         let labels = "{cluster.x-k8s.io/cluster-name: one, topology.cluster.x-k8s.io/owned: \"\"}";
@@ -92,7 +92,7 @@ fn a_version_change_is_judged_by_the_running_cluster_that_the_files_hold() {
 }
 
 #[test]
-fn what_is_in_the_old_files_too_is_an_update() {
+fn objects_in_both_sets_of_files_are_updates() {
     let lower = CLUSTER.replace("1.33.0", "v1.32.0");
     let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("old.yaml", CLUSTER), ("new.yaml", &lower)]);
     let rows = folder.rows(&["class.yaml", "new.yaml", "--old", "old.yaml", "--old", "class.yaml"]);
@@ -106,7 +106,7 @@ fn what_is_in_the_old_files_too_is_an_update() {
 }
 
 #[test]
-fn keys_that_come_again_are_spoken_of() {
+fn repeated_keys_are_warned_about() {
     // DEC-32
     let twice = format!("# a comment\n{CLUSTER}    version: v1.34.0\n");
     let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("new.yaml", &twice)]);
@@ -118,7 +118,7 @@ fn keys_that_come_again_are_spoken_of() {
 }
 
 #[test]
-fn a_kind_in_other_letters_is_not_passed_over_in_silence() {
+fn a_kind_in_other_letter_case_is_warned_about() {
     let wrong = CLUSTER.replace("kind: Cluster", "kind: cluster");
     let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("new.yaml", &wrong)]);
     let (_, _, err) = folder.run(&["validate", "new.yaml", "class.yaml"], &[]);
@@ -130,7 +130,7 @@ fn a_kind_in_other_letters_is_not_passed_over_in_silence() {
 const OTHERS: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Clustre\nmetadata: {name: one}\n";
 
 #[test]
-fn input_with_nothing_to_work_on_is_an_error_unless_it_is_expected() {
+fn input_with_nothing_to_work_on_is_an_error_unless_allow_empty_is_set() {
     let folder = Folder::new(&[("others.yaml", OTHERS), ("class.yaml", &class(SIZE)), ("cluster.yaml", CLUSTER)]);
     let slip = "topologist: others.yaml:5: the kind Clustre of cluster.x-k8s.io/v1beta2 is unknown, so the object was skipped; did you mean Cluster?\n";
     let held = "the input holds only Clustre of cluster.x-k8s.io/v1beta2, Deployment of apps/v1; use --allow-empty if this is intended\n";
@@ -173,7 +173,7 @@ fn a_class_alone_can_be_judged_and_planned_and_gives_nothing_to_render() {
 }
 
 #[test]
-fn a_slip_in_one_document_of_several_is_told() {
+fn a_misspelled_kind_in_one_of_several_documents_is_reported() {
     let slip = CLUSTER.replace("kind: Cluster\n", "kind: Clustre\n").replace("v1beta2", "v1beta1");
     let folder = Folder::new(&[("all.yaml", &format!("{}---\n{slip}", class(SIZE))), ("old.yaml", &class(SIZE))]);
     let said =
@@ -189,7 +189,7 @@ fn a_slip_in_one_document_of_several_is_told() {
 }
 
 #[test]
-fn the_class_that_a_misspelt_name_means_is_told() {
+fn a_misspelled_class_name_gets_the_closest_one() {
     let wrong = CLUSTER.replace("name: base", "name: bsae");
     let elsewhere = class(SIZE).replace("{name: base}", "{name: base, namespace: other}");
     let all = |classes: &str| format!("{classes}---\n{wrong}");
@@ -228,7 +228,7 @@ fn old_and_new_files_may_differ_in_version() {
 }
 
 #[test]
-fn what_is_only_in_the_old_files_is_deleted() {
+fn objects_only_in_the_old_files_are_deletions() {
     // DEC-32
     let folder = Folder::new(&[("class.yaml", &class(SIZE)), ("cluster.yaml", CLUSTER)]);
     let denied = row("ClusterClass/base", "DELETE", &["CC-V-140 Forbidden "]);
@@ -311,7 +311,7 @@ fn passwords_are_not_shown() {
 }
 
 #[test]
-fn an_object_that_comes_twice_is_spoken_of() {
+fn repeated_objects_are_warned_about() {
     let other = class(&SIZE.replace("string, default: s", "integer"));
     let folder = Folder::new(&[("a.yaml", &class(SIZE)), ("b.yaml", &other), ("cluster.yaml", CLUSTER)]);
     let (code, out, _) = folder.run(&["validate", "a.yaml", "b.yaml", "--old", "a.yaml"], &[]);
@@ -341,7 +341,7 @@ fn the_api_schema_is_enforced_in_the_version_of_the_file() {
 }
 
 #[test]
-fn warnings_count_when_they_are_asked_to() {
+fn warnings_fail_with_fail_on_warnings() {
     let folder = Folder::new(&[("cluster.yaml", CLUSTER)]);
     let (code, out, _) = folder.run(&["validate", "cluster.yaml"], &[]);
     assert_eq!(code, 0, "{out}");
@@ -432,7 +432,7 @@ fn nothing_is_written_when_an_object_is_denied() {
 }
 
 #[test]
-fn what_is_written_reads_back_as_it_was() {
+fn written_manifests_read_back_unchanged() {
     let texts = [
         "y",
         "n",

@@ -63,7 +63,7 @@ pub fn plan(before: &str, after: &str, flags: &[&str]) -> (i32, String) {
 }
 
 #[test]
-fn changes_of_every_provider_shape_are_told_to_the_letter() {
+fn plans_of_every_provider_shape_equal_their_golden_files() {
     let mut wrong = String::new();
     let mut count = 0;
     for of_bundle in folders(&fixtures("plan")) {
@@ -143,7 +143,7 @@ fn a_plan_is_data() {
 }
 
 #[test]
-fn a_cluster_that_goes_takes_everything_with_it() {
+fn a_deleted_cluster_deletes_all_its_objects() {
     let before = bundle("in-memory");
     let at = before.find("---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\n").unwrap();
     let (code, said) = plan(&before, &before[..at], &[]);
@@ -158,7 +158,7 @@ fn a_cluster_that_goes_takes_everything_with_it() {
 }
 
 #[test]
-fn a_change_that_would_be_denied_is_told_as_such() {
+fn a_change_that_would_be_denied_is_reported_as_denied() {
     let before = bundle("in-memory");
     let (code, said) = plan(&before, &before.replace("version: v1.34.1", "version: v1.33.1"), &[]);
     assert_eq!(code, 1);
@@ -168,7 +168,7 @@ fn a_change_that_would_be_denied_is_told_as_such() {
 }
 
 #[test]
-fn what_cannot_be_planned_is_an_error_of_its_cluster() {
+fn a_cluster_that_cannot_be_planned_has_an_error() {
     let before = bundle("in-memory");
     let without = before.replace("name: paper-clerk-machine\nspec:", "name: paper-clerk-other\nspec:");
     assert_ne!(before, without);

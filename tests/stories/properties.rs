@@ -214,7 +214,7 @@ proptest! {
     #![proptest_config(cases(512))]
 
     #[test]
-    fn any_bytes_are_a_review_or_not(
+    fn any_bytes_get_an_answer(
         mut bytes in prop::collection::vec(any::<u8>(), 0..64),
         at in any::<Index>(),
         cut in any::<Index>(),
@@ -237,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn a_schema_is_checked_and_what_passes_judges_any_value(schema in oddity(), more in oddity(), value in oddity()) {
+    fn a_valid_schema_validates_any_value_and_defaults_are_idempotent(schema in oddity(), more in oddity(), value in oddity()) {
         let mut node = json!({"type": "object", "properties": {"a": schema, "b": {"type": "array", "items": more}}});
         for (name, member) in schema.as_object().into_iter().flatten() {
             node[name] = member.clone();

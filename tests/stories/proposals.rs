@@ -25,7 +25,7 @@ fn run(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
 }
 
 #[test]
-fn an_example_that_leaves_things_out_is_answered_in_words_that_help() {
+fn an_incomplete_example_gets_helpful_errors() {
     for folder in folders() {
         let (code, out, err) = run(&folder, &["validate", "unmended.yaml"]);
         let want = fs::read_to_string(folder.join("said.txt")).unwrap();
@@ -35,7 +35,7 @@ fn an_example_that_leaves_things_out_is_answered_in_words_that_help() {
 }
 
 #[test]
-fn a_mended_example_is_accepted_and_completed() {
+fn a_corrected_example_is_accepted_and_gets_its_defaults() {
     for folder in folders() {
         let name = folder.display();
         let (code, out, err) = run(&folder, &["validate", "--strict", "--fail-on-warnings", "mended.yaml"]);
@@ -55,7 +55,7 @@ fn a_mended_example_is_accepted_and_completed() {
 }
 
 #[test]
-fn what_is_mended_gets_its_defaults() {
+fn corrected_examples_get_their_defaults() {
     for (folder, cluster, variables) in [
         ("curly-quotes", "orchids", vec![("climate", "tropical"), ("stoveSize", "two-logs")]),
         (

@@ -81,7 +81,7 @@ fn a_class_that_a_cluster_uses_has_no_sample() {
 }
 
 #[test]
-fn a_class_that_is_new_or_goes_is_told() {
+fn new_and_deleted_classes_are_listed() {
     let all = classes("docker");
     let rest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
     let (code, said) = planned(rest, &all);
@@ -166,7 +166,7 @@ fn without_a_sample_templates_and_patches_are_compared() {
 }
 
 #[test]
-fn a_difference_that_a_sample_does_not_show_is_told() {
+fn a_difference_that_a_sample_does_not_show_is_listed() {
     let before = classes("in-memory");
     let mut documents: Vec<Value> =
         yaml::documents(&before).into_iter().map(|document| document.unwrap().value).collect();

@@ -76,7 +76,7 @@ fn printed(new: &[Value], old: &[Value], flags: &[&str]) -> (String, Vec<Value>,
 }
 
 #[test]
-fn no_denial_of_a_value_tells_a_password() {
+fn no_denial_of_a_value_shows_a_password() {
     let login = |login: Value| json!([{"name": "login", "value": login}]);
     let token = |value: Value| json!([{"name": "token", "value": value}]);
     for (rule, values) in [
@@ -107,7 +107,7 @@ fn no_denial_of_a_value_tells_a_password() {
 }
 
 #[test]
-fn no_denial_of_a_definition_tells_a_password() {
+fn no_denial_of_a_definition_shows_a_password() {
     let password = |more: Value| {
         let mut schema = json!({"type": "string", "format": "password"});
         schema.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -212,7 +212,7 @@ fn defaulted(class: &Value, cluster: &Value) -> Verdict {
 }
 
 #[test]
-fn a_softened_denial_tells_no_password_and_neither_does_its_audit_annotation() {
+fn warnings_and_audit_annotations_show_no_password() {
     // DEC-38
     let values = json!([{"name": "token", "value": SECRET}, {"name": "login", "value": {"user": "root", "password": SECRET}},
         {"name": "tokn", "value": SECRET}]);
@@ -223,7 +223,7 @@ fn a_softened_denial_tells_no_password_and_neither_does_its_audit_annotation() {
 }
 
 #[test]
-fn defaulted_manifests_keep_what_they_are_applied_with() {
+fn defaulted_manifests_keep_their_passwords() {
     let folder = tempfile::tempdir().unwrap();
     let schema = json!({"type": "string", "format": "password", "default": SECRET});
     let objects = [class(&json!([variable("token", &schema)])), cluster(&json!([]))];

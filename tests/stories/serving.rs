@@ -130,7 +130,7 @@ async fn reviews_are_answered_on_both_protocols_over_one_connection() {
 }
 
 #[tokio::test]
-async fn machines_are_guarded_where_they_are_driven() {
+async fn machines_are_reviewed_with_lifecycle_on() {
     // MA-28
     let mut review: Value = serde_json::from_str(&review("review.json")).unwrap();
     review["request"]["kind"] = json!({"group": "cluster.x-k8s.io", "version": "v1beta2", "kind": "MachineDeployment"});
@@ -211,7 +211,7 @@ async fn metrics_count_what_was_answered() {
 }
 
 #[tokio::test]
-async fn objects_are_converted_whatever_is_looked_after_and_enforced() {
+async fn conversions_ignore_scope_and_enforcement() {
     let folder = tempfile::tempdir().unwrap();
     let definition = folder.path().join("crd.yaml");
     std::fs::write(
@@ -275,7 +275,7 @@ async fn bodies_that_are_too_large_get_413_and_the_connection_serves_on() {
 }
 
 #[test]
-fn plain_http_on_the_tls_port_is_told_so() {
+fn plain_http_on_the_tls_port_gets_an_explanation() {
     let served = serve(&[]);
     let mut stream = TcpStream::connect(&served.topologist.webhook).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
@@ -286,7 +286,7 @@ fn plain_http_on_the_tls_port_is_told_so() {
 }
 
 #[test]
-fn slow_clients_are_closed_and_disturb_nobody() {
+fn slow_clients_are_closed_and_do_not_affect_others() {
     let served = serve(&["--client-patience", "2s", "--client-idle", "10m"]);
     let mut silent: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(&served.topologist.webhook).unwrap()).collect();
     let mut half = TcpStream::connect(&served.topologist.webhook).unwrap();
@@ -321,7 +321,7 @@ fn slow_clients_are_closed_and_disturb_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_are_ended_in_good_order_once_they_are_old() {
+async fn old_connections_are_closed_gracefully() {
     let served = serve(&["--connection-age", "200ms"]);
     for protocol in [Protocol::Http1, Protocol::Http2] {
         let mut connection = served.connect(protocol).await;
@@ -338,7 +338,7 @@ async fn connections_are_ended_in_good_order_once_they_are_old() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_ended_by_its_next_answer_and_not_by_surprise() {
+async fn an_old_connection_is_closed_with_its_next_answer() {
     // kube-apiserver calls Services by HTTP/1.1: a request on a connection that is just being closed would be lost.
     let served = serve(&["--client-patience", "500ms", "--connection-age", "100ms"]);
     let mut connection = served.connect(Protocol::Http1).await;

@@ -103,7 +103,7 @@ fn patterns(seed: usize) -> Value {
 }
 
 #[tokio::test]
-async fn stored_classes_beyond_their_budget_take_no_replica_down_and_freeze_no_cluster() {
+async fn stored_classes_beyond_their_budget_crash_no_replica_and_block_no_cluster() {
     // DEC-44: stored while the webhook was away.
     let scaled = |replicas, version| {
         cluster("tenant", "expanding", replicas, version, &json!([{"name": "list", "value": ["a"]}]))
@@ -133,7 +133,7 @@ async fn stored_classes_beyond_their_budget_take_no_replica_down_and_freeze_no_c
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn classes_of_one_namespace_hold_up_no_others() {
+async fn classes_of_one_namespace_do_not_delay_others() {
     // DEC-44: normal reviews are all answered while one namespace sends as many hostile ones as it can.
     let served = Served::start(&[]);
     let mut hostile = Vec::new();
@@ -199,7 +199,7 @@ async fn the_values_of_a_cluster_share_one_budget_and_leave_the_async_threads() 
 }
 
 #[tokio::test]
-async fn what_a_review_keeps_is_bounded_whatever_its_class_says() {
+async fn the_memory_of_a_review_is_bounded_for_any_class() {
     // DEC-44: copies of a text that a rule makes, violations of alternatives, a pattern whose every state is visited for each
     // byte, and long paths of very many properties.
     let rule = json!([{"rule": "lists.range(20000).map(i, {self: i}).size() > 0"}]);

@@ -79,7 +79,7 @@ fn templates_parse_and_render_where_go_does() {
 }
 
 #[test]
-fn a_class_is_refused_for_what_does_not_parse_and_for_nothing_else() {
+fn a_class_is_denied_only_for_templates_that_do_not_parse() {
     // PAT-004, PAT-018, NAM-001
     let mut differences = String::new();
     for case in cases().1 {

@@ -149,7 +149,7 @@ fn written(documents: &[Value]) -> String {
 }
 
 #[test]
-fn every_topology_asks_for_what_its_fixture_says() {
+fn every_topology_gives_the_objects_of_its_fixture() {
     let is_update = std::env::var_os(UPDATE).is_some();
     let mut wrong = Vec::new();
     for fixture in fixtures() {

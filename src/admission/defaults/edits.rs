@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_makes_what_is_missing_and_leaves_the_rest_alone() {
+    fn a_patch_creates_missing_parents_and_changes_nothing_else() {
         let object = json!({"metadata": {"name": "x", "labels": null}, "spec": {"other": [1]}});
         let mut edits = Edits::of(object.clone());
         edits.set(&["metadata", "labels", "a/b~c"], "1");

@@ -1,4 +1,4 @@
-//! What the mutating end point does to objects, as edits of the raw request.
+//! Defaults that the mutating end point sets, as edits of the raw request.
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation};

@@ -95,7 +95,7 @@ mod tests {
     use crate::gotemplate::Template;
 
     #[test]
-    fn whoever_errs_is_told_what_to_write() {
+    fn errors_have_hints_what_to_write() {
         for (text, functions, want) in [
             ("{{ relpace .a }}", Functions::Sprig, "the closest function is \"replace\""),
             ("{{ size }}", Functions::Sprig, "variables are read with a dot: .size"),

@@ -1,4 +1,4 @@
-//! Naming templates of a ClusterClass (NAM). What they leave out is their author's business (NAM-003).
+//! Naming templates of a ClusterClass (NAM). They need not use `random` or the name of the Cluster (NAM-003).
 
 use super::class_change::{ClassChange, machine_deployment, machine_pool};
 use super::hints;

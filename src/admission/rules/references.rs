@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn good_references_cost_nothing() {
+    fn valid_references_have_no_errors() {
         // DEC-45
         let reference = json!({"apiGroup": "g.io", "kind": "Thing", "name": "n"});
         let class = json!({"name": "class", "namespace": "shared"});

@@ -3,10 +3,10 @@
 //! ```text
 //! old Cluster ─┬─► control plane object           has the old version, and nothing else runs
 //!              ├─► machine deployments ─► Machines have the old version, kubelets included
-//!              └─► machine pools ─► Nodes          the same, as the workload cluster tells it
+//!              └─► machine pools ─► Nodes          the same, read from the workload cluster
 //! ```
 //!
-//! All three are looked at, so that what they need is gathered side by side; each gives one reason at most.
+//! All three are checked, so that their facts are gathered in parallel. Each gives one reason at most.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

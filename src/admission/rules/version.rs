@@ -1,4 +1,5 @@
-//! Version changes of a topology (UPG).
+//! Version changes of a topology (UPG). One minor version at a time is the
+//! [version skew policy](https://kubernetes.io/releases/version-skew-policy/) of Kubernetes.
 
 use super::topology_change::{ClassifiedChange, version_path};
 use super::upgrade::{self, Upgrade};

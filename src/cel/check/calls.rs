@@ -64,15 +64,15 @@ impl Checker<'_> {
     fn choose(&mut self, at: usize, args: Vec<Node>) -> Result<Node, Mistake> {
         let mut args = args.into_iter();
         let (Some(condition), Some(yes), Some(no)) = (args.next(), args.next(), args.next()) else {
-            return mistake(at, "a choice has three parts");
+            return mistake(at, "?: needs a condition and two results");
         };
         if !self.fits(&condition.ty, &Type::Bool) {
-            return mistake(at, format!("a condition is a bool, not {}", self.resolved(&condition.ty)));
+            return mistake(at, format!("the condition of ?: must be a bool, not {}", self.resolved(&condition.ty)));
         }
         let ty = self.open();
         if !self.fits(&yes.ty, &ty) || !self.fits(&no.ty, &ty) {
             let (yes, no) = (self.resolved(&yes.ty), self.resolved(&no.ty));
-            return mistake(at, format!("both sides of a choice are of one type, not {yes} and {no}"));
+            return mistake(at, format!("both results of ?: must have one type, not {yes} and {no}"));
         }
         Ok(Node { ty: self.resolved(&ty), op: Op::Choose(Box::new((condition, yes, no))) })
     }
@@ -152,15 +152,17 @@ impl Checker<'_> {
         for piece in pieces(template) {
             let Piece::Clause { letter, .. } = piece.or_else(|error| mistake(at, error))? else { continue };
             let Some((item, _)) = items.get(written) else {
-                return mistake(at, format!("%{letter} has no argument, because there are {}", items.len()));
+                return mistake(at, format!("%{letter} has no argument; format() has only {}", items.len()));
             };
             if let Some(ty) = self.unwritable(letter, item) {
-                return mistake(at, format!("%{letter} cannot write {ty}"));
+                return mistake(at, format!("%{letter} cannot format {ty}"));
             }
             written += 1;
         }
         match items.len() {
-            given if given > written => mistake(at, format!("format() writes {written} arguments, and has {given}")),
+            given if given > written => {
+                mistake(at, format!("the format uses {written} arguments, and format() has {given}"))
+            }
             _ => Ok(()),
         }
     }

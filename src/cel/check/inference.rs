@@ -1,4 +1,4 @@
-//! Types that are open until something is known of them.
+//! Type variables: types that are inferred from later uses.
 
 use super::Checker;
 use crate::cel::types::Type;

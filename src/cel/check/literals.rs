@@ -1,4 +1,4 @@
-//! Lists, maps and messages that an expression writes out.
+//! Literals of lists, maps and messages.
 
 use super::{Checker, mistake};
 use crate::cel::fault::Mistake;
@@ -26,7 +26,7 @@ impl Checker<'_> {
         }
         let inner = self.open();
         if !self.fits(&node.ty, &Type::optional(inner.clone())) {
-            return mistake(at, format!("\"?\" stands before an optional, not {}", self.resolved(&node.ty)));
+            return mistake(at, format!("\"?\" needs an optional after it, not {}", self.resolved(&node.ty)));
         }
         Ok(self.resolved(&inner))
     }
@@ -39,7 +39,7 @@ impl Checker<'_> {
             if self.allows_mixed {
                 return Ok(Type::Dyn);
             }
-            return mistake(at, format!("expected {known}, as before, and found {next}"));
+            return mistake(at, format!("all elements must have one type: found {next} after {known}"));
         }
         Ok(self.resolved(&known))
     }
@@ -51,7 +51,7 @@ impl Checker<'_> {
             let (key_node, value_node) = (self.check(key)?, self.check(value)?);
             let key_type = self.resolved(&key_node.ty);
             if matches!(key_type, Type::Bytes) {
-                return mistake(key.at, format!("{key_type} cannot be a key"));
+                return mistake(key.at, format!("{key_type} cannot be a key of a map"));
             }
             keys = Some(self.join(key.at, keys, key_type)?);
             let ty = self.element_type(value.at, &value_node, *optional)?;
@@ -69,7 +69,7 @@ impl Checker<'_> {
             "google.protobuf.Timestamp" => Type::Timestamp,
             _ => {
                 let known = "google.protobuf.Duration and google.protobuf.Timestamp";
-                return mistake(at, format!("messages of type {name} cannot be made; those of {known} can"));
+                return mistake(at, format!("cannot create a message of type {name}; only {known} can be created"));
             }
         };
         let mut units = Vec::with_capacity(fields.len());

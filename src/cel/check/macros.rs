@@ -1,4 +1,4 @@
-//! Macros: loops, and what is done with the value of an optional.
+//! Macros: comprehensions, and functions on the value of an optional.
 
 use super::{Checker, mistake};
 use crate::cel::fault::Mistake;
@@ -22,7 +22,7 @@ impl Checker<'_> {
             Type::List(element) => (Type::Int, (*element).clone()),
             Type::Map(parts) => (parts.0.clone(), parts.1.clone()),
             Type::Dyn | Type::Open(_) => (Type::Dyn, Type::Dyn),
-            other => return mistake(at, format!("{other} has no elements to go through")),
+            other => return mistake(at, format!("cannot iterate over {other}")),
         };
         let keyed = parts.names.len() == 2;
         let types = match (keyed, self.resolved(&range.ty)) {
@@ -31,7 +31,7 @@ impl Checker<'_> {
             (false, _) => vec![value.clone()],
         };
         if parts.form == Form::SortBy && !matches!(self.resolved(&range.ty), Type::List(_) | Type::Dyn) {
-            return mistake(at, "sortBy() is for lists");
+            return mistake(at, "sortBy() needs a list");
         }
         let element = types.first().cloned().unwrap_or(Type::Dyn);
         let names = parts.names.iter().cloned().zip(types).collect();
@@ -44,7 +44,7 @@ impl Checker<'_> {
         let conditions = filter.iter().map(|filter| &filter.ty).chain(judges.then_some(&body.ty));
         for ty in conditions {
             if !self.fits(ty, &Type::Bool) {
-                return mistake(at, format!("the condition of a loop is a bool, not {}", self.resolved(ty)));
+                return mistake(at, format!("the condition must be a bool, not {}", self.resolved(ty)));
             }
         }
         let ty = match parts.form {
@@ -54,7 +54,7 @@ impl Checker<'_> {
             Form::TransformMap => Type::map(key, body_type),
             Form::TransformMapEntry => match body_type {
                 Type::Map(_) | Type::Dyn => body_type,
-                other => return mistake(at, format!("transformMapEntry() makes maps, not {other}")),
+                other => return mistake(at, format!("transformMapEntry() must result in a map, not {other}")),
             },
             Form::SortBy => {
                 if !library::is_ordered(&body_type) {
@@ -77,7 +77,7 @@ impl Checker<'_> {
         let ty = if flat {
             let inner = self.open();
             if !self.fits(&result.ty, &Type::optional(inner.clone())) {
-                return mistake(body.at, "optFlatMap() needs an optional as result");
+                return mistake(body.at, "optFlatMap() must result in an optional");
             }
             Type::optional(self.resolved(&inner))
         } else {

@@ -1,4 +1,4 @@
-//! Named formats: what is wrong with a text, in words.
+//! Named formats, and the messages for texts that do not have them.
 
 use super::{Function, function, method, one, tenths, unfit};
 use crate::calendar::{self, Moment};

@@ -181,7 +181,7 @@ fn sum<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
 
 fn extreme<'v>(meter: &mut Meter, args: &[Val<'v>], wanted: Ordering) -> Made<'v> {
     let mut elements = elements(meter, args.first())?.into_iter();
-    let Some(mut best) = elements.next() else { return Err(Fault::of("min and max need an element")) };
+    let Some(mut best) = elements.next() else { return Err(Fault::of("min() and max() need at least one element")) };
     for element in elements {
         if order(&element, &best, meter)? == wanted {
             best = element;
@@ -210,7 +210,7 @@ fn slice<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
         return Err(Fault::of("negative indexes are not supported"));
     };
     if start > end || end > list.len() {
-        return Err(Fault::of("the range of slice() is not within the list"));
+        return Err(Fault::of("the range of slice() is outside the list"));
     }
     meter.work((end - start).saturating_mul(PER_ELEMENT))?;
     let mut elements = Vec::with_capacity(end - start);

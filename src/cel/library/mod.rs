@@ -1,4 +1,4 @@
-//! Functions that expressions may call: name, signatures, price, and what they do (CEL-006, CEL-015).
+//! The functions of expressions: name, signatures, cost and implementation (CEL-006, CEL-015).
 //!
 //! Each file holds a table of its functions. A function sees at run time what its arguments are; which combinations are
 //! possible is said by the signatures, whose first argument is the receiver of a method.

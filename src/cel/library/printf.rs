@@ -97,7 +97,7 @@ fn clause_of(
     written: &mut String,
     meter: &mut Meter,
 ) -> Result<(), Fault> {
-    let unfit = || Fault::of(format!("error during formatting: %{clause} is not for {}", value.type_name()));
+    let unfit = || Fault::of(format!("error during formatting: %{clause} cannot format {}", value.type_name()));
     let text = match (clause, value) {
         ('s', value) => return show(value, false, written, meter),
         ('d', Val::Int(value)) => value.to_string(),
@@ -211,8 +211,8 @@ fn show(value: &Val<'_>, inside: bool, written: &mut String, meter: &mut Meter) 
         }
         Val::Bytes(bytes) => {
             meter.work(bytes.len())?;
-            let text =
-                std::str::from_utf8(bytes).map_err(|_| Fault::of("error during formatting: bytes are no UTF-8"))?;
+            let text = std::str::from_utf8(bytes)
+                .map_err(|_| Fault::of("error during formatting: bytes are not valid UTF-8"))?;
             show_text("b", text, inside, written);
         }
         Val::Duration(nanos) => show_call("duration", &super::time::seconds(*nanos), inside, written),
@@ -244,7 +244,7 @@ fn show(value: &Val<'_>, inside: bool, written: &mut String, meter: &mut Meter) 
             }
             show_entries(entries, written, meter)?;
         }
-        other => return Err(Fault::of(format!("error during formatting: %s is not for {}", other.type_name()))),
+        other => return Err(Fault::of(format!("error during formatting: %s cannot format {}", other.type_name()))),
     }
     Ok(())
 }
@@ -275,7 +275,10 @@ fn show_entries<'v>(
     let mut shown = Vec::with_capacity(entries.len());
     for (key, value) in entries {
         if !matches!(key, Val::Text(_) | Val::Int(_) | Val::Uint(_) | Val::Bool(_)) {
-            return Err(Fault::of(format!("error during formatting: %s is not for keys of type {}", key.type_name())));
+            return Err(Fault::of(format!(
+                "error during formatting: %s cannot format keys of type {}",
+                key.type_name()
+            )));
         }
         let mut text = String::new();
         show(&key, true, &mut text, meter)?;

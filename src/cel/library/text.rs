@@ -270,7 +270,7 @@ fn join<'v>(meter: &mut Meter, args: &[Val<'v>]) -> Made<'v> {
     };
     let mut joined = String::new();
     for at in 0..list.len() {
-        let Val::Text(piece) = list.at(at, meter)? else { return Err(Fault::of("join() is for lists of texts")) };
+        let Val::Text(piece) = list.at(at, meter)? else { return Err(Fault::of("join() needs a list of strings")) };
         meter.work(piece.as_str().len() + by.len())?;
         if at > 0 {
             joined.push_str(by);

@@ -28,7 +28,7 @@ fn on_a_small_stack<R: Send + 'static>(act: impl FnOnce() -> R + Send + 'static)
 const PATIENCE: Duration = Duration::from_millis(if cfg!(debug_assertions) { 10_000 } else { 100 });
 
 #[test]
-fn no_rule_holds_a_worker() {
+fn no_rule_blocks_a_thread() {
     // CEL-026
     let numbers = json!({"type": "array", "items": {"type": "integer"}});
     let texts = json!({"type": "array", "items": {"type": "string"}});
@@ -65,7 +65,7 @@ fn no_rule_holds_a_worker() {
 }
 
 #[test]
-fn elements_and_entries_take_about_what_is_counted() {
+fn elements_and_entries_take_about_the_counted_memory() {
     // DEC-44
     assert!(size_of::<Val<'_>>() <= PER_ELEMENT && 2 * size_of::<Val<'_>>() <= PER_ENTRY / 3);
 }

@@ -152,7 +152,7 @@ fn an_installation_without_anything_serves_at_once() {
 }
 
 #[test]
-fn no_request_is_lost_in_a_life_of_twelve_years() {
+fn no_request_is_lost_in_twelve_years_of_rotations() {
     let mut world = World::settled();
     let first = world.content().authority;
     let steps = world.run(12 * 365 * DAY);
@@ -241,7 +241,7 @@ fn a_clock_that_jumps_delays_nothing() {
 }
 
 #[test]
-fn another_leader_goes_on_at_any_point_of_a_rotation() {
+fn another_leader_can_continue_a_rotation_at_any_point() {
     let mut world = World::settled();
     world.run((5 * 365 * 2 / 3 - 2) * DAY);
     let mut leaders = 0;
@@ -301,7 +301,7 @@ fn a_secret_that_was_damaged_is_repaired_and_no_request_is_lost() {
 }
 
 #[test]
-fn a_deleted_secret_is_made_anew_and_those_who_serve_are_trusted_meanwhile() {
+fn a_deleted_secret_is_created_again_and_serving_replicas_stay_trusted() {
     let mut world = World::settled();
     world.stored = Stored::Absent;
     assert_eq!(world.run(DAY), ["make", "publish", "issue", "publish", "keep"]);
@@ -327,7 +327,7 @@ fn a_bundle_that_was_overwritten_is_written_again() {
 }
 
 #[test]
-fn a_secret_of_somebody_else_is_left_alone() {
+fn a_secret_without_the_managed_label_is_not_changed() {
     let world = World::new(policy(), Stored::Foreign, &["", ""]);
     let plan = next(&world.stored, &world.live, &world.policy, world.now);
     assert_eq!(plan, Rotation { bundle: None, step: RotationStep::Refuse });
@@ -345,7 +345,7 @@ fn other_names_get_another_certificate() {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_written_does_not_hold_up_for_ever_who_shows_nothing() {
+fn a_first_certificate_is_issued_after_an_hour_even_if_a_configuration_cannot_be_written() {
     let mut world = World::new(policy(), Stored::Absent, &["", "x"]);
     world.live.is_known = false;
     assert_eq!(world.run(59 * Duration::from_mins(1)), ["make"]);
@@ -353,7 +353,7 @@ fn a_configuration_that_cannot_be_written_does_not_hold_up_for_ever_who_shows_no
 }
 
 #[test]
-fn replicas_accept_only_what_the_secret_itself_vouches_for() {
+fn replicas_accept_only_certificates_of_a_ca_in_the_secret() {
     let content = World::settled().content();
     let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
     let check = |content: &Content, names: &[String]| {

@@ -1,4 +1,4 @@
-//! Which Clusters a plan is about: all, or those that `--cluster` and `--selector` name.
+//! The Clusters of a plan: all, or those that match `--cluster` and `--selector`.
 
 use std::collections::BTreeSet;
 

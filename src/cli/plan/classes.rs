@@ -1,4 +1,4 @@
-//! What changes in a class and its templates, where no Cluster shows what becomes of them.
+//! Changes of a class and its templates that no Cluster of the plan shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 

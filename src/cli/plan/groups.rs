@@ -1,4 +1,4 @@
-//! Clusters with the same change, as one (DEC-48).
+//! Groups of Clusters with the same change (DEC-48).
 //!
 //! ```text
 //! ClusterReport ─► Shared (without what only this Cluster has: names.rs) ─► one Group for each ─► collected.rs
@@ -141,7 +141,7 @@ impl Group {
         }
     }
 
-    /// Takes in a group with the same change. What it says is told in the order of its first Cluster.
+    /// Merges a group with the same change. The order of its entries is that of its first Cluster.
     pub(super) fn join(&mut self, mut other: Group) {
         if other.clusters.iter().map(|member| &member.key).min() < self.clusters.iter().map(|member| &member.key).min()
         {

@@ -1,4 +1,4 @@
-//! What `plan` says, as a comment on a merge request: short enough for one, however many Clusters there are (DEC-48).
+//! The output of `plan` as a comment on a merge request. Its length is limited for any number of Clusters (DEC-48).
 
 use super::collected::Report;
 use super::groups::Group;
@@ -165,7 +165,7 @@ impl Part {
     }
 }
 
-/// A row of the table; a text of several lines goes below it.
+/// A row of the table. A text of several lines is below the table.
 fn change_row(
     step: &Step<'_>,
     object: &str,

@@ -1,4 +1,4 @@
-//! Names that only one Cluster has, and what stands in their place where the change of several is told.
+//! Names that only one Cluster has, and the placeholders for them in the change of a group.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ const OBJECT: &str = "<name>";
 const OLD: &str = "<old name>";
 const NEW: &str = "<new name>";
 const SET: &str = "<set>";
-/// What comes before the name of a worker set where an origin is told.
+/// The text before the name of a worker set in an origin.
 const SETS: [&str; 2] = ["spec.topology.workers.machineDeployments[", "spec.topology.workers.machinePools["];
 
 /// The names of a Cluster and of its objects.
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_told() {
+    fn only_differences_are_listed() {
         let file = |path: &str, content: &str| json!({"path": path, "content": content});
         let change = change(
             json!([file("/a", "blue"), file("/b", "blue: 1")]),

@@ -1,4 +1,4 @@
-//! How far a plan is, for people who wait for it: on standard error, on a terminal only, and only after a second.
+//! The progress bar of a plan: on standard error, only on a terminal, and only after a second.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What `plan` says of one Cluster, as data: `-o json` prints it as it is.
+//! The output of `plan` as data, which `-o json` prints.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -327,7 +327,7 @@ fn is_of_other_patch(was: &Origin, change: &Change) -> bool {
 }
 
 impl RollReport {
-    /// The machines of an object that goes with its Cluster (ROLL-16).
+    /// The machines of an object that is deleted with its Cluster (ROLL-16).
     fn removed(object: &Object, before: &Fold, cluster: &ObjectKey) -> Option<Self> {
         let Found::Yes(owner) = before.facts().cluster(cluster) else { return None };
         let kinds = ["MachineDeployment", "MachinePool", &owner.spec.control_plane_ref.kind];
@@ -361,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_before_and_after_a_change_is_said_once() {
+    fn errors_before_and_after_a_change_are_reported_once() {
         let text = |text: &str| Some(text.to_owned());
         assert_eq!(errors(text("a"), text("a")), ["before and after the change: a"]);
         assert_eq!(errors(text("a"), text("b")), ["before the change: a", "b"]);

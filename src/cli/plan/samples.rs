@@ -1,4 +1,4 @@
-//! Classes that no Cluster uses: a sample Cluster of each on both sides, or what its templates and patches come to (DEC-48).
+//! Classes that no Cluster uses: a sample Cluster for each on both sides, or a comparison of its templates and patches (DEC-48).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -162,7 +162,7 @@ impl Samples {
         report
     }
 
-    /// Adds what is said of classes: those without a sample, and those whose sample does not show a difference.
+    /// Adds the entries of classes: those without a sample, and those whose sample does not show a difference.
     pub(super) fn complete(mut self, report: &mut Report) {
         let changed: BTreeSet<ObjectKey> = report
             .groups

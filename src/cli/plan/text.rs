@@ -1,4 +1,4 @@
-//! What `plan` says, for people at a terminal.
+//! The output of `plan` as text.
 //!
 //! Colors are always in the text; the printer removes them where they are not wanted.
 

@@ -1,4 +1,4 @@
-//! What differs between two values, in a form that people can read: never so short that the difference is left out.
+//! The difference between two values in readable form. Long values are cut, but the difference is always shown.
 
 use serde_json::Value;
 use similar::{Algorithm, DiffOp, capture_diff_slices, group_diff_ops};
@@ -39,7 +39,7 @@ pub(super) enum Difference {
     Lines(Vec<Line>),
 }
 
-/// A line of a text, or what stands for lines that are the same.
+/// A line of a text, or a placeholder for equal lines.
 #[derive(Debug, PartialEq)]
 pub(super) enum Line {
     Same(String),

@@ -1,4 +1,4 @@
-//! The words in which text and Markdown say the same.
+//! Phrases that text and Markdown share.
 
 use super::collected::Report;
 use super::groups::{Group, HeldOfGroup, RollOfGroup, StepOfGroup};
@@ -57,7 +57,7 @@ fn of_classes(report: &Report) -> Vec<String> {
     said
 }
 
-/// `4 machines replaced, 2 removed`: the replaced ones are told even if there are none.
+/// `4 machines replaced, 2 removed`: the replaced ones are printed even if there are none.
 pub(super) fn machines(machines: &Machines) -> String {
     let Machines { replaced, at_least, .. } = machines;
     let replaced = match (replaced, at_least) {
@@ -179,7 +179,7 @@ impl<'a> Step<'a> {
     }
 }
 
-/// What is told of a group: of a single Cluster with the names of its objects.
+/// The text of a group. That of a single Cluster has the names of its objects.
 pub(super) fn steps(group: &Group) -> Vec<Step<'_>> {
     match &group.alone {
         Some(report) => report.steps.iter().map(Step::of_cluster).collect(),

@@ -1,4 +1,4 @@
-//! Authorization: every authenticated client may do everything. kubectl and tools that show clusters ask before they try.
+//! Authorization: every authenticated client may do everything. kubectl and tools with a user interface ask for their permissions first.
 //!
 //! Such reviews are answered and not stored, and discovery does not list them.
 

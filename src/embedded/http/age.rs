@@ -1,4 +1,4 @@
-//! How long ago something was, as tables of kubectl say it.
+//! Ages in the format of kubectl's tables.
 
 /// A unit and its letter.
 type Unit = (i64, char);
@@ -45,7 +45,7 @@ mod tests {
     use super::age;
 
     #[test]
-    fn ages_are_said_in_the_units_that_matter() {
+    fn ages_have_the_largest_units() {
         const HOUR: i64 = 3600;
         const DAY: i64 = 24 * HOUR;
         for (seconds, want) in [

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_come_twice_are_named_and_the_last_counts() {
+    fn repeated_keys_are_named_and_the_last_one_is_used() {
         let body = json_body(r#"{"a":1,"b":[{"c":1,"c":2}],"a":3}"#).unwrap();
         assert_eq!(body.value, json!({"a": 3, "b": [{"c": 2}]}));
         assert_eq!(body.complaints, [r#"duplicate field "b[0].c""#, r#"duplicate field "a""#]);

@@ -231,7 +231,7 @@ mod tests {
         application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
     #[test]
-    fn everything_comes_in_one_piece_to_whoever_takes_it() {
+    fn clients_that_accept_aggregated_discovery_get_one_document() {
         let (content_type, list) = get("/apis", ACCEPT);
         assert_eq!((content_type, &list["kind"]), (AGGREGATED, &json!("APIGroupDiscoveryList")));
         let versions = &list["items"][0]["versions"];
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn others_ask_group_by_group() {
+    fn other_clients_discover_each_group_separately() {
         assert_eq!(get("/api", "").1["versions"], json!(["v1"]));
         let (_, groups) = get("/apis", "*/*");
         assert_eq!(groups["groups"][0]["preferredVersion"], json!({"groupVersion": "example.com/v2", "version": "v2"}));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_answered() {
+    fn unknown_groups_and_versions_are_not_found() {
         for path in [
             "/",
             "/apis/other.com",

@@ -1,4 +1,4 @@
-//! The API on a socket: who may ask, how large a request may be, and watches that end when the server does.
+//! The API on a socket: authentication, the size limit of requests, and the end of watches at shutdown.
 
 use std::fmt;
 use std::pin::Pin;
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_answered_without_the_token() {
+    async fn requests_without_the_token_are_unauthorized() {
         let (router, token) = front(&CancellationToken::new());
         let shown = |scheme: &str| Some(format!("{scheme} {}", token.reveal()));
         for (authorization, code) in [

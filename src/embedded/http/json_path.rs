@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_none() {
+    fn malformed_json_paths_are_rejected() {
         let deep = format!(".a{}", "[?(@".repeat(50_000));
         for text in [
             "..name",

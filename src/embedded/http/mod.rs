@@ -1,10 +1,11 @@
-//! Requests and their answers.
+//! Requests and their answers, as the [Kubernetes API concepts](https://kubernetes.io/docs/reference/using-api/api-concepts/)
+//! describe them.
 //!
 //! ```text
 //! front.rs (a socket) ─► serve.rs ─► request.rs ─► read.rs, watch.rs ──────────────► answer.rs ─► table.rs
 //!                                        │
 //!                                        └─► write.rs, delete.rs ─ decode ─► patch ─► admit
-//!                        discovery.rs, openapi.rs: what clients ask besides
+//!                        discovery.rs, openapi.rs: which kinds there are, and their schemas
 //! ```
 
 mod access;

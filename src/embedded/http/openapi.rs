@@ -1,4 +1,4 @@
-//! What objects look like, in the form in which kubectl asks for it: OpenAPI v3, one document a group and version, and v2 in
+//! The schemas of all kinds for kubectl: OpenAPI v3, one document for each group and version, and v2 in
 //! one piece for older clients.
 //!
 //! kubectl explains fields from it, and looks in the parameters of patches whether the server validates fields and can be
@@ -123,10 +123,10 @@ fn schemas_of(resource: &Resource) -> [(String, Value); 2] {
 }
 
 const API_VERSION: &str = "The group and version of the schema that this object follows.";
-const KIND: &str = "What the object is, in CamelCase.";
-const METADATA: &str = "What every object has: its name, labels, owners and more.";
+const KIND: &str = "The kind of the object, in CamelCase.";
+const METADATA: &str = "Standard metadata of objects: name, labels, owners and more.";
 
-/// Adds what every object has, and what every object within an object has.
+/// Adds the fields that every object has, also to objects that are embedded in others.
 fn as_resource(schema: &mut Value) {
     embed(schema);
     let own = schema.pointer("/properties/metadata/description").and_then(Value::as_str).unwrap_or(METADATA).to_owned();
@@ -199,7 +199,7 @@ fn paths_of(resource: &Resource) -> Vec<(String, Value)> {
 /// Operations on one kind.
 struct Operations<'a> {
     resource: &'a Resource,
-    /// The name of the schema of what is read and written.
+    /// The name of the schema of the object that is read and written.
     name: String,
 }
 
@@ -207,28 +207,28 @@ struct Operations<'a> {
 const PATCHES: [&str; 3] =
     ["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"];
 
-/// Parameters of operations: what they are called, their type, and what they do.
+/// Parameters of operations: name, type and description.
 const WRITING: [(&str, &str, &str); 3] = [
-    ("dryRun", "string", "Everything is checked and nothing is kept: All."),
-    ("fieldManager", "string", "Who owns the fields that are written."),
-    ("fieldValidation", "string", "What becomes of unknown and repeated fields: Ignore, Warn or Strict."),
+    ("dryRun", "string", "With All, the request is checked and nothing is stored."),
+    ("fieldManager", "string", "The field manager of the fields that are written."),
+    ("fieldValidation", "string", "How to treat unknown and repeated fields: Ignore, Warn or Strict."),
 ];
-const FORCE: (&str, &str, &str) = ("force", "boolean", "Whether an apply takes fields from their owners.");
+const FORCE: (&str, &str, &str) = ("force", "boolean", "Whether an apply takes over fields of other field managers.");
 const DELETING: [(&str, &str, &str); 3] = [
-    ("dryRun", "string", "Everything is checked and nothing is deleted: All."),
-    ("gracePeriodSeconds", "integer", "How long the object may take to go."),
-    ("propagationPolicy", "string", "What becomes of owned objects: Orphan, Background or Foreground."),
+    ("dryRun", "string", "With All, the request is checked and nothing is deleted."),
+    ("gracePeriodSeconds", "integer", "Seconds before the object is deleted."),
+    ("propagationPolicy", "string", "How to treat objects that this object owns: Orphan, Background or Foreground."),
 ];
 const LISTING: [(&str, &str, &str); 9] = [
-    ("allowWatchBookmarks", "boolean", "Whether a watch tells now and then how far it has come."),
-    ("continue", "string", "Where the next part of a list begins."),
-    ("fieldSelector", "string", "Objects with these values of fields."),
-    ("labelSelector", "string", "Objects with these labels."),
-    ("limit", "integer", "How many objects come at most."),
-    ("resourceVersion", "string", "From when on to watch, or how current a list has to be."),
-    ("resourceVersionMatch", "string", "What the resourceVersion of a list means."),
-    ("timeoutSeconds", "integer", "How long a watch lasts."),
-    ("watch", "boolean", "Whether changes are told as they happen."),
+    ("allowWatchBookmarks", "boolean", "Whether a watch sends BOOKMARK events with its current resourceVersion."),
+    ("continue", "string", "The continue token of the previous page of the list."),
+    ("fieldSelector", "string", "Selects objects by the values of fields."),
+    ("labelSelector", "string", "Selects objects by labels."),
+    ("limit", "integer", "Maximum number of objects in a page of the list."),
+    ("resourceVersion", "string", "The resourceVersion after which a watch starts, or that a list must have reached."),
+    ("resourceVersionMatch", "string", "How a list uses resourceVersion: Exact or NotOlderThan."),
+    ("timeoutSeconds", "integer", "Timeout of a list or watch in seconds."),
+    ("watch", "boolean", "Whether to watch for changes instead of listing."),
 ];
 
 impl Operations<'_> {
@@ -297,22 +297,25 @@ fn common() -> Map<String, Value> {
     let list = object(
         "Metadata of a list.",
         json!({
-            "resourceVersion": string("Of which moment the list is."),
-            "continue": string("Where the next part begins, if there is one."),
-            "remainingItemCount": integer("How many objects are left."),
+            "resourceVersion": string("The resourceVersion of the list, from which a watch can start."),
+            "continue": string("The token for the next page, if there is one."),
+            "remainingItemCount": integer("Number of objects in the pages that follow."),
             "selfLink": string("No longer used."),
         }),
     );
     let scale = object(
-        "How many replicas an object is to have, and has.",
+        "The desired and the current number of replicas of an object.",
         json!({
             "apiVersion": string(API_VERSION),
             "kind": string(KIND),
             "metadata": reference(&format!("{META}.ObjectMeta")),
-            "spec": object("What is wanted.", json!({"replicas": integer("How many.")})),
+            "spec": object("The desired state.", json!({"replicas": integer("Desired number of replicas.")})),
             "status": object(
-                "What there is.",
-                json!({"replicas": integer("How many."), "selector": string("By which labels they are selected.")}),
+                "The current state.",
+                json!({
+                    "replicas": integer("Current number of replicas."),
+                    "selector": string("The label selector of the replicas."),
+                }),
             ),
         }),
     );
@@ -323,7 +326,7 @@ fn common() -> Map<String, Value> {
         ("ListMeta", list),
         ("Status", status()),
         ("Scale", scale),
-        ("Patch", json!({"description": "A change of an object.", "type": "object"})),
+        ("Patch", json!({"description": "A patch of an object.", "type": "object"})),
     ];
     named.into_iter().map(|(name, schema)| (format!("{META}.{name}"), schema)).collect()
 }
@@ -336,23 +339,23 @@ fn object_metadata() -> Value {
     object(
         METADATA,
         json!({
-            "name": string("The name, which no other object of the kind has in the namespace."),
-            "generateName": string("The beginning of a name that the server completes."),
-            "namespace": string("The namespace; empty for objects that belong to none."),
-            "labels": map("Keys and values by which objects are selected."),
-            "annotations": map("Keys and values that are not selected by."),
-            "uid": string("Tells the object from all others, former ones included."),
-            "resourceVersion": string("Changes with every write."),
-            "generation": integer("Counts changes of what is wanted."),
+            "name": string("The name. It is unique among the objects of the kind in the namespace."),
+            "generateName": string("Prefix of a name that the server generates if name is empty."),
+            "namespace": string("The namespace. It is empty for cluster-scoped objects."),
+            "labels": map("Keys and values that selectors can use."),
+            "annotations": map("Keys and values for other purposes than selection."),
+            "uid": string("A unique id of the object. An object that is created again with the same name has another one."),
+            "resourceVersion": string("The version of the stored object. It changes with every write."),
+            "generation": integer("A number that increases with every change of the desired state."),
             "creationTimestamp": time("When the object was created."),
-            "deletionTimestamp": time("Since when the object is being deleted."),
-            "deletionGracePeriodSeconds": integer("How long it may take to go."),
-            "finalizers": {"description": "Who has work to do before the object may go.", "type": "array",
+            "deletionTimestamp": time("When deletion was requested. It is set only while the object is being deleted."),
+            "deletionGracePeriodSeconds": integer("Seconds that the deletion may take."),
+            "finalizers": {"description": "Finalizers: controllers that must do their work before the object is deleted.", "type": "array",
                 "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
-            "ownerReferences": {"description": "The objects that this one goes with.", "type": "array",
+            "ownerReferences": {"description": "Owners of this object. It is deleted when all owners are deleted.", "type": "array",
                 "items": reference(&format!("{META}.OwnerReference")), "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["uid"]},
-            "managedFields": {"description": "Who owns which fields.", "type": "array",
+            "managedFields": {"description": "Which field manager owns which fields.", "type": "array",
                 "items": reference(&format!("{META}.ManagedFieldsEntry")), "x-kubernetes-list-type": "atomic"},
             "selfLink": string("No longer used."),
         }),
@@ -361,14 +364,14 @@ fn object_metadata() -> Value {
 
 fn owner_reference() -> Value {
     let mut owner = object(
-        "An object that owns another, which goes with it.",
+        "An object that owns this object.",
         json!({
             "apiVersion": string("The group and version of the owner."),
             "kind": string("The kind of the owner."),
             "name": string("The name of the owner."),
-            "uid": string("Which of all objects that ever had that name."),
-            "controller": boolean("Whether the owner is the one that manages the object."),
-            "blockOwnerDeletion": boolean("Whether the owner, deleted in the foreground, waits for the object to go."),
+            "uid": string("The uid of the owner."),
+            "controller": boolean("Whether the owner is the controller that manages the object."),
+            "blockOwnerDeletion": boolean("Whether a foreground deletion of the owner waits until this object is deleted."),
         }),
     );
     owner["required"] = json!(["apiVersion", "kind", "name", "uid"]);
@@ -378,14 +381,14 @@ fn owner_reference() -> Value {
 
 fn managed_fields() -> Value {
     object(
-        "Which fields one manager owns.",
+        "The fields that one field manager owns.",
         json!({
-            "manager": string("Who it is."),
+            "manager": string("The name of the field manager."),
             "operation": string("How the fields were written: Apply or Update."),
-            "apiVersion": string("The version in which they were written."),
-            "time": time("When that was."),
-            "fieldsType": string("FieldsV1."),
-            "fieldsV1": {"description": "The fields, as a tree of their names.", "type": "object"},
+            "apiVersion": string("The API version in which the fields were written."),
+            "time": time("When the fields were last written."),
+            "fieldsType": string("The format of fieldsV1: FieldsV1."),
+            "fieldsV1": {"description": "The fields as a tree of their names.", "type": "object"},
             "subresource": string("The subresource through which they were written."),
         }),
     )
@@ -393,16 +396,16 @@ fn managed_fields() -> Value {
 
 fn status() -> Value {
     object(
-        "What came of a request.",
+        "The result of a request.",
         json!({
             "apiVersion": string(API_VERSION),
             "kind": string(KIND),
             "metadata": reference(&format!("{META}.ListMeta")),
             "status": string("Success or Failure."),
-            "message": string("What happened, in words."),
-            "reason": string("What happened, in a word."),
-            "code": integer("The HTTP status."),
-            "details": {"description": "More of it.", "type": "object"},
+            "message": string("A message for people."),
+            "reason": string("The reason of a failure as one word, for programs."),
+            "code": integer("The HTTP status code."),
+            "details": {"description": "More data about the reason.", "type": "object"},
         }),
     )
 }
@@ -427,7 +430,7 @@ fn time(description: &str) -> Value {
     json!({"type": "string", "format": "date-time", "description": description})
 }
 
-/// Rewrites a schema of version 3 for version 2, which knows fewer keywords.
+/// Rewrites a schema of OpenAPI v3 for v2, which has fewer keywords.
 fn older(schema: &mut Value) {
     if let Some(Value::String(address)) = schema.get_mut("$ref") {
         *address = address.replace("#/components/schemas/", "#/definitions/");

@@ -1,4 +1,6 @@
-//! The four kinds of patches.
+//! The four kinds of patches: JSON patch ([RFC 6902](https://www.rfc-editor.org/rfc/rfc6902)), JSON merge patch
+//! ([RFC 7386](https://www.rfc-editor.org/rfc/rfc7386)), strategic merge patch, and
+//! [server-side apply](https://kubernetes.io/docs/reference/using-api/server-side-apply/).
 
 use http::StatusCode;
 use serde_json::{Value, json};

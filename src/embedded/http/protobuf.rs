@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_read_as_if_it_had_come_in_json() {
+    fn a_protobuf_object_is_read_like_a_json_object() {
         let label = part(11, &[part(1, b"a"), part(2, b"b")].concat());
         let owner = part(13, &[part(1, b"Thing"), part(3, b"t"), number(6, 0)].concat());
         let metadata = [part(1, b"n"), part(2, b""), number(7, 0), part(8, b""), label, owner, part(14, b"f")].concat();
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_an_error_and_no_panic() {
+    fn malformed_protobuf_is_an_error_and_no_panic() {
         assert_eq!(object(b"{}"), Err(ProtobufError::NoMagic));
         assert!(matches!(object(&body("apps/v1", "Deployment", b"")), Err(ProtobufError::UnknownKind(_))));
         let whole = body("v1", "Namespace", &part(1, &part(1, b"name")));

@@ -1,4 +1,4 @@
-//! Objects and lists of them, as they are or as they were a moment ago.
+//! Reads of objects and lists, current or of an earlier resourceVersion.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a request asks for: its path, query and headers.
+//! The parsed request: path, query and headers.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Strategic merge patches, for kinds of the server itself: lists that are maps are merged by their keys.
+//! Strategic merge patches, for built-in kinds: lists that are maps are merged by their keys
+//! ([specification](https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md)).
 
 use serde_json::{Map, Value, json};
 

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_that_every_server_has_show_what_they_are_looked_at_for() {
+    fn tables_of_builtin_kinds_have_the_columns_of_kubectl() {
         let at = "2030-01-01T00:00:00Z";
         let with = |members: Value| {
             let mut object = json!({"metadata": {"name": "n", "creationTimestamp": at}});

@@ -1,4 +1,4 @@
-//! Watches: what is there, then what happens, one line of JSON for each.
+//! Watches: existing objects, then events, one line of JSON for each.
 
 use std::borrow::Cow;
 use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! Creations, updates and patches, in a server's order.
+//! Creates, updates and patches, with the steps in the order of an API server.
 //!
 //! ```text
 //! live ─► draft (the request, merged) ─► managers ─► mutating admission ─► prepared ─► judged ─► validating admission

@@ -1,4 +1,4 @@
-//! What a server does to objects of the kinds that it has from the start.
+//! The special behaviour of built-in kinds.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

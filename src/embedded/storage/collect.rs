@@ -1,7 +1,8 @@
-//! What follows from a write: objects without owners go, namespaces and kinds are emptied, and waiting deletions end.
+//! [Garbage collection](https://kubernetes.io/docs/concepts/architecture/garbage-collection/): objects without owners are deleted,
+//! the objects of deleted namespaces and kinds are deleted, and deletions that wait are completed.
 //!
-//! A server leaves this to controllers that come around later. Here it happens at once, before the write is answered, and
-//! until nothing is left to do; what is deleted so is not shown to admission webhooks.
+//! In a cluster, controllers do this later. Here it happens at once, before the write is answered, and until nothing is left to
+//! do. Admission webhooks do not review these deletions.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions: what they make the server serve, and what the server writes into them.
+//! CustomResourceDefinitions: the kinds that they define, and their status.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The kinds that a server has from the start: their names, schemas and columns.
+//! The built-in kinds: their names, schemas and columns.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Objects that are there from the start: those of files.
+//! Objects that are loaded from files at the start.
 
 use std::collections::BTreeSet;
 

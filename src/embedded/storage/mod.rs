@@ -1,4 +1,4 @@
-//! What is served and stored.
+//! The kinds that are served, and the objects that are stored.
 //!
 //! ```text
 //! load.rs (files) ─► store.rs, index.rs ◄─ collect.rs: what follows from a write

@@ -1,4 +1,4 @@
-//! Chance: uids, and the ends of generated names.
+//! Random values: uids, and suffixes of generated names.
 
 use ring::rand::{SecureRandom, SystemRandom};
 

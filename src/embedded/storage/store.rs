@@ -1,4 +1,4 @@
-//! Objects, who owns whom among them, and what happened to them lately.
+//! The store of objects, with their owners and the latest events.
 //!
 //! ```text
 //! put, remove ─► version, indexes, log ─► watchers                collect.rs: what follows from it, until nothing does

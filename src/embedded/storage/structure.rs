@@ -1,4 +1,4 @@
-//! What objects of a kind look like: pruned, completed and judged by the `openAPIV3Schema` of its version.
+//! The schema of a kind: pruning, defaulting and validation by the `openAPIV3Schema` of a version.
 //!
 //! ```text
 //! object ─► prune: unknown fields go ─► complete: defaults ─► nulls of typed fields go ─► violations

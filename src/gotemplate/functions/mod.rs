@@ -1,4 +1,5 @@
-//! The functions that templates know: Go's own, and sprig's hermetic ones (TPL-010, TPL-011, DEC-31).
+//! The functions of templates: [Go's own](https://pkg.go.dev/text/template#hdr-Functions), and the hermetic ones of
+//! [sprig](https://masterminds.github.io/sprig/) (TPL-010, TPL-011, DEC-31).
 //!
 //! One file per subject, each with a table of its functions: name, parameter types as Go declares them, and body.
 //! Arguments have been checked against the types before the body runs, as `text/template` does.

@@ -1,4 +1,4 @@
-//! What values are: `typeOf kindOf typeIs kindIs typeIsLike deepEqual`.
+//! Types of values: `typeOf kindOf typeIs kindIs typeIsLike deepEqual`.
 
 use super::Function;
 use super::Parameter::{Any, Text};

@@ -171,7 +171,7 @@ proptest! {
 }
 
 #[test]
-fn what_objects_are_really_called_is_sent() {
+fn names_that_kubernetes_allows_are_sent() {
     // DEC-45
     for (api_version, kind, want) in [
         ("v1", "Secret", "/api/v1/namespaces/ns-1/secrets/a.b-c"),

@@ -1,4 +1,4 @@
-//! Templates that were made for nothing (RS-21, RS-29, RS-32, RS-34).
+//! Deletion of templates whose owner could not be written (RS-21, RS-29, RS-32, RS-34).
 
 use tracing::{info, warn};
 
@@ -12,7 +12,7 @@ impl Work<'_> {
     /// to them, and the next run makes others.
     ///
     /// What failed may have been written all the same, when the API server said nothing or that it does not know; then a
-    /// template is kept as long as it may be referred to. It goes with the Cluster at the latest (ROT-11).
+    /// template is kept as long as it may be referred to. It is deleted with the Cluster at the latest (ROT-11).
     pub(super) async fn clean_up_after(&mut self, failed: &Step, error: &ApplyError) {
         let made = self.made_for(failed);
         if made.is_empty() {

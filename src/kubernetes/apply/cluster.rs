@@ -1,4 +1,4 @@
-//! The Cluster itself, of which only what a plan decided on is written (RS-22, RS-23, SSA-19).
+//! Writes of the Cluster, limited to the fields of the plan (RS-22, RS-23, SSA-19).
 
 use kube::api::Patch;
 use serde_json::{Map, Value, json};

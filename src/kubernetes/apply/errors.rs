@@ -1,9 +1,9 @@
-//! Why a plan was not carried out.
+//! Errors of executing a plan.
 
 use crate::hub::{ObjectRef, WrongType};
 use crate::kubernetes::untyped::RequestError;
 
-/// Why a plan was not carried out to its end. The text goes into a condition, so it must be the same as long as the cause is.
+/// Why the execution of a plan stopped. The text becomes a condition, so it must not change while the cause is the same.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// Without the name, which is another the next time: a condition that changes with every attempt would wake its Cluster

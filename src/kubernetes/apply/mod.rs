@@ -1,4 +1,4 @@
-//! Carries out plans by server-side apply.
+//! Executes plans with server-side apply.
 //!
 //! ```text
 //!  Plan ─► shim.rs ─► steps in their order (RS-12) ─► written, and what went wrong
@@ -87,7 +87,7 @@ impl Applier {
         Applier { recorder: Recorder::new(client.clone()), client }
     }
 
-    /// Carries out a plan in its order (RS-12), until something goes wrong.
+    /// Executes a plan in its order (RS-12), until the first error.
     pub async fn apply(&self, run: Run<'_>) -> AppliedPlan {
         let mut work = Work {
             client: &self.client,
@@ -279,7 +279,7 @@ impl Work<'_> {
         self.outcome.written.push(Written { object: step.object.clone(), version: version.to_owned() });
     }
 
-    /// Notes what there is to tell of a step.
+    /// Records the events of a step.
     fn tell(&mut self, step: &Step, uid: &str) {
         let Some((reason, message)) = message(step) else { return };
         let of_itself = matches!(step.part, Part::ControlPlaneHealthCheck | Part::WorkerHealthCheck(_));
@@ -307,7 +307,7 @@ fn worker(part: &Part) -> Option<(WorkerKind, &str)> {
     }
 }
 
-/// What there is to tell of a step (EV-01 to EV-09): of a template of the control plane that goes, nothing.
+/// The events of a step (EV-01 to EV-09). A control plane template that is deleted has none.
 fn message(step: &Step) -> Option<(Reason, String)> {
     let Step { action, part, object, replaces, .. } = step;
     let what = format!("{} \"{}\"", object.kind, object.key);

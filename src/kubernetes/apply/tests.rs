@@ -211,7 +211,7 @@ async fn the_reference_to_a_control_plane_that_is_not_there_is_left_out() {
 }
 
 #[tokio::test]
-async fn the_old_template_of_a_control_plane_goes_after_the_control_plane_was_updated() {
+async fn the_old_template_of_a_control_plane_is_deleted_after_the_control_plane_was_updated() {
     // RS-21, ROT-06, EV-09: a rotated template is kept when only the end of the old one fails.
     let steps = vec![
         step(Action::Rotate, Part::ControlPlaneMachines, "new"),
@@ -246,7 +246,7 @@ fn deployment(action: Action) -> Vec<Step> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn templates_of_a_machine_deployment_that_is_refused_go_again() {
+async fn templates_of_a_rejected_machine_deployment_are_deleted_again() {
     // RS-29, RS-32
     let (metal, boot) =
         (format!("{INFRASTRUCTURE}/forgemachinetemplates/metal"), format!("{BOOTSTRAP}/kubeadmconfigtemplates/boot"));
@@ -305,7 +305,7 @@ async fn templates_of_a_machine_deployment_that_is_refused_go_again() {
 }
 
 #[tokio::test]
-async fn objects_of_a_machine_pool_go_again_when_it_is_new_and_its_health_check_undoes_nothing() {
+async fn objects_of_a_new_machine_pool_that_is_rejected_are_deleted_again() {
     // RS-29, RS-34, RS-37
     let of = |part: fn(WorkerKind, String) -> Part| part(MP, "mp".to_owned());
     let pool = |action: Action| {
@@ -382,7 +382,7 @@ fn with_shim(steps: Vec<Step>, shim: Shim) -> Plan {
 }
 
 #[tokio::test]
-async fn a_shim_of_the_cluster_that_is_there_already_is_used_and_another_object_is_not() {
+async fn an_existing_shim_of_the_cluster_is_used_and_another_object_is_not() {
     // RS-14, DEC-47
     let ground = format!("{INFRASTRUCTURE}/forgeclusters/ground");
     let map = format!("{CONFIG_MAPS}/blade-shim");
@@ -447,7 +447,7 @@ async fn only_the_shim_of_the_cluster_is_deleted_and_by_its_uid() {
 }
 
 #[tokio::test]
-async fn hooks_are_marked_first_and_nobody_is_told() {
+async fn hooks_are_marked_first_and_without_an_event() {
     // RS-23, EV-07, EV-09, HK-03: and the next write of the Cluster names the version that this one has made.
     let change = Change {
         path: "metadata.annotations[runtime.cluster.x-k8s.io/pending-hooks]".to_owned(),
@@ -476,7 +476,7 @@ async fn hooks_are_marked_first_and_nobody_is_told() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_was_made_anew_is_not_the_one_that_was_planned_for() {
+async fn a_cluster_that_was_created_again_is_not_the_planned_one() {
     // RS-22
     let cluster = format!("{CORE}/clusters/blade");
     for there in [
@@ -499,7 +499,7 @@ async fn a_cluster_that_was_made_anew_is_not_the_one_that_was_planned_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_that_cannot_be_written_hold_nothing_up() {
+async fn events_that_cannot_be_written_do_not_stop_a_run() {
     // EV-02
     let ground = format!("{INFRASTRUCTURE}/forgeclusters/ground");
     let script = Script::default();

@@ -118,7 +118,7 @@ async fn a_leader_that_dies_is_replaced_within_its_lease_and_two_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_clocks_elsewhere_say_does_not_count() {
+async fn clocks_of_other_machines_do_not_matter() {
     for renewed in ["1970-01-01T00:00:00.000000Z", "2970-01-01T00:00:00.000000Z"] {
         let server = ApiServer::default();
         server.edit(PATH, |lease| {
@@ -232,7 +232,7 @@ async fn a_stopped_leader_writes_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_reads_always_and_gives_a_write_up_while_the_lease_lasts() {
+async fn a_writer_can_always_read_and_cancels_writes_before_the_lease_expires() {
     let server = ApiServer::default();
     let mut one = Candidate::new(&server, "one");
     let leases: Api<Lease> = Api::namespaced(one.leadership.writer(server.client()), "ns");
@@ -249,7 +249,7 @@ async fn a_writer_reads_always_and_gives_a_write_up_while_the_lease_lasts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn edits_of_the_lease_by_others_cost_nobody_the_lease() {
+async fn edits_of_the_lease_by_others_do_not_end_leadership() {
     let server = ApiServer::default();
     let (mut one, mut two) = (Candidate::new(&server, "one"), Candidate::new(&server, "two"));
     run(SECOND, &mut one, &mut two).await;
@@ -275,7 +275,7 @@ async fn a_lease_that_another_took_is_lost_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_was_lost_is_found_out_about() {
+async fn a_lost_answer_of_a_lease_write_is_recovered() {
     let server = ApiServer::default();
     let mut one = Candidate::new(&server, "one");
     one.run(SECOND).await;
@@ -295,7 +295,7 @@ async fn an_answer_that_was_lost_is_found_out_about() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_starts_with_every_term_and_its_end_is_told() {
+async fn work_starts_with_every_term_and_is_informed_of_its_end() {
     let server = ApiServer::default();
     let mut one = Candidate::new(&server, "one");
     let terms = Arc::new(Mutex::new(0));

@@ -1,4 +1,4 @@
-//! What the leader knows of the objects of topologies.
+//! The leader's caches of the objects of topologies.
 //!
 //! ```text
 //! the first question about a kind ─► its watch ─► object_store.rs (compact, by key and Cluster) ─► object, list
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_be_listed_says_why_and_what_nobody_serves_is_absent() {
+    async fn kinds_that_cannot_be_listed_give_a_reason_and_unserved_kinds_are_absent() {
         let script = Script::default();
         script.get(THINGS, &[], Answer::error(404, "NotFound"));
         let (unserved, _) = managed(&script);
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nobody_serves_is_not_watched_and_of_the_rest_so_many_kinds_are() {
+    async fn unserved_kinds_are_not_watched_and_the_number_of_watched_kinds_is_limited() {
         // DEC-45
         let served = Arc::new(Mutex::new(0_usize));
         let asked = served.clone();
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn of_templates_all_are_watched_and_of_the_rest_what_topologies_made() {
+    fn all_templates_are_watched_and_of_other_kinds_only_objects_of_topologies() {
         // DEC-29
         let of = |api_version: &str, kind: &str| selector(&kind_of(api_version, kind));
         assert_eq!(of("infrastructure.cluster.x-k8s.io/v1beta1", "DockerMachineTemplate"), None);

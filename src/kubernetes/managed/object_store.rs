@@ -1,4 +1,4 @@
-//! The objects of one kind, as compact as they can be kept.
+//! The objects of one kind, in compact form.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn that_others_wrote_an_object_shows_without_what_they_wrote() {
+    fn writes_of_other_managers_are_visible_without_their_fields() {
         // SSA-22: no managedFields at all is another case
         let object_store = ObjectStore::default();
         let mut plain = object("a", "c", "7", json!({}));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_shown_is_known_by_its_version() {
+    fn objects_that_were_seen_are_known_by_their_version() {
         // RS-11
         let object_store = ObjectStore::default();
         object_store.put(object("a", "c", "9", json!({})));

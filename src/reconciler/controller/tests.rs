@@ -125,7 +125,7 @@ async fn owners_are_added_to_what_is_there_and_conflicts_are_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_wrote_meanwhile_is_not_taken_back() {
+async fn concurrent_writes_of_others_are_not_reverted() {
     // CCR-04
     let server = server();
     let _process = Process::start(&server);
@@ -152,7 +152,7 @@ async fn a_template_of_a_topology_is_found_although_it_is_not_watched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_template_is_looked_for_less_and_less_often() {
+async fn a_missing_template_is_retried_with_backoff() {
     // CCR-04, RS-09
     let server = server();
     server.delete(&template("one"));
@@ -193,7 +193,7 @@ async fn a_missing_definition_is_no_missing_template() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_that_write_the_same_status_do_not_race() {
+async fn two_writers_of_the_same_status_do_not_race() {
     let server = server();
     server.meddle(|class| {
         for condition in class["status"]["conditions"].as_array_mut().unwrap() {
@@ -208,7 +208,7 @@ async fn two_that_write_the_same_status_do_not_race() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_in_trouble_is_asked_again_until_it_is_well() {
+async fn requests_are_retried_until_the_api_server_recovers() {
     let server = server();
     let process = Process::start(&server);
     sleep(MINUTE).await;
@@ -227,7 +227,7 @@ async fn a_server_in_trouble_is_asked_again_until_it_is_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_does_not_lead_looks_at_nothing() {
+async fn a_follower_reconciles_nothing() {
     let server = server();
     server.edit(LEASE, |lease| {
         lease["spec"] = json!({"holderIdentity": "another", "leaseDurationSeconds": 3600});
@@ -288,7 +288,7 @@ fn refer(server: &ApiServer, references: impl IntoIterator<Item = (String, &'sta
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_part_of_a_url_is_not_followed_and_a_condition_says_so() {
+async fn malformed_references_are_not_followed_and_a_condition_says_so() {
     // DEC-45
     let server = server();
     server.edit("/apis/g.io/v1/namespaces/victim/atemplates/prod", |_| ());

@@ -65,7 +65,7 @@ fn plain(name: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_is_being_deleted_owns_nothing_more_whatever_the_cache_says() {
+async fn a_cluster_that_is_being_deleted_gets_no_objects_even_if_the_cache_is_old() {
     // DEL-01
     let server = server(&["deleting", "another", "gone", "stays"]);
     server.edit(&format!("{CLUSTERS}/deleting"), |cluster| {

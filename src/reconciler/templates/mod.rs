@@ -1,4 +1,4 @@
-//! The two controllers that delete templates of machines which no topology uses any more: what wakes them, and what follows
+//! The two controllers that delete templates of machines which no topology uses any more: which events queue them, and what follows
 //! from how a run ends.
 //!
 //! ```text

@@ -84,7 +84,7 @@ enum Standing {
 }
 
 impl Reconciler {
-    /// Puts the finalizer on an object, and takes it away once the templates of an object that goes are dealt with (DEL-05).
+    /// Adds the finalizer to an object. Removes it once the templates of an object that is being deleted are cleaned up (DEL-05).
     pub(super) async fn run(&self, object: &Metadata) -> Result<RunOutcome, RunError> {
         self.leadership.may_write()?;
         let metadata = &object.metadata;
@@ -109,7 +109,7 @@ impl Reconciler {
         }
     }
 
-    /// Whether the object is one that this installation looks after (DEC-37, RS-04).
+    /// Whether the object is in the scope of this installation (DEC-37, RS-04).
     fn is_in_scope(&self, object: &Metadata) -> bool {
         let facts = self.cache.facts();
         let (scope, key) = (facts.scope(), key_of(object));
@@ -161,7 +161,8 @@ impl Reconciler {
         }
     }
 
-    /// Deletes what an object that goes leaves behind, and lets it go (DEL-06, DEL-07). Any error keeps the finalizer.
+    /// Deletes the templates and the health check of an object that is being deleted, and then its finalizer (DEL-06, DEL-07). Any error
+    /// keeps the finalizer.
     async fn clean_up(&self, key: &ObjectKey) -> Result<RunOutcome, RunError> {
         let Some(leaving) = self.get(&self.reference(key)).await? else { return Ok(RunOutcome::Unchanged) };
         if !leaving.is_being_deleted() {

@@ -127,7 +127,7 @@ fn writes(requests: &[Received]) -> Vec<(Method, &str)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn finalizers_are_put_on_what_belongs_to_topologies_and_on_nothing_else() {
+async fn only_objects_of_topologies_get_finalizers() {
     // DEL-05, DEL-07
     let server = server();
     makes(&server, &set("one"), ("b1", "i1"));
@@ -153,7 +153,7 @@ async fn finalizers_are_put_on_what_belongs_to_topologies_and_on_nothing_else() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_look_after_is_left_alone() {
+async fn objects_out_of_scope_are_not_reconciled() {
     // RS-04, DEC-37
     let server = server();
     makes(&server, &set("ours"), ("b1", "i1"));
@@ -167,7 +167,7 @@ async fn what_others_look_after_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_takes_its_templates_and_its_health_check_along() {
+async fn a_deleted_deployment_deletes_its_templates_and_health_check() {
     // DEL-04, DEL-06, DEL-09, CS-08
     let server = server();
     let _process = Process::start(&server, [cluster(false)]);
@@ -191,7 +191,7 @@ async fn a_deployment_takes_its_templates_and_its_health_check_along() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_takes_along_what_its_deployment_and_the_other_sets_do_not_use() {
+async fn a_deleted_set_deletes_templates_that_no_other_set_uses() {
     // DEL-07, DEL-08, DEL-11
     let server = server();
     makes(&server, &set("old"), ("b1", "i0"));
@@ -217,7 +217,7 @@ async fn a_set_takes_along_what_its_deployment_and_the_other_sets_do_not_use() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_belongs_to_a_paused_cluster_waits_until_that_goes_on() {
+async fn objects_of_a_paused_cluster_wait_until_it_is_unpaused() {
     // DEL-05
     let server = server();
     let process = Process::start(&server, [cluster(false)]);
@@ -233,7 +233,7 @@ async fn what_belongs_to_a_paused_cluster_waits_until_that_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_belongs_to_a_paused_cluster_may_go_once_that_is_gone() {
+async fn objects_of_a_paused_cluster_are_cleaned_up_once_it_is_deleted() {
     // DEL-05
     let server = server();
     server.edit(CLUSTER, |cluster| cluster["spec"]["paused"] = json!(true));
@@ -249,7 +249,7 @@ async fn what_belongs_to_a_paused_cluster_may_go_once_that_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphaned_set_leaves_what_the_others_of_its_deployment_use_and_goes() {
+async fn an_orphaned_set_is_deleted_without_templates_that_other_sets_use() {
     // DEL-07, DEL-08
     let server = server();
     makes(&server, &set("orphan"), ("b1", "i0"));
@@ -263,7 +263,7 @@ async fn an_orphaned_set_leaves_what_the_others_of_its_deployment_use_and_goes()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_stays_is_in_error_without_its_cluster_and_what_goes_may_go() {
+async fn without_its_cluster_an_object_fails_unless_it_is_being_deleted() {
     // DEL-05, DEC-11
     let server = server();
     let process = Process::start(&server, []);
@@ -286,7 +286,7 @@ async fn what_stays_is_in_error_without_its_cluster_and_what_goes_may_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_goes_wrong_keeps_the_finalizer() {
+async fn any_error_keeps_the_finalizer() {
     // DEL-06, DEL-07
     let server = server();
     makes(&server, &set("orphan"), ("b2", "i2"));
@@ -321,7 +321,7 @@ async fn whatever_goes_wrong_keeps_the_finalizer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_is_taken_away_three_times_at_the_most() {
+async fn removing_a_finalizer_is_tried_three_times_at_most() {
     // DEL-10
     for (refusals, goes) in [(2, true), (3, false)] {
         let server = server();
@@ -364,7 +364,7 @@ async fn finalizers_of_others_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_lead_any_more_writes_nothing() {
+async fn a_former_leader_writes_nothing() {
     let server = server();
     let process = Process::start(&server, [cluster(false)]);
     sleep(MINUTE).await;

@@ -1,4 +1,4 @@
-//! What has to be remembered of Clusters from one run to the next; all of it may be lost at any time (PERF-11).
+//! Data about Clusters that is kept from one run to the next. It may be lost at any time (PERF-11).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -57,7 +57,7 @@ impl RunHistory {
         memory.written.extend(writes.into_iter().map(|(object, version)| Write { object, version, at }));
     }
 
-    /// The kinds whose watches have not shown the last writes yet; what is shown is forgotten (RS-11).
+    /// The kinds whose watches have not shown the last writes yet. Writes that were shown are removed (RS-11).
     pub(super) fn unseen(&self, key: &ObjectKey, has_seen: impl Fn(&Write) -> bool) -> Vec<String> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(memory) = all.get_mut(key) else { return Vec::new() };
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_written_is_waited_for_until_it_shows() {
+    async fn a_run_waits_until_the_watches_show_the_last_write() {
         // RS-11, PERF-02
         let history = RunHistory::default();
         history.wrote(&key(), [deployment("7"), deployment("9")]);

@@ -1,4 +1,4 @@
-//! The Cluster topology controller: what wakes a Cluster, and what follows from how its run ends.
+//! The Cluster topology controller: which events queue a Cluster, and when it is retried.
 //!
 //! ```text
 //! Clusters, what topologies made ─┐
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_followed_by_the_next_when_a_hook_says_so_and_else_after_a_long_while() {
+    fn the_next_run_starts_when_a_hook_asks_for_it_or_after_ten_minutes() {
         // RS-08, RS-10
         let (backoff, key) = (Backoff::default(), ObjectKey::new("ns", "c"));
         let done = |again| Ok(TopologyOutcome::Done { changed: false, again });
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_wait_longer_and_longer_and_conflicts_do_not() {
+    fn failures_back_off_and_conflicts_do_not() {
         // RS-09
         let backoff = Backoff::default();
         let failed = || Err(RunError::Failed("why".to_owned()));

@@ -1,4 +1,4 @@
-//! Which Clusters to reconcile.
+//! The queue of Clusters to reconcile.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_is_woken_is_known_until_forgotten() {
+    async fn a_queued_cluster_is_known_until_it_is_removed() {
         let (queue, mut woken) = Queue::new();
         let key = ObjectKey::new("ns", "c");
         queue.wake(&key);

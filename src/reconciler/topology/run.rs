@@ -1,10 +1,10 @@
 //! One run for a Cluster: its desired state, the writes, and the status at the end.
 //!
 //! ```text
-//! as it was read ─┬─ paused, deleting ───────────────────────────────────────────────────┐
-//!                 └─ observe ─► managed fields mended? ─► compute ─► plan ─► apply ───────┴─► status and defaults written
-//!                      ▲  │ needs                          ▲  │       ▲  │ dry runs
-//!                      └──┴─────────── leader.rs ──────────┴──┴───────┴──┘
+//! as it was read ─┬─ paused, deleting ─────────────────────────────────────────────────────┐
+//!                 └─ observe ─► managedFields repaired? ─► compute ─► plan ─► apply ───────┴─► status and defaults written
+//!                      ▲  │ needs                           ▲  │       ▲  │ dry runs
+//!                      └──┴─────────── leader.rs ───────────┴──┴───────┴──┘
 //! ```
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,10 +40,10 @@ use crate::world::{Class, Computed, Found, World, settle};
 
 /// How long gathering may take in one run.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How soon a run that mended the record of managed fields is followed by the next (SSA-23).
-const MENDED: Duration = Duration::from_secs(1);
+/// The time between a run that repaired `managedFields` and the next run (SSA-23).
+const REPAIRED: Duration = Duration::from_secs(1);
 
-/// What runs need.
+/// The dependencies of all runs.
 pub(super) struct Reconciler {
     pub leadership: Leadership,
     /// Writes only while this process leads.
@@ -58,7 +58,7 @@ pub(super) struct Reconciler {
     pub rotations: Mutex<Rotations>,
     /// How many computations run at a time.
     pub turns: Semaphore,
-    /// What instants are counted from.
+    /// The instant from which times are counted.
     pub began: Instant,
     pub metrics: Arc<Metrics>,
 }
@@ -66,22 +66,22 @@ pub(super) struct Reconciler {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TopologyOutcome {
-    /// There is no such Cluster any more.
+    /// The Cluster does not exist any more.
     Gone,
-    /// It has no topology, or is not ours (RS-01, RS-04).
+    /// The Cluster has no topology, or is not in scope (RS-01, RS-04).
     LeftAlone,
-    /// Whether anything was written, and when to look again if nothing happens before.
+    /// Whether anything was written, and when the next run starts without an event.
     Done { changed: bool, again: Option<Duration> },
 }
 
-/// Why a run did not come to its end.
+/// Why a run did not finish.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RunError {
     #[error(transparent)]
     NotLeading(#[from] NotLeading),
     #[error("the Cluster cannot be read: {0}")]
     Unreadable(String),
-    /// The condition of the Cluster tells it.
+    /// The condition of the Cluster reports this failure.
     #[error("{0}")]
     Failed(String),
     /// Another client wrote the Cluster since it was read.
@@ -93,18 +93,18 @@ pub(super) enum RunError {
     Late,
 }
 
-/// What a run has found out, for what is written at its end (RS-06).
+/// The results of a run, from which the status is written at its end (RS-06).
 struct Findings {
     /// The Cluster as the last write left it.
     raw: Arc<Object>,
     class: Option<Arc<Class>>,
     tracker: Tracker,
-    /// What there is; the Cluster in it has the defaults of its variables.
+    /// The inputs of the computation. Their Cluster has the defaults of its variables.
     observed: Option<Arc<Observed>>,
     error: Option<String>,
     /// Whether this is a write conflict.
     conflict: bool,
-    /// Whether the run ended before there was anything to say (ST-17).
+    /// Whether the run ended before anything was computed, so that the condition does not change (ST-17).
     is_silent: bool,
     permits_deletion: bool,
     changed: bool,
@@ -112,7 +112,7 @@ struct Findings {
 }
 
 impl Reconciler {
-    /// Brings everything that a Cluster's topology asks for up to date (RS-05 to RS-08).
+    /// Reconciles the topology of a Cluster (RS-05 to RS-08).
     pub(super) async fn run(&self, key: &ObjectKey) -> Result<TopologyOutcome, RunError> {
         self.leadership.may_write()?;
         let Some(raw) = self.managed.cluster(key) else { return Ok(TopologyOutcome::Gone) };
@@ -137,7 +137,7 @@ impl Reconciler {
         self.conclude(key, &cluster, findings).await
     }
 
-    /// Asks whether a Cluster may be deleted (DEL-01, HK-22).
+    /// Calls the hook that may block the deletion of a Cluster (DEL-01, HK-22).
     async fn ask_to_delete(&self, cluster: &Arc<Cluster>, raw: Arc<Object>) -> Findings {
         let (asked_for, options) = (cluster.clone(), self.options);
         let asked = self.gathered(World::new(self.cache.facts()), move |world| {
@@ -157,7 +157,7 @@ impl Reconciler {
         }
     }
 
-    /// Observes, mends, computes, plans, writes (RS-07).
+    /// Reads the inputs, repairs `managedFields`, computes, plans and writes (RS-07).
     async fn roll_out(&self, cluster: &Arc<Cluster>, raw: Arc<Object>) -> Findings {
         let mut findings = Findings::none(cluster, raw);
         if let Found::Yes(class) = self.cache.facts().class(&cluster.class_key().unwrap_or_default()) {
@@ -169,7 +169,7 @@ impl Reconciler {
         };
         match mitigate(&self.writer, &findings.raw, observed.current.objects().map(|object| &**object)).await {
             Ok(false) => {}
-            Ok(true) => return Findings { is_silent: true, changed: true, again: Some(MENDED), ..findings },
+            Ok(true) => return Findings { is_silent: true, changed: true, again: Some(REPAIRED), ..findings },
             Err(error) => return findings.failed_to_write(&error),
         }
         let Planned { mut plan, tracker } = match self.planned(world, &observed).await {
@@ -194,7 +194,7 @@ impl Reconciler {
         }
     }
 
-    /// Takes out of a plan what would be rotated for ever; says so in an event, and returns what the condition says (DEC-35).
+    /// Removes rotations from a plan that would repeat in every run. Records an event, and returns the message of the condition (DEC-35).
     async fn hold_endless_rotations(
         &self,
         cluster: &Cluster,
@@ -216,14 +216,14 @@ impl Reconciler {
         self.rotations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The facts; their answers stay the same for the rest of the run.
+    /// The inputs, and the world with their facts. Its answers stay the same for the rest of the run.
     async fn observed(&self, cluster: &Arc<Cluster>) -> Result<(Arc<Observed>, World), Failure> {
         let (world, cluster) = (World::new(self.cache.facts()), cluster.clone());
         let (observed, world) = self.gathered(world, move |world| Observed::of(&cluster, world)).await?;
         Ok((Arc::new(observed), world))
     }
 
-    /// The desired state and the plan. It is computed once, however often dry runs are asked for.
+    /// The desired state and the plan. The desired state is computed once, also if dry runs need several rounds.
     async fn planned(&self, world: World, observed: &Arc<Observed>) -> Result<Planned, Failure> {
         let Blueprint { cluster, class, .. } = &observed.blueprint;
         let (observed, options, mut names) = (observed.clone(), self.options, LiveNames::of(cluster, class));
@@ -249,19 +249,19 @@ impl Reconciler {
         Ok((result?, world))
     }
 
-    /// Computes once, in its turn and where it holds nothing else up.
+    /// Computes once, on a blocking thread, and waits for a free one.
     async fn in_turn<T, F>(&self, world: World, mut compute: F) -> Computed<T, F, Failure>
     where
         T: Send + 'static,
         F: FnMut(&World) -> T + Send + 'static,
     {
-        // Few threads compute: more are not faster, and each keeps memory of its own.
+        // Limit parallel computations: more threads are not faster, and each one keeps its own memory.
         let _turn = self.turns.acquire().await.map_err(|error| Failure::Unreadable(error.to_string()))?;
         let work = tokio::task::spawn_blocking(move || (compute(&world), world, compute));
         work.await.map_err(|error| Failure::Unreadable(error.to_string()))
     }
 
-    /// Carries out a plan (RS-12).
+    /// Executes a plan (RS-12).
     async fn write(&self, cluster: &Cluster, plan: &Plan, generations: &Generations) -> Written {
         if plan.steps.is_empty() && plan.shim == Shim::Keep {
             return Written::default();
@@ -289,7 +289,7 @@ impl Reconciler {
         Written { changed, cluster: outcome.cluster, error: outcome.error }
     }
 
-    /// Writes what the Cluster has to say in the end: defaults of its variables, and its status (RS-06, ST-01).
+    /// Writes the Cluster at the end of a run: defaults of its variables, and its status (RS-06, ST-01).
     async fn conclude(
         &self,
         key: &ObjectKey,
@@ -337,7 +337,7 @@ impl Reconciler {
         Ok(written)
     }
 
-    /// The Cluster is gone.
+    /// Drops all data about a Cluster that does not exist any more.
     pub(super) fn forget(&self, key: &ObjectKey) {
         self.history.forget(key);
         self.backoff.forget(key);
@@ -357,13 +357,13 @@ impl Reconciler {
     }
 }
 
-/// A plan, and what the status says of it.
+/// A plan, and the data for the status.
 struct Planned {
     plan: Plan,
     tracker: Tracker,
 }
 
-/// What carrying out a plan came to.
+/// The result of executing a plan.
 #[derive(Default)]
 struct Written {
     changed: bool,
@@ -373,7 +373,7 @@ struct Written {
 }
 
 impl Findings {
-    /// Nothing is known but what the Cluster itself says.
+    /// Results with nothing but the Cluster itself.
     fn none(cluster: &Cluster, raw: Arc<Object>) -> Self {
         Findings {
             raw,
@@ -389,7 +389,7 @@ impl Findings {
         }
     }
 
-    /// Nothing is written; that a hook has creation wait is no error (HK-11).
+    /// Results of a run that wrote nothing. A hook that blocks the creation is not an error (HK-11).
     fn failed(self, failure: Failure) -> Self {
         match failure {
             Failure::CreationWaits(hooks) => {

@@ -95,7 +95,7 @@ fn equal_patterns_are_compiled_once_and_counted_each_time() {
 }
 
 #[test]
-fn nodes_and_what_rules_declare_have_a_sum() {
+fn nodes_and_declarations_of_rules_have_a_sum() {
     // DEC-44: a node has a few bytes as text and several hundred compiled.
     let properties = |count: usize| -> Value {
         (0..count).map(|i| (format!("p{i}"), json!({"type": "integer"}))).collect::<serde_json::Map<_, _>>().into()
@@ -131,7 +131,7 @@ fn literals_share_one_budget_of_cel_cost() {
 }
 
 #[test]
-fn an_allowance_counts_what_is_compiled_already_alike() {
+fn cached_schemas_count_as_much_as_new_ones() {
     // DEC-44
     let schema = definition(&json!({"type": "object", "default": {}, "properties": {"a": nested(2, 10),
         "b": {"type": "string", "pattern": "^[a-z]+$"}}}));
@@ -186,7 +186,7 @@ fn compiling_ends_when_the_time_is_over() {
 }
 
 #[test]
-fn what_is_taken_is_at_least_what_memory_is_used() {
+fn the_counted_memory_is_at_least_the_used_memory() {
     // DEC-44: a compiled expression takes more than its text, and less than is counted.
     let list = vec!["self"; 800].join(",");
     let rule = format!("[{list}].all(x, x == 0)");
@@ -251,7 +251,7 @@ fn many_required_names_are_looked_up() {
 }
 
 #[test]
-fn patterns_that_are_of_no_use_have_a_sum_as_well() {
+fn patterns_that_are_rejected_count_as_well() {
     // DEC-44: they were compiled to their limit, or kept, and counted nothing.
     let too_large = |i: usize| json!({"type": "string", "pattern": format!(r"\pL{{1000}}N{i}")});
     let of_failing = |i: usize| json!({"pattern": format!(r"\pL{{200}}N{i}"), "properties": {"a": {}}});
@@ -314,7 +314,7 @@ fn violations_have_a_sum() {
 }
 
 #[test]
-fn holding_values_against_schemas_takes_a_bounded_effort() {
+fn validating_values_takes_a_bounded_effort() {
     // DEC-44: the sum of all values of an object, deterministic, and an error of the value.
     let compiled = |schema: &Value| Schema::compile(&definition(schema)).unwrap();
     let enough = |schema: &Value, value: &Value, steps: usize| {

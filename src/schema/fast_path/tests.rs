@@ -148,7 +148,7 @@ proptest! {
     #![proptest_config(crate::testing::cases(4096))]
 
     #[test]
-    fn what_the_fast_check_accepts_is_valid((schema, text) in case()) {
+    fn values_that_the_fast_check_accepts_are_valid((schema, text) in case()) {
         let compiled = compiled(&schema);
         match compiled.fast_check(&text, &Effort::unlimited(&Stop::never())) {
             FastAnswer::Whole => prop_assert!(is_faultless(&compiled, &text), "{schema}\n{text}"),
@@ -217,7 +217,7 @@ fn the_fast_check_leaves_unclear_values_to_the_full_check() {
 }
 
 #[test]
-fn what_comes_twice_is_counted_once() {
+fn repeated_keys_and_elements_count_once() {
     let unique = json!({"type": "array", "uniqueItems": true, "items": {"type": "integer"}});
     let two = json!({"type": "object", "minProperties": 2, "additionalProperties": {"type": "integer"}});
     let known = json!({"type": "object", "minProperties": 2, "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}});

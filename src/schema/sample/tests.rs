@@ -24,7 +24,7 @@ fn faults(schema: &Value, value: &Value) -> Vec<String> {
 }
 
 #[test]
-fn the_smallest_value_is_made() {
+fn a_sample_is_the_smallest_valid_value() {
     for (schema, want) in [
         (json!({"type": "string"}), json!("")),
         (json!({"type": "string", "default": "d", "example": "e", "enum": ["d", "e"]}), json!("d")),
@@ -119,7 +119,7 @@ fn junctors_are_kept() {
 }
 
 #[test]
-fn simple_rules_are_met_by_trial() {
+fn samples_satisfy_simple_rules() {
     for (schema, want) in [
         (json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self >= 100"}]}), Some(json!(100))),
         (json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self % 2 == 1"}]}), Some(json!(1))),
@@ -147,7 +147,7 @@ fn simple_rules_are_met_by_trial() {
 }
 
 #[test]
-fn the_place_that_cannot_be_made_is_named() {
+fn the_place_without_a_valid_sample_is_named() {
     let pattern = |pattern: &str| {
         json!({"type": "object", "required": ["sizes"], "properties": {"sizes": {"type": "array", "minItems": 1,
             "items": {"type": "string", "maxLength": 3, "pattern": pattern}}}})
@@ -161,7 +161,7 @@ fn the_place_that_cannot_be_made_is_named() {
 }
 
 #[test]
-fn hostile_schemas_are_given_up() {
+fn hostile_schemas_have_no_sample() {
     let mut schema = json!({"type": "string", "pattern": "^(a|b)*a(a|b){12}$", "maxLength": 5});
     for _ in 0..8 {
         schema = json!({"type": "object", "required": ["a", "b"], "properties": {"a": schema.clone(), "b": schema},
@@ -262,7 +262,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_made_is_valid(schema in schemas()) {
+    fn samples_are_valid(schema in schemas()) {
         for breadth in [Breadth::Least, Breadth::Whole] {
             let value = sample_of(&schema, breadth);
             prop_assert!(value.is_ok(), "{value:?}: {schema}");

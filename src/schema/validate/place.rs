@@ -1,4 +1,4 @@
-//! Where a check stands inside a value.
+//! The current position of a check inside a value.
 
 use crate::field::{lengthen, point, shortened};
 

@@ -76,7 +76,7 @@ fn results_are_those_of_kubernetes() {
 }
 
 #[test]
-fn estimates_are_no_higher_than_those_of_kubernetes_and_refuse_what_has_no_bounds() {
+fn estimates_are_no_higher_than_those_of_kubernetes_and_reject_unbounded_sizes() {
     // CEL-011, CEL-014, CEL-015
     let mut differences = String::new();
     for vector in vectors().into_iter().filter(|vector| vector.error.is_none()) {
@@ -96,7 +96,7 @@ fn estimates_are_no_higher_than_those_of_kubernetes_and_refuse_what_has_no_bound
 }
 
 #[test]
-fn a_transition_rule_compares_by_key_and_only_with_what_was_there() {
+fn a_transition_rule_compares_by_key_and_only_with_old_values() {
     // CEL-021
     let schema: Definition = serde_json::from_value(json!({"type": "object",
         "properties": {"a": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]},
@@ -125,7 +125,7 @@ fn a_transition_rule_compares_by_key_and_only_with_what_was_there() {
 }
 
 #[test]
-fn numbers_durations_and_bytes_are_what_the_schema_says() {
+fn numbers_durations_and_bytes_have_the_types_of_the_schema() {
     // CEL-007, CEL-027
     for (node, rule, value) in [
         (json!({"type": "integer"}), "type(self) == int", json!(3.0)),

@@ -125,7 +125,7 @@ fn variables_are_completed_by_the_status_of_the_class() {
 }
 
 #[test]
-fn all_variables_that_do_not_fit_are_told_together() {
+fn all_invalid_variables_are_reported_together() {
     // BP-03, BP-06
     let of = |name: &str, value: Value| json!([{"name": name, "value": value}]);
     let overrides = |values: Value| json!({"overrides": values});
@@ -150,7 +150,7 @@ fn all_variables_that_do_not_fit_are_told_together() {
 }
 
 #[test]
-fn values_that_cost_much_together_were_accepted_before_they_had_a_budget() {
+fn values_beyond_the_budget_that_are_stored_are_still_used() {
     // DEC-44: each keeps its own, and admission warns of the sum.
     let rule = json!([{"rule": "self.all(a, self.all(b, a <= b || a > b))"}]);
     let schema = json!({"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": rule});
@@ -201,7 +201,7 @@ fn templates_are_read_in_the_version_of_the_reference() {
 }
 
 #[test]
-fn a_blueprint_holds_every_class_of_workers_by_its_name() {
+fn a_blueprint_contains_every_worker_class_by_name() {
     // BP-08
     let blueprint = Scene::new().blueprint().unwrap();
     assert_eq!(blueprint.control_plane_machines.as_ref().unwrap().name(), "brain");

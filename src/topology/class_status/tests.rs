@@ -58,7 +58,7 @@ fn inline_variables_are_copied_to_the_letter_and_sorted() {
 }
 
 #[test]
-fn what_is_written_reads_as_what_admission_computes() {
+fn the_written_status_equals_the_one_that_admission_computes() {
     // CCR-06, DEC-2
     for spec in [json!({"variables": variables()}), json!({}), json!({"variables": null}), json!({"variables": [{}]})] {
         let mut class = class(spec, json!({"variables": [{"name": "former"}]}));
@@ -70,7 +70,7 @@ fn what_is_written_reads_as_what_admission_computes() {
 }
 
 #[test]
-fn success_is_told_in_both_forms() {
+fn success_is_reported_in_both_forms() {
     // CCR-10, CCR-11, CCR-12
     let class = class(json!({}), json!({}));
     let status = reconciled(&class, &up_to_date(), &settled(&class), NOW);
@@ -91,7 +91,7 @@ fn success_is_told_in_both_forms() {
 }
 
 #[test]
-fn outdated_references_are_named_and_hold_nothing_up() {
+fn outdated_references_are_named_and_block_nothing() {
     // CCR-05, CCR-10, CCR-11
     let outdated = |name: &str| Outdated {
         kind: "ATemplate".into(),
@@ -128,7 +128,7 @@ fn references_that_fail_keep_the_observed_generation() {
 }
 
 #[test]
-fn variables_that_only_an_extension_knows_keep_the_old_ones() {
+fn classes_with_discovered_variables_keep_their_old_variables() {
     // CCR-07, CCR-09, CCR-10, CCR-12
     let external = |extension: &str| json!({"name": "p", "external": {"discoverVariablesExtension": extension}});
     let spec = json!({"variables": variables(), "patches": [external("discover.x"), {"name": "q"}, external("")]});
@@ -185,7 +185,7 @@ fn a_status_that_was_written_down_without_false_booleans_is_the_same() {
 }
 
 #[test]
-fn whatever_others_keep_in_the_status_stays() {
+fn fields_of_others_in_the_status_stay() {
     let theirs = json!({"type": "Theirs", "status": "False", "reason": "R", "message": "m",
         "lastTransitionTime": EARLIER, "odd": 1});
     let class = class(
@@ -201,7 +201,7 @@ fn whatever_others_keep_in_the_status_stays() {
 }
 
 #[test]
-fn pausing_is_told_and_a_new_generation_is_no_news() {
+fn paused_is_reported_and_a_new_generation_does_not_change_its_time() {
     // CCR-02, CT-15.12
     let mut class = class(json!({}), json!({}));
     assert!(!is_paused(&class) && !tells_paused(&class));
@@ -224,7 +224,7 @@ fn pausing_is_told_and_a_new_generation_is_no_news() {
 }
 
 #[test]
-fn messages_stay_within_what_the_api_takes() {
+fn messages_fit_the_limit_of_the_api() {
     let outdated = (0..500).map(|n| Outdated {
         kind: "K".repeat(63),
         name: format!("name-{n}"),
@@ -261,7 +261,7 @@ fn a_class_beyond_its_budget_says_so_and_keeps_the_old_variables() {
 }
 
 #[test]
-fn a_status_of_any_shape_is_survived() {
+fn a_status_of_any_shape_causes_no_panic() {
     for status in [
         json!(5),
         json!("x"),
@@ -300,7 +300,7 @@ fn a_class_of_a_file_is_reconciled_in_every_version() {
 }
 
 #[test]
-fn a_status_in_a_file_gives_way_to_the_spec_beside_it() {
+fn the_spec_in_a_file_overrides_the_status_in_it() {
     let stale = json!({"observedGeneration": 3, "variables": [{"name": "gone", "definitions": []}],
         "conditions": [{"type": "VariablesReady", "status": "False"}]});
     let class = class(json!({"variables": variables()}), stale);
@@ -313,7 +313,7 @@ fn a_status_in_a_file_gives_way_to_the_spec_beside_it() {
 }
 
 #[test]
-fn a_class_of_a_file_stays_as_it_is_when_only_others_know() {
+fn a_class_in_a_file_is_unchanged_if_its_status_cannot_be_computed() {
     let discovers = json!({"patches": [{"name": "p", "external": {"discoverVariablesExtension": "x"}}]});
     for text in [
         class(discovers, json!({})).to_string(),

@@ -10,13 +10,13 @@ fn failure(scene: &Scene) -> Failure {
 }
 
 #[test]
-fn nothing_is_there_before_anything_is_made() {
+fn a_new_cluster_has_no_current_objects() {
     // CS-02, CS-03, CS-09
     assert_eq!(Scene::new().current(), Ok(Current::default()));
 }
 
 #[test]
-fn what_was_made_is_read() {
+fn existing_objects_are_read() {
     // CS-01
     let health_check = json!({"checks": {"nodeStartupTimeoutSeconds": 1}});
     for scene in [Scene::new(), Scene::of_the_older_contract()] {
@@ -44,7 +44,7 @@ fn what_was_made_is_read() {
 }
 
 #[test]
-fn what_is_referred_to_has_to_be_there() {
+fn referenced_objects_must_exist() {
     // CS-02 to CS-04, CS-10, CS-12
     let made = Scene::new().applied();
     let current = made.current().unwrap();
@@ -89,7 +89,7 @@ fn below_a_control_plane_whose_class_has_no_machines_nothing_is_read() {
 }
 
 #[test]
-fn the_reference_to_the_machines_is_whole_or_a_failure() {
+fn an_incomplete_reference_to_a_machine_template_is_an_error() {
     // CS-04
     for (scene, path, members) in [
         (Scene::new(), "/spec/machineTemplate/spec/infrastructureRef", &["apiGroup", "kind", "name"][..]),
@@ -174,7 +174,7 @@ fn a_definition_that_a_cluster_holds_names_the_versions_of_a_contract() {
 }
 
 #[test]
-fn a_worker_that_left_the_topology_is_still_there() {
+fn a_worker_that_was_removed_from_the_topology_is_still_read() {
     // CS-09, CS-10
     let scene = Scene::new().applied().at("Cluster", "/spec/topology/workers", json!({}));
     let current = scene.current().unwrap();
@@ -183,7 +183,7 @@ fn a_worker_that_left_the_topology_is_still_there() {
 }
 
 #[test]
-fn a_worker_whose_class_is_not_there_fails() {
+fn a_worker_with_an_unknown_class_is_an_error() {
     // CS-10, CS-12
     let made = Scene::new().applied();
     for list in ["machineDeployments", "machinePools"] {
@@ -211,7 +211,7 @@ fn workers_are_those_with_the_labels_of_the_topology() {
 }
 
 #[test]
-fn a_worker_has_a_name_in_the_topology_and_shares_it_with_nobody() {
+fn topology_names_of_workers_exist_and_are_unique() {
     // CS-09, CS-12
     let made = Scene::new().applied();
     for (kind, label) in [("MachineDeployment", label::DEPLOYMENT_NAME), ("MachinePool", label::POOL_NAME)] {
@@ -230,7 +230,7 @@ fn a_worker_has_a_name_in_the_topology_and_shares_it_with_nobody() {
 }
 
 #[test]
-fn the_references_of_a_worker_are_whole_or_a_failure() {
+fn incomplete_references_of_a_worker_are_an_error() {
     // CS-10, CS-12
     let made = Scene::new().applied();
     for kind in ["MachineDeployment", "MachinePool"] {
@@ -268,7 +268,7 @@ fn the_templates_of_a_machine_deployment_that_is_being_deleted_are_not_read() {
 }
 
 #[test]
-fn what_is_there_is_asked_for_level_by_level() {
+fn current_objects_are_requested_level_by_level() {
     let kinds = ["forgemachinetemplates.infrastructure", "kubeadmcontrolplanes.controlplane"];
     let mut scene = Scene::new().applied();
     for kind in kinds {

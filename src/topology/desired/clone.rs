@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_describes_nothing_makes_an_empty_object() {
+    fn an_empty_template_gives_an_empty_object() {
         // DS-04
         for spec in [json!(null), json!({}), json!({"template": null})] {
             let object = Scene::new().at("ForgeClusterTemplate", "/spec", spec).desired().infrastructure.object;

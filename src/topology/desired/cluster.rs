@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_on_its_way_is_marked_with_the_version_of_its_control_plane() {
+    fn during_an_upgrade_the_cluster_has_the_step_of_its_control_plane() {
         // DS-23
         let made = Scene::new().applied().at("Cluster", "/spec/topology/version", json!("v1.34.0"));
         for (is_at, want) in [("v1.33.0", "v1.34.0"), ("v1.32.0", "v1.33.0")] {

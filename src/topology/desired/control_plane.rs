@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_of_the_topology_goes_over_that_of_the_class_and_the_template() {
+    fn metadata_of_the_topology_overrides_class_and_template() {
         // DS-12, DS-15, LBL-02
         let metadata =
             |value: &str, own: &str| json!({"labels": {"a": value, own: ""}, "annotations": {"n": value, own: ""}});
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn timeouts_are_seconds_or_durations_and_each_stands_alone() {
+    fn timeouts_are_seconds_or_durations_and_independent_of_each_other() {
         // DS-19, DS-21
         let (drain, detach, deletion) =
             ("nodeDrainTimeoutSeconds", "nodeVolumeDetachTimeoutSeconds", "nodeDeletionTimeoutSeconds");

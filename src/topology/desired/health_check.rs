@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_health_check_is_made_from_one_source_alone() {
+    fn a_health_check_comes_from_topology_or_class_as_a_whole() {
         // BP-13, DS-33
         let trigger = json!({"unhealthyLessThanOrEqualTo": "40%"});
         let class =

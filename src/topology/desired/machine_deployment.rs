@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_for_the_whole_topology_leaves_the_strategy_to_the_class() {
+    fn rollout_after_of_a_v1beta1_topology_keeps_the_strategy_of_the_class() {
         // DEC-21
         let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3}});
         let time = "2030-01-01T00:00:00Z";

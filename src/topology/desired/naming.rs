@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_for_the_api_server_to_refuse() {
+    fn the_engine_uses_an_invalid_name_unchanged() {
         // NAM-07
         let template = json!({"template": "{{ .cluster.name }}_Brain"});
         let scene = Scene::new().at("ClusterClass", "/spec/controlPlane/naming", template);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_gives_no_name_fails_for_what_exists_as_well() {
+    fn a_naming_template_that_fails_also_fails_for_existing_objects() {
         // NAM-01, NAM-03
         let made = Scene::new().applied();
         for (at, template) in [

@@ -16,7 +16,7 @@ impl Names for Others {
 }
 
 #[test]
-fn what_is_written_is_asked_for_again_under_the_same_names() {
+fn objects_that_exist_keep_their_names() {
     // DS-07
     for (case, scene) in [
         ("whole", Scene::new()),
@@ -43,7 +43,7 @@ fn leaves(path: &str, value: &Value, found: &mut Vec<(String, Value)>) {
 }
 
 #[test]
-fn what_nobody_says_is_not_written() {
+fn fields_that_are_not_set_are_not_written() {
     // DS-03
     let check =
         json!({"checks": {"unhealthyNodeConditions": [{"type": "Ready", "status": "False", "timeoutSeconds": 1}]}});
@@ -65,7 +65,7 @@ fn what_nobody_says_is_not_written() {
 }
 
 #[test]
-fn nothing_comes_from_nowhere() {
+fn every_field_has_an_origin() {
     for object in objects(&Scene::new().desired()) {
         let mut found = Vec::new();
         leaves("", &object.object.members().clone().into(), &mut found);

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_says_nothing_has_nothing_but_names_and_references() {
+    fn a_worker_without_settings_has_only_names_and_references() {
         // DS-03, DS-26, DS-30, DS-31, DS-36
         let desired = Scene::new().desired();
         for ((kind, _, label), name) in BOTH.into_iter().zip(["md", "mp"]) {

@@ -30,7 +30,7 @@ fn before_delete(hooks: &Hooks<'_>, tracker: &mut HookTracker) -> Result<Deletio
 }
 
 #[test]
-fn the_annotation_is_a_sorted_list_and_goes_with_its_last_name() {
+fn the_annotation_is_a_sorted_list_and_is_removed_with_its_last_name() {
     // HK-02
     let of = |value: &str| {
         let fleet = new_cluster().annotated(annotation::PENDING_HOOKS, value);
@@ -49,7 +49,7 @@ fn the_annotation_is_a_sorted_list_and_goes_with_its_last_name() {
 }
 
 #[test]
-fn blocking_hooks_are_told_by_name_and_the_shortest_wait_counts() {
+fn blocking_hooks_are_named_and_the_shortest_retry_counts() {
     // HK-09, HK-10
     let mut tracker = HookTracker::default();
     assert_eq!((tracker.message("upgrade"), tracker.requeue_after_seconds()), (None, None));
@@ -60,7 +60,7 @@ fn blocking_hooks_are_told_by_name_and_the_shortest_wait_counts() {
 }
 
 #[test]
-fn nothing_is_created_while_a_hook_asks_for_time() {
+fn nothing_is_created_while_a_hook_blocks() {
     // HK-01, HK-11
     let ask = |fleet: &mut Fleet| fleet.ask(before_create).unwrap();
     let mut fleet = new_cluster();
@@ -84,7 +84,7 @@ fn nothing_is_created_while_a_hook_asks_for_time() {
 }
 
 #[test]
-fn a_cluster_that_was_created_is_told_when_its_control_plane_is_initialized() {
+fn the_hook_after_control_plane_initialization_is_called_once() {
     // HK-12
     let hook = "AfterControlPlaneInitialized";
     let ask = |fleet: &mut Fleet| fleet.ask(after_initialized).map(|((), tracker)| tracker.annotation());
@@ -108,7 +108,7 @@ fn a_cluster_that_was_created_is_told_when_its_control_plane_is_initialized() {
 }
 
 #[test]
-fn a_deletion_is_permitted_once_no_hook_asks_for_time() {
+fn a_deletion_is_permitted_once_no_hook_blocks() {
     // HK-22
     let mut fleet = Fleet::at(V31, &[], &[]);
     fleet.extensions.insert(Hook::BeforeClusterDelete, wait(11, "backup"));
@@ -151,7 +151,7 @@ fn annotations_hold_an_upgrade_before_it_begins_without_a_call() {
 }
 
 #[test]
-fn requests_carry_the_cluster_and_what_is_to_come() {
+fn requests_contain_the_cluster_and_the_remaining_steps() {
     // HK-06, HK-14, HK-15, HK-19, RH-18.1, RH-18.2
     let mut fleet = Fleet::at(V31, &[V31, V32, "v1.33.0"], &["md-a"]).to("v1.33.0");
     fleet.cluster["status"] = json!({"phase": "Provisioned"});
@@ -228,7 +228,7 @@ fn variables_have_their_defaults_in_requests() {
 }
 
 #[test]
-fn the_end_of_an_upgrade_is_told_once_nothing_is_left() {
+fn the_hook_after_an_upgrade_is_called_once_no_step_is_left() {
     // HK-21
     let mut fleet = Fleet::at(V32, &[V31, V32], &["md-a"]).annotated(annotation::PENDING_HOOKS, "AfterClusterUpgrade");
     let called = |fleet: &mut Fleet| {

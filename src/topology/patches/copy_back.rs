@@ -1,4 +1,4 @@
-//! What patches have done to the templates of the class, carried over to the objects of the topology (PE-24 to PE-28).
+//! Copies the patched parts of items to the objects of the topology (PE-24 to PE-28).
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! An item's document while patches change it, and who changed what.
+//! The document of an item while patches change it, and which patch set which field. Patches are JSON patches
+//! ([RFC 6902](https://www.rfc-editor.org/rfc/rfc6902)) and JSON merge patches ([RFC 7386](https://www.rfc-editor.org/rfc/rfc7386)).
 
 use json_patch::PatchOperation;
 use serde_json::{Map, Value};

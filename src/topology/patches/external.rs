@@ -1,4 +1,5 @@
-//! External patches: what Runtime Extensions are asked, and what becomes of their answers (PE-23, PE-29).
+//! External patches: requests to Runtime Extensions, and how their answers are applied (PE-23, PE-29). The protocol is that of the
+//! [topology mutation hook](https://cluster-api.sigs.k8s.io/tasks/experimental-features/runtime-sdk/implement-topology-mutation-hook).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What patches work on: copies of the templates of the class, one for each use of a template (PE-03).
+//! The items that patches change: copies of the templates of the class, one for each use (PE-03).
 
 use std::sync::Arc;
 

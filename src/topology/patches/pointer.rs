@@ -1,4 +1,5 @@
-//! JSON pointers of patches: read once, followed by name, and explained when they lead nowhere.
+//! JSON pointers ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901)) of patches: parsed once, then followed in documents. The error for
+//! a pointer without a target says which part of it does not exist.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What became of the patches besides the objects: what did nothing and why, what looks wrong, and what failed.
+//! The trace of patches: which had no effect and why, warnings, and failures.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a topology asks for now of the objects that it has made (DEC-43).
+//! The previous desired state of existing objects (DEC-43).
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::topology::{Computation, Failure};
 type Pair = (Option<Arc<Object>>, Option<DesiredObject>);
 
 impl Applied {
-    /// Notes what is asked for of every object that there is. One whose slot is to hold another kind is left out.
+    /// Records the desired state of every existing object, except of objects whose slot gets another kind.
     ///
     /// # Errors
     /// When an endpoint has a value of the wrong type.

@@ -164,7 +164,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Whether a value differs because something else is asked for now. Where the same is asked for as before, what differs is what
+/// Whether a value differs because the desired value has changed. Where the same is asked for as before, what differs is what
 /// the server made of it: values that a provider normalises stay so (DEC-43).
 fn is_edited(change: &ssa::FieldChange, edits: &[ssa::FieldChange]) -> bool {
     let path = change.path.as_str();

@@ -1,4 +1,4 @@
-//! Carrying out plans on facts alone: the world as it will be, with providers that answer at once (DEC-41).
+//! Executes plans on facts only: it computes the world after a rollout, with providers that finish at once (DEC-41).
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,37 +26,37 @@ use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Computation, Failure, Options};
 use crate::world::{Answer, Ask, DryRun, DryRunCall, Facts, Found, Need, Record, Selection, World, settle};
 
-/// The time of all writes: it orders entries of field managers, and is in no output.
+/// The time of all writes. It is needed for the order of field managers, and is in no output.
 const NOW: &str = "1970-01-01T00:00:00Z";
-/// After how many plans a rollout that still has steps is given up.
+/// Number of plans after which a rollout that still has steps fails.
 const ROUNDS: usize = 2_000;
-/// How often one slot may be rotated while versions stay as they are (DEC-35).
+/// How often one slot may be rotated while versions do not change (DEC-35).
 const ROTATIONS: usize = 3;
 
-/// A server that tells what applying something to its objects would change (DEC-43).
+/// A server that makes dry runs of changes to its objects (DEC-43).
 pub trait DryRunServer: fmt::Debug + Send + Sync {
-    /// The answers to all calls, each with its call. Absent where the server must not be asked: the answer is assumed then.
+    /// The answers to all calls, each with its call. An answer is absent if the server must not be called; the result is then assumed.
     fn answers(&self, calls: Vec<DryRunCall>) -> Vec<(DryRunCall, Found<DryRun>)>;
 }
 
-/// A world in which plans come true.
+/// A world in which plans are executed.
 #[derive(Clone, Debug)]
 pub struct Fold {
     facts: Facts,
     applied: Applied,
     options: Options,
-    /// The time, for what waits for one; `None` for the beginning of time.
+    /// The current time, for changes at a given time; `None` is before all of them.
     now: Option<Timestamp>,
-    /// What tells whether objects of a running cluster change.
+    /// The server for dry runs of objects in a running cluster.
     server: Option<Arc<dyn DryRunServer>>,
 }
 
-/// One plan of a rollout, and what it does to machines.
+/// One plan of a rollout, and its effect on machines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Round {
     pub steps: Vec<Step>,
     pub rolls: Vec<Roll>,
-    /// What keeps the rollout from going on after these steps.
+    /// Why the rollout stops after these steps.
     pub failure: Option<Failure>,
 }
 
@@ -64,17 +64,17 @@ pub struct Round {
 #[derive(Debug, Default)]
 pub struct Rollout {
     pub rounds: Vec<Round>,
-    /// What waits when no step is left.
+    /// The objects that still wait when no step is left.
     pub held: Vec<Held>,
-    /// The machines that are not replaced since what owns them is paused; in the end they are among `held`.
+    /// The machines that are not replaced because their owner is paused. At the end they are added to `held`.
     paused: Vec<Held>,
     /// What the patches did and did not do, the last time.
     pub trace: Trace,
     pub warnings: Vec<String>,
-    /// What people should know of the steps themselves.
+    /// Notes about the steps for the reader of a plan.
     pub notes: Vec<String>,
     pub assumes_contract: bool,
-    /// What ended the rollout before it was done.
+    /// Why the rollout ended before it was complete.
     pub failure: Option<Failure>,
 }
 
@@ -85,7 +85,7 @@ impl Rollout {
 }
 
 impl Fold {
-    /// A world of these facts, which must be all that there is.
+    /// A world with these facts, which must be complete.
     pub fn new(facts: Facts, options: Options) -> Self {
         Fold { facts, applied: Applied::default(), options, now: None, server: None }
     }
@@ -96,7 +96,7 @@ impl Fold {
         Fold { now: Some(now), ..self }
     }
 
-    /// The same world, in which a server is asked what changes of the objects that it has.
+    /// The same world, with dry runs on this server for the objects that it has.
     #[must_use]
     pub fn with_server(self, server: Arc<dyn DryRunServer>) -> Self {
         Fold { server: Some(server), ..self }
@@ -112,7 +112,7 @@ impl Fold {
         &mut self.facts
     }
 
-    /// Takes over what a Cluster has come to in `before`, where it may ask for something else.
+    /// Takes over the objects that a Cluster has after the rollout in `before`. The topology in this fold may differ.
     pub fn take_over(&mut self, cluster: &ObjectKey, before: &Fold) {
         if let (Some(from), Some(into)) = (before.facts.objects(), self.facts.objects_mut()) {
             from.of_cluster(cluster).for_each(|object| into.put(object.clone()));
@@ -146,26 +146,26 @@ impl Fold {
         }
     }
 
-    /// Rolls a Cluster out, unless it refers to its objects already: then they are as they are, and what is asked for of them is
-    /// noted (DEC-43).
+    /// Rolls a Cluster out, unless it already refers to its objects. Then the objects do not change, and their desired fields are
+    /// recorded (DEC-43).
     pub fn settle(&mut self, cluster: &ObjectKey) -> Rollout {
         match self.facts.cluster(cluster) {
             Found::Yes(found) if found.spec.infrastructure_ref.is_defined() => {
                 let noted = self.compute(cluster).and_then(|computation| self.applied.note(computation));
                 Rollout { failure: noted.err(), ..Rollout::default() }
             }
-            // What is made from nothing is made by one plan: everything gets the version of the topology at once.
+            // A new topology needs only one plan: everything gets the version of the topology at once.
             _ => self.roll_out_within(cluster, 1),
         }
     }
 
-    /// Everything that the topology of a Cluster made, by group, kind and name.
+    /// All objects of the topology of a Cluster, by group, kind and name.
     pub fn objects_of(&self, cluster: &ObjectKey) -> Vec<Arc<Object>> {
         let Some(objects) = self.facts.objects() else { return Vec::new() };
         objects.of_cluster(cluster).filter(|object| object.label(label::OWNED).is_some()).cloned().collect()
     }
 
-    /// Plans and carries out, until nothing is left to be done.
+    /// Plans and executes the plan, until no step is left.
     pub fn roll_out(&mut self, cluster: &ObjectKey) -> Rollout {
         let mut outcome = self.roll_out_within(cluster, ROUNDS);
         if outcome.rounds.len() == ROUNDS {
@@ -174,7 +174,7 @@ impl Fold {
         outcome
     }
 
-    /// Plans and carries out, a number of times at the most.
+    /// Plans and executes the plan, at most `rounds` times.
     fn roll_out_within(&mut self, cluster: &ObjectKey, rounds: usize) -> Rollout {
         let mut outcome = Rollout::default();
         let mut rotations: BTreeMap<Part, usize> = BTreeMap::new();
@@ -208,7 +208,7 @@ impl Fold {
         Ok(())
     }
 
-    /// One plan for a Cluster as everything is now.
+    /// One plan for a Cluster with the current facts.
     pub(super) fn plan(&self, cluster: &ObjectKey, outcome: &mut Rollout) -> Result<Round, Failure> {
         let world = World::new(Arc::new(self.facts.clone()));
         let Some(server) = &self.server else { return self.planned(cluster, &world, outcome) };
@@ -216,7 +216,7 @@ impl Fold {
         let compute = |world: World, ()| {
             let planned = self.planned(cluster, &world, &mut outcome.borrow_mut());
             ready(match planned {
-                // What failed for want of an answer is computed again with it.
+                // A failure because of a missing answer is computed again with the answer.
                 Err(failure) if !world.has_needs() => Err(failure),
                 planned => Ok((planned, world, ())),
             })
@@ -226,7 +226,7 @@ impl Fold {
         settled.ok_or(Failure::NotAsked)??.0
     }
 
-    /// Everything but dry runs is in the facts.
+    /// The answers to needs: dry runs come from the server, everything else from the facts.
     fn gathered(&self, needs: BTreeSet<Need>, server: &dyn DryRunServer) -> Vec<(Need, Answer)> {
         let (mut calls, mut answers) = (Vec::new(), Vec::new());
         for need in needs {
@@ -282,8 +282,8 @@ impl Fold {
         rolls.filter_map(|mut roll| roll.hold("its Cluster is paused")).collect()
     }
 
-    /// Writes what a step sends, as a server would: an object that has the name already is taken over, what others own stays, and
-    /// the record says who owns what (RS-13, DEC-36, DEC-43).
+    /// Writes the object of a step, as a server would: an existing object of the name is taken over, fields of other managers stay,
+    /// and `managedFields` are updated (RS-13, DEC-36, DEC-43).
     pub(super) fn write(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), Failure> {
         let Some(sent) = &step.sent else {
             self.delete(step);
@@ -294,7 +294,7 @@ impl Fold {
             return Ok(());
         }
         let mut object = self.applied_to(&step.object, sent)?;
-        // A server would count it up: what it said of the object before does not hold any more.
+        // A server would set a new one. Earlier dry runs of the object are not valid any more.
         object.remove("metadata.resourceVersion");
         if object.uid().is_empty() {
             object.set("metadata.uid", json!(uid(step.object.group(), &step.object.kind, &step.object.key)))?;
@@ -307,7 +307,7 @@ impl Fold {
         Ok(())
     }
 
-    /// What applying `sent` makes of the object of that name, if there is one.
+    /// The result of applying `sent` to the object of that name, if it exists.
     fn applied_to(&self, reference: &ObjectRef, sent: &Object) -> Result<Object, Failure> {
         let world = World::new(Arc::new(self.facts.clone()));
         let before = world.object(reference);
@@ -325,7 +325,7 @@ impl Fold {
         Object::try_from(ssa::with_managers(object, &managers)).map_err(|found| unreadable(format!("it is {found}")))
     }
 
-    /// Does what a step asks of a provider or of machine controllers, at once.
+    /// Does at once the work of the provider and the machine controllers that follows a step.
     pub(super) fn answer(&mut self, step: &Step) {
         let Some(owner) = owner(&step.part, &step.object.kind) else { return };
         let Some(Found::Yes(written)) = self.facts.objects().map(|objects| objects.object(&step.object)) else {
@@ -363,7 +363,7 @@ impl Fold {
         self.facts.put_cluster(key.clone(), Record::readable(cluster));
     }
 
-    /// The machines of a machine deployment become what it asks for.
+    /// Replaces the machines of a machine deployment, so that they match it.
     fn replace_machines(&mut self, deployment: &Object) {
         let version = deployment.at("spec.template.spec.version").cloned();
         let (Some(version), Ok(labels)) = (version, deployment.texts("spec.selector.matchLabels")) else { return };
@@ -390,7 +390,7 @@ impl Fold {
     }
 }
 
-/// Whether a slot is rotated again and again although no version changes, and why.
+/// The failure of a rollout that rotates one slot again and again although no version changes.
 fn rotates_for_ever(steps: &[Step], rotations: &mut BTreeMap<Part, usize>) -> Option<Failure> {
     if steps.iter().any(|step| step.changes.iter().any(Change::is_version)) {
         rotations.clear();
@@ -406,7 +406,7 @@ fn rotates_for_ever(steps: &[Step], rotations: &mut BTreeMap<Part, usize>) -> Op
     None
 }
 
-/// Why nothing at all is done for a Cluster (RS-05).
+/// Why a whole Cluster is skipped (RS-05).
 fn held_as_a_whole(cluster: &Cluster) -> Option<Held> {
     let reason = match () {
         () if cluster.spec.paused == Some(true) => "spec.paused is true".to_owned(),
@@ -419,7 +419,7 @@ fn held_as_a_whole(cluster: &Cluster) -> Option<Held> {
     Some(Held { kind: "Cluster".to_owned(), name: cluster.metadata.name.clone(), reason })
 }
 
-/// Gives an object whose number of replicas went what admission gives it (ROLL-13).
+/// Sets the default of admission for replicas that were removed (ROLL-13).
 fn keep_replicas(object: &mut Object, owner: Owner, step: &Step) {
     let change = step.changes.iter().find(|change| change.path == "spec.replicas");
     let Some(had) = change.and_then(|change| change.from.as_ref()).and_then(Value::as_i64) else { return };
@@ -431,7 +431,7 @@ fn keep_replicas(object: &mut Object, owner: Owner, step: &Step) {
     }
 }
 
-/// Gives a machine deployment the strategy that admission gives it (MA-28.2.3).
+/// Sets the default strategy of admission in a machine deployment (MA-28.2.3).
 fn complete_strategy(object: &mut Object) {
     const TYPE: &str = "spec.rollout.strategy.type";
     let kind = object.at(TYPE).and_then(Value::as_str).unwrap_or("RollingUpdate").to_owned();
@@ -448,7 +448,7 @@ fn complete_strategy(object: &mut Object) {
     }
 }
 
-/// What a provider writes once it is done.
+/// Sets the status fields that a provider sets when it is done.
 fn provide(object: &mut Object, step: &Step) {
     match &step.part {
         Part::ControlPlane => {
@@ -465,7 +465,7 @@ fn provide(object: &mut Object, step: &Step) {
     }
 }
 
-/// An identity that follows from the name.
+/// A uid that is computed from group, kind and name.
 pub fn uid(group: &str, kind: &str, key: &ObjectKey) -> String {
     let text = format!("{group}/{kind}/{key}");
     let hash =

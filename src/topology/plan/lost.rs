@@ -1,4 +1,4 @@
-//! What others have set on a template, and the one in its place does not have.
+//! Fields that others have set on a template, and that the new template does not have.
 
 use super::difference::{Comparison, UNCOMPARED, recorded, schema};
 use super::{Change, MANAGER};
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_in_the_place_of_another_lacks_what_others_have_set() {
+    fn a_new_template_lacks_fields_that_others_set_on_the_old_one() {
         // ROT-05, DEC-43
         let object = |metadata: Value, spec: Value| {
             Object::try_from(json!({"apiVersion": "g.io/v1", "kind": "T", "metadata": metadata, "spec": spec})).unwrap()

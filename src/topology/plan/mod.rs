@@ -6,9 +6,10 @@
 //! desired ─┘        └─ difference.rs (which fields change, and why)                └─► rolls.rs (machines replaced)
 //! ```
 //!
-//! The previous desired fields tell which fields are removed: `before.rs` notes it for objects that exist, a fold for what it writes.
+//! A field is removed if the previous desired object had it: `before.rs` records this for objects that exist, and a fold for the
+//! objects that it writes.
 //!
-//! A Plan is data: the reconciler carries it out, `plan` prints it, a fold makes it true and plans again.
+//! A Plan is data: the reconciler executes it, `plan` prints it, and a fold applies it to its facts and plans again.
 
 mod before;
 mod defaults;
@@ -35,15 +36,15 @@ use super::upgrade::Held;
 use super::worker::WorkerKind;
 use crate::hub::{Object, ObjectKey, ObjectRef};
 
-/// Ordered steps, and what is held back (RS-12).
+/// Ordered steps, and the objects that are held back (RS-12).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     pub steps: Vec<Step>,
     pub held: Vec<Held>,
-    /// What keeps the plan from going on after its steps (RS-12): they are carried out all the same, for what comes first in a
-    /// topology does not wait for what comes last.
+    /// Why the plan stops after its steps (RS-12). The steps are still executed: the first parts of a topology do not wait for the
+    /// last ones.
     pub failure: Option<Failure>,
-    /// What becomes of the ConfigMap that is the owner until the Cluster is. It is no part of the topology, and so no step.
+    /// Whether the shim is created, kept or deleted. It is not part of the topology, so it is not a step.
     pub shim: Shim,
 }
 
@@ -52,16 +53,16 @@ pub struct Plan {
 pub struct Step {
     pub action: Action,
     pub part: Part,
-    /// What is written. A rotation writes an object of a new name.
+    /// The object that is written. A rotation writes an object with a new name.
     pub object: ObjectRef,
-    /// The uid of what is there already, and changes or goes.
+    /// The uid of the existing object that is changed or deleted.
     pub uid: Option<String>,
-    /// The name that the object of a rotation takes the place of.
+    /// The name of the template that a rotation replaces.
     pub replaces: Option<String>,
-    /// What is sent; nothing for a deletion. Of the Cluster, all labels, annotations and references in their desired state: what is
-    /// written of it are the `changes`.
+    /// The object that is sent; none for a deletion. For the Cluster it has all desired labels, annotations and references, but only
+    /// the `changes` are written.
     pub sent: Option<Arc<Object>>,
-    /// Where the fields of what is sent come from.
+    /// The origins of the fields in the sent object.
     pub origins: Arc<Origins>,
     pub changes: Vec<Change>,
     pub reason: String,
@@ -74,7 +75,7 @@ pub enum Action {
     Create,
     /// Changes an object in place.
     Apply,
-    /// Puts a new template in the place of one (ROT-05).
+    /// Replaces a template by one with a new name (ROT-05).
     Rotate,
     Delete,
 }
@@ -110,11 +111,11 @@ pub struct Change {
     pub path: String,
     /// `None` for a field that is new.
     pub from: Option<Value>,
-    /// `None` for a field that goes.
+    /// `None` for a field that is removed.
     pub to: Option<Value>,
-    /// What gave the field its new value; `None` when nothing sets it any more.
+    /// The origin of the new value; `None` when nothing sets the field any more.
     pub because: Option<Origin>,
-    /// What gave it the value that was asked for before, if that is known.
+    /// The origin of the previous desired value, if it is known.
     pub was: Option<Origin>,
     /// Whether one of the values is made from a secret, so that neither is shown (DEC-34).
     pub is_sensitive: bool,
@@ -127,8 +128,8 @@ impl Change {
     }
 }
 
-/// The previous desired state, by group, kind and key: of objects that do not say who owns their fields it tells a field
-/// that a topology does not ask for any more from one that others have set (DEC-43).
+/// The previous desired state, by group, kind and key. For objects without `managedFields`, it distinguishes fields that a topology
+/// no longer sets from fields that others have set (DEC-43).
 #[derive(Clone, Debug, Default)]
 pub struct Applied(BTreeMap<Id, Sent>);
 

@@ -279,7 +279,7 @@ impl Scene<'_> {
         (i64::from(configs.iter().any(ran_init)), false)
     }
 
-    /// The machines whose certificates expire within the days that are asked for now (ROLL-6), of those that are known.
+    /// The known machines whose certificates expire within the configured days (ROLL-6).
     fn expiring(&self, decisive: &[Decisive<'_>], before: &Object) -> i64 {
         let days = decisive.iter().find(|(_, row)| row.effect == Effect::ReplacesExpiring);
         let (Some(days), Some(now)) = (days.and_then(|(leaf, _)| leaf.to?.as_i64()), self.now) else { return 0 };
@@ -335,7 +335,7 @@ impl Scene<'_> {
         rotated.find_map(of_object)
     }
 
-    /// A machine pool whose objects change in place, which its provider may take for a reason to replace machines (ROLL-15).
+    /// A machine pool whose objects change in place, after which its provider may replace machines (ROLL-15).
     fn of_pools_objects(&self, step: &Step) -> Option<Roll> {
         let (Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name)) = &step.part else { return None };
         let is_pool = *kind == WorkerKind::MachinePool && step.action == Action::Apply;

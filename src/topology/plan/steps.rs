@@ -158,7 +158,7 @@ impl Planner<'_> {
     }
 
     /// The control plane: its health check always, the rest unless an upgrade holds it (RS-19 to RS-21, UP-30, ROT-09).
-    /// The template that was replaced goes at once (ROT-06).
+    /// The replaced template is deleted at once (ROT-06).
     fn control_plane(&mut self, desired: &DesiredControlPlane, contract: Contract) -> Result<(), Failure> {
         let current = &self.current.control_plane;
         self.health_check(Part::ControlPlaneHealthCheck, desired.health_check.as_ref(), current.health_check.as_ref())?;
@@ -387,7 +387,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A health check comes, changes and goes with what the topology asks for (RS-35).
+    /// A health check is created, updated and deleted with its definition (RS-35).
     fn health_check(
         &mut self,
         part: Part,

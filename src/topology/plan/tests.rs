@@ -76,7 +76,7 @@ fn everything_is_created_in_the_order_in_which_it_is_referred_to() {
 }
 
 #[test]
-fn what_is_rolled_out_stays_as_it_is() {
+fn a_topology_that_is_rolled_out_needs_no_step() {
     // RS-39
     for scene in [Scene::new(), Scene::without_workers(), Scene::of_the_older_contract()] {
         let mut fold = scene.fold();
@@ -87,7 +87,7 @@ fn what_is_rolled_out_stays_as_it_is() {
 }
 
 #[test]
-fn a_template_whose_spec_changes_gets_a_new_name_and_its_machines_with_it() {
+fn a_template_whose_spec_changes_is_replaced_under_a_new_name() {
     // ROT-04, ROT-05, DEC-41
     let before = Scene::new().at("Cluster", "/spec/topology/workers/machineDeployments/0/replicas", json!(4));
     let outcome = change(&before, &before.clone().at(SMITH, SIZE, json!("large")));
@@ -118,7 +118,7 @@ fn metadata_reaches_templates_and_machines_in_place() {
 }
 
 #[test]
-fn a_field_that_nothing_asks_for_any_more_is_removed() {
+fn a_field_that_the_topology_no_longer_sets_is_removed() {
     // ROT-07, SSA-01
     let before = Scene::new().at(SMITH, "/spec/template/spec/extra", json!("x"));
     let outcome = change(&before, &Scene::new());
@@ -127,7 +127,7 @@ fn a_field_that_nothing_asks_for_any_more_is_removed() {
 }
 
 #[test]
-fn the_old_template_of_the_control_plane_goes_once_it_is_not_referred_to() {
+fn the_old_template_of_the_control_plane_is_deleted_once_it_is_unused() {
     // RS-20, RS-21, ROT-06
     let before = Scene::new().at("Cluster", "/spec/topology/controlPlane/replicas", json!(3));
     let after = before.clone().at("ForgeMachineTemplate brain", SIZE, json!("huge"));
@@ -153,7 +153,7 @@ fn older(scene: Scene) -> Scene {
 }
 
 #[test]
-fn what_replaces_no_machine_is_in_place() {
+fn changes_that_replace_no_machine_are_in_place() {
     // DEC-41, DS-16 to DS-19
     let before = Scene::new().at("Cluster", "/spec/topology/controlPlane/replicas", json!(3));
     for (path, value) in [
@@ -172,7 +172,7 @@ fn what_replaces_no_machine_is_in_place() {
 }
 
 #[test]
-fn what_replaces_machines_is_counted() {
+fn replaced_machines_are_counted() {
     // DEC-41, MA-21.1
     let worker = "/spec/topology/workers/machineDeployments/0";
     let before = Scene::new().at("Cluster", "/spec/topology/controlPlane/replicas", json!(3)).at(
@@ -248,7 +248,7 @@ fn infrastructure_of_another_kind_is_refused() {
 }
 
 #[test]
-fn workers_come_change_and_go_in_this_order() {
+fn workers_are_created_then_updated_then_deleted() {
     // RS-26, RS-33, DEL-03
     let worker = |name: &str, replicas: i64| json!({"name": name, "class": "smith", "replicas": replicas});
     let path = "/spec/topology/workers/machineDeployments";
@@ -283,7 +283,7 @@ fn a_worker_that_is_being_deleted_is_left_alone() {
 }
 
 #[test]
-fn health_checks_come_change_and_go() {
+fn health_checks_are_created_updated_and_deleted() {
     // RS-35, RS-33
     let path = "/spec/workers/machineDeployments/0/healthCheck";
     let with =
@@ -316,7 +316,7 @@ fn an_endpoint_that_is_not_known_yet_is_not_sent() {
 }
 
 #[test]
-fn only_what_the_engine_decides_of_a_cluster_is_written() {
+fn only_fields_of_the_cluster_that_the_engine_sets_are_written() {
     // RS-22, RS-23
     let scene = Scene::new().at("Cluster", "/metadata/labels", json!({"mine": "yes"}));
     let outcome = scene.fold().roll_out(&blade());
@@ -340,7 +340,7 @@ fn a_paused_cluster_is_left_alone() {
 }
 
 #[test]
-fn a_difference_that_was_recorded_as_anothers_is_none() {
+fn fields_of_others_that_are_not_sent_are_no_difference() {
     // DEC-15, SSA-01: what others set on fields that are not sent stays theirs.
     let mut fold = Scene::new().fold();
     fold.roll_out(&blade());
@@ -353,7 +353,7 @@ fn a_difference_that_was_recorded_as_anothers_is_none() {
 }
 
 #[test]
-fn what_a_topology_does_not_name_is_not_touched() {
+fn objects_outside_the_topology_are_not_changed() {
     let other = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "ns", "name": "other"}, "a": 1});
     let before = Scene::new().with(other.clone());
     let mut fold = before.at(SMITH, SIZE, json!("large")).fold();
@@ -399,7 +399,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn planning_twice_is_the_same_and_what_was_done_need_not_be_done_again(before in edits(), after in edits()) {
+    fn planning_twice_gives_the_same_plan_and_a_finished_plan_leaves_no_step(before in edits(), after in edits()) {
         let (before, after) = (edited(&before), edited(&after));
         let (once, twice) = (change(&before, &after), change(&before, &after));
         prop_assert_eq!(&once.failure, &None);
@@ -413,7 +413,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_touches_nothing_but_what_it_names(before in edits(), after in edits()) {
+    fn a_plan_changes_only_the_objects_that_it_names(before in edits(), after in edits()) {
         let (before, after) = (edited(&before), edited(&after));
         let mut old = before.fold();
         old.roll_out(&blade());
@@ -434,7 +434,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_documents_says_nothing(edits in edits(), seed in any::<u64>()) {
+    fn the_order_of_documents_does_not_change_the_result(edits in edits(), seed in any::<u64>()) {
         let scene = edited(&edits);
         let shuffled = scene.clone().shuffled(seed);
         prop_assert_eq!(change(&Scene::new(), &scene).rounds, change(&Scene::new(), &shuffled).rounds);

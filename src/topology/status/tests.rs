@@ -41,7 +41,7 @@ fn blocked(hook: Hook) -> Tracker {
 }
 
 #[test]
-fn the_first_that_applies_is_told() {
+fn the_first_reason_that_applies_is_reported() {
     // ST-01, ST-03 to ST-09, ST-15
     let upgrading = Tracker {
         control_plane: ControlPlaneTracker { is_pending: true, ..ControlPlaneTracker::default() },
@@ -95,7 +95,7 @@ fn the_first_that_applies_is_told() {
 }
 
 #[test]
-fn a_class_that_is_not_reconciled_is_told_before_upgrades() {
+fn a_class_that_is_not_reconciled_is_reported_before_upgrades() {
     // ST-07
     let class: ClusterClass =
         serde_json::from_value(json!({"metadata": {"generation": 3}, "status": {"observedGeneration": 2}})).unwrap();
@@ -118,7 +118,7 @@ fn a_provisioning_control_plane_is_no_upgrade() {
 }
 
 #[test]
-fn an_upgrade_is_told_line_by_line() {
+fn an_upgrade_is_reported_line_by_line() {
     // ST-10, ST-11, ST-12
     let mut tracker = Tracker {
         control_plane: ControlPlaneTracker {
@@ -178,7 +178,7 @@ fn an_upgrade_is_told_line_by_line() {
 }
 
 #[test]
-fn deferral_is_the_reason_once_nothing_else_is_left() {
+fn deferral_is_the_reason_once_only_deferred_workers_are_left() {
     // ST-13
     let reason = |change: &dyn Fn(&mut Tracker)| {
         let mut tracker = Tracker::default();
@@ -207,7 +207,7 @@ fn deferral_is_the_reason_once_nothing_else_is_left() {
 }
 
 #[test]
-fn the_status_holds_what_is_left_of_the_plans_and_the_condition_twice() {
+fn the_status_has_the_remaining_steps_and_the_condition_in_both_forms() {
     // ST-02, ST-16, ST-18
     let stored = json!({"metadata": {"generation": 4}, "status": {
         "phase": "Provisioned",

@@ -54,7 +54,7 @@ async fn every_byte_is_charged_once_until_the_last_part_of_the_body_is_dropped()
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_read_bodies_do_not_wait_for_eachother() {
+async fn partly_read_bodies_do_not_block_each_other() {
     let bodies = bodies(8, 12);
     let mut all: Vec<_> = (0..5).map(|_| begin(&bodies)).collect();
     for part in [3, 3, 2] {
@@ -72,7 +72,7 @@ async fn half_read_bodies_do_not_wait_for_eachother() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_that_arrive_evenly_never_wait_for_eachother_in_a_circle() {
+async fn bodies_that_arrive_evenly_do_not_deadlock() {
     // The fifth takes six of its eight bytes before another request waits.
     let five = bodies(8, 12);
     let mut all: Vec<_> = (0..5).map(|_| begin(&five)).collect();
@@ -123,7 +123,7 @@ async fn a_small_body_does_not_wait_for_many_large_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_charged_until_it_is_taken_and_gives_way_to_bodies_that_wait() {
+async fn an_answer_is_charged_until_it_is_read_and_is_aborted_for_waiting_bodies() {
     let bodies = bodies(40_000, 60_000);
     let taken = bodies.answer(vec![b'x'; 40_000]);
     assert_eq!((used(&bodies), taken.size_hint().exact()), (40_000, Some(40_000)));
@@ -172,7 +172,7 @@ async fn a_body_that_finds_no_memory_in_time_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_bodies_give_way_to_waiting_ones_and_stay_while_none_waits() {
+async fn slow_bodies_are_aborted_only_while_others_wait() {
     let bodies = bodies(8, 16);
     let slow: Vec<_> = (0..2).map(|_| begin(&bodies)).collect();
     for (sender, _) in &slow {
@@ -214,7 +214,7 @@ async fn the_time_that_a_body_waits_itself_does_not_make_it_slow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_too_large_is_read_and_holds_nothing() {
+async fn a_body_that_is_too_large_is_read_without_taking_memory() {
     let bodies = bodies(8, 100);
     let (sender, reading) = begin(&bodies);
     for _ in 0..4 {

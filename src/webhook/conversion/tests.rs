@@ -43,7 +43,7 @@ fn cluster(name: &str, topology: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_objects_are_answered_in_their_order_inline_and_aside() {
+async fn many_objects_are_converted_in_order_on_either_kind_of_thread() {
     for inline in [0, Limits::default().inline] {
         let converter = converter(Limits { inline, ..Limits::default() });
         let objects: Vec<_> = (0..50).map(|i| cluster(&format!("c{i}"), json!({"class": "k"}))).collect();
@@ -64,7 +64,7 @@ async fn many_objects_are_answered_in_their_order_inline_and_aside() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_converted_is_named_and_nothing_else_is_answered() {
+async fn an_object_that_cannot_be_converted_fails_the_review_and_is_named() {
     let slow = |name: &str| cluster(name, json!({"controlPlane": {"nodeDrainTimeout": "soon"}}));
     let fine = cluster("fine", json!({"class": "k"}));
     let error = r#"spec.topology.controlPlane.nodeDrainTimeout: "soon" is not a duration such as 5m30s"#;
@@ -135,7 +135,7 @@ async fn what_is_no_review_gets_an_http_error() {
 }
 
 #[tokio::test]
-async fn what_would_take_much_memory_is_named_and_not_decoded() {
+async fn objects_that_would_take_much_memory_are_named_and_not_decoded() {
     let converter = converter(Limits::default());
     let spec = |filling: &str, count: usize| {
         let filling = vec![filling; count].join(",");
@@ -204,7 +204,7 @@ async fn a_conversion_ends_and_gives_its_turn_back_only_when_its_work_has_ended(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_arrive_is_given_up() {
+async fn a_body_that_does_not_arrive_times_out() {
     let (_sender, receiver) = futures::channel::mpsc::unbounded::<Result<Bytes, std::io::Error>>();
     let (code, _) = post(&converter(Limits::default()), Body::from_stream(receiver)).await;
     assert_eq!(code, StatusCode::REQUEST_TIMEOUT);

@@ -99,7 +99,7 @@ async fn a_version_change_is_answered_in_time_although_the_api_server_is_silent(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_review_that_asks_for_more_in_every_round_is_denied_with_what_it_asks_for() {
+async fn a_review_that_needs_more_facts_in_every_round_is_denied_with_the_missing_facts() {
     // ADM-009
     fn endless(question: &Question, world: &World, settings: &Settings) -> Verdict {
         let known = |number: &usize| world.class(&ObjectKey::new("ns", format!("c{number}"))) == Found::Absent;
@@ -118,7 +118,7 @@ async fn a_review_that_asks_for_more_in_every_round_is_denied_with_what_it_asks_
 }
 
 #[tokio::test]
-async fn where_denials_are_only_talked_about_they_are_allowed_and_counted() {
+async fn with_enforce_warn_denials_are_allowed_and_counted() {
     // DEC-38
     let handler = Handler {
         settings: Arc::new(Settings { enforce: Enforce::Warn, ..Settings::default() }),
@@ -146,7 +146,7 @@ async fn where_denials_are_only_talked_about_they_are_allowed_and_counted() {
 }
 
 #[tokio::test]
-async fn what_others_look_after_is_allowed_unread() {
+async fn objects_out_of_scope_are_allowed_without_decoding() {
     // DEC-37
     let label = |value: &str| json!({"metadata": {"labels": {"cluster.x-k8s.io/watch-filter": value}}, "spec": {}});
     let mut update = create(label("theirs"));
@@ -175,7 +175,7 @@ async fn what_others_look_after_is_allowed_unread() {
 const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
 
 #[tokio::test]
-async fn the_watch_filter_is_no_boundary_because_who_writes_an_object_writes_its_label() {
+async fn the_watch_filter_is_no_boundary_because_users_can_change_the_label() {
     // DEC-37
     let labelled = |labels: Value| json!({"metadata": {"labels": labels}, "spec": {}});
     let (ours, theirs, none) = (json!({WATCH_FILTER: "ours"}), json!({WATCH_FILTER: "theirs"}), json!({}));
@@ -206,7 +206,7 @@ async fn the_watch_filter_is_no_boundary_because_who_writes_an_object_writes_its
 }
 
 #[tokio::test]
-async fn what_is_wrong_inside_a_review_is_answered_under_its_uid() {
+async fn errors_inside_a_review_are_answered_under_its_uid() {
     // ADM-001, ADM-003
     let change = |key: &str, value: Value| {
         let mut request = create(json!({}));
@@ -255,7 +255,7 @@ async fn a_panic_ends_one_request_with_code_500_and_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_arrive_is_given_up() {
+async fn a_body_that_does_not_arrive_times_out() {
     let (_sender, receiver) = futures::channel::mpsc::unbounded::<Result<Bytes, std::io::Error>>();
     let (code, text) = post(handler(Limits::default()), PATH, Body::from_stream(receiver)).await;
     assert_eq!((code, &*text), (StatusCode::REQUEST_TIMEOUT, "topologist: the request body did not arrive in time\n"));
@@ -308,7 +308,7 @@ async fn a_burst_of_more_reviews_than_places_waits_and_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_beyond_the_queue_is_shed_at_once_and_under_its_uid() {
+async fn reviews_beyond_the_queue_are_rejected_at_once_under_their_uid() {
     let limits = Limits { in_flight: 1, queue: 1, ..Limits::default() };
     let (router, metrics) = evaluating(limits, allow_after::<400>);
     let burst: Vec<_> = (0..5).map(|_| tokio::spawn(ask(router.clone(), "ClusterClass"))).collect();
@@ -338,7 +338,7 @@ async fn what_is_beyond_the_queue_is_shed_at_once_and_under_its_uid() {
 }
 
 #[tokio::test]
-async fn where_denials_are_only_talked_about_an_overload_is_too() {
+async fn with_enforce_warn_an_overload_is_allowed_too() {
     // DEC-38
     let limits = Limits { in_flight: 0, queue: 0, ..Limits::default() };
     let settings = Settings { enforce: Enforce::Warn, ..Settings::default() };
@@ -408,7 +408,7 @@ async fn reviews_that_wait_for_their_turn_are_not_decoded_yet() {
 }
 
 #[tokio::test]
-async fn a_panic_aside_ends_one_request_too() {
+async fn a_panic_on_a_blocking_thread_fails_only_its_request() {
     // ADM-009
     let (router, metrics) = evaluating(Limits::default(), |_, _, _| panic!("on purpose"));
     let (answer, _) = ask(router, "ClusterClass").await;

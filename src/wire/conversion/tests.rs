@@ -117,7 +117,7 @@ fn the_rollout_time_of_a_v1beta1_topology_reaches_every_part_without_one() {
 }
 
 #[test]
-fn names_that_only_the_hub_has_mean_nothing_in_v1beta1() {
+fn fields_of_v1beta2_are_unknown_in_v1beta1() {
     same::<Cluster>(
         &json!({"spec": {"infrastructureRef": {"apiGroup": "g", "kind": "K"}, "topology": {"classRef": {"name": "k"}, "version": "v1.33.0",
             "controlPlane": {"healthCheck": {"enabled": true}, "deletion": 5},
@@ -158,7 +158,7 @@ fn a_wrong_type_is_reported_wherever_it_stands() {
 }
 
 #[test]
-fn what_cannot_be_converted_is_named() {
+fn values_that_cannot_be_converted_are_named() {
     for (spec, want) in [
         (
             json!({"topology": {"controlPlane": {"nodeDrainTimeout": "soon"}}}),
@@ -179,7 +179,7 @@ fn what_cannot_be_converted_is_named() {
 }
 
 #[test]
-fn what_only_one_version_can_leave_out_reads_the_same() {
+fn fields_that_only_v1beta2_can_omit_read_the_same() {
     // CONV-001, CONV-002, CONV-003, CONV-012, CONV-014, CONV-015
     let read = |spec: Value| {
         let object = json!({"metadata": {"name": "c", "labels": {"a": "b"}}, "spec": spec});
@@ -257,7 +257,7 @@ fn metadata_is_carried_over_but_for_the_annotation() {
 }
 
 #[test]
-fn an_annotation_that_is_no_object_of_ours_is_of_no_use_and_goes() {
+fn a_malformed_conversion_annotation_is_ignored_and_removed() {
     // CONV-013
     for text in ["", "{", "5", "[]", "null", r#"{"spec":5}"#, r#"{"spec":{"paused":"no"}}"#] {
         let mut old = object(Kind::Cluster, Version::V1Beta1, &json!({"paused": false}), &Value::Null);
@@ -424,7 +424,7 @@ fn durations_become_whole_seconds_and_durations_again() {
 }
 
 #[test]
-fn contract_references_lose_their_place_and_find_their_version() {
+fn contract_references_lose_their_namespace_and_get_a_version() {
     // CONV-005
     let full = json!({"apiVersion": "a.example.com/v1", "kind": "A", "name": "a", "namespace": "other", "uid": "u",
         "resourceVersion": "1", "fieldPath": "f"});
@@ -462,7 +462,7 @@ fn an_unknown_version_and_an_impossible_group_fail_the_conversion() {
 }
 
 #[test]
-fn template_references_lose_their_place_and_get_that_of_the_class() {
+fn template_references_lose_their_namespace_and_get_that_of_the_class() {
     // CONV-006
     let full = json!({"apiVersion": "a.example.com/v1", "kind": "A", "name": "a", "namespace": "other", "uid": "u"});
     let new = up(
@@ -517,7 +517,7 @@ fn strategies_are_created_as_soon_as_one_of_their_parts_is_set() {
 }
 
 #[test]
-fn what_the_way_up_drops() {
+fn conversion_to_v1beta2_drops_definition_from_and_moves_rollout_after() {
     // CONV-012, DEC-21
     let value = |from: bool| {
         if from {
@@ -542,7 +542,7 @@ fn what_the_way_up_drops() {
 }
 
 #[test]
-fn what_is_empty_is_absent_and_lists_are_not() {
+fn empty_values_are_absent_except_lists() {
     // CONV-010, CONV-014, CONV-015
     let empty = json!({"clusterNetwork": {"pods": {}, "apiServerPort": 0, "serviceDomain": ""}, "controlPlaneEndpoint": {"host": "", "port": 0},
         "topology": {"class": "c", "controlPlane": {"metadata": {}, "variables": {}}, "variables": [],
@@ -562,7 +562,7 @@ fn what_is_empty_is_absent_and_lists_are_not() {
 }
 
 #[test]
-fn a_status_changes_its_generation_of_conditions() {
+fn conditions_of_a_status_are_converted() {
     // CONV-016
     let old = json!({"conditions": [1], "failureReason": "r", "failureMessage": "m", "controlPlaneReady": true, "infrastructureReady": true,
         "v1beta2": {"conditions": [2], "controlPlane": {"replicas": 1}, "workers": {"replicas": 2}}, "observedGeneration": 3});
@@ -818,13 +818,13 @@ mod shaped {
         #![proptest_config(crate::testing::cases(48))]
 
         #[test]
-        fn v1beta2_comes_back_exactly((kind, new) in any_shaped(Version::V1Beta2)) {
+        fn v1beta2_round_trips_exactly((kind, new) in any_shaped(Version::V1Beta2)) {
             let old = converted(kind, &new, Version::V1Beta1);
             prop_assert_eq!(converted(kind, &old, Version::V1Beta2), new);
         }
 
         #[test]
-        fn v1beta2_comes_back_when_something_else_has_changed((kind, mut new) in any_shaped(Version::V1Beta2)) {
+        fn v1beta2_round_trips_when_another_field_changed((kind, mut new) in any_shaped(Version::V1Beta2)) {
             // The order of domains is one of those things that only an unchanged object remembers.
             if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) {
                 status.remove("failureDomains");
@@ -838,7 +838,7 @@ mod shaped {
         }
 
         #[test]
-        fn what_comes_down_is_what_v1beta1_accepts((kind, new) in any_shaped(Version::V1Beta2)) {
+        fn converted_objects_are_valid_in_v1beta1((kind, new) in any_shaped(Version::V1Beta2)) {
             let old = converted(kind, &new, Version::V1Beta1);
             let mut found = Findings::default();
             let unknown = crd::check(kind, Shape::V1Beta1, &old, &mut found);
@@ -848,7 +848,7 @@ mod shaped {
         }
 
         #[test]
-        fn v1beta1_comes_back_but_for_what_v1beta2_has_no_place_for((kind, mut old) in any_shaped(Version::V1Beta1)) {
+        fn v1beta1_round_trips_except_fields_that_v1beta2_lacks((kind, mut old) in any_shaped(Version::V1Beta1)) {
             // DEC-21
             if let Some(topology) = old.pointer_mut("/spec/topology").and_then(Value::as_object_mut) {
                 topology.remove("rolloutAfter");

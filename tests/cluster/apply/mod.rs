@@ -18,7 +18,7 @@ const BRAIN: (&str, &str) = (CONTROL_PLANE, "KubeadmControlPlane");
 const DEPLOYMENT: (&str, &str) = (CORE, "MachineDeployment");
 
 #[tokio::test]
-async fn a_topology_is_written_and_then_left_alone() {
+async fn a_topology_is_written_once() {
     // RS-12, RS-14, RS-22, RS-38, RS-39, SSA-01, LBL-01, EV-01, EV-07, EV-08
     let stage = Stage::new("written").await;
     let planned = stage.plan().await.unwrap();
@@ -91,7 +91,7 @@ async fn a_topology_is_written_and_then_left_alone() {
 }
 
 #[tokio::test]
-async fn what_a_provider_normalizes_is_no_difference() {
+async fn values_that_a_provider_normalizes_are_no_difference() {
     // DEC-15, SSA-07 to SSA-14, ROT-07, PERF-01
     let stage = Stage::new("normalized").await;
     let configuration = normalizing::webhook(&stage.namespace).await;
@@ -135,7 +135,7 @@ async fn what_a_provider_normalizes_is_no_difference() {
 }
 
 #[tokio::test]
-async fn the_shim_goes_when_the_cluster_owns_what_it_refers_to() {
+async fn the_shim_is_deleted_when_the_cluster_owns_its_objects() {
     // RS-14, RS-38, LBL-06, DS-10
     let stage = Stage::new("shim").await;
     stage.roll_out().await;
@@ -165,7 +165,7 @@ async fn the_shim_goes_when_the_cluster_owns_what_it_refers_to() {
 }
 
 #[tokio::test]
-async fn another_object_of_the_name_of_the_shim_is_left_alone() {
+async fn another_object_with_the_name_of_the_shim_is_not_changed() {
     // DEC-47
     let stage = Stage::new("foreign-shim").await;
     let maps = stage.api("v1", "ConfigMap");
@@ -185,7 +185,7 @@ async fn another_object_of_the_name_of_the_shim_is_left_alone() {
 }
 
 #[tokio::test]
-async fn what_a_secret_owns_stays_as_it_is_and_the_secret_is_not_touched() {
+async fn objects_owned_by_a_secret_shim_and_the_secret_are_not_changed() {
     // DEC-47, DS-10: the reference, and earlier versions, use a Secret.
     let stage = Stage::new("former-shim").await;
     stage.roll_out().await;
@@ -215,7 +215,7 @@ async fn what_a_secret_owns_stays_as_it_is_and_the_secret_is_not_touched() {
 }
 
 #[tokio::test]
-async fn a_change_writes_what_it_changes_and_nothing_else() {
+async fn a_change_writes_only_changed_objects() {
     // ROT-02 to ROT-06, RS-21, RS-30, RS-39, EV-02 to EV-05, DEC-15
     let stage = Stage::new("change").await;
     stage.settle().await;
@@ -272,7 +272,7 @@ async fn a_change_writes_what_it_changes_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_others_set_survives_and_what_was_ours_goes() {
+async fn fields_of_others_stay_and_own_fields_are_removed() {
     // SSA-01, LBL-04, ROT-07
     let stage = Stage::new("owners").await;
     stage.settle().await;
@@ -327,7 +327,7 @@ async fn an_object_of_that_name_is_taken_over() {
 }
 
 #[tokio::test]
-async fn what_was_replaced_meanwhile_is_neither_changed_nor_made_again() {
+async fn an_object_that_was_replaced_is_neither_changed_nor_created_again() {
     // SSA-05, RS-33
     let stage = Stage::new("replaced").await;
     stage.settle().await;
@@ -362,7 +362,7 @@ async fn what_was_replaced_meanwhile_is_neither_changed_nor_made_again() {
 }
 
 #[tokio::test]
-async fn workers_that_left_the_topology_go_and_one_that_is_there_is_not_made_twice() {
+async fn removed_workers_are_deleted_and_existing_ones_not_created_again() {
     // RS-27, RS-33, RS-34, DEL-03, EV-06
     let stage = Stage::new("workers").await;
     stage.settle().await;
@@ -404,7 +404,7 @@ async fn workers_that_left_the_topology_go_and_one_that_is_there_is_not_made_twi
 }
 
 #[tokio::test]
-async fn a_cluster_that_others_write_too_gets_its_references_all_the_same() {
+async fn a_cluster_that_others_write_still_gets_its_references() {
     // RS-18, RS-22, RS-23
     let stage = Stage::new("busy").await;
     let planned = stage.plan().await.unwrap();
@@ -431,7 +431,7 @@ async fn a_cluster_that_others_write_too_gets_its_references_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_record_of_owners_that_got_lost_is_mended_before_anything_is_applied() {
+async fn lost_managed_fields_are_repaired_before_anything_is_applied() {
     // SSA-20 to SSA-23
     let stage = Stage::new("mended").await;
     stage.settle().await;
@@ -473,7 +473,7 @@ async fn a_record_of_owners_that_got_lost_is_mended_before_anything_is_applied()
 }
 
 #[tokio::test]
-async fn what_a_server_refuses_in_a_dry_run_is_the_failure_of_the_plan() {
+async fn a_rejected_dry_run_fails_the_plan() {
     // SSA-09, RS-36
     let stage = Stage::new("refused").await;
     stage.settle().await;

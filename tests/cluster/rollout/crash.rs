@@ -200,19 +200,19 @@ async fn a_rotation_that_dies_at_any_write_is_finished_and_leaves_no_template_be
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upgrade_that_dies_at_any_write_goes_on_where_it_was() {
+async fn an_upgrade_that_dies_at_any_write_is_continued() {
     // RS-37, HK-03, UP-47
     dies_at_every_write(Wish::Upgrade).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn workers_come_change_and_go_whenever_the_process_dies() {
+async fn workers_are_created_updated_and_deleted_even_if_the_process_dies() {
     // RS-26, RS-28, RS-33, RS-35, RS-37
     dies_at_every_write(Wish::Workers).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wire_that_fails_delays_and_reorders_changes_nothing_in_the_end() {
+async fn a_connection_that_fails_delays_and_reorders_gives_the_same_result() {
     // RS-09, RS-13, RS-36, RS-37
     for wish in [Wish::Create, Wish::Rotate, Wish::Upgrade, Wish::Workers] {
         let (wanted, _) = comes_of(wish, Trouble::None).await;
@@ -224,7 +224,7 @@ async fn a_wire_that_fails_delays_and_reorders_changes_nothing_in_the_end() {
 }
 
 #[test]
-fn what_differs_is_told() {
+fn differences_are_listed() {
     let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
     compare("same", &lines(&["a", "a", "b"]), &lines(&["a", "b", "a"]));
     let differs = std::panic::catch_unwind(|| compare("leak", &lines(&["a", "a"]), &lines(&["a"])));

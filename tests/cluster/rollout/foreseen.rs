@@ -99,7 +99,7 @@ fn without_end(name: &str) -> String {
 type Edit = fn(&mut Value);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plan_lists_what_is_then_written() {
+async fn the_writes_are_those_of_the_plan() {
     // DEC-41, RS-39
     let watched = Watched::new().await;
     let mut cluster = bundle("cluster.yaml").remove(0);
@@ -181,7 +181,7 @@ impl Draw {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plans_of_generated_topologies_list_what_is_then_written() {
+async fn the_writes_of_generated_topologies_are_those_of_the_plan() {
     let watched = Watched::new().await;
     let mut draw = Draw(0x2545_f491_4f6c_dd1d);
     let mut cluster = bundle("cluster.yaml").remove(0);

@@ -148,7 +148,7 @@ async fn comparable(site: &Site) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_rollout_ends_as_it_should_although_the_api_server_comes_and_goes() {
+async fn a_rollout_finishes_although_the_api_server_is_restarted() {
     // RS-38
     let mut ground = Ground::new().await;
     let faulty = Faulty::start(ground.kubeconfig.as_ref(), ground.certificates.path()).await;
@@ -180,7 +180,7 @@ async fn a_rollout_ends_as_it_should_although_the_api_server_comes_and_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_that_are_killed_are_followed_by_one_that_finishes_their_work() {
+async fn the_work_of_killed_processes_is_finished_by_the_next_one() {
     // RS-37, RS-38, ROT-06, ROT-11, UP-47
     let ground = Ground::new().await;
     let mut leader = ground.start();

@@ -45,7 +45,7 @@ fn operations_add_replace_and_remove() {
 }
 
 #[test]
-fn an_operation_that_does_not_fit_says_what_is_there() {
+fn an_operation_that_fails_describes_the_existing_value() {
     // PE-20
     for (op, path, want) in [
         ("add", "/spec/template/spec/no/b", "/spec/template/spec has no \"no\""),
@@ -106,7 +106,7 @@ fn only_spec_labels_and_annotations_are_taken_back() {
 }
 
 #[test]
-fn a_place_that_is_taken_away_stays_as_it_was() {
+fn removing_a_whole_part_of_a_template_has_no_effect() {
     // PE-21, PE-28
     for (path, is_template) in [("/spec", false), ("/metadata/labels", true), ("/metadata/annotations", true)] {
         let selector = if is_template { machines() } else { infrastructure() };

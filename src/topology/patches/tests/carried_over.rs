@@ -188,7 +188,7 @@ fn only_control_planes_keep_fields_of_the_spec() {
 }
 
 #[test]
-fn what_is_missing_is_not_carried_over_and_single_keys_are() {
+fn removed_maps_stay_and_removed_keys_are_removed() {
     // PE-28
     let remove = |path: &str| json!([{"op": "remove", "path": path}]);
     for path in ["/spec/template/spec", "/spec/template/metadata/labels", "/spec/template", "/spec/template/metadata"] {
@@ -201,7 +201,7 @@ fn what_is_missing_is_not_carried_over_and_single_keys_are() {
 }
 
 #[test]
-fn what_no_patch_touches_stays_as_it_was_computed() {
+fn unpatched_fields_keep_their_computed_values() {
     // RH-13.8: the computed object need not equal its template.
     let outcome = case().patches(json!([patch(infrastructure(), json!([]))])).run_on(|desired| {
         desired.infrastructure.object.set("spec", json!({"computed": true})).unwrap();

@@ -98,7 +98,7 @@ fn the_items_of_a_request_are_the_templates_with_their_holders() {
 }
 
 #[test]
-fn a_template_that_becomes_a_template_loses_what_tools_left() {
+fn items_lack_annotations_of_kubectl_and_conversion() {
     // PE-06: also where the desired object still has it.
     let case = case().patches(json!([generating()])).answering([answer(&[])]);
     let outcome = case.run_on(|desired| {
@@ -398,7 +398,7 @@ fn conditions_are_for_inline_patches() {
 }
 
 #[test]
-fn an_extension_that_nobody_can_ask_is_left_out_and_told() {
+fn an_extension_that_cannot_be_called_is_skipped_and_reported() {
     let both = external(json!({"generatePatchesExtension": "g.ext", "validateTopologyExtension": "v.ext"}));
     let inline = patch(infrastructure(), json!([{"op": "add", "path": "/spec/template/spec/a", "value": 1}]));
     let outcome = Case { is_offline: true, ..case().patches(json!([both, inline])) }.run().unwrap();

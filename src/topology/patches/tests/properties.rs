@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn what_changed_knows_the_patch_that_changed_it(patches in patches()) {
+    fn every_changed_field_names_its_patch(patches in patches()) {
         if let Ok(outcome) = case().patches(patches).run() {
             for (before, after) in objects(&outcome.before).into_iter().zip(objects(&outcome.desired)) {
                 for path in ["spec", "metadata.labels", "metadata.annotations"] {
@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_workers_says_nothing(patches in patches()) {
+    fn the_order_of_workers_does_not_change_patches(patches in patches()) {
         // PE-32: neither do other items.
         let case = case().patches(patches);
         match (case.run(), reversed(&case).run()) {

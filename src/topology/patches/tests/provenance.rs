@@ -59,7 +59,7 @@ fn every_operation_is_noted_where_its_field_ended_up() {
 }
 
 #[test]
-fn a_whole_that_is_replaced_covers_all_places_below_it() {
+fn replacing_an_object_sets_the_origin_of_everything_below() {
     let template = json!({"metadata": {"labels": {"l": "1"}}, "spec": {"x": 1}});
     let operations = json!([{"op": "replace", "path": "/spec/template", "value": template}]);
     let outcome = case().patches(json!([patch(infrastructure(), operations)])).run().unwrap();
@@ -90,7 +90,7 @@ fn elements_keep_their_origins_when_they_move() {
 }
 
 #[test]
-fn what_is_kept_keeps_its_origin() {
+fn fields_that_do_not_change_keep_their_origin() {
     // PE-24, PE-27
     let operations = json!([
         {"op": "replace", "path": "/spec/template/spec", "value": {"version": "v0", "mine": 1}},
@@ -162,7 +162,7 @@ fn answered(patches: Value, patch_type: &str, patch: &str) -> crate::topology::p
 }
 
 #[test]
-fn what_an_extension_did_is_noted_as_well() {
+fn changes_by_extensions_have_an_origin_too() {
     let external = json!([{"name": "x", "external": {"generatePatchesExtension": "g.ext"}}]);
     let operations = r#"[{"op":"add","path":"/spec/template/spec/a","value":1},{"op":"test","path":"/spec/template/spec/a","value":1},
         {"op":"move","from":"/spec/template/spec/a","path":"/spec/template/spec/b"}]"#;
@@ -181,7 +181,7 @@ fn what_an_extension_did_is_noted_as_well() {
 }
 
 #[test]
-fn what_an_extension_moves_keeps_its_origin() {
+fn fields_that_an_extension_moves_keep_their_origin() {
     let append = json!({"op": "add", "path": "/spec/template/spec/list/-", "value": "c"});
     let external = json!({"name": "x", "external": {"generatePatchesExtension": "g.ext"}});
     let patches = json!([patch(infrastructure(), json!([append])), external]);

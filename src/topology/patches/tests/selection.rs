@@ -97,7 +97,7 @@ fn names_of_worker_classes_have_a_star_at_either_end() {
 }
 
 #[test]
-fn a_condition_is_not_looked_at_where_nothing_is_selected() {
+fn enabled_if_is_not_rendered_for_unselected_items() {
     // PE-12
     let mut nowhere = patch(selector("g/v1", "Other", json!({"controlPlane": true})), json!([]));
     nowhere["enabledIf"] = json!("{{ fail \"evaluated\" }}");

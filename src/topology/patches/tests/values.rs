@@ -162,7 +162,7 @@ fn an_override_replaces_the_variable_as_a_whole_for_its_part() {
 }
 
 #[test]
-fn what_is_the_same_for_all_items_is_told_from_what_is_not() {
+fn templates_that_depend_on_the_item_are_recognized() {
     // PE-15: each of these reaches the name of the worker by another way.
     let case = case().with("key", json!("machineDeployment")).with("keys", json!(["builtin"]));
     for text in [
@@ -189,7 +189,7 @@ fn what_is_the_same_for_all_items_is_told_from_what_is_not() {
 }
 
 #[test]
-fn what_is_wrong_is_collected_over_items_and_definitions() {
+fn errors_are_collected_over_items_and_definitions() {
     // PE-18
     let operation = |path: &str| json!({"op": "add", "path": "/spec/template/spec/v", "valueFrom": {"variable": path}});
     let patches = json!([

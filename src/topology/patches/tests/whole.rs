@@ -61,7 +61,7 @@ fn patched(scene: Scene, operations: Value) -> Desired {
 }
 
 #[test]
-fn a_patch_that_takes_back_what_it_did_leaves_everything_as_computed() {
+fn a_patch_that_reverts_its_change_changes_nothing() {
     // PE-05, PE-24 to PE-28: everything that is computed survives the way through an item, in both contracts.
     let nothing = json!([
         {"op": "add", "path": "/spec/template/spec/new", "value": 1},
@@ -80,7 +80,7 @@ fn a_patch_that_takes_back_what_it_did_leaves_everything_as_computed() {
 }
 
 #[test]
-fn a_field_is_on_every_object_and_says_where_it_is_from() {
+fn a_patched_field_is_on_every_object_with_its_origin() {
     let scene = furnished(Scene::new());
     let desired = patched(scene, json!([{"op": "add", "path": "/spec/template/spec/new", "value": 1}]));
     let mut patched = 0;

@@ -79,7 +79,7 @@ fn steps(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
-fn what_an_api_server_does_not_see_is_no_difference() {
+fn differences_that_the_api_server_would_not_store_are_none() {
     // DEC-15, ROT-07, SSA-13
     let fold = edited(&[(SMITH, SIZE, json!("SMALL")), (GROUND, SITE, json!("NORTH"))]);
     let (plan, asked) = planned(&fold, |_| Found::Yes(DryRun::Same));
@@ -90,7 +90,7 @@ fn what_an_api_server_does_not_see_is_no_difference() {
 }
 
 #[test]
-fn only_what_an_api_server_sees_is_written_and_it_says_which_fields() {
+fn only_differences_that_the_api_server_would_store_are_written() {
     // DEC-15, ROT-04, SSA-12, SSA-13
     let fold = edited(&[(SMITH, SIZE, json!("LARGE"))]);
     let same = |_: &mut Object, desired: &mut Object| desired.set("spec.template.spec.size", json!("large")).unwrap();
@@ -130,7 +130,7 @@ fn fields_that_change_their_owner_only_are_written_in_place() {
 }
 
 #[test]
-fn what_an_api_server_refuses_fails_the_plan() {
+fn an_object_that_the_api_server_rejects_fails_the_plan() {
     // SSA-09, RS-36
     let fold = edited(&[(GROUND, SITE, json!("nowhere"))]);
     let refused = "ForgeCluster ns/x failed to apply in a dry run: no";
@@ -140,7 +140,7 @@ fn what_an_api_server_refuses_fails_the_plan() {
 }
 
 #[test]
-fn what_comes_before_a_refusal_is_done_and_no_template_is_made_for_nothing() {
+fn steps_before_a_rejection_are_written_and_no_unused_template_is_created() {
     // RS-12, RS-21, RS-32
     let brain = "ForgeMachineTemplate brain";
     let fold = edited(&[(GROUND, SITE, json!("south")), (brain, SIZE, json!("huge")), (SMITH, SIZE, json!("large"))]);
@@ -175,7 +175,7 @@ fn a_new_infrastructure_cluster_is_noted_although_there_can_be_no_control_plane(
 }
 
 #[test]
-fn a_dry_run_names_what_is_there() {
+fn a_dry_run_uses_the_name_of_the_existing_object() {
     // SSA-05, SSA-07, SSA-09
     let fold = edited(&[(SMITH, SIZE, json!("LARGE"))]);
     planned(&fold, |call| {
@@ -210,7 +210,7 @@ fn a_bootstrap_of_another_kind_is_not_tried() {
 }
 
 #[test]
-fn the_shim_comes_with_the_first_objects_and_goes_when_the_cluster_owns_both() {
+fn the_shim_is_created_first_and_deleted_when_the_cluster_owns_both() {
     // RS-14, RS-38, LBL-06, DEC-47: what the reference created is left to garbage collection
     let owner = |kind: &str, name: &str| json!({"apiVersion": "x/v0", "kind": kind, "name": name, "uid": "any"});
     let (cluster, shim) = (owner("Cluster", "blade"), owner("ConfigMap", "blade-shim"));
@@ -273,7 +273,7 @@ fn tried(server: &Arc<Alike>) -> Vec<Vec<Step>> {
 }
 
 #[test]
-fn a_fold_beside_a_running_cluster_asks_its_server_what_changes_of_the_objects_there() {
+fn a_plan_of_a_running_cluster_makes_dry_runs_for_existing_objects() {
     // DEC-43
     let same = Arc::new(Alike::default());
     assert_eq!(tried(&same), [[]; 0], "the server does not see what is different");

@@ -71,7 +71,7 @@ fn scaling_makes_and_deletes_machines() {
 }
 
 #[test]
-fn a_number_that_goes_becomes_what_admission_sets() {
+fn replicas_that_are_removed_get_the_default_of_admission() {
     // ROLL-13
     let bounds = |least: &str, most: &str| {
         json!({"annotations": {
@@ -98,7 +98,7 @@ fn a_number_that_goes_becomes_what_admission_sets() {
 }
 
 #[test]
-fn a_strategy_that_goes_becomes_what_admission_sets() {
+fn a_strategy_that_is_removed_gets_the_default_of_admission() {
     // MA-28.2.3
     let rolling =
         |surge: i64| json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": 0}});
@@ -118,7 +118,7 @@ fn a_strategy_that_goes_becomes_what_admission_sets() {
 }
 
 #[test]
-fn workers_that_come_and_go_bring_and_take_their_machines() {
+fn new_workers_add_machines_and_deleted_workers_remove_them() {
     // ROLL-16
     let gone = of_cluster(&sized(), "/spec/topology/workers/machineDeployments", Value::Null);
     assert_eq!(machines(&gone), worker(Machines { removed: Some(4), ..Machines::NONE }));
@@ -154,7 +154,7 @@ fn a_time_replaces_machines_once_it_has_passed() {
 }
 
 #[test]
-fn of_initial_configuration_only_the_machine_that_was_initialized_is_made() {
+fn init_configuration_only_affects_the_machine_that_ran_kubeadm_init() {
     // ROLL-3, ROLL-4
     let init = format!("{CONFIG}/initConfiguration");
     let phases = json!({"skipPhases": ["addon/kube-proxy"]});
@@ -197,7 +197,7 @@ fn while_paused_nothing_is_replaced_and_what_would_be_is_held() {
 }
 
 #[test]
-fn a_stricter_health_check_is_a_note() {
+fn a_stricter_health_check_is_listed_as_a_note() {
     // ROLL-17
     let check = |seconds: i64| json!({"checks": {"nodeStartupTimeoutSeconds": seconds}});
     let before = sized().at("ClusterClass", "/spec/workers/machineDeployments/0/healthCheck", check(900));

@@ -187,7 +187,7 @@ proptest! {
     /// RS-39, PE-32, DEC-12: planning twice is the same, a plan after the plan is empty, and everything has the version of
     /// the topology then.
     #[test]
-    fn rollouts_with_patches_are_repeatable_and_come_to_an_end(one in scenes(), other in scenes()) {
+    fn rollouts_with_patches_are_repeatable_and_finish(one in scenes(), other in scenes()) {
         // Versions do not fall.
         let (before, after) = if one.1 <= other.1 { (one, other) } else { (other, one) };
         let outcome = change(&before.0, &after.0);
@@ -217,7 +217,7 @@ proptest! {
 
     /// BP-14: what admission keeps out ends in an error or in a plan, and never in a panic.
     #[test]
-    fn nothing_that_admission_keeps_out_ends_in_a_panic(wrong in subsequence(nonsense(), 1..=4), is_new in any::<bool>()) {
+    fn objects_that_admission_would_deny_cause_no_panic(wrong in subsequence(nonsense(), 1..=4), is_new in any::<bool>()) {
         let scene = wrong.into_iter().fold(Scene::new(), |scene, (which, at, value)| scene.at(which, at, value));
         let outcome = if is_new { scene.fold().roll_out(&blade()) } else { change(&Scene::new(), &scene) };
         if let Some(failure) = outcome.failure {

@@ -50,7 +50,7 @@ fn templates_of_machines_are_replaced_and_objects_change_in_place() {
 }
 
 #[test]
-fn what_refers_to_templates_comes_after_them_and_health_checks_before() {
+fn owners_are_written_after_their_templates_and_health_checks_first() {
     // RS-30, RS-12
     let check = |seconds: i64| json!({"checks": {"nodeStartupTimeoutSeconds": seconds}});
     let path = "/spec/topology/workers/machineDeployments/0/healthCheck";
@@ -90,7 +90,7 @@ fn a_name_of_a_template_in_another_template_rotates_twice() {
 }
 
 #[test]
-fn a_template_that_is_told_its_own_name_rotates_for_ever() {
+fn a_template_that_contains_its_own_name_rotates_in_every_run() {
     // DEC-35, BV-06, PE-32
     for (api_version, kind, variable) in [
         (INFRASTRUCTURE, "ForgeMachineTemplate", "builtin.machineDeployment.infrastructureRef.name"),
@@ -153,7 +153,7 @@ fn an_object_that_has_the_generated_name_is_taken_over_and_no_other() {
 }
 
 #[test]
-fn a_template_that_was_rotated_away_is_not_used_again() {
+fn a_replaced_template_is_not_used_again() {
     // ROT-12, ROT-06
     let (small, large) = (Scene::new(), Scene::new().at(SMITH, SIZE, json!("large")));
     let mut fold = small.fold();
@@ -174,7 +174,7 @@ fn a_template_that_was_rotated_away_is_not_used_again() {
 }
 
 #[test]
-fn a_computation_leaves_what_it_is_made_of_as_it_was() {
+fn a_computation_does_not_change_its_inputs() {
     // DS-02: patches change copies of the templates
     let scene = patched(noting(INFRASTRUCTURE, "ForgeMachineTemplate", "builtin.machineDeployment.version"));
     let fold = scene.fold();
@@ -187,7 +187,7 @@ fn a_computation_leaves_what_it_is_made_of_as_it_was() {
 }
 
 #[test]
-fn what_is_sent_has_no_empty_fields_and_no_more_than_is_decided() {
+fn desired_objects_have_no_empty_and_no_undecided_fields() {
     // SSA-02, SSA-17, DS-03
     fn no_nulls(value: &Value) -> bool {
         match value {

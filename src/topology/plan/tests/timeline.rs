@@ -64,7 +64,7 @@ const SECOND: &[&str] = &[CLUSTER_UPGRADE, CONTROL_PLANE_UPGRADE, WORKERS_UPGRAD
 const WORKERS: &[&str] = &[CLUSTER_UPGRADE, WORKERS_UPGRADE];
 
 #[test]
-fn the_worked_timeline_comes_out_plan_by_plan() {
+fn the_documented_upgrade_is_planned_step_by_step() {
     // UP-20, UP-25, UP-28, UP-37, UP-50, HK-02, HK-03, HK-20, HK-21, HK-23, DS-23, PE-31, BV-05, ROT-09
     use Since::{ControlPlaneDone, Done, Nothing};
     const MD_A: &[&str] =
@@ -116,7 +116,7 @@ fn changed(row: &super::walk::Row, part: &str) -> Vec<String> {
 }
 
 #[test]
-fn hooks_are_marked_before_the_step_and_taken_off_alone() {
+fn hooks_are_marked_before_the_step_and_unmarked_in_a_write_of_their_own() {
     // HK-02, HK-03, RS-23
     let mut walk = Walk::new();
     walk.edit("Cluster", "/spec/topology/version", json!(V33));
@@ -208,7 +208,7 @@ fn a_worker_takes_version_templates_and_fields_in_one_write() {
 }
 
 #[test]
-fn what_waits_is_computed_all_the_same() {
+fn objects_that_wait_are_still_computed() {
     // DS-38, PE-31: with the version that it has, or will be created with
     let mut walk = Walk::new();
     walk.edit("Cluster", "/spec/topology/version", json!(V33));

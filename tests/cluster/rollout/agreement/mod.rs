@@ -40,14 +40,14 @@ async fn edited(ground: Ground, (places, rounds): (usize, usize)) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn four_plans_of_an_edit_say_what_then_happens() {
+async fn four_plans_of_an_edit_equal_the_rollout() {
     // DEC-41, DEC-42, DEC-43, RS-39, ROLL-9, ROLL-12, ROLL-16
     let edits = edited(Ground::embedded().await, EMBEDDED).await;
     assert!(edits >= 300, "{edits} edits changed anything");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn four_plans_of_an_edit_on_a_real_api_server_say_what_then_happens() {
+async fn four_plans_of_an_edit_on_a_real_api_server_equal_the_rollout() {
     // DEC-15, DEC-41, DEC-42, DEC-43, SSA-01
     let is_soak = std::env::var_os("TOPOLOGIST_TEST_SOAK").is_some();
     let (least, size) = if is_soak { (300, SOAK) } else { (40, REAL) };
