@@ -33,7 +33,8 @@ use topologist::schema::Allowance;
 use topologist::telemetry::metrics::Metrics;
 use topologist::variables::{Library, Slot, Variables};
 use topologist::webhook::limits::Limits;
-use topologist::webhook::review::{Handler, router};
+use topologist::webhook::review::Handler;
+use topologist::webhook::routes::router;
 use topologist::wire::Version;
 use topologist::world::{Facts, Found};
 

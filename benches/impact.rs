@@ -30,7 +30,8 @@ use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::gather::Gatherer;
 use topologist::telemetry::metrics::Metrics;
 use topologist::webhook::limits::Limits;
-use topologist::webhook::review::{Handler, router};
+use topologist::webhook::review::Handler;
+use topologist::webhook::routes::router;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

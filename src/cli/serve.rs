@@ -41,7 +41,8 @@ use crate::telemetry::metrics::Metrics;
 use crate::webhook::conversion::{self, Converter};
 use crate::webhook::limits::Limits;
 use crate::webhook::probes::{self, Health};
-use crate::webhook::review::{self, Handler};
+use crate::webhook::review::Handler;
+use crate::webhook::routes;
 use crate::webhook::server;
 use crate::world::Facts;
 
@@ -288,7 +289,7 @@ impl EndPoints {
             ..Limits::default()
         };
         let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone());
-        let reviews = review::router(Arc::new(handler));
+        let reviews = routes::router(Arc::new(handler));
         let all = reviews.clone().merge(conversion::router(converter.clone()));
         // kube-apiserver shows no certificate when it asks for conversions.
         let reviews = if options.client_ca.is_some() { reviews.merge(conversion::elsewhere()) } else { all.clone() };

@@ -97,7 +97,7 @@ fn an_edit_of_a_class_counts_the_machines_of_all_its_clusters() {
         warnings(&impact),
         [
             "replaces 180 machines in 60 of 60 Clusters (class ns/forge)",
-            "KubeadmControlPlane: spec.kubeadmConfigSpec.files changes (patch \"files\" definitions[0].jsonPatches[0])",
+            "KubeadmControlPlane: spec.kubeadmConfigSpec.files changes (patch \"files\")",
         ]
     );
     let summary: Value = serde_json::from_str(&impact.summary().unwrap()).unwrap();

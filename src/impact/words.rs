@@ -171,8 +171,16 @@ fn shortened(text: String) -> String {
     format!("{kept}...")
 }
 
+/// A reason without the position of the operation in its patch; `plan` has it.
+fn without_operation(reason: &str) -> String {
+    let Some((before, rest)) = reason.split_once(" definitions[") else { return reason.to_owned() };
+    let end = rest.find([' ', ')']).unwrap_or(rest.len());
+    format!("{before}{}", &rest[end..])
+}
+
 /// A reason of at most so many characters, if that can be had without the first names of the path in it.
 fn with_short_path(reason: &str, most: usize) -> String {
+    let reason = &*without_operation(reason);
     let too_many = reason.chars().count().saturating_sub(most);
     let path = reason.split(' ').find(|word| word.matches('.').count() > 1).filter(|_| too_many > 0);
     let Some(path) = path else { return reason.to_owned() };

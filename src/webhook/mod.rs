@@ -9,6 +9,7 @@
 //!                                                                  │     turns.rs (which work gets a thread next)
 //!                                                                  └─► conversion.rs ─► wire
 //! impact.rs: what an allowed edit does to machines, as warnings
+//! routes.rs: the paths that are served
 //! templates.rs: reviews of the templates of classes, for their impact alone
 //! probes.rs: liveness, readiness and metrics, on a port of its own
 //! ```
@@ -24,6 +25,7 @@ pub mod probes;
 mod queue;
 mod refusal;
 pub mod review;
+pub mod routes;
 pub mod server;
 pub mod templates;
 mod turns;

@@ -10,14 +10,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::Router;
-use axum::extract::{Request as HttpRequest, State};
-use axum::http::{Method, StatusCode, header};
+use axum::extract::Request as HttpRequest;
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodFilter, on};
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
-use tower_http::catch_panic::CatchPanicLayer;
 use tracing::{Instrument, Span, info, info_span};
 
 use super::asked::{Asked, Pool, Put, is_looked_after};
@@ -27,17 +24,13 @@ use super::limits::{Gone, INLINE_TIME, LAST_ROUND, Limits, RETRY_AFTER, TURN_TIM
 use super::queue::{Queue, Shed};
 use super::refusal::{PANICKED, Refusal, refusal, request_of};
 use super::server::Peer;
-use super::templates;
 use super::turns::{Owner, Turns};
-use crate::admission::{
-    END_POINTS, EndPoint, Enforce, MACHINE_END_POINTS, Operation, Outcome, Question, Settings, Verdict,
-};
+use crate::admission::{EndPoint, Enforce, Operation, Outcome, Question, Settings, Verdict};
 use crate::budget::Stop;
 use crate::hub::{GROUP, Kind};
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::{self, Metrics, Raised};
 use crate::topology::Options;
-use crate::wire::conversion_review;
 use crate::wire::review::{API_VERSION, AdmissionRequest, AdmissionResponse, KIND, Status, StatusDetails};
 use crate::world::{Computed, Unsettled, World, settle};
 
@@ -76,40 +69,8 @@ impl Handler {
     }
 }
 
-/// The end points that are served; those for machines only if topologist runs their lifecycle (MA-28).
-fn end_points(settings: &Settings) -> impl Iterator<Item = EndPoint> {
-    END_POINTS.into_iter().chain(MACHINE_END_POINTS.into_iter().filter(|_| settings.lifecycle))
-}
-
-/// Every end point as a router.
-pub fn router(handler: Arc<Handler>) -> Router {
-    let mut router = Router::new();
-    for end_point in end_points(&handler.settings) {
-        let answer =
-            move |State(handler): State<Arc<Handler>>, request: HttpRequest| handler.answer(end_point, request);
-        router = router.route(end_point.path, on(MethodFilter::POST, answer));
-    }
-    let of_templates = |State(handler): State<Arc<Handler>>, request: HttpRequest| handler.answer_template(request);
-    let router = router.route(templates::PATH, on(MethodFilter::POST, of_templates));
-    let router = router.fallback(unknown_path).method_not_allowed_fallback(unknown_path);
-    let metrics = handler.metrics.clone();
-    router.with_state(handler).layer(CatchPanicLayer::custom(move |_| {
-        metrics.panics.inc();
-        refusal(StatusCode::INTERNAL_SERVER_ERROR, PANICKED)
-    }))
-}
-
-async fn unknown_path(State(handler): State<Arc<Handler>>, method: Method, uri: http::Uri) -> Response {
-    let paths = end_points(&handler.settings).map(|end_point| end_point.path);
-    let paths: Vec<&str> = paths.chain([templates::PATH, conversion_review::PATH]).collect();
-    refusal(
-        StatusCode::NOT_FOUND,
-        &format!("{method} {} is not served; send reviews to POST {}", uri.path(), paths.join(", ")),
-    )
-}
-
 impl Handler {
-    async fn answer(self: Arc<Self>, end_point: EndPoint, request: HttpRequest) -> Response {
+    pub(super) async fn answer(self: Arc<Self>, end_point: EndPoint, request: HttpRequest) -> Response {
         let deadline = Instant::now() + patience(request.uri().query(), self.limits.time);
         let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
         let answer = self.review(end_point, request, peer, deadline).await;

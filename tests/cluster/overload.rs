@@ -16,7 +16,8 @@ use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::gather::Gatherer;
 use topologist::telemetry::metrics::Metrics;
 use topologist::webhook::limits::Limits;
-use topologist::webhook::review::{self, Handler};
+use topologist::webhook::review::Handler;
+use topologist::webhook::routes;
 use topologist::webhook::server::{self, Server};
 use topologist::world::Facts;
 
@@ -36,7 +37,7 @@ async fn overloaded() -> (String, String) {
     let limits = Limits { in_flight: 0, queue: 0, ..Limits::default() };
     let gatherer = Gatherer::new(Arc::new(Cache::new(Facts::of([], []))));
     let handler = Arc::new(Handler::new(gatherer, Settings::default(), limits, metrics));
-    tokio::spawn(server.serve(review::router(handler), CancellationToken::new()));
+    tokio::spawn(server.serve(routes::router(handler), CancellationToken::new()));
     (address, issued.authority)
 }
 

@@ -10,7 +10,8 @@ use crate::admission::Settings;
 use crate::kubernetes::cache::Cache;
 use crate::telemetry::metrics::Metrics;
 use crate::topology::testing::Scene;
-use crate::webhook::review::{Handler, router};
+use crate::webhook::review::Handler;
+use crate::webhook::routes::router;
 use crate::webhook::templates;
 
 const CLASS: &str = "/validate-cluster-x-k8s-io-v1beta2-clusterclass";

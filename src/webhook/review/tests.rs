@@ -1,6 +1,8 @@
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
+use axum::http::StatusCode;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -9,6 +11,7 @@ use super::*;
 use crate::hub::{ClusterClass, ObjectKey};
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::scripted::{Answer as Said, Script};
+use crate::webhook::routes::router;
 use crate::world::{Facts, Found, Scope};
 
 const PATH: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster?timeout=1s";

@@ -1,0 +1,48 @@
+//! The paths that are served for reviews.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request as HttpRequest, State};
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use axum::routing::{MethodFilter, on};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use super::refusal::{PANICKED, refusal};
+use super::review::Handler;
+use super::templates;
+use crate::admission::{END_POINTS, EndPoint, MACHINE_END_POINTS, Settings};
+use crate::wire::conversion_review;
+
+/// The end points that are served; those for machines only if topologist runs their lifecycle (MA-28).
+fn end_points(settings: &Settings) -> impl Iterator<Item = EndPoint> {
+    END_POINTS.into_iter().chain(MACHINE_END_POINTS.into_iter().filter(|_| settings.lifecycle))
+}
+
+/// Every end point as a router.
+pub fn router(handler: Arc<Handler>) -> Router {
+    let mut router = Router::new();
+    for end_point in end_points(&handler.settings) {
+        let answer =
+            move |State(handler): State<Arc<Handler>>, request: HttpRequest| handler.answer(end_point, request);
+        router = router.route(end_point.path, on(MethodFilter::POST, answer));
+    }
+    let of_templates = |State(handler): State<Arc<Handler>>, request: HttpRequest| handler.answer_template(request);
+    let router = router.route(templates::PATH, on(MethodFilter::POST, of_templates));
+    let router = router.fallback(unknown_path).method_not_allowed_fallback(unknown_path);
+    let metrics = handler.metrics.clone();
+    router.with_state(handler).layer(CatchPanicLayer::custom(move |_| {
+        metrics.panics.inc();
+        refusal(StatusCode::INTERNAL_SERVER_ERROR, PANICKED)
+    }))
+}
+
+async fn unknown_path(State(handler): State<Arc<Handler>>, method: Method, uri: http::Uri) -> Response {
+    let paths = end_points(&handler.settings).map(|end_point| end_point.path);
+    let paths: Vec<&str> = paths.chain([templates::PATH, conversion_review::PATH]).collect();
+    refusal(
+        StatusCode::NOT_FOUND,
+        &format!("{method} {} is not served; send reviews to POST {}", uri.path(), paths.join(", ")),
+    )
+}
