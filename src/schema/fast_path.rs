@@ -120,8 +120,10 @@ impl Outline {
             // Run on the value itself, even if it was accepted.
             rules: _,
             has_rules: _,
-            // Says nothing about values.
+            // Says nothing about whether values are good.
             has_secrets: _,
+            deprecated: _,
+            has_deprecated: _,
             outline: _,
         } = node;
         let has_junctors = !(all_of.is_empty() && any_of.is_empty() && one_of.is_empty() && not.is_none());
