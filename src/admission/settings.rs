@@ -15,6 +15,8 @@ pub struct Settings {
     pub dependents: Dependents,
     /// Whether a new Cluster may not have references besides a topology (DEC-20).
     pub refuse_refs_with_topology: bool,
+    /// What happens when a Cluster sets what its class deprecates (VAR-V-040).
+    pub deprecated: Deprecated,
     /// Whether denials are meant (DEC-38).
     pub enforce: Enforce,
     /// Whether machines are driven here, so that their kinds are guarded as well (MA-28).
@@ -30,6 +32,7 @@ impl Default for Settings {
             minimum_node_startup_timeout_seconds: 30,
             dependents: Dependents::default(),
             refuse_refs_with_topology: false,
+            deprecated: Deprecated::default(),
             enforce: Enforce::default(),
             lifecycle: false,
             silenced: None,
@@ -47,6 +50,16 @@ pub enum Dependents {
     Warn,
     /// The Clusters are not checked.
     Off,
+}
+
+/// What happens when a Cluster sets what its class deprecates (VAR-V-040).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Deprecated {
+    /// The Cluster gets warnings.
+    #[default]
+    Warn,
+    /// New uses are denied; the Cluster gets warnings about those that it had before.
+    Deny,
 }
 
 /// Whether denials are meant (DEC-38).

@@ -15,7 +15,7 @@ use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use k8s_openapi::jiff::Timestamp;
 
 use super::memory;
-use crate::admission::{Dependents, Enforce, FeatureGates, Settings};
+use crate::admission::{Dependents, Deprecated, Enforce, FeatureGates, Settings};
 use crate::hub::{LabelRequirements, ObjectKey};
 use crate::telemetry::log::Format;
 use crate::world::Scope;
@@ -105,6 +105,9 @@ pub struct Rules {
     /// Deny new Clusters that set infrastructureRef or controlPlaneRef together with a topology, instead of warning.
     #[arg(long, env = "TOPOLOGIST_REFUSE_REFS_WITH_TOPOLOGY", value_parser = BoolishValueParser::new())]
     pub refuse_refs_with_topology: bool,
+    /// How to treat a Cluster that sets variables, or parts of them, that its ClusterClass marks as deprecated.
+    #[arg(long, value_name = "WHAT", default_value = "warn", env = "TOPOLOGIST_DEPRECATED")]
+    pub deprecated: Deprecated,
 }
 
 impl Rules {
@@ -115,6 +118,7 @@ impl Rules {
             minimum_node_startup_timeout_seconds: self.minimum_node_startup_timeout,
             dependents: self.dependents,
             refuse_refs_with_topology: self.refuse_refs_with_topology,
+            deprecated: self.deprecated,
             ..Settings::default()
         }
     }
@@ -468,6 +472,21 @@ impl ValueEnum for Dependents {
             Dependents::Deny => PossibleValue::new("deny").help("Deny the change"),
             Dependents::Warn => PossibleValue::new("warn").help("Allow the change with warnings"),
             Dependents::Off => PossibleValue::new("off").help("Do not check the Clusters"),
+        })
+    }
+}
+
+impl ValueEnum for Deprecated {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Deprecated::Warn, Deprecated::Deny]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Deprecated::Warn => PossibleValue::new("warn").help("Allow the Cluster with warnings"),
+            Deprecated::Deny => {
+                PossibleValue::new("deny").help("Deny new uses; warn about uses that the Cluster had before")
+            }
         })
     }
 }

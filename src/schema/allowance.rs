@@ -154,6 +154,12 @@ impl Effort {
         Effort::new(usize::MAX, stop)
     }
 
+    /// Effort of so many steps, for tests.
+    #[cfg(test)]
+    pub(super) fn of_steps(steps: usize) -> Self {
+        Effort::new(steps, &Stop::never())
+    }
+
     fn new(limit: usize, stop: &Stop) -> Self {
         let (left, ask_at) = (Cell::new(limit), Cell::new(limit.saturating_sub(STEPS_BETWEEN_STOPS)));
         Effort { limit, left, is_exceeded: Cell::new(false), ask_at, stop: stop.clone() }

@@ -61,7 +61,7 @@ lenient! {
         pub field_path: String,
     }
 
-    /// Labels and annotations of a node; documentation only.
+    /// Labels and annotations of a node; documentation only, except for the annotation of deprecated nodes.
     pub struct Metadata {
         pub labels: StringMap,
         pub annotations: StringMap,

@@ -9,6 +9,7 @@
 //!                              └─ Findings                 ├► default.rs   fills what is missing
 //!                                                          ├► validate.rs  says what is wrong
 //!                                                          ├► unknown.rs   names unknown fields
+//!                                                          ├► deprecated.rs  names deprecated parts
 //!                                                          ├► validations.rs  runs rules (`cel`) on what is right so far
 //!                                                          └► sample.rs    makes a small value that is valid
 //! ```
@@ -23,6 +24,7 @@ mod check;
 mod declared;
 mod default;
 mod definition;
+mod deprecated;
 mod field_path;
 mod format;
 mod keywords;
@@ -39,6 +41,7 @@ pub use crate::cel::CelCost;
 pub use allowance::{Allowance, Breach, Effort, Extent, Footprint, Growth};
 pub use check::check;
 pub use definition::{Definition, Metadata, Step, ValidationRule};
+pub use deprecated::{DEPRECATED, DeprecatedPart};
 pub use fast_path::FastAnswer;
 pub use node::{SENSITIVE, Schema, Unusable};
 pub use sample::{Breadth, NoSample};

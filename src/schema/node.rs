@@ -50,6 +50,10 @@ pub struct Schema {
     pub(super) has_rules: bool,
     /// Whether a value may hold a password, at any depth.
     pub(super) has_secrets: bool,
+    /// What a warning about values of this node says, if the node is deprecated.
+    pub(super) deprecated: Option<Box<str>>,
+    /// Whether this node is deprecated, or one below it.
+    pub(super) has_deprecated: bool,
     pub(super) outline: Outline,
 }
 
@@ -237,9 +241,12 @@ impl Schema {
             rules,
             has_rules,
             has_secrets: false,
+            deprecated: definition.deprecation(allowance)?,
+            has_deprecated: false,
             outline: Outline::default(),
         };
         schema.has_secrets = schema.holds_secrets();
+        schema.has_deprecated = schema.holds_deprecated();
         schema.outline = Outline::of(&schema, allowance)?;
         Ok(schema)
     }

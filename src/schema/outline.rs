@@ -60,6 +60,8 @@ impl Outline {
             has_rules: _,
             // Says nothing about values.
             has_secrets: _,
+            deprecated: _,
+            has_deprecated: _,
             outline: _,
         } = node;
         let has_junctors = !(all_of.is_empty() && any_of.is_empty() && one_of.is_empty() && not.is_none());

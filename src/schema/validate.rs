@@ -15,8 +15,9 @@ use super::format::Format;
 use super::{Effort, Schema};
 use crate::budget::Stop;
 use crate::field::{ErrorKind, RuleId};
-use place::ValuePath;
 use report::Report;
+
+pub(super) use place::ValuePath;
 
 /// One thing that is wrong with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]

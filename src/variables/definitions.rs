@@ -77,6 +77,12 @@ pub fn current(class: &ClusterClass) -> Option<Cow<'_, [StatusVariable]>> {
     (!class.discovers_variables()).then(|| Cow::Owned(status_variables(&class.spec)))
 }
 
+/// Whether values of some variable, or parts of them, may be deprecated; only first definitions count (VAR-S-052).
+pub fn deprecate(status: &[StatusVariable]) -> bool {
+    let mut first = status.iter().filter_map(|variable| variable.definitions.first());
+    first.any(|definition| definition.schema.open_api_v3_schema.has_deprecated())
+}
+
 /// The variables of a class, compiled, by name, which is the order of its status.
 #[derive(Clone, Debug, Default)]
 pub struct Variables {

@@ -12,7 +12,7 @@ mod path;
 mod sample;
 mod values;
 
-pub use definitions::{INLINE, Variable, Variables, current, expected_status, status_variables};
+pub use definitions::{INLINE, Variable, Variables, current, deprecate, expected_status, status_variables};
 pub use library::{Library, Slot};
 pub use path::{PathError, VariablePath};
 pub use sample::{Extent, Sample};

@@ -16,6 +16,7 @@ use crate::variables::{self, Library, Slot, Variables};
 pub struct Class {
     object: ClusterClass,
     slot: Slot,
+    deprecates: bool,
 }
 
 impl Class {
@@ -25,7 +26,8 @@ impl Class {
     /// When its variables and templates take more than a class may (DEC-44).
     pub(super) fn compile(mut object: ClusterClass, library: &Arc<Library>) -> Result<Self, Unusable> {
         object.share_definitions();
-        let class = Class { object, slot: Slot::of(library) };
+        let deprecates = variables::current(&object).is_some_and(|definitions| variables::deprecate(&definitions));
+        let class = Class { object, slot: Slot::of(library), deprecates };
         let mut allowance = Allowance::new(Stop::never());
         allowance.compile(class.template_bytes())?;
         if let Some(definitions) = variables::current(&class.object) {
@@ -40,6 +42,11 @@ impl Class {
     pub fn variables(&self) -> Option<Arc<Variables>> {
         let known = self.known_variables()?;
         if self.object.may_have_more_variables() { Some(Arc::new(known.only(|_| true))) } else { Some(known) }
+    }
+
+    /// Whether values of its variables, or parts of them, may be deprecated.
+    pub fn deprecates(&self) -> bool {
+        self.deprecates
     }
 
     fn known_variables(&self) -> Option<Arc<Variables>> {

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
-use topologist::admission::{Dependents, Operation, Outcome, Phase, Question, Request, Settings, Verdict, catalogue};
+use topologist::admission::{
+    Dependents, Deprecated, Operation, Outcome, Phase, Question, Request, Settings, Verdict, catalogue,
+};
 use topologist::hub::{Cluster, ClusterClass, Definition, Kind};
 use topologist::wire::manifest::{self, Manifest};
 use topologist::wire::{Decode, Version};
@@ -35,6 +37,9 @@ struct Want {
     dependents: String,
     #[serde(default)]
     refuse_refs_with_topology: bool,
+    /// `warn` (the default) or `deny`: what becomes of a Cluster that sets what its class deprecates.
+    #[serde(default)]
+    deprecated: String,
     /// Kinds of which the world has no list yet.
     #[serde(default)]
     not_listed: Vec<String>,
@@ -242,9 +247,14 @@ impl Fixture {
             "off" => Dependents::Off,
             other => panic!("{}: dependents: {other}", self.name),
         };
+        let deprecated = match &*self.want.deprecated {
+            "" | "warn" => Deprecated::Warn,
+            "deny" => Deprecated::Deny,
+            other => panic!("{}: deprecated: {other}", self.name),
+        };
         let gates = self.want.feature_gates.parse().expect(&self.name);
         let refuse_refs_with_topology = self.want.refuse_refs_with_topology;
-        Settings { gates, dependents, refuse_refs_with_topology, silenced, ..Settings::default() }
+        Settings { gates, dependents, refuse_refs_with_topology, deprecated, silenced, ..Settings::default() }
     }
 
     /// What differs from the expectation, in words; empty when nothing does.

@@ -264,6 +264,46 @@ fn a_change_of_a_class_is_judged_with_the_clusters_of_the_world() {
 }
 
 #[test]
+fn deprecated_values_are_warned_about_and_denied_where_they_are_new() {
+    // VAR-V-040, DEC-34
+    let variables = "[{name: image, required: false, schema: {openAPIV3Schema: {type: object, properties: {mirror: {type: string, format: password, x-metadata: {annotations: {topologist.dev/deprecated: use registries}}}, registries: {type: array, items: {type: string}}}}}}, {name: proxies, required: false, schema: {openAPIV3Schema: {type: object, default: {}, additionalProperties: {type: string, x-metadata: {annotations: {topologist.dev/deprecated: ''}}}}}}]";
+    let (set, other) = (
+        "    variables: [{name: image, value: {mirror: a77}}]\n",
+        "    variables: [{name: image, value: {registries: [b]}}]\n",
+    );
+    let folder = Folder::new(&[
+        ("class.yaml", &class(variables)),
+        ("set.yaml", &format!("{CLUSTER}{set}")),
+        ("other.yaml", &format!("{CLUSTER}{other}")),
+    ]);
+    let warning = "  warning: spec.topology.variables[image].value.mirror: deprecated: use registries\n";
+    let error =
+        "  error VAR-V-040: spec.topology.variables[image].value.mirror: Forbidden: deprecated: use registries\n";
+    let deny = "--deprecated=deny";
+    for (case, arguments, want, shown) in [
+        ("a create", &["set.yaml"][..], 0, warning),
+        ("no use", &["other.yaml", deny], 0, ""),
+        ("a create that is denied", &["set.yaml", deny], 1, error),
+        ("an update that adds it", &["set.yaml", "--old", "other.yaml", deny], 1, error),
+        ("an update that keeps it", &["set.yaml", "--old", "set.yaml", deny], 0, warning),
+        ("an update that removes it", &["other.yaml", "--old", "set.yaml", deny], 0, ""),
+        ("warnings are not wanted", &["set.yaml", "--fail-on-warnings"], 1, warning),
+    ] {
+        let (code, out, _) = folder.run(&[&["validate", "--world", "class.yaml"], arguments].concat(), &[]);
+        assert_eq!(code, want, "{case}: {out}");
+        assert_eq!(out.lines().count(), if shown.is_empty() { 2 } else { 3 }, "{case}: {out}");
+        assert!(out.contains(shown) && !out.contains("a77"), "{case}: {out}");
+    }
+    // DEC-44: many are counted.
+    let many: String = (0..30).map(|i| format!("p{i:02}: x, ")).collect();
+    fs::write(folder.path("set.yaml"), format!("{CLUSTER}    variables: [{{name: proxies, value: {{{many}}}}}]\n"))
+        .unwrap();
+    let (_, out, _) = folder.run(&["validate", "set.yaml", "--world", "class.yaml"], &[]);
+    assert_eq!(out.matches("warning: ").count(), 21, "{out}");
+    assert!(out.contains("[proxies].value.p19: deprecated\n  warning: and 10 more deprecated values\n"), "{out}");
+}
+
+#[test]
 fn an_edit_of_a_class_counts_although_its_status_is_from_before() {
     // DEC-2: whoever exports a class and edits it leaves generation and status as they were.
     let status = "status:\n  observedGeneration: 3\n  conditions: [{type: VariablesReady, status: 'True'}]\n  variables:\n  - name: size\n    definitions:\n    - {from: inline, required: false, schema: {openAPIV3Schema: {type: string}}}\n    - {from: finder, required: false, schema: {openAPIV3Schema: {type: string}}}\n  - name: found\n    definitions: [{from: finder, required: false, schema: {openAPIV3Schema: {type: integer}}}]\n";

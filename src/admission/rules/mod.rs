@@ -3,6 +3,7 @@
 //! ```text
 //! cluster.rs   a Cluster by itself, and the order of everything below
 //!   ├─ topology.rs   its topology, alone and against the class
+//!   ├─ deprecated.rs values that the class deprecates
 //!   ├─ version.rs    version changes
 //!   │    └─ upgrade.rs    whether the running cluster is ready for one
 //!   └─ rebase.rs     class changes
@@ -24,6 +25,7 @@ mod class_change;
 pub(super) mod cluster;
 mod definitions;
 mod dependents;
+mod deprecated;
 mod hints;
 pub(super) mod machine;
 pub(super) mod machine_group;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::topology_change::{ClassifiedChange, TopologyChange, class, version_path};
-use super::{rebase, shared, version};
+use super::{deprecated, rebase, shared, version};
 use crate::admission::Listed;
 use crate::admission::lists::lists;
 use crate::admission::rule::{Rule, listed, rules, run};
@@ -62,6 +62,7 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
             name: "autoscaled_machine_deployments_leave_replicas_alone",
             kind: Some(Kind::Cluster),
         }])
+        .chain(deprecated::listed_rules())
 }
 
 /// Everything about a defined topology, in order.
@@ -89,6 +90,9 @@ pub(super) fn validate(change: &TopologyChange<'_>, found: &mut Findings, not_ch
         run(AGAINST_CLASS, &ClassifiedChange { change, key: &key, class }, found);
     }
     found.run(AUTOSCALER, |found| shared::autoscaled_replicas(change.new, class.map(|class| &class.spec), "", found));
+    if let Some(class) = class {
+        deprecated::validate(change, class, found);
+    }
     if let (Some(class), Some(old)) = (class, change.old) {
         let change = ClassifiedChange { change, key: &key, class };
         if !rebase::starts_from_a_topology(&change, old, found) {
