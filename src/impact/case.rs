@@ -65,6 +65,8 @@ pub struct Case {
     pub(super) clusters: Vec<Arc<Cluster>>,
     /// The classes of these Clusters, on both sides.
     classes: BTreeSet<ObjectKey>,
+    /// Why the numbers may be wrong.
+    pub(super) incomplete: Option<String>,
 }
 
 impl Case {
@@ -91,16 +93,25 @@ impl Case {
                     classes.extend(cluster.class_key());
                     facts.put_cluster(cluster.metadata.key(), Record::Readable(cluster.clone()));
                 }
+                settle(&classes, [&mut before, &mut after]);
                 vec![new.clone()]
             }
             Edit::Template { new, .. } => {
                 classes.extend(classes_with(stored, new.group(), new.kind(), &new.key()));
+                settle(&classes, [&mut before, &mut after]);
                 classes.iter().flat_map(|class| users(stored, class)).collect()
             }
         };
         let is_managed = |cluster: &Arc<Cluster>| cluster.topology().is_some() && !cluster.metadata.is_being_deleted();
         let clusters: Vec<_> = clusters.into_iter().filter(is_managed).collect();
-        (!clusters.is_empty()).then(|| Case { subject: edit.subject(), before, after, clusters, classes })
+        (!clusters.is_empty()).then(|| Case {
+            subject: edit.subject(),
+            before,
+            after,
+            clusters,
+            classes,
+            incomplete: None,
+        })
     }
 
     /// The templates of all classes, and the definitions of their kinds and of those that they become.
@@ -145,8 +156,15 @@ impl Case {
         }
         let mut edited = objects.clone();
         if let Edit::Template { old, new } = edit {
-            objects.put(old.clone());
-            edited.put(new.clone());
+            let read = objects.in_any_version(new.group(), new.kind(), &new.key()).cloned();
+            let version = read.as_ref().map_or(new.api_version(), |read| read.api_version());
+            if version != new.api_version() {
+                let versions = [new.api_version(), version].map(|one| one.rsplit('/').next().unwrap_or_default());
+                self.incomplete =
+                    Some(format!("the template is edited as {}, but its class refers to {}", versions[0], versions[1]));
+            }
+            objects.put(as_version(old, version));
+            edited.put(as_version(new, version));
         }
         self.before = self.before.with_objects(objects);
         self.after = self.after.with_objects(edited);
@@ -156,6 +174,18 @@ impl Case {
     /// The classes of its Clusters, on both sides.
     pub(super) fn classes(&self) -> impl Iterator<Item = &ObjectKey> {
         self.classes.iter()
+    }
+}
+
+/// Puts stored classes whose last edit their controller has not seen yet as it will leave them: they may be edited together with
+/// their templates and Clusters.
+fn settle(classes: &BTreeSet<ObjectKey>, sides: [&mut Facts; 2]) {
+    for facts in sides {
+        for key in classes {
+            if let Found::Yes(class) = facts.class(key) {
+                put_class(facts, &class);
+            }
+        }
     }
 }
 
@@ -174,6 +204,17 @@ fn put_class(facts: &mut Facts, class: &ClusterClass) {
     class.status.variables = variables::expected_status(&class.spec, &class.status.variables).into();
     *facts = facts.clone().keeping(COMPILED);
     facts.put_class(key, Record::readable(class));
+}
+
+/// An object of another version of its kind. Fields have the names of the version that they were written in, since only the provider
+/// can convert them: the sides differ where they differed before.
+fn as_version(object: &Arc<Object>, version: &str) -> Arc<Object> {
+    if object.api_version() == version {
+        return object.clone();
+    }
+    let mut members = object.members().clone();
+    members.insert("apiVersion".to_owned(), version.into());
+    Arc::new(Object::from(members))
 }
 
 fn users(stored: &Facts, class: &ObjectKey) -> Vec<Arc<Cluster>> {

@@ -31,6 +31,11 @@ impl Ceiling {
         flag.into_iter().chain(of_classes).min_by_key(|ceiling| ceiling.machines)
     }
 
+    /// Whether any edit can be denied at all.
+    pub fn is_set(stored: &Facts, flag: Option<u32>) -> bool {
+        flag.is_some() || stored.class_keys().any(|key| Ceiling::of_class(stored, key).is_some())
+    }
+
     fn of_class(facts: &Facts, key: &ObjectKey) -> Option<Self> {
         let Found::Yes(class) = facts.class(key) else { return None };
         let text = class.metadata.annotations.get(MAX_REPLACED_MACHINES)?;

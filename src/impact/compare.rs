@@ -34,7 +34,7 @@ impl Case {
 
     /// An empty tally of this case.
     pub fn tally(&self) -> Tally {
-        Tally::of(self.subject.clone(), self.clusters.len())
+        Tally::of(self.subject.clone(), self.clusters.len(), self.incomplete.clone())
     }
 
     fn twins(&self) -> Vec<Twins<'_>> {

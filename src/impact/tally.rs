@@ -27,8 +27,10 @@ pub struct Count {
     pub added: i64,
     /// Machines that stay outdated until a user deletes them (ROLL-11).
     pub outdated: i64,
-    /// The number of some machines is not known: these are the least.
+    /// The number of some replaced machines is not known: these are the least.
     pub is_least: bool,
+    /// The same for removed machines.
+    pub removed_is_least: bool,
 }
 
 impl Count {
@@ -40,7 +42,8 @@ impl Count {
             count.removed = count.removed.saturating_add(machines.removed.unwrap_or_default());
             count.added = count.added.saturating_add(machines.added.unwrap_or_default());
             count.outdated = count.outdated.saturating_add(machines.outdated_until_deleted.unwrap_or_default());
-            count.is_least |= machines.replaced.is_none() || machines.removed.is_none();
+            count.is_least |= machines.replaced.is_none();
+            count.removed_is_least |= machines.removed.is_none();
         }
         count
     }
@@ -52,6 +55,7 @@ impl Count {
         add(&mut self.added, other.added);
         add(&mut self.outdated, other.outdated);
         self.is_least |= other.is_least;
+        self.removed_is_least |= other.removed_is_least;
     }
 
     /// Machines that are replaced or removed.
@@ -61,7 +65,7 @@ impl Count {
 
     /// Whether running machines go, or stay outdated.
     fn affects(&self) -> bool {
-        self.gone() > 0 || self.outdated > 0 || self.is_least
+        self.gone() > 0 || self.outdated > 0 || self.is_least || self.removed_is_least
     }
 }
 
@@ -113,12 +117,12 @@ pub struct Impact {
     pub fails: Option<ObjectKey>,
     /// Clusters whose topology could not be computed before.
     pub unknown: usize,
-    /// The extension that was not called, so that more may change.
+    /// The extension that was not called, or another reason why more may change.
     pub incomplete: Option<String>,
 }
 
 impl Tally {
-    pub(super) fn of(subject: String, clusters: usize) -> Self {
+    pub(super) fn of(subject: String, clusters: usize, incomplete: Option<String>) -> Self {
         Tally {
             subject,
             clusters,
@@ -129,7 +133,7 @@ impl Tally {
             failing: 0,
             fails: None,
             unknown: 0,
-            incomplete: None,
+            incomplete,
         }
     }
 
@@ -180,7 +184,7 @@ impl Tally {
             removed: scale(of.removed),
             added: scale(of.added),
             outdated: scale(of.outdated),
-            is_least: of.is_least,
+            ..of
         };
         let mut groups: Vec<Group> = self.groups.values().cloned().collect();
         groups.iter_mut().for_each(|group| {

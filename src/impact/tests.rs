@@ -14,6 +14,8 @@ use crate::topology::plan::Machines;
 use crate::topology::testing::Scene;
 use crate::world::{Facts, Found};
 
+mod properties;
+
 const OPTIONS: Options = Options { runtime_sdk: false };
 const WORKER: &str = "/spec/topology/workers/machineDeployments/0";
 
@@ -174,6 +176,76 @@ fn edits_of_clusters_and_of_templates_are_compared_alike() {
 }
 
 #[test]
+fn a_class_that_its_controller_has_not_reconciled_yet_is_taken_as_it_will_be() {
+    // DEC-53: one commit may edit a class, its templates and its Clusters.
+    let edited = sized().at("ClusterClass", "/metadata/generation", json!(2));
+    let unseen = edited.clone().at("ClusterClass", "/status", json!({}));
+    let template = |size: &str| {
+        let scene = sized().at("ForgeMachineTemplate smith", "/spec/template/spec/size", json!(size));
+        Arc::new(Object::try_from(scene.document("ForgeMachineTemplate smith").clone()).unwrap())
+    };
+    let newer = cluster(&sized().at("Cluster", "/spec/topology/version", json!("v1.34.0")));
+    for stored in [edited, unseen] {
+        let edits = [
+            (Edit::Template { old: template("small"), new: template("large") }, 4),
+            (Edit::Cluster { old: cluster(&stored), new: newer.clone() }, 9),
+        ];
+        for (edit, machines) in edits {
+            let impact = impact(&stored, &edit).unwrap();
+            assert_eq!((impact.unknown, impact.certain), (0, machines), "{edit:?}");
+        }
+    }
+}
+
+#[test]
+fn a_template_that_is_edited_in_another_version_counts_too() {
+    // DEC-53: else a ceiling would hold edits of one version only.
+    let template = |size: &str| {
+        let scene = sized().at("ForgeMachineTemplate smith", "/spec/template/spec/size", json!(size));
+        let mut template = scene.document("ForgeMachineTemplate smith").clone();
+        template["apiVersion"] = json!("infrastructure.cluster.x-k8s.io/v1beta1");
+        Arc::new(Object::try_from(template).unwrap())
+    };
+    let impact = impact(&sized(), &Edit::Template { old: template("small"), new: template("large") }).unwrap();
+    assert_eq!((impact.unknown, impact.certain), (0, 4), "{impact:?}");
+    let why =
+        "the number of machines is incomplete: the template is edited as v1beta1, but its class refers to v1beta2";
+    assert!(warnings(&impact).contains(&why.to_owned()), "{impact:?}");
+}
+
+#[test]
+fn clusters_of_all_namespaces_count_but_not_those_that_go_or_have_no_topology() {
+    // CC-V-100; what a paused Cluster holds back is not counted (ROLL-18).
+    let like = |name: &str, namespace: &str| {
+        let mut cluster = sized().document("Cluster").clone();
+        (cluster["metadata"]["name"], cluster["metadata"]["namespace"]) = (json!(name), json!(namespace));
+        cluster["spec"]["topology"]["classRef"] = json!({"name": "forge", "namespace": "ns"});
+        cluster
+    };
+    let mut paused = like("paused", "ns");
+    paused["spec"]["paused"] = json!(true);
+    let mut going = like("going", "ns");
+    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut of_another_class = like("mine", "other");
+    of_another_class["spec"]["topology"]["classRef"] = json!({"name": "forge"});
+    let mut unmanaged = like("unmanaged", "ns");
+    unmanaged["spec"] = json!({});
+    let all = [like("blue", "other"), paused, going, of_another_class, unmanaged];
+    let stored = all.into_iter().fold(sized(), Scene::with);
+    let template = |size: &str| {
+        let scene = sized().at("ForgeMachineTemplate smith", "/spec/template/spec/size", json!(size));
+        Arc::new(Object::try_from(scene.document("ForgeMachineTemplate smith").clone()).unwrap())
+    };
+    for (edit, machines) in [
+        (class_edit(&sized(), &with_file(&sized())), 6),
+        (Edit::Template { old: template("small"), new: template("large") }, 8),
+    ] {
+        let impact = impact(&stored, &edit).unwrap();
+        assert_eq!((impact.clusters, impact.affected, impact.certain), (3, 2, machines), "{impact:?}");
+    }
+}
+
+#[test]
 fn what_cannot_do_anything_to_machines_costs_nothing() {
     let scene = sized();
     let old = cluster(&scene);
@@ -206,6 +278,9 @@ fn numbers_that_are_not_known_and_topologies_that_break_are_named() {
         warnings(&impact_of)[0].starts_with("replaces at least 7 machines"),
         "3 of the control plane, 2 of the pool, the minimum of the autoscaler: {impact_of:?}"
     );
+    let removed = cluster(&scaled.clone().at("Cluster", "/spec/topology/workers/machineDeployments", json!([])));
+    let impact_of = impact(&scaled, &Edit::Cluster { old: cluster(&scaled), new: removed }).unwrap();
+    assert_eq!(warnings(&impact_of)[0], "removes an unknown number of machines in 1 of 1 Cluster (Cluster ns/blade)");
     let broken = sized().at(
         "ClusterClass",
         "/spec/patches",

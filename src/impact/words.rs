@@ -27,8 +27,8 @@ impl Impact {
             false => self.subject.clone(),
         };
         let clusters = format!("{about}{} of {}", grouped(self.affected), clusters_of(self.clusters));
-        for (verb, number) in self.machines.verbs() {
-            texts.push(format!("{verb} {about}{} in {clusters} ({of})", machines(number, self.machines.is_least)));
+        for (verb, number, is_least) in self.machines.verbs() {
+            texts.push(format!("{verb} {about}{} in {clusters} ({of})", machines(number, is_least)));
         }
         if self.failing > 0 {
             let example = self.fails.as_ref().map(|key| format!(", such as {key}")).unwrap_or_default();
@@ -78,12 +78,14 @@ impl Impact {
 }
 
 impl Count {
-    /// What happens to machines, and to how many.
-    fn verbs(&self) -> impl Iterator<Item = (&'static str, i64)> {
-        let replaces = ("replaces", self.replaced);
-        let all = [replaces, ("removes", self.removed), ("leaves outdated until they are deleted", self.outdated)];
-        let least = self.is_least && self.replaced == 0;
-        all.into_iter().filter(move |(verb, number)| *number > 0 || (least && *verb == replaces.0))
+    /// What happens to machines, to how many, and whether these are the least.
+    fn verbs(&self) -> impl Iterator<Item = (&'static str, i64, bool)> {
+        let all = [
+            ("replaces", self.replaced, self.is_least),
+            ("removes", self.removed, self.removed_is_least),
+            ("leaves outdated until they are deleted", self.outdated, false),
+        ];
+        all.into_iter().filter(|(_, number, is_least)| *number > 0 || *is_least)
     }
 
     fn summary(&self) -> Value {
@@ -92,15 +94,18 @@ impl Count {
             "removed": self.removed,
             "added": self.added,
             "outdatedUntilDeleted": self.outdated,
-            "atLeast": self.is_least,
+            "atLeast": self.is_least || self.removed_is_least,
         })
     }
 }
 
 impl Group {
     fn text(&self) -> String {
-        let numbers: Vec<String> =
-            self.machines.verbs().map(|(verb, number)| format!("{verb} {}", grouped(number))).collect();
+        let numbers: Vec<String> = self
+            .machines
+            .verbs()
+            .map(|(verb, number, is_least)| format!("{verb} {}", at_least(number, is_least)))
+            .collect();
         let example = match self.clusters {
             1 => format!("in {}", self.example),
             _ => format!("in {}, such as {}", clusters_of(self.clusters), self.example),
@@ -137,12 +142,19 @@ impl Group {
 const MOST_REASONS: usize = 10;
 
 fn machines(number: i64, is_least: bool) -> String {
-    if is_least && number == 0 {
-        return "an unknown number of machines".to_owned();
+    match (number, is_least) {
+        (0, true) => "an unknown number of machines".to_owned(),
+        (1, _) => format!("{} machine", at_least(number, is_least)),
+        _ => format!("{} machines", at_least(number, is_least)),
     }
-    let least = if is_least { "at least " } else { "" };
-    let noun = if number == 1 { "machine" } else { "machines" };
-    format!("{least}{} {noun}", grouped(number))
+}
+
+fn at_least(number: i64, is_least: bool) -> String {
+    match (number, is_least) {
+        (0, true) => "an unknown number".to_owned(),
+        (_, true) => format!("at least {}", grouped(number)),
+        (_, false) => grouped(number),
+    }
 }
 
 fn clusters_of(number: usize) -> String {

@@ -157,10 +157,11 @@ impl Assessor {
     ) -> Result<Option<(Arc<Prepared>, Impact)>, Unknown> {
         let last = deadline.checked_sub(LAST_ROUND).unwrap_or(deadline);
         let soon = (Instant::now() + self.time).min(last);
-        let turn = timeout_at(soon, self.threads.clone().acquire_owned()).await;
+        // A number that may decide is worth more time.
+        let by = if Ceiling::is_set(&gatherer.cache().facts(), self.max_replaced_machines) { last } else { soon };
+        let turn = timeout_at(by, self.threads.clone().acquire_owned()).await;
         let turn = Arc::new(turn.ok().and_then(Result::ok).ok_or(Unknown::Busy)?);
-        let Some(prepared) = self.prepared(decode, gatherer, &turn, soon).await? else { return Ok(None) };
-        // A number that decides is worth more time.
+        let Some(prepared) = self.prepared(decode, gatherer, &turn, by).await? else { return Ok(None) };
         let ends = if prepared.ceiling.is_some() { last } else { soon };
         let prepared = Arc::new(prepared);
         let impact = self.compared(&prepared, turn, ends).await?;

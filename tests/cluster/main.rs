@@ -12,6 +12,7 @@ mod conversion;
 mod embedded_api;
 mod faults;
 mod garbage_collection;
+mod impact;
 mod installation;
 mod kinds;
 mod kubectl;

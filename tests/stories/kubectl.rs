@@ -24,11 +24,15 @@ fn quick_start() -> PathBuf {
 
 /// A server on the objects of the quick start. Its controllers rest, so that nobody writes but the test.
 fn serve() -> Served {
+    serve_with(&[])
+}
+
+fn serve_with(more: &[&str]) -> Served {
     let folder = tempfile::tempdir().unwrap();
     let (state, load) = (folder.path().join("state"), quick_start());
     let (state_text, load) = (state.display().to_string(), load.display().to_string());
     let arguments = ["--embedded", "--controllers=none", "--load", &load, "--state-dir", &state_text];
-    let topologist = Topologist::serve(&arguments);
+    let topologist = Topologist::serve(&[&arguments[..], more].concat());
     topologist.wait_until_ready();
     Served { topologist, kubectl: Kubectl::new(state.join("kubeconfig")), folder }
 }
@@ -272,4 +276,38 @@ fn the_server_shuts_down_gracefully_with_open_watches() {
     assert_eq!(served.topologist.wait().code(), Some(0));
     let log = served.topologist.log_text();
     assert!(log.contains("Stopped") && !log.contains("Closing connections that did not drain in time"), "{log}");
+}
+
+#[test]
+fn edits_print_how_many_machines_they_replace_and_a_ceiling_holds_them() {
+    // DEC-42, DEC-53
+    let served = serve_with(&["--impact-time=20s", "--max-replaced-machines=2"]);
+    let file = |path: &str, approval: &str| {
+        let template = json!({"spec": {"kubeadmConfigSpec": {"files": [{"path": path}]}}});
+        let annotations = json!({"topologist.dev/approved-impact": approval});
+        let patch = json!({"metadata": {"annotations": annotations}, "spec": {"template": template}}).to_string();
+        let edit = ["patch", "kubeadmcontrolplanetemplate", "quick-start-control-plane", "--type=merge", "-p", &patch];
+        [served.run(&[&edit[..], &["--dry-run=server"]].concat()), served.run(&edit)]
+    };
+    for outcome in file("/a", "2 CHG0001") {
+        let message = "this edit replaces or removes 3 machines in 1 of 1 Clusters, more than the 2 of --max-replaced-machines, \
+                       and its approval is for 2 only";
+        assert!(outcome.code != 0 && outcome.err.contains(message), "{outcome:#?}");
+    }
+    let warning = "Warning: replaces 3 machines in 1 of 1 Cluster (KubeadmControlPlaneTemplate default/quick-start-control-plane)";
+    for outcome in file("/a", "3 CHG0001") {
+        assert!(outcome.code == 0 && outcome.err.lines().any(|line| line == warning), "{outcome:#?}");
+    }
+    for outcome in file("/b", "3 CHG0001") {
+        assert!(outcome.code != 0 && outcome.err.contains("its approval is that of an earlier edit"), "{outcome:#?}");
+    }
+    let scaled = |replicas: usize| {
+        let at = "/spec/topology/workers/machineDeployments/0/replicas";
+        let patch = json!([{"op": "replace", "path": at, "value": replicas}]).to_string();
+        served.run(&["patch", "cluster", "demo", "--type=json", "-p", &patch])
+    };
+    let fewer = scaled(1);
+    assert!(fewer.code == 0 && fewer.err.contains("Warning: removes 1 machine in 1 of 1 Cluster"), "{fewer:#?}");
+    let more = scaled(3);
+    assert!(more.code == 0 && !more.err.contains("machine"), "{more:#?}");
 }

@@ -44,9 +44,14 @@ pub(super) fn template(
     basis: Basis<'_>,
 ) -> Result<DesiredObject, Failure> {
     let mut clone = finished(without_system_fields(template.members()), template, name, extra, basis)?;
-    clone.object.members_mut_at(ANNOTATIONS)?.remove(annotation::LAST_APPLIED);
+    clone.object.members_mut_at(ANNOTATIONS)?.retain(|name, _| is_cloned(name));
     clone.own(&basis.blueprint.cluster)?;
     Ok(clone)
+}
+
+/// Whether an annotation of a template is one of its clones as well. Ours are about an edit of the template (DEC-53).
+fn is_cloned(name: &str) -> bool {
+    name != annotation::LAST_APPLIED && !name.starts_with("topologist.dev/")
 }
 
 /// Everything but what a server keeps of an object: it would never be applied (SSA-02).
@@ -163,7 +168,7 @@ mod tests {
             "name": "smith", "namespace": "ns", "resourceVersion": "1", "finalizers": ["f"], "uid": "u", "selfLink": "s",
             "generation": 3, "creationTimestamp": "2030-01-01T00:00:00Z", "managedFields": [{}],
             "labels": {"mine": "1"},
-            "annotations": {annotation::LAST_APPLIED: "{}", annotation::CONVERSION_DATA: "{}", "note": "2"},
+            "annotations": {annotation::LAST_APPLIED: "{}", "topologist.dev/approved-impact": "4", annotation::CONVERSION_DATA: "{}", "note": "2"},
             "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "name": "forge", "uid": "c"}],
         });
         let scene = Scene::new()

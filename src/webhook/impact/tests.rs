@@ -136,3 +136,21 @@ async fn without_time_there_is_no_number_and_no_failure() {
     let warning = answer["warnings"][0].as_str().unwrap();
     assert!(answer["allowed"] == true && warning.contains("other edits are being computed"), "{answer}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ceiling_holds_edits_that_take_longer_than_their_warnings_may() {
+    // DEC-53
+    let (before, after) = (scene(), with_other_workers(&scene()));
+    let hasty = Limits { impact: Duration::from_nanos(1), ..patient() };
+    let answer = of_class(&handler(&before, hasty), &before, &after).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    let limited = Limits { max_replaced_machines: Some(3), ..hasty };
+    let answer = of_class(&handler(&before, limited), &before, &after).await;
+    assert_eq!(answer["allowed"], false, "{answer}");
+    let annotated = |scene: Scene| {
+        scene.at("ClusterClass", "/metadata/annotations", json!({"topologist.dev/max-replaced-machines": "3"}))
+    };
+    let (before, after) = (annotated(before), annotated(after));
+    let answer = of_class(&handler(&before, hasty), &before, &after).await;
+    assert_eq!(answer["allowed"], false, "{answer}");
+}

@@ -1,0 +1,415 @@
+//! Edits of classes, templates and Clusters tell in kubectl how many machines they replace, and a ceiling holds those that replace
+//! too many.
+//!
+//! One installation serves all tests of this file, with the component for templates. In one namespace a second process is asked as
+//! well, which has a ceiling.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use topologist::crd;
+
+use crate::kubectl_client::{Kubectl, Outcome};
+use crate::kubernetes::Kubernetes;
+use crate::kustomize::{overlay_with, permissions, stream, webhooks_at};
+use crate::process::{SOON, Topologist, make_certificates};
+
+/// Where the process with the ceiling is asked as well.
+const CAPPED: &str = "capped";
+const APPROVAL: &str = "topologist.dev/approved-impact";
+const CEILING: &str = "topologist.dev/max-replaced-machines";
+
+struct Installation {
+    /// Fields end in this order: processes do not outlive their API server.
+    topologist: Topologist,
+    capped: Topologist,
+    kubernetes: Kubernetes,
+}
+
+fn installation() -> &'static Installation {
+    static INSTALLATION: OnceLock<Installation> = OnceLock::new();
+    INSTALLATION.get_or_init(|| runtime().block_on(install()))
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Runtime::new().unwrap()
+}
+
+async fn install() -> Installation {
+    let kubernetes = Kubernetes::start();
+    kubernetes.apply_yaml(&stream(&crd::definitions())).await;
+    kubernetes.apply_yaml(&stream(&definitions())).await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CAPPED}});
+    kubernetes.apply_yaml(&namespace.to_string()).await;
+    let manifests = overlay_with("beside", &["templates"], &[]);
+    kubernetes.apply_yaml(&stream(&permissions(manifests.clone()))).await;
+    let kubeconfig = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
+    let folder = kubernetes.kubeconfig().parent().unwrap().join("certificates");
+    make_certificates(&folder);
+    let [cert, key] = ["tls.crt", "tls.key"].map(|name| folder.join(name).display().to_string());
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    // A debug build is slow.
+    let own = ["--kubeconfig", kubeconfig, "--tls-cert", &cert, "--tls-key", &key, "--impact-time", "20s"];
+    let topologist = Topologist::serve(&own);
+    let capped = Topologist::serve(&[&own[..], &["--max-replaced-machines", "4"]].concat());
+    [&topologist, &capped].iter().for_each(|process| process.wait_until_ready());
+    let authority = std::fs::read(folder.join("ca.crt")).unwrap();
+    kubernetes.apply_yaml(&stream(&webhooks_at(manifests.clone(), &topologist.webhook, &authority))).await;
+    let mut more = webhooks_at(manifests, &capped.webhook, &authority);
+    more.retain(|configuration| configuration["kind"] == "ValidatingWebhookConfiguration");
+    for configuration in &mut more {
+        configuration["metadata"]["name"] = json!(CAPPED);
+        for webhook in configuration["webhooks"].as_array_mut().unwrap() {
+            webhook["namespaceSelector"] = json!({"matchLabels": {"kubernetes.io/metadata.name": CAPPED}});
+        }
+    }
+    kubernetes.apply_yaml(&stream(&more)).await;
+    Installation { topologist, capped, kubernetes }
+}
+
+/// The kinds of a provider, in two versions.
+fn definitions() -> Vec<Value> {
+    let version = |name: &str, storage: bool| {
+        let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        json!({"name": name, "served": true, "storage": storage, "schema": schema})
+    };
+    let definition = |(group, kind): (&str, &str)| {
+        let (group, plural) = (format!("{group}.cluster.x-k8s.io"), format!("{}s", kind.to_lowercase()));
+        let labels = json!({"cluster.x-k8s.io/v1beta1": "v1beta1", "cluster.x-k8s.io/v1beta2": "v1beta2"});
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.{group}"), "labels": labels},
+            "spec": {"group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
+                "versions": [version("v1beta1", false), version("v1beta2", true)]},
+        })
+    };
+    let kinds = [
+        ("infrastructure", "DevCluster"),
+        ("infrastructure", "DevMachine"),
+        ("controlplane", "KubeadmControlPlane"),
+        ("bootstrap", "KubeadmConfig"),
+    ];
+    let with_template = |(group, kind)| [definition((group, kind)), definition((group, &format!("{kind}Template")))];
+    kinds.into_iter().flat_map(with_template).collect()
+}
+
+/// A namespace with a class, its templates, and Clusters with 3 machines in the control plane and 2 workers each.
+struct Fleet {
+    kubectl: Kubectl,
+    clusters: usize,
+}
+
+impl Fleet {
+    /// In a namespace of its own.
+    fn of(clusters: usize, class: &Value) -> Self {
+        let namespace = runtime().block_on(installation().kubernetes.namespace("impact"));
+        Self::within(namespace, clusters, class)
+    }
+
+    fn within(namespace: String, clusters: usize, class: &Value) -> Self {
+        let kubectl = Kubectl::within(installation().kubernetes.kubeconfig().to_owned(), namespace);
+        let fleet = Fleet { kubectl, clusters };
+        let objects: Vec<Value> = templates().into_iter().chain([class.clone()]).collect();
+        fleet.apply_all(&objects);
+        fleet.apply_all(&(0..clusters).map(|i| cluster(&format!("blue-{i}"))).collect::<Vec<_>>());
+        fleet.until_seen(class);
+        fleet
+    }
+
+    fn apply_all(&self, objects: &[Value]) {
+        self.kubectl.give(&json!({"apiVersion": "v1", "kind": "List", "items": objects}), &["apply"]);
+    }
+
+    fn apply(&self, object: &Value) -> Outcome {
+        self.kubectl.try_give(object, &["apply"])
+    }
+
+    fn dry_run(&self, object: &Value) -> Outcome {
+        self.kubectl.try_give(object, &["apply", "--dry-run=server"])
+    }
+
+    /// The watch of Clusters needs a moment, and so do webhook configurations.
+    fn until_seen(&self, class: &Value) {
+        let mut probe = class.clone();
+        probe["spec"]["patches"] = json!([file("controlplane", "KubeadmControlPlane", "/probe")]);
+        let all = format!("in {0} of {0} Cluster", self.clusters);
+        let deadline = Instant::now() + SOON;
+        loop {
+            let seen = self.dry_run(&probe);
+            if seen.err.contains(&all) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "the Clusters are never seen: {seen:#?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What kubectl prints of an edit that is stored.
+    #[track_caller]
+    fn warnings(&self, object: &Value) -> Vec<String> {
+        warnings(&self.apply(object))
+    }
+
+    /// What kubectl prints of an edit that is denied, dry run or not.
+    #[track_caller]
+    fn denial(&self, object: &Value) -> String {
+        let [dry, denied] = [self.dry_run(object), self.apply(object)];
+        assert!(dry.code != 0 && denied.code != 0, "{dry:#?} {denied:#?}");
+        denied.err
+    }
+
+    fn named(&self, text: &str) -> String {
+        text.replace("NS", &self.kubectl.namespace)
+    }
+}
+
+/// The permissions of the manifests were enough.
+fn was_never_refused() {
+    for process in [&installation().topologist, &installation().capped] {
+        let log = process.log_text();
+        assert!(!log.contains("cannot get") && !log.contains("cannot list") && !log.contains("Watch failed"), "{log}");
+    }
+}
+
+#[track_caller]
+fn warnings(outcome: &Outcome) -> Vec<String> {
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    outcome.err.lines().filter_map(|line| line.strip_prefix("Warning: ")).map(str::to_owned).collect()
+}
+
+fn api_version(group: &str) -> String {
+    format!("{group}.cluster.x-k8s.io/v1beta2")
+}
+
+fn template(group: &str, kind: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": api_version(group), "kind": kind, "metadata": {"name": name},
+        "spec": {"template": {"spec": {}}},
+    })
+}
+
+fn machine_template(size: &str) -> Value {
+    let mut template = template("infrastructure", "DevMachineTemplate", "worker");
+    template["spec"]["template"]["spec"]["size"] = json!(size);
+    template
+}
+
+fn templates() -> Vec<Value> {
+    vec![
+        template("infrastructure", "DevClusterTemplate", "base"),
+        template("infrastructure", "DevMachineTemplate", "control-plane"),
+        machine_template("small"),
+        template("controlplane", "KubeadmControlPlaneTemplate", "base"),
+        template("bootstrap", "KubeadmConfigTemplate", "worker"),
+    ]
+}
+
+fn class() -> Value {
+    let reference = |group: &str, kind: &str, name: &str| json!({"templateRef": {"apiVersion": api_version(group), "kind": kind, "name": name}});
+    let mut control_plane = reference("controlplane", "KubeadmControlPlaneTemplate", "base");
+    control_plane["machineInfrastructure"] = reference("infrastructure", "DevMachineTemplate", "control-plane");
+    json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "metadata": {"name": "base"},
+        "spec": {
+            "infrastructure": reference("infrastructure", "DevClusterTemplate", "base"),
+            "controlPlane": control_plane,
+            "workers": {"machineDeployments": [{
+                "class": "small",
+                "bootstrap": reference("bootstrap", "KubeadmConfigTemplate", "worker"),
+                "infrastructure": reference("infrastructure", "DevMachineTemplate", "worker"),
+            }]},
+        },
+    })
+}
+
+fn cluster(name: &str) -> Value {
+    json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": name},
+        "spec": {"topology": {
+            "classRef": {"name": "base"}, "version": "v1.33.0", "controlPlane": {"replicas": 3},
+            "workers": {"machineDeployments": [{"class": "small", "name": "md-0", "replicas": 2}]},
+        }},
+    })
+}
+
+/// A patch that gives all machines of control planes or of workers a file.
+fn file(group: &str, kind: &str, path: &str) -> Value {
+    let (resources, at) = match group {
+        "controlplane" => (json!({"controlPlane": true}), "/spec/template/spec/kubeadmConfigSpec"),
+        _ => (json!({"machineDeploymentClass": {"names": ["small"]}}), "/spec/template/spec/files"),
+    };
+    let kind = format!("{kind}Template");
+    let value = json!([{"path": path}]);
+    let value = if group == "controlplane" { json!({ "files": value }) } else { value };
+    json!({"name": format!("{group}-file"), "definitions": [{
+        "selector": {"apiVersion": api_version(group), "kind": kind, "matchResources": resources},
+        "jsonPatches": [{"op": "add", "path": at, "value": value}],
+    }]})
+}
+
+/// The class with a file on control planes: an edit of it replaces 3 machines of a Cluster.
+fn with_file(path: &str) -> Value {
+    let mut class = class();
+    class["spec"]["patches"] = json!([file("controlplane", "KubeadmControlPlane", path)]);
+    class
+}
+
+/// The class with a file on all machines: an edit of it replaces 5 machines of a Cluster.
+fn with_files(path: &str) -> Value {
+    let mut class = class();
+    class["spec"]["patches"] =
+        json!([file("controlplane", "KubeadmControlPlane", path), file("bootstrap", "KubeadmConfig", path)]);
+    class
+}
+
+fn annotated(mut object: Value, annotations: &[(&str, &str)]) -> Value {
+    for (name, value) in annotations {
+        object["metadata"]["annotations"][*name] = json!(value);
+    }
+    object
+}
+
+#[test]
+fn an_edit_of_a_class_prints_how_many_machines_of_sixty_clusters_it_replaces() {
+    // DEC-42
+    let fleet = Fleet::of(60, &class());
+    let want = fleet.named("replaces 180 machines in 60 of 60 Clusters (class NS/base)");
+    let reason = "KubeadmControlPlane: spec.kubeadmConfigSpec.files";
+    for outcome in [fleet.dry_run(&with_file("/a")), fleet.apply(&with_file("/a"))] {
+        let printed = warnings(&outcome);
+        assert_eq!(printed[0], want, "{printed:?}");
+        assert!(printed[1].starts_with(reason) && printed[1].contains("patch \"controlplane-file\""), "{printed:?}");
+    }
+    let workers = fleet.named("replaces 300 machines in 60 of 60 Clusters (class NS/base)");
+    assert_eq!(warnings(&fleet.dry_run(&with_files("/b")))[0], workers);
+    // In place.
+    let mut patient = with_file("/a");
+    patient["spec"]["workers"]["machineDeployments"][0]["deletion"] = json!({"nodeDrainTimeoutSeconds": 60});
+    assert_eq!([fleet.dry_run(&patient), fleet.apply(&patient)].map(|outcome| warnings(&outcome)), [[""; 0]; 2]);
+    let stored = fleet.kubectl.field("clusterclass/base", ".spec.workers.machineDeployments[0].deletion");
+    assert!(stored.contains("60"), "{stored}");
+    was_never_refused();
+}
+
+#[test]
+fn an_edit_of_a_template_prints_it_in_any_version_and_only_for_templates_of_classes() {
+    // DEC-42
+    let fleet = Fleet::of(2, &class());
+    let want = fleet.named("replaces 4 machines in 2 of 2 Clusters (DevMachineTemplate NS/worker)");
+    assert_eq!(warnings(&fleet.dry_run(&machine_template("large")))[0], want);
+    assert_eq!(fleet.warnings(&machine_template("large"))[0], want);
+    // The class refers to v1beta2, and only the provider could convert.
+    let mut older = machine_template("small");
+    older["apiVersion"] = json!("infrastructure.cluster.x-k8s.io/v1beta1");
+    let printed = fleet.warnings(&older);
+    assert_eq!(printed[0], want, "{printed:?}");
+    assert!(
+        printed.iter().any(|line| line.contains("edited as v1beta1, but its class refers to v1beta2")),
+        "{printed:?}"
+    );
+    assert_eq!(fleet.warnings(&annotated(older.clone(), &[("note", "n")])), [""; 0], "nothing of the spec changes");
+    older["metadata"]["name"] = json!("of-no-class");
+    fleet.apply(&older).unwrap();
+    older["spec"]["template"]["spec"]["size"] = json!("large");
+    assert_eq!(fleet.warnings(&older), [""; 0]);
+    was_never_refused();
+}
+
+#[test]
+fn a_ceiling_of_a_class_holds_its_edits_until_they_are_approved() {
+    // DEC-53
+    let limited = |class: Value| annotated(class, &[(CEILING, "4")]);
+    let approved = |path: &str, text: &str| annotated(limited(with_files(path)), &[(APPROVAL, text)]);
+    let fleet = Fleet::of(1, &limited(class()));
+    let below = fleet.warnings(&limited(with_file("/a")));
+    assert!(below[0].starts_with("replaces 3 machines in 1 of 1 Cluster"), "{below:?}");
+
+    let denied = fleet.denial(&limited(with_files("/b")));
+    let want = fleet.named(
+        "this edit replaces or removes 5 machines in 1 of 1 Clusters, more than the 4 in annotation \
+         topologist.dev/max-replaced-machines of ClusterClass NS/base; to approve it, set this annotation on ClusterClass NS/base \
+         in the same edit: topologist.dev/approved-impact: \"5 <reason>\"",
+    );
+    assert!(denied.contains(&want), "{denied}");
+    assert!(fleet.denial(&with_files("/b")).contains("to approve it"), "the edit takes the ceiling away");
+    let low = fleet.denial(&approved("/b", "4 CHG0001"));
+    assert!(low.contains("its approval is for 4 only"), "{low}");
+    assert!(!fleet.kubectl.field("clusterclass/base", ".spec.patches").contains("/b"), "denied edits are not stored");
+    assert!(fleet.warnings(&approved("/b", "5 CHG0001"))[0].starts_with("replaces 5 machines"));
+
+    // The approval is there from now on, and approves nothing more.
+    let old = "its approval is that of an earlier edit";
+    assert!(fleet.denial(&approved("/c", "5 CHG0001")).contains(old));
+    assert!(fleet.denial(&limited(with_files("/c"))).contains("to approve it"), "removed in the same edit");
+    assert!(fleet.warnings(&approved("/c", "5 CHG0002"))[0].starts_with("replaces 5 machines"));
+
+    // Taking the edit back replaces the machines again.
+    assert!(fleet.denial(&approved("/b", "5 CHG0002")).contains(old));
+    assert!(fleet.denial(&limited(with_files("/b"))).contains("to approve it"));
+    assert!(fleet.warnings(&approved("/b", "5 revert of CHG0002"))[0].starts_with("replaces 5 machines"));
+    was_never_refused();
+}
+
+#[test]
+fn clusters_and_templates_are_held_by_the_ceiling_of_their_class() {
+    // DEC-53: one commit may edit the class as well, which its controller has not reconciled yet then.
+    let fleet = Fleet::of(1, &annotated(class(), &[(CEILING, "0")]));
+    let fewer = |text: &[(&str, &str)]| {
+        let mut cluster = annotated(cluster("blue-0"), text);
+        cluster["spec"]["topology"]["workers"]["machineDeployments"][0]["replicas"] = json!(1);
+        cluster
+    };
+    let larger = |text: &[(&str, &str)]| annotated(machine_template("large"), text);
+    let denied = fleet.denial(&larger(&[]));
+    let want = fleet.named("set this annotation on DevMachineTemplate NS/worker in the same edit");
+    assert!(denied.contains("replaces or removes 2 machines") && denied.contains(&want), "{denied}");
+    assert!(fleet.warnings(&larger(&[(APPROVAL, "2")]))[0].starts_with("replaces 2 machines"));
+    let denied = fleet.denial(&fewer(&[]));
+    let want = fleet.named("set this annotation on Cluster NS/blue-0 in the same edit");
+    assert!(denied.contains("replaces or removes 1 machines") && denied.contains(&want), "{denied}");
+    assert!(fleet.warnings(&fewer(&[(APPROVAL, "1")]))[0].starts_with("removes 1 machine"));
+    was_never_refused();
+}
+
+#[test]
+fn with_server_side_apply_an_approval_belongs_to_the_manager_that_gave_it() {
+    // DEC-53, with --max-replaced-machines
+    let fleet = Fleet::within(CAPPED.to_owned(), 1, &class());
+    let apply = |manager: &str, object: &Value, more: &[&str]| {
+        let manager = format!("--field-manager={manager}");
+        fleet.kubectl.try_give(object, &[&["apply", "--server-side", &manager], more].concat())
+    };
+    let approved = |class: Value, text: &str| annotated(class, &[(APPROVAL, text)]);
+    let approval =
+        || fleet.kubectl.field("clusterclass/base", ".metadata.annotations.topologist\\.dev/approved-impact");
+    // The second process is asked as well from some moment on.
+    let deadline = Instant::now() + SOON;
+    let mut denied = apply("platform", &with_files("/a"), &["--force-conflicts", "--dry-run=server"]);
+    while denied.code == 0 {
+        assert!(Instant::now() < deadline, "the process with the ceiling is never asked: {denied:#?}");
+        denied = apply("platform", &with_files("/a"), &["--force-conflicts", "--dry-run=server"]);
+    }
+    assert!(denied.err.contains("more than the 4 of --max-replaced-machines"), "{denied:#?}");
+
+    apply("platform", &approved(with_files("/a"), "5 CHG0001"), &["--force-conflicts"]).unwrap();
+    // Another manager: without a change of machines, it does not take the approval away.
+    let mut patient = with_files("/a");
+    patient["spec"]["workers"]["machineDeployments"][0]["deletion"] = json!({"nodeDrainTimeoutSeconds": 60});
+    apply("team", &patient, &["--force-conflicts"]).unwrap();
+    assert_eq!(approval(), "5 CHG0001");
+    // With one, the approval of the first does not count.
+    let denied = apply("team", &with_files("/b"), &["--force-conflicts"]);
+    assert!(denied.code != 0 && denied.err.contains("its approval is that of an earlier edit"), "{denied:#?}");
+    // Its own is a conflict first.
+    let conflict = apply("team", &approved(with_files("/b"), "5 CHG0002"), &[]);
+    assert!(conflict.code != 0 && conflict.err.contains("conflicts with \"platform\""), "{conflict:#?}");
+    let printed = warnings(&apply("team", &approved(with_files("/b"), "5 CHG0002"), &["--force-conflicts"]));
+    assert_eq!(
+        (printed[0].starts_with("replaces 5 machines"), approval()),
+        (true, "5 CHG0002".to_owned()),
+        "{printed:?}"
+    );
+    was_never_refused();
+}
