@@ -2,7 +2,7 @@
 
 use super::case::{Case, Edit};
 use super::tally::Impact;
-use super::words::grouped;
+use super::words::{clusters_of, grouped, machines};
 use crate::hub::ObjectKey;
 use crate::json::StringMap;
 use crate::world::{Facts, Found};
@@ -62,11 +62,11 @@ impl Ceiling {
         let gone = impact.machines.gone().max(impact.certain);
         let about = if impact.is_estimate() { "about " } else { "" };
         Some(format!(
-            "this edit replaces or removes {about}{} machines in {about}{} of {} Clusters, more than the {} {}{}; to approve it, \
+            "this edit replaces or removes {about}{} in {about}{} of {}, more than the {} {}{}; to approve it, \
              set this annotation on {} in the same edit: {APPROVED_IMPACT}: \"{gone} <reason>\"",
-            grouped(gone),
+            machines(gone, false),
             grouped(impact.affected),
-            grouped(impact.clusters),
+            clusters_of(impact.clusters),
             grouped(self.machines),
             self.source,
             approval.problem(),

@@ -393,7 +393,7 @@ fn a_ceiling_denies_what_is_not_approved_in_the_same_edit() {
             Some(2),
             None,
             None,
-            Some("replaces or removes 3 machines in 1 of 1 Clusters, more than the 2 of --max-replaced-machines;"),
+            Some("replaces or removes 3 machines in 1 of 1 Cluster, more than the 2 of --max-replaced-machines;"),
         ),
         (
             Some(2),

@@ -141,7 +141,7 @@ impl Group {
 /// How many reasons of a group the summary has.
 const MOST_REASONS: usize = 10;
 
-fn machines(number: i64, is_least: bool) -> String {
+pub(super) fn machines(number: i64, is_least: bool) -> String {
     match (number, is_least) {
         (0, true) => "an unknown number of machines".to_owned(),
         (1, _) => format!("{} machine", at_least(number, is_least)),
@@ -157,7 +157,7 @@ fn at_least(number: i64, is_least: bool) -> String {
     }
 }
 
-fn clusters_of(number: usize) -> String {
+pub(super) fn clusters_of(number: usize) -> String {
     format!("{} {}", grouped(number), if number == 1 { "Cluster" } else { "Clusters" })
 }
 

@@ -328,7 +328,7 @@ fn a_ceiling_of_a_class_holds_its_edits_until_they_are_approved() {
 
     let denied = fleet.denial(&limited(with_files("/b")));
     let want = fleet.named(
-        "this edit replaces or removes 5 machines in 1 of 1 Clusters, more than the 4 in annotation \
+        "this edit replaces or removes 5 machines in 1 of 1 Cluster, more than the 4 in annotation \
          topologist.dev/max-replaced-machines of ClusterClass NS/base; to approve it, set this annotation on ClusterClass NS/base \
          in the same edit: topologist.dev/approved-impact: \"5 <reason>\"",
     );
@@ -368,7 +368,7 @@ fn clusters_and_templates_are_held_by_the_ceiling_of_their_class() {
     assert!(fleet.warnings(&larger(&[(APPROVAL, "2")]))[0].starts_with("replaces 2 machines"));
     let denied = fleet.denial(&fewer(&[]));
     let want = fleet.named("set this annotation on Cluster NS/blue-0 in the same edit");
-    assert!(denied.contains("replaces or removes 1 machines") && denied.contains(&want), "{denied}");
+    assert!(denied.contains("replaces or removes 1 machine ") && denied.contains(&want), "{denied}");
     assert!(fleet.warnings(&fewer(&[(APPROVAL, "1")]))[0].starts_with("removes 1 machine"));
     was_never_refused();
 }

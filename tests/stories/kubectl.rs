@@ -290,7 +290,7 @@ fn edits_print_how_many_machines_they_replace_and_a_ceiling_holds_them() {
         [served.run(&[&edit[..], &["--dry-run=server"]].concat()), served.run(&edit)]
     };
     for outcome in file("/a", "2 CHG0001") {
-        let message = "this edit replaces or removes 3 machines in 1 of 1 Clusters, more than the 2 of --max-replaced-machines, \
+        let message = "this edit replaces or removes 3 machines in 1 of 1 Cluster, more than the 2 of --max-replaced-machines, \
                        and its approval is for 2 only";
         assert!(outcome.code != 0 && outcome.err.contains(message), "{outcome:#?}");
     }
