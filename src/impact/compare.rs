@@ -1,6 +1,8 @@
 //! What becomes of the machines of one Cluster.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -54,7 +56,8 @@ impl Case {
                 None => groups.push(vec![cluster]),
             }
         }
-        groups.sort_by_key(|twins| std::cmp::Reverse(twins.len()));
+        // What is compared in time is a sample of all namespaces and names.
+        groups.sort_by_cached_key(|twins| (Reverse(twins.len()), scattered(&twins[0].metadata.key())));
         groups
     }
 
@@ -67,6 +70,13 @@ impl Case {
         let keys: BTreeSet<ObjectKey> = self.clusters.iter().filter_map(|cluster| cluster.class_key()).collect();
         keys.into_iter().filter(|key| is_nameless(&self.before, key) && is_nameless(&self.after, key)).collect()
     }
+}
+
+/// A number by which keys have no order that means anything, and always the same one.
+fn scattered(key: &ObjectKey) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// What both sides come to, as if the old one had been rolled out just now.

@@ -144,6 +144,31 @@ fn what_is_not_compared_in_time_is_estimated() {
 }
 
 #[test]
+fn an_estimate_does_not_depend_on_where_names_stand_in_the_alphabet() {
+    // 20 Clusters with 1 machine come before 20 with 5; the first 10 that are compared are of both kinds.
+    let control_plane = "/spec/topology/controlPlane/replicas";
+    let large = with_clusters(&sized(), (0..20).map(|i| format!("c-x{i}"))).at("Cluster", control_plane, json!(5));
+    let small = sized().at("Cluster", control_plane, json!(1)).document("Cluster").clone();
+    let scene = (0..20).fold(large.without("Cluster blade"), |scene, i| {
+        let mut cluster = small.clone();
+        cluster["metadata"]["name"] = json!(format!("a-b{i}"));
+        scene.with(cluster)
+    });
+    // With a naming template no Cluster stands for others.
+    let named =
+        |scene: Scene| scene.at("ClusterClass", "/spec/controlPlane/naming/template", json!("{{ .cluster.name }}-x"));
+    let edit = class_edit(&named(sized()), &named(with_file(&sized())));
+    let case = case(&named(scene), &edit).unwrap();
+    let mut compared = Vec::new();
+    case.compare(OPTIONS, Timestamp::UNIX_EPOCH, &Stop::never(), |clusters, change| {
+        assert_eq!(clusters, 1);
+        compared.push(change.cluster.name);
+    });
+    let large = compared[..10].iter().filter(|name| name.starts_with('c')).count();
+    assert!((2..=8).contains(&large), "{compared:?}");
+}
+
+#[test]
 fn edits_of_clusters_and_of_templates_are_compared_alike() {
     let scene = sized();
     let with = |path: &str, value: Value| {
