@@ -7,6 +7,7 @@ use crate::hub::contract::definition_name;
 use crate::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef, annotation};
 use crate::json::StringMap;
 use crate::topology::class_references::{group_version, references};
+use crate::topology::nameless::has_no_names;
 use crate::variables;
 use crate::world::{Answer, DefinitionName, Facts, Found, Need, Objects, Record};
 
@@ -37,15 +38,24 @@ impl Edit {
         match self {
             Edit::Class { old, new } => old.spec != new.spec,
             Edit::Cluster { old, new } => {
-                old.spec.topology != new.spec.topology
-                    || old.spec.cluster_network != new.spec.cluster_network
-                    || old.spec.paused != new.spec.paused
+                changes_spec(old, new)
                     || of_users(&old.metadata.labels) != of_users(&new.metadata.labels)
                     || of_users(&old.metadata.annotations) != of_users(&new.metadata.annotations)
             }
             Edit::Template { old, new } => old.at("spec") != new.at("spec"),
         }
     }
+}
+
+/// Whether an edit changes what a Cluster asks for, apart from labels and annotations.
+fn changes_spec(old: &Cluster, new: &Cluster) -> bool {
+    let asked = |cluster: &Cluster| {
+        let paused = cluster.metadata.annotations.get(annotation::PAUSED).map(str::to_owned);
+        (cluster.spec.paused, paused)
+    };
+    old.spec.topology != new.spec.topology
+        || old.spec.cluster_network != new.spec.cluster_network
+        || asked(old) != asked(new)
 }
 
 /// Labels or annotations without those that controllers write in the course of a rollout.
@@ -92,6 +102,11 @@ impl Case {
                 for (facts, cluster) in [(&mut before, old), (&mut after, new)] {
                     classes.extend(cluster.class_key());
                     facts.put_cluster(cluster.metadata.key(), Record::Readable(cluster.clone()));
+                }
+                // A class that looks at no names looks at no labels and annotations either.
+                let is_nameless = |key| matches!(stored.class(key), Found::Yes(class) if has_no_names(&class));
+                if !changes_spec(old, new) && classes.iter().all(is_nameless) {
+                    return None;
                 }
                 settle(&classes, [&mut before, &mut after]);
                 vec![new.clone()]

@@ -282,6 +282,16 @@ fn what_cannot_do_anything_to_machines_costs_nothing() {
     referring.metadata.labels = serde_json::from_value(noted).unwrap();
     assert!(case(&scene, &Edit::Cluster { old: old.clone(), new: Arc::new(referring) }).is_none());
     assert!(case(&scene, &class_edit(&scene, &scene)).is_none());
+    let mut labelled = Cluster::clone(&old);
+    labelled.metadata.labels = serde_json::from_value(json!({"team": "a"})).unwrap();
+    let labels = Edit::Cluster { old, new: Arc::new(labelled) };
+    assert!(case(&scene, &labels).is_none(), "the class does not look at labels");
+    let looking = scene.clone().at(
+        "ClusterClass",
+        "/spec/patches",
+        json!([{"name": "looks", "enabledIf": "{{ .builtin.cluster.metadata.labels }}"}]),
+    );
+    assert!(case(&looking, &labels).is_some());
     let unused = scene.clone().without("Cluster");
     assert!(case(&unused, &class_edit(&scene, &with_file(&scene))).is_none(), "no Cluster uses the class");
 }
