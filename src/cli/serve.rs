@@ -94,6 +94,8 @@ struct Running {
     conversions: JoinHandle<()>,
     /// The API of --embedded.
     api: OptionFuture<JoinHandle<()>>,
+    /// Greets once everything is ready.
+    greeting: JoinHandle<()>,
     health: Arc<Health>,
     leading: Option<Leading>,
     departure: CancellationToken,
@@ -204,15 +206,20 @@ impl Running {
             info!("{note}");
         }
         info!(webhook = %webhook_address, conversions = %conversion_address, %admin, api = api_address, "Serving");
-        if options.embedded {
-            until_ready(&health).await;
-        }
-        drop(progress);
-        // Standard output may be closed.
-        let _ = super::print(&announcement);
+        let greeting = tokio::spawn({
+            let (health, is_embedded) = (health.clone(), options.embedded);
+            async move {
+                if is_embedded {
+                    until_ready(&health).await;
+                }
+                drop(progress);
+                // Standard output may be closed.
+                let _ = super::print(&announcement);
+            }
+        });
         let grace = options.shutdown_grace.unwrap_or(Duration::from_secs(if options.embedded { 0 } else { 5 }));
         let conversions = converter;
-        Ok(Running { tasks, webhook, conversions, api, health, leading, departure, stop, last_stop, grace })
+        Ok(Running { tasks, webhook, conversions, api, greeting, health, leading, departure, stop, last_stop, grace })
     }
 
     async fn until_stopped(mut self, mut signals: Signals) -> Result<ExitCode> {
@@ -226,6 +233,7 @@ impl Running {
                 bail!("{name} ended unexpectedly");
             }
         }
+        self.greeting.abort();
         info!(grace = ?self.grace, "Shutting down; a second signal aborts");
         self.health.set_serving(false);
         self.departure.cancel();
