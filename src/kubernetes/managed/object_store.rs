@@ -298,6 +298,6 @@ mod tests {
         assert!(object_store.has_seen("10") && !object_store.has_seen("11"));
         object_store.remove(&ObjectKey::new("ns", "b"), Some("12"));
         assert!(object_store.has_seen("12"));
-        assert!(object_store.has_seen("no number"), "what cannot be told holds nobody up");
+        assert!(object_store.has_seen("no number"), "a version that is not a number delays no run");
     }
 }

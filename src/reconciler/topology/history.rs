@@ -159,6 +159,6 @@ mod tests {
         assert!(history.unseen(&key(), |_| false).is_empty());
         history.wrote(&key(), [deployment("12")]);
         tokio::time::advance(FORGOTTEN).await;
-        assert!(history.unseen(&key(), |_| false).is_empty(), "what was deleted since shows no more");
+        assert!(history.unseen(&key(), |_| false).is_empty(), "an object that was deleted is not waited for");
     }
 }
