@@ -32,6 +32,7 @@ use topologist::telemetry::metrics::Metrics;
 use topologist::webhook::limits::Limits;
 use topologist::webhook::review::Handler;
 use topologist::webhook::routes::router;
+use topologist::world::Facts;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -47,7 +48,7 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let limits = Limits::default();
     let budget = Budget::AtMost(millis(limits.impact) * 1.2);
-    let router = server(limits);
+    let router = server(topologies::facts(CLUSTERS, SIZE), limits);
     let (alone, warning) = runtime.block_on(edit(&router));
     println!("{warning}");
     budgets.note("one edit, answered after", "ms", budget, millis(alone));
@@ -59,17 +60,28 @@ fn main() {
     budgets.note("reviews of Clusters in a second, nothing beside", "/s", Budget::None, quiet);
     budgets.note("reviews of Clusters in a second, beside edits", "/s", Budget::None, busy);
     budgets.note("the same as a ratio", "", Budget::None, busy / quiet);
-    let off = server(Limits { impact: Duration::ZERO, ..limits });
+    let off = server(topologies::facts(CLUSTERS, SIZE), Limits { impact: Duration::ZERO, ..limits });
     let (without, _) = runtime.block_on(edit(&off));
+    let unlike = server(topologies::facts_that_differ(CLUSTERS, SIZE), limits);
+    let (alone, warning) = runtime.block_on(edit(&unlike));
+    println!("{warning}");
+    budgets.note("one edit, no two Clusters are equal, answered after", "ms", budget, millis(alone));
+    budgets.note("Clusters that are compared for it", "", Budget::None, compared(&warning));
     budgets.note("one edit without its impact", "ms", Budget::None, millis(without));
     budgets.finish();
 }
 
 /// The HTTP handler in a world of one class; of a server, only TLS and sockets are missing.
-fn server(limits: Limits) -> Router {
-    let cache = Arc::new(Cache::new(topologies::facts(CLUSTERS, SIZE)));
+fn server(facts: Facts, limits: Limits) -> Router {
+    let cache = Arc::new(Cache::new(facts));
     let handler = Handler::new(Gatherer::new(cache), Settings::default(), limits, Arc::new(Metrics::default()));
     router(Arc::new(handler))
+}
+
+/// How many Clusters the number of a warning comes from: all of them, unless it is an estimate.
+fn compared(warning: &str) -> f64 {
+    let estimate = warning.split_once("estimated from ").map(|(_, rest)| rest.trim_end_matches(')').replace(',', ""));
+    estimate.map_or(CLUSTERS as f64, |number| number.parse().unwrap())
 }
 
 /// How long the answer to an edit of the class takes, and its first warning.

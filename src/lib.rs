@@ -38,10 +38,15 @@ pub mod world;
 pub mod rollouts;
 pub mod admission;
 pub mod topology;
+pub mod lifecycle;
+pub mod simulation;
+pub mod provider_contract;
 pub mod impact;
+pub mod extensions;
 
 // Edges: async, sockets, files, clock, randomness.
 pub mod kubernetes;
+pub mod extension_client;
 pub mod certificates;
 pub mod embedded;
 pub mod webhook;

@@ -31,7 +31,8 @@ impl Process {
     pub fn topologist(folder: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_topologist"));
         command
-            .args(["serve", "--webhook-addr=127.0.0.1:0", "--conversion-addr=127.0.0.1:0", "--api-addr=127.0.0.1:0"])
+            .args(["serve", "--webhook-addr=127.0.0.1:0", "--conversion-addr=127.0.0.1:0"])
+            .args(["--api-addr=127.0.0.1:0", "--workload-addr=127.0.0.1:0"])
             .args(arguments);
         command
             .arg("--state-dir")

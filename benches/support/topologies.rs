@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use topologist::hub::{ClusterClass, Object, ObjectKey};
+use topologist::hub::{Cluster, ClusterClass, Object, ObjectKey};
 use topologist::topology::class_status;
 use topologist::wire::{Decode, Version};
-use topologist::world::{Facts, Objects};
+use topologist::world::{Facts, Objects, Record};
 
 pub const NAMESPACE: &str = "fleet";
 
@@ -135,6 +135,18 @@ pub fn facts(clusters: usize, size: Size) -> Facts {
     let class = ClusterClass::decode(Version::V1Beta2, &class_status::of_file(&class.to_string())).unwrap();
     let clusters = (0..clusters).map(|i| serde_json::from_value(cluster(i, size)).unwrap());
     Facts::of(clusters, [class]).with_objects(objects)
+}
+
+/// The same, with another number of machines in each Cluster.
+pub fn facts_that_differ(clusters: usize, size: Size) -> Facts {
+    let mut facts = facts(clusters, size);
+    for i in 0..clusters {
+        let mut cluster = cluster(i, size);
+        cluster["spec"]["topology"]["workers"]["machineDeployments"][0]["replicas"] = json!(3 + i);
+        let cluster: Cluster = serde_json::from_value(cluster).unwrap();
+        facts.put_cluster(cluster.metadata.key(), Record::readable(cluster));
+    }
+    facts
 }
 
 /// The name of a Cluster.

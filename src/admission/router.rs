@@ -282,19 +282,21 @@ struct Reviewed<T> {
     raw: Value,
 }
 
-/// An object before and after an update.
+/// A new Cluster, or an object before and after an update.
 #[derive(Debug)]
 pub enum Edited {
+    NewCluster(Box<Cluster>),
     Class { old: Box<ClusterClass>, new: Box<ClusterClass> },
     Cluster { old: Box<Cluster>, new: Box<Cluster> },
 }
 
 impl Question {
-    /// The update that the question is about, where validating it is the question.
+    /// The edit that the question is about, where validating it is the question.
     pub fn into_edited(self) -> Option<Edited> {
         match self.subject {
             Subject::ValidateClass { new, old: Some(old), .. } => Some(Edited::Class { old, new }),
             Subject::ValidateCluster { new, old: Some(old) } => Some(Edited::Cluster { old, new }),
+            Subject::ValidateCluster { new, old: None } => Some(Edited::NewCluster(new)),
             _ => None,
         }
     }

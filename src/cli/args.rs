@@ -2,10 +2,11 @@
 //! `TOPOLOGIST_WEBHOOK_ADDR`.
 
 pub mod certificates;
+pub mod extensions;
 pub mod leading;
 mod values;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -61,10 +62,21 @@ pub enum Command {
     /// The plan assumes that the files of --from are fully rolled out, unless they contain the current objects, and that
     /// providers finish at once. It therefore covers the whole rollout.
     ///
-    /// Exit code: 0 no change, 1 the change is denied or cannot be computed, 2 wrong usage, unreadable input, or nothing to plan,
+    /// Exit code: 0 no change, 1 the change is denied, cannot be computed or would be refused by the API server, 2 wrong usage, unreadable input, or nothing to plan,
     /// 3 objects change in place or are new, 4 machines are replaced or removed, 5 objects are deleted. The highest of 3, 4 and 5
     /// that applies is used.
     Plan(Plan),
+    /// Roll Clusters out on a virtual clock, and print what happens when.
+    ///
+    /// Exit code: 0 every Cluster is as it should be at the end, 1 one is not, or is denied, 2 wrong usage or unreadable input.
+    Simulate(Simulate),
+    /// Check the CustomResourceDefinitions and ClusterRoles of a provider against the contract of Cluster API.
+    ///
+    /// Definitions are checked together: a template is compared with the definition of the objects that are made from it, and a
+    /// ClusterRole must grant access to groups that Cluster API does not know.
+    ///
+    /// Exit code: 0 no error, 1 an error was found, 2 wrong usage, unreadable input, or no definition of a provider.
+    CheckProvider(CheckProvider),
     /// Print the CustomResourceDefinitions of Cluster API and of the embedded provider as YAML.
     Crds(Crds),
     /// Create a development CA and a serving certificate.
@@ -79,7 +91,8 @@ pub struct Input {
     /// Files or directories with existing objects that are not validated; may be repeated.
     #[arg(long, value_name = "PATH")]
     pub world: Vec<PathBuf>,
-    /// Files or directories with CustomResourceDefinitions of providers, for contracts and list merging; may be repeated.
+    /// Files or directories with CustomResourceDefinitions of providers, for contracts, list merging, defaults, and checks of the
+    /// objects that topologies define; may be repeated.
     #[arg(long, value_name = "PATH")]
     pub crds: Vec<PathBuf>,
     /// Substitute environment variables for ${V}, ${V:-default} and ${V:=default} in the files. $${V} is not substituted.
@@ -140,6 +153,13 @@ pub struct Serve {
     /// by the next free one.
     #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_API_ADDR")]
     pub api_addr: Option<SocketAddr>,
+    /// Address of the API servers of the workload clusters that topologist creates. Default: 0.0.0.0:6444, or 127.0.0.1:6444 with
+    /// --embedded.
+    #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_WORKLOAD_ADDR")]
+    pub workload_addr: Option<SocketAddr>,
+    /// IP address by which others reach --workload-addr, for kubeconfigs; in a pod, the address of the pod.
+    #[arg(long, value_name = "IP", env = "TOPOLOGIST_WORKLOAD_ADVERTISE_ADDRESS")]
+    pub workload_advertise_address: Option<IpAddr>,
     /// Address for admission reviews. Default: 0.0.0.0:9443, or 127.0.0.1:9443 with --embedded.
     #[arg(long, value_name = "ADDR", env = "TOPOLOGIST_WEBHOOK_ADDR")]
     pub webhook_addr: Option<SocketAddr>,
@@ -198,18 +218,25 @@ pub struct Serve {
     /// Whether denials are enforced, or only reported: as warnings, in metrics and in the audit log.
     #[arg(long, value_name = "HOW", default_value = "deny", env = "TOPOLOGIST_ENFORCE")]
     pub enforce: Enforce,
-    /// How long a review may take to count the machines that an edit replaces; what is not counted by then is estimated. 0 switches
-    /// the count off, and with it every ceiling.
+    /// How long a review may take to count the machines that an edit replaces; what is not counted by then is estimated. It
+    /// includes the check of a Cluster's objects against the schemas of their CustomResourceDefinitions. 0 switches both off, and every
+    /// ceiling.
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = duration, env = "TOPOLOGIST_IMPACT_TIME")]
     pub impact_time: Duration,
     /// Deny edits that replace or remove more machines than this, unless the edited object carries the annotation
     /// topologist.dev/approved-impact. A ClusterClass may set a lower number.
     #[arg(long, value_name = "NUMBER", env = "TOPOLOGIST_MAX_REPLACED_MACHINES")]
     pub max_replaced_machines: Option<u32>,
-    /// Whether topologist manages machines; auto means only with --embedded. So far, MachineDeployments, MachineSets, Machines
-    /// and MachineHealthChecks get defaults and are validated; no machines are created.
+    /// Whether topologist creates, upgrades and deletes machines, as Cluster API's machine controllers do; auto means only with
+    /// --embedded. With --embedded it also does what providers do; elsewhere only for the kinds of the embedded provider.
     #[arg(long, value_name = "WHEN", default_value = "auto", env = "TOPOLOGIST_LIFECYCLE")]
     pub lifecycle: Lifecycle,
+    /// Kinds that another controller manages, such as your own provider: Kind or Kind.group.
+    #[arg(long, value_name = "KIND", value_delimiter = ',', num_args = 1.., env = "TOPOLOGIST_EXTERNAL_KINDS")]
+    pub external_kinds: Vec<String>,
+    /// File with the time that the parts of a rollout take, and with failures (docs/machines.md).
+    #[arg(long, value_name = "FILE", env = "TOPOLOGIST_TIMINGS")]
+    pub timings: Option<PathBuf>,
     /// Watch these namespaces only, each given as a name or as a prefix and *. For a single name, a Role is enough.
     #[arg(long = "namespace", value_name = "NS", value_delimiter = ',', env = "TOPOLOGIST_NAMESPACE")]
     pub namespaces: Vec<String>,
@@ -270,6 +297,59 @@ impl Serve {
     }
 }
 
+/// `simulate`
+#[derive(Debug, Args)]
+pub struct Simulate {
+    /// Files, directories (searched for .yaml, .yml and .json), or - for standard input.
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+    /// Files or directories with the desired state; may be repeated. PATH is rolled out first, and the output is about the change
+    /// from PATH to these files. Without --to, the output is about the rollout of PATH.
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub to: Vec<PathBuf>,
+    /// File with the time that the parts of a rollout take, and with failures (docs/machines.md).
+    #[arg(long, value_name = "FILE")]
+    pub timings: Option<PathBuf>,
+    /// Stop after this virtual time, such as 48h. Clusters that are not done by then are reported as stuck.
+    #[arg(long, value_name = "TIME", default_value = "168h", value_parser = duration)]
+    pub limit: Duration,
+    /// Time at which the simulation starts, in RFC 3339 format; rollout.after replaces machines once this time has come. Times in the
+    /// output count from the start. Default: now.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub now: Option<Timestamp>,
+    /// Write a page with a chart of each group of Clusters to this file.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write the Clusters at the end, with their objects, to this file as YAML.
+    #[arg(long, value_name = "FILE")]
+    pub objects: Option<PathBuf>,
+    /// List all Clusters of each group and every event. Without it, text output lists 20 Clusters per group and combines the events of
+    /// machines.
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub input: Input,
+    /// Output format.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+    #[command(flatten)]
+    pub rules: Rules,
+}
+
+/// `check-provider`
+#[derive(Debug, Args)]
+pub struct CheckProvider {
+    /// Files, directories (searched for .yaml, .yml and .json), or - for standard input, with what the provider installs.
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+    /// Exit with code 1 if there are warnings.
+    #[arg(long)]
+    pub fail_on_warnings: bool,
+    /// Output format.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
 /// `validate`
 #[derive(Debug, Args)]
 pub struct Validate {
@@ -320,6 +400,8 @@ pub struct Render {
     pub cluster: Option<ObjectKey>,
     #[command(flatten)]
     pub input: Input,
+    #[command(flatten)]
+    pub extensions: extensions::Extensions,
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
     pub output: Written,
@@ -359,6 +441,8 @@ pub struct Plan {
     pub now: Option<Timestamp>,
     #[command(flatten)]
     pub input: Input,
+    #[command(flatten)]
+    pub extensions: extensions::Extensions,
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: PlanOutput,

@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -23,7 +21,7 @@ use crate::certificates::pair::Files;
 use crate::certificates::tls::Identity;
 use crate::crd;
 use crate::embedded::http::front::{self, Token};
-use crate::embedded::{Embedded, Options};
+use crate::embedded::{Embedded, Options, kubeconfig};
 use crate::hub::contract::{definition_name, names_contracts, plural};
 use crate::hub::{Definition, GROUP, Kind, group_of, version_of};
 use crate::telemetry::metrics::Metrics;
@@ -86,7 +84,7 @@ impl Api {
         let wanted = listen::Address::new(options.api_addr, "--api-addr", (Ipv4Addr::LOCALHOST.into(), 6443), true);
         // What is counted are the callers of the webhook; these are others.
         let metrics = Arc::<Metrics>::default();
-        let (identity, authority) = identity(wanted.ip(), &metrics)?;
+        let (identity, authority) = identity(&[wanted.ip()], &metrics)?;
         let limits = server::Limits { patience: options.client_patience, ..server::Limits::default() };
         let server = wanted.bind(Some(identity), limits, metrics).await?;
         let address = server.local_address()?;
@@ -104,8 +102,8 @@ impl Api {
         let folder = kubeconfig.parent().unwrap_or(Path::new("/"));
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {} (--state-dir)", folder.display()))?;
-        certs::write(kubeconfig, &kubeconfig_text(self.address, &self.authority, &self.token), 0o600)
-            .with_context(|| format!("cannot write {}", kubeconfig.display()))
+        let text = kubeconfig::text("topologist", &kubeconfig::url(self.address), &self.authority, &self.token);
+        certs::write(kubeconfig, &text, 0o600).with_context(|| format!("cannot write {}", kubeconfig.display()))
     }
 
     /// Serves until `stop`.
@@ -115,31 +113,17 @@ impl Api {
     }
 }
 
-/// A certificate for the address, and the one that vouches for it.
-fn identity(address: IpAddr, metrics: &Arc<Metrics>) -> Result<(Arc<Identity>, String)> {
-    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
-    if !address.is_loopback() && !address.is_unspecified() {
-        names.push(address.to_string());
-    }
+/// A certificate for the addresses, and the one that vouches for it.
+pub(super) fn identity(addresses: &[IpAddr], metrics: &Arc<Metrics>) -> Result<(Arc<Identity>, String)> {
+    let mut names = BTreeSet::from(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
+    let reachable = addresses.iter().filter(|address| !address.is_loopback() && !address.is_unspecified());
+    names.extend(reachable.map(IpAddr::to_string));
+    let names: Vec<String> = names.into_iter().collect();
     let issued = Issued::make(&names, 365)?;
     let identity = Arc::new(Identity::new(None, metrics.clone()));
     let files = Files { certificate: "the generated certificate".into(), key: "the generated key".into() };
     identity.take_on(&issued.pair(), &files)?;
     Ok((identity, issued.authority))
-}
-
-fn kubeconfig_text(address: SocketAddr, authority: &str, token: &Token) -> String {
-    let host = match address.ip() {
-        ip if ip.is_unspecified() => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port()),
-        _ => address,
-    };
-    let (authority, token) = (STANDARD.encode(authority), token.reveal());
-    format!(
-        "apiVersion: v1\nkind: Config\nclusters:\n- name: topologist\n  cluster:\n    server: https://{host}\n    \
-         certificate-authority-data: {authority}\nusers:\n- name: topologist\n  user:\n    token: {token}\ncontexts:\n\
-         - name: topologist\n  context:\n    cluster: topologist\n    user: topologist\n    namespace: default\n\
-         current-context: topologist\n"
-    )
 }
 
 /// Stores the objects of the start.
@@ -337,22 +321,6 @@ mod tests {
         for (path, want) in [("/home/me/a-b_1", "/home/me/a-b_1"), ("/a b", "'/a b'"), ("/it's", r"'/it'\''s'")] {
             assert_eq!(quoted(path), want);
         }
-    }
-
-    #[test]
-    fn a_kubeconfig_names_an_address_that_can_be_reached() {
-        let token = Token::make().unwrap();
-        for (address, want) in [
-            ("127.0.0.1:6443", "https://127.0.0.1:6443"),
-            ("0.0.0.0:7443", "https://127.0.0.1:7443"),
-            ("[::1]:6443", "https://[::1]:6443"),
-        ] {
-            let text = kubeconfig_text(address.parse().unwrap(), "authority", &token);
-            let config: kube::config::Kubeconfig = kube::config::Kubeconfig::from_yaml(&text).unwrap();
-            assert_eq!(config.clusters[0].cluster.as_ref().unwrap().server.as_deref(), Some(want));
-            assert_eq!(config.current_context.as_deref(), Some("topologist"));
-        }
-        assert_ne!(token.reveal(), Token::make().unwrap().reveal());
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub(super) enum Wanted {
     Defaulted,
     Rendered,
     Planned,
+    Simulated,
     /// The state before a change.
     Compared,
 }
@@ -28,6 +29,7 @@ impl fmt::Display for Wanted {
             Wanted::Defaulted => "nothing was defaulted: no Cluster and no ClusterClass was found",
             Wanted::Rendered => "nothing was rendered: no Cluster with spec.topology was found",
             Wanted::Planned => "nothing was planned: no Cluster with spec.topology and no ClusterClass was found",
+            Wanted::Simulated => "nothing was simulated: no Cluster with spec.topology was found",
             Wanted::Compared => "nothing was planned: --from or --live gives nothing to compare with",
         })
     }

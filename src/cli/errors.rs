@@ -28,20 +28,6 @@ impl Shown {
     }
 }
 
-/// An error with its causes, none of which is repeated: some errors have the text of their cause in their own.
-pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let added = next.to_string();
-        if !text.contains(&added) {
-            text = format!("{text}: {added}");
-        }
-        cause = next.source();
-    }
-    text
-}
-
 /// The errors of a verdict.
 pub(super) fn shown(verdict: &Verdict) -> Vec<Shown> {
     let whole = |rule, r#type, message: &str| {
@@ -58,7 +44,7 @@ pub(super) fn shown(verdict: &Verdict) -> Vec<Shown> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::field::chain;
 
     #[test]
     fn a_cause_is_not_repeated() {

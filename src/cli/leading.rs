@@ -18,8 +18,10 @@ use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::incumbent::{self, Incumbent};
 use crate::kubernetes::lease::{Candidacy, Election, Leadership};
+use crate::lifecycle::Settings;
 use crate::reconciler::controller::ClassController;
-use crate::reconciler::owners::OwnersController;
+use crate::reconciler::lifecycle::LifecycleController;
+use crate::reconciler::lifecycle::workloads::WorkloadClusters;
 use crate::reconciler::setup::Setup;
 use crate::reconciler::templates::TemplatesController;
 use crate::reconciler::topology::TopologyController;
@@ -80,6 +82,13 @@ impl Leading {
     }
 }
 
+/// What the machine controllers need besides what all controllers need.
+#[derive(Clone, Debug)]
+pub(super) struct Machines {
+    pub settings: Settings,
+    pub workloads: Arc<dyn WorkloadClusters>,
+}
+
 /// Starts the chosen controllers; `None` when there is nothing to lead.
 ///
 /// # Errors
@@ -90,6 +99,7 @@ pub(super) async fn start(
     client: &kube::Client,
     cache: &Arc<Cache>,
     metrics: &Arc<Metrics>,
+    machines: Option<Machines>,
     tasks: &mut JoinSet<&'static str>,
 ) -> Result<Option<Leading>> {
     let gates = options.rules.feature_gates;
@@ -106,7 +116,7 @@ pub(super) async fn start(
     let leading = Leading::start(options, client, metrics, tasks);
     let (client, cache, metrics) = (client.clone(), cache.clone(), metrics.clone());
     let setup = Setup { client, leadership: leading.leadership.clone(), cache, metrics };
-    let together = Together { controllers: controllers(options, chosen, &setup), setup };
+    let together = Together { controllers: controllers(options, chosen, &setup, machines), setup };
     let run = reconcile(leading.leadership.clone(), incumbent, async move || together.run().await);
     supervise(tasks, "the controllers", run);
     Ok(Some(leading))
@@ -126,7 +136,12 @@ where
 }
 
 /// The chosen controllers with what logs call them.
-fn controllers(options: &Serve, chosen: Controllers, setup: &Setup) -> Vec<(&'static str, Controller)> {
+fn controllers(
+    options: &Serve,
+    chosen: Controllers,
+    setup: &Setup,
+    machines: Option<Machines>,
+) -> Vec<(&'static str, Controller)> {
     let (setup, runtime_sdk) = (|| setup.clone(), options.rules.feature_gates.runtime_sdk);
     let mut all = Vec::new();
     if chosen.classes {
@@ -136,8 +151,9 @@ fn controllers(options: &Serve, chosen: Controllers, setup: &Setup) -> Vec<(&'st
     if chosen.templates {
         all.push(("the controllers of templates", controller(TemplatesController(setup()), TemplatesController::run)));
     }
-    if chosen.topologies && options.drives_machines() {
-        all.push(("the controller of owners", controller(OwnersController(setup()), OwnersController::run)));
+    if let Some(Machines { settings, workloads }) = machines.filter(|_| chosen.topologies) {
+        let one = LifecycleController { setup: setup(), settings, workloads };
+        all.push(("the controllers of machines", controller(one, LifecycleController::run)));
     }
     if chosen.topologies {
         let workers = options.leading.topology_concurrency;

@@ -4,6 +4,7 @@
 //! limit of the container ─┬─► 60 % ─┬─► bodies of reviews        a quarter, at most 256 MiB
 //!                         │         ├─► bodies of conversions    an eighth, at most 128 MiB
 //!                         │         ├─► compiled classes         a third, at most 256 MiB
+//!                         │         ├─► schemas of providers     a twentieth, at most 32 MiB
 //!                         │         └─► work in progress         the rest: so many threads for long work
 //!                         └─► 20 % ───► connections              what each may hold uncharged
 //! ```
@@ -19,6 +20,9 @@ const WITHOUT_LIMIT: usize = 1 << 30;
 
 /// What bodies of reviews, and compiled classes, take at most; bodies of conversions take half of it.
 const MOST: usize = 256 << 20;
+
+/// What compiled schemas of providers' kinds take at most.
+const MOST_SCHEMAS: usize = 32 << 20;
 
 /// What the review of a ClusterClass takes at most: two objects of 3 MiB, decoded, and what is compiled of them.
 const REVIEW: usize = 80 << 20;
@@ -61,12 +65,13 @@ pub(super) fn files() -> usize {
     files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX))
 }
 
-/// What each user of memory may have, in bytes.
+/// What each user of memory may have, in bytes; schemas are those of providers' kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shares {
     pub bodies: usize,
     pub conversions: usize,
     pub classes: usize,
+    pub schemas: usize,
     /// How many threads may judge large objects and ClusterClasses.
     pub threads: usize,
     /// How many threads may convert large bodies.
@@ -78,11 +83,12 @@ impl Shares {
     pub(super) fn of(limit: usize, processors: usize) -> Self {
         let all = limit / 100 * 60;
         let (bodies, conversions, classes) = ((all / 4).min(MOST), (all / 8).min(MOST / 2), (all / 3).min(MOST));
+        let schemas = (all / 20).min(MOST_SCHEMAS);
         let converting = if conversions == MOST / 2 { 2.min(processors) } else { 1 };
-        let left = (all - bodies - conversions - classes).saturating_sub(converting * CONVERSION);
+        let left = (all - bodies - conversions - classes - schemas).saturating_sub(converting * CONVERSION);
         // One processor stays with the reviews of Clusters.
         let threads = (left / REVIEW).min(processors.saturating_sub(1)).max(1);
-        Shares { bodies, conversions, classes, threads, converting }
+        Shares { bodies, conversions, classes, schemas, threads, converting }
     }
 }
 
@@ -119,17 +125,25 @@ mod tests {
         // DEC-44
         for limit in [64 * MIB, 128 * MIB, 512 * MIB, 1 << 30, 4 << 30, 64 << 30] {
             for processors in [1, 2, 8, 128] {
-                let Shares { bodies, conversions, classes, threads, converting } = Shares::of(limit, processors);
-                let sum = bodies + conversions + classes + threads * REVIEW + converting * CONVERSION;
+                let Shares { bodies, conversions, classes, schemas, threads, converting } =
+                    Shares::of(limit, processors);
+                let sum = bodies + conversions + classes + schemas + threads * REVIEW + converting * CONVERSION;
                 // One review and one conversion have to be possible, however little there is.
                 assert!(sum <= limit / 100 * 60 || threads == 1, "{limit} {processors}: {sum}");
                 assert!(threads >= 1 && threads < processors.max(2) && bodies <= MOST && classes <= MOST);
             }
         }
         let shares = Shares::of(1 << 30, 8);
-        let in_mib = [shares.bodies, shares.conversions, shares.classes].map(|bytes| bytes / MIB);
-        assert_eq!((in_mib, shares.threads, shares.converting), ([153, 76, 204], 1, 1));
-        let ample = Shares { bodies: MOST, conversions: MOST / 2, classes: MOST, threads: 7, converting: 2 };
+        let in_mib = [shares.bodies, shares.conversions, shares.classes, shares.schemas].map(|bytes| bytes / MIB);
+        assert_eq!((in_mib, shares.threads, shares.converting), ([153, 76, 204, 30], 1, 1));
+        let ample = Shares {
+            bodies: MOST,
+            conversions: MOST / 2,
+            classes: MOST,
+            schemas: MOST_SCHEMAS,
+            threads: 7,
+            converting: 2,
+        };
         assert_eq!(Shares::of(8 << 30, 8), ample);
     }
 

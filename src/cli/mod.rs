@@ -7,12 +7,14 @@ mod applied;
 pub mod args;
 mod certificates;
 mod certs;
+mod check_provider;
 mod completions;
 mod crds;
 mod default;
 mod embedded;
 mod empty;
 mod errors;
+mod extensions;
 mod files;
 mod hints;
 mod in_process;
@@ -20,6 +22,7 @@ mod kept;
 mod leading;
 mod listen;
 mod live;
+mod machines;
 mod memory;
 mod offline;
 mod plan;
@@ -27,15 +30,20 @@ mod progress;
 mod render;
 mod rollout;
 mod sample;
+mod schemas;
+mod simulate;
 mod serve;
 mod substitution;
 mod tasks;
 mod validate;
+mod workloads;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use args::{Arguments, Command};
+
+use crate::field::chain;
 
 /// Wrong usage or unreadable input.
 pub const UNUSABLE: u8 = 2;
@@ -48,12 +56,14 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Default(options) => default::run(&options),
         Command::Render(options) => render::run(&options),
         Command::Plan(options) => plan::run(&options),
+        Command::Simulate(options) => simulate::run(&options),
+        Command::CheckProvider(options) => check_provider::run(&options),
         Command::Crds(options) => crds::run(&options),
         Command::Certs(options) => certs::run(&options),
         Command::Completions(options) => completions::run(&options),
     };
     outcome.unwrap_or_else(|error| {
-        let _ = writeln!(io::stderr(), "topologist: {}", errors::chain(error.as_ref()));
+        let _ = writeln!(io::stderr(), "topologist: {}", chain(error.as_ref()));
         ExitCode::from(UNUSABLE)
     })
 }

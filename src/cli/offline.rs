@@ -21,13 +21,16 @@ use super::{applied, hints, kept, substitution};
 use crate::admission::{Operation, Outcome, Phase, Question, Request, Settings, Verdict};
 use crate::crd;
 use crate::field::{ErrorKind, FieldError, Findings, Path};
-use crate::hub::{Cluster, ClusterClass, Definition, Kind, ObjectKey};
+use crate::hub::contract::definition_name;
+use crate::hub::{Cluster, ClusterClass, Definition, Kind, Object, ObjectKey};
 use crate::json;
 use crate::topology::class_status;
+use crate::topology::refusals::completed;
+use crate::topology::worker::API_VERSION;
 use crate::variables;
 use crate::wire::conversion::{Versions, convert};
-use crate::wire::{Decode, Version};
-use crate::world::{Facts, Objects};
+use crate::wire::{Decode, Version, as_hub_json};
+use crate::world::{Facts, Found, Objects};
 use crate::yaml::Repeated;
 
 /// What a command reads.
@@ -99,7 +102,8 @@ impl Case {
         [&self.new, &self.old, &self.world, &self.crds]
     }
 
-    /// Objects of all other kinds in their new state: what only the old files have is gone.
+    /// Objects of all other kinds in their new state, with the defaults that an API server gives them when they are stored: what only
+    /// the old files have is gone.
     pub(super) fn objects(&self) -> Objects {
         objects([&self.crds, &self.world, &self.new])
     }
@@ -153,15 +157,22 @@ impl Case {
     }
 }
 
-/// The objects of all other kinds, and definitions by their names; a later one takes the place of an earlier one of the
-/// same name.
-pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a Input>) -> Objects {
+/// The objects of all other kinds, completed as their definitions say, and definitions by their names; a later one takes the place
+/// of an earlier one of the same name.
+pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a Input, IntoIter: Clone>) -> Objects {
+    let loaded = inputs.into_iter().flat_map(|input| &input.objects);
     let mut all = Objects::default();
-    for Loaded { manifest, .. } in inputs.into_iter().flat_map(|input| &input.objects) {
+    for Loaded { manifest, .. } in loaded.clone() {
         if let Some(definition) = Definition::of(&manifest.value) {
             all.put_definition(manifest.key.name.clone(), Arc::new(definition));
-        } else if manifest.admitted_kind().is_none() {
-            manifest.object().into_iter().for_each(|object| all.put(Arc::new(object)));
+        }
+    }
+    for Loaded { manifest, .. } in loaded {
+        if manifest.admitted_kind().is_none() && manifest.kind != "CustomResourceDefinition" {
+            let Some(object) = manifest.object() else { continue };
+            let name = definition_name(object.group(), object.kind());
+            let definition = if let Found::Yes(found) = all.definition(&name) { Some(found) } else { None };
+            all.put(Arc::new(completed(object, definition.as_deref())));
         }
     }
     all
@@ -333,6 +344,17 @@ impl<'a> Subject<'a> {
         Some((self.loaded.manifest.key.clone(), value))
     }
 
+    /// A new Cluster, as the mutating end point left it, in v1beta2.
+    pub(super) fn cluster(&self) -> Option<Object> {
+        let cluster = self.new.as_ref().filter(|new| new.kind == Kind::Cluster)?;
+        let converted = as_hub_json(cluster.version, &cluster.text, Kind::Cluster);
+        let mut object = Object::try_from(converted.or_else(|| json::value(&cluster.text).ok())?).ok()?;
+        let members = object.members_mut_at("metadata").ok()?;
+        members.insert("namespace".to_owned(), self.loaded.manifest.key.namespace.clone().into());
+        object.set("apiVersion", API_VERSION.into()).ok()?;
+        Some(object)
+    }
+
     fn question(&self, phase: Phase) -> Option<Result<Question, Box<Verdict>>> {
         let subject = if self.operation == Operation::Delete { &self.old } else { &self.new };
         let version = subject.as_ref()?.version;
@@ -357,6 +379,11 @@ impl<'a> Subject<'a> {
             (None, None) => self.unknown_version(),
         };
         (!verdict.is_allowed()).then_some(verdict)
+    }
+
+    /// The Cluster or ClusterClass as it would be stored; none for a deletion.
+    pub(super) fn stored(&self) -> Option<(Kind, &ObjectKey)> {
+        self.new.as_ref().map(|new| (new.kind, &self.loaded.manifest.key))
     }
 
     /// What the API server says by itself, and then the validating end point.

@@ -39,9 +39,11 @@ use serde_json::Value;
 
 use super::args::{DryRunMode, Input, Plan, PlanOutput};
 use super::empty::{self, Wanted};
+use super::extensions::Extensions;
 use super::live::Connection;
 use super::offline::Subject;
 use super::rollout::Side;
+use super::schemas;
 use super::validate;
 use crate::hub::ObjectKey;
 use crate::topology::plan::{Fold, Rollout};
@@ -74,6 +76,11 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     if let Some(server) = &server {
         is = is.with_server(server.clone());
     }
+    let extensions = Extensions::open(&options.extensions, || after.case().objects())?;
+    if let Some(extensions) = &extensions {
+        was = was.with_extensions(extensions.clone());
+        is = is.with_extensions(extensions.clone());
+    }
     let samples = Samples::add(
         &mut Half { classes: old_classes, facts: &old_facts, fold: &mut was },
         &mut Half { classes: new_classes, facts: &facts, fold: &mut is },
@@ -95,14 +102,18 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     let compare = |cluster: &ObjectKey| samples.mark(compare(cluster, &was, &is));
     let keep = if options.output == PlanOutput::Json { Keep::Everything } else { Keep::Groups };
     // Equal objects of two Clusters may have unequal answers of a server.
-    let is_alone = keep == Keep::Everything || server.is_some();
+    let is_alone = keep == Keep::Everything || server.is_some() || extensions.is_some();
     let twins = if is_alone { twins::apart(clusters) } else { twins::of(clusters, &was, &is) };
     let collected = in_parallel(&twins, keep, &progress, compare);
     drop(progress);
     let mut report = collected.into_report(denials);
     samples.complete(&mut report);
     report.warnings = server.map(|server| server.untried()).unwrap_or_default();
+    report.warnings.extend(extensions.map(|extensions| extensions.finish()).transpose()?.unwrap_or_default());
     super::forgiving(print(&report, options))?;
+    if options.output != PlanOutput::Json {
+        schemas::note(&report.schemas_not_checked)?;
+    }
     Ok(ExitCode::from(report.exit_code()))
 }
 

@@ -8,13 +8,14 @@ use serde_json::Value;
 
 use super::args::Render;
 use super::empty::{self, Wanted};
+use super::extensions::Extensions;
 use super::hints;
 use super::rollout::{self, Side};
+use super::schemas;
 use super::validate::{complain, denials};
-use crate::hub::Object;
-use crate::topology::desired::{Desired, DesiredObject};
+use crate::topology::inspection::Inspected;
 use crate::topology::patches::Trace;
-use crate::topology::plan;
+use crate::topology::refusals::Checks;
 
 /// Prints the objects of every Cluster, or of one.
 pub(super) fn run(options: &Render) -> Result<ExitCode> {
@@ -31,7 +32,11 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
     if !denials.is_empty() {
         return Ok(ExitCode::from(1));
     }
-    let fold = side.fold(&facts);
+    let extensions = Extensions::open(&options.extensions, || side.case().objects())?;
+    let mut fold = side.fold(&facts);
+    if let Some(extensions) = &extensions {
+        fold = fold.with_extensions(extensions.clone());
+    }
     let clusters = rollout::clusters(fold.facts(), options.cluster.as_ref())?;
     if clusters.is_empty()
         && let Some(code) = empty::settle(Wanted::Rendered, side.case(), &options.input)?
@@ -40,6 +45,7 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
     }
     let mut objects = Vec::new();
     let mut has_failed = false;
+    let mut all = Checks::default();
     for cluster in clusters {
         for reason in hints::unknown_variables_of(&cluster, fold.facts()) {
             writeln!(io::stderr(), "topologist: Cluster {cluster}: incomplete: {reason}")?;
@@ -49,9 +55,13 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
                 for note in notes(&computation.warnings, &computation.trace) {
                     writeln!(io::stderr(), "topologist: Cluster {cluster}: {note}")?;
                 }
-                for object in all(computation.desired) {
-                    objects.push(Value::from(plan::sent(&object)?));
+                let Inspected { objects: made, checks } = Inspected::of(computation, fold.facts())?;
+                objects.extend(made.into_iter().map(Value::from));
+                for refusal in &checks.refusals {
+                    has_failed |= !refusal.may_be_completed();
+                    writeln!(io::stderr(), "topologist: Cluster {cluster}: {refusal}")?;
                 }
+                all.extend(checks);
             }
             Err(failure) => {
                 has_failed = true;
@@ -60,6 +70,13 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
             }
         }
     }
+    for reason in extensions.map(|extensions| extensions.finish()).transpose()?.unwrap_or_default() {
+        writeln!(io::stderr(), "topologist: {reason}")?;
+    }
+    for reason in &all.unusable {
+        writeln!(io::stderr(), "topologist: {reason}")?;
+    }
+    schemas::note(&all.unchecked)?;
     super::print(&super::default::written(&objects, options.output)?)?;
     Ok(ExitCode::from(u8::from(has_failed)))
 }
@@ -69,19 +86,4 @@ fn notes(warnings: &[String], trace: &Trace) -> Vec<String> {
     let undefined = trace.undefined.iter().map(ToString::to_string);
     let not_asked = trace.not_asked.iter().map(|call| format!("not complete: {call}"));
     warnings.iter().cloned().chain(undefined).chain(not_asked).collect()
-}
-
-/// The objects in the order in which they are applied (RS-12).
-fn all(desired: Desired) -> Vec<Object> {
-    let control_plane = desired.control_plane;
-    let mut all: Vec<Option<DesiredObject>> = vec![
-        Some(desired.infrastructure),
-        control_plane.health_check,
-        control_plane.machines,
-        Some(control_plane.control_plane),
-    ];
-    for worker in desired.machine_deployments.into_iter().chain(desired.machine_pools) {
-        all.extend([Some(worker.infrastructure), Some(worker.bootstrap), Some(worker.worker), worker.health_check]);
-    }
-    all.into_iter().flatten().map(|one| one.object).collect()
 }

@@ -86,10 +86,15 @@ impl Side {
 
     /// A world of these facts and of the files alone, in which the objects have had their defaults.
     pub(super) fn fold(&self, facts: &Facts) -> Fold {
-        let mut facts = facts.clone().with_objects(self.case.objects());
-        identify(&mut facts);
-        Fold::new(facts, Options { runtime_sdk: self.settings.gates.runtime_sdk })
+        fold(&self.case, facts, &self.settings)
     }
+}
+
+/// See [`Side::fold`].
+pub(super) fn fold(case: &Case, facts: &Facts, settings: &Settings) -> Fold {
+    let mut facts = facts.clone().with_objects(case.objects());
+    identify(&mut facts);
+    Fold::new(facts, Options { runtime_sdk: settings.gates.runtime_sdk })
 }
 
 /// Gives Clusters of files the identity that an API server would give them.

@@ -1,6 +1,6 @@
 //! `serve`: the webhook, its probes, and the watches that keep its facts current.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use axum::Router;
-use futures::future::OptionFuture;
+use futures::FutureExt;
+use futures::future::{BoxFuture, OptionFuture, join_all};
 use kube::config::KubeConfigOptions;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,9 +25,11 @@ use super::in_process::InProcess;
 use super::leading::{self, Leading};
 use super::listen;
 use super::live;
+use super::machines;
 use super::memory::{self, Connections, Shares};
 use super::progress::Progress;
 use super::tasks::supervise;
+use super::workloads::WorkloadServer;
 use super::{certificates, certs};
 use crate::certificates::authority::Issued;
 use crate::certificates::callers::CallerSource;
@@ -34,6 +37,7 @@ use crate::certificates::pair::{Files, Pair};
 use crate::certificates::tls::Identity;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::gather::Gatherer;
+use crate::kubernetes::sizes;
 use crate::kubernetes::versions::ApiVersions;
 use crate::kubernetes::watch;
 use crate::telemetry::log::{self, Beside};
@@ -92,7 +96,7 @@ struct Running {
     tasks: JoinSet<&'static str>,
     webhook: JoinHandle<()>,
     conversions: JoinHandle<()>,
-    /// The API of --embedded.
+    /// The API of --embedded, and those of workload clusters.
     api: OptionFuture<JoinHandle<()>>,
     /// Greets once everything is ready.
     greeting: JoinHandle<()>,
@@ -115,6 +119,7 @@ fn budgets(options: &Serve) -> (Shares, Connections) {
         bodies = shares.bodies,
         conversions = shares.conversions,
         classes = shares.classes,
+        schemas = shares.schemas,
         threads = shares.threads,
         connections = connections.reviews,
         files,
@@ -165,15 +170,21 @@ impl Running {
         let probes = probes.reading_no_headers();
         let (webhook_address, admin) = (webhook.local_address()?, probes.local_address()?);
         let conversion_address = converter.local_address()?;
+        let workloads = match options.drives_machines() {
+            true => Some(WorkloadServer::bind(options).await?),
+            false => None,
+        };
         let moved = [
             api.as_ref().and_then(|api| api.moved.clone()),
+            workloads.as_ref().and_then(|workloads| workloads.moved.clone()),
             address_of_reviews.moved(webhook_address),
             address_of_conversions.moved(conversion_address),
             address_of_probes.moved(admin),
         ];
         let moved: Vec<String> = moved.into_iter().flatten().collect();
 
-        let leading = leading::start(options, &client, &cache, &metrics, &mut tasks).await?;
+        let machines = workloads.as_ref().map(|workloads| workloads.machines(options)).transpose()?;
+        let leading = leading::start(options, &client, &cache, &metrics, machines, &mut tasks).await?;
         let mut health = Health::new(cache.clone(), metrics.clone());
         if let Some(leading) = &leading
             && options.certificates.manage_certificates
@@ -185,8 +196,14 @@ impl Running {
         let probes = probe_runtime.spawn(probes.serve(probes::router(health.clone()), CancellationToken::new()));
         supervise(&mut tasks, "probes", async { drop(probes.await) });
         supervise(&mut tasks, "the heartbeat", health.clone().beat());
+        let told = metrics.clone();
+        if !options.impact_time.is_zero() {
+            let sizes = sizes::keep_current(client.clone(), cache.clone(), metrics.clone());
+            supervise(&mut tasks, "the watch of MachineDeployments", sizes);
+        }
         supervise(&mut tasks, "watches", watch::keep_current(client, cache, metrics));
         let stop = CancellationToken::new();
+        let metrics_of_machines = options.embedded.then_some(told);
         let announcement = Announcement {
             server: &server,
             webhook: webhook_address,
@@ -197,7 +214,8 @@ impl Running {
         let announcement = announcement.text();
         api.as_ref().map_or(Ok(()), Api::invite)?;
         let api_address = api.as_ref().map(|api| api.address.to_string());
-        let api = OptionFuture::from(api.map(|api| tokio::spawn(api.serve(stop.clone()))));
+        let workload_address = workloads.as_ref().map(|workloads| workloads.address.to_string());
+        let api = serve_apis(api, workloads, &stop);
         let webhook = tokio::spawn(webhook.serve(reviews, stop.clone()));
         let last_stop = CancellationToken::new();
         let converter = tokio::spawn(converter.serve(conversions, last_stop.clone()));
@@ -205,18 +223,8 @@ impl Running {
         for note in &moved {
             info!("{note}");
         }
-        info!(webhook = %webhook_address, conversions = %conversion_address, %admin, api = api_address, "Serving");
-        let greeting = tokio::spawn({
-            let (health, is_embedded) = (health.clone(), options.embedded);
-            async move {
-                if is_embedded {
-                    until_ready(&health).await;
-                }
-                drop(progress);
-                // Standard output may be closed.
-                let _ = super::print(&announcement);
-            }
-        });
+        info!(webhook = %webhook_address, conversions = %conversion_address, %admin, api = api_address, workloads = workload_address, "Serving");
+        let greeting = tokio::spawn(greet(health.clone(), metrics_of_machines, progress, announcement));
         let grace = options.shutdown_grace.unwrap_or(Duration::from_secs(if options.embedded { 0 } else { 5 }));
         let conversions = converter;
         Ok(Running { tasks, webhook, conversions, api, greeting, health, leading, departure, stop, last_stop, grace })
@@ -265,6 +273,35 @@ impl Running {
     }
 }
 
+/// Serves the API of --embedded and those of workload clusters, where there are any.
+fn serve_apis(
+    api: Option<Api>,
+    workloads: Option<WorkloadServer>,
+    stop: &CancellationToken,
+) -> OptionFuture<JoinHandle<()>> {
+    let served = [
+        api.map(|api| api.serve(stop.clone()).boxed()),
+        workloads.map(|workloads| workloads.serve(stop.clone()).boxed()),
+    ];
+    let served: Vec<BoxFuture<'static, ()>> = served.into_iter().flatten().collect();
+    let all = (!served.is_empty()).then(|| tokio::spawn(join_all(served).map(drop)));
+    OptionFuture::from(all)
+}
+
+/// Prints the announcement; with --embedded once everything is ready.
+/// On a terminal, the machines of the embedded API follow.
+async fn greet(health: Arc<Health>, embedded: Option<Arc<Metrics>>, progress: Progress, announcement: String) {
+    if embedded.is_some() {
+        until_ready(&health).await;
+    }
+    drop(progress);
+    // Standard output may be closed.
+    let _ = super::print(&announcement);
+    if let Some(metrics) = embedded.filter(|_| io::stdout().is_terminal()) {
+        machines::tell_progress(metrics).await;
+    }
+}
+
 /// What is answered on each port.
 struct EndPoints {
     /// Everything, for callers in this process.
@@ -288,7 +325,8 @@ impl EndPoints {
             ..conversion::Limits::default()
         };
         let converter = Arc::new(Converter::new(versions, conversion_limits, metrics.clone()));
-        let gatherer = Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone());
+        let gatherer =
+            Gatherer::of_cluster(cache.clone(), client.clone(), metrics.clone()).keeping_schemas(shares.schemas);
         let limits = Limits {
             blocking: shares.threads,
             held: shares.bodies,
@@ -296,7 +334,7 @@ impl EndPoints {
             max_replaced_machines: options.max_replaced_machines,
             ..Limits::default()
         };
-        let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone());
+        let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone()).with_events(client.clone());
         let reviews = routes::router(Arc::new(handler));
         let all = reviews.clone().merge(conversion::router(converter.clone()));
         // kube-apiserver shows no certificate when it asks for conversions.

@@ -1,5 +1,6 @@
 //! `validate`: the verdicts of the API server and the webhook on objects in files.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,8 +13,10 @@ use super::args::{Output, Validate};
 use super::empty::{self, Wanted};
 use super::errors::{Shown, shown};
 use super::offline::{Case, Review, Subject};
+use super::schemas::{self, Inspector};
 use crate::admission::Settings;
 use crate::field::{RuleId, Warning};
+use crate::topology::refusals::Checks;
 use crate::world::Facts;
 
 /// Prints a verdict for every Cluster and ClusterClass.
@@ -22,13 +25,19 @@ pub(super) fn run(options: &Validate) -> Result<ExitCode> {
     let settings = options.rules.settings();
     let subjects = case.subjects(&settings);
     let facts = Arc::new(case.facts(&subjects));
-    let rows: Vec<Row<'_>> =
+    let mut rows: Vec<Row<'_>> =
         subjects.iter().map(|subject| Row::new(subject, subject.judge(&facts, &settings, options.strict))).collect();
+    let inspector = Inspector::new(&case, &facts, &settings);
+    subjects.iter().zip(&mut rows).for_each(|(subject, row)| row.inspect(subject, &inspector));
+    drop(inspector);
     let printed = match options.output {
         Output::Text => text(&rows),
         Output::Json => serde_json::to_string_pretty(&rows)? + "\n",
     };
     super::print(&printed)?;
+    if options.output == Output::Text {
+        schemas::note(&rows.iter().flat_map(|row| &row.schemas_not_checked).cloned().collect())?;
+    }
     let warned = options.fail_on_warnings && rows.iter().any(|row| !row.warnings.is_empty());
     let denied = rows.iter().any(|row| !row.allowed);
     if let Some(code) = complain(&case)? {
@@ -90,6 +99,9 @@ struct Row<'a> {
     errors: Vec<Shown>,
     warnings: Vec<String>,
     not_checked: Vec<RuleId>,
+    /// The kinds of rendered objects whose CustomResourceDefinitions are not known.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    schemas_not_checked: BTreeSet<String>,
     patch: json_patch::Patch,
 }
 
@@ -116,8 +128,17 @@ impl<'a> Row<'a> {
             errors,
             warnings: warnings.collect(),
             not_checked: review.verdict.not_checked,
+            schemas_not_checked: BTreeSet::new(),
             patch,
         }
+    }
+
+    /// Adds what schemas say of the objects that come of an object that is allowed.
+    fn inspect(&mut self, subject: &Subject<'_>, inspector: &Inspector<'_>) {
+        let Some((kind, key)) = subject.stored().filter(|_| self.allowed) else { return };
+        let Checks { refusals, unchecked, unusable } = inspector.checks(kind, key);
+        self.warnings.extend(refusals.iter().map(ToString::to_string).chain(unusable));
+        self.schemas_not_checked = unchecked;
     }
 }
 

@@ -432,6 +432,13 @@ const PROVIDER: &[Row] = &[
     ("inMemory", "Settings of the backend that keeps everything in memory."),
     ("inMemory.apiServer", "The API server of the machine."),
     ("inMemory.etcd", "The etcd member of the machine."),
+    ("inMemory.failure", "Lets the object fail, in these words."),
+    ("failure.message", "The message of the failure."),
+    (
+        "failure.part",
+        "What fails: bootstrap, infrastructure, node (it never comes) or nodeReady (it never becomes ready).",
+    ),
+    ("failure.reason", "The reason of the failure, one word such as NoCapacity."),
     ("inMemory.node", "The node of the machine."),
     ("inMemory.vm", "The virtual machine itself."),
     ("provisioning", "How long starting takes."),

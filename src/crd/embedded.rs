@@ -24,6 +24,8 @@ const VERSION: &str = "v1beta1";
 const DURATION: &str = r"^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$";
 /// A fraction from 0 to 1.
 const FRACTION: &str = r"^(0(\.[0-9]+)?|1(\.0+)?)$";
+/// The reason of a condition.
+const REASON: &str = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 /// The mode of a file, in octal.
 const MODE: &str = r"^0?[0-7]{3,4}$";
 
@@ -73,7 +75,7 @@ fn cluster() -> Resource {
 
 fn cluster_spec() -> Schema {
     object()
-        .optional("backend", backend(start_up()))
+        .optional("backend", backend(start_up().optional("failure", failure())))
         .optional("controlPlaneEndpoint", control_plane_endpoint(V1Beta2))
         .optional("failureDomains", failure_domains(V1Beta2))
 }
@@ -96,8 +98,12 @@ fn machine() -> Resource {
 }
 
 fn machine_spec() -> Schema {
+    const PARTS: &[&str] = &["bootstrap", "infrastructure", "node", "nodeReady"];
+    let failure = failure().optional("part", string().one_of(PARTS));
     let parts = ["apiServer", "etcd", "node", "vm"];
-    object().optional("backend", backend(parts.into_iter().fold(object(), |all, part| all.optional(part, start_up()))))
+    let in_memory =
+        parts.into_iter().fold(object().optional("failure", failure), |all, part| all.optional(part, start_up()));
+    object().optional("backend", backend(in_memory))
 }
 
 /// What a machine of a template will offer, for autoscalers that start at none (CT-9.4).
@@ -214,6 +220,11 @@ fn start_up() -> Schema {
         .required("startupDuration", string().len(1..=32).matches(DURATION))
         .optional("startupJitter", string().len(1..=16).matches(FRACTION));
     object().optional("provisioning", provisioning)
+}
+
+/// What fails, in the words that the object then reports. Without a part it is the infrastructure itself.
+fn failure() -> Schema {
+    object().optional("message", string().len(1..=10240)).optional("reason", string().len(1..=256).matches(REASON))
 }
 
 /// A status with the flag that the contract asks for.

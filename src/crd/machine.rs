@@ -9,26 +9,13 @@ use super::column::{AGE, PAUSED};
 use super::resource::Resource;
 use super::schema::{Schema, boolean, date_time, object, string};
 use super::{GROUP, MACHINE_VERSION};
+use crate::hub::NODE_INFO;
 use crate::wire::Shape::V1Beta2;
 
 const PHASES: &[&str] =
     &["Pending", "Provisioning", "Provisioned", "Running", "Updating", "Deleting", "Deleted", "Failed", "Unknown"];
 
-/// What a Node tells of the machine that it runs on.
-const NODE_INFO: [&str; 10] = [
-    "architecture",
-    "bootID",
-    "containerRuntimeVersion",
-    "kernelVersion",
-    "kubeProxyVersion",
-    "kubeletVersion",
-    "machineID",
-    "operatingSystem",
-    "osImage",
-    "systemUUID",
-];
-
-/// The two flags stand for what the first design showed as fields of the status (DEC-7).
+/// The reasons of two conditions stand for what the first design showed as fields of the status (DEC-7).
 const COLUMNS: &[Column] = &[
     Always("Cluster", "string", ".spec.clusterName"),
     Always("Node Name", "string", ".status.nodeRef.name"),
@@ -36,8 +23,8 @@ const COLUMNS: &[Column] = &[
     Always("Ready", "string", r#".status.conditions[?(@.type=="Ready")].status"#),
     Always("Available", "string", r#".status.conditions[?(@.type=="Available")].status"#),
     Always("Up-to-date", "string", r#".status.conditions[?(@.type=="UpToDate")].status"#),
-    Wide("Bootstrap Data", "boolean", ".status.initialization.bootstrapDataSecretCreated"),
-    Wide("Infrastructure", "boolean", ".status.initialization.infrastructureProvisioned"),
+    Wide("Bootstrap", "string", r#".status.conditions[?(@.type=="BootstrapConfigReady")].reason"#),
+    Wide("Infrastructure", "string", r#".status.conditions[?(@.type=="InfrastructureReady")].reason"#),
     Wide("Internal-IP", "string", r#".status.addresses[?(@.type=="InternalIP")].address"#),
     Wide("External-IP", "string", r#".status.addresses[?(@.type=="ExternalIP")].address"#),
     Wide("OS-Image", "string", ".status.nodeInfo.osImage"),

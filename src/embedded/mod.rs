@@ -20,7 +20,9 @@
 
 mod admission;
 pub mod http;
+pub mod kubeconfig;
 mod storage;
+pub mod workloads;
 
 #[cfg(test)]
 mod tests;
@@ -30,11 +32,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use k8s_openapi::jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
 
 pub use admission::{Admission, Asked, Phase, Webhook};
 pub use storage::{Builtin, Column, LoadError, Registry, Resource, Scale, Structure};
 
-use storage::{State, make_namespaces, resources};
+use storage::{State, make_namespaces, management_registry, workload_registry};
 
 /// What an in-memory API needs from outside.
 #[derive(Clone)]
@@ -66,19 +69,31 @@ struct Shared {
     state: Mutex<State>,
     options: Options,
     admission: ArcSwapOption<Arc<dyn Admission>>,
+    closed: CancellationToken,
 }
 
 impl Embedded {
-    /// A server with its own kinds and the namespaces that every server has.
+    /// The API of a management cluster: with CustomResourceDefinitions, and with the namespaces that every server has.
     pub fn new(options: Options) -> Self {
-        let mut registry = Registry::default();
-        for resource in resources() {
-            registry.replace(&resource.group.clone(), &resource.plural.clone(), vec![resource]);
-        }
+        Self::serving(management_registry(), options)
+    }
+
+    /// The API of a workload cluster: Nodes, Pods and what belongs to them. All such APIs share one set of compiled schemas.
+    pub fn workload(options: Options) -> Self {
+        Self::serving(workload_registry(), options)
+    }
+
+    fn serving(registry: Arc<Registry>, options: Options) -> Self {
         let state = Mutex::new(State::new(registry, options.kept_events));
-        let embedded = Embedded(Arc::new(Shared { state, options, admission: ArcSwapOption::empty() }));
+        let closed = CancellationToken::new();
+        let embedded = Embedded(Arc::new(Shared { state, options, admission: ArcSwapOption::empty(), closed }));
         make_namespaces(&mut embedded.state(), &embedded.now());
         embedded
+    }
+
+    /// Ends all watches, and refuses requests from now on.
+    pub fn close(&self) {
+        self.0.closed.cancel();
     }
 
     /// Which kinds are served now.

@@ -358,10 +358,11 @@ async fn a_write_is_retried_when_the_object_changes_during_admission() {
     let talk = Talk::new();
     let object = talk.map("default", "a", json!({})).await;
     let embedded = talk.0.clone();
-    let moves = Mutex::new(2);
+    let moves = Mutex::new(20);
     scripted(&talk, move |webhook, _| {
         let mut left = moves.lock().unwrap();
         if webhook.name == "validate.t.dev" && *left > 0 {
+            // A patch is tried for as long as it takes.
             *left -= 1;
             let place = super::storage::store::StoreKey { kind: "configmaps".into(), key: "default/a".into() };
             let mut state = embedded.state();

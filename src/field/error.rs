@@ -128,6 +128,25 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}… ({} bytes)", &text[..end], text.len()))
 }
 
+/// An error with its causes, none of which is repeated: some errors have the text of their cause in their own.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let added = next.to_string();
+        if !text.contains(&added) {
+            text = format!("{text}: {added}");
+        }
+        cause = next.source();
+    }
+    text
+}
+
+/// `1 Cluster`, `2 Clusters`.
+pub fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Texts with commas between them, as many as are worth reading.
 pub fn enumerated<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
     let mut all = String::new();

@@ -13,5 +13,5 @@ mod error;
 mod path;
 
 pub use closest::closest;
-pub use error::{ErrorKind, FieldError, Findings, RuleId, Shown, Warning, enumerated, join, shortened};
+pub use error::{ErrorKind, FieldError, Findings, RuleId, Shown, Warning, chain, counted, enumerated, join, shortened};
 pub use path::{Path, lengthen, point};

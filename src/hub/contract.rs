@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub use super::plural::plural;
 
 /// The contracts that are understood, the newest first (CT-3.2).
-const CONTRACTS: [&str; 2] = ["v1beta2", "v1beta1"];
+pub const CONTRACTS: [&str; 2] = ["v1beta2", "v1beta1"];
 
 /// The name of the CustomResourceDefinition of a kind (CT-2.1).
 pub fn definition_name(group: &str, kind: &str) -> String {
@@ -22,9 +22,15 @@ pub fn names_contracts(labels: &BTreeMap<String, String>) -> bool {
 
 /// The newest version of a kind that follows the newest contract among the labels of its definition (CS-08, CT-3.5).
 pub fn newest_version(labels: &BTreeMap<String, String>) -> Option<&str> {
+    chosen(labels).map(|(_, version)| version)
+}
+
+/// The newest contract among the labels of a definition, and the newest version that follows it (CT-3.5).
+pub fn chosen(labels: &BTreeMap<String, String>) -> Option<(&'static str, &str)> {
     CONTRACTS.iter().find_map(|contract| {
         let listed = labels.get(&format!("cluster.x-k8s.io/{contract}"))?;
-        listed.split('_').filter(|version| !version.is_empty()).max_by(|a, b| compare_versions(a, b))
+        let versions = listed.split('_').filter(|version| !version.is_empty());
+        Some((*contract, versions.max_by(|a, b| compare_versions(a, b))?))
     })
 }
 

@@ -1,10 +1,12 @@
 //! The parts of CustomResourceDefinitions that topologies need.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
+use crate::budget::Stop;
+use crate::schema::{Allowance, ResourceSchema};
 use crate::ssa;
 
 /// What is known of a kind: the labels that name its contracts (CT-3.3) and the schemas of its versions.
@@ -17,6 +19,28 @@ pub struct Definition {
     pub schemas: BTreeMap<String, Arc<Value>>,
     /// How objects of a version are merged, by version.
     pub structures: BTreeMap<String, ssa::Schema>,
+    /// What objects of a version may hold, by version; compiled when it is first asked for.
+    pub compiled: BTreeMap<String, Arc<Compiled>>,
+}
+
+/// A schema that is compiled once.
+#[derive(Debug)]
+pub struct Compiled {
+    openapi: Arc<Value>,
+    schema: OnceLock<Result<ResourceSchema, String>>,
+}
+
+impl Compiled {
+    /// A schema that has not been compiled yet.
+    pub fn of(openapi: &Arc<Value>) -> Arc<Self> {
+        Arc::new(Compiled { openapi: openapi.clone(), schema: OnceLock::new() })
+    }
+
+    fn get(&self) -> Result<&ResourceSchema, &str> {
+        // Definitions are outside input: what a schema may take is bounded (DEC-44).
+        let compile = || ResourceSchema::compile_within(self.openapi.clone(), &mut Allowance::new(Stop::never()));
+        self.schema.get_or_init(compile).as_ref().map_err(String::as_str)
+    }
 }
 
 impl PartialEq for Definition {
@@ -40,8 +64,17 @@ impl Definition {
         };
         let schemas: BTreeMap<String, Arc<Value>> = versions.filter_map(schema).collect();
         let structures = schemas.iter().map(|(version, schema)| (version.clone(), ssa::Schema::of_definition(schema)));
+        let compiled = schemas.iter().map(|(version, schema)| (version.clone(), Compiled::of(schema))).collect();
         let is_stored = object.pointer("/metadata/uid").and_then(Value::as_str).is_some_and(|uid| !uid.is_empty());
-        Some(Definition { labels, is_stored, structures: structures.collect(), schemas })
+        Some(Definition { labels, is_stored, structures: structures.collect(), compiled, schemas })
+    }
+
+    /// What objects of a version may hold; `None` when its schema is not known.
+    ///
+    /// # Errors
+    /// Why the schema cannot be used.
+    pub fn resource_schema(&self, version: &str) -> Option<Result<&ResourceSchema, &str>> {
+        Some(self.compiled.get(version)?.get())
     }
 
     /// How objects of a version are merged; lists as a whole when its schema is not known.

@@ -3,6 +3,20 @@
 use super::{ContractRef, Deletion, HealthChecks, Metadata, Naming, Remediation, Rollout, Taint, TopologyMetadata};
 use crate::json::{List, StringMap, lenient};
 
+/// The fields of `status.nodeInfo` of a Node and of its Machine.
+pub const NODE_INFO: [&str; 10] = [
+    "architecture",
+    "bootID",
+    "containerRuntimeVersion",
+    "kernelVersion",
+    "kubeProxyVersion",
+    "kubeletVersion",
+    "machineID",
+    "operatingSystem",
+    "osImage",
+    "systemUUID",
+];
+
 lenient! {
     /// A Machine.
     pub struct Machine {

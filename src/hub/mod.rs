@@ -26,7 +26,7 @@ mod plural;
 pub use blocks::*;
 pub use cluster::*;
 pub use cluster_class::*;
-pub use definition::Definition;
+pub use definition::{Compiled, Definition};
 pub use hook::Hook;
 pub use label_requirements::LabelRequirements;
 pub use machines::*;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::hub::contract::definition_name;
-use crate::hub::{Cluster, ClusterClass, Object, ObjectKey, ObjectRef, annotation};
+use crate::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey, ObjectRef, annotation};
 use crate::json::StringMap;
-use crate::topology::class_references::{group_version, references};
+use crate::topology::class_references::{group_version, made_kinds, references};
 use crate::topology::nameless::has_no_names;
 use crate::variables;
 use crate::world::{Answer, DefinitionName, Facts, Found, Need, Objects, Record};
@@ -17,9 +17,20 @@ const COMPILED: usize = 32 << 20;
 /// An update that is allowed so far.
 #[derive(Clone, Debug)]
 pub enum Edit {
-    Class { old: Arc<ClusterClass>, new: Arc<ClusterClass> },
-    Cluster { old: Arc<Cluster>, new: Arc<Cluster> },
-    Template { old: Arc<Object>, new: Arc<Object> },
+    Class {
+        old: Arc<ClusterClass>,
+        new: Arc<ClusterClass>,
+    },
+    Cluster {
+        old: Arc<Cluster>,
+        new: Arc<Cluster>,
+    },
+    /// A Cluster that is created: no machine runs in it, but its objects may be wrong.
+    NewCluster(Arc<Cluster>),
+    Template {
+        old: Arc<Object>,
+        new: Arc<Object>,
+    },
 }
 
 impl Edit {
@@ -27,7 +38,7 @@ impl Edit {
     pub fn subject(&self) -> String {
         match self {
             Edit::Class { new, .. } => format!("class {}", new.metadata.key()),
-            Edit::Cluster { new, .. } => format!("Cluster {}", new.metadata.key()),
+            Edit::Cluster { new, .. } | Edit::NewCluster(new) => format!("Cluster {}", new.metadata.key()),
             Edit::Template { new, .. } => format!("{} {}", new.kind(), new.key()),
         }
     }
@@ -42,8 +53,22 @@ impl Edit {
                     || of_users(&old.metadata.labels) != of_users(&new.metadata.labels)
                     || of_users(&old.metadata.annotations) != of_users(&new.metadata.annotations)
             }
+            Edit::NewCluster(new) => new.topology().is_some(),
             Edit::Template { old, new } => old.at("spec") != new.at("spec"),
         }
+    }
+
+    /// The versions of kinds of which a new Cluster gets objects, by `apiVersion` and kind.
+    pub fn made_kinds(&self, stored: &Facts) -> BTreeSet<(String, String)> {
+        match self {
+            Edit::NewCluster(new) => new.class_key().map(|class| made_by(stored, &class)).unwrap_or_default(),
+            _ => BTreeSet::new(),
+        }
+    }
+
+    /// Whether it is about one Cluster, whose objects are checked against the schemas of their definitions.
+    pub fn is_of_cluster(&self) -> bool {
+        matches!(self, Edit::Cluster { .. } | Edit::NewCluster(_))
     }
 }
 
@@ -77,6 +102,8 @@ pub struct Case {
     classes: BTreeSet<ObjectKey>,
     /// Why the numbers may be wrong.
     pub(super) incomplete: Option<String>,
+    /// What objects may hold, by the names of definitions: nothing else of them is known.
+    pub(super) schemas: BTreeMap<String, Arc<Definition>>,
 }
 
 impl Case {
@@ -111,6 +138,14 @@ impl Case {
                 settle(&classes, [&mut before, &mut after]);
                 vec![new.clone()]
             }
+            Edit::NewCluster(new) => {
+                classes.extend(new.class_key());
+                for facts in [&mut before, &mut after] {
+                    facts.put_cluster(new.metadata.key(), Record::Readable(new.clone()));
+                }
+                settle(&classes, [&mut before, &mut after]);
+                vec![new.clone()]
+            }
             Edit::Template { new, .. } => {
                 classes.extend(classes_with(stored, new.group(), new.kind(), &new.key()));
                 settle(&classes, [&mut before, &mut after]);
@@ -126,6 +161,7 @@ impl Case {
             clusters,
             classes,
             incomplete: None,
+            schemas: BTreeMap::new(),
         })
     }
 
@@ -149,6 +185,17 @@ impl Case {
             }
         }
         needs
+    }
+
+    /// The versions of kinds of which the edited Clusters get objects, by `apiVersion` and kind.
+    pub fn made_kinds(&self) -> BTreeSet<(String, String)> {
+        self.classes.iter().flat_map(|class| made_by(&self.after, class)).collect()
+    }
+
+    /// The case with the schemas that were read for it, by the names of their definitions.
+    #[must_use]
+    pub fn with_schemas(self, schemas: BTreeMap<String, Arc<Definition>>) -> Self {
+        Case { schemas, ..self }
     }
 
     /// The case with all that was read for it: there is nothing else.
@@ -235,6 +282,14 @@ fn as_version(object: &Arc<Object>, version: &str) -> Arc<Object> {
 fn users(stored: &Facts, class: &ObjectKey) -> Vec<Arc<Cluster>> {
     let cluster = |key| if let Found::Yes(cluster) = stored.cluster(key) { Some(cluster) } else { None };
     stored.user_keys(class).filter_map(cluster).collect()
+}
+
+/// The versions of kinds of which Clusters of a class get objects.
+fn made_by(facts: &Facts, class: &ObjectKey) -> BTreeSet<(String, String)> {
+    match facts.class(class) {
+        Found::Yes(class) => made_kinds(&class.spec),
+        _ => BTreeSet::new(),
+    }
 }
 
 /// Whether a class refers to this template.

@@ -112,6 +112,7 @@ impl Edit {
         match self {
             Edit::Class { old, new } => (old.metadata.annotations.clone(), new.metadata.annotations.clone()),
             Edit::Cluster { old, new } => (old.metadata.annotations.clone(), new.metadata.annotations.clone()),
+            Edit::NewCluster(new) => (StringMap::default(), new.metadata.annotations.clone()),
             Edit::Template { old, new } => {
                 let of = |object: &crate::hub::Object| {
                     StringMap::from(object.texts("metadata.annotations").unwrap_or_default())
@@ -125,7 +126,7 @@ impl Edit {
     fn object(&self) -> String {
         match self {
             Edit::Class { new, .. } => format!("ClusterClass {}", new.metadata.key()),
-            Edit::Cluster { .. } | Edit::Template { .. } => self.subject(),
+            Edit::Cluster { .. } | Edit::NewCluster(_) | Edit::Template { .. } => self.subject(),
         }
     }
 }

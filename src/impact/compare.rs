@@ -10,12 +10,16 @@ use k8s_openapi::jiff::Timestamp;
 use super::case::Case;
 use super::tally::{Change, Tally};
 use crate::budget::Stop;
-use crate::hub::{Cluster, ClusterStatus, ContractRef, Endpoint, GROUP, ObjectKey};
+use crate::hub::{Cluster, ClusterStatus, ContractRef, Definition, Endpoint, GROUP, Object, ObjectKey, label};
 use crate::json::StringMap;
 use crate::topology::Options;
+use crate::topology::inspection::Inspected;
 use crate::topology::nameless::{has_no_names, has_short_names, is_read_as_text};
 use crate::topology::plan::{Fold, uid};
-use crate::world::{Facts, Found, Record};
+use crate::topology::refusals::Checks;
+use crate::world::{Facts, Found, Record, WorkerSet};
+
+const REPLICAS: &str = "spec.replicas";
 
 /// Clusters with equal inputs: the first stands for all.
 type Twins<'a> = Vec<&'a Arc<Cluster>>;
@@ -34,6 +38,27 @@ impl Case {
         }
     }
 
+    /// What the schemas of definitions refuse of the objects of the edited Cluster; nothing if its topology cannot be computed.
+    pub fn checks(&self, options: Options) -> Checks {
+        let Some(cluster) = self.clusters.first().filter(|_| !self.schemas.is_empty()) else {
+            return Checks::default();
+        };
+        let mut fold = Fold::new(self.after.clone(), options);
+        if let Some(objects) = fold.facts_mut().objects_mut() {
+            for (name, schemas) in &self.schemas {
+                let mut definition = Definition::clone(schemas);
+                if let Found::Yes(read) = objects.definition(name) {
+                    definition.labels.clone_from(&read.labels);
+                }
+                objects.put_definition(name.clone(), Arc::new(definition));
+            }
+        }
+        let key = cluster.metadata.key();
+        as_written(&mut fold, &key);
+        let inspected = fold.compute(&key).and_then(|computation| Inspected::of(computation, fold.facts()));
+        inspected.map(|inspected| inspected.checks).unwrap_or_default()
+    }
+
     /// An empty tally of this case.
     pub fn tally(&self) -> Tally {
         Tally::of(self.subject.clone(), self.clusters.len(), self.incomplete.clone())
@@ -41,7 +66,7 @@ impl Case {
 
     fn twins(&self) -> Vec<Twins<'_>> {
         let nameless = self.nameless_classes();
-        let (mut groups, mut known) = (Vec::<Twins<'_>>::new(), HashMap::<Cluster, usize>::new());
+        let (mut groups, mut known) = (Vec::<Twins<'_>>::new(), HashMap::<(Cluster, Vec<Option<i64>>), usize>::new());
         for cluster in &self.clusters {
             let stands_for_others = is_read_as_text(&cluster.metadata.name)
                 && has_short_names(cluster)
@@ -50,7 +75,7 @@ impl Case {
                 groups.push(vec![cluster]);
                 continue;
             }
-            let at = *known.entry(without_name(cluster)).or_insert(groups.len());
+            let at = *known.entry((without_name(cluster), self.sizes(cluster))).or_insert(groups.len());
             match groups.get_mut(at) {
                 Some(twins) => twins.push(cluster),
                 None => groups.push(vec![cluster]),
@@ -59,6 +84,14 @@ impl Case {
         // What is compared in time is a sample of all namespaces and names.
         groups.sort_by_cached_key(|twins| (Reverse(twins.len()), scattered(&twins[0].metadata.key())));
         groups
+    }
+
+    /// What is known of the sizes of sets whose number of machines the topology does not say.
+    fn sizes(&self, cluster: &Cluster) -> Vec<Option<i64>> {
+        let sets = cluster.topology().into_iter().flat_map(|topology| topology.workers.machine_deployments.iter());
+        let key = cluster.metadata.key();
+        let of = |name: &str| WorkerSet { cluster: key.clone(), name: name.to_owned() };
+        sets.filter(|set| set.replicas.is_none()).map(|set| self.before.worker_size(&of(&set.name))).collect()
     }
 
     /// The classes that look at no names on either side.
@@ -86,6 +119,7 @@ fn compare(key: &ObjectKey, before: &Fold, after: &Fold) -> Change {
     as_written(&mut old, key);
     as_written(&mut new, key);
     let settled = old.settle(key);
+    put_sizes(&mut old, key);
     new.take_over(key, &old);
     let rollout = new.roll_out(key);
     // What cannot be computed on either side is no consequence of the edit.
@@ -94,6 +128,21 @@ fn compare(key: &ObjectKey, before: &Fold, after: &Fold) -> Change {
     let incomplete = rollout.trace.not_asked.first().map(ToString::to_string);
     let rolls = rollout.rounds.into_iter().flat_map(|round| round.rolls).collect();
     Change { cluster: key.clone(), rolls, fails, is_known, incomplete }
+}
+
+/// Gives MachineDeployments whose number of machines the topology does not say the number that they have (DEC-53).
+fn put_sizes(old: &mut Fold, cluster: &ObjectKey) {
+    let facts = old.facts().clone();
+    let Some(objects) = old.facts_mut().objects_mut() else { return };
+    let unsized_ones = |object: &&Arc<Object>| object.kind() == "MachineDeployment" && object.at(REPLICAS).is_none();
+    let deployments: Vec<_> = objects.of_cluster(cluster).filter(unsized_ones).cloned().collect();
+    for mut deployment in deployments {
+        let Some(name) = deployment.label(label::DEPLOYMENT_NAME).map(str::to_owned) else { continue };
+        let Some(size) = facts.worker_size(&WorkerSet { cluster: cluster.clone(), name }) else { continue };
+        if Arc::make_mut(&mut deployment).set(REPLICAS, size.into()).is_ok() {
+            objects.put(deployment);
+        }
+    }
 }
 
 /// The Cluster as its user wrote it: current objects play no part.

@@ -6,6 +6,8 @@
 //!                        warnings and audit annotation (words.rs) ◄── Impact (totals, groups) ◄─────────┘
 //! ```
 //!
+//! The objects of one edited or new Cluster are also checked against the schemas of their definitions, as far as these are known.
+//!
 //! A ceiling (ceiling.rs), which is opt-in, turns an impact into a denial unless the edited object approves of it.
 //!
 //! Both sides are desired states, computed and compared as `plan --from --to` does; current objects are never read. A
@@ -21,6 +23,7 @@ mod words;
 pub use case::{Case, Edit, is_of_a_class};
 pub use ceiling::{APPROVED_IMPACT, Ceiling, MAX_REPLACED_MACHINES};
 pub use tally::{Count, Group, Impact, Tally};
+pub use words::with_refusals;
 
 #[cfg(test)]
 mod tests;

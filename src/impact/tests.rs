@@ -12,7 +12,7 @@ use crate::hub::{Cluster, ClusterClass, Object, ObjectKey};
 use crate::topology::Options;
 use crate::topology::plan::Machines;
 use crate::topology::testing::Scene;
-use crate::world::{Facts, Found};
+use crate::world::{Facts, Found, WorkerSet};
 
 mod properties;
 
@@ -54,14 +54,21 @@ fn class_edit(before: &Scene, after: &Scene) -> Edit {
 
 /// The case of an edit of `stored`, with everything that it needs.
 fn case(stored: &Scene, edit: &Edit) -> Option<Case> {
-    let stored = facts(stored);
-    let case = Case::of(edit, &stored)?;
+    case_among(&facts(stored), edit)
+}
+
+fn case_among(stored: &Facts, edit: &Edit) -> Option<Case> {
+    let case = Case::of(edit, stored)?;
     let answers = case.needs().into_iter().map(|need| (need.clone(), stored.answer(&need))).collect();
     Some(case.with(edit, answers).unwrap())
 }
 
 fn impact(stored: &Scene, edit: &Edit) -> Option<Impact> {
-    let case = case(stored, edit)?;
+    impact_among(&facts(stored), edit)
+}
+
+fn impact_among(stored: &Facts, edit: &Edit) -> Option<Impact> {
+    let case = case_among(stored, edit)?;
     let mut tally = case.tally();
     case.compare(OPTIONS, Timestamp::UNIX_EPOCH, &Stop::never(), |clusters, change| tally.add(clusters, change));
     Some(tally.impact())
@@ -296,17 +303,47 @@ fn what_cannot_do_anything_to_machines_costs_nothing() {
     assert!(case(&unused, &class_edit(&scene, &with_file(&scene))).is_none(), "no Cluster uses the class");
 }
 
-#[test]
-fn numbers_that_are_not_known_and_topologies_that_break_are_named() {
+/// The Cluster with a MachineDeployment whose number of machines an autoscaler decides: 2 to 9.
+fn autoscaled(scene: Scene) -> Scene {
     let bounds = json!({"annotations": {
         "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size": "2",
         "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size": "9",
     }});
-    let scaled = sized().at("Cluster", &format!("{WORKER}/metadata"), bounds).at(
-        "Cluster",
-        &format!("{WORKER}/replicas"),
-        Value::Null,
-    );
+    scene.at("Cluster", &format!("{WORKER}/metadata"), bounds).at("Cluster", &format!("{WORKER}/replicas"), Value::Null)
+}
+
+#[test]
+fn sets_with_an_autoscaler_count_with_the_machines_that_they_have() {
+    // DEC-53
+    let scene = autoscaled(sized());
+    let all = with_clusters(&scene, ["other".to_owned()].into_iter());
+    let mut stored = facts(&all);
+    let name = scene.document("Cluster")["spec"]["topology"]["workers"]["machineDeployments"][0]["name"].clone();
+    let set =
+        |cluster: &str| WorkerSet { cluster: ObjectKey::new("ns", cluster), name: name.as_str().unwrap().to_owned() };
+    let first = |stored: &Facts, edit: &Edit| warnings(&impact_among(stored, edit).unwrap())[0].clone();
+    let of_cluster = |path: &str, value: Value| {
+        let changed = scene.clone().at("Cluster", path, value);
+        Edit::Cluster { old: cluster(&scene), new: cluster(&changed) }
+    };
+    let newer = of_cluster("/spec/topology/version", json!("v1.34.0"));
+    let without = of_cluster("/spec/topology/workers/machineDeployments", json!([]));
+    stored.put_worker_size(ObjectKey::new("ns", "blade-md"), set("blade"), 6);
+    assert!(first(&stored, &newer).starts_with("replaces 11 machines"), "3 + 6 + 2");
+    assert!(first(&stored, &without).starts_with("removes 6 machines"));
+    let template = "/spec/workers/machineDeployments/0/infrastructure/templateRef/name";
+    let other_workers = class_edit(&scene, &scene.clone().at("ClusterClass", template, json!("brain")));
+    stored.put_worker_size(ObjectKey::new("ns", "other-md"), set("other"), 3);
+    let text = first(&stored, &other_workers);
+    assert!(text.starts_with("replaces 9 machines in 2 of 2 Clusters"), "equal but for their sizes: {text}");
+    stored.remove_worker_size(&ObjectKey::new("ns", "other-md"));
+    let text = first(&stored, &other_workers);
+    assert!(text.starts_with("replaces at least 8 machines in 2 of 2 Clusters"), "{text}");
+}
+
+#[test]
+fn numbers_that_are_not_known_and_topologies_that_break_are_named() {
+    let scaled = autoscaled(sized());
     let newer = cluster(&scaled.clone().at("Cluster", "/spec/topology/version", json!("v1.34.0")));
     let impact_of = impact(&scaled, &Edit::Cluster { old: cluster(&scaled), new: newer }).unwrap();
     assert!(

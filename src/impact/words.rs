@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 use super::tally::{Count, Group, Impact};
 use crate::field::Warning;
+use crate::topology::origin::Origin;
+use crate::topology::refusals::{Checks, Refusal};
 
 /// How many characters a warning has at most, as the API conventions of Kubernetes ask for.
 const MOST_CHARS: usize = 120;
@@ -16,6 +18,8 @@ const MOST_TEXT: usize = 4_096;
 const MOST_SUMMARY: usize = 8 << 10;
 /// The rule that gives these warnings.
 const RULE: &str = "DEC-42";
+/// The rule that gives warnings about fields.
+const RULE_OF_SCHEMAS: &str = "DEC-32";
 
 impl Impact {
     /// The warnings, the most important first; none when no machine goes.
@@ -161,6 +165,45 @@ pub(super) fn clusters_of(number: usize) -> String {
     format!("{} {}", grouped(number), if number == 1 { "Cluster" } else { "Clusters" })
 }
 
+/// How many fields that the API server would refuse are named.
+const MOST_REFUSALS: usize = 10;
+
+/// These warnings, and one for each field that the API server would refuse, as far as all of them fit.
+pub fn with_refusals(mut warnings: Vec<Warning>, checks: &Checks) -> Vec<Warning> {
+    let refusals = &checks.refusals;
+    let mut texts: Vec<String> = refusals.iter().take(MOST_REFUSALS).map(refused).collect();
+    let used: usize = warnings.iter().map(|warning| warning.text.len()).sum();
+    let mut left = MOST_TEXT.saturating_sub(used + MOST_CHARS);
+    texts.retain(|text| {
+        left = left.saturating_sub(text.len());
+        left > 0
+    });
+    if refusals.len() > texts.len() {
+        texts.push(format!("the API server would refuse {} more fields", refusals.len() - texts.len()));
+    }
+    warnings.extend(texts.into_iter().map(|text| Warning { rule: RULE_OF_SCHEMAS, text }));
+    warnings
+}
+
+/// A field that the API server would refuse, with the patch that wrote it.
+fn refused(refusal: &Refusal) -> String {
+    let Refusal { kind, field, detail, because, .. } = refusal;
+    let because = match because {
+        Some(Origin::Patch(patch)) => format!(" (patch {:?})", patch.patch),
+        Some(_) | None => String::new(),
+    };
+    let detail = if refusal.may_be_completed() { "is required" } else { detail };
+    let length = |text: &str| text.chars().count();
+    let used = length(kind) + length(&because) + 4;
+    // A hint is worth less than a place.
+    let without_hint = detail.split("; ").next().unwrap_or_default();
+    let fits = used + length(detail) + length(field) <= MOST_CHARS;
+    let detail = if fits { detail } else { without_hint };
+    let left = MOST_CHARS.saturating_sub(used + length(detail));
+    let place = if field.is_empty() { String::new() } else { format!(" {}", with_short_path(field, left)) };
+    shortened(format!("{kind}{place}{because}: {detail}"))
+}
+
 /// A number with commas between groups of three digits.
 pub(super) fn grouped(number: impl ToString) -> String {
     let digits = number.to_string();
@@ -215,4 +258,61 @@ fn within(texts: impl Iterator<Item = String>) -> Vec<Warning> {
         kept.push(text.clone());
     }
     kept.into_iter().map(|text| Warning { rule: RULE, text }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::ErrorKind;
+    use crate::hub::ObjectKey;
+    use crate::topology::origin::PatchOrigin;
+
+    fn refusal(field: &str, detail: &str, patch: Option<&str>) -> Refusal {
+        let origin = |patch: &str| PatchOrigin {
+            patch: patch.into(),
+            definition: Some(0),
+            operation: 0,
+            variables: [].into(),
+            is_sensitive: false,
+        };
+        let because = patch.map(|patch| Origin::Patch(origin(patch)));
+        Refusal::new(
+            ("KubeadmConfigTemplate", "md"),
+            field,
+            ErrorKind::Invalid,
+            detail,
+            because,
+            &ObjectKey::new("ns", "c"),
+        )
+    }
+
+    fn texts(refusals: Vec<Refusal>, before: usize) -> Vec<String> {
+        let checks = Checks { refusals, ..Checks::default() };
+        let before = (0..before).map(|_| Warning { rule: RULE, text: "w".repeat(100) }).collect();
+        with_refusals(before, &checks).into_iter().map(|warning| warning.text).collect()
+    }
+
+    #[test]
+    fn warnings_about_refused_fields_are_short_and_few() {
+        // DEC-34, DEC-44
+        let one = |field: &str, detail: &str, patch| texts(vec![refusal(field, detail, patch)], 0).remove(0);
+        assert_eq!(
+            one("spec.a", "is wrong; try b", Some("p")),
+            "KubeadmConfigTemplate spec.a (patch \"p\"): is wrong; try b"
+        );
+        assert_eq!(one("", "is wrong", None), "KubeadmConfigTemplate: is wrong");
+        let deep = "spec.template.spec.joinConfiguration.nodeRegistration.kubeletExtraArgs[3].name";
+        let want = "KubeadmConfigTemplate ..kubeletExtraArgs[3].name (patch \"arguments\"): must be of type string, and is integer";
+        let got = one(deep, "must be of type string, and is integer; write it in quotes", Some("arguments"));
+        assert_eq!((got.replace("...", ".."), got.chars().count() <= MOST_CHARS), (want.to_owned(), true), "{got}");
+        let long = one(&"a.".repeat(500), &"x".repeat(500), Some(&"p".repeat(500)));
+        assert_eq!(long.chars().count(), MOST_CHARS, "{long}");
+        let many = |count: usize| (0..count).map(|i| refusal(&format!("spec.f{i}"), "is wrong", None)).collect();
+        let said = texts(many(25), 0);
+        assert_eq!((said.len(), said[10].as_str()), (11, "the API server would refuse 15 more fields"));
+        let said = texts(many(25), 38);
+        assert!(said.iter().map(String::len).sum::<usize>() <= MOST_TEXT, "{said:?}");
+        assert!(said.last().unwrap().starts_with("the API server would refuse "), "{said:?}");
+        assert_eq!(texts(Vec::new(), 2).len(), 2);
+    }
 }

@@ -13,8 +13,8 @@ use std::fmt::Debug;
 
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, GetParams, GroupVersionKind, ListParams, Patch, PatchParams,
-    PostParams, Resource as _,
+    Api, ApiResource, DeleteParams, DynamicObject, EvictParams, GetParams, GroupVersionKind, ListParams, Patch,
+    PatchParams, PostParams, Resource as _,
 };
 use kube::core::{DynamicResourceScope, PartialObjectMeta, Request, request};
 use serde::Serialize;
@@ -325,6 +325,9 @@ pub struct Requests {
     request: Request,
 }
 
+/// Kinds of the core group that are in no namespace and may be written.
+const IN_NO_NAMESPACE: [&str; 2] = ["Namespace", "Node"];
+
 /// A request, ready to be sent.
 type Ready = Result<http::Request<Vec<u8>>, kube::Error>;
 
@@ -342,6 +345,11 @@ impl Requests {
     /// # Errors
     /// When one of its parts cannot be a part of a path.
     pub fn to(reference: &ObjectRef) -> Result<Self, Malformed> {
+        let ObjectRef { api_version, kind, key } = reference;
+        let known = IN_NO_NAMESPACE.into_iter().find(|known| *known == kind).filter(|_| api_version == "v1");
+        if let Some(known) = known.filter(|_| key.namespace.is_empty()) {
+            return Ok(Resource::known("", "v1", known).everywhere());
+        }
         Self::of(&reference.api_version, &reference.kind, &reference.key.namespace)
     }
 
@@ -361,6 +369,19 @@ impl Requests {
 
     pub(super) fn patch<P: Serialize + Debug>(&self, name: &str, params: &PatchParams, patch: &Patch<P>) -> Ready {
         self.named(name, |request| request.patch(name, params, patch))
+    }
+
+    pub(super) fn patch_status<P: Serialize + Debug>(
+        &self,
+        name: &str,
+        params: &PatchParams,
+        patch: &Patch<P>,
+    ) -> Ready {
+        self.named(name, |request| request.patch_subresource("status", name, params, patch))
+    }
+
+    pub(super) fn evict(&self, name: &str) -> Ready {
+        self.named(name, |request| request.evict(name, &EvictParams::default()))
     }
 
     pub(super) fn delete(&self, name: &str, params: &DeleteParams) -> Ready {

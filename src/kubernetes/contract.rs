@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::channel::mpsc;
 use kube::api::ApiResource;
 use kube::runtime::reflector::{ObjectRef, Store};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::Selection;
@@ -32,6 +33,8 @@ pub struct Definitions {
     store: Store<Metadata>,
     resource: ApiResource,
     listeners: Arc<Mutex<Vec<mpsc::UnboundedSender<Option<String>>>>>,
+    /// Whether all are listed. The store of kube wakes one waiter only.
+    is_listed: watch::Receiver<bool>,
 }
 
 impl Definitions {
@@ -54,12 +57,16 @@ impl Definitions {
         let (api, resource) = (served.anywhere(client), served.as_api().clone());
         let listeners: Arc<Mutex<Vec<mpsc::UnboundedSender<Option<String>>>>> = Arc::default();
         let watched = WatchedKind::own("CustomResourceDefinition", &resource.api_version);
+        let (listed, is_listed) = watch::channel(false);
         let changed = {
             let listeners = listeners.clone();
             move |change: StoreChange<'_, Metadata>| {
                 let name = match change {
                     StoreChange::One(definition) => Some(definition.metadata.name.clone().unwrap_or_default()),
-                    StoreChange::All => None,
+                    StoreChange::All => {
+                        listed.send_replace(true);
+                        None
+                    }
                 };
                 let mut listeners = listeners.lock().unwrap_or_else(PoisonError::into_inner);
                 listeners.retain(|listener| listener.unbounded_send(name.clone()).is_ok());
@@ -67,7 +74,7 @@ impl Definitions {
         };
         let (objects, follow) =
             metadata::follow(api, resource.clone(), Selection::default(), watched, metrics, changed);
-        (Definitions { store: objects.store().clone(), resource, listeners }, follow)
+        (Definitions { store: objects.store().clone(), resource, listeners, is_listed }, follow)
     }
 
     /// The name of each definition that changes from now on; `None` when any may be different.
@@ -82,12 +89,52 @@ impl Definitions {
     /// # Errors
     /// When there is no such definition, or none is known yet.
     pub async fn labels(&self, name: &str, deadline: Instant) -> Result<BTreeMap<String, String>, DefinitionError> {
-        match timeout_at(deadline, self.store.wait_until_ready()).await {
-            Ok(Ok(())) => {}
+        let mut is_listed = self.is_listed.clone();
+        match timeout_at(deadline, is_listed.wait_for(|is_listed| *is_listed)).await {
+            Ok(Ok(_)) => {}
             _ => return Err(DefinitionError::NotListed),
         }
         let found = self.store.get(&ObjectRef::new_with(name, self.resource.clone()));
         let found = found.ok_or_else(|| DefinitionError::Missing(name.to_owned()))?;
         Ok(found.metadata.labels.clone().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::kubernetes::scripted::{Answer, Script};
+
+    #[tokio::test(start_paused = true)]
+    async fn all_who_wait_for_the_first_list_go_on_as_soon_as_it_is_there() {
+        // CT-2.2
+        let (script, name) = (Script::default(), "machines.cluster.x-k8s.io");
+        let metadata = json!({"name": name, "labels": {"a": "b"}, "resourceVersion": "1"});
+        let list = json!({"metadata": {"resourceVersion": "1"}, "items": [{"metadata": metadata}]});
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        script.get(path, &[], Answer::ok(list));
+        script.get(path, &["watch=true"], Answer::Silence);
+        let (definitions, follow) = Definitions::follow(script.client(), Arc::default());
+        let started = Instant::now();
+        let waiting = [(); 5].map(|()| {
+            let definitions = definitions.clone();
+            tokio::spawn(async move { definitions.labels(name, started + Duration::from_secs(5)).await })
+        });
+        // They wait before the list is asked for.
+        tokio::task::yield_now().await;
+        let all = async {
+            for one in waiting {
+                assert_eq!(one.await.unwrap().unwrap()["a"], "b");
+            }
+        };
+        tokio::select! {
+            () = all => {}
+            () = follow => panic!("the watch has ended"),
+        }
+        assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     }
 }

@@ -1,5 +1,6 @@
 //! Answers to Needs.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,9 @@ use tokio::time::Instant;
 
 use super::cache::Cache;
 use super::live::Live;
-use crate::hub::ObjectKey;
+use super::schemas::Schemas;
+use crate::hub::contract::definition_name;
+use crate::hub::{Definition, ObjectKey, group_of};
 use crate::telemetry::metrics::Metrics;
 use crate::world::{Answer, Ask, Class, Found, Need, World, is_settled};
 
@@ -27,17 +30,25 @@ pub struct Gatherer {
     cache: Arc<Cache>,
     waiters: Semaphore,
     live: Option<Live>,
+    schemas: Option<Schemas>,
 }
 
 impl Gatherer {
     /// A gatherer of what the cache holds, without a waiting caller.
     pub fn new(cache: Arc<Cache>) -> Self {
-        Gatherer { cache, waiters: Semaphore::new(WAITERS), live: None }
+        Gatherer { cache, waiters: Semaphore::new(WAITERS), live: None, schemas: None }
     }
 
     /// A gatherer that asks the API server for what the cache does not hold.
     pub fn of_cluster(cache: Arc<Cache>, client: kube::Client, metrics: Arc<Metrics>) -> Self {
-        Gatherer { live: Some(Live::new(client, metrics)), ..Gatherer::new(cache) }
+        let schemas = Some(Schemas::new(client.clone()));
+        Gatherer { live: Some(Live::new(client, metrics)), schemas, ..Gatherer::new(cache) }
+    }
+
+    /// The same; so many bytes of schemas are kept (DEC-44).
+    #[must_use]
+    pub fn keeping_schemas(self, bytes: usize) -> Self {
+        Gatherer { schemas: self.schemas.map(|schemas| schemas.keeping(bytes)), ..self }
     }
 
     /// The same; objects of the API server keep the record of their field managers (DEC-43).
@@ -61,6 +72,31 @@ impl Gatherer {
         deadline: Instant,
     ) -> Vec<(Need, Answer)> {
         side_by_side(needs, |need| async move { (self.gather(&need, deadline).await, need) }).await
+    }
+
+    /// What objects of these versions of kinds (`apiVersion` and kind) may hold, by the names of their definitions, as far as that is
+    /// known at `deadline`. Nothing else of a definition is given.
+    pub async fn schemas(
+        &self,
+        kinds: &BTreeSet<(String, String)>,
+        deadline: Instant,
+    ) -> BTreeMap<String, Arc<Definition>> {
+        let shared = |(name, definition)| (name, Arc::new(definition));
+        match &self.schemas {
+            Some(schemas) => schemas.of(kinds, deadline).await.into_iter().map(shared).collect(),
+            None => self.held(kinds).into_iter().map(shared).collect(),
+        }
+    }
+
+    /// The schemas that the cache holds.
+    fn held(&self, kinds: &BTreeSet<(String, String)>) -> BTreeMap<String, Definition> {
+        let facts = self.cache.facts();
+        let names = kinds.iter().map(|(version, kind)| definition_name(group_of(version), kind));
+        let found = names.filter_map(|name| match facts.objects()?.definition(&name) {
+            Found::Yes(found) => Some((name, Definition { compiled: found.compiled.clone(), ..Definition::default() })),
+            _ => None,
+        });
+        found.collect()
     }
 
     /// The cache behind the gatherer.

@@ -5,6 +5,7 @@
 //!                             │                └─ changes ─► gather.rs (Needs answered, with patience)
 //!                             ├─► metadata.rs ─► contract.rs (definitions), templates.rs: what the leader looks at besides
 //!                             └─► managed/ (what topologies made) ─► topology_gatherer.rs (Needs of a topology answered)
+//!       gather.rs ─► schemas.rs (schemas of definitions)
 //!       gather.rs ─► live.rs (objects without a watch) ─► workload.rs ─► kubeconfig.rs (Nodes)
 //! dry_run.rs (whether applying changes anything) ─┐
 //! Plan ─► apply/ (server-side apply) ──────────────┴► untyped.rs (requests about objects of any kind)
@@ -13,7 +14,7 @@
 //! lease.rs (which process leads and may write), incumbent.rs (whether Cluster API's own controllers are at work)
 //! ```
 
-use std::error::Error;
+use crate::field::chain;
 
 pub(crate) use list_watch::Selection;
 
@@ -22,6 +23,7 @@ pub mod apply;
 pub mod cache;
 pub mod contract;
 pub mod dry_run;
+pub(crate) mod events;
 pub(crate) mod follow;
 pub mod gather;
 pub mod incumbent;
@@ -33,6 +35,8 @@ mod live;
 pub mod managed;
 pub mod metadata;
 pub mod mitigation;
+mod schemas;
+pub mod sizes;
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod templates;
@@ -56,14 +60,5 @@ pub(crate) fn describe(error: &kube::Error) -> String {
     {
         return cause.to_string();
     }
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(&format!(": {cause_text}"));
-        }
-        source = cause.source();
-    }
-    text
+    chain(error)
 }

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::runtime::reflector::{ObjectRef, Store};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
@@ -56,8 +57,13 @@ pub struct Templates {
     kinds: Mutex<BTreeMap<ObjectKind, Followed>>,
 }
 
+/// What the watch of a kind shows, and whether all is listed.
+type Shown = (Store<Metadata>, watch::Receiver<bool>);
+
 struct Followed {
     store: Store<Metadata>,
+    /// The store of kube wakes one waiter only.
+    is_listed: watch::Receiver<bool>,
     _watch: AbortOnDropHandle<()>,
 }
 
@@ -94,9 +100,9 @@ impl Templates {
     ) -> Result<Option<Arc<Metadata>>, kube::Error> {
         let resource = kind.resource()?;
         let one = resource.one::<Metadata>(self.client.clone(), key)?;
-        let Some(store) = self.store(kind, &resource)? else { return look_up(&one).await };
-        match timeout_at(deadline, store.wait_until_ready()).await {
-            Ok(Ok(())) => {
+        let Some((store, mut is_listed)) = self.store(kind, &resource)? else { return look_up(&one).await };
+        match timeout_at(deadline, is_listed.wait_for(|is_listed| *is_listed)).await {
+            Ok(Ok(_)) => {
                 let key = ObjectRef::new_with(&key.name, resource.as_api().clone()).within(&key.namespace);
                 if let Some(found) = store.get(&key) {
                     return Ok(Some(found));
@@ -122,11 +128,12 @@ impl Templates {
         self.change(|followed| followed.retain(|kind, _| kinds.contains(kind)));
     }
 
-    /// What the watch of a kind shows; nothing when too many kinds are watched.
-    fn store(&self, kind: &ObjectKind, resource: &Resource) -> Result<Option<Store<Metadata>>, Malformed> {
+    /// What the watch of a kind shows, and whether all is listed; nothing when too many kinds are watched.
+    fn store(&self, kind: &ObjectKind, resource: &Resource) -> Result<Option<Shown>, Malformed> {
+        let shown = |followed: &Followed| Some((followed.store.clone(), followed.is_listed.clone()));
         self.change(|kinds| {
             if let Some(known) = kinds.get(kind) {
-                return Ok(Some(known.store.clone()));
+                return Ok(shown(known));
             }
             if kinds.len() >= MOST_KINDS {
                 let ObjectKind { group, version, kind } = kind;
@@ -140,7 +147,7 @@ impl Templates {
                 return Ok(None);
             }
             let followed = self.follow(kind, resource)?;
-            Ok(Some(kinds.entry(kind.clone()).or_insert(followed).store.clone()))
+            Ok(shown(kinds.entry(kind.clone()).or_insert(followed)))
         })
     }
 
@@ -155,11 +162,15 @@ impl Templates {
     fn follow(&self, kind: &ObjectKind, resource: &Resource) -> Result<Followed, Malformed> {
         let api = resource.api(self.client.clone(), self.namespace.as_deref())?;
         let selection = Selection { labels: Some(NOT_OWNED.to_owned()), fields: None };
+        let (listed, is_listed) = watch::channel(false);
         let changed = {
             let (kind, changed) = (kind.clone(), self.changed.clone());
             move |change: StoreChange<'_, Metadata>| match change {
                 StoreChange::One(template) => changed(&kind, Some(key_of(template))),
-                StoreChange::All => changed(&kind, None),
+                StoreChange::All => {
+                    listed.send_replace(true);
+                    changed(&kind, None);
+                }
             }
         };
         let (resource, metrics) = (resource.as_api().clone(), self.metrics.clone());
@@ -169,9 +180,9 @@ impl Templates {
             version: resource.api_version.clone(),
             ends_if_unserved: true,
         };
-        let (objects, watch) = metadata::follow(api, resource, selection, watched, metrics, changed);
+        let (objects, following) = metadata::follow(api, resource, selection, watched, metrics, changed);
         let store = objects.store().clone();
-        Ok(Followed { store, _watch: AbortOnDropHandle::new(tokio::spawn(watch)) })
+        Ok(Followed { store, is_listed, _watch: AbortOnDropHandle::new(tokio::spawn(following)) })
     }
 }
 

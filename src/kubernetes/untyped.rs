@@ -93,6 +93,11 @@ impl RequestError {
         self.code() == Some(StatusCode::UNPROCESSABLE_ENTITY.as_u16())
     }
 
+    /// Whether it is unknown if something was written, if this is the error of a write.
+    pub(crate) fn may_have_written(&self) -> bool {
+        !matches!(self, RequestError::Another(_)) && self.write_failure() != WriteFailure::Rejected
+    }
+
     /// Whether something may have been written, if this is the error of a write.
     pub(super) fn write_failure(&self) -> WriteFailure {
         match (self, self.code()) {
@@ -120,6 +125,23 @@ pub(crate) async fn update(
     patch(client, object, &params, change).await
 }
 
+/// Changes the status of an object by a patch.
+pub(crate) async fn update_status(
+    client: &kube::Client,
+    object: &ObjectRef,
+    change: &Patch<Value>,
+) -> Result<Object, RequestError> {
+    let params = PatchParams { field_manager: Some(UPDATER.to_owned()), ..PatchParams::default() };
+    let request = Requests::to(object)?.patch_status(&object.key.name, &params, change)?;
+    read(object, answer(client, request).await?)
+}
+
+/// Evicts a Pod.
+pub(crate) async fn evict(client: &kube::Client, pod: &ObjectRef) -> Result<(), RequestError> {
+    let request = Requests::to(pod)?.evict(&pod.key.name)?;
+    answer(client, request).await.map(drop)
+}
+
 async fn patch<P: serde::Serialize + std::fmt::Debug>(
     client: &kube::Client,
     object: &ObjectRef,
@@ -140,7 +162,7 @@ pub(crate) async fn get(client: &kube::Client, object: &ObjectRef) -> Result<Opt
 }
 
 /// Makes an object that must not be there yet.
-pub(super) async fn create(client: &kube::Client, object: &Object) -> Result<Object, RequestError> {
+pub(crate) async fn create(client: &kube::Client, object: &Object) -> Result<Object, RequestError> {
     let reference = object.reference();
     let params = PostParams { field_manager: Some(UPDATER.to_owned()), ..PostParams::default() };
     let body = object.as_ref().to_string().into_bytes();

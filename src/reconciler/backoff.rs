@@ -1,6 +1,7 @@
 //! The delay before the next run of an object.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,9 +15,15 @@ const LONGEST: Duration = Duration::from_secs(1000);
 const WRITES: u32 = 5;
 
 /// What has to be remembered of objects that fail or that are written again and again.
-#[derive(Debug, Default)]
-pub(super) struct Backoff {
-    objects: Mutex<HashMap<ObjectKey, State>>,
+#[derive(Debug)]
+pub(super) struct Backoff<K = ObjectKey> {
+    objects: Mutex<HashMap<K, State>>,
+}
+
+impl<K> Default for Backoff<K> {
+    fn default() -> Self {
+        Backoff { objects: Mutex::default() }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -37,9 +44,9 @@ pub(super) struct Held {
     pub wait: Duration,
 }
 
-impl Backoff {
+impl<K: Clone + Eq + Hash> Backoff<K> {
     /// When to try again after a failure (RS-09), and whether its reason is new.
-    pub(super) fn failed(&self, key: &ObjectKey, reason: &str) -> (Duration, bool) {
+    pub(super) fn failed(&self, key: &K, reason: &str) -> (Duration, bool) {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         let state = objects.entry(key.clone()).or_default();
         state.failures = state.failures.saturating_add(1);
@@ -50,22 +57,22 @@ impl Backoff {
     }
 
     /// A run had nothing to complain of.
-    pub(super) fn succeeded(&self, key: &ObjectKey) {
+    pub(super) fn succeeded(&self, key: &K) {
         self.change(key, |state| (state.failures, state.reason) = (0, String::new()));
     }
 
     /// A run had nothing to write.
-    pub(super) fn rested(&self, key: &ObjectKey) {
+    pub(super) fn rested(&self, key: &K) {
         self.change(key, |state| state.writes = 0);
     }
 
     /// The object is gone.
-    pub(super) fn forget(&self, key: &ObjectKey) {
+    pub(super) fn forget(&self, key: &K) {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     /// Counts a write, unless there were many in a row just now.
-    pub(super) fn before_write(&self, key: &ObjectKey) -> Result<(), Held> {
+    pub(super) fn before_write(&self, key: &K) -> Result<(), Held> {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         let state = objects.entry(key.clone()).or_default();
         if let Some(beyond) = state.writes.checked_sub(WRITES) {
@@ -81,17 +88,17 @@ impl Backoff {
     }
 
     /// A write has taken the place of this version.
-    pub(super) fn wrote(&self, key: &ObjectKey, replaced: &str) {
+    pub(super) fn wrote(&self, key: &K, replaced: &str) {
         self.change(key, |state| state.replaced = Some(replaced.to_owned()));
     }
 
     /// Whether this version is older than our own last write, so that a newer one is on its way (RS-11).
-    pub(super) fn is_stale(&self, key: &ObjectKey, version: &str) -> bool {
+    pub(super) fn is_stale(&self, key: &K, version: &str) -> bool {
         let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         objects.get(key).is_some_and(|state| state.replaced.as_deref() == Some(version))
     }
 
-    fn change(&self, key: &ObjectKey, change: impl FnOnce(&mut State)) {
+    fn change(&self, key: &K, change: impl FnOnce(&mut State)) {
         if let Some(state) = self.objects.lock().unwrap_or_else(PoisonError::into_inner).get_mut(key) {
             change(state);
         }

@@ -6,7 +6,7 @@
 //!                                    ├─► controller.rs, users.rs: watches and queue of ClusterClasses ─► class.rs: one run
 //!                                    ├─► topology/: watches and queue of Clusters ─► one run
 //!                                    ├─► templates/: watches and queues of MachineDeployments and MachineSets ─► one run
-//!                                    └─► owners.rs: owner references of the Cluster's objects, where no other controller sets them
+//!                                    └─► lifecycle/: watches of all kinds around machines and queue of their objects ─► one step
 //! ```
 
 use json_patch::jsonptr::PointerBuf;
@@ -50,9 +50,9 @@ macro_rules! resource {
 }
 
 mod class;
+pub mod lifecycle;
 pub mod controller;
 pub mod names;
-pub mod owners;
 mod backoff;
 mod raw;
 mod runs;

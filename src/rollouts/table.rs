@@ -63,6 +63,7 @@ pub const ROWS: &[Row] = &[
     // The KubeadmConfig of a machine.
     rule("ROLL-3", KUBEADM, "spec.kubeadmConfigSpec", Effect::Replaces),
     rule("ROLL-3", KUBEADM, "spec.kubeadmConfigSpec.initConfiguration", Effect::ReplacesInitialized),
+    rule("ROLL-3", KUBEADM, "spec.kubeadmConfigSpec.joinConfiguration", Effect::ReplacesJoined),
     rule("ROLL-4", KUBEADM, "spec.kubeadmConfigSpec.clusterConfiguration.controlPlaneEndpoint", Effect::Nothing),
     rule("ROLL-4", KUBEADM, "spec.kubeadmConfigSpec.clusterConfiguration.dns", Effect::InPlace),
     rule("ROLL-4", KUBEADM, "spec.kubeadmConfigSpec.joinConfiguration.discovery", Effect::Nothing),

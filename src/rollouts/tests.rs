@@ -32,7 +32,7 @@ fn a_kubeadm_control_plane_replaces_machines_for_changes_of_their_configuration(
         ("spec.machineTemplate.infrastructureRef.apiVersion", "ROLL-2", Effect::ReplacesByGroup),
         ("spec.machineTemplate.infrastructureRef.namespace", "ROLL-2", Effect::Nothing),
         ("spec.kubeadmConfigSpec.files", "ROLL-3", Effect::Replaces),
-        ("spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.taints", "ROLL-3", Effect::Replaces),
+        ("spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.taints", "ROLL-3", Effect::ReplacesJoined),
         ("spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs", "ROLL-3", Effect::Replaces),
         ("spec.kubeadmConfigSpec.initConfiguration.skipPhases", "ROLL-3", Effect::ReplacesInitialized),
         ("spec.rollout.after", "ROLL-6", Effect::ReplacesAfter),

@@ -11,7 +11,8 @@
 //!                                                          ├► unknown.rs   names unknown fields
 //!                                                          ├► deprecated.rs  names deprecated parts
 //!                                                          ├► validations.rs  runs rules (`cel`) on what is right so far
-//!                                                          └► sample.rs    makes a small value that is valid
+//!                                                          ├► sample.rs    makes a small value that is valid
+//!                                                          └► resource.rs  the same for whole objects of a kind
 //! ```
 //!
 //! The dialect is that of Kubernetes: no `$ref`, no `nullable`, RE2 patterns, `x-kubernetes-…` extensions. A *core* node is
@@ -31,6 +32,7 @@ mod keywords;
 mod kind;
 mod node;
 mod outline;
+mod resource;
 mod rules;
 mod sample;
 mod unknown;
@@ -44,5 +46,6 @@ pub use definition::{Definition, Metadata, Step, ValidationRule};
 pub use deprecated::{DEPRECATED, DeprecatedPart};
 pub use fast_path::FastAnswer;
 pub use node::{SENSITIVE, Schema, Unusable};
+pub use resource::{Fault, ResourceSchema, without_descriptions};
 pub use sample::{Breadth, NoSample};
 pub use validate::Violation;

@@ -47,7 +47,13 @@ labels! {
     Read { what, outcome }
     /// Where a review waits.
     Queue { queue }
+    /// What state a Machine is in.
+    Phase { phase }
 }
+
+/// The phases of Machines, as labels.
+pub const PHASES: [&str; 9] =
+    ["Running", "Provisioned", "Provisioning", "Pending", "Updating", "Deleting", "Deleted", "Failed", "Unknown"];
 
 /// Every metric of the process.
 #[derive(Debug)]
@@ -97,6 +103,8 @@ pub struct Metrics {
     pub ssa_cache_hits: Family<Controller, Counter>,
     pub ssa_cache_misses: Family<Controller, Counter>,
     pub rotations_held: Counter,
+    /// Machines by their phase; only where this process drives them.
+    pub machines: Family<Phase, Gauge>,
 }
 
 /// A gauge that is one higher for as long as this lives, however it ends.
@@ -226,6 +234,7 @@ fn registered_in(mut registry: Registry) -> Metrics {
         ),
         ssa_cache_misses: new.metric("ssa_cache_misses", "Comparisons for which the API server was asked for dry runs"),
         rotations_held: new.metric("rotations_held", "Templates that were replaced again and again, and are no longer"),
+        machines: new.metric("machines", "Machines by phase, where this process creates and upgrades them"),
         shed_requests: new.metric("shed_requests", "Reviews rejected because of overload"),
         registry,
     }

@@ -1,6 +1,6 @@
 //! The templates that a class refers to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hub::{ClusterClassSpec, TemplateRef, contract};
 
@@ -27,6 +27,28 @@ pub fn references(spec: &ClusterClassSpec) -> Vec<&TemplateRef> {
         }
     }
     distinct
+}
+
+/// The kinds of the objects that Clusters of a class get from its templates, by `apiVersion` and kind: machine deployments get copies
+/// of templates, everything else what a template is a template of.
+pub fn made_kinds(spec: &ClusterClassSpec) -> BTreeSet<(String, String)> {
+    let control_plane = &spec.control_plane;
+    let deployments = spec.workers.machine_deployments.iter();
+    let copied = deployments.flat_map(|class| [&class.bootstrap.template_ref, &class.infrastructure.template_ref]);
+    let copied = copied.chain([&control_plane.machine_infrastructure.template_ref]);
+    let pools = spec.workers.machine_pools.iter();
+    let made = pools.flat_map(|class| [&class.bootstrap.template_ref, &class.infrastructure.template_ref]);
+    let made = made.chain([&spec.infrastructure.template_ref, &control_plane.template_ref]);
+    let kind = |reference: &TemplateRef, kind: &str| {
+        reference.is_defined().then(|| (reference.api_version.clone(), kind.to_owned()))
+    };
+    let copied = copied.filter_map(|reference| kind(reference, &reference.kind));
+    copied.chain(made.filter_map(|reference| kind(reference, made_from(&reference.kind)))).collect()
+}
+
+/// The kind that a kind of templates is for.
+fn made_from(kind: &str) -> &str {
+    kind.strip_suffix("Template").unwrap_or(kind)
 }
 
 /// Group and version of a reference; the group of a core kind is empty.
@@ -108,6 +130,22 @@ mod tests {
         let seen: Vec<_> = references(&spec).iter().map(|r| format!("{}/{}", r.kind, r.name)).collect();
         assert_eq!(seen, ["IC/ic", "CP/cp", "M/cp", "B/a", "M/b", "B/p"]);
         assert!(references(&ClusterClassSpec::default()).is_empty());
+    }
+
+    #[test]
+    fn machine_deployments_get_templates_and_the_rest_gets_objects() {
+        let spec = spec(json!({
+            "infrastructure": holder("ICTemplate", "ic"),
+            "controlPlane": {"templateRef": {"apiVersion": "g/v2", "kind": "CPTemplate", "name": "cp"},
+                "machineInfrastructure": holder("MTemplate", "m")},
+            "workers": {
+                "machineDeployments": [{"bootstrap": holder("BTemplate", "b"), "infrastructure": holder("MTemplate", "x")}],
+                "machinePools": [{"bootstrap": holder("BTemplate", "b"), "infrastructure": holder("PTemplate", "p")}, {}],
+            },
+        }));
+        let seen: Vec<String> =
+            made_kinds(&spec).into_iter().map(|(version, kind)| format!("{version} {kind}")).collect();
+        assert_eq!(seen, ["g/v1 B", "g/v1 BTemplate", "g/v1 IC", "g/v1 MTemplate", "g/v1 P", "g/v2 CP"]);
     }
 
     #[test]

@@ -74,7 +74,7 @@ fn labels(group: &str, kind: &str, world: &World) -> Result<Option<BTreeMap<Stri
 }
 
 /// The contract whose label lists the version, the newest first (CT-3.9). Only `v1beta1` selects the older layout.
-fn listed(labels: &BTreeMap<String, String>, version: &str) -> Option<Contract> {
+pub fn listed(labels: &BTreeMap<String, String>, version: &str) -> Option<Contract> {
     let lists = |contract: &str| {
         let label = labels.get(&format!("cluster.x-k8s.io/{contract}"));
         label.is_some_and(|versions| versions.split('_').any(|one| one == version))
@@ -119,7 +119,7 @@ pub fn assumed_contract(group: &str, kind: &str, version: &str) -> &'static str 
 }
 
 /// The contract of a kind without a definition (DEC-17).
-fn assumed(group: &str, kind: &str, version: &str) -> Contract {
+pub fn assumed(group: &str, kind: &str, version: &str) -> Contract {
     let is_older = OLDER_CONTRACT.iter().any(|(known, start)| *known == group && kind.starts_with(start));
     let is_embedded = group.ends_with(EMBEDDED);
     if is_embedded || (version == "v1beta2" && !is_older) { Contract::V1Beta2 } else { Contract::V1Beta1 }

@@ -9,6 +9,7 @@
 //! Cluster ─► blueprint.rs (class, templates) ─► current.rs (existing objects) ─► upgrade/ (versions) ─► desired/ (one function
 //!            for each object) ─► patches/ ─► plan/ (steps, the machines that they replace, folds) ─► rotations.rs (holds
 //!            templates that are replaced again and again)
+//! refusals.rs: what the schemas of definitions refuse of the objects that are written; inspection.rs: of a whole topology
 //! mitigation.rs: repair of managedFields that were lost
 //! nameless.rs: whether the plan for one Cluster holds for others
 //! ```
@@ -26,12 +27,14 @@ pub mod desired;
 mod failure;
 mod field_path;
 pub mod hooks;
+pub mod inspection;
 pub mod mitigation;
 pub mod nameless;
 pub mod names;
 pub mod origin;
 pub mod patches;
 pub mod plan;
+pub mod refusals;
 pub mod rotations;
 pub mod shim;
 pub mod status;

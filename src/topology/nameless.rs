@@ -2,6 +2,7 @@
 
 use crate::gotemplate::{Functions, Template};
 use crate::hub::{ClassUpgrade, Cluster, ClusterClass, ClusterClassSpec, Naming, Patch};
+use crate::world::Class;
 
 /// The longest name of a Cluster and of a worker set together: those of templates have 58 characters before their end.
 const LONGEST: usize = 48;
@@ -44,8 +45,12 @@ pub fn is_read_as_text(name: &str) -> bool {
     is_plain && has_letter && !WORDS.iter().any(|word| word.contains(name))
 }
 
-/// Whether nothing in a class depends on names of Clusters and of their objects.
-pub fn has_no_names(class: &ClusterClass) -> bool {
+/// Whether nothing in a class depends on names of Clusters and of their objects; templates are read for it once.
+pub fn has_no_names(class: &Class) -> bool {
+    class.is_nameless(looks_at_no_names)
+}
+
+fn looks_at_no_names(class: &ClusterClass) -> bool {
     let ClusterClassSpec { infrastructure, control_plane, workers, upgrade, patches, .. } = &class.spec;
     let is_named = |naming: &Naming| *naming != Naming::default();
     let workers_are_named = workers.machine_deployments.iter().any(|one| is_named(&one.naming))

@@ -177,6 +177,11 @@ impl Scene {
         found[0]
     }
 
+    /// All documents.
+    pub(crate) fn documents(&self) -> &[Value] {
+        &self.documents
+    }
+
     /// The facts.
     pub(crate) fn world(&self) -> World {
         world_of(&self.documents)

@@ -1,6 +1,7 @@
 //! The impact of an allowed edit, computed in little time and on threads of its own: it does not delay the reviews of others, and
 //! only a ceiling that was asked for makes it a reason to deny (DEC-42, DEC-53).
 
+use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -11,14 +12,16 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
 
+use super::announced::{Announcement, Announcer};
 use super::limits::{Gone, LAST_ROUND, Limits};
 use crate::admission::{Edited, Outcome, Verdict};
 use crate::budget::Stop;
 use crate::field::{Warning, shortened};
-use crate::impact::{Case, Ceiling, Count, Edit, Impact, Tally};
+use crate::impact::{Case, Ceiling, Count, Edit, Impact, Tally, with_refusals};
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::{self, Metrics};
 use crate::topology::Options;
+use crate::topology::refusals::Checks;
 
 /// Computes impacts, a few at a time.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub(super) struct Assessor {
     max_replaced_machines: Option<u32>,
     threads: Arc<Semaphore>,
     metrics: Arc<Metrics>,
+    /// Writes events on classes, where there is an API server.
+    announcer: Option<Arc<Announcer>>,
 }
 
 /// What a review says of the machines that an edit replaces or removes.
@@ -39,6 +44,8 @@ pub(super) struct Assessment {
     pub summary: Option<String>,
     /// Why the edit is denied.
     pub denial: Option<String>,
+    /// For the edited class, once it is stored.
+    event: Option<Announcement>,
     machines: Count,
 }
 
@@ -62,6 +69,13 @@ struct Prepared {
     ceiling: Option<Ceiling>,
 }
 
+/// What is known of an edit.
+struct Assessed {
+    prepared: Arc<Prepared>,
+    impact: Impact,
+    checks: Checks,
+}
+
 impl Assessor {
     pub(super) fn new(options: Options, limits: &Limits, metrics: Arc<Metrics>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -71,7 +85,14 @@ impl Assessor {
             max_replaced_machines: limits.max_replaced_machines,
             threads: Arc::new(Semaphore::new((cores / 2).max(1))),
             metrics,
+            announcer: None,
         }
+    }
+
+    /// The same, with events on the classes whose edits are stored.
+    #[must_use]
+    pub(super) fn with_events(self, announcer: Announcer) -> Self {
+        Assessor { announcer: Some(Arc::new(announcer)), ..self }
     }
 
     /// The verdict on an edit, with what it does to machines.
@@ -86,9 +107,18 @@ impl Assessor {
         if !edit.matters() {
             return verdict;
         }
+        if let Edit::NewCluster(_) = edit {
+            let checks = self.inspected(edit, gatherer, deadline).await.unwrap_or_default();
+            verdict.warnings = with_refusals(verdict.warnings, &checks);
+            return verdict;
+        }
+        let class = if let Edit::Class { new, .. } = &edit { Some(new.clone()) } else { None };
         let assessment = self.assess(move || Ok(edit), gatherer, deadline).await;
         self.count(&assessment, verdict.kind.name(), is_dry_run);
-        let Assessment { warnings, summary, denial, .. } = assessment;
+        let Assessment { warnings, summary, denial, event, .. } = assessment;
+        if let (Some(class), Some(event), Some(announcer), false) = (class, event, &self.announcer, is_dry_run) {
+            announcer.announce(class, event);
+        }
         verdict.warnings.extend(warnings);
         verdict.impact = summary;
         if let Some(message) = denial {
@@ -112,10 +142,11 @@ impl Assessor {
         self.note(&outcome, started);
         match outcome {
             Ok(None) => Assessment::default(),
-            Ok(Some((prepared, impact))) => Assessment {
-                warnings: impact.warnings(),
+            Ok(Some(Assessed { prepared, impact, checks })) => Assessment {
+                warnings: with_refusals(impact.warnings(), &checks),
                 summary: impact.summary(),
                 denial: prepared.ceiling.as_ref().and_then(|ceiling| ceiling.denies(&prepared.edit, &impact)),
+                event: Announcement::of(&impact),
                 machines: impact.machines,
             },
             Err(unknown) => {
@@ -125,10 +156,10 @@ impl Assessor {
         }
     }
 
-    fn note(&self, outcome: &Result<Option<(Arc<Prepared>, Impact)>, Unknown>, started: Instant) {
+    fn note(&self, outcome: &Result<Option<Assessed>, Unknown>, started: Instant) {
         let outcome = match outcome {
             Ok(None) => return,
-            Ok(Some((_, impact))) if impact.is_estimate() => "estimated",
+            Ok(Some(assessed)) if assessed.impact.is_estimate() => "estimated",
             Ok(Some(_)) => "complete",
             Err(_) => "unknown",
         };
@@ -154,7 +185,7 @@ impl Assessor {
         decode: impl FnOnce() -> Result<Edit, String> + Send + 'static,
         gatherer: &Gatherer,
         deadline: Instant,
-    ) -> Result<Option<(Arc<Prepared>, Impact)>, Unknown> {
+    ) -> Result<Option<Assessed>, Unknown> {
         let last = deadline.checked_sub(LAST_ROUND).unwrap_or(deadline);
         let soon = (Instant::now() + self.time).min(last);
         // A number that may decide is worth more time.
@@ -164,8 +195,31 @@ impl Assessor {
         let Some(prepared) = self.prepared(decode, gatherer, &turn, by).await? else { return Ok(None) };
         let ends = if prepared.ceiling.is_some() { last } else { soon };
         let prepared = Arc::new(prepared);
-        let impact = self.compared(&prepared, turn, ends).await?;
-        if impact.compared == 0 { Err(Unknown::Late) } else { Ok(Some((prepared, impact))) }
+        let (impact, checks) = self.compared(&prepared, turn, ends).await?;
+        if impact.compared == 0 { Err(Unknown::Late) } else { Ok(Some(Assessed { prepared, impact, checks })) }
+    }
+
+    /// What the schemas of definitions refuse of the objects of a new Cluster, as far as the schemas are known and there is time.
+    /// Without schemas it costs next to nothing.
+    async fn inspected(&self, edit: Edit, gatherer: &Gatherer, deadline: Instant) -> Option<Checks> {
+        let ends = (Instant::now() + self.time).min(deadline.checked_sub(LAST_ROUND).unwrap_or(deadline));
+        let facts = gatherer.cache().facts();
+        let kinds = edit.made_kinds(&facts);
+        if self.time.is_zero() || kinds.is_empty() {
+            return None;
+        }
+        let schemas = gatherer.schemas(&kinds, ends).await;
+        if schemas.is_empty() {
+            return None;
+        }
+        let turn = timeout_at(ends, self.threads.clone().acquire_owned()).await.ok()?.ok()?;
+        let (turn, edit) = (Arc::new(turn), Arc::new(edit));
+        let of = edit.clone();
+        let case = timeout_at(ends, on_thread(turn.clone(), move || Case::of(&of, &facts))).await.ok()?.ok()??;
+        let answers = gatherer.gather_all(case.needs(), ends).await;
+        let case = case.with(&edit, answers).ok()?.with_schemas(schemas);
+        let options = self.options;
+        timeout_at(ends, on_thread(turn, move || case.checks(options))).await.ok()?.ok()
     }
 
     async fn prepared(
@@ -180,8 +234,9 @@ impl Assessor {
         let case = on_thread(turn.clone(), move || decode().map(|edit| (Case::of(&edit, &facts), edit)));
         let case = timeout_at(ends, case).await.map_err(|_| Unknown::Late)??;
         let (Some(case), edit) = case.map_err(Unknown::Unreadable)? else { return Ok(None) };
-        let answers = gatherer.gather_all(case.needs(), ends).await;
-        let case = case.with(&edit, answers).map_err(Unknown::Unreadable)?;
+        let kinds = if edit.is_of_cluster() { case.made_kinds() } else { BTreeSet::new() };
+        let (answers, schemas) = tokio::join!(gatherer.gather_all(case.needs(), ends), gatherer.schemas(&kinds, ends));
+        let case = case.with(&edit, answers).map_err(Unknown::Unreadable)?.with_schemas(schemas);
         let ceiling = Ceiling::of(&case, self.max_replaced_machines);
         Ok(Some(Prepared { edit, case, ceiling }))
     }
@@ -192,7 +247,7 @@ impl Assessor {
         prepared: &Arc<Prepared>,
         turn: Arc<OwnedSemaphorePermit>,
         ends: Instant,
-    ) -> Result<Impact, Unknown> {
+    ) -> Result<(Impact, Checks), Unknown> {
         let tally = Arc::new(Mutex::new(prepared.case.tally()));
         // Dropped when the time is over, or when the caller has gone: work ends after the Cluster that is being computed.
         let gone = Gone::default();
@@ -205,12 +260,13 @@ impl Assessor {
             on_thread(turn, move || {
                 let add = |clusters, change| locked(&tally).add(clusters, change);
                 prepared.case.compare(options, Timestamp::now(), &stop, add);
+                if stop.is_due() { Checks::default() } else { prepared.case.checks(options) }
             })
         };
         // What is known when the time is over counts.
-        timeout_at(ends, compare).await.unwrap_or(Ok(()))?;
+        let checks = timeout_at(ends, compare).await.unwrap_or_else(|_| Ok(Checks::default()))?;
         let impact = locked(&tally).impact();
-        Ok(impact)
+        Ok((impact, checks))
     }
 }
 
@@ -236,6 +292,7 @@ async fn on_thread<T: Send + 'static>(
 /// The edit that a review asks about.
 fn edit(edited: Edited) -> Edit {
     match edited {
+        Edited::NewCluster(new) => Edit::NewCluster(Arc::from(new)),
         Edited::Class { old, new } => Edit::Class { old: Arc::from(old), new: Arc::from(new) },
         Edited::Cluster { old, new } => Edit::Cluster { old: Arc::from(old), new: Arc::from(new) },
     }

@@ -14,6 +14,7 @@
 //! probes.rs: liveness, readiness and metrics, on a port of its own
 //! ```
 
+mod announced;
 mod asked;
 mod body;
 mod connection;

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, Span, info, info_span};
 
+use super::announced::Announcer;
 use super::asked::{Asked, Pool, Put, is_looked_after};
 use super::body::{Bodies, Bounds};
 use super::impact::Assessor;
@@ -66,6 +67,13 @@ impl Handler {
             settings: Arc::new(settings),
             evaluate: Question::answer,
         }
+    }
+
+    /// The same; `client` writes events on classes whose edits do something to machines.
+    #[must_use]
+    pub fn with_events(self, client: kube::Client) -> Self {
+        let announcer = Announcer::new(client, self.gatherer.cache().clone());
+        Handler { assessor: self.assessor.with_events(announcer), ..self }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::budget::Stop;
 use crate::gotemplate::Template;
@@ -17,6 +17,7 @@ pub struct Class {
     object: ClusterClass,
     slot: Slot,
     deprecates: bool,
+    is_nameless: OnceLock<bool>,
 }
 
 impl Class {
@@ -27,7 +28,7 @@ impl Class {
     pub(super) fn compile(mut object: ClusterClass, library: &Arc<Library>) -> Result<Self, Unusable> {
         object.share_definitions();
         let deprecates = variables::current(&object).is_some_and(|definitions| variables::deprecate(&definitions));
-        let class = Class { object, slot: Slot::of(library), deprecates };
+        let class = Class { object, slot: Slot::of(library), deprecates, is_nameless: OnceLock::new() };
         let mut allowance = Allowance::new(Stop::never());
         allowance.compile(class.template_bytes())?;
         if let Some(definitions) = variables::current(&class.object) {
@@ -47,6 +48,11 @@ impl Class {
     /// Whether values of its variables, or parts of them, may be deprecated.
     pub fn deprecates(&self) -> bool {
         self.deprecates
+    }
+
+    /// Whether it depends on no names of Clusters, which the layer above finds out once.
+    pub fn is_nameless(&self, find_out: impl FnOnce(&ClusterClass) -> bool) -> bool {
+        *self.is_nameless.get_or_init(|| find_out(&self.object))
     }
 
     fn known_variables(&self) -> Option<Arc<Variables>> {

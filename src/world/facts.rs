@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
 use super::Scope;
+use super::sizes::{Sizes, WorkerSet};
 use super::{Class, Found, Objects};
 use crate::hub::{Cluster, ClusterClass, ObjectKey};
 use crate::variables::Library;
@@ -25,6 +26,7 @@ pub struct Facts {
     clusters: RedBlackTreeMapSync<ObjectKey, Record<Cluster>>,
     users: RedBlackTreeMapSync<ObjectKey, RedBlackTreeSetSync<ObjectKey>>,
     gaps: Vec<&'static str>,
+    sizes: Sizes,
     /// Objects of other kinds, where all that there are are known.
     objects: Option<Objects>,
     library: Arc<Library>,
@@ -208,6 +210,31 @@ impl Facts {
                 self.users.insert_mut(class, left);
             }
         }
+    }
+
+    /// Notes how many replicas the MachineDeployment of a worker set has.
+    pub fn put_worker_size(&mut self, deployment: ObjectKey, set: WorkerSet, replicas: i64) {
+        self.sizes.put(deployment, set, replicas);
+    }
+
+    /// Forgets a MachineDeployment.
+    pub fn remove_worker_size(&mut self, deployment: &ObjectKey) {
+        self.sizes.remove(deployment);
+    }
+
+    /// How many replicas the MachineDeployment of a worker set has, if there is one and it is known.
+    pub fn worker_size(&self, set: &WorkerSet) -> Option<i64> {
+        self.sizes.of(set)
+    }
+
+    /// The worker set that a MachineDeployment is, if its replicas are known.
+    pub fn sized_set(&self, deployment: &ObjectKey) -> Option<&WorkerSet> {
+        self.sizes.set_of(deployment)
+    }
+
+    /// The MachineDeployments whose replicas are known.
+    pub fn sized_deployments(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.sizes.deployments()
     }
 
     /// The keys of all known ClusterClasses.

@@ -17,6 +17,7 @@ mod need;
 mod objects;
 mod scope;
 mod settle;
+mod sizes;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -33,6 +34,7 @@ pub use need::{
 pub use objects::Objects;
 pub use scope::Scope;
 pub use settle::{Computed, Unsettled, settle, settle_at_once};
+pub use sizes::WorkerSet;
 
 use ask::Pinned;
 
@@ -73,6 +75,8 @@ pub struct World {
     is_closed: bool,
     /// Whether a server can be asked what applying something would change, although everything else is in the facts.
     has_dry_runs: bool,
+    /// Whether the extensions of patches can be called, although everything else is in the facts.
+    calls_extensions: bool,
     pinned: Pinned,
     needs: RefCell<BTreeSet<Need>>,
     stop: Stop,
@@ -85,6 +89,7 @@ impl World {
             facts,
             is_closed: false,
             has_dry_runs: false,
+            calls_extensions: false,
             pinned: Pinned::default(),
             needs: RefCell::default(),
             stop: Stop::never(),
@@ -102,6 +107,12 @@ impl World {
     #[must_use]
     pub fn with_dry_runs(self) -> Self {
         World { has_dry_runs: true, ..self }
+    }
+
+    /// The same world, in which the extensions of patches can be called; everything else is in the facts.
+    #[must_use]
+    pub fn with_extensions(self) -> Self {
+        World { calls_extensions: true, ..self }
     }
 
     /// Whether this is a world of files.
@@ -174,6 +185,11 @@ impl World {
             true => self.pinned_or_needed(&call),
             false => self.ask(&call),
         }
+    }
+
+    /// What the extension of a patch answers; absent where it cannot be called, as among files (PE-23, PE-29).
+    pub fn patch(&self, call: &PatchCall) -> Found<PatchAnswer> {
+        if self.calls_extensions { self.pinned_or_needed(call) } else { self.ask(call) }
     }
 
     /// Whether a server tells what applying something to an object changes that is at this resourceVersion: not to one that is

@@ -43,7 +43,12 @@ impl Scope {
 
     /// Whether the labels of an object are those of the objects that are looked after.
     pub fn has_labels(&self, metadata: &Metadata) -> bool {
-        self.watch_filter.as_ref().is_none_or(|wanted| metadata.labels.get(WATCH_FILTER) == Some(wanted))
+        self.has_label(|name| metadata.labels.get(name))
+    }
+
+    /// The same for labels that are looked up by name.
+    pub fn has_label<'l>(&self, label: impl FnOnce(&str) -> Option<&'l str>) -> bool {
+        self.watch_filter.as_ref().is_none_or(|wanted| label(WATCH_FILTER) == Some(wanted))
     }
 
     /// Whether labels matter.

@@ -277,17 +277,29 @@ async fn a_class_in_use_cannot_be_deleted_or_broken() {
 #[tokio::test]
 async fn a_class_that_is_created_just_after_its_cluster_is_found() {
     // CL-V-050
-    let objects = Objects::fresh("order").await;
-    let second = async {
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-        objects.create("ClusterClass", &class("late")).await
-    };
-    let mut wrong = cluster("six", "late");
-    wrong["spec"]["topology"]["workers"]["machineDeployments"][0]["class"] = json!("huge");
-    let (first, second) = tokio::join!(objects.create("Cluster", &wrong), second);
-    second.unwrap();
-    let want = [("FieldValueInvalid", "spec.topology.workers.machineDeployments[0].class")];
-    assert_eq!(causes(&denial(first)), pairs(&want), "the class that arrived while the review waited was looked at");
+    // A review waits for two seconds. An attempt in which the class was stored too late says nothing.
+    for attempt in 1..=5 {
+        let objects = Objects::fresh(&format!("order-{attempt}")).await;
+        let second = async {
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+            objects.create("ClusterClass", &class("late")).await.map(|_| std::time::Instant::now())
+        };
+        let mut wrong = cluster("six", "late");
+        wrong["spec"]["topology"]["workers"]["machineDeployments"][0]["class"] = json!("huge");
+        let asked = std::time::Instant::now();
+        let (first, stored) = tokio::join!(objects.create("Cluster", &wrong), second);
+        if stored.unwrap() - asked > std::time::Duration::from_secs(1) {
+            continue;
+        }
+        let want = [("FieldValueInvalid", "spec.topology.workers.machineDeployments[0].class")];
+        assert_eq!(
+            causes(&denial(first)),
+            pairs(&want),
+            "the class that arrived while the review waited was looked at"
+        );
+        return;
+    }
+    panic!("in five attempts the API server never stored a class within a second");
 }
 
 #[tokio::test]

@@ -666,6 +666,12 @@ async fn objects_of_a_servers_own_kinds_are_handled_alike() {
         put(&format!("{secrets}/a"), &secret("a", json!({"data": {"l": "eA=="}}))),
         put(&format!("{secrets}/a"), &secret("a", json!({"type": "other", "data": {"l": "eA=="}}))),
         put(&format!("{secrets}/absent"), &secret("absent", json!({}))),
+        // No bytes are bytes.
+        post(secrets, &secret("empty", json!({"data": {"value": ""}}))),
+        merge(&format!("{secrets}/empty"), &json!({"data": {"value": "dw==", "other": ""}})),
+        merge(&format!("{secrets}/empty"), &json!({"data": {"value": ""}})),
+        get(&format!("{secrets}/empty")),
+        delete(&format!("{secrets}/empty"), &Value::Null),
         merge(&format!("{secrets}/a"), &json!({"immutable": true})),
         merge(&format!("{secrets}/a"), &json!({"data": {"l": "eg=="}})),
         merge(&format!("{secrets}/a"), &json!({"immutable": false})),

@@ -160,6 +160,20 @@ impl Fleet {
         denied.err
     }
 
+    /// The first event of an object: its reason, message and count.
+    fn until_event(&self, kind: &str, name: &str) -> String {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let fields = "jsonpath={range .items[*]}{.reason} {.message} {.count}{\"\\n\"}{end}";
+            let events = self.kubectl.out(&["events", "--for", &format!("{kind}/{name}"), "-o", fields]);
+            if let Some(event) = events.lines().next() {
+                return event.to_owned();
+            }
+            assert!(Instant::now() < deadline, "there is no event on {kind} {name}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     fn named(&self, text: &str) -> String {
         text.replace("NS", &self.kubectl.namespace)
     }
@@ -282,6 +296,8 @@ fn an_edit_of_a_class_prints_how_many_machines_of_sixty_clusters_it_replaces() {
         assert_eq!(printed[0], want, "{printed:?}");
         assert!(printed[1].starts_with(reason) && printed[1].contains("patch \"controlplane-file\""), "{printed:?}");
     }
+    let event = fleet.until_event("clusterclass", "base");
+    assert!(event.starts_with(&format!("MachinesAffected {want}; {reason}")) && event.ends_with(" 1"), "{event}");
     let workers = fleet.named("replaces 300 machines in 60 of 60 Clusters (class NS/base)");
     assert_eq!(warnings(&fleet.dry_run(&with_files("/b")))[0], workers);
     // In place.
@@ -290,6 +306,47 @@ fn an_edit_of_a_class_prints_how_many_machines_of_sixty_clusters_it_replaces() {
     assert_eq!([fleet.dry_run(&patient), fleet.apply(&patient)].map(|outcome| warnings(&outcome)), [[""; 0]; 2]);
     let stored = fleet.kubectl.field("clusterclass/base", ".spec.workers.machineDeployments[0].deletion");
     assert!(stored.contains("60"), "{stored}");
+    was_never_refused();
+}
+
+#[test]
+fn a_set_with_an_autoscaler_counts_with_the_replicas_that_it_has() {
+    // DEC-53
+    let fleet = Fleet::of(1, &class());
+    let mut blue = cluster("blue-0");
+    let set = &mut blue["spec"]["topology"]["workers"]["machineDeployments"][0];
+    set.as_object_mut().unwrap().remove("replicas");
+    set["metadata"] = json!({"annotations": {
+        "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size": "2",
+        "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size": "9",
+    }});
+    fleet.apply_all(&[blue]);
+    let first = || warnings(&fleet.dry_run(&with_files("/a")))[0].clone();
+    let until = |want: &str| {
+        let (deadline, want) = (Instant::now() + SOON, fleet.named(want));
+        while first() != want {
+            assert!(Instant::now() < deadline, "it never says {want:?}: {:?}", first());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    until("replaces at least 5 machines in 1 of 1 Cluster (class NS/base)");
+    let labels = json!({
+        "cluster.x-k8s.io/cluster-name": "blue-0",
+        "topology.cluster.x-k8s.io/deployment-name": "md-0",
+        "topology.cluster.x-k8s.io/owned": "",
+    });
+    let machines = json!({"metadata": {"labels": {"a": "b"}}, "spec": {
+        "clusterName": "blue-0", "bootstrap": {"dataSecretName": "data"},
+        "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevMachineTemplate", "name": "worker"},
+    }});
+    fleet.apply_all(&[json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment",
+        "metadata": {"name": "blue-0-md-0-x", "labels": labels},
+        "spec": {"clusterName": "blue-0", "replicas": 7, "selector": {"matchLabels": {"a": "b"}}, "template": machines},
+    })]);
+    until("replaces 10 machines in 1 of 1 Cluster (class NS/base)");
+    fleet.kubectl.out(&["scale", "machinedeployment/blue-0-md-0-x", "--replicas", "8"]);
+    until("replaces 11 machines in 1 of 1 Cluster (class NS/base)");
     was_never_refused();
 }
 

@@ -2,41 +2,13 @@
 
 use std::time::Instant;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use topologist::admission::{Hook, Phase, hooks};
 use topologist::crd;
-use topologist::hub::Kind;
 
 use crate::kubernetes::Kubernetes;
-use crate::kustomize::{overlay, permissions, stream};
+use crate::kustomize::{overlay_with, permissions, stream, webhooks_at};
 use crate::process::{SOON, Topologist, make_certificates};
-
-/// What an API server has to be told so that it asks about machines.
-pub(crate) fn configurations(address: &str, authority: &[u8]) -> Vec<Value> {
-    let webhook = |hook: &Hook| {
-        let operations: Vec<_> = hook.operations().iter().map(|operation| operation.name()).collect();
-        let versions: Vec<_> = hook.versions.iter().map(|version| version.name()).collect();
-        let url = format!("https://{address}{}", hook.path);
-        json!({
-            "name": format!("{}.topologist.dev", hook.kind.plural()),
-            "clientConfig": {"url": url, "caBundle": STANDARD.encode(authority)},
-            "rules": [{"apiGroups": ["cluster.x-k8s.io"], "apiVersions": versions, "operations": operations,
-                "resources": [hook.kind.plural()]}],
-            "matchPolicy": if hook.is_exact { "Exact" } else { "Equivalent" },
-            "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
-        })
-    };
-    let of = |kind: &str, phase: Phase| {
-        let hooks =
-            hooks(true).into_iter().filter(|hook| hook.phase == phase && Kind::OF_MACHINES.contains(&hook.kind));
-        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "machines"},
-            "webhooks": hooks.map(|hook| webhook(&hook)).collect::<Vec<_>>()})
-    };
-    vec![of("MutatingWebhookConfiguration", Phase::Default), of("ValidatingWebhookConfiguration", Phase::Validate)]
-}
 
 fn api(kubernetes: &Kubernetes, kind: &str) -> Api<DynamicObject> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", kind));
@@ -71,7 +43,8 @@ async fn machines_get_their_defaults_and_those_that_cannot_work_are_refused() {
         .iter_mut()
         .for_each(|definition| drop(definition["spec"].as_object_mut().unwrap().remove("conversion")));
     kubernetes.apply_yaml(&stream(&definitions)).await;
-    kubernetes.apply_yaml(&stream(&permissions(overlay("beside")))).await;
+    let manifests = overlay_with("beside", &["lifecycle"], &[]);
+    kubernetes.apply_yaml(&stream(&permissions(manifests.clone()))).await;
     let kubeconfig = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
     let folder = tempfile::tempdir().unwrap();
     make_certificates(folder.path());
@@ -81,7 +54,7 @@ async fn machines_get_their_defaults_and_those_that_cannot_work_are_refused() {
     let topologist = Topologist::serve(&arguments);
     topologist.wait_until_ready();
     let authority = std::fs::read(file("ca.crt")).unwrap();
-    kubernetes.apply_yaml(&stream(&configurations(&topologist.webhook, &authority))).await;
+    kubernetes.apply_yaml(&stream(&webhooks_at(manifests, &topologist.webhook, &authority))).await;
 
     let reference =
         json!({"apiGroup": "infrastructure.topologist.dev", "kind": "EmbeddedMachineTemplate", "name": "a"});

@@ -16,6 +16,7 @@ mod impact;
 mod installation;
 mod kinds;
 mod kubectl;
+mod lifecycle;
 mod load;
 mod machines;
 mod new_ports;

@@ -249,7 +249,7 @@ async fn changes_of_existing_objects_are_dry_run_and_nothing_is_stored() {
     );
 
     edit(infrastructure, "inMemory: {}", "inMemory: {}\n      logging:\n        level: verbose");
-    assert_eq!(plan(&kubernetes, &edited).0, 3);
+    assert_eq!(plan(&kubernetes, &edited).0, 1, "the definition refuses it");
     let (code, said) = tried(&[]);
     assert_eq!(code, 1, "{said}");
     for words in ["error: DevCluster default/memo-", " failed to apply in a dry run: ", "Too long"] {

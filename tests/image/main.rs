@@ -204,6 +204,7 @@ async fn reviews_are_answered_in_an_empty_root_directory() {
         ("WEBHOOK_ADDR", "127.0.0.1:0"),
         ("ADMIN_ADDR", "127.0.0.1:0"),
         ("API_ADDR", "127.0.0.1:0"),
+        ("WORKLOAD_ADDR", "127.0.0.1:0"),
         ("STATE_DIR", "/state"),
         ("LOG_FORMAT", "json"),
     ] {

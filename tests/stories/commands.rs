@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 use serde_json::{Value, json};
 use topologist::yaml;
 
-use crate::process::command;
+use crate::process::{command, without_not_checked};
 
 fn run(arguments: &[&str]) -> (i32, String, String) {
     finish(command(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap())
@@ -30,7 +30,7 @@ fn run_with_input(arguments: &[&str], input: &str) -> (i32, String, String) {
 fn bundles_of_every_provider_shape_are_allowed() {
     for provider in ["aws", "azure", "docker", "in-memory", "vsphere"] {
         let (code, out, err) = run(&["validate", &format!("fixtures/providers/{provider}")]);
-        assert_eq!((code, &*err), (0, ""), "{provider}: {out}");
+        assert_eq!((code, &*without_not_checked(&err)), (0, ""), "{provider}: {out}");
         assert!(out.ends_with("2 judged, 2 allowed, 0 denied\n"), "{provider}: {out}");
         assert!(!out.contains("warning"), "{provider}: {out}");
     }

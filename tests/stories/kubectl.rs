@@ -208,7 +208,8 @@ fn the_examples_for_newcomers_say_what_happens() {
             .envs(kubectl.get_envs().filter_map(|(name, value)| Some((name, value?))));
         Outcome::of(shell)
     };
-    let (line, printed) = shown("README.md", "kubectl patch cluster demo");
+    let (line, printed) =
+        shown("README.md", "kubectl patch cluster demo --type=merge -p '{\"spec\":{\"topology\":{\"workers\"");
     assert_eq!(sh(&line).err, printed);
     let announced = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
     let lines: Vec<&str> = announced.lines().filter_map(|line| line.strip_prefix("  kubectl ")).collect();
@@ -276,6 +277,33 @@ fn the_server_shuts_down_gracefully_with_open_watches() {
     assert_eq!(served.topologist.wait().code(), Some(0));
     let log = served.topologist.log_text();
     assert!(log.contains("Stopped") && !log.contains("Closing connections that did not drain in time"), "{log}");
+}
+
+#[test]
+fn new_and_changed_clusters_print_which_fields_would_be_refused_and_by_which_patch() {
+    // DEC-32
+    let definitions = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/definitions/docker.yaml");
+    let served = serve_with(&["--impact-time=20s", "--load", &definitions.display().to_string()]);
+    let selector = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "DevMachineTemplate",
+        "matchResources": {"controlPlane": true, "machineDeploymentClass": {"names": ["default-worker"]}}});
+    let at = "/spec/template/spec/backend/docker/extraMounts";
+    let operation = json!({"op": "add", "path": at, "value": [{"containerPath": "/x", "hostPath": 5}]});
+    let patch = json!({"name": "mounts", "definitions": [{"selector": selector, "jsonPatches": [operation]}]});
+    let patch = json!([{"op": "add", "path": "/spec/patches/-", "value": patch}]).to_string();
+    let edit = served.run(&["patch", "clusterclass", "quick-start", "--type=json", "-p", &patch]);
+    assert_eq!(edit.code, 0, "{edit:#?}");
+    let warning = "Warning: DevMachineTemplate ...backend.docker.extraMounts[0].hostPath (patch \"mounts\"): must be of type string, and is integer";
+    let cluster = fs::read_to_string(quick_start().join("cluster.yaml")).unwrap();
+    let second = cluster.replace("name: demo", "name: second");
+    let scaled = cluster.replace("replicas: 2", "replicas: 3");
+    for (case, object) in [("new", &second), ("changed", &scaled)] {
+        for flags in [&["apply", "--dry-run=server", "-f", "-"][..], &["apply", "-f", "-"]] {
+            let outcome = served.with_input(object, flags);
+            let said =
+                outcome.err.lines().filter(|line| line.starts_with("Warning: DevMachineTemplate")).collect::<Vec<_>>();
+            assert_eq!((outcome.code, said), (0, vec![warning]), "{case}: {outcome:#?}");
+        }
+    }
 }
 
 #[test]

@@ -7,12 +7,27 @@ use std::path::{Path, PathBuf};
 
 const LEAVES: [&str; 11] =
     ["field", "json", "budget", "calendar", "version", "goregex", "yaml", "gotemplate", "cel", "schema", "ssa"];
-const CORE: [&str; 9] = ["hub", "wire", "crd", "variables", "world", "rollouts", "admission", "topology", "impact"];
-const EDGES: [&str; 7] = ["kubernetes", "certificates", "embedded", "webhook", "reconciler", "telemetry", "cli"];
+const CORE: [&str; 13] = [
+    "hub",
+    "wire",
+    "crd",
+    "variables",
+    "world",
+    "rollouts",
+    "admission",
+    "topology",
+    "lifecycle",
+    "simulation",
+    "provider_contract",
+    "impact",
+    "extensions",
+];
+const EDGES: [&str; 8] =
+    ["kubernetes", "extension_client", "certificates", "embedded", "webhook", "reconciler", "telemetry", "cli"];
 
 /// What a module may use besides itself and what its row names may use. Every edge except `telemetry` may also use
 /// `telemetry`, the core and the leaves.
-const MAY_USE: [(&str, &[&str]); 27] = [
+const MAY_USE: [(&str, &[&str]); 32] = [
     ("field", &[]),
     ("json", &[]),
     ("budget", &[]),
@@ -36,14 +51,21 @@ const MAY_USE: [(&str, &[&str]); 27] = [
     ("admission", &["wire", "world", "variables", "crd"]),
     // A status names the version in which a class was written.
     ("topology", &["world", "variables", "ssa", "rollouts", "wire"]),
+    ("lifecycle", &["topology"]),
+    // New objects get the defaults of the webhook.
+    ("simulation", &["lifecycle", "wire", "admission"]),
+    // Where the flags of a contract are.
+    ("provider_contract", &["lifecycle"]),
     ("impact", &["topology"]),
+    ("extensions", &["topology"]),
     ("kubernetes", &[]),
+    ("extension_client", &[]),
     ("certificates", &["kubernetes"]),
     ("embedded", &[]),
     ("webhook", &["certificates", "kubernetes"]),
     ("reconciler", &["kubernetes"]),
     ("telemetry", &[]),
-    ("cli", &["webhook", "reconciler", "embedded"]),
+    ("cli", &["webhook", "reconciler", "embedded", "extension_client"]),
 ];
 
 /// Rooms of a module that may not use another one of the same module.

@@ -4,19 +4,24 @@
 
 mod admission_fixtures;
 mod advisories;
+mod agreement;
 mod authors;
+mod check_provider;
 mod commands;
 mod connections;
 mod consoles;
 mod conversion_fixtures;
+mod definitions;
 mod documents;
 mod english;
 mod exports;
+mod extensions;
 mod faults;
 mod fleet_plans;
 mod floods;
 mod kubectl;
 mod layering;
+mod machines;
 mod manifests;
 mod memory;
 mod mistakes;
@@ -33,11 +38,14 @@ mod second_opinion;
 mod secrets;
 mod security;
 mod serving;
+mod simulate;
 mod specifications;
 mod sums;
 mod templates;
 mod terminal;
 mod topology_fixtures;
+mod workload_clusters;
+mod transitions;
 
 #[path = "../support"]
 mod support {

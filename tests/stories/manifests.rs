@@ -38,35 +38,40 @@ fn webhooks(objects: &[Value]) -> Vec<(Phase, &Value)> {
 
 fn kind_of(webhook: &Value) -> Kind {
     let resources = strings(&webhook["rules"][0]["resources"]);
-    Kind::ALL.into_iter().find(|kind| resources == [kind.plural()]).unwrap()
+    Kind::ALL.into_iter().chain(Kind::OF_MACHINES).find(|kind| resources == [kind.plural()]).unwrap()
+}
+
+/// Compares the webhooks of manifests with those of the program.
+fn webhooks_are(objects: &[Value], hooks: Vec<Hook>, name: &str) {
+    let mut called = Vec::new();
+    for (phase, webhook) in webhooks(objects) {
+        let label = webhook["name"].as_str().unwrap();
+        assert_eq!(list(&webhook["rules"]).len(), 1, "{label}");
+        let rule = &webhook["rules"][0];
+        assert_eq!(strings(&rule["apiGroups"]), [GROUP], "{label}");
+        let versions = strings(&rule["apiVersions"]).join(" ");
+        let policy = webhook["matchPolicy"].as_str().unwrap().to_owned();
+        let path = webhook["clientConfig"]["service"]["path"].as_str().unwrap().to_owned();
+        called.push((phase, kind_of(webhook), path, versions, policy, strings(&rule["operations"]).join(" ")));
+    }
+    let want = hooks.into_iter().map(|hook| {
+        let versions = hook.versions.iter().map(|version| version.name()).collect::<Vec<_>>().join(" ");
+        let operations = hook.operations().iter().map(|operation| operation.name()).collect::<Vec<_>>().join(" ");
+        let policy = if hook.is_exact { "Exact" } else { "Equivalent" };
+        (hook.phase, hook.kind, hook.path.to_owned(), versions, policy.to_owned(), operations)
+    });
+    called.sort();
+    let mut want: Vec<_> = want.collect();
+    want.sort();
+    assert_eq!(called, want, "{name}");
 }
 
 #[test]
-fn webhooks_are_those_of_the_program_and_none_for_machines() {
+fn webhooks_are_those_of_the_program_and_none_for_machines_without_their_controllers() {
     // ADM-001, ADM-002, DEC-3, MA-28
     for name in OVERLAYS {
-        let objects = overlay(name);
-        let mut called = Vec::new();
-        for (phase, webhook) in webhooks(&objects) {
-            let label = webhook["name"].as_str().unwrap();
-            assert_eq!(list(&webhook["rules"]).len(), 1, "{label}");
-            let rule = &webhook["rules"][0];
-            assert_eq!(strings(&rule["apiGroups"]), [GROUP], "{label}");
-            let versions = strings(&rule["apiVersions"]).join(" ");
-            let policy = webhook["matchPolicy"].as_str().unwrap().to_owned();
-            let path = webhook["clientConfig"]["service"]["path"].as_str().unwrap().to_owned();
-            called.push((phase, kind_of(webhook), path, versions, policy, strings(&rule["operations"]).join(" ")));
-        }
-        let want = hooks(false).into_iter().map(|hook| {
-            let versions = hook.versions.iter().map(|version| version.name()).collect::<Vec<_>>().join(" ");
-            let operations = hook.operations().iter().map(|operation| operation.name()).collect::<Vec<_>>().join(" ");
-            let policy = if hook.is_exact { "Exact" } else { "Equivalent" };
-            (hook.phase, hook.kind, hook.path.to_owned(), versions, policy.to_owned(), operations)
-        });
-        called.sort();
-        let mut want: Vec<_> = want.collect();
-        want.sort();
-        assert_eq!(called, want, "{name}");
+        webhooks_are(&overlay(name), hooks(false), name);
+        webhooks_are(&overlay_with(name, &["lifecycle"], &[]), hooks(true), name);
     }
 }
 
@@ -94,7 +99,7 @@ fn the_list_of_hooks_is_the_one_that_rules_need() {
 #[test]
 fn webhooks_fail_closed_and_have_no_side_effects() {
     for name in OVERLAYS {
-        for (_, webhook) in webhooks(&overlay(name)) {
+        for (_, webhook) in webhooks(&overlay_with(name, &["lifecycle"], &[])) {
             let label = webhook["name"].as_str().unwrap();
             assert!(label.ends_with(".topologist.dev"), "{label}: the alerts go by this");
             assert_eq!(
@@ -215,7 +220,7 @@ fn variables_of_the_deployment_are_flags_of_the_program() {
     let serve = arguments.find_subcommand("serve").unwrap();
     let known: BTreeSet<_> = serve.get_arguments().filter_map(|flag| flag.get_env()?.to_str()).collect();
     for name in OVERLAYS {
-        for variable in variables(&overlay(name)).keys() {
+        for variable in variables(&overlay_with(name, &["lifecycle"], &[])).keys() {
             assert!(known.contains(&**variable), "{name}: {variable}");
         }
     }
@@ -223,8 +228,10 @@ fn variables_of_the_deployment_are_flags_of_the_program() {
 
 #[test]
 fn flags_of_each_way_go_together() {
-    for name in OVERLAYS {
-        let objects = overlay(name);
+    let with_machines = OVERLAYS.map(|name| overlay_with(name, &["lifecycle"], &[]));
+    for (name, objects) in
+        OVERLAYS.into_iter().zip(OVERLAYS.map(overlay)).chain(OVERLAYS.into_iter().zip(with_machines))
+    {
         let container = &find(&objects, "Deployment", "topologist")["spec"]["template"]["spec"]["containers"][0];
         let mut arguments = strings(&container["args"]);
         arguments.extend(["--kubeconfig", "/does/not/exist"]);
@@ -314,10 +321,10 @@ fn permissions(objects: &[Value]) -> BTreeMap<String, BTreeSet<String>> {
         assert_eq!(subject["namespace"], "topologist-system");
         let place = binding["metadata"]["namespace"].as_str().unwrap_or("*").to_owned();
         let (kind, name) = (&binding["roleRef"]["kind"], &binding["roleRef"]["name"]);
+        // A RoleBinding of a ClusterRole grants its rules in one namespace.
+        let of_role = if *kind == "Role" { binding["metadata"].get("namespace") } else { None };
         let is_it = |role: &&Value| {
-            role["kind"] == *kind
-                && role["metadata"]["name"] == *name
-                && role["metadata"].get("namespace") == binding["metadata"].get("namespace")
+            role["kind"] == *kind && role["metadata"]["name"] == *name && role["metadata"].get("namespace") == of_role
         };
         let found: Vec<_> = objects.iter().filter(is_it).collect();
         let [role] = found[..] else { panic!("{kind} {name} in {place}: {}", found.len()) };
@@ -329,11 +336,11 @@ fn permissions(objects: &[Value]) -> BTreeMap<String, BTreeSet<String>> {
     all
 }
 
-/// Follows both kinds, and looks at what belongs to a Cluster whose version changes.
-const READS: [&str; 14] = [
+/// Follows Clusters, ClusterClasses and sizes of MachineDeployments, and looks at what belongs to a Cluster whose version changes.
+const READS: [&str; 15] = [
     "cluster.x-k8s.io/clusterclasses: list watch",
     "cluster.x-k8s.io/clusters: list watch",
-    "cluster.x-k8s.io/machinedeployments: list",
+    "cluster.x-k8s.io/machinedeployments: list watch",
     "cluster.x-k8s.io/machinepools: list",
     "cluster.x-k8s.io/machines: list",
     "controlplane.cluster.x-k8s.io/*: get",
@@ -345,10 +352,11 @@ const READS: [&str; 14] = [
     "bootstrap.cluster.x-k8s.io/rke2configtemplates: get",
     "bootstrap.cluster.x-k8s.io/talosconfigtemplates: get",
     "infrastructure.cluster.x-k8s.io/*: get",
+    "/events: create patch",
 ];
 /// Reaches workload clusters (DEC-40), with the component `workload-clusters`.
 const KUBECONFIGS: &str = "/secrets: get";
-/// Reads labels of definitions, which are in no namespace.
+/// Reads labels and schemas of definitions, which are in no namespace.
 const DEFINITIONS: [&str; 1] = ["apiextensions.k8s.io/customresourcedefinitions: get"];
 /// Elects a leader.
 const LEADS: [&str; 2] = ["coordination.k8s.io/leases: create", "coordination.k8s.io/leases[topologist]: get update"];
@@ -384,6 +392,30 @@ const BEYOND: [&str; 3] = [
     "apiextensions.k8s.io/customresourcedefinitions: list watch",
     "coordination.k8s.io/leases[controller-leader-election-capi]: list watch",
     "runtime.cluster.x-k8s.io/extensionconfigs: list",
+];
+
+/// Runs machines (CT-16.2, CT-16.3, CT-16.5), besides [`RECONCILES`], which includes the status of providers' kinds.
+const RUNS_MACHINES: [&str; 20] = [
+    "/secrets: create patch",
+    "bootstrap.cluster.x-k8s.io/*/finalizers: update",
+    "bootstrap.topologist.dev/*/finalizers: update",
+    "cluster.x-k8s.io/clusters/finalizers: update",
+    "cluster.x-k8s.io/machinedeployments/finalizers: update",
+    "cluster.x-k8s.io/machinedeployments/status: patch",
+    "cluster.x-k8s.io/machinedrainrules: list watch",
+    "cluster.x-k8s.io/machinehealthchecks/status: patch",
+    "cluster.x-k8s.io/machinepools/finalizers: update",
+    "cluster.x-k8s.io/machinepools/status: patch",
+    "cluster.x-k8s.io/machines/finalizers: update",
+    "cluster.x-k8s.io/machines/status: patch",
+    "cluster.x-k8s.io/machines: create delete patch",
+    "cluster.x-k8s.io/machinesets/finalizers: update",
+    "cluster.x-k8s.io/machinesets/status: patch",
+    "cluster.x-k8s.io/machinesets: create delete patch",
+    "controlplane.cluster.x-k8s.io/*/finalizers: update",
+    "controlplane.topologist.dev/*/finalizers: update",
+    "infrastructure.cluster.x-k8s.io/*/finalizers: update",
+    "infrastructure.topologist.dev/*/finalizers: update",
 ];
 
 type Place<'a> = (&'a str, Vec<&'a str>);
@@ -430,15 +462,52 @@ fn in_one_namespace_roles_grant_everything_except_cluster_scoped_objects() {
 }
 
 #[test]
+fn rules_of_providers_are_collected_where_controllers_run() {
+    // CT-16.1
+    let role = |objects: &[Value]| {
+        let of_providers = |object: &&Value| object["metadata"]["name"] == "topologist-providers";
+        let (role, binding) = (
+            objects.iter().filter(of_providers).find(|object| object["kind"] == "ClusterRole"),
+            objects.iter().filter(of_providers).find(|object| object["kind"] != "ClusterRole"),
+        );
+        let collects = role.unwrap()["aggregationRule"]["clusterRoleSelectors"][0]["matchLabels"].clone();
+        (collects, binding.unwrap()["metadata"].get("namespace").cloned())
+    };
+    let label = json!({"cluster.x-k8s.io/aggregate-to-manager": "true"});
+    for name in ["alone", "take-over"] {
+        assert_eq!(role(&overlay(name)), (label.clone(), None), "{name}");
+    }
+    assert_eq!(role(&overlay("beside")), (Value::Null, None));
+    let file = scope("team-a");
+    for components in [["namespaced", "reconciler"], ["reconciler", "namespaced"]] {
+        let objects = overlay_with("beside", &components, &[("scope.yaml", &*file)]);
+        assert_eq!(role(&objects), (label.clone(), Some(json!("team-a"))), "{components:?}");
+    }
+}
+
+/// All orders of some names.
+fn orders<'a>(names: &[&'a str]) -> Vec<Vec<&'a str>> {
+    if names.is_empty() {
+        return vec![Vec::new()];
+    }
+    let with_first = |first: usize| {
+        let rest = [&names[..first], &names[first + 1..]].concat();
+        orders(&rest).into_iter().map(move |rest| [&[names[first]][..], &rest].concat())
+    };
+    (0..names.len()).flat_map(with_first).collect()
+}
+
+#[test]
 fn the_order_of_components_does_not_matter() {
     let file = scope("team-a");
     let files = [("scope.yaml", &*file)];
     let everywhere = ("*", [&DEFINITIONS[..], &BUNDLES, &BEYOND].concat());
-    let in_namespace = ("team-a", [&READS[..], &RECONCILES, &[KUBECONFIGS]].concat());
+    let in_namespace = ("team-a", [&READS[..], &RECONCILES, &[KUBECONFIGS], &RUNS_MACHINES].concat());
     let want = places(vec![everywhere, in_namespace, own()]);
-    let [a, b, c] = ["namespaced", "reconciler", "workload-clusters"];
-    let first = overlay_with("beside", &[a, b, c], &files);
-    for order in [[a, c, b], [b, a, c], [b, c, a], [c, a, b], [c, b, a]] {
+    let orders = orders(&["namespaced", "reconciler", "workload-clusters", "lifecycle"]);
+    assert_eq!(orders.len(), 24);
+    let first = overlay_with("beside", &orders[0], &files);
+    for order in orders {
         let objects = overlay_with("beside", &order, &files);
         assert_eq!(permissions(&objects), want, "{order:?}");
         assert_eq!(variables(&objects), variables(&first), "{order:?}");
@@ -447,6 +516,55 @@ fn the_order_of_components_does_not_matter() {
             objects.iter().filter(|object| object["kind"] != "Deployment").map(Value::to_string).collect()
         };
         assert_eq!(others(&objects), others(&first), "{order:?}");
+    }
+}
+
+#[test]
+fn machines_are_run_with_one_component_on_each_way() {
+    for (way, bring) in [("alone", true), ("take-over", true), ("beside", true), ("cert-manager", false)] {
+        let objects = overlay_with(way, &["lifecycle"], &[]);
+        assert_eq!(variables(&objects)["TOPOLOGIST_LIFECYCLE"], "on", "{way}");
+        assert_eq!(variables(&objects)["TOPOLOGIST_CONTROLLERS"], "all", "{way}");
+        let bundles = if bring { &BUNDLES[..] } else { &[] };
+        let everywhere = [&READS[..], &DEFINITIONS, bundles, &RECONCILES, &BEYOND, &RUNS_MACHINES].concat();
+        let want = places(vec![("*", everywhere)]);
+        assert_eq!(permissions(&objects)["*"], want["*"], "{way}");
+    }
+}
+
+#[test]
+fn workload_clusters_are_reached_at_the_pod_that_has_them() {
+    // DEC-54
+    let help = String::from_utf8(command(&["serve", "--help"]).output().unwrap().stdout).unwrap();
+    let objects = overlay_with("alone", &["lifecycle"], &[]);
+    let container = &find(&objects, "Deployment", "topologist")["spec"]["template"]["spec"]["containers"][0];
+    let port = list(&container["ports"]).iter().find(|port| port["name"] == "workloads").unwrap();
+    assert!(help.contains(&format!("0.0.0.0:{}", port["containerPort"])), "{port}");
+    let ingress = list(&find(&objects, "NetworkPolicy", "topologist")["spec"]["ingress"]);
+    assert!(ingress.contains(&json!({"ports": [{"port": "workloads"}]})), "{ingress:?}");
+    let entries = list(&container["env"]);
+    let address = entries.iter().find(|entry| entry["name"] == "TOPOLOGIST_WORKLOAD_ADVERTISE_ADDRESS").unwrap();
+    assert_eq!(address["valueFrom"], json!({"fieldRef": {"fieldPath": "status.podIP"}}));
+}
+
+#[test]
+fn webhooks_of_machines_are_called_in_the_namespaces_of_the_others() {
+    // DEC-37
+    let file = scope("team-a");
+    let files = [("scope.yaml", &*file)];
+    for way in ["alone", "take-over"] {
+        for order in orders(&["namespaced", "lifecycle"]) {
+            let objects = overlay_with(way, &order, &files);
+            let hooks = webhooks(&objects);
+            assert_eq!(hooks.len(), 12, "{way}");
+            for (_, webhook) in hooks {
+                let name = &webhook["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"];
+                assert_eq!(name, "team-a", "{way} {order:?}: {}", webhook["name"]);
+            }
+        }
+    }
+    for (_, webhook) in webhooks(&overlay_with("alone", &["lifecycle"], &[])) {
+        assert_eq!(webhook["namespaceSelector"], json!({"matchExpressions": []}), "all namespaces");
     }
 }
 
@@ -480,7 +598,7 @@ fn a_list_of_namespaces_is_the_same_everywhere_and_has_a_role_in_each() {
     for (_, webhook) in hooks {
         assert_eq!(webhook["namespaceSelector"], serde_json::json!({"matchExpressions": expressions}));
     }
-    let watches = || READS[..2].iter().chain(&DEFINITIONS).chain(&BUNDLES).copied().collect::<Vec<_>>();
+    let watches = || READS[..3].iter().chain(&DEFINITIONS).chain(&BUNDLES).copied().collect::<Vec<_>>();
     let both =
         |grants: Vec<&'static str>| vec![("*", watches()), ("team-a", grants.clone()), ("team-b", grants), own()];
     assert_eq!(permissions(&objects), places(both(READS.to_vec())));
@@ -551,9 +669,13 @@ fn kustomizations_in_the_documents_render() {
             block.lines().map(|line| format!("{}\n", line.get(indent..).unwrap_or_default())).collect::<String>()
         })
         .collect();
-    assert_eq!(blocks.len(), 2);
+    assert_eq!(blocks.len(), 3);
     for block in blocks {
         let objects = render_own(&block, &[]);
+        if block.contains("components/lifecycle") {
+            assert_eq!(variables(&objects)["TOPOLOGIST_LIFECYCLE"], "on");
+            continue;
+        }
         let pod = &find(&objects, "Deployment", "topologist")["spec"]["template"]["spec"];
         let labels = &find(&objects, "Namespace", "topologist-system")["metadata"]["labels"];
         match pod["hostNetwork"] == true {

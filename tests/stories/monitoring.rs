@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use topologist::telemetry::metrics::{
-    Action, Controller, Conversion, Kind, Metrics, Outcome, Queue, Read, Reason, Reconcile, Review, Rule,
+    Action, Controller, Conversion, Kind, Metrics, Outcome, Phase, Queue, Read, Reason, Reconcile, Review, Rule,
 };
 
 use crate::kustomize::render;
@@ -52,6 +52,7 @@ fn reported() -> BTreeMap<String, BTreeSet<String>> {
     drop(metrics.live_reads.get_or_create(&Read { what: "nodes", outcome: "found" }));
     drop(metrics.ssa_cache_hits.get_or_create(&Controller { controller: "topology" }));
     drop(metrics.ssa_cache_misses.get_or_create(&Controller { controller: "topology" }));
+    drop(metrics.machines.get_or_create(&Phase { phase: "Running" }));
     drop(metrics.certificate_actions.get_or_create(&Action { action: "publish" }));
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in metrics.render().lines() {
@@ -210,6 +211,20 @@ fn every_metric_of_the_program_is_explained() {
     for name in reported().keys().filter(|name| !name.ends_with("_bucket") && !name.ends_with("_sum")) {
         let name = name.trim_end_matches("_count");
         assert!(text.contains(name), "{name} is not explained");
+    }
+}
+
+#[test]
+fn the_controllers_and_outcomes_of_machines_are_explained() {
+    let text = read("docs/metrics.md");
+    let source = read("src/reconciler/lifecycle/mod.rs");
+    let (_, names) = source.split_once("fn controller_name(").unwrap();
+    let names = names.split("\n}\n").next().unwrap().lines().filter_map(|line| line.split_once("=> \""));
+    let names: BTreeSet<&str> = names.map(|(_, rest)| rest.split('"').next().unwrap()).collect();
+    assert_eq!(names.len(), 7, "{names:?}");
+    for word in names.into_iter().chain(["waiting", "conflict", "not-leading"]) {
+        assert!(source.contains(&format!("\"{word}\"")), "no run is ever {word:?}");
+        assert!(text.contains(&format!("`{word}`")), "{word} is not explained");
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use topologist::yaml;
 
-use crate::process::command;
+use crate::process::{command, without_not_checked};
 
 fn folders() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/proposals");
@@ -39,7 +39,7 @@ fn a_corrected_example_is_accepted_and_gets_its_defaults() {
     for folder in folders() {
         let name = folder.display();
         let (code, out, err) = run(&folder, &["validate", "--strict", "--fail-on-warnings", "mended.yaml"]);
-        assert_eq!((code, &*err), (0, ""), "{name}: {out}");
+        assert_eq!((code, &*without_not_checked(&err)), (0, ""), "{name}: {out}");
         let (code, completed, err) = run(&folder, &["default", "mended.yaml"]);
         assert_eq!((code, &*err), (0, ""), "{name}");
         let elsewhere = tempfile::tempdir().unwrap();

@@ -43,14 +43,21 @@ pub fn scope(namespace: &str) -> String {
     .to_string()
 }
 
-/// The variables of the one container of the Deployment.
+/// The variables of the one container of the Deployment; the address of the pod is that of this machine.
 pub fn variables(objects: &[Value]) -> BTreeMap<String, String> {
     let deployment = find(objects, "Deployment", "topologist");
     let containers = deployment["spec"]["template"]["spec"]["containers"].as_array().unwrap();
     assert_eq!(containers.len(), 1);
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let entries = containers[0]["env"].as_array().unwrap();
-    entries.iter().map(|entry| (text(&entry["name"]), text(&entry["value"]))).collect()
+    let value = |entry: &Value| match &entry["valueFrom"]["fieldRef"]["fieldPath"] {
+        Value::Null => text(&entry["value"]),
+        path => {
+            assert_eq!(path, "status.podIP");
+            "127.0.0.1".to_owned()
+        }
+    };
+    entries.iter().map(|entry| (text(&entry["name"]), value(entry))).collect()
 }
 
 /// The objects of somebody's own kustomization and its files; `manifests/` in it is the folder of that name.

@@ -32,6 +32,14 @@ pub struct Topologist {
     pub api: String,
 }
 
+/// How the line about objects begins that were not checked, for want of their definitions.
+pub const NOT_CHECKED: &str = "topologist: not checked against CustomResourceDefinitions";
+
+/// What a command says apart from that line.
+pub fn without_not_checked(said: &str) -> String {
+    said.split_inclusive('\n').filter(|line| !line.starts_with(NOT_CHECKED)).collect()
+}
+
 /// The binary with these arguments, and no environment of ours.
 pub fn command(arguments: &[&str]) -> Command {
     command_of(env!("CARGO_BIN_EXE_topologist").as_ref(), arguments)
@@ -45,6 +53,7 @@ fn command_of(program: &OsStr, arguments: &[&str]) -> Command {
     }
     // Whoever does not say otherwise: many servers run at once.
     command.env("TOPOLOGIST_API_ADDR", "127.0.0.1:0");
+    command.env("TOPOLOGIST_WORKLOAD_ADDR", "127.0.0.1:0");
     command.env("TOPOLOGIST_CONVERSION_ADDR", "127.0.0.1:0");
     command
 }

@@ -2,7 +2,7 @@
 //!
 //! A report is dropped as soon as its group has it, unless every Cluster is listed: thousands do not fit into memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Serialize, Serializer};
 
@@ -13,6 +13,7 @@ use crate::topology::plan::Machines;
 
 /// What becomes of all Clusters.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     /// Only where they are asked for: text and Markdown need no more than the groups.
     pub clusters: Vec<ClusterReport>,
@@ -30,6 +31,9 @@ pub(super) struct Report {
     /// What people should know of the plan as a whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// The kinds of written objects that were not checked, because their CustomResourceDefinitions are not known.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub schemas_not_checked: BTreeSet<String>,
     /// Why the change would be denied.
     pub errors: Vec<String>,
 }
@@ -46,6 +50,9 @@ pub(super) struct Summary {
     /// Clusters that cannot be planned.
     #[serde(skip)]
     pub failed: usize,
+    /// Clusters with objects that the API server would refuse.
+    #[serde(skip)]
+    pub refused: usize,
 }
 
 impl Report {
@@ -89,16 +96,18 @@ pub(super) struct Collected {
     keep: Keep,
     groups: BTreeMap<String, Group>,
     clusters: Vec<(String, ClusterReport)>,
+    unchecked: BTreeSet<String>,
 }
 
 impl Collected {
     pub(super) fn new(keep: Keep) -> Self {
-        Collected { keep, groups: BTreeMap::new(), clusters: Vec::new() }
+        Collected { keep, groups: BTreeMap::new(), clusters: Vec::new(), unchecked: BTreeSet::new() }
     }
 
     /// Adds a Cluster to its group.
     pub(super) fn add(&mut self, report: ClusterReport) {
         let (id, mut group) = Group::of(&report);
+        self.unchecked.extend(report.unchecked.iter().cloned());
         match self.keep {
             Keep::Groups if !self.groups.contains_key(&id) => group.alone = Some(Box::new(report)),
             Keep::Groups => {}
@@ -130,6 +139,7 @@ impl Collected {
     /// Adds groups that were collected elsewhere.
     pub(super) fn merge(&mut self, other: Collected) {
         self.clusters.extend(other.clusters);
+        self.unchecked.extend(other.unchecked);
         other.groups.into_iter().for_each(|(id, group)| self.join(id, group));
     }
 
@@ -167,6 +177,7 @@ impl Collected {
             complete: incomplete.is_empty(),
             incomplete,
             warnings: Vec::new(),
+            schemas_not_checked: self.unchecked,
             errors: denials,
         }
     }
@@ -176,13 +187,14 @@ fn summary(groups: &[Group]) -> Summary {
     // Nothing runs in a sample.
     let real = || groups.iter().filter(|group| !group.is_sample());
     let clusters = |holds: fn(&&Group) -> bool| real().filter(holds).map(|group| group.clusters.len()).sum();
-    let failed = groups.iter().filter(|group| !group.errors.is_empty());
+    let all = |holds: fn(&&Group) -> bool| groups.iter().filter(holds).map(|group| group.clusters.len()).sum();
     Summary {
         clusters: clusters(|_| true),
         changed: clusters(|group| !group.steps.is_empty()),
         machines: real().map(|group| group.machines).sum(),
         deleted_objects: real().map(|group| group.deleted).sum(),
-        failed: failed.map(|group| group.clusters.len()).sum(),
+        failed: all(|group| group.fails),
+        refused: all(|group| group.refuses),
     }
 }
 

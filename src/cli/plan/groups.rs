@@ -64,6 +64,12 @@ pub(super) struct Shared {
     pub errors: Vec<String>,
     #[serde(skip)]
     pub incomplete: Vec<String>,
+    /// Whether its Clusters cannot be planned to their end.
+    #[serde(skip)]
+    pub fails: bool,
+    /// Whether the API server would refuse objects.
+    #[serde(skip)]
+    pub refuses: bool,
 }
 
 /// Writes that are the same, of one or more objects.
@@ -219,6 +225,8 @@ impl Shared {
             warnings: texts(&report.warnings),
             errors: texts(&report.errors),
             incomplete: texts(&report.incomplete),
+            fails: report.fails,
+            refuses: report.refuses,
         }
     }
 

@@ -5,6 +5,7 @@ use super::groups::Group;
 use super::report::ChangeReport;
 use super::values::{ChangedValue, Difference, Line, places};
 use super::words::{self, MESSAGES, NAMED, Step};
+use crate::field::counted;
 
 /// The longest comment, in bytes: GitHub and GitLab take a little more.
 const LONGEST: usize = 60_000;
@@ -39,14 +40,14 @@ pub(super) fn comment(report: &Report) -> String {
     }
     if let Some(rest) = groups.get(shown..).filter(|rest| !rest.is_empty()) {
         let clusters: usize = rest.iter().map(|group| group.clusters.len()).sum();
-        let left_out = format!("{} with {}", counted_groups(rest.len()), words::counted(clusters, "Cluster"));
+        let left_out = format!("{} with {}", counted_groups(rest.len()), counted(clusters, "Cluster"));
         text.push_str(&format!("\nThe details of {left_out} are left out; `plan` without `-o markdown` has them.\n"));
     }
     text + &end
 }
 
 fn counted_groups(number: usize) -> String {
-    words::counted(number, "group")
+    counted(number, "group")
 }
 
 fn add_messages(text: &mut String, start: &str, messages: &[String]) {

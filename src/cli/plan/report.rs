@@ -1,5 +1,7 @@
 //! The output of `plan` as data, which `-o json` prints.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -8,6 +10,7 @@ use crate::hub::{Object, ObjectKey};
 use crate::schema::SENSITIVE;
 use crate::topology::origin::Origin;
 use crate::topology::plan::{Action, Certainty, Change, Fold, Machines, Part, Roll, Rollout, Step};
+use crate::topology::refusals::{Checks, Refusal};
 use crate::topology::upgrade::Held;
 use crate::topology::worker::WorkerKind;
 use crate::world::Found;
@@ -37,6 +40,15 @@ pub(super) struct ClusterReport {
     pub incomplete: Vec<String>,
     #[serde(skip)]
     pub deleted: usize,
+    /// Whether it cannot be planned to its end.
+    #[serde(skip)]
+    pub fails: bool,
+    /// Whether the API server would refuse an object.
+    #[serde(skip)]
+    pub refuses: bool,
+    /// The kinds of written objects that were not checked against CustomResourceDefinitions.
+    #[serde(skip)]
+    pub unchecked: BTreeSet<String>,
 }
 
 /// What Clusters of a group have in common besides their changes.
@@ -128,7 +140,12 @@ impl ClusterReport {
     pub(super) fn of(cluster: &ObjectKey, before: &Fold, after: &Fold, settled: Rollout, outcome: Rollout) -> Self {
         let failed =
             |outcome: &Rollout, fold: &Fold| outcome.failure.as_ref().map(|failure| explained(failure, fold.facts()));
-        let errors = errors(failed(&settled, before), failed(&outcome, after));
+        let mut errors = errors(failed(&settled, before), failed(&outcome, after));
+        let Checks { refusals, unchecked, unusable } = outcome.checks;
+        let (missing, wrong): (Vec<_>, Vec<_>) = refusals.into_iter().partition(Refusal::may_be_completed);
+        let (fails, refuses) = (!errors.is_empty(), !wrong.is_empty());
+        errors.extend(wrong.iter().map(ToString::to_string));
+        let of_checks = missing.iter().map(ToString::to_string).chain(unusable);
         let steps: Vec<&Step> =
             outcome.rounds.iter().flat_map(|round| &round.steps).filter(|step| shows(step)).collect();
         let deleted = steps.iter().filter(|step| step.action == Action::Delete).count();
@@ -149,10 +166,13 @@ impl ClusterReport {
             rolls,
             held: outcome.held.iter().map(held).collect(),
             errors,
-            warnings: outcome.warnings.into_iter().chain(undefined).chain(outcome.notes).collect(),
+            warnings: outcome.warnings.into_iter().chain(undefined).chain(of_checks).chain(outcome.notes).collect(),
             title: title(cluster, before, after),
             about: about(cluster, before, after),
             deleted,
+            fails,
+            refuses,
+            unchecked,
         }
     }
 
@@ -176,6 +196,9 @@ impl ClusterReport {
             warnings: Vec::new(),
             title: format!("Cluster {cluster} is deleted"),
             incomplete: Vec::new(),
+            fails: false,
+            refuses: false,
+            unchecked: BTreeSet::new(),
         }
     }
 }
@@ -197,6 +220,9 @@ impl ClusterReport {
             title,
             about: About { fate: Fate::Class, topology: String::new() },
             incomplete: Vec::new(),
+            fails: false,
+            refuses: false,
+            unchecked: BTreeSet::new(),
         }
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn plain(report: &Report, all: bool) -> String {
     }
     text.messages(&format!("{} ", painted(YELLOW, "warning:")), &report.warnings, most(MESSAGES));
     text.messages("not complete: ", &report.incomplete, most(MESSAGES));
-    if let Some(exit) = words::exit(report.exit_code()) {
+    if let Some(exit) = words::exit(report) {
         text.line("", &painted(DIM, exit));
     }
     text.all

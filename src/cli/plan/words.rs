@@ -3,6 +3,7 @@
 use super::collected::Report;
 use super::groups::{Group, HeldOfGroup, RollOfGroup, StepOfGroup};
 use super::report::{About, ChangeReport, Fate, RollReport, StepReport};
+use crate::field::counted;
 use crate::topology::plan::{Action, Machines};
 
 /// How many denials, and how many notes on what is not complete, are listed.
@@ -21,7 +22,7 @@ pub(super) fn summary(report: &Report) -> String {
     let of_classes = of_classes(report);
     let planned = match summary.changed {
         0 if summary.clusters == 0 && !of_classes.is_empty() => of_classes.join("; "),
-        0 if summary.failed == 0 => format!("{clusters}, nothing changes"),
+        0 if summary.failed == 0 && summary.refused == 0 => format!("{clusters}, nothing changes"),
         0 => clusters,
         changed => format!("{changed} of {clusters} changed: {}{deleted}", machines(&summary.machines)),
     };
@@ -30,8 +31,12 @@ pub(super) fn summary(report: &Report) -> String {
         _ => [vec![planned], of_classes].concat().join("; "),
     };
     let failed = if summary.failed == 0 { String::new() } else { format!("; {} cannot be planned", summary.failed) };
+    let refused = match summary.refused {
+        0 => String::new(),
+        refused => format!("; the API server would refuse objects of {}", counted(refused, "Cluster")),
+    };
     let denied = if report.errors.is_empty() { "" } else { "; the change is denied" };
-    planned + &failed + denied
+    planned + &failed + &refused + denied
 }
 
 /// What becomes of the classes that no Cluster uses, in a few words each.
@@ -239,17 +244,16 @@ pub(super) fn origin(change: &ChangeReport) -> String {
     format!("{}{before}", change.because)
 }
 
-/// What an exit code means, unless there is nothing to say.
-pub(super) fn exit(code: u8) -> Option<&'static str> {
-    match code {
+/// What the exit code means, unless there is nothing to say.
+pub(super) fn exit(report: &Report) -> Option<&'static str> {
+    match report.exit_code() {
+        1 if report.errors.is_empty() && report.summary.failed == 0 => {
+            Some("exit code 1: the API server would refuse an object")
+        }
         1 => Some("exit code 1: the change is denied, or a Cluster cannot be planned"),
         3 => Some("exit code 3: objects change in place or are new, and no machine is replaced or removed"),
         4 => Some("exit code 4: machines are replaced or removed"),
         5 => Some("exit code 5: objects are deleted and not replaced"),
         _ => None,
     }
-}
-
-pub(super) fn counted(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::StatusCode;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::admit::Review;
 use super::answer::{Answer, Form};
@@ -38,19 +38,24 @@ struct Options {
 impl Options {
     /// Reads the options from the body, or else from the query.
     fn parse(call: &Call) -> Result<Self, Failure> {
+        let body = if call.body.is_empty() { None } else { Some(decode::body(call)?.value) };
+        Options::of(call, body.as_ref())
+    }
+
+    /// The options in a body, or else in the query.
+    fn of(call: &Call, body: Option<&Value>) -> Result<Self, Failure> {
         let mut options = Options { is_dry_run: call.is_dry_run()?, ..Options::default() };
         let mut propagation = call.query.text("propagationPolicy").to_owned();
         let mut orphans = call.query.has("orphanDependents").then(|| call.query.flag("orphanDependents"));
-        if !call.body.is_empty() {
-            let body = decode::body(call)?.value;
+        if let Some(body) = body {
             if !body.is_object() {
                 return Err(Failure::bad_request("the body of a deletion holds its options"));
             }
-            text(&body, "/preconditions/uid").clone_into(&mut options.uid);
-            text(&body, "/preconditions/resourceVersion").clone_into(&mut options.version);
+            text(body, "/preconditions/uid").clone_into(&mut options.uid);
+            text(body, "/preconditions/resourceVersion").clone_into(&mut options.version);
             options.is_dry_run |= body["dryRun"].as_array().is_some_and(|all| all.iter().any(|value| value == "All"));
-            if !text(&body, "/propagationPolicy").is_empty() {
-                text(&body, "/propagationPolicy").clone_into(&mut propagation);
+            if !text(body, "/propagationPolicy").is_empty() {
+                text(body, "/propagationPolicy").clone_into(&mut propagation);
             }
             orphans = body.get("orphanDependents").and_then(Value::as_bool).or(orphans);
         }
@@ -109,6 +114,32 @@ pub(super) async fn one(
         Deleted { object, .. } => Answer::of(StatusCode::OK, &Form::of(call).object(resource, Cow::Owned(object))),
     };
     Ok(answer.with_warnings(deletion.warnings))
+}
+
+/// Evicts a Pod: deletes it at once, since no budget is kept (CT-19.11).
+pub(super) async fn evict(
+    embedded: &Embedded,
+    call: &Call,
+    target: &Target,
+    resource: &Arc<Resource>,
+) -> Result<Answer, Failure> {
+    if call.method != http::Method::POST {
+        return Err(Failure::method_not_allowed());
+    }
+    let eviction = decode::body(call)?.value;
+    // The path says what the body is, so that it need not.
+    if !matches!(text(&eviction, "/kind"), "" | "Eviction") {
+        return Err(Failure::bad_request("the body of an eviction holds an Eviction of policy/v1"));
+    }
+    if !matches!(text(&eviction, "/metadata/name"), name if name.is_empty() || name == target.name) {
+        return Err(Failure::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let options = Options::of(call, eviction.get("deleteOptions").filter(|options| !options.is_null()))?;
+    let place = StoreKey::of(resource, &target.namespace, &target.name);
+    let mut deletion = Deletion { embedded, call, resource, options, now: embedded.now(), warnings: Vec::new() };
+    deletion.delete(&place, &target.name).await?;
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Ok(Answer::of(StatusCode::CREATED, &status).with_warnings(deletion.warnings))
 }
 
 /// Deletes all objects that are selected, and answers with a list of them as they were.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::groups::{Groups, RELEASE, group_versions, groups, versions};
 use super::openapi;
+use crate::embedded::storage::builtin::Builtin;
 use crate::embedded::storage::registry::{Registry, Resource, api_version};
 
 /// An answer that is no object.
@@ -111,20 +112,25 @@ fn group(registry: &Registry, name: &str) -> Value {
 }
 
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
-const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
+const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
 
 /// A part of a kind: its name, and the group, version and kind of what is read and written there.
 struct Subresource {
     name: &'static str,
+    verbs: &'static [&'static str],
     kind: (String, String, String),
 }
 
 fn subresources(resource: &Resource) -> impl Iterator<Item = Subresource> {
     let own = (resource.group.clone(), resource.version.clone(), resource.kind.clone());
-    let scale = ["autoscaling", "v1", "Scale"].map(str::to_owned).into();
-    let scale = resource.scale.is_some().then_some(Subresource { name: "scale", kind: scale });
-    let status = resource.has_status.then_some(Subresource { name: "status", kind: own });
-    scale.into_iter().chain(status)
+    let part = |name, verbs, kind| Subresource { name, verbs, kind };
+    let of = |names: [&str; 3]| names.map(str::to_owned).into();
+    let can_be_evicted = resource.builtin.is_some_and(Builtin::can_be_evicted);
+    let eviction = can_be_evicted.then(|| part("eviction", &["create"], of(["policy", "v1", "Eviction"])));
+    let scale = resource.scale.is_some();
+    let scale = scale.then(|| part("scale", SUBRESOURCE_VERBS, of(["autoscaling", "v1", "Scale"])));
+    let status = resource.has_status.then(|| part("status", SUBRESOURCE_VERBS, own));
+    [eviction, scale, status].into_iter().flatten()
 }
 
 /// The kinds of a group in a version (`/apis/G/V`).
@@ -142,9 +148,9 @@ fn entries(resource: &Resource) -> Vec<Value> {
     let mut main = json!({"name": resource.plural, "singularName": resource.singular, "kind": resource.kind,
         "namespaced": resource.is_namespaced, "verbs": VERBS});
     name_more(&mut main, resource);
-    let subresource = |Subresource { name, kind: (group, version, kind) }: Subresource| {
+    let subresource = |Subresource { name, verbs, kind: (group, version, kind) }: Subresource| {
         let mut entry = json!({"name": format!("{}/{name}", resource.plural), "singularName": "", "kind": kind,
-            "namespaced": resource.is_namespaced, "verbs": SUBRESOURCE_VERBS});
+            "namespaced": resource.is_namespaced, "verbs": verbs});
         if group != resource.group {
             entry["group"] = json!(group);
             entry["version"] = json!(version);
@@ -167,9 +173,9 @@ fn name_more(entry: &mut Value, resource: &Resource) {
 fn aggregated(registry: &Registry, which: Groups) -> Value {
     let kind = |(group, version, kind): (&str, &str, &str)| json!({"group": group, "version": version, "kind": kind});
     let resource = |resource: &Resource| {
-        let subresource = |Subresource { name, kind: (group, version, name_of_kind) }: Subresource| {
+        let subresource = |Subresource { name, verbs, kind: (group, version, name_of_kind) }: Subresource| {
             json!({"subresource": name, "responseKind": kind((&group, &version, &name_of_kind)),
-                "verbs": SUBRESOURCE_VERBS})
+                "verbs": verbs})
         };
         let mut entry = json!({
             "resource": resource.plural,

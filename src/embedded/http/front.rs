@@ -18,6 +18,7 @@ use futures::future::BoxFuture;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Frame, SizeHint};
 use ring::digest::{SHA256, digest};
+use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -50,14 +51,57 @@ impl Token {
         &self.0
     }
 
+    /// The same token, signed: the issuer recognises its tokens although it does not keep them.
+    fn signed(self, signature: &str) -> Self {
+        Token(format!("{}.{signature}", self.0))
+    }
+
     /// Whether a request shows the token. Hashes are compared, so that the time which that takes tells nothing.
     fn is_shown_by(&self, headers: &HeaderMap) -> bool {
-        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let shown =
-            shown.and_then(|text| text.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        let hash = |text: &str| digest(&SHA256, text.trim().as_bytes());
-        shown.is_some_and(|(_, token)| hash(token).as_ref() == hash(&self.0).as_ref())
+        let hash = |text: &str| digest(&SHA256, text.as_bytes());
+        shown(headers).is_some_and(|token| hash(token).as_ref() == hash(&self.0).as_ref())
     }
+}
+
+/// The bearer token of a request.
+fn shown(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (_, token) = value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))?;
+    Some(token.trim())
+}
+
+/// Issues tokens for subjects, and recognises them.
+pub(in crate::embedded) struct Issuer(hmac::Key);
+
+impl Issuer {
+    /// An issuer with a key of its own.
+    ///
+    /// # Errors
+    /// When the system has no random numbers to give.
+    pub(in crate::embedded) fn make() -> Result<Self, TokenError> {
+        hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).map(Issuer).map_err(|_| TokenError)
+    }
+
+    /// A new token for a subject.
+    ///
+    /// # Errors
+    /// When the system has no random numbers to give.
+    pub(in crate::embedded) fn issue(&self, subject: &str) -> Result<Token, TokenError> {
+        let token = Token::make()?;
+        let signature = hmac::sign(&self.0, content(subject, token.reveal()).as_bytes());
+        Ok(token.signed(&URL_SAFE_NO_PAD.encode(signature)))
+    }
+
+    /// Whether a request shows a token that was issued for a subject at some time.
+    pub(in crate::embedded) fn is_shown(&self, subject: &str, headers: &HeaderMap) -> bool {
+        let Some((token, signature)) = shown(headers).and_then(|token| token.split_once('.')) else { return false };
+        let Ok(signature) = URL_SAFE_NO_PAD.decode(signature) else { return false };
+        hmac::verify(&self.0, content(subject, token).as_bytes(), &signature).is_ok()
+    }
+}
+
+fn content(subject: &str, token: &str) -> String {
+    format!("{token} {subject}")
 }
 
 impl fmt::Debug for Token {
@@ -74,25 +118,35 @@ pub struct TokenError;
 /// The API as a router, for those who show the token. Watches end when `stop` is cancelled.
 pub fn router(embedded: Embedded, token: Token, stop: CancellationToken) -> Router {
     let front = Arc::new(Front { embedded, token, stop });
-    let answer = move |request: Request| {
+    router_of(move |request: Request| {
         let front = front.clone();
         async move { front.answer(request).await }
-    };
+    })
+}
+
+/// Every request goes to `answer`, and a panic becomes an answer.
+pub(in crate::embedded) fn router_of<A, F>(answer: A) -> Router
+where
+    A: FnOnce(Request) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response> + Send + 'static,
+{
     let panicked = |_| refused(&Failure::internal("the request could not be handled; see the log of topologist"));
     Router::new().fallback(answer).layer(CatchPanicLayer::custom(panicked))
 }
 
-struct Front {
-    embedded: Embedded,
-    token: Token,
-    stop: CancellationToken,
+/// An API for those who show its token.
+#[derive(Clone)]
+pub(in crate::embedded) struct Front {
+    pub embedded: Embedded,
+    pub token: Token,
+    pub stop: CancellationToken,
 }
 
 impl Front {
-    async fn answer(&self, request: Request) -> Response {
+    pub(in crate::embedded) async fn answer(&self, request: Request) -> Response {
         let (head, body) = request.into_parts();
         if !self.token.is_shown_by(&head.headers) {
-            return refused(&Failure::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"));
+            return unauthorized();
         }
         let body = match read(body).await {
             Ok(body) => body,
@@ -103,6 +157,11 @@ impl Front {
             Body::new(UntilStopped { body: Body::new(body), stopped: Box::pin(self.stop.clone().cancelled_owned()) })
         })
     }
+}
+
+/// The answer to a request without the right token.
+pub(in crate::embedded) fn unauthorized() -> Response {
+    refused(&Failure::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"))
 }
 
 async fn read(body: Body) -> Result<Bytes, Failure> {
@@ -117,7 +176,7 @@ async fn read(body: Body) -> Result<Bytes, Failure> {
     }
 }
 
-fn refused(failure: &Failure) -> Response {
+pub(in crate::embedded) fn refused(failure: &Failure) -> Response {
     let body = failure.to_value().to_string();
     (failure.code, [(header::CONTENT_TYPE, "application/json")], body).into_response()
 }

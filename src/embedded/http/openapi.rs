@@ -98,7 +98,7 @@ fn schemas_of(resource: &Resource) -> [(String, Value); 2] {
     let (kind, list_kind) = (&resource.kind, &resource.list_kind);
     let name = schema_name(resource, kind);
     let mut schema = match &resource.schema {
-        Some(structure) => structure.openapi.clone(),
+        Some(structure) => Value::clone(&structure.openapi),
         None => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
     };
     as_resource(&mut schema);

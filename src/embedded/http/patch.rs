@@ -40,7 +40,7 @@ impl Write<'_> {
             JSON_PATCH => json_patched(&mut patched, patch.value)?,
             MERGE_PATCH => merge(&mut patched, patch.value)?,
             STRATEGIC_PATCH if self.resource.builtin.is_some() => {
-                let schema = self.resource.schema.as_deref().map_or(&Value::Null, |schema| &schema.openapi);
+                let schema = self.resource.schema.as_deref().map_or(&Value::Null, |schema| &*schema.openapi);
                 super::strategic::merge(&mut patched, patch.value, schema)?;
             }
             _ => return Err(self.unsupported()),

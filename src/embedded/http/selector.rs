@@ -21,6 +21,8 @@ struct FieldRequirement {
     path: String,
     value: String,
     equals: bool,
+    /// What an object has that lacks the field.
+    absent: &'static str,
 }
 
 impl Selector {
@@ -44,7 +46,8 @@ impl Selector {
                 .ok_or_else(|| unable(format!("invalid selector: '{fields}'; can't understand '{term}'")))?;
             let path = field_path(resource, name)
                 .ok_or_else(|| Failure::bad_request(format!("field label not supported: {name}")))?;
-            selector.fields.push(FieldRequirement { path, value: value.to_owned(), equals });
+            let absent = resource.builtin.map_or("", |builtin| builtin.absent(name));
+            selector.fields.push(FieldRequirement { path, value: value.to_owned(), equals, absent });
         }
         Ok(selector)
     }
@@ -73,7 +76,7 @@ impl Selector {
 impl FieldRequirement {
     fn holds(&self, object: &Value) -> bool {
         let is_equal = match at_path(object, &self.path) {
-            None | Some(Value::Null) => self.value.is_empty(),
+            None | Some(Value::Null) => self.value == self.absent,
             Some(Value::String(text)) => *text == self.value,
             Some(other) => *self.value == *other.to_string(),
         };

@@ -14,6 +14,7 @@ use super::request::{Call, Target, Verb};
 use super::write::Write;
 use super::{access, delete, discovery, watch};
 use crate::embedded::Embedded;
+use crate::embedded::storage::builtin::Builtin;
 use crate::embedded::storage::status::Failure;
 
 /// The longest body, in bytes.
@@ -36,6 +37,9 @@ impl Embedded {
         B: HttpBody<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        if self.0.closed.is_cancelled() {
+            return Answer::from(gone()).into_response();
+        }
         let (head, body) = request.into_parts();
         let body = match Limited::new(body, BODY_LIMIT).collect().await {
             Ok(body) => body.to_bytes(),
@@ -74,6 +78,7 @@ impl Embedded {
             "" => true,
             "status" => resource.has_status,
             "scale" => resource.scale.is_some(),
+            "eviction" => resource.builtin.is_some_and(Builtin::can_be_evicted),
             _ => false,
         };
         let needs_namespace = resource.is_namespaced && !target.name.is_empty();
@@ -85,6 +90,9 @@ impl Embedded {
             || (!resource.is_namespaced && !target.namespace.is_empty())
         {
             return Err(Failure::no_such_path());
+        }
+        if target.subresource == "eviction" {
+            return Ok(delete::evict(self, call, target, resource).await?.into_response());
         }
         let verb = call.verb(target, resource.builtin.is_none())?;
         let warnings: Vec<String> = resource.deprecation.iter().cloned().collect();
@@ -116,6 +124,11 @@ impl Embedded {
         };
         Ok(answer.with_warnings(warnings).into_response())
     }
+}
+
+/// The cluster of this API is gone.
+fn gone() -> Failure {
+    Failure::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", "the API server has stopped")
 }
 
 /// A body that is too long, or did not arrive.

@@ -3,10 +3,11 @@
 //! Columns of custom kinds stand in their definitions. Ages are said as of a moment, which is an argument.
 
 use k8s_openapi::jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::age::age;
+use super::cells::{AGE, Own, UNKNOWN, count, length, since};
 use super::json_path::JsonPath;
+use super::workload_table;
 use crate::embedded::storage::registry::{Column, Resource};
 
 /// What comes with each row of an object.
@@ -162,17 +163,6 @@ fn typed(value: &Value, r#type: &str, now: Timestamp) -> Value {
     }
 }
 
-/// How long ago a moment was.
-fn since(text: &str, now: Timestamp) -> String {
-    match text.parse::<Timestamp>() {
-        Ok(moment) => age(now.as_second().saturating_sub(moment.as_second())),
-        Err(_) => "<invalid>".to_owned(),
-    }
-}
-
-/// Name, type and priority of a column, and what its cells are.
-type Own = (&'static str, &'static str, i64, fn(&Value, Timestamp) -> Value);
-
 /// The columns, besides the name, of kinds that every server has.
 fn builtin(group: &str, plural: &str) -> Option<&'static [Own]> {
     const NAMESPACE: &[Own] = &[("Status", "string", 0, |object, _| object["status"]["phase"].clone()), AGE];
@@ -210,22 +200,8 @@ fn builtin(group: &str, plural: &str) -> Option<&'static [Own]> {
         }
         ("coordination.k8s.io", "leases") => Some(LEASE),
         ("apiextensions.k8s.io", "customresourcedefinitions") => Some(DEFINITION),
-        _ => None,
+        _ => workload_table::columns(group, plural),
     }
-}
-
-const AGE: Own = ("Age", "string", 0, |object, now| match object["metadata"]["creationTimestamp"].as_str() {
-    Some(text) => json!(since(text, now)),
-    None => json!(UNKNOWN),
-});
-const UNKNOWN: &str = "<unknown>";
-
-fn count(object: &Value, field: &str) -> usize {
-    object[field].as_object().map_or(0, Map::len)
-}
-
-fn length(object: &Value, field: &str) -> usize {
-    object[field].as_array().map_or(0, Vec::len)
 }
 
 /// `kind/name` of what an event is about.

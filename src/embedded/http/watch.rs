@@ -122,7 +122,8 @@ pub(super) fn watch(
     }
     drop(state);
     let lines = stream::unfold(watch, |mut watch| async move {
-        let lines = watch.next().await?;
+        let closed = watch.embedded.0.closed.clone();
+        let lines = closed.run_until_cancelled(watch.next()).await??;
         Some((Ok::<_, Infallible>(lines), watch))
     });
     let mut response = Response::new(Body::from_stream(lines));

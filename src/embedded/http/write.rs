@@ -8,9 +8,12 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
+use tokio::task::yield_now;
+use tokio::time::Instant;
 
 use super::answer::{Answer, Form};
 use super::decode::{self, Body};
@@ -29,8 +32,9 @@ use crate::embedded::storage::structure::Fault;
 use crate::field::{ErrorKind, Shown};
 use crate::ssa::{self, FieldPath, FieldSet, ManagedFields, managers_of_update, same_but_for_times, with_managers};
 
-/// How often a write that does not depend on the stored object is tried.
-const ATTEMPTS: usize = 6;
+/// For how long a write that does not depend on the stored object is tried while others write the object. kube-apiserver has the same
+/// limit for patches.
+const PATIENCE: Duration = Duration::from_secs(34);
 
 /// A write that is being carried out.
 pub(super) struct Write<'a> {
@@ -65,7 +69,8 @@ enum Ended {
 impl Write<'_> {
     /// Carries the write out.
     pub(super) async fn run(mut self) -> Result<Answer, Failure> {
-        for _ in 0..ATTEMPTS {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
             let given = self.warnings.len();
             let outcome = self.attempt().await;
             let (code, object) = match outcome {
@@ -73,6 +78,7 @@ impl Write<'_> {
                 Ok(Ended::Written(object)) => (StatusCode::OK, object),
                 Ok(Ended::Moved) => {
                     self.warnings.truncate(given);
+                    yield_now().await;
                     continue;
                 }
                 Err(failure) => return Ok(Answer::from(failure).with_warnings(self.warnings)),
@@ -340,6 +346,7 @@ impl Write<'_> {
         let counts = builtin.is_none_or(Builtin::has_generation);
         let Some(old) = old else {
             if self.resource.has_status
+                && !builtin.is_some_and(Builtin::is_created_with_status)
                 && let Some(members) = object.as_object_mut()
             {
                 members.remove("status");
@@ -404,9 +411,7 @@ impl Write<'_> {
         if let Some(fault) = super::scale::fault(self.resource, object) {
             faults.push(fault);
         }
-        if let Some(schema) = &self.resource.schema {
-            faults.extend(schema.faults(object, old));
-        }
+        faults.extend(shape::schema_faults(self.resource, object, old));
         faults
     }
 

@@ -17,20 +17,65 @@ pub(super) const EVENTS: &str = "events.k8s.io";
 pub enum Builtin {
     ConfigMap,
     CustomResourceDefinition,
+    DaemonSet,
+    Deployment,
     Event,
     Lease,
     MutatingWebhookConfiguration,
     Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
     Secret,
     Service,
     ServiceAccount,
     ValidatingWebhookConfiguration,
+    VolumeAttachment,
 }
 
 impl Builtin {
     /// Whether an update may do without a resourceVersion.
     pub(in crate::embedded) fn may_be_updated_blindly(self) -> bool {
-        matches!(self, Builtin::ConfigMap | Builtin::Event | Builtin::Namespace | Builtin::Secret)
+        matches!(
+            self,
+            Builtin::ConfigMap
+                | Builtin::DaemonSet
+                | Builtin::Deployment
+                | Builtin::Event
+                | Builtin::Namespace
+                | Builtin::Node
+                | Builtin::PersistentVolume
+                | Builtin::PersistentVolumeClaim
+                | Builtin::Pod
+                | Builtin::Secret
+        )
+    }
+
+    /// Whether `status` is a subresource.
+    pub(super) fn has_status(self) -> bool {
+        matches!(
+            self,
+            Builtin::CustomResourceDefinition
+                | Builtin::DaemonSet
+                | Builtin::Deployment
+                | Builtin::Namespace
+                | Builtin::Node
+                | Builtin::PersistentVolume
+                | Builtin::PersistentVolumeClaim
+                | Builtin::Pod
+                | Builtin::VolumeAttachment
+        )
+    }
+
+    /// Whether a new object keeps the status that it is created with: a Node reports its own.
+    pub(in crate::embedded) fn is_created_with_status(self) -> bool {
+        self == Builtin::Node
+    }
+
+    /// Whether objects of the kind can be evicted.
+    pub(in crate::embedded) fn can_be_evicted(self) -> bool {
+        self == Builtin::Pod
     }
 
     /// Whether an update creates what is absent.
@@ -40,7 +85,10 @@ impl Builtin {
 
     /// Whether a deletion answers with the object instead of a Status.
     pub(in crate::embedded) fn is_returned_when_deleted(self) -> bool {
-        matches!(self, Builtin::ServiceAccount)
+        matches!(
+            self,
+            Builtin::PersistentVolume | Builtin::PersistentVolumeClaim | Builtin::Pod | Builtin::ServiceAccount
+        )
     }
 
     /// Whether the server counts changes of the spec.
@@ -48,9 +96,19 @@ impl Builtin {
         matches!(
             self,
             Builtin::CustomResourceDefinition
+                | Builtin::DaemonSet
+                | Builtin::Deployment
                 | Builtin::MutatingWebhookConfiguration
                 | Builtin::ValidatingWebhookConfiguration
         )
+    }
+
+    /// How selectors read a field that an object does not have: switches are off.
+    pub(in crate::embedded) fn absent(self, field: &str) -> &'static str {
+        match (self, field) {
+            (Builtin::Node, "spec.unschedulable") | (Builtin::Pod, "spec.hostNetwork") => "false",
+            _ => "",
+        }
     }
 
     /// Fields by which selectors may select, with their JSON paths.
@@ -71,6 +129,18 @@ impl Builtin {
             ],
             Builtin::Secret => &[("type", ".type")],
             Builtin::Namespace => &[("status.phase", ".status.phase"), ("name", ".metadata.name")],
+            Builtin::Node => &[("spec.unschedulable", ".spec.unschedulable")],
+            Builtin::PersistentVolume | Builtin::PersistentVolumeClaim => &[("name", ".metadata.name")],
+            Builtin::Pod => &[
+                ("spec.nodeName", ".spec.nodeName"),
+                ("spec.restartPolicy", ".spec.restartPolicy"),
+                ("spec.schedulerName", ".spec.schedulerName"),
+                ("spec.serviceAccountName", ".spec.serviceAccountName"),
+                ("spec.hostNetwork", ".spec.hostNetwork"),
+                ("status.phase", ".status.phase"),
+                ("status.podIP", ".status.podIP"),
+                ("status.nominatedNodeName", ".status.nominatedNodeName"),
+            ],
             _ => &[],
         }
     }
@@ -88,6 +158,7 @@ impl Builtin {
                 &["deprecatedSource"],
             ],
             Builtin::Lease | Builtin::Namespace => &[&["spec"], &["status"]],
+            Builtin::Node => &[&["spec"]],
             _ => &[],
         };
         let at = |path: &[&str]| path.iter().try_fold(object, |value, name| value.get(name));
@@ -107,13 +178,21 @@ impl Builtin {
 
     /// What the server does to a new object before it stores it.
     pub(in crate::embedded) fn prepare_new(self, object: &mut Value) {
-        if self == Builtin::Namespace {
-            object["status"] = json!({"phase": "Active"});
-            let finalizers = object.pointer("/spec/finalizers").and_then(Value::as_array).cloned().unwrap_or_default();
-            let kubernetes = json!("kubernetes");
-            if !finalizers.contains(&kubernetes) {
-                object["spec"]["finalizers"] = finalizers.into_iter().chain([kubernetes]).collect();
+        match self {
+            Builtin::Namespace => prepare_new_namespace(object),
+            Builtin::Pod | Builtin::PersistentVolume | Builtin::PersistentVolumeClaim
+                if object.pointer("/status/phase").is_none() =>
+            {
+                object["status"]["phase"] = json!("Pending");
             }
+            Builtin::DaemonSet | Builtin::Deployment | Builtin::Node => {
+                for name in ["spec", "status"] {
+                    if !object[name].is_object() {
+                        object[name] = json!({});
+                    }
+                }
+            }
+            _ => {}
         }
     }
 
@@ -122,6 +201,7 @@ impl Builtin {
         match self {
             Builtin::Secret => secret_faults(object, old),
             Builtin::ConfigMap => immutable_faults(object, old, &["data", "binaryData"]),
+            Builtin::Node => node_faults(object, old),
             _ => Vec::new(),
         }
     }
@@ -151,6 +231,15 @@ fn complete_namespace(object: &mut Value) {
         if let Value::Object(labels) = labels {
             labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
         }
+    }
+}
+
+fn prepare_new_namespace(object: &mut Value) {
+    object["status"] = json!({"phase": "Active"});
+    let finalizers = object.pointer("/spec/finalizers").and_then(Value::as_array).cloned().unwrap_or_default();
+    let kubernetes = json!("kubernetes");
+    if !finalizers.contains(&kubernetes) {
+        object["spec"]["finalizers"] = finalizers.into_iter().chain([kubernetes]).collect();
     }
 }
 
@@ -187,6 +276,19 @@ fn secret_faults(object: &Value, old: Option<&Value>) -> Vec<Fault> {
         faults.push(fault(ErrorKind::Invalid, "type", value, "field is immutable"));
     }
     faults
+}
+
+/// A Node keeps the provider ID that it has.
+fn node_faults(object: &Value, old: Option<&Value>) -> Vec<Fault> {
+    let provider = |node: &Value| {
+        node.pointer("/spec/providerID").and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned)
+    };
+    let Some(before) = old.and_then(provider) else { return Vec::new() };
+    if provider(object).as_deref() == Some(&*before) {
+        return Vec::new();
+    }
+    let detail = "node updates may not change providerID except from \"\" to valid";
+    vec![fault(ErrorKind::Forbidden, "spec.providerID", Shown::NOTHING, detail)]
 }
 
 /// An object that is immutable keeps these fields, and stays immutable.

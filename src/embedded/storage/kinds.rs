@@ -1,18 +1,31 @@
-//! The built-in kinds: their names, schemas and columns.
+//! The built-in kinds of every server and of a management cluster: their names, schemas and columns.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
 use super::builtin::{Builtin, EVENTS, EXTENSIONS};
-use super::registry::{Column, Resource};
+use super::registry::{Column, Registry, Resource, Scale};
 use super::structure::Structure;
 
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-/// The kinds of the server itself.
-pub(in crate::embedded) fn resources() -> Vec<Resource> {
-    let mut rows = vec![
+/// The kinds of a management cluster.
+pub(in crate::embedded) fn management_registry() -> Arc<Registry> {
+    static KINDS: LazyLock<Arc<Registry>> = LazyLock::new(|| registry(everywhere().into_iter().chain(extensions())));
+    KINDS.clone()
+}
+
+/// Compiles the schemas of kinds.
+pub(super) fn registry(rows: impl Iterator<Item = Row>) -> Arc<Registry> {
+    Arc::new(rows.map(Row::into_resource).collect())
+}
+
+/// The kinds that every server has.
+pub(super) fn everywhere() -> Vec<Row> {
+    let newer = row(Builtin::Event, EVENTS, "v1", ("Event", "events", &["ev"]), true, Some(new_event));
+    vec![
+        Row { is_storage: false, ..newer },
         row(Builtin::ConfigMap, "", "v1", ("ConfigMap", "configmaps", &["cm"]), true, Some(config_map)),
         row(Builtin::Event, "", "v1", ("Event", "events", &["ev"]), true, Some(event)),
         row(Builtin::Namespace, "", "v1", ("Namespace", "namespaces", &["ns"]), false, Some(namespace)),
@@ -27,6 +40,12 @@ pub(in crate::embedded) fn resources() -> Vec<Resource> {
             Some(service_account),
         ),
         row(Builtin::Lease, "coordination.k8s.io", "v1", ("Lease", "leases", &[]), true, Some(lease)),
+    ]
+}
+
+/// The kinds that define others, and what is asked about writes.
+fn extensions() -> Vec<Row> {
+    vec![
         row(
             Builtin::CustomResourceDefinition,
             EXTENSIONS,
@@ -51,10 +70,7 @@ pub(in crate::embedded) fn resources() -> Vec<Resource> {
             false,
             None,
         ),
-    ];
-    let newer = row(Builtin::Event, EVENTS, "v1", ("Event", "events", &["ev"]), true, Some(new_event));
-    rows.push(Row { is_storage: false, ..newer });
-    rows.into_iter().map(Row::into_resource).collect()
+    ]
 }
 
 impl Row {
@@ -74,8 +90,8 @@ impl Row {
             short_names: owned(self.short_names),
             categories: if is_definition { owned(&["api-extensions"]) } else { Vec::new() },
             is_namespaced: self.is_namespaced,
-            has_status: is_definition || self.builtin == Builtin::Namespace,
-            scale: None,
+            has_status: self.builtin.has_status(),
+            scale: (self.builtin == Builtin::Deployment).then(Scale::of_replicas),
             columns: self.builtin.columns(),
             schema,
             is_storage: self.is_storage,
@@ -114,7 +130,7 @@ impl Builtin {
     }
 }
 
-struct Row {
+pub(super) struct Row {
     builtin: Builtin,
     group: &'static str,
     version: &'static str,
@@ -126,7 +142,7 @@ struct Row {
     is_storage: bool,
 }
 
-const fn row(
+pub(super) const fn row(
     builtin: Builtin,
     group: &'static str,
     version: &'static str,
@@ -153,11 +169,11 @@ fn custom_resource_definition() -> Value {
         "storedVersions": {"type": "array", "items": text()}}))}))
 }
 
-fn text() -> Value {
+pub(super) fn text() -> Value {
     json!({"type": "string"})
 }
 
-fn texts() -> Value {
+pub(super) fn texts() -> Value {
     json!({"type": "object", "additionalProperties": text()})
 }
 
@@ -165,16 +181,16 @@ fn bytes() -> Value {
     json!({"type": "object", "additionalProperties": {"type": "string", "format": "byte"}})
 }
 
-fn object(properties: Value) -> Value {
+pub(super) fn object(properties: Value) -> Value {
     json!({"type": "object", "properties": properties})
 }
 
-fn keyed(key: &str, item: Value) -> Value {
+pub(super) fn keyed(key: &str, item: Value) -> Value {
     json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key], "items": item})
 }
 
 /// A reference to an object.
-fn reference() -> Value {
+pub(super) fn reference() -> Value {
     let mut reference = object(json!({"apiVersion": text(), "fieldPath": text(), "kind": text(), "name": text(),
         "namespace": text(), "resourceVersion": text(), "uid": text()}));
     reference["x-kubernetes-map-type"] = json!("atomic");

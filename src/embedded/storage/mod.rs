@@ -3,7 +3,7 @@
 //! ```text
 //! load.rs (files) ─► store.rs, index.rs ◄─ collect.rs: what follows from a write
 //!                      ▲ kinds
-//!                 registry.rs ◄─ kinds.rs, definition.rs ─► structure.rs, metadata.rs: what objects look like
+//!       registry.rs ◄─ kinds.rs, workload_kinds.rs, definition.rs ─► structure.rs, metadata.rs: what objects look like
 //! ```
 
 pub(super) mod builtin;
@@ -21,12 +21,14 @@ pub(super) mod shape;
 pub(super) mod status;
 pub(super) mod store;
 pub(super) mod structure;
+mod workload_kinds;
 
 pub use builtin::Builtin;
 pub use load::LoadError;
 pub use registry::{Column, Registry, Resource, Scale};
 pub use structure::Structure;
 
-pub(in crate::embedded) use kinds::resources;
+pub(in crate::embedded) use kinds::management_registry;
 pub(in crate::embedded) use load::make_namespaces;
 pub(in crate::embedded) use store::State;
+pub(in crate::embedded) use workload_kinds::workload_registry;

@@ -88,6 +88,18 @@ pub struct Scale {
     pub label_selector: String,
 }
 
+impl Scale {
+    /// Of the kinds that have a number of replicas in their spec.
+    pub(super) fn of_replicas() -> Self {
+        let owned = str::to_owned;
+        Scale {
+            spec_replicas: owned(".spec.replicas"),
+            status_replicas: owned(".status.replicas"),
+            label_selector: String::new(),
+        }
+    }
+}
+
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
@@ -144,6 +156,14 @@ impl Registry {
         self.0.retain(|resource| (&*resource.group, &*resource.plural) != (group, plural));
         self.0.extend(versions.into_iter().map(Arc::new));
         self.0.sort_by(|left, right| left.key().cmp(&right.key()));
+    }
+}
+
+impl FromIterator<Resource> for Registry {
+    fn from_iter<I: IntoIterator<Item = Resource>>(resources: I) -> Self {
+        let mut all: Vec<Arc<Resource>> = resources.into_iter().map(Arc::new).collect();
+        all.sort_by(|left, right| left.key().cmp(&right.key()));
+        Registry(all)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::builtin::Builtin;
 use super::metadata;
@@ -25,7 +25,7 @@ pub(in crate::embedded) fn shaped(resource: &Resource, object: &mut Value) -> Re
         unknown.extend(schema.prune(object));
         schema.complete(object);
         if resource.builtin.is_some() {
-            typed(resource, &schema.faults(object, None))?;
+            typed(resource, &schema_faults(resource, object, None))?;
         }
     }
     match resource.builtin {
@@ -35,6 +35,31 @@ pub(in crate::embedded) fn shaped(resource: &Resource, object: &mut Value) -> Re
     }
     unknown.sort();
     Ok(unknown)
+}
+
+/// What a schema finds wrong with an object.
+pub(in crate::embedded) fn schema_faults(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<Fault> {
+    let object = without_empty_bytes(resource, object);
+    resource.schema.as_ref().map(|schema| schema.faults(&object, old)).unwrap_or_default()
+}
+
+/// The object without its empty byte values: Go reads an empty text as zero bytes, although the format `byte` of a schema
+/// forbids it.
+fn without_empty_bytes<'o>(resource: &Resource, object: &'o Value) -> Cow<'o, Value> {
+    let field = match resource.builtin {
+        Some(Builtin::Secret) => "data",
+        Some(Builtin::ConfigMap) => "binaryData",
+        _ => return Cow::Borrowed(object),
+    };
+    let has_empty = |values: &Map<String, Value>| values.values().any(|value| value == "");
+    if !object.get(field).and_then(Value::as_object).is_some_and(has_empty) {
+        return Cow::Borrowed(object);
+    }
+    let mut object = object.clone();
+    if let Some(values) = object.get_mut(field).and_then(Value::as_object_mut) {
+        values.retain(|_, value| value != "");
+    }
+    Cow::Owned(object)
 }
 
 /// The server's own kinds have types of their own: what does not fit one of them cannot be read.

@@ -203,11 +203,11 @@ pub(in crate::embedded) struct State {
 }
 
 impl State {
-    pub(in crate::embedded) fn new(registry: Registry, kept_events: usize) -> Self {
+    pub(in crate::embedded) fn new(registry: Arc<Registry>, kept_events: usize) -> Self {
         State {
             kept_events,
             version: 1,
-            registry: Arc::new(registry),
+            registry,
             collections: BTreeMap::new(),
             places: HashMap::new(),
             dependents: HashMap::new(),

@@ -4,7 +4,7 @@
 //!  Plan ─► shim.rs ─► steps in their order (RS-12) ─► written, and what went wrong
 //!                        │   └─ cluster.rs: the Cluster, by merge patches
 //!                        ├─ a write fails ─► cleaning.rs: templates made for nothing go again
-//!                        └─ events.rs: Events about the writes, sent when the run is over
+//!                        └─ ../events.rs: Events about the writes, sent when the run is over
 //! ```
 //!
 //! Nothing is taken back but those templates: the next run goes on from what is there (RS-37).
@@ -12,7 +12,6 @@
 mod cleaning;
 mod cluster;
 mod errors;
-mod events;
 mod shim;
 #[cfg(test)]
 mod tests;
@@ -25,13 +24,23 @@ use tracing::{info, warn};
 
 use self::cluster::ClusterField;
 pub use self::errors::ApplyError;
-use self::events::{QueuedEvent, Reason, Recorder};
+use super::events::{QueuedEvent, Reason, Recorder};
 use super::untyped;
 use crate::hub::{Object, ObjectKey, ObjectRef, label};
 use crate::topology::plan::{Action, Part, Plan, Step};
 use crate::topology::shim::Shim;
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::world::Selection;
+
+/// Who reports the events.
+const REPORTER: &str = "topology/cluster-controller";
+
+/// The reasons of the events.
+const CREATED: Reason = Reason::normal("TopologyCreate");
+const UPDATED: Reason = Reason::normal("TopologyUpdate");
+const DELETED: Reason = Reason::normal("TopologyDelete");
+/// A template is not rotated any more (DEC-35).
+const ROTATION_HELD: Reason = Reason::warning("TopologyRotationHeld");
 
 /// Writes what topologies ask for.
 pub struct Applier {
@@ -84,7 +93,7 @@ pub struct Written {
 impl Applier {
     /// One that writes with `client`, which should refuse when this process does not lead.
     pub fn new(client: kube::Client) -> Self {
-        Applier { recorder: Recorder::new(client.clone()), client }
+        Applier { recorder: Recorder::new(client.clone(), REPORTER), client }
     }
 
     /// Executes a plan in its order (RS-12), until the first error.
@@ -107,7 +116,7 @@ impl Applier {
     /// Tells a Cluster in a Warning event that a template is not rotated any more (DEC-35).
     pub async fn tell_of_held_rotation(&self, cluster: &ObjectKey, uid: &str, message: String) {
         let cluster = ObjectRef::new(API_VERSION, "Cluster", cluster.clone());
-        self.recorder.write(vec![QueuedEvent::now(&cluster, uid, Reason::RotationHeld, message)]).await;
+        self.recorder.write(vec![QueuedEvent::now(&cluster, uid, ROTATION_HELD, message)]).await;
     }
 }
 
@@ -318,16 +327,16 @@ fn message(step: &Step) -> Option<(Reason, String)> {
             | Part::WorkerInfrastructure(WorkerKind::MachineDeployment, _)
     );
     Some(match action {
-        Action::Create => (Reason::Create, format!("Created {what}")),
-        Action::Apply if is_template => (Reason::Update, format!("Updated {what} (metadata changes)")),
-        Action::Apply => (Reason::Update, format!("Updated {what}{}", version_change(step))),
+        Action::Create => (CREATED, format!("Created {what}")),
+        Action::Apply if is_template => (UPDATED, format!("Updated {what} (metadata changes)")),
+        Action::Apply => (UPDATED, format!("Updated {what}{}", version_change(step))),
         Action::Rotate => {
             let old = replaces.as_deref().unwrap_or_default();
             let message = format!("Created {what} as a replacement for \"{old}\" (template rotation)");
-            (Reason::Create, message)
+            (CREATED, message)
         }
         Action::Delete if is_template => return None,
-        Action::Delete => (Reason::Delete, format!("Deleted {what}")),
+        Action::Delete => (DELETED, format!("Deleted {what}")),
     })
 }
 

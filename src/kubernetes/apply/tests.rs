@@ -522,41 +522,29 @@ fn messages_are_those_of_the_specification() {
     let worker = |kind| Part::Worker(kind, "w".to_owned());
     let smith = || Part::WorkerInfrastructure(MD, "w".to_owned());
     let cases: BTreeMap<&str, (Reason, Step)> = [
-        ("Created ForgeCluster \"ns/n\"", (Reason::Create, create(Part::Infrastructure, "n"))),
-        ("Updated ForgeCluster \"ns/n\"", (Reason::Update, step(Action::Apply, Part::Infrastructure, "n"))),
-        (
-            "Updated ForgeMachineTemplate \"ns/n\" (metadata changes)",
-            (Reason::Update, step(Action::Apply, smith(), "n")),
-        ),
+        ("Created ForgeCluster \"ns/n\"", (CREATED, create(Part::Infrastructure, "n"))),
+        ("Updated ForgeCluster \"ns/n\"", (UPDATED, step(Action::Apply, Part::Infrastructure, "n"))),
+        ("Updated ForgeMachineTemplate \"ns/n\" (metadata changes)", (UPDATED, step(Action::Apply, smith(), "n"))),
         (
             "Created ForgeMachineTemplate \"ns/n\" as a replacement for \"old\" (template rotation)",
-            (Reason::Create, step(Action::Rotate, smith(), "n")),
+            (CREATED, step(Action::Rotate, smith(), "n")),
         ),
         (
             "Updated KubeadmControlPlane \"ns/n\" with version change from v1.33.0 to v1.34.0",
-            (
-                Reason::Update,
-                Step { changes: versions("spec.version"), ..step(Action::Apply, Part::ControlPlane, "n") },
-            ),
+            (UPDATED, Step { changes: versions("spec.version"), ..step(Action::Apply, Part::ControlPlane, "n") }),
         ),
         (
             "Updated MachinePool \"ns/n\" with version change from v1.33.0 to v1.34.0",
-            (
-                Reason::Update,
-                Step { changes: versions("spec.template.spec.version"), ..step(Action::Apply, worker(MP), "n") },
-            ),
+            (UPDATED, Step { changes: versions("spec.template.spec.version"), ..step(Action::Apply, worker(MP), "n") }),
         ),
         (
             "Updated MachineDeployment \"ns/n\"",
-            (Reason::Update, Step { changes: versions("spec.version"), ..step(Action::Apply, worker(MD), "n") }),
+            (UPDATED, Step { changes: versions("spec.version"), ..step(Action::Apply, worker(MD), "n") }),
         ),
-        ("Deleted MachinePool \"ns/n\"", (Reason::Delete, step(Action::Delete, worker(MP), "n"))),
-        (
-            "Deleted MachineHealthCheck \"ns/n\"",
-            (Reason::Delete, step(Action::Delete, Part::ControlPlaneHealthCheck, "n")),
-        ),
+        ("Deleted MachinePool \"ns/n\"", (DELETED, step(Action::Delete, worker(MP), "n"))),
+        ("Deleted MachineHealthCheck \"ns/n\"", (DELETED, step(Action::Delete, Part::ControlPlaneHealthCheck, "n"))),
         ("Updated KubeadmConfig \"ns/n\"", {
-            (Reason::Update, step(Action::Apply, Part::Bootstrap(MP, "w".to_owned()), "n"))
+            (UPDATED, step(Action::Apply, Part::Bootstrap(MP, "w".to_owned()), "n"))
         }),
     ]
     .into();

@@ -402,7 +402,7 @@ impl Findings {
     fn failed_to_write(self, error: &apply::ApplyError) -> Self {
         let conflict = error.is_conflict();
         if conflict {
-            warn!(error = %error, "Write conflict");
+            debug!(error = %error, "Write conflict");
         }
         Findings { conflict, error: Some(error.to_string()), ..self }
     }

@@ -106,7 +106,7 @@ impl Run<'_> {
             cluster: self.blueprint.cluster.metadata.key(),
             request: self.request(patch, hook),
         };
-        match self.world.ask(&call) {
+        match self.world.patch(&call) {
             Found::Yes(answer) => Ok(Some(answer)),
             Found::Absent => {
                 let (patch, extension) = (patch.name.clone(), extension.to_owned());

@@ -8,7 +8,11 @@ use crate::hub::{GROUP, Object, version_of};
 use crate::ssa::{self, Comparing, FieldPath, ManagedFields, OwnershipChange, Schema};
 use crate::topology::Failure;
 use crate::topology::origin::{Origins, is_below};
+use crate::topology::refusals::{completed, definition_of};
 use crate::world::{DryRun, DryRunCall, Found, World};
+
+/// The time of all writes to facts. It is needed for the order of field managers, and is in no output.
+const NOW: &str = "1970-01-01T00:00:00Z";
 
 /// The field manager of everything that a topology applies, by server-side apply (SSA-01, DEC-30).
 pub const MANAGER: &str = "capi-topology";
@@ -158,9 +162,38 @@ impl Comparison<'_> {
                 return Ok(Difference::none());
             }
         }
+        if !is_tried {
+            self.confirm(current, sent, schema, &managers, &mut found.changes);
+        }
         let changes_owners = found.ownership_changed.is_some();
         let difference = Difference::of_values(found.changes, origins, before.map(|before| &*before.origins));
         Ok(Difference { changes_owners, ..difference })
+    }
+}
+
+impl Comparison<'_> {
+    /// Drops the changes that the defaults of a known schema undo: an API server completes what is applied before it compares.
+    fn confirm(
+        &self,
+        current: &Object,
+        sent: &Object,
+        schema: &Schema,
+        managers: &[ManagedFields],
+        changes: &mut Vec<ssa::FieldChange>,
+    ) {
+        if changes.is_empty() || !self.world.is_offline() {
+            return;
+        }
+        let Some(definition) = definition_of(sent, self.world) else { return };
+        if !matches!(definition.resource_schema(version_of(sent.api_version())), Some(Ok(_))) {
+            return;
+        }
+        let stored = completed(current.clone(), Some(&definition));
+        // What cannot be merged is reported elsewhere.
+        let Ok(result) = merged(Some(stored.as_ref()), managers, sent, schema) else { return };
+        let result = completed(result, Some(&definition));
+        let confirmed = ssa::changes(stored.as_ref(), result.as_ref(), schema, UNCOMPARED);
+        changes.retain(|change| is_edited(change, &confirmed));
     }
 }
 
@@ -223,6 +256,22 @@ fn recorded_in(version: &str, object: &Object) -> Result<Vec<ManagedFields>, Fai
         }
     }
     Ok(managers)
+}
+
+/// The result of applying `sent` to an object, or to none.
+///
+/// # Errors
+/// Why a server would refuse to do so.
+pub(super) fn merged(
+    live: Option<&Value>,
+    managers: &[ManagedFields],
+    sent: &Object,
+    schema: &Schema,
+) -> Result<Object, String> {
+    let request = ssa::Request::new(MANAGER, sent.api_version(), NOW, schema);
+    let applied = ssa::apply(live, managers, sent.as_ref(), &request, true);
+    let ssa::Applied { object, managers, .. } = applied.map_err(|refused| refused.to_string())?;
+    Object::try_from(ssa::with_managers(object, &managers)).map_err(|found| format!("it is {found}"))
 }
 
 /// How an object is merged. Without a definition that is what the record of its owners shows, and other lists are replaced as a

@@ -1,6 +1,5 @@
 //! Executes plans on facts only: it computes the world after a rollout, with providers that finish at once (DEC-41).
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::ready;
@@ -12,22 +11,23 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::defaults::default_strategies;
-use super::difference::{MANAGER, owners, schema};
+use super::difference::{merged, owners, schema};
 use super::rolls::{default_replicas, defaulted, notes, owner, rolls};
-use super::{Action, Applied, Change, Part, Plan, Roll, Sent, Step};
+use super::{Action, Applied, Change, Part, Plan, Roll, Sent, Step, postponed};
 use crate::hub::{Cluster, Object, ObjectKey, ObjectRef, annotation, label};
 use crate::json::StringMap;
 use crate::rollouts::Owner;
 use crate::ssa;
 use crate::topology::names::Derived;
 use crate::topology::patches::Trace;
-use crate::topology::upgrade::Held;
+use crate::topology::refusals::{Checks, Subject, completed_in, definition_of};
+use crate::topology::upgrade::{Held, Tracker};
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Computation, Failure, Options};
-use crate::world::{Answer, Ask, DryRun, DryRunCall, Facts, Found, Need, Record, Selection, World, settle};
+use crate::world::{
+    Answer, Ask, DryRun, DryRunCall, Facts, Found, Need, PatchAnswer, PatchCall, Record, Selection, World, settle,
+};
 
-/// The time of all writes. It is needed for the order of field managers, and is in no output.
-const NOW: &str = "1970-01-01T00:00:00Z";
 /// Number of plans after which a rollout that still has steps fails.
 const ROUNDS: usize = 2_000;
 /// How often one slot may be rotated while versions do not change (DEC-35).
@@ -37,6 +37,13 @@ const ROTATIONS: usize = 3;
 pub trait DryRunServer: fmt::Debug + Send + Sync {
     /// The answers to all calls, each with its call. An answer is absent if the server must not be called; the result is then assumed.
     fn answers(&self, calls: Vec<DryRunCall>) -> Vec<(DryRunCall, Found<DryRun>)>;
+}
+
+/// What calls the extensions of patches.
+pub trait PatchServer: fmt::Debug + Send + Sync {
+    /// The answer to a call; absent if the extension cannot be called, and the plan is then incomplete. Equal calls have equal
+    /// answers.
+    fn answer(&self, call: &PatchCall) -> Found<PatchAnswer>;
 }
 
 /// A world in which plans are executed.
@@ -49,6 +56,8 @@ pub struct Fold {
     now: Option<Timestamp>,
     /// The server for dry runs of objects in a running cluster.
     server: Option<Arc<dyn DryRunServer>>,
+    /// What calls the extensions of patches, if they can be called.
+    extensions: Option<Arc<dyn PatchServer>>,
 }
 
 /// One plan of a rollout, and its effect on machines.
@@ -74,6 +83,10 @@ pub struct Rollout {
     /// Notes about the steps for the reader of a plan.
     pub notes: Vec<String>,
     pub assumes_contract: bool,
+    /// What the last plan found out about versions and hooks.
+    pub tracker: Tracker,
+    /// What schemas of definitions refuse of the objects that are written.
+    pub checks: Checks,
     /// Why the rollout ended before it was complete.
     pub failure: Option<Failure>,
 }
@@ -87,7 +100,7 @@ impl Rollout {
 impl Fold {
     /// A world with these facts, which must be complete.
     pub fn new(facts: Facts, options: Options) -> Self {
-        Fold { facts, applied: Applied::default(), options, now: None, server: None }
+        Fold { facts, applied: Applied::default(), options, now: None, server: None, extensions: None }
     }
 
     /// The same world at this time.
@@ -100,6 +113,12 @@ impl Fold {
     #[must_use]
     pub fn with_server(self, server: Arc<dyn DryRunServer>) -> Self {
         Fold { server: Some(server), ..self }
+    }
+
+    /// The same world, with calls of the extensions of patches.
+    #[must_use]
+    pub fn with_extensions(self, extensions: Arc<dyn PatchServer>) -> Self {
+        Fold { extensions: Some(extensions), ..self }
     }
 
     /// The facts as they are now.
@@ -138,12 +157,11 @@ impl Fold {
     /// # Errors
     /// See [`Computation::of`].
     pub fn compute(&self, cluster: &ObjectKey) -> Result<Computation, Failure> {
-        let world = World::new(Arc::new(self.facts.clone()));
-        match world.cluster(cluster) {
-            Found::Yes(found) => Computation::of(&found, &world, &mut Derived, &self.options),
+        self.settled(|world| match world.cluster(cluster) {
+            Found::Yes(found) => Computation::of(&found, world, &mut Derived, &self.options),
             Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
             Found::Absent | Found::NotAsked => Err(Failure::NoCluster(cluster.clone())),
-        }
+        })
     }
 
     /// Rolls a Cluster out, unless it already refers to its objects. Then the objects do not change, and their desired fields are
@@ -171,6 +189,7 @@ impl Fold {
         if outcome.rounds.len() == ROUNDS {
             outcome.failure = Some(Failure::Endless { cluster: cluster.clone(), rounds: ROUNDS });
         }
+        postponed::merge(&mut outcome.rounds);
         outcome
     }
 
@@ -209,33 +228,49 @@ impl Fold {
     }
 
     /// One plan for a Cluster with the current facts.
-    pub(super) fn plan(&self, cluster: &ObjectKey, outcome: &mut Rollout) -> Result<Round, Failure> {
-        let world = World::new(Arc::new(self.facts.clone()));
-        let Some(server) = &self.server else { return self.planned(cluster, &world, outcome) };
-        let outcome = RefCell::new(outcome);
+    ///
+    /// # Errors
+    /// When the desired state cannot be computed.
+    pub fn plan(&self, cluster: &ObjectKey, outcome: &mut Rollout) -> Result<Round, Failure> {
+        self.settled(|world| self.planned(cluster, world, outcome))
+    }
+
+    /// Computes until every dry run and every call of an extension has its answer.
+    fn settled<T>(&self, mut compute: impl FnMut(&World) -> Result<T, Failure>) -> Result<T, Failure> {
+        let mut world = World::new(Arc::new(self.facts.clone()));
+        if self.server.is_some() {
+            world = world.with_dry_runs();
+        }
+        if self.extensions.is_some() {
+            world = world.with_extensions();
+        }
         let compute = |world: World, ()| {
-            let planned = self.planned(cluster, &world, &mut outcome.borrow_mut());
-            ready(match planned {
+            ready(match compute(&world) {
                 // A failure because of a missing answer is computed again with the answer.
                 Err(failure) if !world.has_needs() => Err(failure),
-                planned => Ok((planned, world, ())),
+                computed => Ok((computed, world, ())),
             })
         };
-        let gather = |needs: BTreeSet<Need>| ready(self.gathered(needs, &**server));
-        let settled = settle(world.with_dry_runs(), (), compute, gather).now_or_never();
+        let gather = |needs: BTreeSet<Need>| ready(self.gathered(needs));
+        let settled = settle(world, (), compute, gather).now_or_never();
         settled.ok_or(Failure::NotAsked)??.0
     }
 
-    /// The answers to needs: dry runs come from the server, everything else from the facts.
-    fn gathered(&self, needs: BTreeSet<Need>, server: &dyn DryRunServer) -> Vec<(Need, Answer)> {
+    /// The answers to needs: dry runs come from the server, patches from extensions, everything else from the facts.
+    fn gathered(&self, needs: BTreeSet<Need>) -> Vec<(Need, Answer)> {
         let (mut calls, mut answers) = (Vec::new(), Vec::new());
         for need in needs {
-            match need {
-                Need::DryRun(call) => calls.push(call),
-                need => answers.push((need.clone(), self.facts.answer(&need))),
+            match (need, &self.extensions) {
+                (Need::DryRun(call), _) => calls.push(call),
+                (Need::Patch(call), Some(extensions)) => {
+                    let answer = call.answer(extensions.answer(&call));
+                    answers.push((call.need(), answer));
+                }
+                (need, _) => answers.push((need.clone(), self.facts.answer(&need))),
             }
         }
-        answers.extend(server.answers(calls).into_iter().map(|(call, found)| (call.need(), call.answer(found))));
+        let made = self.server.iter().flat_map(|server| server.answers(std::mem::take(&mut calls)));
+        answers.extend(made.map(|(call, found)| (call.need(), call.answer(found))));
         answers
     }
 
@@ -255,15 +290,31 @@ impl Fold {
         if self.server.is_some() && world.has_needs() {
             return Err(Failure::NotAsked);
         }
-        let Computation { observed, trace, warnings, assumes_contract, .. } = computation;
+        let Computation { observed, trace, warnings, assumes_contract, tracker, .. } = computation;
+        outcome.tracker = tracker;
         (outcome.trace, outcome.warnings, outcome.assumes_contract) = (trace, warnings, assumes_contract);
         default_replicas(&mut steps);
         default_strategies(&mut steps);
+        self.check(&steps, &observed.blueprint.class.metadata.key(), world, &mut outcome.checks);
         let (rolls, paused) = rolls(&steps, &observed.current, world, self.now);
         outcome.held = held;
         outcome.paused.extend(paused);
         outcome.notes.extend(notes(&steps));
         Ok(Round { steps, rolls, failure })
+    }
+
+    /// Checks what steps write against the schemas of definitions.
+    fn check(&self, steps: &[Step], class: &ObjectKey, world: &World, checks: &mut Checks) {
+        for step in steps.iter().filter(|step| step.part != Part::Cluster) {
+            let Some(sent) = &step.sent else { continue };
+            let (merged, slot) = (self.merged(&step.object, sent), step.part.to_string());
+            let (object, refused) = match &merged {
+                Ok(object) => (object, None),
+                Err(failure) => (&**sent, Some(failure.to_string())),
+            };
+            let subject = Subject { slot: &slot, sent, merged: object, origins: &step.origins, class };
+            checks.add(subject, world, refused);
+        }
     }
 
     /// The machines that would be replaced if a Cluster were not paused (ROLL-18).
@@ -284,7 +335,10 @@ impl Fold {
 
     /// Writes the object of a step, as a server would: an existing object of the name is taken over, fields of other managers stay,
     /// and `managedFields` are updated (RS-13, DEC-36, DEC-43).
-    pub(super) fn write(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// When the object cannot be applied.
+    pub fn write(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), Failure> {
         let Some(sent) = &step.sent else {
             self.delete(step);
             return Ok(());
@@ -293,7 +347,8 @@ impl Fold {
             self.apply_to_cluster(cluster, sent);
             return Ok(());
         }
-        let mut object = self.applied_to(&step.object, sent)?;
+        let world = World::new(Arc::new(self.facts.clone()));
+        let mut object = completed_in(&world, self.applied_to(&step.object, sent)?);
         // A server would set a new one. Earlier dry runs of the object are not valid any more.
         object.remove("metadata.resourceVersion");
         if object.uid().is_empty() {
@@ -307,22 +362,40 @@ impl Fold {
         Ok(())
     }
 
-    /// The result of applying `sent` to the object of that name, if it exists.
+    /// The result of applying `sent` to the object of that name, if it exists. What a schema refuses has been said, and is applied
+    /// all the same: machines are counted as if it were corrected.
     fn applied_to(&self, reference: &ObjectRef, sent: &Object) -> Result<Object, Failure> {
+        let world = World::new(Arc::new(self.facts.clone()));
+        let merged = self.merged(reference, sent);
+        match merged {
+            Err(Failure::Unreadable(_)) if definition_of(sent, &world).is_some() => {
+                self.merged_by(reference, sent, &world, &ssa::Schema::unknown())
+            }
+            merged => merged,
+        }
+    }
+
+    fn merged(&self, reference: &ObjectRef, sent: &Object) -> Result<Object, Failure> {
         let world = World::new(Arc::new(self.facts.clone()));
         let before = world.object(reference);
         let live = if let Found::Yes(live) = &before { Some(&**live) } else { None };
-        let schema = schema(&world, sent, live)?;
+        self.merged_by(reference, sent, &world, &schema(&world, sent, live)?)
+    }
+
+    fn merged_by(
+        &self,
+        reference: &ObjectRef,
+        sent: &Object,
+        world: &World,
+        schema: &ssa::Schema,
+    ) -> Result<Object, Failure> {
+        let before = world.object(reference);
         let (live, managers) = match &before {
-            Found::Yes(live) => (Some(live), owners(live, self.applied.get(reference), sent, &schema)?),
+            Found::Yes(live) => (Some(live), owners(live, self.applied.get(reference), sent, schema)?),
             _ => (None, Vec::new()),
         };
-        let request = ssa::Request::new(MANAGER, sent.api_version(), NOW, &schema);
-        let live = live.map(|live| Object::as_ref(live));
-        let applied = ssa::apply(live, &managers, sent.as_ref(), &request, true);
-        let unreadable = |reason: String| Failure::Unreadable(format!("{reference} cannot be applied: {reason}"));
-        let ssa::Applied { object, managers, .. } = applied.map_err(|refused| unreadable(refused.to_string()))?;
-        Object::try_from(ssa::with_managers(object, &managers)).map_err(|found| unreadable(format!("it is {found}")))
+        merged(live.map(|live| Object::as_ref(live)), &managers, sent, schema)
+            .map_err(|reason| Failure::Unreadable(format!("{reference} cannot be applied: {reason}")))
     }
 
     /// Does at once the work of the provider and the machine controllers that follows a step.
@@ -338,6 +411,30 @@ impl Fold {
             self.replace_machines(&written);
         }
         provide(&mut object, step);
+        if let Some(objects) = self.facts.objects_mut() {
+            objects.put(Arc::new(object));
+        }
+    }
+
+    /// Adds what admission adds to the written object of a step: replicas and strategy (MA-28.2, MA-28.3).
+    pub fn admit(&mut self, step: &Step) {
+        let owner = owner(&step.part, &step.object.kind);
+        let Some(owner) = owner.filter(|owner| matches!(owner, Owner::MachineDeployment | Owner::MachinePool)) else {
+            return;
+        };
+        let Some(Found::Yes(written)) = self.facts.objects().map(|objects| objects.object(&step.object)) else {
+            return;
+        };
+        let mut object = Object::clone(&written);
+        if object.at("spec.replicas").is_none()
+            && let Some(replicas) = defaulted(owner, &object, had_replicas(step))
+        {
+            // `spec` holds other fields.
+            let _ = object.set("spec.replicas", replicas.into());
+        }
+        if owner == Owner::MachineDeployment {
+            complete_strategy(&mut object);
+        }
         if let Some(objects) = self.facts.objects_mut() {
             objects.put(Arc::new(object));
         }
@@ -419,10 +516,15 @@ fn held_as_a_whole(cluster: &Cluster) -> Option<Held> {
     Some(Held { kind: "Cluster".to_owned(), name: cluster.metadata.name.clone(), reason })
 }
 
+/// The number of replicas that a step changes.
+fn had_replicas(step: &Step) -> Option<i64> {
+    let change = step.changes.iter().find(|change| change.path == "spec.replicas")?;
+    change.from.as_ref()?.as_i64()
+}
+
 /// Sets the default of admission for replicas that were removed (ROLL-13).
 fn keep_replicas(object: &mut Object, owner: Owner, step: &Step) {
-    let change = step.changes.iter().find(|change| change.path == "spec.replicas");
-    let Some(had) = change.and_then(|change| change.from.as_ref()).and_then(Value::as_i64) else { return };
+    let Some(had) = had_replicas(step) else { return };
     if object.at("spec.replicas").is_none()
         && let Some(replicas) = defaulted(owner, object, Some(had))
     {

@@ -26,9 +26,11 @@ pub struct Roll {
     pub at_a_time: Option<i64>,
     pub certainty: Certainty,
     pub reason: String,
+    /// Whether a new Kubernetes version replaces them.
+    pub is_upgrade: bool,
 }
 
-/// Numbers of machines; `None` where they are not known, since the number of replicas is not set.
+/// Numbers of machines; `None` where they are not known. The reason of the [`Roll`] says why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Machines {
@@ -175,13 +177,24 @@ type Decisive<'a> = (Difference<'a>, &'static Row);
 
 impl Scene<'_> {
     fn roll(&self, step: &Step) -> Option<Roll> {
-        let owner = owner(&step.part, &step.object.kind)?;
-        match step.action {
-            Action::Create => Some(added(step, owner)),
-            Action::Apply => Some(self.changed(step, owner, self.object(&step.part)?)),
-            Action::Delete => Some(removed(step, self.object(&step.part)?)),
-            Action::Rotate => None,
+        let owner = owner(&step.part, &step.object.kind).filter(|_| self.has_machines(&step.part))?;
+        let mut roll = match step.action {
+            Action::Create => added(step, owner),
+            Action::Apply => self.changed(step, owner, self.object(&step.part)?),
+            Action::Delete => removed(step, owner, self.object(&step.part)?),
+            Action::Rotate => return None,
+        };
+        if let Some(unknown) = why_unknown(&roll.machines, step, self.object(&step.part)) {
+            roll.reason = format!("{}; {unknown}", roll.reason);
         }
+        Some(roll)
+    }
+
+    /// Whether a part has machines that the steps of a rollout count: a control plane without machine templates has none (ROLL-14).
+    fn has_machines(&self, part: &Part) -> bool {
+        let creates_template =
+            || self.steps.iter().any(|step| step.part == Part::ControlPlaneMachines && step.action == Action::Create);
+        *part != Part::ControlPlane || self.current.control_plane.machines.is_some() || creates_template()
     }
 
     /// What a part is before the plan.
@@ -194,20 +207,22 @@ impl Scene<'_> {
     }
 
     fn changed(&self, step: &Step, owner: Owner, before: &Object) -> Roll {
-        let (had, wanted) = scaling(step, before);
+        let (had, wanted) = scaling(step, owner, before);
         let mut machines = scaled(had, wanted);
         let mut roll = blank(step);
         if had != wanted {
             roll.reason = "the number of its replicas changes".to_owned();
         }
         let decisive = self.decisive(step, owner);
-        let of_those_that_stay = had.zip(wanted).map(|(had, wanted)| had.min(wanted)).or(had).or(wanted);
-        if let Some((outdated, is_estimated)) = self.outdated(&decisive, before, of_those_that_stay) {
+        if let Some((outdated, is_estimated)) = self.outdated(step, &decisive, before, had.or(wanted)) {
+            // Of machines that are too many, outdated ones are deleted first.
+            let outdated = outdated.map(|outdated| (outdated - machines.removed.unwrap_or_default()).max(0));
             let at_least = outdated.unwrap_or_else(|| least(step, before));
             (machines.replaced, machines.at_least) = (outdated, at_least);
             roll.certainty = certainty(step, &decisive, is_estimated);
             roll.at_a_time = at_a_time(step, owner, outdated);
             roll.reason = self.reason(step, &decisive);
+            roll.is_upgrade = decisive.iter().any(|(leaf, _)| is_version(&leaf.path));
             if owner == Owner::MachineDeployment && is_on_delete(step) {
                 machines.outdated_until_deleted = machines.replaced.replace(0);
                 roll.reason = format!("{}; its strategy is OnDelete", roll.reason);
@@ -216,11 +231,8 @@ impl Scene<'_> {
         Roll { machines, ..roll }
     }
 
-    /// The leaves that make a controller replace machines. Control planes without machine templates have no machines (ROLL-14).
+    /// The leaves that make a controller replace machines.
     fn decisive<'a>(&self, step: &'a Step, owner: Owner) -> Vec<Decisive<'a>> {
-        if step.part == Part::ControlPlane && self.current.control_plane.machines.is_none() {
-            return Vec::new();
-        }
         let version = step.sent.as_ref().and_then(|sent| sent.at("spec.version")?.as_str()).unwrap_or_default();
         let leaves = step
             .changes
@@ -249,7 +261,13 @@ impl Scene<'_> {
     }
 
     /// How many machines are not what they should be, and whether that is a guess; `None` when all are.
-    fn outdated(&self, decisive: &[Decisive<'_>], before: &Object, all: Option<i64>) -> Option<(Option<i64>, bool)> {
+    fn outdated(
+        &self,
+        step: &Step,
+        decisive: &[Decisive<'_>],
+        before: &Object,
+        all: Option<i64>,
+    ) -> Option<(Option<i64>, bool)> {
         let has = |effect: Effect| decisive.iter().any(|(_, row)| row.effect == effect);
         if has(Effect::Replaces) || has(Effect::ReplacesByGroup) {
             return Some((all, false));
@@ -257,20 +275,18 @@ impl Scene<'_> {
         if has(Effect::ReplacesAfter) && was_made_before(decisive, before) {
             return Some((all, true));
         }
-        let (initialized, is_guess) =
-            if has(Effect::ReplacesInitialized) { self.initialized(before) } else { (0, false) };
-        let joined = if has(Effect::ReplacesJoined) { all.map(|all| all.saturating_sub(1).max(0)) } else { Some(0) };
+        let (ran_init, is_guess) = self.ran_init(before);
+        let is_initialized_outdated = has(Effect::ReplacesInitialized) && !stays_initialized(step, before);
+        let initialized = if is_initialized_outdated { ran_init } else { 0 };
+        let joined =
+            if has(Effect::ReplacesJoined) { all.map(|all| all.saturating_sub(ran_init).max(0)) } else { Some(0) };
         let expiring = if has(Effect::ReplacesExpiring) { self.expiring(decisive, before) } else { 0 };
         let number = joined.map(|joined| joined.saturating_add(initialized).max(expiring).min(all.unwrap_or(i64::MAX)));
         (number != Some(0)).then_some((number, is_guess || joined != Some(0)))
     }
 
-    /// How many machines ran `kubeadm init` and are not what a machine would be that joins now (ROLL-3), and whether that is a guess.
-    fn initialized(&self, before: &Object) -> (i64, bool) {
-        let config = |name: &str| before.at(&format!("spec.kubeadmConfigSpec.{name}"));
-        if initialized_as_joined(config("initConfiguration"), config("joinConfiguration")) {
-            return (0, false);
-        }
+    /// How many machines ran `kubeadm init` (ROLL-3), and whether that is a guess.
+    fn ran_init(&self, before: &Object) -> (i64, bool) {
         let configs = self.of_control_plane("bootstrap.cluster.x-k8s.io/v1beta2", "KubeadmConfig", before);
         if configs.is_empty() {
             return (1, true);
@@ -342,11 +358,27 @@ impl Scene<'_> {
         let reason = of_object(step).filter(|_| is_pool)?;
         let part = Part::Worker(*kind, name.clone());
         let pool = self.object(&part)?;
-        let replaced = replicas(pool);
+        let replaced = replicas(Owner::MachinePool, pool);
         let machines = Machines { replaced, at_least: replaced.unwrap_or_default(), ..Machines::NONE };
         let (kind, name) = (pool.kind().to_owned(), pool.name().to_owned());
-        Some(Roll { part, kind, name, machines, at_a_time: None, certainty: Certainty::Provider, reason })
+        Some(Roll {
+            part,
+            kind,
+            name,
+            machines,
+            at_a_time: None,
+            certainty: Certainty::Provider,
+            reason,
+            is_upgrade: false,
+        })
     }
+}
+
+/// Whether a machine that ran `kubeadm init` is what a machine would be that joins now (ROLL-3).
+fn stays_initialized(step: &Step, before: &Object) -> bool {
+    let config = |object: &Object, name: &str| object.at(&format!("spec.kubeadmConfigSpec.{name}")).cloned();
+    let join = step.sent.as_deref().and_then(|sent| config(sent, "joinConfiguration"));
+    initialized_as_joined(config(before, "initConfiguration").as_ref(), join.as_ref())
 }
 
 /// Whether the object is older than the time of `rollout.after` (ROLL-6, ROLL-10); one from a file may be
@@ -373,26 +405,51 @@ fn blank(step: &Step) -> Roll {
         at_a_time: None,
         certainty: Certainty::Exact,
         reason: step.reason.clone(),
+        is_upgrade: false,
     }
 }
 
 fn added(step: &Step, owner: Owner) -> Roll {
     let sent = step.sent.as_deref();
-    let added = sent.and_then(|sent| replicas(sent).or_else(|| defaulted(owner, sent, None)));
+    let added = sent.and_then(|sent| replicas(owner, sent).or_else(|| defaulted(owner, sent, None)));
     Roll { machines: Machines { added, ..Machines::NONE }, ..blank(step) }
 }
 
-fn removed(step: &Step, before: &Object) -> Roll {
-    Roll { machines: Machines { removed: replicas(before), ..Machines::NONE }, ..blank(step) }
+fn removed(step: &Step, owner: Owner, before: &Object) -> Roll {
+    Roll { machines: Machines { removed: replicas(owner, before), ..Machines::NONE }, ..blank(step) }
 }
 
-fn replicas(object: &Object) -> Option<i64> {
-    object.at(REPLICAS).and_then(Value::as_i64)
+/// How many machines an object has: what its spec asks for, else what its status counts, else the default of admission. The number
+/// that an autoscaler sets is known only if the object has it.
+fn replicas(owner: Owner, object: &Object) -> Option<i64> {
+    let number = |path: &str| object.at(path).and_then(Value::as_i64);
+    let default = || if is_autoscaled(object) { None } else { defaulted(owner, object, None) };
+    number(REPLICAS).or_else(|| number("status.replicas")).or_else(default)
+}
+
+fn is_autoscaled(object: &Object) -> bool {
+    [annotation::AUTOSCALER_MIN_SIZE, annotation::AUTOSCALER_MAX_SIZE]
+        .iter()
+        .all(|name| object.annotation(name).is_some())
+}
+
+/// Why numbers of machines are not known, if some are not.
+fn why_unknown(machines: &Machines, step: &Step, before: Option<&Arc<Object>>) -> Option<String> {
+    let Machines { replaced, removed, added, outdated_until_deleted, at_least: _ } = machines;
+    if [replaced, removed, added, outdated_until_deleted].iter().all(|number| number.is_some()) {
+        return None;
+    }
+    let objects = [step.sent.as_ref(), before];
+    let is_autoscaled = objects.into_iter().flatten().any(|object| is_autoscaled(object));
+    Some(match is_autoscaled {
+        true => "an autoscaler sets the number of its machines, which is not in the files".to_owned(),
+        false => format!("the number of its machines is not known, since {} has no spec.replicas", step.object.kind),
+    })
 }
 
 /// The old and the new number of machines. A number that is not sent does not change.
-fn scaling(step: &Step, before: &Object) -> (Option<i64>, Option<i64>) {
-    let had = replicas(before);
+fn scaling(step: &Step, owner: Owner, before: &Object) -> (Option<i64>, Option<i64>) {
+    let had = replicas(owner, before);
     let change = step.changes.iter().find(|change| change.path == REPLICAS);
     match change {
         Some(change) => (had, change.to.as_ref().and_then(Value::as_i64)),

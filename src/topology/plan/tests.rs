@@ -188,7 +188,7 @@ fn replaced_machines_are_counted() {
     let pool = "ForgeMachinePoolTemplate";
     let outcome = change(&before, &before.clone().at(pool, SIZE, json!("large")));
     assert_eq!(steps(&outcome), ["apply MachinePool/mp/infrastructure"]);
-    assert_eq!(rolled(&outcome), [("MachinePool/mp".to_owned(), None, "provider")]);
+    assert_eq!(rolled(&outcome), [("MachinePool/mp".to_owned(), Some(1), "provider")]);
 }
 
 #[test]

@@ -2,17 +2,22 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::{Event, Namespace};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tower::ServiceExt;
 
 use super::*;
 use crate::admission::Settings;
+use crate::embedded::{self, Embedded};
+use crate::hub::{ClusterClass, ObjectKey};
 use crate::kubernetes::cache::Cache;
 use crate::telemetry::metrics::Metrics;
 use crate::topology::testing::Scene;
 use crate::webhook::review::Handler;
 use crate::webhook::routes::router;
 use crate::webhook::templates;
+use crate::world::{Found, Record};
 
 const CLASS: &str = "/validate-cluster-x-k8s-io-v1beta2-clusterclass";
 
@@ -44,7 +49,7 @@ async fn review(handler: &Arc<Handler>, path: &str, old: &Value, new: &Value) ->
     let (group, version) = new["apiVersion"].as_str().unwrap().split_once('/').unwrap();
     let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "u", "kind": {"group": group, "version": version, "kind": new["kind"]},
-        "namespace": "ns", "name": new["metadata"]["name"], "operation": "UPDATE", "object": new, "oldObject": old,
+        "namespace": "ns", "name": new["metadata"]["name"], "operation": if old.is_null() { "CREATE" } else { "UPDATE" }, "object": new, "oldObject": old,
     }});
     let request = http::Request::post(path).body(axum::body::Body::from(review.to_string())).unwrap();
     let answer = router(handler.clone()).oneshot(request).await.unwrap();
@@ -72,6 +77,47 @@ async fn an_allowed_edit_tells_how_many_machines_it_replaces() {
     assert_eq!(summary["machines"]["replaced"], 4);
     let answer = of_class(&handler(&before, patient()), &before, &before).await;
     assert_eq!((answer.get("warnings"), answer.get("auditAnnotations")), (None, None));
+}
+
+#[tokio::test]
+async fn an_edit_that_is_stored_leaves_an_event_on_its_class() {
+    // DEC-42
+    let (before, after) = (scene(), with_other_workers(&scene()));
+    let cache = Arc::new(Cache::new(before.fold().facts().clone()));
+    let client = Embedded::new(embedded::Options::default()).client();
+    let handler = Handler::new(Gatherer::new(cache.clone()), Settings::default(), patient(), Arc::default());
+    let handler = Arc::new(handler.with_events(client.clone()));
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some("ns".to_owned());
+    kube::Api::all(client.clone()).create(&kube::api::PostParams::default(), &namespace).await.unwrap();
+    let events = kube::Api::<Event>::namespaced(client, "ns");
+    let listed = async || events.list(&kube::api::ListParams::default()).await.unwrap().items;
+    assert_eq!(of_class(&handler, &before, &after).await["allowed"], true);
+    // The class of the cache changes in another way: another caller was faster.
+    let class = |scene: &Scene| scene.fold().facts().class(&ObjectKey::new("ns", "forge"));
+    let put = |scene: &Scene| {
+        let Found::Yes(class) = class(scene) else { panic!("there is no class") };
+        cache.update(|facts| {
+            facts.put_class(ObjectKey::new("ns", "forge"), Record::readable(ClusterClass::clone(&class)));
+        });
+    };
+    put(&before.clone().at("ClusterClass", "/spec/controlPlane/deletion", json!({"nodeDrainTimeoutSeconds": 5})));
+    tokio::task::yield_now().await;
+    assert_eq!(listed().await.len(), 0, "the edit is not stored yet");
+    put(&after);
+    let event = timeout(Duration::from_secs(20), async {
+        loop {
+            if let Some(event) = listed().await.pop() {
+                return event;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    let event = event.await.unwrap();
+    let told = (event.reason.as_deref(), event.type_.as_deref(), event.involved_object.name.as_deref());
+    assert_eq!(told, (Some("MachinesAffected"), Some("Normal"), Some("forge")));
+    let message = event.message.unwrap();
+    assert!(message.starts_with("replaces 4 machines in 1 of 1 Cluster (class ns/forge); "), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -153,4 +199,62 @@ async fn a_ceiling_holds_edits_that_take_longer_than_their_warnings_may() {
     let (before, after) = (annotated(before), annotated(after));
     let answer = of_class(&handler(&before, hasty), &before, &after).await;
     assert_eq!(answer["allowed"], false, "{answer}");
+}
+
+const CLUSTER: &str = "/validate-cluster-x-k8s-io-v1beta2-cluster";
+
+/// The class with a patch that writes a number, and the definition of the templates that it writes to.
+fn mispatched() -> Scene {
+    let patch = json!({"name": "sizes", "definitions": [{
+        "selector": {"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "ForgeMachineTemplate",
+            "matchResources": {"controlPlane": true, "machineDeploymentClass": {"names": ["smith"]}}},
+        "jsonPatches": [{"op": "replace", "path": "/spec/template/spec/size", "value": 5}],
+    }]});
+    let size = json!({"type": "object", "properties": {"size": {"type": "string"}}});
+    let template = json!({"type": "object", "properties": {"metadata": {"type": "object"}, "spec": size}});
+    let spec = json!({"type": "object", "properties": {"template": template}});
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
+    scene().at("ClusterClass", "/spec/patches", json!([patch])).with_definition(
+        "forgemachinetemplates.infrastructure.cluster.x-k8s.io",
+        &[("v1beta2", "v1beta2")],
+        json!([{"name": "v1beta2", "schema": schema}]),
+    )
+}
+
+const REFUSED: &str =
+    "ForgeMachineTemplate spec.template.spec.size (patch \"sizes\"): must be of type string, and is integer";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_whose_objects_would_be_refused_is_allowed_with_a_warning() {
+    // DEC-32
+    let scene = mispatched();
+    let cluster = scene.document("Cluster");
+    let create = async |handler: &Arc<Handler>| {
+        let answer = review(handler, CLUSTER, &Value::Null, cluster).await;
+        assert_eq!(answer["allowed"], true, "{answer}");
+        answer["warnings"].as_array().cloned().unwrap_or_default()
+    };
+    let answer = create(&handler(&scene, patient())).await;
+    assert_eq!(answer.iter().filter(|warning| **warning == REFUSED).count(), 1, "{answer:?}");
+    let off = Limits { impact: Duration::ZERO, ..patient() };
+    assert!(!create(&handler(&scene, off)).await.contains(&REFUSED.into()), "it is switched off");
+    let unknown = scene.clone().without("CustomResourceDefinition");
+    let answer = create(&handler(&unknown, patient())).await;
+    assert!(!answer.iter().any(|warning| warning.as_str().unwrap().contains("size")), "{answer:?}");
+    let right = scene.clone().at("ClusterClass", "/spec/patches/0/definitions/0/jsonPatches/0/value", json!("5"));
+    assert!(!create(&handler(&right, patient())).await.contains(&REFUSED.into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_warns_of_refused_fields_besides_its_impact() {
+    // DEC-32, DEC-42
+    let before = mispatched();
+    let after = before.clone().at("Cluster", "/spec/topology/workers/machineDeployments/0/replicas", json!(1));
+    let [old, new] = [&before, &after].map(|scene| scene.document("Cluster").clone());
+    let answer = review(&handler(&before, patient()), CLUSTER, &old, &new).await;
+    let said: Vec<&str> = answer["warnings"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    assert!(said.contains(&"removes 3 machines in 1 of 1 Cluster (Cluster ns/blade)"), "{said:?}");
+    assert!(answer["allowed"] == true && said.contains(&REFUSED), "{said:?}");
+    let same = review(&handler(&before, patient()), CLUSTER, &old, &old).await;
+    assert!(!same.to_string().contains("ForgeMachineTemplate"), "nothing is asked for: {same}");
 }

@@ -31,6 +31,7 @@ pub(super) async fn rolled_out(server: Server) -> (Story, Vec<String>) {
     story.site.apply_file("cluster.yaml").await;
     story.site.reconciled("demo").await;
     make_machines(&story, &deployment(&story, "blue").await.unwrap(), "blue-set").await;
+    own_all(&story, "demo").await;
     story.until("the Cluster owns everything", async || unowned(&story, &before).is_empty()).await;
     without_shim(&story).await;
     let made: BTreeSet<String> = new_objects(&story, &before).iter().map(|object| text(object, "/kind")).collect();
@@ -80,6 +81,28 @@ pub(super) async fn collects_and_reconciles(story: &Story) {
     cluster["metadata"]["name"] = json!("probe");
     story.site.create(cluster).await;
     story.site.reconciled("probe").await;
+    own_all(story, "probe").await;
+}
+
+/// Makes a Cluster the owner of the objects of its topology, as Cluster API's controllers do (MA-20.2, MA-27.3, MA-27.4).
+pub(super) async fn own_all(story: &Story, name: &str) {
+    let cluster = story.site.cluster(name).await;
+    let is_of = |object: &&Value| object["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] == name;
+    for object in story.objects().iter().filter(is_of) {
+        let kind = text(object, "/kind");
+        let mut owners = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        if kind == "Cluster" || owners.iter().any(|owner| owner["kind"] != "ConfigMap") {
+            continue;
+        }
+        let mut owner = owner(&cluster);
+        if !["EmbeddedCluster", "EmbeddedControlPlane"].contains(&&*kind) {
+            let owner = owner.as_object_mut().unwrap();
+            owner.retain(|member, _| !["controller", "blockOwnerDeletion"].contains(&&**member));
+        }
+        owners.push(owner);
+        let metadata = json!({"metadata": {"ownerReferences": owners}});
+        story.site.merge(&text(object, "/apiVersion"), &kind, &text(object, "/metadata/name"), metadata).await;
+    }
 }
 
 /// The machine deployment of a name in the topology.

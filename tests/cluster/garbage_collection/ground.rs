@@ -55,7 +55,8 @@ impl Ground {
         let file = |name: &str| folder.path().join(name).display().to_string();
         let (cert, key, account) = (file("tls.crt"), file("tls.key"), account.display().to_string());
         let common = ["--kubeconfig", &account, "--tls-cert", &cert, "--tls-key", &key, "--shutdown-grace", "0s"];
-        let own = ["--controllers", "all", "--lifecycle", "on", "--lease-duration", "3s"];
+        // The stories play the controllers of machines.
+        let own = ["--controllers", "all", "--lifecycle", "off", "--lease-duration", "3s"];
         let topologist = Topologist::serve(&[&common[..], &own, &LOG].concat());
         topologist.wait_until_ready();
         let authority = std::fs::read(file("ca.crt")).unwrap();
@@ -70,7 +71,7 @@ impl Ground {
     fn embedded() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
-        let arguments = ["--embedded", "--state-dir", &state.display().to_string()];
+        let arguments = ["--embedded", "--lifecycle", "off", "--state-dir", &state.display().to_string()];
         let topologist = Topologist::serve(&[&arguments[..], &LOG].concat());
         topologist.wait_until_ready();
         Ground { topologist, kubeconfig: state.join("kubeconfig"), real: None, _folder: folder }

@@ -4,7 +4,7 @@
 //!  kubectl delete ──► kube-apiserver ◄──── kube-controller-manager: garbage, namespaces
 //!                        │    ▲  ▲
 //!                reviews ▼    │  └──────── provider of the tests: status
-//!                      topologist: all controllers, --lifecycle=on
+//!                      topologist: all controllers, --lifecycle=off
 //! ```
 //!
 //! All stories share these processes, on a kube-apiserver that no other test uses; each has a namespace of its own. The same

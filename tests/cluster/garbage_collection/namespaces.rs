@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::demo::{pause, rolled_out, without_shim};
+use super::demo::{own_all, pause, rolled_out, without_shim};
 use super::ground::{Server, Story};
 use crate::rollout::site::bundle;
 
@@ -54,6 +54,7 @@ async fn a_namespace_waits_for_the_clusters_of_other_namespaces_that_use_its_cla
     cluster["spec"]["topology"]["classRef"]["namespace"] = json!(of_class.site.namespace);
     story.site.create(cluster).await;
     story.site.reconciled("demo").await;
+    own_all(&story, "demo").await;
     without_shim(&story).await;
     let before = story.contents();
     delete_namespace(&of_class);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::demo::{collects_and_reconciles, name_of, new_objects, rolled_out, unowned};
+use super::demo::{collects_and_reconciles, name_of, new_objects, own_all, rolled_out, unowned};
 use super::ground::{Server, Story};
 use crate::rollout::site::{bundle, text};
 
@@ -51,6 +51,7 @@ async fn a_cluster_that_is_deleted_without_its_objects_can_be_made_again_and_has
     }
     story.site.create(again).await;
     story.site.reconciled("demo").await;
+    own_all(&story, "demo").await;
     story
         .until("the Cluster owns everything", async || {
             let unowned = unowned(&story, &before);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::demo::{deployment, make_machines, rolled_out};
+use super::demo::{deployment, make_machines, own_all, rolled_out};
 use super::ground::Server;
 use crate::rollout::site::{INFRASTRUCTURE, bundle, text};
 
@@ -67,6 +67,7 @@ async fn a_template_stays_until_the_last_class_that_ever_used_it_is_gone(server:
         })
         .await;
 
+    own_all(&story, "demo").await;
     story.kubectl.out(&["delete", "cluster", "demo", "--timeout=60s"]);
     story.kubectl.eventually(&["delete", "clusterclass", "embedded"]);
     // The garbage collector deletes the templates of the first class, and its owner references from the others.
@@ -80,6 +81,7 @@ async fn a_template_stays_until_the_last_class_that_ever_used_it_is_gone(server:
     cluster["spec"]["topology"]["classRef"]["name"] = json!("second");
     site.create(cluster).await;
     site.reconciled("demo").await;
+    own_all(&story, "demo").await;
     story.kubectl.out(&["delete", "cluster", "demo", "--timeout=60s"]);
     story.kubectl.eventually(&["delete", "clusterclass", "second"]);
     story.until("nothing at all is left", async || story.contents().is_empty()).await;

@@ -51,8 +51,13 @@ impl Ground {
 
     /// A process with the variables of the Deployment of these manifests, which manages its certificates as well.
     fn start_as_deployed(&self, manifests: &[Value]) -> Topologist {
+        self.start_as_deployed_with(manifests, &[])
+    }
+
+    /// The same with more flags.
+    fn start_as_deployed_with(&self, manifests: &[Value], more: &[&str]) -> Topologist {
         let addresses = ["--webhook-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
-        let mut start = command(&[&["serve", "--kubeconfig", &self.kubeconfig], &addresses[..]].concat());
+        let mut start = command(&[&["serve", "--kubeconfig", &self.kubeconfig], &addresses[..], more].concat());
         start.envs(variables(manifests));
         Topologist::launch(start)
     }
@@ -98,6 +103,40 @@ async fn in_one_namespace_roles_are_enough_to_reconcile_alone_and_after_take_ove
         let log = topologist.log_text();
         assert!(!log.to_lowercase().contains("forbidden") && !log.contains("Watch failed"), "{way}: {log}");
     }
+}
+
+/// Nothing takes time.
+const AT_ONCE: &str = "cluster: 0s\ninfrastructure: 0s\nbootstrap: 0s\nnode: 0s\netcd: 0s\napiServer: 0s\ncontrolPlane: 0s\ndrain: 0s\ndeletion: 0s\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_component_for_machines_grants_what_it_takes_to_run_and_delete_them() {
+    // CT-16.2, CT-16.5, DEC-37
+    let file = scope("team-a");
+    let manifests = overlay_with("alone", &["namespaced", "lifecycle"], &[("scope.yaml", &file)]);
+    let ground = Ground::with(manifests.clone(), &["team-a"]).await;
+    let timings = ground.certificates.path().join("timings.yaml");
+    std::fs::write(&timings, AT_ONCE).unwrap();
+    let more = ["--workload-addr", "127.0.0.1:0", "--timings", &*timings.display().to_string()];
+    let topologist = ground.start_as_deployed_with(&manifests, &more);
+    topologist.wait_until_ready();
+    let site = Site::on(ground.kubernetes.client(), "team-a".to_owned()).await;
+    site.apply_file("cluster.yaml").await;
+    let machines = || async {
+        let machines = site.list(CORE, "Machine").await;
+        let running = machines.iter().filter(|machine| machine["status"]["phase"] == "Running").count();
+        // Three of the control plane, two blue ones and a green one.
+        (running == 6 && machines.len() == 6).then_some(())
+    };
+    site.until("all Machines run", machines).await;
+    let secret = site.get("v1", "Secret", "demo-kubeconfig").await;
+    assert!(secret.is_some(), "the workload cluster can be reached");
+    change_much(&site).await;
+    site.delete(CORE, "Cluster", "demo").await;
+    site.until("the Cluster is gone", || async { site.get(CORE, "Cluster", "demo").await.is_none().then_some(()) })
+        .await;
+    assert!(site.list(CORE, "Machine").await.is_empty());
+    let log = topologist.log_text();
+    assert!(!log.to_lowercase().contains("forbidden") && !log.contains("Watch failed"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -282,9 +282,9 @@ impl Fleet {
                     ));
                 }
             }
-            let want = happened.values().map(Effects::exit_code).max().unwrap_or_default();
-            if *code != want && happened.keys().all(|namespace| told.contains(namespace)) {
-                wrong.push_str(&format!("\n{name}: exit code {code}, and {want} is what happened\n"));
+            let want = plan.values().map(Effects::exit_code).max().unwrap_or_default();
+            if *code != want {
+                wrong.push_str(&format!("\n{name}: exit code {code}, and {want} is that of its Clusters\n"));
             }
         }
         wrong

@@ -11,8 +11,7 @@ use tempfile::TempDir;
 use super::super::site::{CORE, MADE, api, bundle, text};
 use super::normal::Normaliser;
 use crate::kubernetes::Kubernetes;
-use crate::kustomize::{definitions_at, overlay, permissions, stream, webhooks_at};
-use crate::machines;
+use crate::kustomize::{definitions_at, overlay, overlay_with, permissions, stream, webhooks_at};
 use crate::process::{SOON, Topologist, make_certificates};
 
 /// The field of machine templates that has a default, in their schema.
@@ -38,11 +37,16 @@ struct Real {
     _kubernetes: Kubernetes,
 }
 
+/// All kinds that controllers of machines would look after.
+const EXTERNAL: &str = "Cluster,MachineDeployment,MachineSet,Machine,MachinePool,MachineHealthCheck,EmbeddedCluster,\
+    EmbeddedControlPlane,EmbeddedMachine,EmbeddedConfig,EmbeddedMachinePool";
+
 impl Ground {
     pub(super) async fn embedded() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
-        let address = ["--embedded", "--api-addr", "127.0.0.1:0", "--state-dir"];
+        // Machine deployments get their defaults, and the stories play all other controllers.
+        let address = ["--embedded", "--external-kinds", EXTERNAL, "--api-addr", "127.0.0.1:0", "--state-dir"];
         let reconciler = Topologist::serve(&[&address[..], &[&*state.display().to_string()]].concat());
         reconciler.wait_until_ready();
         let kubeconfig = state.join("kubeconfig");
@@ -67,9 +71,8 @@ impl Ground {
         let definitions = definitions_at(overlay("alone"), &webhook.conversions, &authority).into_iter();
         kubernetes.apply_yaml(&stream(&definitions.chain(embedded).collect::<Vec<_>>())).await;
         webhook.wait_until_ready();
-        let mut webhooks = webhooks_at(overlay("alone"), &webhook.webhook, &authority);
-        webhooks.extend(machines::configurations(&webhook.webhook, &authority));
-        kubernetes.apply_yaml(&stream(&webhooks)).await;
+        let manifests = overlay_with("alone", &["lifecycle"], &[]);
+        kubernetes.apply_yaml(&stream(&webhooks_at(manifests, &webhook.webhook, &authority))).await;
         let normaliser = Normaliser::start(&kubernetes).await;
         // It stands still in every round, and is to lead all the same when it goes on.
         let mut reconciler = serve(&["--controllers", "all", "--lease-duration", "30m"]);

@@ -1,4 +1,4 @@
-//! Events of the rollout (EV-01 to EV-09).
+//! Events, as `kubectl describe` shows them (EV-01 to EV-09).
 //!
 //! What is told again within an hour is counted on the event that is there.
 
@@ -16,12 +16,10 @@ use serde_json::json;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
+use super::address::{self, Malformed, One};
+use super::describe;
 use crate::hub::{ObjectKey, ObjectRef};
-use crate::kubernetes::address::{self, Malformed, One};
-use crate::kubernetes::describe;
 
-/// Who reports them.
-const REPORTER: &str = "topology/cluster-controller";
 /// How long all events of a run may take together: they hold nothing up.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How many different events are remembered to be counted, and for how long.
@@ -30,37 +28,33 @@ const MEMORY: Duration = Duration::from_hours(1);
 /// The longest text that an API server takes.
 const LONGEST: usize = 1024;
 
-/// The reasons of events.
+/// Why there is an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Reason {
-    Create,
-    Update,
-    Delete,
-    /// A template is not rotated any more (DEC-35).
-    RotationHeld,
+pub(crate) struct Reason {
+    /// One word, such as `TopologyCreate`.
+    pub name: &'static str,
+    pub is_warning: bool,
 }
 
 impl Reason {
-    const fn name(self) -> &'static str {
-        match self {
-            Reason::Create => "TopologyCreate",
-            Reason::Update => "TopologyUpdate",
-            Reason::Delete => "TopologyDelete",
-            Reason::RotationHeld => "TopologyRotationHeld",
-        }
+    /// Something that is as it should be.
+    pub(crate) const fn normal(name: &'static str) -> Self {
+        Reason { name, is_warning: false }
+    }
+
+    /// Something that should not be.
+    pub(crate) const fn warning(name: &'static str) -> Self {
+        Reason { name, is_warning: true }
     }
 
     const fn type_(self) -> &'static str {
-        match self {
-            Reason::RotationHeld => "Warning",
-            _ => "Normal",
-        }
+        if self.is_warning { "Warning" } else { "Normal" }
     }
 }
 
 /// Something that has happened to an object.
 #[derive(Clone, Debug)]
-pub(super) struct QueuedEvent {
+pub(crate) struct QueuedEvent {
     object: ObjectRef,
     uid: String,
     reason: Reason,
@@ -70,7 +64,7 @@ pub(super) struct QueuedEvent {
 
 impl QueuedEvent {
     /// It has happened just now.
-    pub(super) fn now(object: &ObjectRef, uid: &str, reason: Reason, message: String) -> Self {
+    pub(crate) fn now(object: &ObjectRef, uid: &str, reason: Reason, message: String) -> Self {
         QueuedEvent { object: object.clone(), uid: uid.to_owned(), reason, message, at: Timestamp::now() }
     }
 }
@@ -87,7 +81,9 @@ struct Known {
 }
 
 /// Writes events. That one cannot be written is logged, and no run fails because of it.
-pub(super) struct Recorder {
+pub(crate) struct Recorder {
+    /// Who reports them.
+    reporter: &'static str,
     client: kube::Client,
     known: Mutex<LruCache<Key, Known>>,
 }
@@ -99,17 +95,18 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(client: kube::Client) -> Self {
-        Recorder { client, known: Mutex::new(LruCache::new(REMEMBERED)) }
+    /// Events that a controller reports.
+    pub(crate) fn new(client: kube::Client, reporter: &'static str) -> Self {
+        Recorder { reporter, client, known: Mutex::new(LruCache::new(REMEMBERED)) }
     }
 
     /// Writes what has happened, in this order.
-    pub(super) async fn write(&self, events: Vec<QueuedEvent>) {
+    pub(crate) async fn write(&self, events: Vec<QueuedEvent>) {
         let count = events.len();
         let all = async {
             for one in events {
                 if let Err(error) = self.record(&one).await {
-                    let (object, reason, error) = (&one.object, one.reason.name(), describe(&error));
+                    let (object, reason, error) = (&one.object, one.reason.name, describe(&error));
                     warn!(%object, reason, error, "Failed to write an Event");
                 }
             }
@@ -164,10 +161,10 @@ impl Recorder {
                 ..ObjectReference::default()
             },
             type_: Some(reason.type_().to_owned()),
-            reason: Some(reason.name().to_owned()),
+            reason: Some(reason.name.to_owned()),
             message: Some(shortened(message)),
-            source: Some(EventSource { component: Some(REPORTER.to_owned()), host: None }),
-            reporting_component: Some(REPORTER.to_owned()),
+            source: Some(EventSource { component: Some(self.reporter.to_owned()), host: None }),
+            reporting_component: Some(self.reporter.to_owned()),
             count: Some(1),
             first_timestamp: Some(Time(*at)),
             last_timestamp: Some(Time(*at)),

@@ -1,0 +1,82 @@
+//! `simulate` over fleets: an upgrade of Clusters with three control plane machines and ten workers each, on all processors.
+//!
+//! `cargo bench --profile dist --bench simulate -- [--quick]`; exit code 1 when a budget is missed by more than the tolerance. Numbers among
+//! the arguments are sizes of fleets to measure instead of the usual ones.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
+#![allow(clippy::cast_precision_loss, reason = "counts and times are small")]
+
+mod support {
+    pub mod budgets;
+}
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use support::budgets::{Budget, Budgets};
+use topologist::yaml;
+
+/// How much more a Cluster of a large fleet may take than one of a small fleet, as a factor.
+const GROWTH: f64 = 1.2;
+/// How long the upgrade of 1,000 Clusters may take.
+const THOUSAND: Budget = Budget::AtMost(60.0);
+
+fn main() {
+    let mut sizes: Vec<usize> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
+    if sizes.is_empty() {
+        let quick = std::env::args().any(|argument| argument == "--quick");
+        sizes = if quick { vec![10] } else { vec![100, 1000] };
+    }
+    let mut budgets = Budgets::titled("Simulated upgrades: Clusters of thirteen machines each");
+    let mut first = None;
+    for clusters in sizes {
+        let seconds = upgrade(clusters);
+        let budget = if clusters == 1000 { THOUSAND } else { Budget::None };
+        budgets.note(&format!("{clusters} Clusters"), "s", budget, seconds);
+        let each = seconds / clusters as f64;
+        let (smallest, of_smallest) = *first.get_or_insert((clusters, each));
+        if clusters > smallest {
+            let what = format!("{clusters} Clusters: time for each, compared with {smallest}");
+            budgets.note(&what, "times", Budget::AtMost(GROWTH), each / of_smallest);
+        }
+    }
+    budgets.finish();
+}
+
+/// How many seconds it takes to roll a fleet out and to upgrade it.
+fn upgrade(clusters: usize) -> f64 {
+    let folder = tempfile::tempdir().unwrap();
+    let [before, after] = ["v1.33.0", "v1.34.0"].map(|version| {
+        let path = folder.path().join(format!("{version}.json"));
+        std::fs::write(&path, fleet(clusters, version).to_string()).unwrap();
+        path
+    });
+    let started = Instant::now();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_topologist"));
+    command.args(["simulate", "--now", "2030-01-01T00:00:00Z"]).arg(before).arg("--to").arg(after);
+    let status = command.stdout(Stdio::null()).status().unwrap();
+    assert!(status.success(), "all Clusters are upgraded");
+    started.elapsed().as_secs_f64()
+}
+
+/// The class of the repository, with so many Clusters of two MachineDeployments.
+fn fleet(clusters: usize, version: &str) -> Value {
+    let read = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/embedded").join(name);
+        let text = std::fs::read_to_string(path).unwrap();
+        yaml::documents(&text).into_iter().map(|document| document.unwrap().value).collect::<Vec<_>>()
+    };
+    let (mut items, mut cluster) = (read("class.yaml"), read("cluster.yaml").remove(0));
+    let workers = ["blue", "green"].map(|name| json!({"class": "default-worker", "name": name, "replicas": 5}));
+    let topology = &mut cluster["spec"]["topology"];
+    topology["version"] = json!(version);
+    topology["workers"] = json!({"machineDeployments": workers});
+    items.extend((0..clusters).map(|i| {
+        let mut cluster = cluster.clone();
+        cluster["metadata"]["name"] = json!(format!("fleet-{i:04}"));
+        cluster
+    }));
+    json!({"apiVersion": "v1", "kind": "List", "items": items})
+}

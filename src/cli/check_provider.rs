@@ -1,0 +1,155 @@
+//! `check-provider`: what a provider installs, against the contract of Cluster API.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::UNUSABLE;
+use super::args::{CheckProvider, Output};
+use super::files::{self, Input};
+use crate::field::{counted, enumerated};
+use crate::provider_contract::{self, Checked, Finding, Level};
+
+/// Prints the findings about each definition.
+pub(super) fn run(options: &CheckProvider) -> Result<ExitCode> {
+    let input = files::read(&options.paths, false)?;
+    if !input.unreadable.is_empty() {
+        for unreadable in &input.unreadable {
+            writeln!(io::stderr(), "topologist: {unreadable}")?;
+        }
+        return Ok(ExitCode::from(UNUSABLE));
+    }
+    let manifests: Vec<&Value> = input.objects.iter().map(|loaded| &loaded.manifest.value).collect();
+    let all = provider_contract::check(&manifests);
+    let report = Report::of(&input, &all);
+    if report.definitions.is_empty() {
+        let found = "nothing was checked: no CustomResourceDefinition of a provider was found";
+        writeln!(io::stderr(), "topologist: {found}{}", report.others())?;
+        return Ok(ExitCode::from(UNUSABLE));
+    }
+    match options.output {
+        Output::Text => super::print(&report.text())?,
+        Output::Json => super::print(&(serde_json::to_string_pretty(&report)? + "\n"))?,
+    }
+    let fails = report.errors > 0 || (options.fail_on_warnings && report.warnings > 0);
+    Ok(ExitCode::from(u8::from(fails)))
+}
+
+/// What `-o json` prints.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report<'a> {
+    errors: usize,
+    warnings: usize,
+    definitions: Vec<Row<'a>>,
+    /// Kinds that the contract is not about.
+    not_checked: Vec<&'a str>,
+}
+
+/// A definition and its findings.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row<'a> {
+    file: &'a str,
+    line: usize,
+    name: &'a str,
+    kind: &'a str,
+    role: String,
+    contract: Option<&'a str>,
+    version: Option<&'a str>,
+    findings: Vec<Shown<'a>>,
+}
+
+/// A finding.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    level: String,
+    rule: &'static str,
+    version: Option<&'a str>,
+    field: &'a str,
+    message: &'a str,
+    way_out: &'a str,
+}
+
+impl<'a> Report<'a> {
+    fn of(input: &'a Input, all: &'a [Checked]) -> Self {
+        let count = |level| all.iter().flat_map(|one| &one.findings).filter(|finding| finding.level == level).count();
+        let not_checked = all.iter().filter(|one| one.role.is_none()).map(|one| &*one.kind);
+        Report {
+            errors: count(Level::Error),
+            warnings: count(Level::Warning),
+            definitions: all.iter().filter_map(|one| Row::of(input, one)).collect(),
+            not_checked: not_checked.collect(),
+        }
+    }
+
+    fn others(&self) -> String {
+        match self.not_checked.is_empty() {
+            true => String::new(),
+            false => format!("; no contract is about {}", enumerated(&self.not_checked)),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text: String = self.definitions.iter().map(Row::text).collect();
+        if !self.not_checked.is_empty() {
+            text.push_str(&format!(
+                "not checked, because no contract is about them: {}\n",
+                enumerated(&self.not_checked)
+            ));
+        }
+        let Report { errors, warnings, definitions, .. } = self;
+        let [errors, warnings] =
+            [(*errors, "error"), (*warnings, "warning")].map(|(number, what)| counted(number, what));
+        text + &format!("{} checked, {errors}, {warnings}\n", definitions.len())
+    }
+}
+
+impl<'a> Row<'a> {
+    fn of(input: &'a Input, checked: &'a Checked) -> Option<Self> {
+        let (loaded, role) = (input.objects.get(checked.index)?, checked.role?);
+        Some(Row {
+            file: &loaded.file,
+            line: loaded.manifest.line,
+            name: &checked.name,
+            kind: &checked.kind,
+            role: if checked.is_template { format!("{} template", role.name()) } else { role.name().to_owned() },
+            contract: checked.contract.as_deref(),
+            version: checked.version.as_deref(),
+            findings: checked.findings.iter().map(Shown::of).collect(),
+        })
+    }
+
+    fn text(&self) -> String {
+        let Row { file, line, name, role, .. } = self;
+        let read = match (self.contract, self.version) {
+            (Some(contract), Some(version)) => format!("contract {contract} in version {version}"),
+            _ => "no contract".to_owned(),
+        };
+        let verdict = if self.findings.is_empty() { ": ok" } else { "" };
+        let findings: String = self.findings.iter().map(Shown::text).collect();
+        format!("{file}:{line}: CustomResourceDefinition {name}: {role}, {read}{verdict}\n{findings}")
+    }
+}
+
+impl<'a> Shown<'a> {
+    fn of(finding: &'a Finding) -> Self {
+        Shown {
+            level: finding.level.to_string(),
+            rule: finding.rule,
+            version: finding.version.as_deref(),
+            field: &finding.field,
+            message: &finding.message,
+            way_out: &finding.way_out,
+        }
+    }
+
+    fn text(&self) -> String {
+        let Shown { level, rule, field, message, way_out, .. } = self;
+        format!("  {level} {rule}: {field}: {message}\n    Way out: {way_out}\n")
+    }
+}

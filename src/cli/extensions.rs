@@ -1,0 +1,276 @@
+//! Runtime Extensions of a command: those that run are called, and recorded answers are read from files.
+//!
+//! ```text
+//! PatchCall ─► Question ─► key of the request ─► answered before? ─► Found<PatchAnswer>
+//!                                │ no                  ▲
+//!                                └─► URL, or FILE ─────┘─► --record
+//! ```
+//!
+//! The key is a hash of the completed request. Equal requests are equal bytes, so a recording answers the same plan again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::runtime::Runtime;
+
+use super::args::extensions::{self as args, NamedExtension};
+use super::certs;
+use crate::extension_client::Client;
+use crate::extensions::{Address, Question, Registration, Target, first_value, registered_name};
+use crate::hub::ObjectKey;
+use crate::topology::plan::PatchServer;
+use crate::world::{Found, Objects, PatchAnswer, PatchCall};
+
+/// The format of recordings.
+const FORMAT: &str = "topologist.dev/extension-recording/v1";
+/// The request of Discovery (RH-5.1, RH-6.1).
+const DISCOVERY: &str = r#"{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryRequest"}"#;
+
+/// The extensions that a command can call.
+#[derive(Debug)]
+pub(super) struct Extensions {
+    runtime: Runtime,
+    client: Option<Client>,
+    extensions: BTreeMap<String, Extension>,
+    /// Every call and its outcome, by key.
+    made: Mutex<BTreeMap<String, Call>>,
+    /// Why calls have no answer.
+    unanswered: Mutex<BTreeSet<String>>,
+    record: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Extension {
+    discovery: Box<RawValue>,
+    registration: Registration,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    Running(Address),
+    /// The file, and its calls by key.
+    Recorded(PathBuf, BTreeMap<String, Call>),
+}
+
+/// What `--record` writes.
+#[derive(Debug, Serialize, Deserialize)]
+struct Recording {
+    format: String,
+    extensions: Vec<RecordedExtension>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct RecordedExtension {
+    name: String,
+    discovery: Box<RawValue>,
+    calls: Vec<Call>,
+}
+
+/// A request, and either an answer or why there was none.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Call {
+    key: String,
+    extension: String,
+    hook: String,
+    request: Box<RawValue>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    answer: Option<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl Call {
+    fn outcome(&self) -> Result<&RawValue, &str> {
+        match (&self.answer, &self.error) {
+            (_, Some(error)) => Err(error),
+            (Some(answer), None) => Ok(answer),
+            (None, None) => Err("the recording has no answer"),
+        }
+    }
+}
+
+impl Extensions {
+    /// Registers the extensions that the flags name; none without flags. `objects` may have their ExtensionConfigs.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or the Discovery of an extension fails.
+    pub(super) fn open(flags: &args::Extensions, objects: impl Fn() -> Objects) -> Result<Option<Arc<Self>>> {
+        if flags.extensions.is_empty() {
+            return Ok(None);
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let mut opened = Extensions {
+            client: client(flags)?,
+            extensions: BTreeMap::new(),
+            made: Mutex::default(),
+            unanswered: Mutex::default(),
+            record: flags.record.clone(),
+            runtime,
+        };
+        let objects = objects();
+        for named in &flags.extensions {
+            let name = &named.name;
+            let extension = opened.register(named, &objects).with_context(|| format!("extension {name}"))?;
+            let known = opened.extensions.insert(name.clone(), extension);
+            ensure!(known.is_none(), "--extension names {name} twice");
+        }
+        Ok(Some(Arc::new(opened)))
+    }
+
+    fn register(&self, named: &NamedExtension, objects: &Objects) -> Result<Extension> {
+        let (discovery, source) = match &named.source {
+            args::Source::Running(address) => {
+                let answer =
+                    self.post(&address.discovery(), DISCOVERY).map_err(|error| anyhow!("Discovery: {error}"))?;
+                (answer, Source::Running(address.clone()))
+            }
+            args::Source::Recorded(file) => recorded(file, &named.name)?,
+        };
+        let settings = settings(objects, &named.name);
+        let registration = Registration::of(&named.name, &discovery, settings).context("Discovery")?;
+        Ok(Extension { discovery, registration, source })
+    }
+
+    /// The JSON value of an answer, or why the call failed.
+    fn post(&self, target: &Target, body: &str) -> Result<Box<RawValue>, String> {
+        let client = self.client.as_ref().ok_or("there is no client")?;
+        let answer = self.runtime.block_on(client.call(target, body.to_owned())).map_err(|error| error.to_string())?;
+        first_value(&answer).map(ToOwned::to_owned)
+    }
+
+    /// Writes the recording that `--record` asks for; returns why calls have no answer.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(super) fn finish(&self) -> Result<Vec<String>> {
+        if let Some(file) = &self.record {
+            let text = serde_json::to_string_pretty(&self.recording())? + "\n";
+            certs::write(file, &text, 0o600).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        Ok(self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect())
+    }
+
+    fn recording(&self) -> Recording {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_of =
+            |call: &&Call, name: &str| registered_name(&call.extension).is_some_and(|(_, config)| config == name);
+        let recorded = |(name, extension): (&String, &Extension)| RecordedExtension {
+            name: name.clone(),
+            discovery: extension.discovery.clone(),
+            calls: made.values().filter(|call| is_of(call, name)).cloned().collect(),
+        };
+        Recording { format: FORMAT.to_owned(), extensions: self.extensions.iter().map(recorded).collect() }
+    }
+
+    /// Notes why a call has no answer.
+    fn unanswered(&self, reason: String) -> Found<PatchAnswer> {
+        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).insert(reason);
+        Found::Absent
+    }
+
+    /// What a call comes to, which is the same for all equal calls; nothing if a recording does not have it.
+    fn outcome(
+        &self,
+        call: &PatchCall,
+        question: &Question,
+        extension: &Extension,
+        target: Option<Target>,
+    ) -> Option<Call> {
+        let key = key(call, question);
+        if let Some(made) = self.made.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Some(made.clone());
+        }
+        let fresh = match (&extension.source, target) {
+            (Source::Recorded(_, calls), _) => calls.get(&key)?.clone(),
+            (Source::Running(_), target) => {
+                let posted = self.post(&target?, question.body());
+                let (answer, error) = posted.map_or_else(|error| (None, Some(error)), |answer| (Some(answer), None));
+                let request = RawValue::from_string(question.body().to_owned()).ok()?;
+                let (extension, hook) = (call.extension.clone(), call.hook.name().to_owned());
+                Call { key: key.clone(), extension, hook, request, answer, error }
+            }
+        };
+        // The first outcome holds: another thread may have asked the same.
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(made.entry(key).or_insert(fresh).clone())
+    }
+}
+
+impl PatchServer for Extensions {
+    fn answer(&self, call: &PatchCall) -> Found<PatchAnswer> {
+        let Some((handler, config)) = registered_name(&call.extension) else {
+            return Found::Unreadable(format!("{:?} is not a registered name such as handler.config", call.extension));
+        };
+        let Some(extension) = self.extensions.get(config) else {
+            return self.unanswered(format!("{call}: no --extension {config}=URL|FILE"));
+        };
+        let handler = match extension.registration.handler(handler, call.hook.name()) {
+            Ok(handler) => handler,
+            Err(problem) => return Found::Unreadable(problem),
+        };
+        let question = match Question::of(call, extension.registration.settings()) {
+            Ok(question) => question,
+            Err(problem) => return Found::Unreadable(problem),
+        };
+        let target = match &extension.source {
+            Source::Running(address) => Some(address.handler(handler)),
+            Source::Recorded(..) => None,
+        };
+        match (self.outcome(call, &question, extension, target), &extension.source) {
+            (Some(made), _) => question.answer(handler, made.outcome()),
+            (None, Source::Recorded(file, _)) => {
+                self.unanswered(format!("{call}: {} has no answer to this request", file.display()))
+            }
+            (None, Source::Running(_)) => Found::Unreadable("the request is not JSON".to_owned()),
+        }
+    }
+}
+
+/// A client, if an extension is called.
+fn client(flags: &args::Extensions) -> Result<Option<Client>> {
+    let is_running = |named: &NamedExtension| matches!(named.source, args::Source::Running(_));
+    if !flags.extensions.iter().any(is_running) {
+        return Ok(None);
+    }
+    let read = |file: &PathBuf| fs::read(file).with_context(|| format!("cannot read {}", file.display()));
+    let ca = flags.extension_ca.as_ref().map(read).transpose()?;
+    Ok(Some(Client::trusting(ca.as_deref()).context("--extension-ca")?))
+}
+
+/// What a recording has of an extension.
+fn recorded(file: &Path, name: &str) -> Result<(Box<RawValue>, Source)> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let recording: Recording =
+        serde_json::from_str(&text).with_context(|| format!("{} is not a recording", file.display()))?;
+    ensure!(recording.format == FORMAT, "{} has the format {:?}, not {FORMAT}", file.display(), recording.format);
+    let Some(found) = recording.extensions.into_iter().find(|found| found.name == name) else {
+        bail!("{} has no answers of {name}", file.display());
+    };
+    let calls = found.calls.into_iter().map(|call| (call.key.clone(), call)).collect();
+    Ok((found.discovery, Source::Recorded(file.to_owned(), calls)))
+}
+
+/// The settings of an ExtensionConfig among the files; none if it is not there (RH-5.6).
+fn settings(objects: &Objects, name: &str) -> BTreeMap<String, String> {
+    let (group, kind) = ("runtime.cluster.x-k8s.io", "ExtensionConfig");
+    // An object of a file that names no namespace counts as one of the default namespace.
+    let found = ["", "default"]
+        .iter()
+        .find_map(|namespace| objects.in_any_version(group, kind, &ObjectKey::new(*namespace, name)));
+    found.and_then(|config| config.texts("spec.settings").ok()).unwrap_or_default()
+}
+
+/// The key of a call: equal requests to the same handler have the same.
+fn key(call: &PatchCall, question: &Question) -> String {
+    let text = format!("{}\n{}\n{}", call.extension, call.hook.name(), question.body());
+    let hash = digest(&SHA256, text.as_bytes());
+    let digits: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
+}

@@ -1,0 +1,68 @@
+//! `serve`: what the machine controllers are told, and the workload clusters that they make.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use super::args::Serve;
+use crate::lifecycle::Settings;
+use crate::lifecycle::settings::{Endpoint, InjectedFailure, Provides, Timings, read};
+use crate::telemetry::metrics::{Metrics, PHASES, Phase};
+
+/// How often progress is told.
+const TELLING: Duration = Duration::from_secs(2);
+
+/// The timings and failures of a file; the defaults without one.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(super) fn timings(file: Option<&Path>) -> Result<(Timings, Vec<InjectedFailure>)> {
+    let Some(path) = file else { return Ok((Timings::default(), Vec::new())) };
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {} (--timings)", path.display()))?;
+    read(&text).map_err(|error| anyhow!("{} (--timings): {error}", path.display()))
+}
+
+impl Serve {
+    /// What the machine controllers are told, with the address of workload clusters.
+    ///
+    /// # Errors
+    /// When the file of timings cannot be read, or a kind cannot be one.
+    pub(super) fn lifecycle_settings(&self, endpoint: Endpoint) -> Result<Settings> {
+        let (timings, failures) = match &self.timings {
+            // A person is waiting.
+            None if self.embedded => (Timings::quick(), Vec::new()),
+            file => timings(file.as_deref())?,
+        };
+        let is_kind = |text: &String| text.chars().next().is_some_and(|first| first.is_ascii_uppercase());
+        if let Some(other) = self.external_kinds.iter().find(|text| !is_kind(text)) {
+            bail!("--external-kinds: {other:?} is no kind; write it as in manifests, such as DockerMachine");
+        }
+        let external = self.external_kinds.iter().cloned().collect();
+        let provides = if self.embedded { Provides::Everything } else { Provides::Embedded };
+        let runtime_hooks = self.rules.feature_gates.runtime_sdk;
+        Ok(Settings { timings, failures, external, provides, endpoint, runtime_hooks, began: None })
+    }
+}
+
+/// Prints how many machines there are in which phase, whenever that has changed and some time has passed.
+pub(super) async fn tell_progress(metrics: Arc<Metrics>) {
+    let (mut told, mut ticks) = (String::new(), tokio::time::interval(TELLING));
+    loop {
+        ticks.tick().await;
+        let text = machines_text(&metrics);
+        if text != told && (!text.is_empty() || !told.is_empty()) {
+            // Standard output may be closed.
+            let _ = super::print(&format!("Machines: {}\n", if text.is_empty() { "none" } else { &text }));
+            told = text;
+        }
+    }
+}
+
+/// `3 Running, 1 Pending`; empty without machines.
+fn machines_text(metrics: &Metrics) -> String {
+    let counted = PHASES.map(|phase| (phase, metrics.machines.get_or_create(&Phase { phase }).get()));
+    let some = counted.into_iter().filter(|(_, count)| *count > 0);
+    some.map(|(phase, count)| format!("{count} {phase}")).collect::<Vec<_>>().join(", ")
+}

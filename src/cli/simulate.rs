@@ -1,0 +1,321 @@
+//! `simulate`: a rollout on a virtual clock.
+//!
+//! ```text
+//! PATH ─► State ─┐ for each Cluster, on all processors:
+//!                ├─ Simulation: run ─► change ─► run ─► ClusterTimeline ─► Report: groups of the same timeline
+//! --to ─► Change ┘                                                          ├─► text.rs, json.rs
+//!                                                                           └─► page.rs, with chart.rs and palette.rs
+//! ```
+
+mod chart;
+mod json;
+mod page;
+mod palette;
+mod progress;
+mod report;
+mod text;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, Write};
+use std::num::NonZero;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::jiff::Timestamp;
+
+use self::progress::Progress;
+use self::report::{Report, Stuck};
+use super::args::{Output, Simulate};
+use super::empty::{self, Wanted};
+use super::machines::timings;
+use super::offline::Subject;
+use super::rollout::Side;
+use super::validate::{complain, denials};
+use crate::calendar::Moment;
+use crate::hub::{Object, ObjectKey};
+use crate::lifecycle::{GroupKind, ObjectId, Settings};
+use crate::simulation::timeline::{ClusterTimeline, Timeline};
+use crate::simulation::{End, Simulation};
+use crate::topology::plan::Fold;
+use crate::world::{Found, Record};
+
+/// Simulates a rollout, or the one of a change.
+pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
+    let (timings, failures) = timings(options.timings.as_deref())?;
+    for (file, flag) in [(&options.html, "--html"), (&options.objects, "--objects")] {
+        file.as_deref().map_or(Ok(()), |file| check_folder(file, flag))?;
+    }
+    let fails = !failures.is_empty();
+    let runtime_hooks = options.rules.feature_gates.runtime_sdk;
+    let start = options.now.unwrap_or_else(Timestamp::now);
+    let start = Moment { seconds: start.as_second(), nanos: 0 };
+    let settings = Settings { timings, failures, runtime_hooks, began: Some(start), ..Settings::default() };
+    let sides = Sides::read(options)?;
+    if let Some(code) = sides.unusable(options)? {
+        return Ok(ExitCode::from(code));
+    }
+    let Some(Outcome { timeline, stuck, objects }) = simulate(&sides, &settings, options)? else {
+        return Ok(ExitCode::from(1));
+    };
+    if let Some(file) = &options.objects {
+        fs::write(file, stream(&objects)?).with_context(|| format!("cannot write {} (--objects)", file.display()))?;
+    }
+    let report = Report::of(&timeline, &stuck, fails);
+    if let Some(file) = &options.html {
+        fs::write(file, page::page(&report)).with_context(|| format!("cannot write {} (--html)", file.display()))?;
+    }
+    match options.output {
+        Output::Json => super::print(&json::printed(&report)?)?,
+        Output::Text => super::print(&text::plain(&report, options.all))?,
+    }
+    Ok(ExitCode::from(u8::from(report.stuck > 0)))
+}
+
+/// The files of both sides; there is only one side without `--to`.
+struct Sides {
+    before: Side,
+    after: Option<Side>,
+}
+
+impl Sides {
+    fn read(options: &Simulate) -> Result<Self> {
+        let before = Side::read(&options.paths, &[], &options.input, &options.rules)?;
+        let after = match options.to.is_empty() {
+            true => None,
+            false => Some(Side::after(&before, &options.to, &options.input)?),
+        };
+        Ok(Sides { before, after })
+    }
+
+    /// Says why the input cannot be used, and returns the exit code then.
+    fn unusable(&self, options: &Simulate) -> Result<Option<u8>> {
+        let sides = [Some(&self.before), self.after.as_ref()];
+        let mut has_clusters = false;
+        for side in sides.into_iter().flatten() {
+            if let Some(code) = complain(side.case())? {
+                return Ok(Some(code));
+            }
+            let subjects = side.subjects();
+            let mut clusters = subjects.iter().filter_map(Subject::cluster);
+            has_clusters |= clusters.any(|cluster| cluster.at("spec.topology").is_some());
+        }
+        match has_clusters {
+            true => Ok(None),
+            false => Ok(empty::settle(
+                Wanted::Simulated,
+                self.after.as_ref().unwrap_or(&self.before).case(),
+                &options.input,
+            )?),
+        }
+    }
+}
+
+/// Refuses a file in a folder that does not exist before any time is spent.
+fn check_folder(file: &Path, flag: &str) -> Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    ensure!(folder.is_dir(), "cannot write {} ({flag}): {} is not a directory", file.display(), folder.display());
+    Ok(())
+}
+
+/// Objects as one YAML stream.
+fn stream(objects: &[Arc<Object>]) -> Result<String> {
+    let mut text = String::new();
+    for object in objects {
+        text.push_str("---\n");
+        text.push_str(&serde_saphyr::to_string((**object).as_ref())?);
+    }
+    Ok(text)
+}
+
+/// What happened to each Cluster, and why some are stuck; nothing when an object of the files is denied.
+///
+/// What one Cluster does has no effect on another one, so each has a simulation of its own.
+fn simulate(sides: &Sides, settings: &Settings, options: &Simulate) -> Result<Option<Outcome>> {
+    let Some(before) = State::of(&sides.before)? else { return Ok(None) };
+    let change = match &sides.after {
+        Some(side) => match State::of(side)? {
+            Some(state) => Some(Change::of(&sides.before, side, state)),
+            None => return Ok(None),
+        },
+        None => None,
+    };
+    let start = settings.began.unwrap_or(Moment { seconds: 0, nanos: 0 });
+    let run = Run { before, change, settings, start, limit: options.limit, keeps_objects: options.objects.is_some() };
+    let (mut clusters, mut stuck, mut objects) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    for (key, end) in run.all()? {
+        if let Some(reason) = end.stuck_before {
+            writeln!(io::stderr(), "topologist: Cluster {key} is not rolled out before the change: {reason}")?;
+        }
+        clusters.extend(end.timeline.map(|timeline| (key.clone(), timeline)));
+        stuck.extend(end.stuck.map(|end| (key, end)));
+        objects.extend(end.objects);
+    }
+    Ok(Some(Outcome { timeline: Timeline::of(clusters), stuck, objects }))
+}
+
+/// What happened, the Clusters that are stuck, and the objects at the end if they are asked for.
+struct Outcome {
+    timeline: Timeline,
+    stuck: BTreeMap<ObjectKey, Stuck>,
+    objects: Vec<Arc<Object>>,
+}
+
+/// The files of one side, ready for simulations.
+struct State {
+    /// Without Clusters: each is created by its simulation, with the identity that it has there.
+    topologies: Fold,
+    classes: Vec<Object>,
+    clusters: BTreeMap<ObjectKey, Object>,
+}
+
+impl State {
+    /// The files of a side; nothing when one of them is denied.
+    fn of(side: &Side) -> Result<Option<Self>> {
+        let subjects = side.subjects();
+        let facts = side.facts(&subjects);
+        let denials = denials(&subjects, &facts, side.settings());
+        for denial in &denials {
+            writeln!(io::stderr(), "topologist: denied: {denial}")?;
+        }
+        if !denials.is_empty() {
+            return Ok(None);
+        }
+        let mut topologies = side.fold(&facts);
+        let keys: Vec<ObjectKey> = topologies.facts().cluster_keys().cloned().collect();
+        keys.iter().for_each(|key| topologies.facts_mut().remove_cluster(key));
+        let classes = subjects.iter().filter_map(Subject::class);
+        let classes = classes.map(|(_, class)| Object::try_from(class).unwrap_or_default()).collect();
+        let clusters = subjects.iter().filter_map(Subject::cluster);
+        let clusters = clusters.filter(|cluster| cluster.at("spec.topology").is_some());
+        Ok(Some(State { topologies, classes, clusters: clusters.map(|cluster| (cluster.key(), cluster)).collect() }))
+    }
+}
+
+/// What differs on the other side.
+struct Change {
+    state: State,
+    /// Objects that are new or have changed, but for Clusters.
+    objects: Vec<Object>,
+}
+
+impl Change {
+    fn of(before: &Side, after: &Side, state: State) -> Self {
+        let (old, new) = (before.case().objects(), after.case().objects());
+        let is_new = |object: &Object| {
+            let known = old.in_any_version(object.group(), object.kind(), &object.key());
+            known.is_none_or(|known| **known != *object)
+        };
+        let objects = new.iter().map(|object| Object::clone(object)).filter(is_new).collect();
+        Change { state, objects }
+    }
+
+    /// Makes the change for one Cluster.
+    fn make(&self, key: &ObjectKey, simulation: &mut Simulation) -> Result<()> {
+        for object in &self.objects {
+            simulation.put(object).map_err(anyhow::Error::msg)?;
+        }
+        let (from, into) = (self.state.topologies.facts(), simulation.topologies_mut().facts_mut());
+        for class_key in from.class_keys() {
+            if let Found::Yes(class) = from.class(class_key) {
+                into.put_compiled(class_key.clone(), Record::Readable(class));
+            }
+        }
+        if let Some(cluster) = self.state.clusters.get(key) {
+            return put(simulation, cluster);
+        }
+        simulation.delete(&ObjectId::core("Cluster", &key.namespace, &key.name));
+        Ok(())
+    }
+}
+
+/// How it went for one Cluster.
+struct Ended {
+    timeline: Option<ClusterTimeline>,
+    stuck: Option<Stuck>,
+    stuck_before: Option<String>,
+    objects: Vec<Arc<Object>>,
+}
+
+/// Simulations of Clusters.
+struct Run<'a> {
+    before: State,
+    change: Option<Change>,
+    settings: &'a Settings,
+    start: Moment,
+    limit: Duration,
+    keeps_objects: bool,
+}
+
+impl Run<'_> {
+    /// Simulates every Cluster of either side, on all processors.
+    fn all(&self) -> Result<BTreeMap<ObjectKey, Ended>> {
+        let of_change = self.change.iter().flat_map(|change| change.state.clusters.keys());
+        let keys: BTreeSet<&ObjectKey> = self.before.clusters.keys().chain(of_change).collect();
+        let keys: Vec<&ObjectKey> = keys.into_iter().collect();
+        let (next, progress) = (AtomicUsize::new(0), Progress::of(keys.len()));
+        let work = || {
+            let mut ends = Vec::new();
+            while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {
+                ends.push(self.one(key).map(|end| (ObjectKey::clone(key), end)));
+                progress.add();
+            }
+            ends
+        };
+        let workers = thread::available_parallelism().map_or(1, NonZero::get).min(keys.len());
+        thread::scope(|scope| {
+            let shares: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            let shares =
+                shares.into_iter().map(|share| share.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            shares.flatten().collect()
+        })
+    }
+
+    /// Simulates one Cluster.
+    fn one(&self, key: &ObjectKey) -> Result<Ended> {
+        let mut simulation = Simulation::new(self.before.topologies.clone(), self.settings.clone(), self.start);
+        for class in &self.before.classes {
+            simulation.put(class).map_err(anyhow::Error::msg)?;
+        }
+        if let Some(cluster) = self.before.clusters.get(key) {
+            put(&mut simulation, cluster)?;
+        }
+        let mut end = simulation.run(self.limit, |_| {});
+        let mut stuck_before = None;
+        if let Some(change) = &self.change {
+            stuck_before = reason(end, key);
+            let now = simulation.now();
+            simulation.timeline.restart(now);
+            change.make(key, &mut simulation)?;
+            end = simulation.run(self.limit, |_| {});
+        }
+        let ran_out = simulation.ran_out;
+        let stuck = reason(end, key).map(|reason| Stuck { reason, ran_out });
+        let objects = if self.keeps_objects { objects_of(key, &simulation) } else { Vec::new() };
+        Ok(Ended { timeline: simulation.timeline.clusters.remove(key), stuck, stuck_before, objects })
+    }
+}
+
+/// A Cluster and its objects, but for what is in its workload cluster.
+fn objects_of(key: &ObjectKey, simulation: &Simulation) -> Vec<Arc<Object>> {
+    let all = simulation.objects();
+    let cluster = all.get(&ObjectId::core("Cluster", &key.namespace, &key.name)).cloned();
+    let others = all.everything_of(key).into_iter();
+    cluster.into_iter().chain(others.filter(|object| !GroupKind::of(object).is_core("Cluster"))).collect()
+}
+
+fn reason(end: End, key: &ObjectKey) -> Option<String> {
+    match end {
+        End::Converged => None,
+        End::Stuck(mut stuck) => stuck.remove(key),
+    }
+}
+
+fn put(simulation: &mut Simulation, cluster: &Object) -> Result<()> {
+    simulation.put_cluster(cluster).map_err(|error| anyhow::anyhow!("Cluster {}: {error}", cluster.key()))
+}

@@ -1,0 +1,81 @@
+//! A simulation for programs; docs/simulate.md describes the fields.
+
+use serde_json::{Value, json};
+
+use super::report::{Group, Report};
+use crate::hub::ObjectKey;
+use crate::simulation::timeline::{ClusterTimeline, Entry, HeldSpan, MachineSpan};
+
+/// The report as JSON.
+pub(super) fn printed(report: &Report<'_>) -> serde_json::Result<String> {
+    let mut text = serde_json::to_string_pretty(&value(report))?;
+    text.push('\n');
+    Ok(text)
+}
+
+fn value(report: &Report<'_>) -> Value {
+    let of_groups = report.groups.iter().flat_map(|group| group.clusters.iter().map(move |key| (*key, group)));
+    let groups_of: std::collections::BTreeMap<&ObjectKey, &Group<'_>> = of_groups.collect();
+    let clusters = report.timeline.clusters.iter().filter_map(|(key, timeline)| {
+        let group = groups_of.get(key)?;
+        Some(cluster(key, timeline, group))
+    });
+    json!({
+        "clusters": clusters.collect::<Vec<_>>(),
+        "groups": report.groups.iter().map(group).collect::<Vec<_>>(),
+        "summary": {
+            "clusters": report.timeline.clusters.len(),
+            "stuck": report.stuck,
+            "durationSeconds": report.seconds,
+            "peakMachines": report.timeline.peak_machines,
+        },
+    })
+}
+
+fn outcome(group: &Group<'_>) -> &'static str {
+    if group.reason.is_none() { "converged" } else { "stuck" }
+}
+
+fn group(group: &Group<'_>) -> Value {
+    json!({
+        "clusters": group.clusters.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "outcome": outcome(group),
+        "durationSeconds": group.timeline.last,
+        "peakMachines": group.timeline.peak_machines,
+    })
+}
+
+fn cluster(key: &ObjectKey, timeline: &ClusterTimeline, group: &Group<'_>) -> Value {
+    json!({
+        "namespace": key.namespace,
+        "name": key.name,
+        "outcome": outcome(group),
+        "reason": group.reasons.get(key),
+        "wayOut": group.way_out,
+        "durationSeconds": timeline.last,
+        "peakMachines": timeline.peak_machines,
+        "held": timeline.held.iter().map(held).collect::<Vec<_>>(),
+        "machines": timeline.machines.iter().map(machine).collect::<Vec<_>>(),
+        "events": timeline.events.iter().map(event).collect::<Vec<_>>(),
+    })
+}
+
+fn held(span: &HeldSpan) -> Value {
+    json!({"kind": span.kind, "name": span.name, "reason": span.reason, "from": span.from, "until": span.until})
+}
+
+fn machine((name, machine): (&String, &MachineSpan)) -> Value {
+    json!({
+        "name": name,
+        "owner": machine.owner,
+        "controlPlane": machine.is_control_plane,
+        "version": machine.version,
+        "made": machine.made,
+        "running": machine.running,
+        "gone": machine.gone,
+    })
+}
+
+fn event(Entry { t, kind, name, what, because }: &Entry) -> Value {
+    json!({"t": t, "kind": kind, "name": name, "what": what, "because": because})
+}

@@ -1,0 +1,236 @@
+//! What a simulation came to: totals, and groups of Clusters with the same timeline (DEC-48).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::hub::ObjectKey;
+use crate::simulation::timeline::{ClusterTimeline, HeldSpan, Timeline};
+
+/// The result of a simulation.
+pub(super) struct Report<'a> {
+    pub timeline: &'a Timeline,
+    /// Most Clusters first; those that are stuck come before all others.
+    pub groups: Vec<Group<'a>>,
+    pub seconds: i64,
+    pub stuck: usize,
+}
+
+/// Clusters whose timelines are the same, apart from the names of objects.
+pub(super) struct Group<'a> {
+    pub clusters: Vec<&'a ObjectKey>,
+    /// The timeline of the first Cluster.
+    pub timeline: &'a ClusterTimeline,
+    /// Why its first Cluster is stuck, if it is.
+    pub reason: Option<&'a str>,
+    /// The same of each Cluster.
+    pub reasons: BTreeMap<&'a ObjectKey, &'a str>,
+    /// What a user can do about that, where it is known.
+    pub way_out: Option<&'static str>,
+}
+
+/// The end of a Cluster that is not as its topology asks for.
+pub(super) struct Stuck {
+    pub reason: String,
+    /// Whether the time of --limit was over.
+    pub ran_out: bool,
+}
+
+impl<'a> Report<'a> {
+    /// What a simulation came to; `fails` says whether failures were injected.
+    pub(super) fn of(timeline: &'a Timeline, stuck: &'a BTreeMap<ObjectKey, Stuck>, fails: bool) -> Self {
+        let mut groups: BTreeMap<Shape, Group<'a>> = BTreeMap::new();
+        for (key, cluster) in &timeline.clusters {
+            let stuck = stuck.get(key);
+            let reason = stuck.map(|stuck| &*stuck.reason);
+            let way_out = stuck.and_then(|stuck| way_out(&stuck.reason, fails, stuck.ran_out));
+            let new = || Group { clusters: Vec::new(), timeline: cluster, reason, reasons: BTreeMap::new(), way_out };
+            let group = groups.entry(Shape::of(key, cluster, reason)).or_insert_with(new);
+            group.clusters.push(key);
+            group.reasons.extend(reason.map(|reason| (key, reason)));
+        }
+        let mut groups: Vec<Group<'a>> = groups.into_values().collect();
+        groups.sort_by_key(|group| {
+            (group.reason.is_none(), std::cmp::Reverse(group.clusters.len()), group.clusters.first().copied())
+        });
+        let seconds = timeline.clusters.values().map(|cluster| cluster.last).max().unwrap_or_default();
+        let stuck = groups.iter().filter(|group| group.reason.is_some()).map(|group| group.clusters.len()).sum();
+        Report { timeline, groups, seconds, stuck }
+    }
+
+    /// Spans in which something waited, of the first Cluster of each group, with how many Clusters they are about. Spans of one
+    /// kind with the same reason and times are one.
+    pub(super) fn waits(&self) -> Vec<Wait<'a>> {
+        let mut waits: Vec<Wait<'a>> = Vec::new();
+        for group in &self.groups {
+            for span in waits_of(group.timeline) {
+                let is_same = |one: &&mut Wait<'_>| one.key() == span.key();
+                match waits.iter_mut().find(is_same) {
+                    Some(known) => known.clusters += group.clusters.len(),
+                    None => waits.push(Wait { clusters: group.clusters.len(), ..span }),
+                }
+            }
+        }
+        waits.sort_by_key(|wait| (wait.span.from, wait.span.until.unwrap_or(i64::MAX)));
+        waits
+    }
+}
+
+/// Objects of one kind that waited at the same time for the same reason.
+#[derive(Clone, Debug)]
+pub(super) struct Wait<'a> {
+    pub span: &'a HeldSpan,
+    pub names: Vec<&'a str>,
+    pub clusters: usize,
+}
+
+impl Wait<'_> {
+    fn key(&self) -> (&str, &str, i64, Option<i64>) {
+        (&self.span.kind, &self.span.reason, self.span.from, self.span.until)
+    }
+}
+
+/// What waited in one Cluster. A wait that ended in the second in which it began is left out.
+pub(super) fn waits_of(timeline: &ClusterTimeline) -> Vec<Wait<'_>> {
+    let mut waits: Vec<Wait<'_>> = Vec::new();
+    for span in timeline.held.iter().filter(|span| span.until != Some(span.from)) {
+        let new = Wait { span, names: vec![&span.name], clusters: 1 };
+        match waits.iter_mut().find(|one| one.key() == new.key()) {
+            Some(known) => known.names.push(&span.name),
+            None => waits.push(new),
+        }
+    }
+    waits
+}
+
+/// What a user can do about a reason.
+fn way_out(reason: &str, fails: bool, ran_out: bool) -> Option<&'static str> {
+    let known = [
+        ("spec.paused is true", "remove spec.paused from the Cluster"),
+        ("it has the annotation cluster.x-k8s.io/paused", "remove the annotation from the Cluster"),
+        ("topology.cluster.x-k8s.io/defer-upgrade", "remove the annotation to upgrade the workers"),
+        ("topology.cluster.x-k8s.io/hold-upgrade-sequence", "remove the annotation to upgrade the workers"),
+    ];
+    let found = known.into_iter().find(|(text, _)| reason.contains(text)).map(|(_, way)| way);
+    let machine = (fails && reason.starts_with("Machine ")).then_some("remove the failures from the file of --timings");
+    found.or(machine).or(ran_out.then_some("the time of --limit is over; a longer one may be enough"))
+}
+
+/// A timeline without the names of objects, and without the order of what happens in the same second.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Shape {
+    reason: Option<String>,
+    peak_machines: usize,
+    events: Vec<(i64, String, String, String)>,
+    /// What happened to each machine, for each owner of machines.
+    machines: Vec<Vec<Vec<(i64, String, String)>>>,
+    held: Vec<(String, String, i64, Option<i64>)>,
+}
+
+impl Shape {
+    fn of(key: &ObjectKey, timeline: &ClusterTimeline, reason: Option<&str>) -> Self {
+        let names = names(key, timeline);
+        let nameless = |text: &str| without(&names, text);
+        let mut lives: BTreeMap<&str, Vec<(i64, String, String)>> = BTreeMap::new();
+        let mut events = Vec::new();
+        for event in &timeline.events {
+            let because = nameless(&event.because);
+            match timeline.machines.contains_key(&event.name) && event.kind == "Machine" {
+                true => lives.entry(&event.name).or_default().push((event.t, event.what.clone(), because)),
+                false => events.push((event.t, event.kind.clone(), event.what.clone(), because)),
+            }
+        }
+        let mut owners: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        for (name, machine) in &timeline.machines {
+            let life = lives.remove(&**name).unwrap_or_default();
+            owners.entry(&machine.owner).or_default().push(life);
+        }
+        let mut machines: Vec<_> = owners.into_values().collect();
+        machines.iter_mut().for_each(|lives| lives.sort());
+        machines.sort();
+        events.sort();
+        let held = timeline.held.iter();
+        let mut held: Vec<_> =
+            held.map(|span| (span.kind.clone(), nameless(&span.reason), span.from, span.until)).collect();
+        held.sort();
+        Shape { reason: reason.map(nameless), peak_machines: timeline.peak_machines, events, machines, held }
+    }
+}
+
+/// The names of a Cluster and of its objects.
+fn names<'a>(key: &'a ObjectKey, timeline: &'a ClusterTimeline) -> BTreeSet<&'a str> {
+    let events = timeline.events.iter().map(|event| &*event.name);
+    let held = timeline.held.iter().map(|span| &*span.name);
+    let machines = timeline.machines.iter().flat_map(|(name, machine)| [&**name, &*machine.owner]);
+    events.chain(held).chain(machines).chain([&*key.name, &*key.namespace]).collect()
+}
+
+/// A text in which names are replaced.
+fn without(names: &BTreeSet<&str>, text: &str) -> String {
+    let mut nameless = String::new();
+    for part in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.') {
+        let word = part.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+        // Generated names end in five characters that follow from the names of others.
+        let is_name = names.contains(word) || names.iter().any(|name| is_generated(name, word));
+        nameless += if is_name { "…" } else { word };
+        nameless += &part[word.len()..];
+    }
+    nameless
+}
+
+/// Whether a word is a name that begins with another one.
+fn is_generated(name: &str, word: &str) -> bool {
+    !name.is_empty() && word.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'))
+}
+
+/// A time as people write it: `1h02m03s`.
+pub(super) fn span(seconds: i64) -> String {
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}s"),
+        (0, _) => format!("{minutes}m{seconds:02}s"),
+        _ => format!("{hours}h{minutes:02}m{seconds:02}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulation::timeline::{Entry, MachineSpan};
+
+    fn timeline(cluster: &str, set: &str, running: i64) -> ClusterTimeline {
+        let machine = format!("{cluster}-{set}-abcde");
+        let event = |t, kind: &str, name: &str, what: &str, because: &str| Entry {
+            t,
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            what: what.to_owned(),
+            because: because.to_owned(),
+        };
+        ClusterTimeline {
+            events: vec![
+                event(0, "MachineDeployment", &format!("{cluster}-{set}-xyz12"), "created", &format!("{set} is new")),
+                event(0, "Machine", &machine, "created", "v1.33.0"),
+                event(running, "Machine", &machine, "Running", ""),
+            ],
+            machines: [(machine, MachineSpan { owner: set.to_owned(), ..MachineSpan::default() })].into(),
+            ..ClusterTimeline::default()
+        }
+    }
+
+    #[test]
+    fn timelines_that_differ_in_names_alone_have_one_shape() {
+        let shape = |cluster: &str, set: &str, running| {
+            let key = ObjectKey::new("default", cluster);
+            Shape::of(&key, &timeline(cluster, set, running), Some(&format!("Machine {cluster}-{set}-abcde: no Node")))
+        };
+        let one = shape("blue", "small", 30);
+        assert!(one == shape("green", "large", 30));
+        assert!(one != shape("green", "large", 31), "another time is another shape");
+    }
+
+    #[test]
+    fn times_read_as_people_write_them() {
+        for (seconds, want) in [(0, "0s"), (59, "59s"), (60, "1m00s"), (3_723, "1h02m03s"), (90_000, "25h00m00s")] {
+            assert_eq!(span(seconds), want);
+        }
+    }
+}

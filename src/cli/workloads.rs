@@ -1,0 +1,98 @@
+//! The listener of the API servers of workload clusters, and the clusters as the machine controllers use them.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::Result;
+use tokio_util::sync::CancellationToken;
+
+use super::args::Serve;
+use super::embedded::identity;
+use super::leading::Machines;
+use super::listen;
+use crate::embedded::Options;
+use crate::embedded::workloads::Workloads;
+use crate::hub::ObjectKey;
+use crate::lifecycle::settings::Endpoint;
+use crate::reconciler::lifecycle::workloads::{WorkloadCluster, WorkloadClusters};
+use crate::telemetry::metrics::Metrics;
+use crate::webhook::server::{self, Server};
+
+/// The port where they listen by default.
+const PORT: u16 = 6444;
+
+/// The API servers of workload clusters, bound and not serving yet.
+pub(super) struct WorkloadServer {
+    server: Server,
+    handle: Handle,
+    /// Where they listen.
+    pub address: SocketAddr,
+    /// What to say when the default port was in use.
+    pub moved: Option<String>,
+}
+
+/// The workload clusters of this process.
+#[derive(Clone, Debug)]
+struct Handle {
+    workloads: Workloads,
+    /// What kubeconfigs name.
+    address: SocketAddr,
+    /// The certificate that vouches for the listener's, in PEM form.
+    authority: Arc<str>,
+}
+
+impl WorkloadServer {
+    /// Binds the address.
+    ///
+    /// # Errors
+    /// When the address is taken, or there is no certificate for it.
+    pub(super) async fn bind(options: &Serve) -> Result<Self> {
+        let default: IpAddr = if options.embedded { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED }.into();
+        let wanted = listen::Address::new(options.workload_addr, "--workload-addr", (default, PORT), options.embedded);
+        // What is counted are the callers of the webhook; these are others.
+        let metrics = Arc::<Metrics>::default();
+        let named = options.workload_advertise_address;
+        let addresses: Vec<IpAddr> = named.into_iter().chain([wanted.ip()]).collect();
+        let (identity, authority) = identity(&addresses, &metrics)?;
+        let limits = server::Limits { patience: options.client_patience, ..server::Limits::default() };
+        let server = wanted.bind(Some(identity), limits, metrics).await?;
+        let bound = server.local_address()?;
+        let address = SocketAddr::new(named.unwrap_or(bound.ip()), bound.port());
+        let workloads = Workloads::new(Options::default())?;
+        let handle = Handle { workloads, address, authority: authority.into() };
+        Ok(WorkloadServer { server, handle, address: bound, moved: wanted.moved(bound) })
+    }
+
+    /// What the machine controllers need.
+    ///
+    /// # Errors
+    /// When a flag or a file of the settings is not usable.
+    pub(super) fn machines(&self, options: &Serve) -> Result<Machines> {
+        let address = self.handle.address;
+        let ip = if address.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address.ip() };
+        let endpoint = Endpoint { host: ip.to_string(), port: address.port() };
+        Ok(Machines { settings: options.lifecycle_settings(endpoint)?, workloads: Arc::new(self.handle.clone()) })
+    }
+
+    /// Serves until `stop`.
+    pub(super) async fn serve(self, stop: CancellationToken) {
+        self.server.serve(self.handle.workloads.router(stop.clone()), stop).await;
+    }
+}
+
+impl WorkloadClusters for Handle {
+    fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, String> {
+        let api = self.workloads.open(cluster).map_err(|error| error.to_string())?;
+        let kubeconfig = self.workloads.kubeconfig(cluster, self.address, &self.authority);
+        let kubeconfig = kubeconfig.ok_or_else(|| format!("the workload cluster {cluster} is gone"))?;
+        Ok(WorkloadCluster { client: api.embedded.client(), kubeconfig })
+    }
+
+    fn forget(&self, cluster: &ObjectKey) {
+        self.workloads.forget(cluster);
+    }
+
+    fn forget_all(&self) {
+        self.workloads.forget_all();
+    }
+}

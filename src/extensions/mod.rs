@@ -1,0 +1,71 @@
+//! The protocol between topologist and Runtime Extensions: what is sent where, and what an answer says.
+//!
+//! ```text
+//! DiscoveryResponse ─► Registration ─► Handler ─┐
+//! URL ─► Address ───────────────────────────────┼─► Target ─► an edge sends it
+//! PatchCall + settings ─► Question (body) ──────┘                   │ body, or why the call failed
+//!             PatchAnswer ◄── Question::answer ◄────────────────────┘
+//! ```
+//!
+//! Everything here is a function. `extension_client` has the connections. The protocol is the
+//! [Runtime SDK](https://cluster-api.sigs.k8s.io/tasks/experimental-features/runtime-sdk/) of Cluster API.
+
+mod address;
+mod question;
+mod registration;
+pub mod wire;
+
+pub use address::{Address, AddressError, Target};
+pub use question::Question;
+pub use registration::{DiscoveryError, FailurePolicy, Handler, Registration, registered_name};
+
+use serde_json::Deserializer;
+use serde_json::value::RawValue;
+
+/// The group of all hooks.
+pub const GROUP: &str = "hooks.runtime.cluster.x-k8s.io";
+/// The only version of the hooks (RH-4.4).
+pub const VERSION: &str = "v1alpha1";
+/// Bytes of an answer; a longer one is an error (RH-4.10, DEC-46).
+pub const MAX_BODY: usize = 20 * 1024 * 1024;
+/// Characters of a body that an error shows (RH-4.9).
+pub const SHOWN: usize = 512;
+/// Characters of a message of an extension: messages end up in conditions, whose messages are limited as well.
+const MESSAGE: usize = 4096;
+
+/// The first characters of a text.
+pub fn cut(text: &str, characters: usize) -> &str {
+    text.char_indices().nth(characters).map_or(text, |(at, _)| &text[..at])
+}
+
+/// The first JSON value of a body; what comes after it is ignored (RH-4.10).
+///
+/// # Errors
+/// When the body does not begin with a JSON value.
+pub fn first_value(body: &[u8]) -> Result<&RawValue, String> {
+    match Deserializer::from_slice(body).into_iter::<&RawValue>().next() {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(error)) => Err(error.to_string()),
+        None => Err("the body is empty".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!((cut("", 3), cut("abc", 3), cut("abcd", 3), cut("äöüß", 3)), ("", "abc", "abc", "äöü"));
+    }
+
+    #[test]
+    fn what_follows_the_first_value_is_ignored() {
+        // RH-4.10
+        for (body, want) in [(r#"{"a":1} rest"#, Some(r#"{"a":1}"#)), ("null", Some("null")), ("", None), ("<p>", None)]
+        {
+            assert_eq!(first_value(body.as_bytes()).ok().map(RawValue::get), want, "{body}");
+        }
+        assert!(first_value(b"\xff").is_err());
+    }
+}

@@ -1,0 +1,457 @@
+//! Conditions: setting them, copying them from other objects, and merging several into one (MA-13, MA-14, CT-15.8 to CT-15.11).
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::fields::{items, list_mut, set, stamp, text};
+use crate::calendar::Moment;
+use crate::hub::Object;
+
+/// The order in which conditions stand in an object, before all others (MA-13.2).
+const FIRST: [&str; 35] = [
+    "Available",
+    "Ready",
+    "UpToDate",
+    "RemoteConnectionProbe",
+    "BootstrapConfigReady",
+    "InfrastructureReady",
+    "ControlPlaneInitialized",
+    "ControlPlaneAvailable",
+    "WorkersAvailable",
+    "CertificatesAvailable",
+    "Initialized",
+    "EtcdClusterHealthy",
+    "ControlPlaneComponentsHealthy",
+    "NodeHealthy",
+    "NodeReady",
+    "NodeKubeadmLabelsAndTaintsSet",
+    "EtcdPodHealthy",
+    "EtcdMemberHealthy",
+    "APIServerPodHealthy",
+    "ControllerManagerPodHealthy",
+    "SchedulerPodHealthy",
+    "HealthCheckSucceeded",
+    "OwnerRemediated",
+    "TopologyReconciled",
+    "Updating",
+    "RollingOut",
+    "Remediating",
+    "ScalingDown",
+    "ScalingUp",
+    "MachinesReady",
+    "ControlPlaneMachinesReady",
+    "WorkerMachinesReady",
+    "MachinesUpToDate",
+    "ControlPlaneMachinesUpToDate",
+    "WorkerMachinesUpToDate",
+];
+/// The order of the last ones.
+const LAST: [&str; 2] = ["Paused", "Deleting"];
+/// How many different messages an aggregate shows, and how many names with each (MA-14.5).
+const SHOWN: usize = 3;
+
+/// `status` of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    True,
+    False,
+    Unknown,
+}
+
+impl Status {
+    /// As conditions have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Status::True => "True",
+            Status::False => "False",
+            Status::Unknown => "Unknown",
+        }
+    }
+
+    fn of(value: Option<&Value>) -> Option<Status> {
+        match value?.as_str()? {
+            "True" => Some(Status::True),
+            "False" => Some(Status::False),
+            "Unknown" => Some(Status::Unknown),
+            _ => None,
+        }
+    }
+}
+
+impl From<bool> for Status {
+    fn from(is_true: bool) -> Self {
+        if is_true { Status::True } else { Status::False }
+    }
+}
+
+/// A condition without its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    pub status: Status,
+    pub reason: String,
+    pub message: String,
+    /// When it became so, where another object says when; `None` for now.
+    pub since: Option<String>,
+}
+
+impl Condition {
+    /// A condition that becomes so now.
+    pub fn new(status: impl Into<Status>, reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Condition { status: status.into(), reason: reason.into(), message: message.into(), since: None }
+    }
+
+    fn read(entry: &Value) -> Option<Condition> {
+        let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        Some(Condition {
+            status: Status::of(entry.get("status"))?,
+            reason: text("reason"),
+            message: text("message"),
+            since: Some(text("lastTransitionTime")).filter(|text| !text.is_empty()),
+        })
+    }
+}
+
+/// A condition of an object in the shape of v1beta2.
+pub fn get(object: &Object, name: &str) -> Option<Condition> {
+    let entry =
+        items(object, "status.conditions").iter().find(|entry| entry.get("type").is_some_and(|it| it == name))?;
+    Condition::read(entry)
+}
+
+/// The status of a condition, if there is one.
+pub fn status(object: &Object, name: &str) -> Option<Status> {
+    get(object, name).map(|condition| condition.status)
+}
+
+/// Whether a condition is there and true.
+pub fn is_true(object: &Object, name: &str) -> bool {
+    status(object, name) == Some(Status::True)
+}
+
+/// Whether a condition is there and false.
+pub fn is_false(object: &Object, name: &str) -> bool {
+    status(object, name) == Some(Status::False)
+}
+
+/// The reason of a condition; empty when there is none.
+pub fn reason(object: &Object, name: &str) -> String {
+    get(object, name).map(|condition| condition.reason).unwrap_or_default()
+}
+
+/// Since when a condition has its status.
+pub fn since(object: &Object, name: &str) -> Option<Moment> {
+    Moment::read(&get(object, name)?.since?)
+}
+
+/// Sets a condition, keeps the time of its last transition while its status stays, and sorts all of them (MA-13.1, MA-13.2).
+pub fn put(object: &mut Object, name: &str, wanted: &Condition, now: Moment) {
+    let generation = object.at("metadata.generation").cloned();
+    let known = get(object, name);
+    let same = known.filter(|known| known.status == wanted.status).and_then(|known| known.since);
+    let given = || wanted.since.as_deref().and_then(Moment::read);
+    let since = same.map_or_else(|| stamp(given().unwrap_or(now)), Value::String);
+    let mut entry = json!({
+        "type": name,
+        "status": wanted.status.name(),
+        "reason": wanted.reason,
+        "message": wanted.message,
+        "lastTransitionTime": since,
+    });
+    if let Some(generation) = generation {
+        entry["observedGeneration"] = generation;
+    }
+    let all = list_mut(object, "status", "conditions");
+    match all.iter_mut().find(|one| one.get("type").is_some_and(|it| it == name)) {
+        Some(known) if *known == entry => return,
+        Some(known) => *known = entry,
+        None => all.push(entry),
+    }
+    all.sort_by_cached_key(rank);
+}
+
+/// Takes a condition away.
+pub fn remove(object: &mut Object, name: &str) {
+    if status(object, name).is_some() {
+        list_mut(object, "status", "conditions").retain(|one| one.get("type").is_none_or(|it| it != name));
+    }
+}
+
+fn rank(entry: &Value) -> (usize, String) {
+    let name = entry.get("type").and_then(Value::as_str).unwrap_or_default();
+    let at = |order: &[&str]| order.iter().position(|one| *one == name);
+    let rank = at(&FIRST).or_else(|| at(&LAST).map(|at| FIRST.len() + 1 + at)).unwrap_or(FIRST.len());
+    (rank, name.to_owned())
+}
+
+/// What a mirrored condition says when the other object does not have it (CT-15.10).
+#[derive(Clone, Copy, Debug)]
+pub struct Fallback<'a> {
+    /// The flag of the contract.
+    pub flag: bool,
+    /// The path of the flag in the newer contract.
+    pub path: &'a str,
+    /// The reasons of a condition that is true, and of one that is false.
+    pub reasons: (&'a str, &'a str),
+}
+
+/// The condition of another object, as a condition of this one (CT-15.8 to CT-15.11).
+pub fn mirror(source: &Object, name: &str, fallback: Fallback<'_>) -> Condition {
+    let Fallback { flag, path, reasons: (good, bad) } = fallback;
+    let newer = source.at("status.v1beta2.conditions");
+    let list = match newer.or_else(|| source.at("status.conditions")) {
+        None => &[],
+        Some(Value::Array(list)) => list.as_slice(),
+        Some(_) => return invalid(source),
+    };
+    let is_readable =
+        |entry: &Value| entry.get("type").is_some_and(Value::is_string) && Condition::read(entry).is_some();
+    if !list.iter().all(is_readable) {
+        return invalid(source);
+    }
+    let Some(entry) = list.iter().find(|entry| entry.get("type").is_some_and(|it| it == name)) else {
+        let message = if flag { String::new() } else { format!("{} {path} is false", source.kind()) };
+        return Condition::new(flag, if flag { good } else { bad }, message);
+    };
+    let Some(mut found) = Condition::read(entry) else { return invalid(source) };
+    if found.reason.is_empty() {
+        found.reason = if found.status == Status::True { good } else { "NoReasonReported" }.to_owned();
+    }
+    found
+}
+
+fn invalid(source: &Object) -> Condition {
+    let message = format!("{} {} reports conditions that cannot be read", source.kind(), source.name());
+    Condition::new(Status::Unknown, "InvalidConditionReported", message)
+}
+
+/// A condition that takes part in a summary.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    pub name: &'a str,
+    /// Whether true is bad.
+    pub is_negative: bool,
+    /// Whether one that is missing says nothing.
+    pub is_ignorable: bool,
+}
+
+impl<'a> Part<'a> {
+    /// One that has to be true.
+    pub const fn positive(name: &'a str) -> Self {
+        Part { name, is_negative: false, is_ignorable: false }
+    }
+
+    /// One that has to be false.
+    pub const fn negative(name: &'a str) -> Self {
+        Part { name, is_negative: true, is_ignorable: false }
+    }
+
+    /// The same, where one that is missing says nothing.
+    #[must_use]
+    pub const fn ignorable(self) -> Self {
+        Part { is_ignorable: true, ..self }
+    }
+}
+
+/// How bad a condition is (MA-14.1), the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    Issue,
+    Unknown,
+    Info,
+}
+
+fn priority(status: Status, is_negative: bool) -> Priority {
+    match (status, is_negative) {
+        (Status::Unknown, _) => Priority::Unknown,
+        (Status::False, false) | (Status::True, true) => Priority::Issue,
+        _ => Priority::Info,
+    }
+}
+
+/// The status of a merged condition (MA-14.2).
+fn merged(worst: Priority, is_negative: bool) -> Status {
+    match (worst, is_negative) {
+        (Priority::Unknown, _) => Status::Unknown,
+        (Priority::Issue, false) | (Priority::Info, true) => Status::False,
+        (Priority::Info, false) | (Priority::Issue, true) => Status::True,
+    }
+}
+
+/// The reasons of a merged condition by its worst part: issue, unknown, info (MA-14.3).
+pub type Reasons<'a> = [&'a str; 3];
+
+/// The reasons of merged conditions without reasons of their own (MA-14.3).
+pub const REPORTED: Reasons<'static> = ["IssuesReported", "UnknownReported", "InfoReported"];
+
+const fn pick(reasons: Reasons<'_>, worst: Priority) -> &str {
+    let [issue, unknown, info] = reasons;
+    match worst {
+        Priority::Issue => issue,
+        Priority::Unknown => unknown,
+        Priority::Info => info,
+    }
+}
+
+/// One condition from several of an object (MA-14.4). `change` may change what a part says before it is merged: its priority
+/// and its message.
+pub fn summary(
+    object: &Object,
+    parts: &[Part<'_>],
+    reasons: Reasons<'_>,
+    change: impl Fn(&str, &mut Condition, &mut Priority),
+) -> Condition {
+    let mut found: Vec<(&str, Priority, Condition)> = Vec::new();
+    for part in parts {
+        let known = get(object, part.name);
+        if known.is_none() && part.is_ignorable {
+            continue;
+        }
+        let missing = || {
+            let message = format!("Condition {} not yet reported", part.name);
+            Condition::new(Status::Unknown, "NotYetReported", message)
+        };
+        let mut condition = known.unwrap_or_else(missing);
+        let mut priority = priority(condition.status, part.is_negative);
+        change(part.name, &mut condition, &mut priority);
+        found.push((part.name, priority, condition));
+    }
+    let worst = found.iter().map(|(_, priority, _)| *priority).min().unwrap_or(Priority::Info);
+    let status = merged(worst, false);
+    let is_shown = |priority: Priority, condition: &Condition| match priority {
+        Priority::Info => status == Status::True && !condition.message.is_empty(),
+        _ => true,
+    };
+    let lines = found.iter().filter(|(_, priority, condition)| is_shown(*priority, condition));
+    let lines = lines.map(|(name, _, condition)| {
+        let text = if condition.message.is_empty() { &condition.reason } else { &condition.message };
+        bullet(name, text)
+    });
+    Condition::new(status, pick(reasons, worst), lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// `* name: text`; a text of several lines, or with bullets of its own, goes below it (MA-14.6).
+pub fn bullet(name: &str, text: &str) -> String {
+    if !text.contains('\n') && !text.starts_with("* ") {
+        return format!("* {name}: {text}");
+    }
+    let has_bullets = text.lines().any(|line| line.trim_start().starts_with("* "));
+    let line = |line: &str| match has_bullets && !line.trim_start().starts_with("* ") {
+        true => format!("  * {line}"),
+        false => format!("  {line}"),
+    };
+    let lines: Vec<String> = text.lines().map(line).collect();
+    format!("* {name}:\n{}", lines.join("\n"))
+}
+
+/// One condition from one of many objects (MA-14.5): `source` of each object becomes a condition whose meaning is negative or not.
+/// An object without it counts as unknown.
+pub fn aggregate<'a>(
+    objects: impl IntoIterator<Item = &'a Object>,
+    source: &str,
+    is_negative: bool,
+    reasons: Reasons<'_>,
+) -> Condition {
+    let mut messages: BTreeMap<(String, String), Reporters> = BTreeMap::new();
+    let mut worst = Priority::Info;
+    for object in objects {
+        let found = get(object, source).unwrap_or_else(|| {
+            Condition::new(Status::Unknown, "NotYetReported", format!("Condition {source} not yet reported"))
+        });
+        let priority = priority(found.status, is_negative);
+        worst = worst.min(priority);
+        let text = if found.message.is_empty() && priority != Priority::Info { found.reason } else { found.message };
+        let entry = messages.entry((object.kind().to_owned(), text)).or_insert_with(|| Reporters::new(priority));
+        entry.add(object, priority);
+    }
+    messages.values_mut().for_each(|reporters| reporters.names.sort());
+    let status = merged(worst, is_negative);
+    let is_shown = |message: &str, reporters: &Reporters| match reporters.priority {
+        Priority::Info => worst == Priority::Info && !message.is_empty(),
+        _ => true,
+    };
+    let mut shown: Vec<(&(String, String), &Reporters)> =
+        messages.iter().filter(|((_, message), reporters)| is_shown(message, reporters)).collect();
+    shown.sort_by_cached_key(|((kind, _), reporters)| (kind.clone(), reporters.order()));
+    let mut lines: Vec<String> =
+        shown.iter().take(SHOWN).map(|((kind, message), reporters)| bullet(&reporters.names(kind), message)).collect();
+    lines.extend(left_over(shown.get(SHOWN..).unwrap_or_default(), source));
+    Condition::new(status, pick(reasons, worst), lines.join("\n"))
+}
+
+/// Lines that count the objects whose messages are not shown, by how bad they are.
+fn left_over(hidden: &[(&(String, String), &Reporters)], source: &str) -> Vec<String> {
+    let count = |priority: Priority| -> usize {
+        hidden.iter().filter(|(_, it)| it.priority == priority).map(|(_, it)| it.names.len()).sum()
+    };
+    let line = |(priority, what): (Priority, &str)| {
+        let count = count(priority);
+        (count > 0).then(|| format!("And {count} more objects with {what} {source}"))
+    };
+    [(Priority::Issue, "issues in"), (Priority::Unknown, "unknown"), (Priority::Info, "info in")]
+        .into_iter()
+        .filter_map(line)
+        .collect()
+}
+
+/// The objects that say the same.
+struct Reporters {
+    priority: Priority,
+    /// Whether each is a machine of a control plane, and its name; those come first.
+    names: Vec<(bool, String)>,
+}
+
+impl Reporters {
+    fn new(priority: Priority) -> Self {
+        Reporters { priority, names: Vec::new() }
+    }
+
+    fn add(&mut self, object: &Object, priority: Priority) {
+        let is_worker = object.label(crate::hub::label::CONTROL_PLANE).is_none();
+        self.priority = self.priority.min(priority);
+        self.names.push((is_worker, object.name().to_owned()));
+    }
+
+    /// Control plane machines first, then the worst, then the most, then by name.
+    fn order(&self) -> (bool, Priority, std::cmp::Reverse<usize>, String) {
+        let names: Vec<&str> = self.names.iter().map(|(_, name)| &**name).collect();
+        let is_worker = self.names.first().is_none_or(|(is_worker, _)| *is_worker);
+        (is_worker, self.priority, std::cmp::Reverse(names.len()), names.join(","))
+    }
+
+    fn names(&self, kind: &str) -> String {
+        let shown: Vec<&str> = self.names.iter().take(SHOWN).map(|(_, name)| &**name).collect();
+        let plural = if self.names.len() > 1 { "s" } else { "" };
+        let more = match self.names.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(", ... ({more} more)"),
+        };
+        format!("{kind}{plural} {}{more}", shown.join(", "))
+    }
+}
+
+/// Notes which generation of the spec a step has seen through (MA-1.9).
+pub fn observe_generation(object: &mut Object) {
+    if let Some(generation) = object.at("metadata.generation").cloned() {
+        set(object, "status.observedGeneration", generation);
+    }
+}
+
+/// Sets the condition `Paused` (CT-15.12); says whether it changed its status, in which case the step ends.
+pub fn put_paused(object: &mut Object, cause: Option<&str>, now: Moment) -> bool {
+    let before = status(object, "Paused");
+    let wanted = match cause {
+        Some(cause) => Condition::new(true, "Paused", cause),
+        None => Condition::new(false, "NotPaused", ""),
+    };
+    put(object, "Paused", &wanted, now);
+    before != Some(wanted.status)
+}
+
+/// The contents of `status.phase`, for those who show it.
+pub fn phase(object: &Object) -> &str {
+    text(object, "status.phase")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! Where the objects of providers have what their contract asks for (CT-5.4).
+
+use serde_json::Value;
+
+use super::context::{Context, Fault};
+use super::fields::set;
+use crate::hub::Object;
+use crate::topology::contract::Contract;
+
+/// A flag that turns true once, and stays so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flag {
+    /// Of an infrastructure cluster, machine or pool.
+    Provisioned,
+    /// Of a bootstrap configuration.
+    DataSecretCreated,
+    /// Of a control plane.
+    ControlPlaneInitialized,
+}
+
+impl Flag {
+    /// Where it is.
+    pub const fn path(self, contract: Contract) -> &'static str {
+        match (self, contract) {
+            (Flag::ControlPlaneInitialized, Contract::V1Beta1) => "status.initialized",
+            (_, Contract::V1Beta1) => "status.ready",
+            (Flag::Provisioned, Contract::V1Beta2) => "status.initialization.provisioned",
+            (Flag::DataSecretCreated, Contract::V1Beta2) => "status.initialization.dataSecretCreated",
+            (Flag::ControlPlaneInitialized, Contract::V1Beta2) => "status.initialization.controlPlaneInitialized",
+        }
+    }
+
+    /// Whether it is set; one that is missing is not.
+    ///
+    /// # Errors
+    /// When something else is in its place (CT-5.1).
+    pub(super) fn read(self, context: &Context<'_>, object: &Object) -> Result<bool, Fault> {
+        let path = self.path(context.contract(object));
+        match object.read(path)? {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(_) => Err(Fault::because(format!("{} {}: {path} is not a boolean", object.kind(), object.key()))),
+        }
+    }
+
+    /// Sets it.
+    pub(super) fn raise(self, context: &Context<'_>, object: &mut Object) {
+        set(object, self.path(context.contract(object)), Value::Bool(true));
+    }
+}
+
+/// What a provider reports as a failure that it does not recover from: reason and message (CT-5.5).
+pub(super) fn terminal_failure(object: &Object) -> Option<(String, String)> {
+    let text = |path: &str| object.at(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (reason, message) = (text("status.failureReason"), text("status.failureMessage"));
+    (!reason.is_empty() || !message.is_empty()).then_some((reason, message))
+}

@@ -1,0 +1,33 @@
+//! Generated names: their ends follow from what they are for and from the time, so that the same input gives the same names
+//! (MA-30.6).
+
+use crate::calendar::Moment;
+use crate::hub::Object;
+use crate::topology::names::{LENGTH, end_of};
+
+/// The end of a name of the object that is number `number` of those that `owner` makes at a time (CT-14.3).
+pub(super) fn end(owner: &Object, purpose: &str, number: usize, now: Moment) -> String {
+    let text = format!("{}/{purpose}/{number}/{}/{}", owner.uid(), now.seconds, now.nanos);
+    let end = end_of(hash(&text));
+    debug_assert_eq!(end.len(), LENGTH, "every end is equally long");
+    end
+}
+
+/// A fraction from 0 to 1 that follows from a text, for delays that differ.
+pub(super) fn fraction(text: &str) -> f64 {
+    f64::from(u32::try_from(hash(text) >> 32).unwrap_or_default()) / f64::from(u32::MAX)
+}
+
+/// FNV-1a, 64 bits, with its bits mixed once more, since similar texts have similar ends otherwise.
+fn hash(text: &str) -> u64 {
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed ^ (mixed >> 33)
+}
+
+/// FNV-1a of a text, 32 bits, as the hash in the label of a MachineSet (MA-21.6).
+pub(super) fn short_hash(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}

@@ -1,0 +1,262 @@
+//! The objects that steps look at: those of the management cluster by kind, and those of workload clusters.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::hub::{ContractRef, GROUP, Object, ObjectKey, label};
+use crate::topology::contract::Contract;
+
+/// A kind of objects, in all versions in which they are read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupKind {
+    /// Empty for the core group.
+    pub group: Arc<str>,
+    pub kind: Arc<str>,
+}
+
+impl GroupKind {
+    /// A kind of a group.
+    pub fn new(group: &str, kind: &str) -> Self {
+        GroupKind { group: group.into(), kind: kind.into() }
+    }
+
+    /// A kind of Cluster API itself.
+    pub fn core(kind: &str) -> Self {
+        GroupKind::new(GROUP, kind)
+    }
+
+    /// The kind of an object.
+    pub fn of(object: &Object) -> Self {
+        GroupKind::new(object.group(), object.kind())
+    }
+
+    /// The kind of a reference.
+    pub fn to(reference: &ContractRef) -> Self {
+        GroupKind::new(&reference.api_group, &reference.kind)
+    }
+
+    /// Whether it is this kind of Cluster API itself.
+    pub fn is_core(&self, kind: &str) -> bool {
+        &*self.group == GROUP && &*self.kind == kind
+    }
+}
+
+impl fmt::Display for GroupKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.kind, self.group)
+    }
+}
+
+/// Names an object among all.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId {
+    /// The Cluster in whose workload cluster the object is; `None` for the management cluster.
+    pub workload: Option<ObjectKey>,
+    pub kind: GroupKind,
+    pub key: ObjectKey,
+}
+
+impl ObjectId {
+    /// An object of the management cluster.
+    pub fn new(kind: GroupKind, key: ObjectKey) -> Self {
+        ObjectId { workload: None, kind, key }
+    }
+
+    /// The object itself, in the management cluster.
+    pub fn of(object: &Object) -> Self {
+        ObjectId::new(GroupKind::of(object), object.key())
+    }
+
+    /// An object of Cluster API itself.
+    pub fn core(kind: &str, namespace: &str, name: &str) -> Self {
+        ObjectId::new(GroupKind::core(kind), ObjectKey::new(namespace, name))
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.kind, self.key)?;
+        self.workload.iter().try_for_each(|cluster| write!(f, " of the workload cluster {cluster}"))
+    }
+}
+
+/// The objects of one kind.
+#[derive(Clone, Debug, Default)]
+struct Collection {
+    /// Whether all objects of the kind are here.
+    is_listed: bool,
+    /// Which contract the version follows in which they are read; `None` for kinds without one.
+    contract: Option<Contract>,
+    objects: BTreeMap<ObjectKey, Arc<Object>>,
+    /// Names of objects by namespace and the Cluster that their label names.
+    by_cluster: HashMap<ObjectKey, BTreeSet<String>>,
+}
+
+/// A workload cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Workload {
+    /// Whether its API server answers.
+    pub is_reachable: bool,
+    kinds: BTreeMap<GroupKind, BTreeMap<ObjectKey, Arc<Object>>>,
+}
+
+impl Workload {
+    /// The objects of a kind, by namespace and name.
+    pub fn all(&self, kind: &GroupKind) -> impl Iterator<Item = &Arc<Object>> {
+        self.kinds.get(kind).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// One object.
+    pub fn get(&self, kind: &GroupKind, key: &ObjectKey) -> Option<&Arc<Object>> {
+        self.kinds.get(kind)?.get(key)
+    }
+}
+
+/// What there is.
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    kinds: HashMap<GroupKind, Collection>,
+    workloads: BTreeMap<ObjectKey, Workload>,
+    /// What an object with this uid owns.
+    owned: HashMap<String, BTreeSet<ObjectId>>,
+}
+
+impl Objects {
+    /// From now on all objects of the kind are here, and absent ones do not exist.
+    pub fn set_listed(&mut self, kind: &GroupKind, contract: Option<Contract>) {
+        let collection = self.kinds.entry(kind.clone()).or_default();
+        collection.is_listed = true;
+        collection.contract = contract;
+    }
+
+    /// Whether all objects of a kind are here.
+    pub fn is_listed(&self, kind: &GroupKind) -> bool {
+        self.kinds.get(kind).is_some_and(|collection| collection.is_listed)
+    }
+
+    /// The contract that the objects of a kind follow.
+    pub fn contract(&self, kind: &GroupKind) -> Option<Contract> {
+        self.kinds.get(kind)?.contract
+    }
+
+    /// One object.
+    pub fn get(&self, id: &ObjectId) -> Option<&Arc<Object>> {
+        match &id.workload {
+            Some(cluster) => self.workloads.get(cluster)?.get(&id.kind, &id.key),
+            None => self.kinds.get(&id.kind)?.objects.get(&id.key),
+        }
+    }
+
+    /// The objects of a kind, by namespace and name.
+    pub fn all(&self, kind: &GroupKind) -> impl Iterator<Item = &Arc<Object>> {
+        self.kinds.get(kind).into_iter().flat_map(|collection| collection.objects.values())
+    }
+
+    /// The kinds of which there is something.
+    pub fn kinds(&self) -> impl Iterator<Item = &GroupKind> {
+        self.kinds.keys()
+    }
+
+    /// The objects of a kind whose label names a Cluster, by name.
+    pub fn of_cluster(&self, kind: &GroupKind, cluster: &ObjectKey) -> Vec<Arc<Object>> {
+        let Some(collection) = self.kinds.get(kind) else { return Vec::new() };
+        let names = collection.by_cluster.get(cluster).into_iter().flatten();
+        let key = |name: &String| ObjectKey::new(&*cluster.namespace, &**name);
+        names.filter_map(|name| collection.objects.get(&key(name)).cloned()).collect()
+    }
+
+    /// Every object of the management cluster whose label names a Cluster.
+    pub fn everything_of(&self, cluster: &ObjectKey) -> Vec<Arc<Object>> {
+        let mut kinds: Vec<&GroupKind> = self.kinds.keys().collect();
+        kinds.sort();
+        kinds.into_iter().flat_map(|kind| self.of_cluster(kind, cluster)).collect()
+    }
+
+    /// What an object owns, in the order of kinds and names.
+    pub fn owned_by<'a>(&'a self, uid: &str) -> impl Iterator<Item = &'a ObjectId> + use<'a> {
+        self.owned.get(uid).into_iter().flatten()
+    }
+
+    /// A workload cluster, as far as it is known.
+    pub fn workload(&self, cluster: &ObjectKey) -> Option<&Workload> {
+        self.workloads.get(cluster)
+    }
+
+    /// The same, to change it.
+    pub fn workload_mut(&mut self, cluster: &ObjectKey) -> &mut Workload {
+        self.workloads.entry(cluster.clone()).or_default()
+    }
+
+    /// Forgets a workload cluster with everything in it.
+    pub fn forget_workload(&mut self, cluster: &ObjectKey) {
+        self.workloads.remove(cluster);
+    }
+
+    /// Takes an object in; returns the one that was there before.
+    pub fn put(&mut self, id: &ObjectId, object: Arc<Object>) -> Option<Arc<Object>> {
+        if let Some(cluster) = &id.workload {
+            let kinds = &mut self.workload_mut(cluster).kinds;
+            return kinds.entry(id.kind.clone()).or_default().insert(id.key.clone(), object);
+        }
+        let before = self.get(id).cloned();
+        if let Some(before) = &before {
+            self.unindex(id, before);
+        }
+        self.index(id, &object);
+        self.kinds.entry(id.kind.clone()).or_default().objects.insert(id.key.clone(), object);
+        before
+    }
+
+    /// Takes an object out, and returns it.
+    pub fn remove(&mut self, id: &ObjectId) -> Option<Arc<Object>> {
+        if let Some(cluster) = &id.workload {
+            return self.workloads.get_mut(cluster)?.kinds.get_mut(&id.kind)?.remove(&id.key);
+        }
+        let gone = self.kinds.get_mut(&id.kind)?.objects.remove(&id.key)?;
+        self.unindex(id, &gone);
+        Some(gone)
+    }
+
+    fn index(&mut self, id: &ObjectId, object: &Object) {
+        if let Some(cluster) = cluster_of(object) {
+            let collection = self.kinds.entry(id.kind.clone()).or_default();
+            collection.by_cluster.entry(cluster).or_default().insert(id.key.name.clone());
+        }
+        for uid in owner_uids(object) {
+            self.owned.entry(uid.to_owned()).or_default().insert(id.clone());
+        }
+    }
+
+    fn unindex(&mut self, id: &ObjectId, object: &Object) {
+        if let (Some(cluster), Some(collection)) = (cluster_of(object), self.kinds.get_mut(&id.kind))
+            && let Some(names) = collection.by_cluster.get_mut(&cluster)
+        {
+            names.remove(&id.key.name);
+            if names.is_empty() {
+                collection.by_cluster.remove(&cluster);
+            }
+        }
+        for uid in owner_uids(object) {
+            if let Some(ids) = self.owned.get_mut(uid) {
+                ids.remove(id);
+                if ids.is_empty() {
+                    self.owned.remove(uid);
+                }
+            }
+        }
+    }
+}
+
+/// The Cluster that the label of an object names.
+pub fn cluster_of(object: &Object) -> Option<ObjectKey> {
+    Some(ObjectKey::new(object.namespace(), object.label(label::CLUSTER_NAME)?))
+}
+
+/// The uids of the owners of an object.
+pub fn owner_uids(object: &Object) -> impl Iterator<Item = &str> {
+    let owners = object.at("metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten();
+    owners.filter_map(|owner| owner.get("uid")?.as_str())
+}

@@ -1,0 +1,138 @@
+//! Which objects a change concerns.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::conditions;
+use super::fields::{controller, flag, owners, text};
+use super::objects::{GroupKind, ObjectId, Objects, cluster_of};
+use crate::hub::{GROUP, Object, ObjectKey, group_of};
+
+/// What of a Cluster concerns all objects that belong to it.
+const OF_ALL: [&str; 8] = [
+    "metadata.deletionTimestamp",
+    "metadata.annotations",
+    "spec.paused",
+    "spec.infrastructureRef",
+    "spec.controlPlaneRef",
+    "spec.topology.version",
+    "status.initialization",
+    "status.failureDomains",
+];
+
+/// The conditions of a Cluster whose status concerns all objects that belong to it.
+const CONDITIONS_OF_ALL: [&str; 2] = ["ControlPlaneInitialized", "RemoteConnectionProbe"];
+/// What of a MachineDeployment concerns its Machines: whether they are up to date, and of the latest revision.
+const OF_MACHINES: [&str; 2] = ["spec", "metadata.annotations"];
+
+/// The objects whose next step may be another one after a change, besides the changed object itself.
+pub fn concerned(
+    objects: &Objects,
+    id: &ObjectId,
+    before: Option<&Object>,
+    after: Option<&Object>,
+) -> BTreeSet<ObjectId> {
+    let mut all = BTreeSet::new();
+    let Some(object) = after.or(before) else { return all };
+    if let Some(cluster) = &id.workload {
+        machines_of(objects, cluster, object, &mut all);
+        // Conditions of Nodes that their machines do not repeat count as well (MA-19.3).
+        if object.kind() == "Node" {
+            all.extend(checks_of(objects, cluster));
+        }
+        return all;
+    }
+    for one in [before, after].into_iter().flatten() {
+        owners(one).iter().filter_map(|owner| owner_id(owner, &id.key.namespace)).for_each(|owner| {
+            all.extend(control_plane_of(objects, &owner));
+            all.extend(parts_of_pool(objects, &owner));
+            all.insert(owner);
+        });
+    }
+    all.extend(objects.owned_by(object.uid()).cloned());
+    if id.kind.is_core("Cluster") {
+        let differs = |path: &str| before.and_then(|it| it.at(path)) != after.and_then(|it| it.at(path));
+        let status = |object: Option<&Object>, name: &str| object.and_then(|it| conditions::status(it, name));
+        let turns = |name: &str| status(before, name) != status(after, name);
+        if OF_ALL.into_iter().any(differs) || CONDITIONS_OF_ALL.into_iter().any(turns) {
+            all.extend(objects.everything_of(&id.key).iter().map(|object| ObjectId::of(object)));
+        }
+        return all;
+    }
+    if &*id.kind.group == GROUP {
+        if let Some(cluster) = cluster_of(object) {
+            all.insert(ObjectId::core("Cluster", &cluster.namespace, &cluster.name));
+            if id.kind.is_core("Machine") {
+                all.extend(checks_of(objects, &cluster));
+            }
+        }
+        if id.kind.is_core("MachineDeployment") {
+            all.extend(machines_of_deployment(objects, before, after));
+        }
+        if let Some(deployment) = object.label(crate::hub::label::MACHINE_DEPLOYMENT_NAME) {
+            all.insert(ObjectId::core("MachineDeployment", &id.key.namespace, deployment));
+        }
+    }
+    all
+}
+
+/// The Machines of a MachineDeployment, if it has changed in what concerns them.
+fn machines_of_deployment(objects: &Objects, before: Option<&Object>, after: Option<&Object>) -> Vec<ObjectId> {
+    let (Some(before), Some(after)) = (before, after) else { return Vec::new() };
+    let is_same = OF_MACHINES.iter().all(|path| before.at(path) == after.at(path));
+    let Some(cluster) = cluster_of(after).filter(|_| !is_same) else { return Vec::new() };
+    let is_its = |machine: &Object| machine.label(crate::hub::label::MACHINE_DEPLOYMENT_NAME) == Some(after.name());
+    let machines = objects.of_cluster(&GroupKind::core("Machine"), &cluster);
+    machines.iter().filter(|machine| is_its(machine)).map(|machine| ObjectId::of(machine)).collect()
+}
+
+/// The control plane that controls a Machine: it waits for what the Machine owns, such as an API server on an infrastructure machine.
+fn control_plane_of(objects: &Objects, owner: &ObjectId) -> Option<ObjectId> {
+    if !owner.kind.is_core("Machine") {
+        return None;
+    }
+    let machine = objects.get(owner).filter(|machine| machine.label(crate::hub::label::CONTROL_PLANE).is_some())?;
+    owner_id(controller(machine)?, &owner.key.namespace)
+}
+
+/// The parts of a MachinePool: its instances are made from its bootstrap configuration too.
+fn parts_of_pool(objects: &Objects, owner: &ObjectId) -> Vec<ObjectId> {
+    let pool = if owner.kind.is_core("MachinePool") { objects.get(owner) } else { None };
+    pool.into_iter().flat_map(|pool| objects.owned_by(pool.uid())).cloned().collect()
+}
+
+fn checks_of(objects: &Objects, cluster: &ObjectKey) -> Vec<ObjectId> {
+    let checks = objects.of_cluster(&GroupKind::core("MachineHealthCheck"), cluster);
+    checks.iter().map(|check| ObjectId::of(check)).collect()
+}
+
+/// The machines that an object of a workload cluster is about: those of a Node, and those that wait for Pods on it.
+fn machines_of(objects: &Objects, cluster: &ObjectKey, object: &Object, all: &mut BTreeSet<ObjectId>) {
+    let node = if object.kind() == "Node" { object.name() } else { text(object, "spec.nodeName") };
+    let provider_id = text(object, "spec.providerID");
+    for machine in objects.of_cluster(&GroupKind::core("Machine"), cluster) {
+        let is_its = text(&machine, "status.nodeRef.name") == node
+            || (!provider_id.is_empty() && text(&machine, "spec.providerID") == provider_id);
+        if is_its {
+            all.insert(ObjectId::of(&machine));
+        }
+    }
+    all.extend(objects.of_cluster(&GroupKind::core("MachinePool"), cluster).iter().map(|pool| ObjectId::of(pool)));
+}
+
+fn owner_id(owner: &Value, namespace: &str) -> Option<ObjectId> {
+    let member = |name: &str| owner.get(name).and_then(Value::as_str);
+    let kind = GroupKind::new(group_of(member("apiVersion")?), member("kind")?);
+    Some(ObjectId::new(kind, ObjectKey::new(namespace, member("name")?)))
+}
+
+/// Whether an object has a controller that is this one.
+pub fn is_controlled_by(object: &Object, owner: &Object) -> bool {
+    controller(object).is_some_and(|it| it.get("uid").is_some_and(|uid| uid == owner.uid()))
+}
+
+/// Whether a Cluster is paused as a whole.
+pub fn is_paused(cluster: &Object) -> bool {
+    flag(cluster, "spec.paused")
+}

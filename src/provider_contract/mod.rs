@@ -1,0 +1,79 @@
+//! The contract between Cluster API's controllers and providers, as checks of what a provider ships: CustomResourceDefinitions and
+//! ClusterRoles.
+//!
+//! ```text
+//! manifests ─► definition.rs: kind, role, contract, schemas ─┬─► naming.rs      name, scope, labels, versions
+//!                                                            ├─► fields.rs      fields of the contract, with holds.rs
+//!                                                            ├─► templates.rs   shape; comparison.rs: template and object
+//!                                                            └─► access.rs      what the controllers may do
+//!                                                                     └─► finding.rs
+//! ```
+//!
+//! The contract is that of [Cluster API](https://cluster-api.sigs.k8s.io/developer/providers/contracts/overview). What a provider does
+//! over time is not in its manifests.
+
+mod access;
+mod comparison;
+mod definition;
+mod fields;
+mod finding;
+mod holds;
+mod naming;
+mod templates;
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+use self::access::Access;
+use self::definition::Definition;
+pub use self::definition::Role;
+pub use self::finding::{Finding, Level};
+
+/// The findings about one CustomResourceDefinition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Which of the manifests it is.
+    pub index: usize,
+    pub name: String,
+    pub kind: String,
+    /// None for kinds that no contract is about, such as identities: they are not checked.
+    pub role: Option<Role>,
+    pub is_template: bool,
+    /// The contract that is used, and the version in which objects are read (CT-3.5).
+    pub contract: Option<String>,
+    pub version: Option<String>,
+    pub findings: Vec<Finding>,
+}
+
+/// Checks the CustomResourceDefinitions among manifests, with the ClusterRoles among them, in the order of the manifests.
+pub fn check(manifests: &[&Value]) -> Vec<Checked> {
+    let definitions: Vec<(usize, Definition<'_>)> =
+        manifests.iter().enumerate().filter_map(|(i, manifest)| Some((i, Definition::of(manifest)?))).collect();
+    let access = Access::of(manifests);
+    let others: Vec<&Definition<'_>> = definitions.iter().map(|(_, definition)| definition).collect();
+    definitions.iter().map(|(index, definition)| checked(*index, definition, &others, &access)).collect()
+}
+
+fn checked(index: usize, definition: &Definition<'_>, others: &[&Definition<'_>], access: &Access) -> Checked {
+    let choice = definition.choice();
+    let mut findings = Vec::new();
+    if let Some(role) = definition.role {
+        naming::check(definition, &mut findings);
+        match definition.template_of() {
+            Some(kind) => templates::check(definition, role, &kind, others, &mut findings),
+            None => fields::check(definition, role, &mut findings),
+        }
+        access.check(definition, &mut findings);
+    }
+    Checked {
+        index,
+        name: definition.name.to_owned(),
+        kind: definition.kind.to_owned(),
+        role: definition.role,
+        is_template: definition.template_of().is_some(),
+        contract: choice.map(|(contract, _)| contract.to_owned()),
+        version: choice.map(|(_, version)| version.to_owned()),
+        findings,
+    }
+}

@@ -1,0 +1,538 @@
+//! Each finding by one defect of definitions that have none: those of the embedded provider.
+
+use serde_json::{Value, json};
+
+use super::finding::Level::{self, Error, Warning};
+use super::{Checked, check};
+use crate::crd;
+
+/// A change of the definition of a kind: a place and what stands there then; nothing to take it away.
+type Edit = (&'static str, String, Option<Value>);
+/// What is found: level, rule, kind and field.
+type Found = (Level, &'static str, &'static str, &'static str);
+
+/// The place of a field in the schema of the only version.
+fn field(path: &str) -> String {
+    let steps = path.split('.').map(|step| match step.strip_suffix("[]") {
+        Some(list) => format!("/properties/{list}/items"),
+        None => format!("/properties/{step}"),
+    });
+    format!("/spec/versions/0/schema/openAPIV3Schema{}", steps.collect::<String>())
+}
+
+fn set(kind: &'static str, place: impl Into<String>, value: Value) -> Edit {
+    (kind, place.into(), Some(value))
+}
+
+fn without(kind: &'static str, place: impl Into<String>) -> Edit {
+    (kind, place.into(), None)
+}
+
+fn name_of(definition: &Value) -> &str {
+    definition["spec"]["names"]["kind"].as_str().unwrap()
+}
+
+/// The definitions of the embedded provider after changes.
+fn provider(edits: &[Edit]) -> Vec<Value> {
+    let mut all = crd::embedded_provider();
+    for (kind, place, value) in edits {
+        let definition = all.iter_mut().find(|definition| name_of(definition) == *kind).unwrap();
+        let (parent, last) = place.rsplit_once('/').unwrap();
+        let last = last.replace("~1", "/");
+        let parent = definition.pointer_mut(parent).unwrap_or_else(|| panic!("{kind} has no {parent}"));
+        let parent = parent.as_object_mut().unwrap();
+        match value {
+            Some(value) => drop(parent.insert(last, value.clone())),
+            None => drop(parent.remove(&last).unwrap_or_else(|| panic!("{kind} has no {place}"))),
+        }
+    }
+    all
+}
+
+fn checked(manifests: &[Value]) -> Vec<Checked> {
+    check(&manifests.iter().collect::<Vec<_>>())
+}
+
+fn found(checked: &[Checked]) -> Vec<(Level, &'static str, &str, &str)> {
+    let rows = checked.iter().flat_map(|one| one.findings.iter().map(move |finding| (&one.kind, finding)));
+    rows.map(|(kind, finding)| (finding.level, finding.rule, kind.as_str(), finding.field.as_str())).collect()
+}
+
+fn finds(case: &str, edits: &[Edit], wanted: &[Found]) {
+    let all = checked(&provider(edits));
+    assert_eq!(found(&all), wanted, "{case}: {all:#?}");
+    for finding in all.iter().flat_map(|one| &one.findings) {
+        assert!(!finding.message.is_empty() && !finding.way_out.is_empty(), "{case}: {finding:?}");
+    }
+}
+
+const LABELS: &str = "/metadata/labels";
+const SUBRESOURCES: &str = "/spec/versions/0/subresources";
+
+/// A definition for the older contract: its flags, counters and failure domains.
+fn older(kind: &'static str, fields: &[(&str, Value)]) -> Vec<Edit> {
+    let label = set(kind, LABELS, json!({"cluster.x-k8s.io/v1beta1": "v1beta1"}));
+    let fields = fields.iter().map(|(path, node)| set(kind, field(path), node.clone()));
+    [label].into_iter().chain(fields).collect()
+}
+
+#[test]
+fn the_embedded_provider_keeps_the_contract() {
+    let all = checked(&crd::embedded_provider());
+    assert_eq!(found(&all), []);
+    assert_eq!(all.len(), 10);
+    for one in &all {
+        assert!(one.role.is_some(), "{}", one.kind);
+        assert_eq!((one.contract.as_deref(), one.version.as_deref()), (Some("v1beta2"), Some("v1beta1")));
+    }
+    assert_eq!(all.iter().filter(|one| one.is_template).count(), 5);
+}
+
+#[test]
+fn kinds_of_cluster_api_and_helpers_have_no_role() {
+    // CT-1.1
+    let mut identity = crd::embedded_provider().remove(0);
+    identity["spec"]["names"]["kind"] = json!("FooClusterIdentity");
+    for one in checked(&[crd::cluster_api(), vec![identity]].concat()) {
+        assert_eq!((one.role, one.findings), (None, Vec::new()), "{}", one.kind);
+    }
+}
+
+#[test]
+fn names_scope_labels_and_versions_are_those_that_controllers_look_for() {
+    for (case, edits, wanted) in [
+        // CT-1.3
+        (
+            "scope",
+            vec![set("EmbeddedCluster", "/spec/scope", json!("Cluster"))],
+            vec![(Error, "CT-1.3", "EmbeddedCluster", "spec.scope")],
+        ),
+        (
+            "no schema",
+            vec![without("EmbeddedConfig", "/spec/versions/0/schema")],
+            vec![(Error, "CT-1.3", "EmbeddedConfig", "schema.openAPIV3Schema")],
+        ),
+        // CT-1.4
+        (
+            "list kind",
+            vec![set("EmbeddedMachine", "/spec/names/listKind", json!("Machines"))],
+            vec![(Error, "CT-1.4", "EmbeddedMachine", "spec.names.listKind")],
+        ),
+        // CT-2.1, CT-2.10
+        (
+            "name",
+            vec![set("EmbeddedMachine", "/metadata/name", json!("machines.infrastructure.topologist.dev"))],
+            vec![(Error, "CT-2.1", "EmbeddedMachine", "metadata.name")],
+        ),
+        (
+            "name of a template",
+            vec![set("EmbeddedConfigTemplate", "/metadata/name", json!("configs.bootstrap.topologist.dev"))],
+            vec![(Error, "CT-2.10", "EmbeddedConfigTemplate", "metadata.name")],
+        ),
+        // CT-3.3, CT-3.5
+        (
+            "no label",
+            vec![without("EmbeddedConfig", LABELS)],
+            vec![(Error, "CT-3.5", "EmbeddedConfig", "metadata.labels")],
+        ),
+        (
+            "an empty label",
+            vec![set("EmbeddedConfig", LABELS, json!({"cluster.x-k8s.io/v1beta2": ""}))],
+            vec![(Error, "CT-3.5", "EmbeddedConfig", "metadata.labels")],
+        ),
+        // CT-3.2
+        (
+            "a contract that is too old",
+            vec![set("EmbeddedConfig", LABELS, json!({"cluster.x-k8s.io/v1alpha4": "v1beta1"}))],
+            vec![(Error, "CT-3.5", "EmbeddedConfig", "metadata.labels")],
+        ),
+        // CT-3.4
+        (
+            "a version that is not there",
+            vec![set("EmbeddedConfig", LABELS, json!({"cluster.x-k8s.io/v1beta2": "v1alpha1_v1beta1"}))],
+            vec![(Error, "CT-3.4", "EmbeddedConfig", "metadata.labels[cluster.x-k8s.io/v1beta2]")],
+        ),
+        (
+            "a version that is not served",
+            vec![set("EmbeddedConfigTemplate", "/spec/versions/0/served", json!(false))],
+            vec![(Error, "CT-3.4", "EmbeddedConfigTemplate", "metadata.labels[cluster.x-k8s.io/v1beta2]")],
+        ),
+    ] {
+        finds(case, &edits, &wanted);
+    }
+}
+
+#[test]
+fn objects_have_a_status_of_their_own() {
+    // CT-6.1, CT-8.1, CT-10.1, CT-12.1, CT-13.1
+    for (kind, rule) in [
+        ("EmbeddedCluster", "CT-6.1"),
+        ("EmbeddedMachine", "CT-8.1"),
+        ("EmbeddedControlPlane", "CT-10.1"),
+        ("EmbeddedConfig", "CT-12.1"),
+        ("EmbeddedMachinePool", "CT-13.1"),
+    ] {
+        let edits = [without(kind, format!("{SUBRESOURCES}/status"))];
+        finds(kind, &edits, &[(Error, rule, kind, "subresources.status")]);
+    }
+}
+
+#[test]
+fn fields_of_the_contract_are_there() {
+    for (kind, path, rule) in [
+        // CT-6.1, CT-8.1, CT-10.1, CT-12.1, CT-13.1
+        ("EmbeddedCluster", "status.initialization.provisioned", "CT-6.1"),
+        ("EmbeddedMachine", "status.initialization.provisioned", "CT-8.1"),
+        ("EmbeddedMachine", "spec.providerID", "CT-8.1"),
+        ("EmbeddedMachinePool", "status.initialization.provisioned", "CT-13.1"),
+        ("EmbeddedMachinePool", "spec.providerIDList", "CT-13.1"),
+        ("EmbeddedMachinePool", "status.replicas", "CT-13.1"),
+        ("EmbeddedConfig", "status.initialization.dataSecretCreated", "CT-12.1"),
+        ("EmbeddedConfig", "status.dataSecretName", "CT-12.1"),
+        ("EmbeddedControlPlane", "status.initialization.controlPlaneInitialized", "CT-10.1"),
+        ("EmbeddedControlPlane", "spec.version", "CT-10.1"),
+        // CT-10.2
+        ("EmbeddedControlPlane", "status.selector", "CT-10.2"),
+        ("EmbeddedControlPlane", "status.replicas", "CT-10.2"),
+        ("EmbeddedControlPlane", "status.readyReplicas", "CT-10.2"),
+        ("EmbeddedControlPlane", "status.availableReplicas", "CT-10.2"),
+        ("EmbeddedControlPlane", "status.upToDateReplicas", "CT-10.2"),
+        // CT-11.2
+        ("EmbeddedControlPlane", "spec.machineTemplate.spec.infrastructureRef", "CT-11.2"),
+    ] {
+        finds(path, &[without(kind, field(path))], &[(Error, rule, kind, path)]);
+    }
+}
+
+#[test]
+fn fields_of_the_contract_have_its_types() {
+    let text = || json!({"type": "string"});
+    for (kind, path, node, place, rule) in [
+        ("EmbeddedCluster", "status.initialization.provisioned", text(), "status.initialization.provisioned", "CT-6.1"),
+        // CT-5.11, CT-6.6
+        (
+            "EmbeddedCluster",
+            "status.failureDomains",
+            json!({"type": "object", "additionalProperties": {"type": "object"}}),
+            "status.failureDomains",
+            "CT-5.11",
+        ),
+        (
+            "EmbeddedCluster",
+            "status.failureDomains[].controlPlane",
+            text(),
+            "status.failureDomains[].controlPlane",
+            "CT-5.11",
+        ),
+        // CT-6.7
+        ("EmbeddedMachine", "spec.providerID", json!({"type": "integer"}), "spec.providerID", "CT-8.1"),
+        // CT-8.3, CT-8.4, CT-8.5
+        ("EmbeddedMachine", "status.failureDomain", json!({"type": "integer"}), "status.failureDomain", "CT-8.3"),
+        (
+            "EmbeddedMachine",
+            "status.addresses",
+            json!({"type": "array", "items": text()}),
+            "status.addresses[].type",
+            "CT-8.4",
+        ),
+        ("EmbeddedMachine", "status.interruptible", text(), "status.interruptible", "CT-8.5"),
+        // CT-10.16, CT-5.14, CT-10.13
+        (
+            "EmbeddedControlPlane",
+            "status.externalManagedControlPlane",
+            text(),
+            "status.externalManagedControlPlane",
+            "CT-10.16",
+        ),
+        (
+            "EmbeddedControlPlane",
+            "status.versions",
+            json!({"type": "array", "items": text()}),
+            "status.versions[].version",
+            "CT-5.14",
+        ),
+        ("EmbeddedControlPlane", "spec.replicas", text(), "spec.replicas", "CT-10.2"),
+        // CT-13.1, CT-13.2
+        ("EmbeddedMachinePool", "spec.providerIDList", text(), "spec.providerIDList", "CT-13.1"),
+        (
+            "EmbeddedMachinePool",
+            "status.infrastructureMachineKind",
+            json!({"type": "object"}),
+            "status.infrastructureMachineKind",
+            "CT-13.2",
+        ),
+        // CT-15.9
+        ("EmbeddedConfig", "status.conditions", json!({"type": "object"}), "status.conditions", "CT-15.9"),
+        (
+            "EmbeddedConfig",
+            "status.conditions[].status",
+            json!({"type": "boolean"}),
+            "status.conditions[].status",
+            "CT-15.9",
+        ),
+    ] {
+        finds(path, &[set(kind, field(path), node)], &[(Error, rule, kind, place)]);
+    }
+    // CT-6.2: in the template too, so that both are the same.
+    let host = |kind, at: &str| set(kind, field(&format!("{at}.controlPlaneEndpoint.port")), text());
+    let edits = [host("EmbeddedCluster", "spec"), host("EmbeddedClusterTemplate", "spec.template.spec")];
+    finds("port", &edits, &[(Error, "CT-6.2", "EmbeddedCluster", "spec.controlPlaneEndpoint.port")]);
+}
+
+#[test]
+fn an_open_schema_may_hold_any_field() {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let edits = [
+        set("EmbeddedConfig", field("status"), open.clone()),
+        set("EmbeddedConfig", field("spec"), open.clone()),
+        set("EmbeddedConfigTemplate", field("spec.template.spec"), open),
+    ];
+    finds("open", &edits, &[]);
+}
+
+#[test]
+fn what_is_recommended_is_a_warning() {
+    for (case, edits, wanted) in [
+        // CT-15.8
+        (
+            "no conditions",
+            vec![without("EmbeddedMachine", field("status.conditions"))],
+            vec![(Warning, "CT-15.8", "EmbeddedMachine", "status.conditions")],
+        ),
+        // CT-20.2
+        (
+            "a terminal failure",
+            vec![set("EmbeddedMachine", field("status.failureReason"), json!({"type": "string"}))],
+            vec![(Warning, "CT-20.2", "EmbeddedMachine", "status.failureReason")],
+        ),
+        // CT-6.7
+        (
+            "a terminal failure of another type",
+            vec![set("EmbeddedMachine", field("status.failureMessage"), json!({"type": "array"}))],
+            vec![
+                (Error, "CT-6.7", "EmbeddedMachine", "status.failureMessage"),
+                (Warning, "CT-20.2", "EmbeddedMachine", "status.failureMessage"),
+            ],
+        ),
+        // CT-10.4
+        (
+            "no versions",
+            ["spec.version", "status.version", "status.versions"]
+                .map(|path| without("EmbeddedControlPlane", field(path)))
+                .to_vec(),
+            vec![(Warning, "CT-10.4", "EmbeddedControlPlane", "spec.version")],
+        ),
+        (
+            "a version that is wanted only",
+            ["status.version", "status.versions"].map(|path| without("EmbeddedControlPlane", field(path))).to_vec(),
+            vec![(Error, "CT-10.1", "EmbeddedControlPlane", "status.version")],
+        ),
+        // CT-10.2
+        (
+            "the selector of the scale subresource",
+            vec![without("EmbeddedControlPlane", format!("{SUBRESOURCES}/scale/labelSelectorPath"))],
+            vec![(Error, "CT-10.2", "EmbeddedControlPlane", "subresources.scale.labelSelectorPath")],
+        ),
+    ] {
+        finds(case, &edits, &wanted);
+    }
+}
+
+#[test]
+fn the_older_contract_has_fields_of_its_own() {
+    let boolean = || json!({"type": "boolean"});
+    let map = json!({"type": "object", "additionalProperties": {"type": "object", "properties": {"controlPlane": boolean()}}});
+    // CT-5.4, CT-5.10
+    let good = older("EmbeddedCluster", &[("status.ready", boolean()), ("status.failureDomains", map)]);
+    finds("all fields", &good, &[]);
+    let list = older("EmbeddedCluster", &[("status.ready", boolean())]);
+    finds("a list", &list, &[(Error, "CT-5.10", "EmbeddedCluster", "status.failureDomains")]);
+    let machine = older("EmbeddedMachine", &[]);
+    finds("the flag of the newer one", &machine, &[(Error, "CT-8.1", "EmbeddedMachine", "status.ready")]);
+    let all = checked(&provider(&machine));
+    let message = &all.iter().flat_map(|one| &one.findings).next().unwrap().message;
+    assert!(message.contains("status.initialization.provisioned belongs to the other contract"), "{message}");
+    // CT-10.2, CT-11.2
+    let control_plane = older("EmbeddedControlPlane", &[("status.initialized", boolean())]);
+    let wanted = ["status.unavailableReplicas", "status.updatedReplicas"];
+    let wanted = wanted.map(|path| (Error, "CT-10.2", "EmbeddedControlPlane", path));
+    let reference = (Error, "CT-11.2", "EmbeddedControlPlane", "spec.machineTemplate.infrastructureRef");
+    finds("counters", &control_plane, &[&wanted[..], &[reference]].concat());
+}
+
+#[test]
+fn a_template_gives_only_what_its_objects_accept() {
+    const SPEC: &str = "spec.template.spec";
+    let (config, template) = ("EmbeddedConfig", "EmbeddedConfigTemplate");
+    let here = |path: &str| format!("{SPEC}.{path}");
+    let both = |path: &str, ours: Value, theirs: Value| {
+        vec![set(template, field(&here(path)), ours), set(config, field(&format!("spec.{path}")), theirs)]
+    };
+    let text = |more: Value| {
+        let mut node = json!({"type": "string"});
+        node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        node
+    };
+    // CT-12.8
+    for (case, ours, theirs, level) in [
+        ("another type", text(json!({})), json!({"type": "integer"}), Error),
+        ("a shorter text", text(json!({})), text(json!({"maxLength": 5})), Error),
+        ("a shorter text than before", text(json!({"maxLength": 9})), text(json!({"maxLength": 5})), Error),
+        ("a text that is not empty", text(json!({})), text(json!({"minLength": 1})), Error),
+        ("a pattern", text(json!({"pattern": "a"})), text(json!({"pattern": "b"})), Error),
+        ("fewer values", text(json!({"enum": ["a", "b"]})), text(json!({"enum": ["a"]})), Error),
+        ("values", text(json!({})), text(json!({"enum": ["a"]})), Error),
+        ("null", text(json!({"nullable": true})), text(json!({})), Error),
+        ("another default", text(json!({"default": "a"})), text(json!({"default": "b"})), Warning),
+        ("no default", text(json!({"default": "a"})), text(json!({})), Warning),
+        ("a rule", text(json!({})), text(json!({"x-kubernetes-validations": [{"rule": "self != 'a'"}]})), Warning),
+        ("any of", text(json!({})), text(json!({"anyOf": [{"maxLength": 1}]})), Warning),
+    ] {
+        finds(case, &both("more", ours, theirs), &[(level, "CT-12.8", template, "spec.template.spec.more")]);
+    }
+    for (case, ours, theirs) in [
+        ("a longer text", text(json!({"maxLength": 5})), text(json!({"maxLength": 9}))),
+        ("no limit", text(json!({"maxLength": 5, "minLength": 1, "pattern": "a"})), text(json!({}))),
+        ("more values", text(json!({"enum": ["a"]})), text(json!({"enum": ["a", "b"]}))),
+        (
+            "a rule about the old value",
+            text(json!({})),
+            text(json!({"x-kubernetes-validations": [{"rule": "self == oldSelf"}]})),
+        ),
+    ] {
+        finds(case, &both("more", ours, theirs), &[]);
+    }
+    let lost = [set(template, field(&here("more")), text(json!({})))];
+    finds("a field that is lost", &lost, &[(Error, "CT-12.8", template, "spec.template.spec.more")]);
+    let nested = [set(template, field(&here("files[].more")), text(json!({})))];
+    finds(
+        "a field that is lost in a list",
+        &nested,
+        &[(Error, "CT-12.8", template, "spec.template.spec.files[].more")],
+    );
+    let open = [set(template, format!("{}/x-kubernetes-preserve-unknown-fields", field(SPEC)), json!(true))];
+    finds("unknown fields", &open, &[(Error, "CT-12.8", template, "spec.template.spec")]);
+}
+
+#[test]
+fn fields_that_only_objects_have_are_optional_or_have_a_default() {
+    let (config, template) = ("EmbeddedConfig", "EmbeddedConfigTemplate");
+    let required = set(config, format!("{}/required", field("spec")), json!(["more"]));
+    let more = |node: Value| set(config, field("spec.more"), node);
+    let optional = [more(json!({"type": "string"}))];
+    finds("optional", &optional, &[]);
+    let needed = [more(json!({"type": "string"})), required.clone()];
+    finds("required", &needed, &[(Error, "CT-12.8", template, "spec.template.spec.more")]);
+    let with_default = [more(json!({"type": "string", "default": "a"})), required];
+    finds("with a default", &with_default, &[]);
+}
+
+#[test]
+fn templates_have_their_shape() {
+    let text = || json!({"type": "string"});
+    for (case, edits, wanted) in [
+        // CT-7.1, CT-9.1, CT-11.1, CT-12.8, CT-13.3
+        (
+            "no payload",
+            vec![without("EmbeddedClusterTemplate", field("spec.template.spec"))],
+            vec![(Error, "CT-7.1", "EmbeddedClusterTemplate", "spec.template.spec")],
+        ),
+        (
+            "no metadata",
+            vec![without("EmbeddedMachineTemplate", field("spec.template.metadata"))],
+            vec![(Warning, "CT-9.1", "EmbeddedMachineTemplate", "spec.template.metadata.labels")],
+        ),
+        (
+            "no annotations",
+            vec![without("EmbeddedMachinePoolTemplate", field("spec.template.metadata.annotations"))],
+            vec![(Warning, "CT-13.3", "EmbeddedMachinePoolTemplate", "spec.template.metadata.annotations")],
+        ),
+        (
+            "labels",
+            vec![set("EmbeddedClusterTemplate", field("spec.template.metadata.labels"), text())],
+            vec![(Error, "CT-7.1", "EmbeddedClusterTemplate", "spec.template.metadata.labels")],
+        ),
+        // CT-9.4
+        (
+            "capacity",
+            vec![set("EmbeddedMachineTemplate", field("status.capacity"), text())],
+            vec![(Error, "CT-9.4", "EmbeddedMachineTemplate", "status.capacity")],
+        ),
+        (
+            "a provider id in a template",
+            vec![set(
+                "EmbeddedMachineTemplate",
+                field("spec.template.spec.providerID"),
+                json!({"type": "string", "minLength": 1, "maxLength": 512}),
+            )],
+            vec![(Warning, "CT-9.1", "EmbeddedMachineTemplate", "spec.template.spec.providerID")],
+        ),
+        (
+            "replicas in a template",
+            vec![set(
+                "EmbeddedControlPlaneTemplate",
+                field("spec.template.spec.replicas"),
+                json!({"type": "integer", "format": "int32", "minimum": 0}),
+            )],
+            vec![(Warning, "CT-11.1", "EmbeddedControlPlaneTemplate", "spec.template.spec.replicas")],
+        ),
+        // CT-7.3
+        (
+            "an endpoint",
+            vec![set(
+                "EmbeddedClusterTemplate",
+                format!("{}/required", field("spec.template.spec")),
+                json!(["controlPlaneEndpoint"]),
+            )],
+            vec![(Error, "CT-7.3", "EmbeddedClusterTemplate", "spec.template.spec.controlPlaneEndpoint")],
+        ),
+        // CT-14.1
+        (
+            "another version",
+            vec![
+                set("EmbeddedConfigTemplate", "/spec/versions/0/name", json!("v1")),
+                set("EmbeddedConfigTemplate", LABELS, json!({"cluster.x-k8s.io/v1beta2": "v1"})),
+            ],
+            vec![(Error, "CT-14.1", "EmbeddedConfigTemplate", "spec.versions")],
+        ),
+    ] {
+        finds(case, &edits, &wanted);
+    }
+    // CT-1.2
+    let alone: Vec<Value> =
+        crd::embedded_provider().into_iter().filter(|one| name_of(one) == "EmbeddedConfigTemplate").collect();
+    assert_eq!(found(&checked(&alone)), [(Warning, "CT-1.2", "EmbeddedConfigTemplate", "spec.names.kind")]);
+}
+
+#[test]
+fn groups_of_others_are_granted_by_a_role() {
+    // CT-1.5, CT-16.1, CT-16.2
+    let mut definition = crd::embedded_provider().into_iter().find(|one| name_of(one) == "EmbeddedConfig").unwrap();
+    definition["spec"]["group"] = json!("bootstrap.example.com");
+    definition["metadata"]["name"] = json!("embeddedconfigs.bootstrap.example.com");
+    let role = |label: Value, group: &str, verbs: Value| {
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+               "metadata": {"name": "manager", "labels": {"cluster.x-k8s.io/aggregate-to-manager": label}},
+               "rules": [{"apiGroups": [group], "resources": ["embeddedconfigs"], "verbs": verbs}]})
+    };
+    let all = || json!(["create", "delete", "get", "list", "patch", "update", "watch"]);
+    let group = "bootstrap.example.com";
+    for (case, roles, wanted) in [
+        ("no role", vec![], Some((Warning, "CT-16.1"))),
+        ("granted", vec![role(json!("true"), group, all())], None),
+        ("by a star", vec![role(json!("true"), "*", json!(["*"]))], None),
+        ("without the label", vec![role(json!("false"), group, all())], Some((Error, "CT-16.1"))),
+        ("another group", vec![role(json!("true"), "example.com", all())], Some((Error, "CT-16.1"))),
+        ("fewer verbs", vec![role(json!("true"), group, json!(["get", "list", "watch"]))], Some((Error, "CT-16.2"))),
+    ] {
+        let manifests = [vec![definition.clone()], roles].concat();
+        let wanted: Vec<_> =
+            wanted.into_iter().map(|(level, rule)| (level, rule, "EmbeddedConfig", "spec.group")).collect();
+        assert_eq!(found(&checked(&manifests)), wanted, "{case}");
+    }
+    for family in ["bootstrap", "controlplane", "infrastructure"] {
+        definition["spec"]["group"] = json!(format!("{family}.cluster.x-k8s.io"));
+        definition["metadata"]["name"] = json!(format!("embeddedconfigs.{family}.cluster.x-k8s.io"));
+        assert_eq!(found(&checked(&[definition.clone()])), [], "{family}");
+    }
+}

@@ -1,0 +1,265 @@
+//! Machines: carries out the steps of [`crate::lifecycle`] on an API server.
+//!
+//! ```text
+//! watches.rs: a watch for each kind that a step asks for ─► store.rs: Objects, and whose step is due ─► queue
+//!                                                             ▲                                        │
+//!                      writes.rs: requests; their answers go into the store at once ◄── next(id) ◄─────┘
+//! workloads.rs: the API servers of workload clusters
+//! ```
+//!
+//! A step sees the answers to the writes of the steps before it, so that nothing is made twice while a watch is behind.
+
+mod store;
+mod watches;
+pub mod workloads;
+mod writes;
+
+use std::collections::HashSet;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::stream::FuturesUnordered;
+use futures::{Stream, StreamExt};
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::scheduler::{ScheduleRequest, scheduler};
+use tokio::time::Instant;
+use tracing::{Instrument, debug, info_span, warn};
+
+use self::store::Store;
+use self::watches::Watches;
+use self::workloads::WorkloadClusters;
+use self::writes::{WriteError, Writer};
+use super::backoff::Backoff;
+use super::runs::SOON;
+use super::setup::Setup;
+use crate::calendar::Moment;
+use crate::hub::Object;
+use crate::kubernetes::contract::Definitions;
+use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
+use crate::lifecycle::{Context, Event, GroupKind, ObjectId, Objects, Outcome, Settings, Step, cluster_key, next};
+use crate::telemetry::metrics::Metrics;
+use crate::world::Scope;
+
+/// How many steps are carried out side by side.
+const WORKERS: usize = 32;
+/// The kinds of Cluster API that have steps.
+const KINDS: [&str; 6] = ["Cluster", "MachineDeployment", "MachineSet", "Machine", "MachinePool", "MachineHealthCheck"];
+/// Who reports events.
+const REPORTER: &str = "topologist-machines";
+
+/// The controllers of machines.
+#[derive(Debug)]
+pub struct LifecycleController {
+    pub setup: Setup,
+    pub settings: Settings,
+    pub workloads: Arc<dyn WorkloadClusters>,
+}
+
+/// What the runs of objects share.
+struct Runner {
+    store: Arc<Store>,
+    watches: Watches,
+    writer: Writer,
+    settings: Settings,
+    recorder: Recorder,
+    backoff: Backoff<ObjectId>,
+    metrics: Arc<Metrics>,
+    scope: Scope,
+}
+
+impl LifecycleController {
+    /// Watches and carries out steps until dropped.
+    ///
+    /// Workload clusters begin anew: what is in them may be older than what another leader has done since this process led last.
+    pub async fn run(self: Arc<Self>, definitions: Definitions) {
+        self.workloads.forget_all();
+        let Setup { client, leadership: _, cache, metrics } = &self.setup;
+        let (store, queue) = Store::new(metrics.clone());
+        let store = Arc::new(store);
+        let scope = cache.facts().scope().clone();
+        let watches = Watches::new(client.clone(), scope.clone(), definitions, store.clone(), metrics.clone());
+        for kind in KINDS {
+            watches.want(&GroupKind::core(kind));
+        }
+        let writer = self.setup.writer();
+        let runner = Runner {
+            writer: Writer::new(writer.clone(), store.clone(), self.workloads.clone(), metrics.clone()),
+            recorder: Recorder::new(writer, REPORTER),
+            settings: self.settings.clone(),
+            backoff: Backoff::default(),
+            metrics: metrics.clone(),
+            store,
+            watches,
+            scope,
+        };
+        runner.run(queue).await;
+    }
+}
+
+impl Runner {
+    /// Runs what is due, each object once at a time.
+    async fn run(&self, queue: impl Stream<Item = ScheduleRequest<ObjectId>> + Send + Unpin) {
+        let mut due = pin!(scheduler(queue));
+        let mut runs = FuturesUnordered::new();
+        let mut running: HashSet<ObjectId> = HashSet::new();
+        loop {
+            tokio::select! {
+                next = async { due.as_mut().hold_unless(|id| !running.contains(id)).next().await }, if runs.len() < WORKERS => {
+                    let Some(id) = next else { return };
+                    running.insert(id.clone());
+                    let span = info_span!("step", object = %id);
+                    runs.push(async move { self.step(&id).await; id }.instrument(span));
+                }
+                Some(id) = runs.next() => {
+                    running.remove(&id);
+                }
+            }
+        }
+    }
+
+    /// One step of an object.
+    async fn step(&self, id: &ObjectId) {
+        let started = Instant::now();
+        let (outcome, object) = self.store.with(|objects| {
+            let object = objects.get(id).cloned();
+            let outcome = match is_in_scope(&self.scope, objects, id) {
+                Some(true) => next(Context::new(objects, &self.settings, now()), id),
+                Some(false) => Outcome::Done(Step::default()),
+                None => Outcome::Needs([GroupKind::core("Cluster")].into()),
+            };
+            (outcome, object)
+        });
+        if object.is_none() {
+            self.backoff.forget(id);
+        }
+        let outcome = match outcome {
+            Outcome::Needs(kinds) => {
+                self.store.wait_for(id, &kinds);
+                kinds.iter().for_each(|kind| self.watches.want(kind));
+                "waiting"
+            }
+            Outcome::Done(step) => self.carry_out(id, object.as_deref(), step).await,
+        };
+        super::runs::count(&self.metrics, controller_name(id), outcome, started);
+    }
+
+    /// Carries out what a step came to; the outcome is for metrics.
+    async fn carry_out(&self, id: &ObjectId, object: Option<&Object>, step: Step) -> &'static str {
+        let Step { writes, events, again, mut errors } = step;
+        let has_writes = !writes.is_empty();
+        match self.writer.write(writes).await {
+            Ok(()) => {}
+            Err(WriteError::NotLeading) => return "not-leading",
+            Err(WriteError::Conflict(reason)) => {
+                debug!(%reason, "An object has changed meanwhile");
+                self.store.wake_after(id, SOON / 10);
+                return "conflict";
+            }
+            Err(WriteError::Failed(error)) => errors.push(error),
+        }
+        if let Some(object) = object {
+            self.tell(object, events).await;
+        }
+        if errors.is_empty() {
+            self.backoff.succeeded(id);
+            if let Some(again) = again {
+                self.store.wake_after(id, again);
+            }
+            return if has_writes { "changed" } else { "unchanged" };
+        }
+        let error = errors.join("; ");
+        let (wait, is_new) = self.backoff.failed(id, &error);
+        if is_new {
+            warn!(object = %id, error, ?wait, "Failed to reconcile");
+        }
+        self.store.wake_after(id, again.map_or(wait, |again| again.min(wait)));
+        "failed"
+    }
+
+    /// Writes the events of a step.
+    async fn tell(&self, object: &Object, events: Vec<Event>) {
+        if events.is_empty() {
+            return;
+        }
+        let reference = object.reference();
+        let queued = events.into_iter().map(|event| {
+            let reason = Reason { name: event.reason, is_warning: event.is_warning };
+            QueuedEvent::now(&reference, object.uid(), reason, event.message)
+        });
+        self.recorder.write(queued.collect()).await;
+    }
+}
+
+/// Whether this installation looks after an object: by its namespace, and by the label of its Cluster, or its own label if it belongs to
+/// no Cluster (DEC-37). Nothing while the Clusters are not listed.
+fn is_in_scope(scope: &Scope, objects: &Objects, id: &ObjectId) -> Option<bool> {
+    if !scope.has_namespace(&id.key.namespace) {
+        return Some(false);
+    }
+    let Some(object) = objects.get(id).filter(|_| scope.looks_at_labels()) else { return Some(true) };
+    let clusters = GroupKind::core("Cluster");
+    if !objects.is_listed(&clusters) {
+        return None;
+    }
+    let cluster = cluster_key(object).and_then(|key| objects.get(&ObjectId::new(clusters, key)));
+    Some(scope.has_label(|name| cluster.unwrap_or(object).label(name)))
+}
+
+/// What metrics call the controller of an object.
+fn controller_name(id: &ObjectId) -> &'static str {
+    match &*id.kind.kind {
+        _ if &*id.kind.group != crate::hub::GROUP => "provider",
+        "Cluster" => "cluster",
+        "MachineDeployment" => "machinedeployment",
+        "MachineSet" => "machineset",
+        "Machine" => "machine",
+        "MachinePool" => "machinepool",
+        _ => "machinehealthcheck",
+    }
+}
+
+/// The present moment.
+fn now() -> Moment {
+    let now = Timestamp::now();
+    Moment { seconds: now.as_second(), nanos: u32::try_from(now.subsec_nanosecond()).unwrap_or_default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn objects_of_other_installations_are_left_alone() {
+        // DEC-37
+        let mut objects = Objects::default();
+        let mut put = |kind: &str, namespace: &str, name: &str, labels: Value| {
+            let object = json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind,
+                "metadata": {"namespace": namespace, "name": name, "labels": labels},
+            });
+            let object = Object::try_from(object).unwrap();
+            let id = ObjectId::of(&object);
+            objects.put(&id, Arc::new(object));
+            id
+        };
+        let (filter, of) = ("cluster.x-k8s.io/watch-filter", "cluster.x-k8s.io/cluster-name");
+        let ours = put("Cluster", "a", "ours", json!({filter: "us"}));
+        let theirs = put("Cluster", "a", "theirs", json!({filter: "them"}));
+        let machine = put("Machine", "a", "m", json!({of: "ours"}));
+        let other = put("Machine", "a", "n", json!({of: "theirs", filter: "us"}));
+        let orphan = put("Machine", "a", "o", json!({of: "gone", filter: "us"}));
+        let elsewhere = put("Machine", "b", "m", json!({}));
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let filtered = Scope::new(&[], Some("us".to_owned())).unwrap();
+        assert_eq!(is_in_scope(&filtered, &objects, &machine), None, "the Clusters are not listed yet");
+        objects.set_listed(&GroupKind::core("Cluster"), None);
+        for (id, want) in [(&ours, true), (&theirs, false), (&machine, true), (&other, false), (&orphan, true)] {
+            assert_eq!(is_in_scope(&filtered, &objects, id), Some(want), "{id}");
+        }
+        let within = Scope::new(&names(&["a", "c"]), None).unwrap();
+        assert_eq!(is_in_scope(&within, &objects, &machine), Some(true));
+        assert_eq!(is_in_scope(&within, &objects, &elsewhere), Some(false));
+    }
+}

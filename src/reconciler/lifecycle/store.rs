@@ -1,0 +1,195 @@
+//! What the watches and the answers to writes have shown, and which objects are due because of it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures::channel::mpsc;
+use kube::runtime::scheduler::ScheduleRequest;
+use tokio::time::Instant;
+
+use crate::hub::{Object, ObjectKey};
+use crate::lifecycle::wake::concerned;
+use crate::lifecycle::{GroupKind, ObjectId, Objects};
+use crate::telemetry::metrics::{self, Metrics};
+use crate::topology::contract::Contract;
+
+/// For how long a list does not remove what this process has written: it may be older than the write.
+const FRESH: Duration = Duration::from_mins(1);
+
+/// The objects, and the queue of those that are due.
+pub(super) struct Store {
+    objects: RwLock<Objects>,
+    queue: mpsc::UnboundedSender<ScheduleRequest<ObjectId>>,
+    /// Objects whose step waits until a kind is listed.
+    waiting: Mutex<HashMap<GroupKind, BTreeSet<ObjectId>>>,
+    written: Mutex<Written>,
+    metrics: Arc<Metrics>,
+}
+
+impl Store {
+    /// An empty store, and the requests to look at objects.
+    pub(super) fn new(metrics: Arc<Metrics>) -> (Self, mpsc::UnboundedReceiver<ScheduleRequest<ObjectId>>) {
+        let (queue, due) = mpsc::unbounded();
+        let (waiting, written) = (Mutex::default(), Mutex::default());
+        (Store { objects: RwLock::default(), queue, waiting, written, metrics }, due)
+    }
+
+    /// Does something with the objects, which do not change meanwhile.
+    pub(super) fn with<T>(&self, look: impl FnOnce(&Objects) -> T) -> T {
+        look(&self.objects.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn with_mut<T>(&self, change: impl FnOnce(&mut Objects) -> T) -> T {
+        // A panic in a step leaves nothing half done: changes are single insertions and removals.
+        change(&mut self.objects.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Runs a step of an object after that time.
+    pub(super) fn wake_after(&self, id: &ObjectId, after: Duration) {
+        let request = ScheduleRequest { message: id.clone(), run_at: Instant::now() + after };
+        // The receiver is gone when this process no longer leads.
+        let _ = self.queue.unbounded_send(request);
+    }
+
+    fn wake(&self, ids: impl IntoIterator<Item = ObjectId>) {
+        ids.into_iter().for_each(|id| self.wake_after(&id, Duration::ZERO));
+    }
+
+    /// Runs a step of an object when these kinds are listed.
+    pub(super) fn wait_for(&self, id: &ObjectId, kinds: &BTreeSet<GroupKind>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        for kind in kinds {
+            waiting.entry(kind.clone()).or_default().insert(id.clone());
+        }
+        drop(waiting);
+        // One of them may have been listed meanwhile.
+        if kinds.iter().all(|kind| self.with(|objects| objects.is_listed(kind))) {
+            self.wake_after(id, Duration::ZERO);
+        }
+    }
+
+    /// All objects of a kind were shown: others do not exist.
+    pub(super) fn listed(&self, kind: &GroupKind, contract: Option<Contract>, keys: &BTreeSet<ObjectKey>) {
+        let ids =
+            |objects: &Objects| -> Vec<ObjectId> { objects.all(kind).map(|object| ObjectId::of(object)).collect() };
+        let gone: Vec<ObjectId> = self.with(ids).into_iter().filter(|id| !keys.contains(&id.key)).collect();
+        let is_fresh = |id: &ObjectId| self.written.lock().unwrap_or_else(PoisonError::into_inner).is_fresh(id);
+        gone.iter().filter(|id| !is_fresh(id)).for_each(|id| self.removed(id, None));
+        self.with_mut(|objects| objects.set_listed(kind, contract));
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(kind);
+        self.wake(waiting.into_iter().flatten());
+        self.wake(self.with(ids));
+    }
+
+    /// The answer to a write of this process.
+    pub(super) fn wrote(&self, id: &ObjectId, object: Object) {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).note(id);
+        self.seen(id, object);
+    }
+
+    /// An object as it is now, unless a newer version of it is here.
+    pub(super) fn seen(&self, id: &ObjectId, mut object: Object) {
+        object.remove("metadata.managedFields");
+        let object = Arc::new(object);
+        let before = self.with_mut(|objects| {
+            let known = objects.get(id);
+            if known.is_some_and(|known| known.uid() == object.uid() && version(known) >= version(&object)) {
+                return None;
+            }
+            Some(objects.put(id, object.clone()))
+        });
+        let Some(before) = before else { return };
+        self.note_phase(id, before.as_deref(), Some(&object));
+        self.wake_concerned(id, before.as_deref(), Some(&object));
+    }
+
+    /// An object is gone; with `uid` only if it is that one.
+    pub(super) fn removed(&self, id: &ObjectId, uid: Option<&str>) {
+        let gone = self.with_mut(|objects| {
+            let is_it = objects.get(id).is_some_and(|known| uid.is_none_or(|uid| known.uid() == uid));
+            if is_it { objects.remove(id) } else { None }
+        });
+        if let Some(gone) = gone {
+            self.note_phase(id, Some(&gone), None);
+            self.wake_concerned(id, Some(&gone), None);
+        }
+    }
+
+    fn wake_concerned(&self, id: &ObjectId, before: Option<&Object>, after: Option<&Object>) {
+        self.wake(self.with(|objects| concerned(objects, id, before, after)));
+        if id.workload.is_none() && after.is_some() {
+            self.wake_after(id, Duration::ZERO);
+        }
+    }
+
+    /// A workload cluster is connected, or is gone.
+    pub(super) fn connected(&self, cluster: &ObjectKey, up: bool) {
+        let ids = self.with_mut(|objects| {
+            match up {
+                true => objects.workload_mut(cluster).is_reachable = true,
+                false => objects.forget_workload(cluster),
+            }
+            objects.everything_of(cluster)
+        });
+        self.wake(ids.iter().map(|object| ObjectId::of(object)));
+        self.wake([ObjectId::core("Cluster", &cluster.namespace, &cluster.name)]);
+    }
+
+    /// Counts the phases of Machines.
+    fn note_phase(&self, id: &ObjectId, before: Option<&Object>, after: Option<&Object>) {
+        if !id.kind.is_core("Machine") {
+            return;
+        }
+        let gauge = |object: &Object| {
+            let phase = crate::lifecycle::conditions::phase(object);
+            self.metrics.machines.get_or_create(&metrics::Phase { phase: known_phase(phase) }).clone()
+        };
+        if let Some(before) = before {
+            gauge(before).dec();
+        }
+        if let Some(after) = after {
+            gauge(after).inc();
+        }
+    }
+}
+
+/// When this process has last written objects, as far as that matters.
+#[derive(Default)]
+struct Written {
+    at: HashMap<ObjectId, Instant>,
+    /// How many there may be before the old ones are dropped, so that each write costs the same however many there are.
+    most: usize,
+}
+
+impl Written {
+    fn note(&mut self, id: &ObjectId) {
+        self.at.insert(id.clone(), Instant::now());
+        if self.at.len() > self.most {
+            self.at.retain(|_, at| at.elapsed() < FRESH);
+            self.most = 2 * self.at.len().max(512);
+        }
+    }
+
+    fn is_fresh(&self, id: &ObjectId) -> bool {
+        self.at.get(id).is_some_and(|at| at.elapsed() < FRESH)
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Another process counts from now on.
+        self.metrics.machines.clear();
+    }
+}
+
+/// A phase as a label of metrics, which have fixed sets of values. A Machine without one is about to get its first.
+fn known_phase(phase: &str) -> &'static str {
+    let phase = if phase.is_empty() { "Pending" } else { phase };
+    metrics::PHASES.into_iter().find(|known| *known == phase).unwrap_or("Unknown")
+}
+
+/// The resourceVersion as a number; API servers count upwards.
+fn version(object: &Object) -> u64 {
+    object.at("metadata.resourceVersion").and_then(|it| it.as_str()?.parse().ok()).unwrap_or_default()
+}

@@ -1,0 +1,419 @@
+//! The writes of a step as requests; what the API server answers goes into the store at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{PatchOperation, ReplaceOperation, TestOperation};
+use kube::api::Patch;
+use serde_json::{Map, Value, json};
+use tokio::time::sleep;
+
+use super::store::Store;
+use super::watches::WorkloadWatches;
+use super::workloads::WorkloadClusters;
+use crate::hub::{GROUP, Object, ObjectKey, ObjectRef, label};
+use crate::kubernetes::lease::NotLeading;
+use crate::kubernetes::untyped::{self, RequestError};
+use crate::lifecycle::{ObjectId, Write};
+use crate::telemetry::metrics::Metrics;
+
+/// The type of Secrets of Cluster API (CT-10.10).
+const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
+
+/// How long after a request without an answer its effect is looked for.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Why the writes of a step did not all succeed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WriteError {
+    #[error("this process is not the leader")]
+    NotLeading,
+    /// An object is not what the step took it for.
+    #[error("{0}")]
+    Conflict(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl WriteError {
+    fn of(id: &ObjectId, error: RequestError) -> Self {
+        match error {
+            error if is_not_leading(&error) => WriteError::NotLeading,
+            error if error.is_conflict() || error.is_not_found() => WriteError::Conflict(format!("{id}: {error}")),
+            error => WriteError::Failed(format!("{id}: {error}")),
+        }
+    }
+}
+
+fn is_not_leading(error: &RequestError) -> bool {
+    matches!(error, RequestError::Api(kube::Error::Service(cause)) if cause.is::<NotLeading>())
+}
+
+/// Writes what steps ask for.
+pub(super) struct Writer {
+    client: kube::Client,
+    store: Arc<Store>,
+    workloads: Arc<dyn WorkloadClusters>,
+    watches: WorkloadWatches,
+}
+
+impl Writer {
+    pub(super) fn new(
+        client: kube::Client,
+        store: Arc<Store>,
+        workloads: Arc<dyn WorkloadClusters>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let watches = WorkloadWatches::new(store.clone(), metrics);
+        Writer { client, store, workloads, watches }
+    }
+
+    /// Writes in this order, until one fails.
+    pub(super) async fn write(&self, writes: Vec<Write>) -> Result<(), WriteError> {
+        for one in writes {
+            self.one(one).await?;
+        }
+        Ok(())
+    }
+
+    async fn one(&self, write: Write) -> Result<(), WriteError> {
+        match write {
+            Write::Create { workload, objects } => self.create_all(workload.as_ref(), objects).await,
+            Write::CreateIfAbsent { workload, object } => match self.create(workload.as_ref(), &object).await {
+                Ok(_) | Err(WriteError::Conflict(_)) => Ok(()),
+                Err(error) => Err(error),
+            },
+            Write::Update { workload, before, after } => self.update(workload.as_ref(), &before, &after).await,
+            Write::Delete { workload, object } => self.delete(workload.as_ref(), &object).await,
+            Write::Evict { workload, pod } => {
+                let client = self.client(Some(&workload))?;
+                let id = id_of(Some(&workload), &pod);
+                untyped::evict(&client, &reference(&pod)).await.map_err(|error| WriteError::of(&id, error))
+            }
+            Write::Connect { workload, up: true } => self.connect(&workload).await,
+            Write::Connect { workload, up: false } => {
+                self.watches.stop(&workload);
+                self.workloads.forget(&workload);
+                self.store.connected(&workload, false);
+                Ok(())
+            }
+        }
+    }
+
+    fn client(&self, workload: Option<&ObjectKey>) -> Result<kube::Client, WriteError> {
+        match workload {
+            None => Ok(self.client.clone()),
+            Some(cluster) => Ok(self.workloads.open(cluster).map_err(WriteError::Failed)?.client),
+        }
+    }
+
+    /// Makes objects, all or none.
+    async fn create_all(&self, workload: Option<&ObjectKey>, objects: Vec<Object>) -> Result<(), WriteError> {
+        let mut made = Vec::new();
+        for object in objects {
+            match self.create(workload, &object).await {
+                Ok(object) => made.push(object),
+                Err(error) => {
+                    for object in made.iter().rev() {
+                        self.delete(workload, object).await?;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn create(&self, workload: Option<&ObjectKey>, object: &Object) -> Result<Object, WriteError> {
+        let (client, id) = (self.client(workload)?, id_of(workload, object));
+        let mut made = self.post(&client, object).await.map_err(|error| WriteError::of(&id, error))?;
+        // Most kinds have no status when they are created.
+        if let Some(status) = object.at("status").filter(|status| made.at("status") != Some(status)) {
+            // In any version: the step of the new object itself may have written it meanwhile.
+            let patch = Patch::Merge(json!({"status": status}));
+            let written = untyped::update_status(&client, &made.reference(), &patch).await;
+            made = written.map_err(|error| WriteError::of(&id, error))?;
+        }
+        self.store.wrote(&id, made.clone());
+        Ok(made)
+    }
+
+    /// Makes an object. If there is no answer that says whether it was made, this is found out: a step that believed it was not
+    /// would make another one under another name, and take away what the first one refers to.
+    async fn post(&self, client: &kube::Client, object: &Object) -> Result<Object, RequestError> {
+        match untyped::create(client, object).await {
+            Err(error) if !is_not_leading(&error) && error.may_have_written() => {
+                let found = stored(client, &object.reference()).await;
+                found.filter(|found| has_same_owners(found, object)).ok_or(error)
+            }
+            answered => answered,
+        }
+    }
+
+    /// Changes an object by two merge patches: one of everything but the status, and one of the status. Both name the version that
+    /// the step has seen.
+    async fn update(&self, workload: Option<&ObjectKey>, before: &Object, after: &Object) -> Result<(), WriteError> {
+        let (client, id) = (self.client(workload)?, id_of(workload, before));
+        let reference = reference(before);
+        let (main, status) = patches(before, after);
+        let mut version = before.at("metadata.resourceVersion").cloned().unwrap_or_default();
+        // The status goes first where the rest takes the last finalizer away: the object would be gone.
+        if let Some(status) = status {
+            let patch = versioned(Map::from_iter([("status".to_owned(), status)]), &version);
+            let written = untyped::update_status(&client, &reference, &patch).await;
+            let written = written.map_err(|error| WriteError::of(&id, error))?;
+            version = written.at("metadata.resourceVersion").cloned().unwrap_or_default();
+            self.store.wrote(&id, written);
+        }
+        if let Some(main) = main {
+            let written = untyped::update(&client, &reference, &versioned(main, &version)).await;
+            let written = written.map_err(|error| WriteError::of(&id, error))?;
+            self.wrote_or_removed(&id, written);
+        }
+        Ok(())
+    }
+
+    /// An update that takes away the last finalizer of an object that is being deleted removes it.
+    fn wrote_or_removed(&self, id: &ObjectId, written: Object) {
+        let has_finalizers =
+            written.at("metadata.finalizers").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
+        if written.is_being_deleted() && !has_finalizers {
+            self.store.removed(id, Some(written.uid()));
+        } else {
+            self.store.wrote(id, written);
+        }
+    }
+
+    async fn delete(&self, workload: Option<&ObjectKey>, object: &Object) -> Result<(), WriteError> {
+        let (client, id) = (self.client(workload)?, id_of(workload, object));
+        match untyped::delete(&client, &reference(object), Some(object.uid())).await {
+            Ok(true) => Ok(()),
+            // It was gone already, even if the watch is behind.
+            Ok(false) => {
+                self.store.removed(&id, Some(object.uid()));
+                Ok(())
+            }
+            Err(error) => Err(WriteError::of(&id, error)),
+        }
+    }
+
+    /// Opens a workload cluster, and publishes its kubeconfig (CT-10.10).
+    async fn connect(&self, cluster: &ObjectKey) -> Result<(), WriteError> {
+        let opened = self.workloads.open(cluster).map_err(WriteError::Failed)?;
+        self.publish(cluster, &opened.kubeconfig).await?;
+        if !self.watches.has(cluster) {
+            self.watches.start(cluster, &opened.client);
+        }
+        self.store.connected(cluster, true);
+        Ok(())
+    }
+
+    /// Writes the Secret `<cluster>-kubeconfig`; one of an earlier process has credentials that open nothing any more.
+    async fn publish(&self, cluster: &ObjectKey, kubeconfig: &str) -> Result<(), WriteError> {
+        let object = self
+            .store
+            .with(|objects| objects.get(&ObjectId::core("Cluster", &cluster.namespace, &cluster.name)).cloned());
+        let Some(object) = object else { return Ok(()) };
+        let secret = kubeconfig_secret(&object, kubeconfig);
+        let id = ObjectId::of(&secret);
+        match untyped::create(&self.client, &secret).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_conflict() => {
+                let written = untyped::update(&self.client, &secret.reference(), &replacement(&object, &secret)).await;
+                written.map(drop).map_err(|error| match error {
+                    error if error.is_invalid() => {
+                        WriteError::Failed(format!("{id} exists and is not of Cluster {cluster}"))
+                    }
+                    error => WriteError::of(&id, error),
+                })
+            }
+            Err(error) => Err(WriteError::of(&id, error)),
+        }
+    }
+}
+
+/// The object that is stored, as soon as the API server answers. A request without an answer may be carried out a moment later.
+async fn stored(client: &kube::Client, reference: &ObjectRef) -> Option<Object> {
+    loop {
+        sleep(PAUSE).await;
+        match untyped::get(client, reference).await {
+            Ok(found) => return found,
+            Err(error) if error.may_have_written() => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+fn has_same_owners(one: &Object, other: &Object) -> bool {
+    one.at("metadata.ownerReferences") == other.at("metadata.ownerReferences")
+}
+
+/// The Secret with which a workload cluster is reached; the control plane owns it, or the Cluster where it has none.
+fn kubeconfig_secret(cluster: &Object, kubeconfig: &str) -> Object {
+    let owner = json!({
+        "apiVersion": format!("{GROUP}/v1beta2"), "kind": "Cluster", "name": cluster.name(), "uid": cluster.uid(),
+    });
+    Object::try_from(json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": format!("{}-kubeconfig", cluster.name()),
+            "namespace": cluster.namespace(),
+            "labels": {label::CLUSTER_NAME: cluster.name()},
+            "ownerReferences": [owner],
+        },
+        "type": SECRET_TYPE,
+        "data": {"value": STANDARD.encode(kubeconfig)},
+    }))
+    .unwrap_or_default()
+}
+
+/// Replaces the data of a Secret that was made by an earlier process for the same Cluster, and of no other.
+fn replacement(cluster: &Object, secret: &Object) -> Patch<Value> {
+    let test = |path: [&str; 4], value: Value| {
+        let path = PointerBuf::from_tokens(path.into_iter().filter(|token| !token.is_empty()));
+        PatchOperation::Test(TestOperation { path, value })
+    };
+    let data = secret.at("data").cloned().unwrap_or_default();
+    let operations = vec![
+        test(["type", "", "", ""], json!(SECRET_TYPE)),
+        test(["metadata", "ownerReferences", "0", "uid"], json!(cluster.uid())),
+        PatchOperation::Replace(ReplaceOperation { path: PointerBuf::from_tokens(["data"]), value: data }),
+    ];
+    Patch::Json(json_patch::Patch(operations))
+}
+
+fn id_of(workload: Option<&ObjectKey>, object: &Object) -> ObjectId {
+    ObjectId { workload: workload.cloned(), ..ObjectId::of(object) }
+}
+
+fn reference(object: &Object) -> ObjectRef {
+    object.reference()
+}
+
+/// The merge patches that make one object of another: everything but the status, and the status.
+fn patches(before: &Object, after: &Object) -> (Option<Map<String, Value>>, Option<Value>) {
+    let (before, after) = (before.members(), after.members());
+    let mut main = Map::new();
+    let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
+    for name in names.filter(|name| *name != "status") {
+        if let Some(change) = change(before.get(name), after.get(name)) {
+            main.insert(name.clone(), change);
+        }
+    }
+    let status = change(before.get("status"), after.get("status"));
+    ((!main.is_empty()).then_some(main), status)
+}
+
+/// What a merge patch has in the place of a value that changes; nothing where it stays.
+fn change(before: Option<&Value>, after: Option<&Value>) -> Option<Value> {
+    match (before, after) {
+        (before, after) if before == after => None,
+        (_, None) => Some(Value::Null),
+        (Some(Value::Object(before)), Some(Value::Object(after))) => {
+            let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
+            let changes = names.filter_map(|name| Some((name.clone(), change(before.get(name), after.get(name))?)));
+            Some(Value::Object(changes.collect()))
+        }
+        (_, Some(after)) => Some(after.clone()),
+    }
+}
+
+/// A merge patch that holds for this version only.
+fn versioned(mut patch: Map<String, Value>, version: &Value) -> Patch<Value> {
+    let metadata = patch.entry("metadata").or_insert_with(|| json!({}));
+    if let Some(metadata) = metadata.as_object_mut() {
+        metadata.insert("resourceVersion".to_owned(), version.clone());
+    }
+    Patch::Merge(Value::Object(patch))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::super::workloads::WorkloadCluster;
+    use super::*;
+    use crate::kubernetes::scripted::{Answer, Script};
+
+    fn object(value: Value) -> Object {
+        Object::try_from(value).unwrap()
+    }
+
+    /// A process without workload clusters.
+    #[derive(Debug)]
+    struct NoWorkloads;
+
+    impl WorkloadClusters for NoWorkloads {
+        fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, String> {
+            Err(cluster.to_string())
+        }
+
+        fn forget(&self, _: &ObjectKey) {}
+
+        fn forget_all(&self) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_is_not_made_twice_if_the_api_server_does_not_answer() {
+        // MA-15.8
+        const PATH: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/machines";
+        let owners = json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineSet", "name": "s", "uid": "u"}]);
+        let machine = |owners: &Value| {
+            object(json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+                "metadata": {"namespace": "ns", "name": "m", "ownerReferences": owners},
+            }))
+        };
+        let stored = |owners: &Value| {
+            let mut stored = Value::from(machine(owners));
+            stored["metadata"]["uid"] = json!("made");
+            Answer::ok(stored)
+        };
+        let failing = || Answer::error(504, "Timeout");
+        for (case, answers, is_made) in [
+            ("it was made", vec![Answer::Silence, failing(), stored(&owners)], true),
+            ("it was made before an error", vec![failing(), stored(&owners)], true),
+            ("it was not made", vec![failing(), Answer::error(404, "NotFound")], false),
+            ("it was made by another owner", vec![failing(), stored(&json!([]))], false),
+            ("it was refused", vec![Answer::error(422, "Invalid")], false),
+        ] {
+            let script = Script::default();
+            let (mut answers, one) = (answers.into_iter(), format!("{PATH}/m"));
+            script.expect(&Method::POST, PATH, &[], answers.next().unwrap());
+            for answer in answers {
+                script.get(&one, &[], answer);
+            }
+            let (store, _queue) = Store::new(Arc::default());
+            let store = Arc::new(store);
+            let writer = Writer::new(script.client(), store.clone(), Arc::new(NoWorkloads), Arc::default());
+            let write = Write::Create { workload: None, objects: vec![machine(&owners)] };
+            assert_eq!(writer.write(vec![write]).await.is_ok(), is_made, "{case}");
+            assert_eq!(script.left(), 0, "{case}");
+            let id = ObjectId::core("Machine", "ns", "m");
+            assert_eq!(store.with(|objects| objects.get(&id).is_some()), is_made, "{case}: the next step knows of it");
+        }
+    }
+
+    #[test]
+    fn a_merge_patch_holds_what_has_changed_and_the_status_apart() {
+        let before = object(json!({
+            "metadata": {"name": "m", "labels": {"a": "1", "b": "2"}}, "spec": {"x": [1], "y": {"z": 1}},
+            "status": {"phase": "Pending"},
+        }));
+        let after = object(json!({
+            "metadata": {"name": "m", "labels": {"a": "1", "c": "3"}}, "spec": {"x": [1, 2], "y": {"z": 1}},
+            "status": {"phase": "Running"},
+        }));
+        let (main, status) = patches(&before, &after);
+        let want = json!({"metadata": {"labels": {"b": null, "c": "3"}}, "spec": {"x": [1, 2]}});
+        assert_eq!(Value::Object(main.unwrap()), want);
+        assert_eq!(status, Some(json!({"phase": "Running"})));
+        assert_eq!(patches(&before, &before), (None, None));
+        let (main, _) = patches(&before, &object(json!({"metadata": {"name": "m"}})));
+        assert_eq!(Value::Object(main.unwrap()), json!({"metadata": {"labels": null}, "spec": null}));
+    }
+}

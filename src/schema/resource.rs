@@ -1,0 +1,408 @@
+//! The schema of a kind: pruning, defaulting and validation by the `openAPIV3Schema` of a version.
+//!
+//! ```text
+//! object ─► prune: unknown fields go ─► complete: defaults ─► nulls of typed fields go ─► violations
+//! ```
+//!
+//! Types, bounds, patterns, enums and CEL rules are judged as those of any value; here stands what a resource has besides: nulls
+//! that count as absent, objects within objects, lists that are sets or maps, and what an update may leave as wrong as
+//! it was. Reasons and places of errors are a server's; the text of a cause may differ from it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::{Allowance, Definition, Effort, Growth, Schema, Unusable, Violation};
+use crate::budget::{Exceeded, Stop};
+use crate::field::{ErrorKind, Shown};
+
+/// The schema of a kind, as it is written and compiled.
+#[derive(Debug)]
+pub struct ResourceSchema {
+    /// The `openAPIV3Schema` as it is in the definition.
+    pub openapi: Arc<Value>,
+    compiled: Schema,
+}
+
+/// One thing that is wrong with an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    pub kind: ErrorKind,
+    /// Such as `spec.list[0].name`.
+    pub field: String,
+    pub value: Shown,
+    pub detail: String,
+}
+
+impl Fault {
+    fn keeps_rules_from_running(&self) -> bool {
+        let kinds = [
+            ErrorKind::NotSupported,
+            ErrorKind::Required,
+            ErrorKind::TooLong,
+            ErrorKind::TooMany,
+            ErrorKind::TypeInvalid,
+        ];
+        kinds.contains(&self.kind)
+    }
+}
+
+impl ResourceSchema {
+    /// Compiles a schema that is trusted.
+    ///
+    /// # Errors
+    /// When it has not the shape of a schema, or a pattern cannot be used.
+    pub fn compile(openapi: Arc<Value>) -> Result<Self, String> {
+        ResourceSchema::compile_within(openapi, &mut Allowance::unlimited())
+    }
+
+    /// Compiles a schema as far as the allowance goes (DEC-44).
+    ///
+    /// # Errors
+    /// When it has not the shape of a schema, a pattern cannot be used, or the allowance does not suffice.
+    pub fn compile_within(openapi: Arc<Value>, allowance: &mut Allowance) -> Result<Self, String> {
+        let mut checked = Value::clone(&openapi);
+        prepare(&mut checked, true);
+        let definition: Definition = serde_json::from_value(checked).map_err(|error| error.to_string())?;
+        let compiled = Schema::compile_within(&definition, allowance).map_err(|error: Unusable| error.to_string())?;
+        Ok(ResourceSchema { openapi, compiled })
+    }
+
+    /// Drops fields that the schema does not know; returns where they were, as `spec.list[0].name`.
+    pub fn prune(&self, object: &mut Value) -> Vec<String> {
+        let mut dropped = Vec::new();
+        prune(object, &self.openapi, true, false, &mut String::new(), &mut dropped);
+        dropped.sort();
+        dropped
+    }
+
+    /// Fills in defaults, and drops nulls of fields that may not be null.
+    pub fn complete(&self, object: &mut Value) {
+        // Without a bound nothing is exceeded.
+        let _ = self.complete_within(object, &mut Growth::unlimited());
+    }
+
+    /// The same, as far as the defaults fit into `growth` (DEC-44).
+    ///
+    /// # Errors
+    /// When defaults would add more than that; the object is then incomplete.
+    pub fn complete_within(&self, object: &mut Value, growth: &mut Growth) -> Result<(), Exceeded> {
+        let mut nulls = Vec::new();
+        nullable_nulls(object, &self.openapi, &mut String::new(), &mut nulls);
+        let completed = self.compiled.complete_within(object, growth);
+        for pointer in nulls {
+            if let Some(value) = object.pointer_mut(&pointer) {
+                *value = Value::Null;
+            }
+        }
+        drop_nulls(object, &self.openapi);
+        completed.map(drop)
+    }
+
+    /// What is wrong with an object. Of an existing object that is changed, only what has changed can be wrong.
+    pub fn faults(&self, object: &Value, old: Option<&Value>) -> Vec<Fault> {
+        let violations = self.violations_within(object, old, &Effort::unlimited(&Stop::never()));
+        violations.into_iter().map(|violation| fault(object, violation)).collect()
+    }
+
+    /// What is wrong with an object, as far as the effort goes (DEC-44): the places, and no values.
+    pub fn violations_within(&self, object: &Value, old: Option<&Value>, effort: &Effort) -> Vec<Violation> {
+        let mut nulls = Vec::new();
+        nullable_nulls(object, &self.openapi, &mut String::new(), &mut nulls);
+        let mut violations = self.compiled.violations_within(object, effort);
+        violations.retain(|found| !(found.kind == ErrorKind::TypeInvalid && nulls.contains(&found.pointer)));
+        lists(object, &self.openapi, &mut String::new(), &mut String::new(), &mut violations);
+        violations.retain(|violation| old.is_none_or(|old| changed(old, object, violation)));
+        violations
+    }
+
+    /// Which rules an object breaks that is valid otherwise.
+    pub fn rule_violations(&self, object: &Value, old: Option<&Value>) -> Vec<Violation> {
+        let mut violations = match self.compiled.has_rules() {
+            true => self.compiled.rule_violations(object, old),
+            false => Vec::new(),
+        };
+        violations.retain(|violation| old.is_none_or(|old| changed(old, object, violation)));
+        violations
+    }
+
+    /// The known field that was most likely meant by an unknown one, by its place.
+    pub fn meant_by(&self, object: &Value, unknown: &str) -> Option<String> {
+        self.compiled.meant_by(object, &[unknown.to_owned()]).into_iter().next()
+    }
+
+    /// Which rules an object breaks, unless something else is wrong with it that keeps them from being looked at.
+    pub fn broken_rules(&self, object: &Value, old: Option<&Value>, faults: &[Fault]) -> Vec<Fault> {
+        if !self.compiled.has_rules() {
+            return Vec::new();
+        }
+        if faults.iter().any(Fault::keeps_rules_from_running) {
+            let detail = "some validation rules were not checked because the object was invalid; correct the existing \
+                          errors to complete validation";
+            return vec![Fault {
+                kind: ErrorKind::Invalid,
+                field: String::new(),
+                value: Shown::NOTHING,
+                detail: detail.to_owned(),
+            }];
+        }
+        self.rule_violations(object, old).into_iter().map(|violation| fault(object, violation)).collect()
+    }
+}
+
+/// Whether a violation is of something that an update has changed.
+fn changed(old: &Value, new: &Value, violation: &Violation) -> bool {
+    // What is missing is a matter of the object that lacks it.
+    let pointer = match violation.kind {
+        ErrorKind::Required => violation.pointer.rsplit_once('/').map_or("", |(parent, _)| parent),
+        _ => &violation.pointer,
+    };
+    // Entries of lists have no identity, so that only equal positions are compared.
+    pointer.is_empty() || old.pointer(pointer) != new.pointer(pointer)
+}
+
+fn fault(object: &Value, violation: Violation) -> Fault {
+    let value = match violation.kind {
+        ErrorKind::Required => Shown::NOTHING,
+        _ => object.pointer(&violation.pointer).map_or(Shown::NOTHING, Shown::bounded),
+    };
+    let field = violation.place.trim_start_matches('.').to_owned();
+    Fault { kind: violation.kind, field, value, detail: violation.detail }
+}
+
+/// Says with keywords whose errors stand at the field what is said with a format or a junctor, whose errors stand at the
+/// whole value; and declares what every object has, so that rules may speak of it.
+fn prepare(schema: &mut Value, is_resource: bool) {
+    if schema.get("format").is_some_and(|format| format == "int32") {
+        schema["minimum"] = schema.get("minimum").cloned().unwrap_or_else(|| i32::MIN.into());
+        schema["maximum"] = schema.get("maximum").cloned().unwrap_or_else(|| i32::MAX.into());
+    }
+    if is(schema, "x-kubernetes-int-or-string") {
+        schema.as_object_mut().map(|keywords| keywords.remove("anyOf"));
+    }
+    let is_embedded = is(schema, "x-kubernetes-embedded-resource");
+    if (is_resource || is_embedded) && schema.is_object() {
+        let text = json!({"type": "string"});
+        if !schema["properties"].is_object() {
+            schema["properties"] = json!({});
+        }
+        let own = schema["properties"]["metadata"]["properties"].take();
+        schema["properties"]["apiVersion"] = text.clone();
+        schema["properties"]["kind"] = text.clone();
+        let mut metadata = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            "properties": {"name": text, "generateName": text}});
+        for (name, node) in own.as_object().into_iter().flatten() {
+            metadata["properties"][name] = node.clone();
+        }
+        schema["properties"]["metadata"] = metadata;
+    }
+    if is_embedded {
+        let required = schema["required"].as_array().cloned().unwrap_or_default();
+        let more = ["apiVersion", "kind"].map(Value::from).into_iter().filter(|name| !required.contains(name));
+        schema["required"] = required.iter().cloned().chain(more).collect();
+    }
+    let nodes = schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten();
+    nodes.for_each(|(_, node)| prepare(node, false));
+    for keyword in ["items", "additionalProperties", "not"] {
+        if let Some(node) = schema.get_mut(keyword).filter(|node| node.is_object()) {
+            prepare(node, false);
+        }
+    }
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        let nodes = schema.get_mut(keyword).and_then(Value::as_array_mut).into_iter().flatten();
+        nodes.for_each(|node| prepare(node, false));
+    }
+    if schema.get("additionalProperties").is_some_and(Value::is_boolean) {
+        schema.as_object_mut().map(|keywords| keywords.remove("additionalProperties"));
+    }
+}
+
+/// The same schema without what only people read.
+pub fn without_descriptions(schema: &Value) -> Value {
+    let Value::Object(keywords) = schema else { return schema.clone() };
+    let said = ["description", "title", "example", "externalDocs"];
+    let kept = keywords.iter().filter(|(name, _)| !said.contains(&name.as_str()));
+    let each = kept.map(|(name, value)| {
+        let value = match (name.as_str(), value) {
+            ("properties", Value::Object(nodes)) => {
+                nodes.iter().map(|(name, node)| (name.clone(), without_descriptions(node))).collect()
+            }
+            ("allOf" | "anyOf" | "oneOf", Value::Array(nodes)) => nodes.iter().map(without_descriptions).collect(),
+            ("items" | "additionalProperties" | "not", node) => without_descriptions(node),
+            (_, value) => value.clone(),
+        };
+        (name.clone(), value)
+    });
+    Value::Object(each.collect())
+}
+
+fn is(schema: &Value, keyword: &str) -> bool {
+    schema.get(keyword) == Some(&Value::Bool(true))
+}
+
+/// The node of a member.
+fn node_of<'s>(schema: &'s Value, name: &str) -> Option<&'s Value> {
+    let named = schema.get("properties").and_then(|properties| properties.get(name));
+    named.or_else(|| schema.get("additionalProperties").filter(|node| node.is_object()))
+}
+
+/// Appends a step to a place.
+fn step(place: &mut String, name: &str) {
+    if !place.is_empty() {
+        place.push('.');
+    }
+    place.push_str(name);
+}
+
+/// Appends a step to a JSON pointer.
+fn point(pointer: &mut String, name: &str) {
+    pointer.push('/');
+    match name.contains(['~', '/']) {
+        true => pointer.push_str(&name.replace('~', "~0").replace('/', "~1")),
+        false => pointer.push_str(name),
+    }
+}
+
+/// `keeps` says that an array above keeps unknown fields.
+fn prune(value: &mut Value, schema: &Value, is_root: bool, keeps: bool, place: &mut String, dropped: &mut Vec<String>) {
+    let keeps = keeps || is(schema, "x-kubernetes-preserve-unknown-fields");
+    let is_resource = is_root || is(schema, "x-kubernetes-embedded-resource");
+    let open = schema.get("additionalProperties") == Some(&Value::Bool(true));
+    let length = place.len();
+    match value {
+        Value::Object(members) => members.retain(|name, member| {
+            if is_resource && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
+                return true;
+            }
+            step(place, name);
+            let kept = match node_of(schema, name) {
+                Some(node) => {
+                    prune(member, node, false, false, place, dropped);
+                    true
+                }
+                None if keeps || open => true,
+                None => {
+                    dropped.push(place.clone());
+                    false
+                }
+            };
+            place.truncate(length);
+            kept
+        }),
+        Value::Array(elements) => {
+            let Some(node) = schema.get("items") else { return };
+            for (i, element) in elements.iter_mut().enumerate() {
+                place.push_str(&format!("[{i}]"));
+                prune(element, node, false, keeps, place, dropped);
+                place.truncate(length);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Where the value is null and may be.
+fn nullable_nulls(value: &Value, schema: &Value, pointer: &mut String, found: &mut Vec<String>) {
+    let length = pointer.len();
+    match value {
+        Value::Null if is(schema, "nullable") => found.push(pointer.clone()),
+        Value::Object(members) => {
+            for (name, member) in members {
+                let Some(node) = node_of(schema, name) else { continue };
+                point(pointer, name);
+                nullable_nulls(member, node, pointer, found);
+                pointer.truncate(length);
+            }
+        }
+        Value::Array(elements) => {
+            let Some(node) = schema.get("items") else { return };
+            for (i, element) in elements.iter().enumerate() {
+                point(pointer, &i.to_string());
+                nullable_nulls(element, node, pointer, found);
+                pointer.truncate(length);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A null in the place of a field that may not be null counts as absent.
+fn drop_nulls(value: &mut Value, schema: &Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|name, member| {
+                !member.is_null() || node_of(schema, name).is_none_or(|node| is(node, "nullable"))
+            });
+            for (name, member) in members {
+                if let Some(node) = node_of(schema, name) {
+                    drop_nulls(member, node);
+                }
+            }
+        }
+        Value::Array(elements) => {
+            if let Some(node) = schema.get("items") {
+                elements.iter_mut().for_each(|element| drop_nulls(element, node));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Entries of a list that is a set differ, and those of one that is a map differ in their keys.
+fn lists(value: &Value, schema: &Value, place: &mut String, pointer: &mut String, found: &mut Vec<Violation>) {
+    let (length, pointer_length) = (place.len(), pointer.len());
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                let Some(node) = node_of(schema, name) else { continue };
+                match schema.get("properties").is_some_and(|properties| properties.get(name).is_some()) {
+                    true => step(place, name),
+                    false => place.push_str(&format!("[{name}]")),
+                }
+                point(pointer, name);
+                lists(member, node, place, pointer, found);
+                place.truncate(length);
+                pointer.truncate(pointer_length);
+            }
+        }
+        Value::Array(elements) => {
+            let mut seen = BTreeSet::new();
+            for (i, element) in elements.iter().enumerate() {
+                place.push_str(&format!("[{i}]"));
+                point(pointer, &i.to_string());
+                if let Some(identity) = identity(element, schema)
+                    && !seen.insert(identity)
+                {
+                    found.push(Violation {
+                        rule: "DEC-32",
+                        kind: ErrorKind::Duplicate,
+                        place: place.clone(),
+                        pointer: pointer.clone(),
+                        detail: String::new(),
+                    });
+                }
+                if let Some(node) = schema.get("items") {
+                    lists(element, node, place, pointer, found);
+                }
+                place.truncate(length);
+                pointer.truncate(pointer_length);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// In what an entry differs from all others of its list; none when it need not.
+fn identity(element: &Value, schema: &Value) -> Option<String> {
+    match schema.get("x-kubernetes-list-type")?.as_str()? {
+        "set" => Some(element.to_string()),
+        "map" => {
+            let names = schema.get("x-kubernetes-list-map-keys")?.as_array()?.iter().filter_map(Value::as_str);
+            let key: Map<String, Value> =
+                names.filter_map(|name| Some((name.to_owned(), element.get(name)?.clone()))).collect();
+            Some(Value::Object(key).to_string())
+        }
+        _ => None,
+    }
+}

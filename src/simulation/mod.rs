@@ -1,0 +1,518 @@
+//! A rollout on a virtual clock: topologies and machines together, from files to the last Node.
+//!
+//! ```text
+//!            ┌─ topology::plan::Fold: one plan of a Cluster ─► its steps
+//! Cluster ───┤        ▲ objects, as they are                     │ writes
+//!            └─ lifecycle::fold::Fold: steps of all objects ◄────┘        nothing left to do ─► the clock goes on
+//!                     └─► timeline.rs: what happened when, and how many machines there were
+//! ```
+//!
+//! It is the computation of the controllers, with providers that take the times of [`crate::lifecycle::settings::Timings`].
+
+mod admitted;
+pub mod timeline;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use self::timeline::Timeline;
+use crate::calendar::Moment;
+use crate::hub::contract::{definition_name, names_contracts};
+use crate::hub::{Cluster, Kind, Object, ObjectKey, annotation};
+use crate::lifecycle::conditions::{self, Condition, Status};
+use crate::lifecycle::fold::{Fold as Machines, StoredChange};
+use crate::lifecycle::wake::is_paused;
+use crate::lifecycle::{GroupKind, ObjectId, Settings};
+use crate::topology::plan::{Fold as Topologies, Part, Rollout, Step};
+use crate::topology::status;
+use crate::topology::upgrade::Held;
+use crate::topology::worker::API_VERSION;
+use crate::wire::{Decode, Version};
+use crate::world::{Found, Objects, Record};
+
+/// After how many runs of a topology at one time a simulation ends: it would go on for ever.
+const RUNS: usize = 10_000;
+
+/// How a simulation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Nothing is left to do.
+    Converged,
+    /// Nothing more happens, or not within the time, and these Clusters are not as they should be, each with the reason.
+    Stuck(BTreeMap<ObjectKey, String>),
+}
+
+/// Topologies and machines, and the time.
+#[derive(Debug)]
+pub struct Simulation {
+    machines: Machines,
+    topologies: Topologies,
+    /// Clusters whose topology is due.
+    due: BTreeSet<ObjectKey>,
+    /// What the last plan of a Cluster held back, or why there is none.
+    held: BTreeMap<ObjectKey, Vec<Held>>,
+    failures: BTreeMap<ObjectKey, String>,
+    pub timeline: Timeline,
+    /// Whether the last run ended because its time was over.
+    pub ran_out: bool,
+}
+
+impl Simulation {
+    /// A world with the classes, templates and definitions of `topologies`, at a point in time; Clusters are added by
+    /// [`Simulation::put_cluster`].
+    pub fn new(topologies: Topologies, settings: Settings, now: Moment) -> Self {
+        let mut machines = Machines::new(settings, now);
+        machines.admit = admitted::default;
+        if let Some(objects) = topologies.facts().objects() {
+            for object in objects.iter() {
+                define(&mut machines, objects, object);
+                // Two files do not have the same object: the facts have it once.
+                let _ = machines.create(None, Object::clone(object));
+            }
+        }
+        for key in topologies.facts().class_keys() {
+            // The controllers of machines ask only whether it exists, unless the caller puts the whole class.
+            let _ = machines.create(None, named_class(key));
+        }
+        let mut simulation = Simulation {
+            machines,
+            topologies,
+            due: BTreeSet::new(),
+            held: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            timeline: Timeline::new(now),
+            ran_out: false,
+        };
+        simulation.notice();
+        simulation
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> Moment {
+        self.machines.now()
+    }
+
+    /// The Clusters as they are now.
+    pub fn clusters(&self) -> impl Iterator<Item = ObjectKey> {
+        let all: Vec<ObjectKey> = self.topologies.facts().cluster_keys().cloned().collect();
+        all.into_iter()
+    }
+
+    /// All objects as they are now.
+    pub fn objects(&self) -> &crate::lifecycle::Objects {
+        &self.machines.objects
+    }
+
+    /// The topologies, to change classes as users would. Their Clusters are due.
+    pub fn topologies_mut(&mut self) -> &mut Topologies {
+        self.due.extend(self.topologies.facts().cluster_keys().cloned());
+        &mut self.topologies
+    }
+
+    /// Creates a Cluster in the shape of v1beta2, or gives it another spec, as a user would.
+    ///
+    /// # Errors
+    /// When the object is not a Cluster.
+    pub fn put_cluster(&mut self, cluster: &Object) -> Result<(), String> {
+        let id = ObjectId::of(cluster);
+        match self.machines.objects.get(&id).cloned() {
+            None => drop(self.machines.create(None, cluster.clone())?),
+            Some(known) => {
+                let mut after = (*known).clone();
+                for part in ["spec.topology", "metadata.labels", "metadata.annotations", "spec.paused"] {
+                    let value = cluster.at(part).cloned().unwrap_or(Value::Null);
+                    // What the topology has written stays.
+                    merge(&mut after, part, value);
+                }
+                self.machines.update(None, &known, after)?;
+            }
+        }
+        self.notice();
+        Ok(())
+    }
+
+    /// Creates or changes an object that is no Cluster, as a user would.
+    ///
+    /// # Errors
+    /// When it is not stored.
+    pub fn put(&mut self, object: &Object) -> Result<(), String> {
+        let known = self.machines.objects.get(&ObjectId::of(object)).cloned();
+        match known {
+            None => drop(self.machines.create(None, object.clone())?),
+            Some(known) => {
+                let mut after = object.clone();
+                for kept in ["metadata.uid", "metadata.resourceVersion", "metadata.creationTimestamp", "status"] {
+                    if let Some(value) = known.at(kept).cloned() {
+                        crate::lifecycle::put_at(&mut after, kept, value);
+                    }
+                }
+                self.machines.update(None, &known, after)?;
+            }
+        }
+        self.notice();
+        Ok(())
+    }
+
+    /// Deletes an object, as a user would.
+    pub fn delete(&mut self, id: &ObjectId) {
+        self.machines.delete(id);
+        self.notice();
+    }
+
+    /// Runs until nothing is left to do, at most for so long in virtual time. `progress` is told of each new time.
+    pub fn run(&mut self, most: Duration, mut progress: impl FnMut(Moment)) -> End {
+        let end = crate::lifecycle::later(self.now(), most);
+        self.ran_out = false;
+        while self.settle() {
+            let Some(next) = self.machines.next_due() else { return self.end() };
+            if next > end {
+                break;
+            }
+            self.machines.advance();
+            progress(self.now());
+        }
+        self.ran_out = true;
+        self.end()
+    }
+
+    /// Runs what is due at this time; says whether that came to an end.
+    fn settle(&mut self) -> bool {
+        const STEPS: usize = 10_000_000;
+        let clusters = self.topologies.facts().cluster_keys().len();
+        for _ in 0..RUNS.saturating_mul(1 + clusters) {
+            if !self.machines.settle(STEPS) {
+                return false;
+            }
+            self.notice();
+            let Some(cluster) = self.due.pop_first() else { return true };
+            self.plan(&cluster);
+            self.notice();
+        }
+        false
+    }
+
+    /// Takes over what has changed: topologies see it, and the timeline notes it.
+    fn notice(&mut self) {
+        for change in self.machines.take_changes() {
+            self.timeline.note(&change, self.machines.now());
+            if change.id.workload.is_none() {
+                self.mirror(&change);
+            }
+        }
+    }
+
+    /// Shows topologies an object as it is now, and wakes the Cluster that it is about.
+    fn mirror(&mut self, change: &StoredChange) {
+        let StoredChange { id, before, after } = change;
+        if id.kind.is_core(Kind::Cluster.name()) {
+            if is_new_to_topologies(before.as_deref(), after.as_deref()) {
+                self.mirror_cluster(&id.key, after.as_deref());
+                self.due.insert(id.key.clone());
+            }
+            return;
+        }
+        let facts = self.topologies.facts_mut();
+        if let Some(objects) = facts.objects_mut() {
+            match (after, before) {
+                (Some(after), _) => objects.put(after.clone()),
+                (None, Some(before)) => objects.remove(&before.reference()),
+                (None, None) => {}
+            }
+        }
+        if let Some(object) = after.as_ref().or(before.as_ref())
+            && let Some(cluster) = crate::lifecycle::owning_cluster(object)
+        {
+            self.due.insert(cluster);
+        }
+    }
+
+    fn mirror_cluster(&mut self, key: &ObjectKey, after: Option<&Object>) {
+        let facts = self.topologies.facts_mut();
+        let decoded = after.map(|cluster| Cluster::decode(Version::V1Beta2, &cluster.as_ref().to_string()));
+        match decoded {
+            Some(Ok(cluster)) => facts.put_cluster(key.clone(), Record::readable(cluster)),
+            _ => facts.remove_cluster(key),
+        }
+    }
+
+    /// One run for the topology of a Cluster (RS-07).
+    fn plan(&mut self, cluster: &ObjectKey) {
+        self.permit_deletion(cluster);
+        let mut outcome = Rollout::default();
+        let round = match self.topologies.plan(cluster, &mut outcome) {
+            Ok(round) => round,
+            Err(failure) => {
+                self.failures.insert(cluster.clone(), failure.to_string());
+                self.conclude(cluster, &outcome, Some(&failure.to_string()));
+                return;
+            }
+        };
+        let is_being_deleted = self.machines.objects.get(&cluster_id(cluster)).is_some_and(|it| it.is_being_deleted());
+        // A deletion holds everything else; it is an event, and nothing that a Cluster waits for.
+        let held: &[Held] = if is_being_deleted { &[] } else { &outcome.held };
+        self.timeline.note_held(cluster, held, self.machines.now());
+        self.held.insert(cluster.clone(), outcome.held.clone());
+        let mut failure = round.failure.map(|failure| failure.to_string());
+        for step in &round.steps {
+            if let Err(error) = self.carry_out(cluster, step) {
+                failure = Some(error);
+                break;
+            }
+        }
+        match &failure {
+            Some(failure) => self.failures.insert(cluster.clone(), failure.clone()),
+            None => self.failures.remove(cluster),
+        };
+        self.conclude(cluster, &outcome, failure.as_deref());
+    }
+
+    /// No hook holds the deletion of a Cluster, since no extension is asked (DEL-01).
+    fn permit_deletion(&mut self, cluster: &ObjectKey) {
+        let id = cluster_id(cluster);
+        let Some(known) = self.machines.objects.get(&id).cloned() else { return };
+        if known.is_being_deleted() && known.annotation(annotation::OK_TO_DELETE).is_none() {
+            let mut after = (*known).clone();
+            crate::lifecycle::annotate(&mut after, annotation::OK_TO_DELETE, "");
+            // It was just read.
+            let _ = self.machines.update(None, &known, after);
+        }
+    }
+
+    fn carry_out(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), String> {
+        self.timeline.note_step(cluster, step, self.machines.now());
+        if step.part == Part::Cluster {
+            return self.write_cluster(cluster, step);
+        }
+        let id = ObjectId::new(
+            crate::lifecycle::GroupKind::new(step.object.group(), &step.object.kind),
+            step.object.key.clone(),
+        );
+        if step.sent.is_none() {
+            self.machines.delete(&id);
+            return Ok(());
+        }
+        self.topologies.write(cluster, step).map_err(|failure| failure.to_string())?;
+        self.topologies.admit(step);
+        let written = self.topologies.facts().objects().map(|objects| objects.object(&step.object));
+        let Some(Found::Yes(written)) = written else { return Err(format!("{} was not written", step.object)) };
+        match self.machines.objects.get(&id).cloned() {
+            None => self.machines.create(None, Object::clone(&written)).map(drop),
+            Some(known) => {
+                let mut after = Object::clone(&written);
+                if let Some(version) = known.at("metadata.resourceVersion").cloned() {
+                    crate::lifecycle::put_at(&mut after, "metadata.resourceVersion", version);
+                }
+                self.machines.update(None, &known, after)
+            }
+        }
+    }
+
+    /// Writes what a topology decides about its Cluster: labels, annotations and references.
+    fn write_cluster(&mut self, cluster: &ObjectKey, step: &Step) -> Result<(), String> {
+        let id = cluster_id(cluster);
+        let (Some(sent), Some(known)) = (&step.sent, self.machines.objects.get(&id).cloned()) else { return Ok(()) };
+        let mut after = (*known).clone();
+        for part in ["metadata.labels", "metadata.annotations", "spec.infrastructureRef", "spec.controlPlaneRef"] {
+            crate::lifecycle::put_at(&mut after, part, sent.at(part).cloned().unwrap_or(Value::Null));
+        }
+        self.machines.update(None, &known, after)
+    }
+
+    /// Writes the status of a Cluster after a run (ST-01).
+    fn conclude(&mut self, key: &ObjectKey, outcome: &Rollout, error: Option<&str>) {
+        let Found::Yes(cluster) = self.topologies.facts().cluster(key) else { return };
+        let class = cluster.class_key().map(|class| self.topologies.facts().class(&class));
+        let class = match class {
+            Some(Found::Yes(class)) => Some(class),
+            _ => None,
+        };
+        let id = cluster_id(key);
+        let Some(known) = self.machines.objects.get(&id).cloned() else { return };
+        let class = class.as_deref().map(|class| &**class);
+        let run = status::Run { cluster: &cluster, class, tracker: &outcome.tracker, error };
+        let now = Moment { nanos: 0, ..self.machines.now() }.to_string();
+        let status = status::reconciled(Object::as_ref(&known), &run, &now);
+        let mut after = (*known).clone();
+        crate::lifecycle::put_at(&mut after, "status", status);
+        // It was just read.
+        let _ = self.machines.update(None, &known, after);
+    }
+
+    /// How it ended: which Clusters are not as they should be.
+    fn end(&self) -> End {
+        let clusters = self.topologies.facts().cluster_keys();
+        let stuck: BTreeMap<ObjectKey, String> =
+            clusters.filter_map(|key| Some((key.clone(), self.why_stuck(key)?))).collect();
+        if stuck.is_empty() { End::Converged } else { End::Stuck(stuck) }
+    }
+
+    /// Why a Cluster is not as it should be, if it is not.
+    fn why_stuck(&self, key: &ObjectKey) -> Option<String> {
+        let symptom = self.symptom(key)?;
+        // What holds an upgrade back is often a machine; the machine says more.
+        let is_cause = self.failures.contains_key(key) || self.is_paused(key);
+        Some(if is_cause { symptom } else { self.bad_machine(key).unwrap_or(symptom) })
+    }
+
+    fn is_paused(&self, key: &ObjectKey) -> bool {
+        let cluster = self.machines.objects.get(&cluster_id(key));
+        cluster.is_some_and(|cluster| is_paused(cluster) || cluster.annotation(annotation::PAUSED).is_some())
+    }
+
+    fn symptom(&self, key: &ObjectKey) -> Option<String> {
+        if let Some(failure) = self.failures.get(key) {
+            return Some(failure.clone());
+        }
+        if let Some(held) = self.held.get(key).and_then(|held| held.first()) {
+            return Some(format!("{} {}: {}", held.kind, held.name, held.reason));
+        }
+        let id = cluster_id(key);
+        let cluster = self.machines.objects.get(&id)?;
+        let of_cluster = self.machines.objects.everything_of(key);
+        let ids = of_cluster.iter().map(|object| ObjectId::of(object)).chain([id.clone()]);
+        for id in ids {
+            if let Some(failure) = self.machines.failure(&id) {
+                return Some(format!("{id}: {failure}"));
+            }
+        }
+        let condition = |name: &str| conditions::get(cluster, name);
+        let names = ["TopologyReconciled", "Available"];
+        let missing = || Condition::new(Status::Unknown, "NotYetReported", "it was never reported");
+        let mut bad = names.iter().map(|name| (name, condition(name).unwrap_or_else(missing)));
+        bad.find(|(_, found)| found.status != Status::True)
+            .map(|(name, found)| format!("{name} is {}: {}", found.status.name(), in_one_line(&found.message)))
+    }
+
+    /// The first machine of a Cluster that does not run, with what its provider or its conditions say.
+    fn bad_machine(&self, key: &ObjectKey) -> Option<String> {
+        let machines = self.machines.objects.of_cluster(&GroupKind::core("Machine"), key);
+        let is_bad = |machine: &&Arc<Object>| !conditions::is_true(machine, "Ready");
+        let said = |machine: &Arc<Object>| {
+            let deprecated = machine.at("status.deprecated.v1beta1.failureMessage").and_then(Value::as_str);
+            let ready =
+                || conditions::get(machine, "Ready").map(|condition| reported(&in_one_line(&condition.message)));
+            let said = deprecated.map(in_one_line).or_else(ready).filter(|text| !text.is_empty());
+            format!("Machine {}: {}", machine.name(), said.unwrap_or_else(|| conditions::phase(machine).to_owned()))
+        };
+        machines.iter().find(is_bad).map(said)
+    }
+}
+
+/// The parts of a message that say more than that nothing is reported yet; the whole message if there are none.
+fn reported(message: &str) -> String {
+    let parts: Vec<&str> = message.split("; ").filter(|part| !part.ends_with("not yet reported")).collect();
+    if parts.is_empty() { message.to_owned() } else { parts.join("; ") }
+}
+
+/// The message of a condition, whose parts are lines, for one line.
+fn in_one_line(message: &str) -> String {
+    let lines = message.lines().map(|line| line.trim().trim_start_matches("* ")).filter(|line| !line.is_empty());
+    let mut text = String::new();
+    for line in lines {
+        let separator = match text.chars().last() {
+            None => "",
+            Some(':') => " ",
+            Some(_) => "; ",
+        };
+        text += separator;
+        text += line;
+    }
+    text
+}
+
+/// Tells which contracts the definitions of a kind name, and those of the kind that is cloned from it.
+fn define(machines: &mut Machines, objects: &Objects, object: &Object) {
+    let kind = object.kind();
+    for kind in [Some(kind), kind.strip_suffix("Template")].into_iter().flatten() {
+        let name = definition_name(object.group(), kind);
+        if let Found::Yes(definition) = objects.definition(&name)
+            && names_contracts(&definition.labels)
+        {
+            machines.define(name, definition.labels.clone());
+        }
+    }
+}
+
+fn cluster_id(key: &ObjectKey) -> ObjectId {
+    ObjectId::core(Kind::Cluster.name(), &key.namespace, &key.name)
+}
+
+/// Whether a Cluster has changed in what topologies read: of its status, only two conditions.
+fn is_new_to_topologies(before: Option<&Object>, after: Option<&Object>) -> bool {
+    let (Some(before), Some(after)) = (before, after) else { return true };
+    let of_metadata = ["labels", "annotations", "deletionTimestamp", "finalizers", "ownerReferences", "uid"];
+    let is_same = |path: &str| before.at(path) == after.at(path);
+    let turns = |name: &str| conditions::status(before, name) != conditions::status(after, name);
+    let is_same_metadata = of_metadata.iter().all(|name| is_same(&format!("metadata.{name}")));
+    !is_same("spec") || !is_same_metadata || ["TopologyReconciled", "ControlPlaneInitialized"].into_iter().any(turns)
+}
+
+/// A class of which nothing but its name is known.
+fn named_class(key: &ObjectKey) -> Object {
+    let class = json!({
+        "apiVersion": API_VERSION, "kind": Kind::ClusterClass.name(),
+        "metadata": {"namespace": key.namespace, "name": key.name},
+    });
+    Object::try_from(class).unwrap_or_default()
+}
+
+/// Puts `value` at a path; maps of texts are merged with those that are there.
+fn merge(object: &mut Object, path: &str, value: Value) {
+    let merged = match (object.at(path).cloned(), value) {
+        (Some(Value::Object(mut known)), Value::Object(new)) if path.starts_with("metadata.") => {
+            known.extend(new);
+            Value::Object(known)
+        }
+        (Some(known), Value::Null) if path.starts_with("metadata.") => known,
+        (_, value) => value,
+    };
+    crate::lifecycle::put_at(object, path, merged);
+}
+
+#[cfg(test)]
+#[path = "counts/tests.rs"]
+mod counts;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_several_lines_become_one_line() {
+        for (message, want) in [
+            ("", ""),
+            ("not ready", "not ready"),
+            ("* InfrastructureReady: no\n* NodeHealthy: waits", "InfrastructureReady: no; NodeHealthy: waits"),
+            ("* Machines a, b:\n  * Ready: no", "Machines a, b: Ready: no"),
+        ] {
+            assert_eq!(in_one_line(message), want);
+        }
+    }
+
+    #[test]
+    fn topologies_see_changes_of_what_they_read_and_no_others() {
+        let cluster = |version: &str, phase: &str, condition: &str| {
+            let cluster = json!({
+                "apiVersion": API_VERSION, "kind": "Cluster", "metadata": {"namespace": "default", "name": "blue"},
+                "spec": {"topology": {"version": version}},
+                "status": {"phase": phase, "conditions": [
+                    {"type": "ControlPlaneInitialized", "status": condition}, {"type": "Available", "status": phase},
+                ]},
+            });
+            Object::try_from(cluster).unwrap()
+        };
+        let before = cluster("v1.33.0", "Pending", "False");
+        for (case, after, want) in [
+            ("the same", cluster("v1.33.0", "Pending", "False"), false),
+            ("another phase", cluster("v1.33.0", "Provisioned", "False"), false),
+            ("another version", cluster("v1.34.0", "Pending", "False"), true),
+            ("initialized", cluster("v1.33.0", "Pending", "True"), true),
+        ] {
+            assert_eq!(is_new_to_topologies(Some(&before), Some(&after)), want, "{case}");
+        }
+        assert!(is_new_to_topologies(Some(&before), None) && is_new_to_topologies(None, Some(&before)));
+    }
+}

@@ -1,0 +1,44 @@
+//! Workers whose machines are replaced later than the plan that changes them: with their version.
+//!
+//! While a control plane is upgraded, and until workers have its version, their MachineSets create no machines (MA-17.2, MA-17.5). A change
+//! of their templates that comes with an upgrade reaches their machines together with the version: they are replaced once.
+
+use super::rolls::{Machines, Roll};
+use super::{Part, Round};
+use crate::topology::worker::WorkerKind;
+
+/// Counts machines of workers whose templates change before their version once (DEC-41).
+pub(super) fn merge(rounds: &mut [Round]) {
+    for last in (1..rounds.len()).rev() {
+        let Some((round, before)) = rounds.get_mut(..=last).and_then(<[Round]>::split_last_mut) else { continue };
+        let upgrades = round.rolls.iter_mut().filter(|roll| roll.is_upgrade && is_of_deployment(&roll.part));
+        for upgrade in upgrades {
+            for roll in before.iter_mut().rev().flat_map(|round| &mut round.rolls) {
+                match roll.part == upgrade.part {
+                    true if roll.is_upgrade => break,
+                    true => postpone(roll, upgrade),
+                    false => {}
+                }
+            }
+        }
+    }
+    for round in rounds {
+        round.rolls.retain(|roll| roll.machines != Machines::NONE);
+    }
+}
+
+fn is_of_deployment(part: &Part) -> bool {
+    matches!(part, Part::Worker(WorkerKind::MachineDeployment, _))
+}
+
+/// Leaves replacements to the upgrade, which does not replace machines that are only created then.
+fn postpone(roll: &mut Roll, upgrade: &mut Roll) {
+    let added = roll.machines.added.unwrap_or_default();
+    let less = |number: i64| number.saturating_sub(added).max(0);
+    let of_upgrade = &mut upgrade.machines;
+    of_upgrade.replaced = of_upgrade.replaced.map(less);
+    of_upgrade.outdated_until_deleted = of_upgrade.outdated_until_deleted.map(less);
+    of_upgrade.at_least = less(of_upgrade.at_least);
+    let Machines { replaced, outdated_until_deleted, at_least, .. } = &mut roll.machines;
+    (*replaced, *outdated_until_deleted, *at_least) = (Some(0), Some(0), 0);
+}

@@ -1,0 +1,114 @@
+//! `check-provider`: what authors of providers see.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::process::command;
+
+/// Runs the command with these arguments and this input; exit code, output and messages.
+fn check(arguments: &[&str], input: &str) -> (i32, String, String) {
+    let mut command = command(&["check-provider"]);
+    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A command that does not read its input may have ended.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// What `crds` prints.
+fn definitions(family: &str) -> String {
+    let output = command(&["crds", "--only", family]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_embedded_provider_passes() {
+    for (arguments, input) in
+        [(&["-"][..], definitions("embedded-provider")), (&["manifests/crds/topologist.dev.yaml"], String::new())]
+    {
+        let (code, out, err) = check(arguments, &input);
+        assert_eq!((code, &*err), (0, ""), "{out}");
+        assert!(out.ends_with("10 checked, 0 errors, 0 warnings\n"), "{out}");
+        assert!(out.contains(": infrastructure machine, contract v1beta2 in version v1beta1: ok\n"), "{out}");
+    }
+}
+
+#[test]
+fn a_finding_has_place_rule_field_and_way_out() {
+    let provider = definitions("embedded-provider");
+    let broken = provider.replace("scope: Namespaced", "scope: Cluster");
+    let (code, out, _) = check(&["-"], &broken);
+    assert_eq!(code, 1);
+    assert!(out.starts_with("<stdin>:2: CustomResourceDefinition embeddedclusters."), "{out}");
+    let finding = "  error CT-1.3: spec.scope: the scope is \"Cluster\", but objects are looked up in the namespace of the Cluster
+    Way out: set it to Namespaced\n";
+    assert!(out.contains(finding), "{out}");
+    assert!(out.ends_with("10 checked, 10 errors, 0 warnings\n"), "{out}");
+}
+
+#[test]
+fn definitions_as_they_are_in_sources_lack_their_labels() {
+    // The labels are added by kustomize when the provider is built.
+    let (code, out, _) = check(&["-o", "json", "fixtures/definitions"], "");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let rules: Vec<&str> = report["definitions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|one| one["findings"].as_array().unwrap())
+        .map(|finding| finding["rule"].as_str().unwrap())
+        .collect();
+    assert_eq!((code, rules), (1, vec!["CT-3.5"]));
+}
+
+#[test]
+fn warnings_fail_only_when_asked() {
+    let machine = definitions("embedded-provider");
+    let template = machine.split("---\n").find(|one| one.contains("kind: EmbeddedConfigTemplate\n")).unwrap();
+    let (code, out, _) = check(&["-"], template);
+    assert!(code == 0 && out.contains("  warning CT-1.2: "), "{code}: {out}");
+    assert_eq!(check(&["--fail-on-warnings", "-"], template).0, 1);
+}
+
+#[test]
+fn input_without_a_provider_is_refused() {
+    for (input, wanted) in [
+        ("", "nothing was checked: no CustomResourceDefinition of a provider was found"),
+        ("a: [\n", "<stdin>:"),
+        (&*definitions("cluster-api"), "no contract is about Cluster, "),
+    ] {
+        let (code, out, err) = check(&["-"], input);
+        assert_eq!((code, &*out), (2, ""), "{err}");
+        assert!(err.contains(wanted), "{err}");
+    }
+    assert_eq!(check(&["absent.yaml"], "").0, 2);
+}
+
+#[test]
+fn the_fields_of_json_are_those_of_the_documentation() {
+    let broken = definitions("embedded-provider").replace("scope: Namespaced", "scope: Cluster");
+    let (_, out, _) = check(&["-o", "json", "-"], &broken);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let definition = &report["definitions"][0];
+    assert_eq!(definition["findings"][0]["rule"], json!("CT-1.3"));
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/check-provider.md");
+    let document = fs::read_to_string(document).unwrap();
+    for (value, want) in [
+        (&report, &["definitions", "errors", "notChecked", "warnings"][..]),
+        (definition, &["contract", "file", "findings", "kind", "line", "name", "role", "version"]),
+        (&definition["findings"][0], &["field", "level", "message", "rule", "version", "wayOut"]),
+    ] {
+        let keys: BTreeSet<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, want.iter().copied().collect());
+        for key in want {
+            assert!(document.contains(&format!("`{key}`")), "docs/check-provider.md does not describe {key}");
+        }
+    }
+}

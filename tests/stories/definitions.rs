@@ -1,0 +1,261 @@
+//! Objects of providers against the schemas of their CustomResourceDefinitions, in files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use topologist::yaml;
+
+use crate::plans::{bundle, plan};
+use crate::process::{NOT_CHECKED, command};
+
+/// Definitions in the shape of `config/crd/bases`.
+fn definitions() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/definitions/docker.yaml").display().to_string()
+}
+
+/// The bundle with a patch of the machine templates of the control plane and of the workers.
+fn patched(operations: &str) -> String {
+    let operations: String = operations.lines().map(|line| format!("      {}\n", line.trim_start())).collect();
+    let patch = format!(
+        "  patches:
+  - name: mounts
+    definitions:
+    - selector:
+        apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+        kind: DevMachineTemplate
+        matchResources:
+          controlPlane: true
+          machineDeploymentClass: {{names: [bench-hand]}}
+      jsonPatches:
+{operations}"
+    );
+    bundle("docker").replacen("  patches:\n", &patch, 1)
+}
+
+/// Something that is wrong in each of five ways, if the definition is known.
+const WRONG: &str =
+    "- {op: add, path: /spec/template/spec/backend/docker/extraMounts/-, value: {containerPath: /x, hostPath: 5}}
+    - {op: add, path: /spec/template/spec/backend/docker/logLevl, value: 3}
+    - {op: add, path: /spec/template/spec/backend/docker/network, value: host}
+    - {op: add, path: /spec/template/spec/backend/docker/logLevel, value: 10}
+    - {op: add, path: /spec/template/spec/backend/docker/extraMounts/-, value: {hostPath: /y}}";
+
+const DOCKER: &str = "spec.template.spec.backend.docker";
+
+/// What is wrong then, in the order of the fields: place, detail, and position of the operation.
+const FOUND: [(&str, &str, usize); 4] = [
+    ("extraMounts[1].hostPath", "must be of type string, and is integer; write it in quotes", 0),
+    ("logLevel", "must be at most 9", 3),
+    ("logLevl", "unknown field; did you mean logLevel?", 1),
+    ("network", "supported values: \"bridge\", \"kind\"", 2),
+];
+
+const MISSING: (&str, &str, usize) =
+    ("extraMounts[2].containerPath", "is required, unless a webhook of the provider sets it", 4);
+
+fn said(start: &str, (field, detail, operation): (&str, &str, usize)) -> String {
+    format!(
+        "{start} and others: {DOCKER}.{field}: {detail} (written by patch \"mounts\" definitions[0].jsonPatches[{operation}] of ClusterClass default/workshop)\n"
+    )
+}
+
+/// Runs a command on a file: exit code, standard output and standard error.
+fn run(name: &str, bundle: &str, flags: &[&str]) -> (i32, String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path: PathBuf = folder.path().join("bundle.yaml");
+    fs::write(&path, bundle).unwrap();
+    let output = command(&[name]).arg(path).args(flags).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn what_a_patch_writes_is_checked_and_the_patch_is_named() {
+    // DEC-32
+    let (crds, wrong) = (definitions(), patched(WRONG));
+    let (code, text) = plan(&bundle("docker"), &wrong, &["--crds", &crds]);
+    assert_eq!(code, 1, "{text}");
+    let template = "DevMachineTemplate shed-8bfhk";
+    for found in FOUND {
+        assert!(text.contains(&said(&format!("  error: {template}"), found)), "{found:?}: {text}");
+    }
+    assert!(text.contains(&said(&format!("  warning: {template}"), MISSING)), "{text}");
+    assert!(
+        text.starts_with(
+            "1 of 1 Cluster changed: 4 machines replaced; the API server would refuse objects of 1 Cluster\n"
+        ),
+        "{text}"
+    );
+    assert!(text.ends_with("exit code 1: the API server would refuse an object\n"), "{text}");
+
+    let (code, text, err) = run("validate", &wrong, &["--crds", &crds]);
+    assert_eq!(code, 0, "{text}{err}");
+    for found in FOUND.into_iter().chain([MISSING]) {
+        assert!(text.contains(&said("  warning: DevMachineTemplate shed-r4qnk", found)), "{found:?}: {text}");
+    }
+    let (code, _, _) = run("validate", &wrong, &["--crds", &crds, "--fail-on-warnings"]);
+    assert_eq!(code, 1);
+
+    let (code, _, err) = run("render", &wrong, &["--crds", &crds]);
+    for found in FOUND.into_iter().chain([MISSING]) {
+        let start = "topologist: Cluster default/shed: DevMachineTemplate shed-r4qnk";
+        assert!(code == 1 && err.contains(&said(start, found)), "{found:?}: {err}");
+    }
+    let (code, text) = plan(&bundle("docker"), &wrong, &[]);
+    assert!(code == 4 && !text.contains("error:"), "without the definition nothing is known: {text}");
+}
+
+#[test]
+fn only_a_missing_field_is_no_reason_to_fail() {
+    // DEC-32
+    let missing = patched("- {op: add, path: /spec/template/spec/backend/docker/extraMounts/-, value: {hostPath: /y}}");
+    let (code, text) = plan(&bundle("docker"), &missing, &["--crds", &definitions()]);
+    assert!(code == 4 && text.contains("extraMounts[1].containerPath: is required, unless a webhook"), "{text}");
+    let (code, _, err) = run("render", &missing, &["--crds", &definitions()]);
+    assert!(code == 0 && err.contains("extraMounts[1].containerPath: is required, unless a webhook"), "{err}");
+}
+
+#[test]
+fn rules_of_a_definition_run_when_nothing_else_is_wrong() {
+    // DEC-32
+    let relative = "- {op: add, path: /spec/template/spec/backend/docker/extraMounts/-, value: {containerPath: x}}";
+    let (code, text) = plan(&bundle("docker"), &patched(relative), &["--crds", &definitions()]);
+    assert!(
+        code == 1 && text.contains(&format!("{DOCKER}: a mount needs an absolute path (written by patch")),
+        "{text}"
+    );
+    let (code, text) =
+        plan(&bundle("docker"), &patched(&relative.replace(": x}", ": /x}")), &["--crds", &definitions()]);
+    assert!(code == 4 && !text.contains("error:"), "{text}");
+}
+
+#[test]
+fn defaults_of_a_definition_are_no_change_and_patches_see_them() {
+    // DEC-15: the API server completes what it stores
+    let crds = definitions();
+    let spelled_out = bundle("docker").replace(
+        "        docker:\n          extraMounts:\n",
+        "        docker:\n          network: kind\n          extraMounts:\n",
+    );
+    assert_ne!(spelled_out, bundle("docker"));
+    let calm = (0, "1 Cluster, nothing changes\n".to_owned());
+    assert_eq!(plan(&bundle("docker"), &spelled_out, &["--crds", &crds]), calm);
+    assert_eq!(plan(&spelled_out, &bundle("docker"), &["--crds", &crds]), calm);
+    assert_eq!(plan(&bundle("docker"), &spelled_out, &[]).0, 4, "without the definition it is a change");
+
+    let replace = patched("- {op: replace, path: /spec/template/spec/backend/docker/network, value: bridge}");
+    let (code, text) = plan(&bundle("docker"), &replace, &["--crds", &crds]);
+    assert!(code == 4 && text.contains(&format!("{DOCKER}.network: \"kind\" → \"bridge\"")), "{text}");
+    assert_eq!(plan(&bundle("docker"), &replace, &[]).0, 1, "without the definition there is nothing to replace");
+}
+
+#[test]
+fn current_objects_with_and_without_defaults_are_the_same() {
+    // DEC-15, DEC-43: objects as a server stores them, and as a file has them
+    let crds = definitions();
+    let bundle = bundle("docker");
+    let (_, with, _) = run("render", &bundle, &["--crds", &crds]);
+    let (_, without, _) = run("render", &bundle, &[]);
+    assert!(with.contains("readOnly: false") && with.contains("network: kind"), "{with}");
+    assert!(!without.contains("readOnly: false") && !without.contains("network: kind"), "{without}");
+    let name = |kind: &str| {
+        let documents = yaml::documents(&without).into_iter().map(|document| document.unwrap().value);
+        let mut found = documents.filter(|object| object["kind"] == kind);
+        found.next().unwrap()["metadata"]["name"].as_str().unwrap().to_owned()
+    };
+    let references = format!(
+        "spec:\n  infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, kind: DevCluster, name: {}}}\n  controlPlaneRef: {{apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: {}}}\n  clusterNetwork:\n    services:",
+        name("DevCluster"),
+        name("KubeadmControlPlane"),
+    );
+    let stored = bundle.replace("spec:\n  clusterNetwork:\n    services:", &references);
+    assert_ne!(stored, bundle);
+    for (case, objects) in [("as stored", &with), ("as applied", &without)] {
+        let all = format!("{stored}\n---\n{objects}");
+        let (code, text) = plan(&all, &stored, &["--crds", &crds]);
+        assert_eq!((code, &*text), (0, "1 Cluster, nothing changes\n"), "{case}");
+    }
+}
+
+#[test]
+fn what_was_not_checked_is_said_once() {
+    // DEC-32
+    let changed = bundle("docker").replace("certificatesExpiryDays: 30", "certificatesExpiryDays: 31");
+    let twice = format!("{changed}\n---\n{}", cluster_named("barn"));
+    let (_, _, err) = run("render", &twice, &[]);
+    let kinds = "DevCluster, DevMachineTemplate, KubeadmConfigTemplate, KubeadmControlPlane";
+    assert_eq!(err, format!("{NOT_CHECKED} (give them with --crds): {kinds}\n"));
+    let (_, _, err) = run("render", &twice, &["--crds", &definitions()]);
+    assert!(err.starts_with(NOT_CHECKED) && !err.contains("DevMachineTemplate"), "{err}");
+    let (_, out, err) = run("validate", &twice, &["-o", "json"]);
+    let rows: Value = serde_json::from_str(&out).unwrap();
+    let row = rows.as_array().unwrap().iter().find(|row| row["name"] == "shed").unwrap();
+    assert_eq!((&row["schemasNotChecked"][0], &*err), (&"DevCluster".into(), ""));
+
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from.yaml"), folder.path().join("to.yaml"));
+    fs::write(&from, bundle("docker")).unwrap();
+    fs::write(&to, &changed).unwrap();
+    let planned = |flags: &[&str]| {
+        let output = command(&["plan", "--from"]).arg(&from).arg("--to").arg(&to).args(flags).output().unwrap();
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap())
+    };
+    let [_, err] = planned(&[]);
+    assert_eq!(err, format!("{NOT_CHECKED} (give them with --crds): KubeadmControlPlane\n"));
+    let [out, err] = planned(&["-o", "json"]);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&report["schemasNotChecked"], &*err), (&serde_json::json!(["KubeadmControlPlane"]), ""));
+}
+
+/// Another Cluster of the same class.
+fn cluster_named(name: &str) -> String {
+    let bundle = bundle("docker");
+    let at = bundle.rfind("---\n").unwrap();
+    bundle[at + 4..].replace("name: \"shed\"", &format!("name: \"{name}\""))
+}
+
+#[test]
+fn the_version_of_the_object_selects_the_schema() {
+    // DEC-17: definitions without labels for contracts
+    let crds = fs::read_to_string(definitions()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("crds.yaml");
+    let without_it = crds.replace("name: v1beta2", "name: v1beta3");
+    assert_ne!(without_it, crds);
+    fs::write(&path, without_it).unwrap();
+    let flags = ["--crds", path.to_str().unwrap()];
+    let (code, _, err) = run("render", &patched(WRONG), &flags);
+    assert!(code == 0 && err.contains("DevMachineTemplate") && err.starts_with(NOT_CHECKED), "{err}");
+    fs::write(&path, crds.replace("pattern: '^", "pattern: '(")).unwrap();
+    let (code, _, err) = run("render", &patched(WRONG), &flags);
+    let reason =
+        "topologist: cannot use the schema of version v1beta2 of devmachinetemplates.infrastructure.cluster.x-k8s.io: ";
+    assert!(code == 0 && err.contains(reason) && err.contains(NOT_CHECKED), "{err}");
+}
+
+#[test]
+fn a_class_without_clusters_is_checked_by_a_sample() {
+    // DEC-48
+    let wrong = patched(WRONG);
+    let class = &wrong[..wrong.rfind("---\n").unwrap()];
+    let (code, text, _) = run("validate", class, &["--crds", &definitions()]);
+    assert!(code == 0 && text.contains("1 judged, 1 allowed"), "{text}");
+    assert!(
+        text.contains("extraMounts[1].hostPath: must be of type string") && text.contains("patch \"mounts\""),
+        "{text}"
+    );
+}
+
+#[test]
+fn secrets_do_not_appear_in_what_is_refused() {
+    // DEC-34
+    let secret = "- {op: add, path: /spec/template/spec/backend/docker/network, valueFrom: {variable: token}}";
+    let variable = "  variables:\n  - name: token\n    required: false\n    schema:\n      openAPIV3Schema: {type: string, format: password, default: Hunter2 is secret}\n";
+    let wrong = patched(secret).replacen("  variables:\n", variable, 1);
+    for command in ["validate", "render"] {
+        let (_, out, err) = run(command, &wrong, &["--crds", &definitions()]);
+        let said = if command == "validate" { out } else { err };
+        assert!(said.contains(&format!("{DOCKER}.network: ")) && !said.contains("Hunter2"), "{said}");
+    }
+}

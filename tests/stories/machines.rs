@@ -1,0 +1,144 @@
+//! What docs/machines.md says of machines is so, and no controller decides by a phase; in the modules, machines from apply to
+//! deletion, by kubectl.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use regex::Regex;
+use topologist::lifecycle::settings::{Timings, read};
+
+mod creation;
+mod deletion;
+mod failures;
+mod flags;
+pub mod ground;
+mod providers;
+mod rollouts;
+mod upgrades;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn document() -> String {
+    fs::read_to_string(root().join("docs/machines.md")).unwrap()
+}
+
+/// The names that a message offers, as in "expected one of `a`, `b`".
+fn offered(message: &str) -> BTreeSet<String> {
+    let (_, names) = message.split_once("expected ").unwrap_or_else(|| panic!("{message}"));
+    let quoted = Regex::new("`([A-Za-z]+)`").unwrap();
+    quoted.captures_iter(names).map(|found| found[1].to_owned()).collect()
+}
+
+#[test]
+fn the_file_of_timings_in_the_document_has_all_names_and_their_defaults() {
+    let text = document();
+    let (_, rest) = text.split_once("```yaml\n# timings.yaml\n").unwrap();
+    let file = rest.split("```").next().unwrap();
+    let (timings, failures) = read(file).unwrap();
+    assert_eq!(timings, Timings::default());
+    let shown: BTreeSet<String> =
+        file.lines().filter_map(|line| line.split_once(": ")).map(|(name, _)| name.to_owned()).collect();
+    let timed = offered(&read("nothing: 1s").unwrap_err());
+    assert!(timed.len() >= 9 && timed.is_subset(&shown), "{timed:?} of {shown:?}");
+    assert!(!failures.is_empty(), "there are examples of failures");
+    for (member, value) in [("what", "nothing"), ("nothing", "1")] {
+        let known = offered(&read(&format!("failures: [{{{member}: {value}}}]")).unwrap_err());
+        let is_named = |name: &&String| !text.contains(&format!("`{name}`"));
+        let missing: Vec<_> = known.iter().filter(is_named).collect();
+        assert!(known.len() >= 3 && missing.is_empty(), "the document does not explain {missing:?}");
+    }
+}
+
+/// Code that reads the phase of an object: its path, its name where no value follows, or the function that returns it.
+static READS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"status\.phase\b|"/?(?:status/)?phase"\s*[^\s:]|conditions::(?:phase\b|\{[^}]*\bphase\b)"#).unwrap()
+});
+
+/// Code that sets the phase, in one call.
+static SETS: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#"\bset\(\s*&?\s*(?:mut )?[a-z_.]+,\s*"status\.phase""#).unwrap());
+
+/// Files that may read phases, each with the reason.
+const MAY_READ: [(&str, &str); 7] = [
+    ("src/crd/", "columns, and schemas"),
+    ("src/embedded/", "the API server: columns and field selectors"),
+    ("src/lifecycle/conditions.rs", "the function for those who show it"),
+    ("src/lifecycle/machine/pods.rs", "the phase of a Pod"),
+    ("src/reconciler/lifecycle/store.rs", "the metric"),
+    ("src/simulation/", "what is printed"),
+    ("src/cli/", "what is printed"),
+];
+
+/// Code of a file without comments and tests.
+fn code(source: &str) -> String {
+    let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    code.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
+}
+
+/// The reads of phases in code, each with its line.
+fn reads(source: &str) -> Vec<String> {
+    let code = SETS.replace_all(&code(source), "set(").into_owned();
+    code.lines().filter(|line| READS.is_match(line)).map(|line| line.trim().to_owned()).collect()
+}
+
+fn sources() -> BTreeMap<String, String> {
+    let (mut found, mut folders) = (BTreeMap::new(), vec![root().join("src")]);
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let place = path.strip_prefix(root()).unwrap().display().to_string();
+                found.insert(place, fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+/// A phase is computed from the one before, in a file of its own.
+fn writes_phases(place: &str) -> bool {
+    place.starts_with("src/lifecycle/") && place.ends_with("/phase.rs")
+}
+
+fn is_test(place: &str) -> bool {
+    place.ends_with("/tests.rs") || place.ends_with("/testing.rs") || place.contains("/tests/")
+}
+
+#[test]
+fn no_controller_reads_a_phase() {
+    // MA-2.5
+    let sources = sources();
+    assert!(sources.len() > 300);
+    let may_read = |place: &str| MAY_READ.iter().any(|(start, _)| place.starts_with(start)) || writes_phases(place);
+    let others = sources.iter().filter(|(place, _)| !may_read(place) && !is_test(place));
+    let found: Vec<String> = others
+        .flat_map(|(place, source)| reads(source).into_iter().map(move |line| format!("{place}: {line}")))
+        .collect();
+    assert!(found.is_empty(), "the phase is for people; decide by other fields:\n{}", found.join("\n"));
+    let metric = &sources["src/reconciler/lifecycle/store.rs"];
+    assert!(!reads(metric).is_empty(), "the reads that there are, are found");
+}
+
+#[test]
+fn reads_of_phases_are_found() {
+    for (code, is_read) in [
+        ("if text(machine, \"status.phase\") == \"Running\" {}", true),
+        ("cluster.status.phase.is_empty()", true),
+        ("object[\"status\"][\"phase\"].as_str()", true),
+        ("object.pointer(\"/status/phase\")", true),
+        ("use super::conditions::{get, phase};", true),
+        ("crate::lifecycle::conditions::phase(object)", true),
+        ("set(after, \"status.phase\", json!(phase));", false),
+        ("set(&mut work.machine, \"status.phase\", json!(phase.name()));", false),
+        ("json!({\"status\": {\"phase\": \"Running\"}})", false),
+        ("/// `status.phase` of a Machine", false),
+        ("hook.phase == Phase::Default", false),
+    ] {
+        assert_eq!(!reads(code).is_empty(), is_read, "{code}");
+    }
+}

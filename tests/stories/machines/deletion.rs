@@ -1,0 +1,96 @@
+//! Clusters and Machines go, from wherever they are, in the order that nothing is left behind by.
+
+use serde_json::{Value, json};
+
+use super::ground::{Ground, PARTS, cluster, is_control_plane, name, workers};
+
+#[test]
+fn a_hook_holds_the_deletion_of_a_machine_until_it_is_removed() {
+    // MA-9.1, MA-9.2
+    let ground = Ground::start(&[]);
+    ground.run_cluster(&cluster(1, &json!([workers("a", 1)]), &json!([])));
+    let worker = ground.list("machines").into_iter().find(|machine| !is_control_plane(machine)).unwrap();
+    let (worker, node) = (format!("machine/{}", name(&worker)), worker["status"]["nodeRef"]["name"].clone());
+    let hook = "pre-drain.delete.hook.machine.cluster.x-k8s.io/keep";
+    ground.kubectl.out(&["annotate", &worker, &format!("{hook}=me")]);
+    ground.kubectl.out(&["delete", &worker, "--wait=false"]);
+    let reason = "jsonpath={.status.conditions[?(@.type==\"Deleting\")].reason}=WaitingForPreDrainHook";
+    ground.wait(&worker, reason);
+    let workload = ground.workload("demo");
+    let unschedulable = workload.field(&format!("node/{}", node.as_str().unwrap()), ".spec.unschedulable");
+    assert_eq!(unschedulable, "", "it is not drained yet");
+    ground.kubectl.out(&["annotate", &worker, &format!("{hook}-")]);
+    ground.wait(&worker, "delete");
+    ground
+        .until("its Node is gone", || !workload.out(&["get", "nodes", "-o", "name"]).contains(node.as_str().unwrap()));
+}
+
+/// Deletes the Cluster, and waits until nothing is left but what was there before it.
+#[track_caller]
+fn delete(ground: &Ground, before: &[String]) {
+    ground.kubectl.out(&["delete", "cluster", "demo", "--timeout=30s"]);
+    ground.until("nothing is left", || contents(ground) == before);
+}
+
+/// The names of all objects that a Cluster may have, templates and Secrets too.
+fn contents(ground: &Ground) -> Vec<String> {
+    let templates = "embeddedclustertemplates,embeddedcontrolplanetemplates,embeddedmachinetemplates,\
+        embeddedmachinepooltemplates,embeddedconfigtemplates,secrets,configmaps";
+    let names = ground.kubectl.out(&["get", &format!("{PARTS},{templates}"), "-o", "name"]);
+    names.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_cluster_without_its_class_goes() {
+    // MA-27.16
+    let ground = Ground::start(&[]);
+    let before = contents(&ground);
+    let mut demo = cluster(1, &json!([]), &json!([]));
+    demo["spec"]["topology"]["classRef"]["name"] = json!("absent");
+    ground.kubectl.give(&demo, &["create"]);
+    ground.wait("cluster/demo", "condition=TopologyReconciled=False");
+    delete(&ground, &before);
+}
+
+#[test]
+fn a_cluster_goes_while_it_is_made_and_nothing_is_left() {
+    // MA-27.15, MA-27.16
+    let is_waiting = |part: &str| format!("jsonpath={{.status.phase}}={part}");
+    for (slow, object, state) in [
+        ("cluster", "cluster/demo", is_waiting("Provisioning")),
+        ("bootstrap", "machines --all", is_waiting("Pending")),
+        ("infrastructure", "machines --all", is_waiting("Provisioning")),
+        ("node", "machines --all", is_waiting("Provisioned")),
+        ("apiServer", "cluster/demo", is_waiting("Provisioned")),
+    ] {
+        let ground = Ground::start_with(&json!({slow: "1h"}), &[]);
+        let before = contents(&ground);
+        ground.kubectl.give(&cluster(1, &json!([workers("a", 1)]), &json!([])), &["create"]);
+        if object.starts_with("machines") {
+            ground.until(slow, || !ground.names("machines").is_empty());
+        }
+        ground.wait(object, &state);
+        delete(&ground, &before);
+    }
+}
+
+#[test]
+fn a_cluster_goes_in_the_middle_of_an_upgrade_a_repair_or_a_failure() {
+    // MA-27.15, MA-27.16
+    let ground = Ground::start_with(&json!({"node": "500ms"}), &[]);
+    let before = contents(&ground);
+    let pools = json!([{"class": "pool", "name": "p", "replicas": 1}]);
+    let demo = || cluster(1, &json!([workers("a", 3)]), &pools);
+    let machines = |is: fn(&Value) -> bool| ground.list("machines").iter().filter(|machine| is(machine)).count();
+    ground.run_cluster(&demo());
+    ground.edit_topology(&json!({"version": "v1.33.0"}));
+    ground.until("the upgrade has begun", || machines(|machine| machine["spec"]["version"] == "v1.33.0") > 0);
+    delete(&ground, &before);
+
+    ground.run_cluster(&demo());
+    let broken = ground.list("machines").into_iter().find(|machine| !is_control_plane(machine)).unwrap();
+    let broken = format!("machine/{}", name(&broken));
+    ground.kubectl.out(&["annotate", &broken, "cluster.x-k8s.io/remediate-machine="]);
+    ground.until("the repair has begun", || machines(|one| !one["metadata"]["deletionTimestamp"].is_null()) > 0);
+    delete(&ground, &before);
+}

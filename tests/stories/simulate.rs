@@ -1,0 +1,406 @@
+//! `simulate`: rollouts on a virtual clock, as a user sees them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use topologist::yaml;
+
+use crate::plans::bundle;
+use crate::process::command;
+
+/// Files of one simulation, and what it prints.
+struct Story {
+    folder: TempDir,
+}
+
+/// The result of a run.
+struct Told {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Told {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}{}", self.out, self.err))
+    }
+}
+
+impl Story {
+    fn new() -> Self {
+        Story { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn file(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Runs `simulate` with these arguments in the folder of the files.
+    fn run(&self, arguments: &[&str]) -> Told {
+        let mut command = command(&["simulate"]);
+        let output = command.args(arguments).current_dir(self.folder.path()).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Told { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+    }
+}
+
+fn documents(text: &str) -> Vec<Value> {
+    yaml::documents(text).into_iter().map(|document| document.unwrap().value).collect()
+}
+
+/// The objects of a fixture of the embedded provider.
+fn embedded(file: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/embedded").join(file);
+    documents(&fs::read_to_string(path).unwrap())
+}
+
+fn written(objects: &[Value]) -> String {
+    objects.iter().map(|object| format!("---\n{object}\n")).collect()
+}
+
+/// The class of the embedded provider, and these Clusters.
+fn world(clusters: &[Value]) -> String {
+    written(&[embedded("class.yaml"), clusters.to_vec()].concat())
+}
+
+/// A Cluster with three control plane machines and one set of workers.
+fn cluster(name: &str, workers: i64) -> Value {
+    let mut cluster = embedded("cluster.yaml").remove(0);
+    cluster["metadata"]["name"] = json!(name);
+    cluster["spec"]["topology"]["workers"] =
+        json!({"machineDeployments": [{"class": "default-worker", "name": "blue", "replicas": workers}]});
+    cluster
+}
+
+/// A Cluster with two machines, of which many are simulated soon.
+fn small(name: &str) -> Value {
+    let mut cluster = cluster(name, 1);
+    cluster["spec"]["topology"]["controlPlane"]["replicas"] = json!(1);
+    cluster
+}
+
+fn at(mut cluster: Value, version: &str) -> Value {
+    cluster["spec"]["topology"]["version"] = json!(version);
+    cluster
+}
+
+/// The machines of the first Cluster that satisfy a predicate.
+fn count(report: &Value, is_counted: impl Fn(&Value) -> bool) -> usize {
+    report["clusters"][0]["machines"].as_array().unwrap().iter().filter(|machine| is_counted(machine)).count()
+}
+
+#[test]
+fn a_new_cluster_runs_with_its_machines() {
+    let story = Story::new();
+    story.file("a.yaml", world(&[cluster("blue", 2)]));
+    let told = story.run(&["a.yaml", "-o", "json"]);
+    let report = told.json();
+    assert_eq!(told.code, 0, "{}", told.err);
+    assert_eq!(report["summary"]["clusters"], 1);
+    assert_eq!(report["summary"]["stuck"], 0);
+    assert_eq!(report["summary"]["peakMachines"], 5);
+    let only = &report["clusters"][0];
+    assert_eq!((&only["outcome"], &only["peakMachines"]), (&json!("converged"), &json!(5)));
+    assert_eq!(count(&report, |machine| machine["running"].is_i64() && machine["gone"].is_null()), 5);
+    assert_eq!(count(&report, |machine| machine["controlPlane"] == true), 3);
+    assert_eq!(count(&report, |machine| machine["owner"] == "blue"), 2);
+    assert!(only["durationSeconds"].as_i64().unwrap() > 0);
+    // Workers wait for the first machine of the control plane.
+    let first = |is_control_plane: bool| {
+        let all = report["clusters"][0]["machines"].as_array().unwrap();
+        let of = all.iter().filter(|machine| machine["controlPlane"] == is_control_plane);
+        of.map(|machine| machine["running"].as_i64().unwrap()).min().unwrap()
+    };
+    assert!(first(true) < first(false));
+}
+
+#[test]
+fn an_upgrade_over_two_minors_replaces_the_control_plane_twice_and_holds_workers() {
+    let story = Story::new();
+    story.file("a.yaml", world(&[at(cluster("blue", 2), "v1.32.0")]));
+    for (name, version, replaced) in [("one.yaml", "v1.33.5", 3 + 2), ("two.yaml", "v1.34.2", 6 + 2)] {
+        story.file(name, world(&[at(cluster("blue", 2), version)]));
+        let told = story.run(&["a.yaml", "--to", name, "-o", "json"]);
+        let report = told.json();
+        assert_eq!(told.code, 0, "{}", told.err);
+        let made = count(&report, |machine| machine["made"].is_i64());
+        assert_eq!(made, count(&report, |machine| machine["gone"].is_i64()), "{name}");
+        assert!(made >= replaced, "{name}: {made} machines are made");
+        let newest = count(&report, |machine| machine["gone"].is_null() && machine["version"] == version);
+        assert_eq!(newest, 5, "{name}");
+        let held = report["clusters"][0]["held"].as_array().unwrap();
+        let waits =
+            |span: &Value| span["kind"] == "MachineDeployment" && span["until"].as_i64() > span["from"].as_i64();
+        assert!(held.iter().any(waits), "{name}: workers wait for the control plane: {held:?}");
+    }
+}
+
+#[test]
+fn a_variable_that_machines_have_replaces_them() {
+    let story = Story::new();
+    let mut after = cluster("blue", 2);
+    for variable in after["spec"]["topology"]["variables"].as_array_mut().unwrap() {
+        if variable["name"] == "motd" {
+            variable["value"] = json!("another greeting");
+        }
+    }
+    story.file("a.yaml", world(&[cluster("blue", 2)]));
+    story.file("b.yaml", world(&[after]));
+    let report = story.run(&["a.yaml", "--to", "b.yaml", "-o", "json"]).json();
+    let (made, gone) = (count(&report, |it| it["made"].is_i64()), count(&report, |it| it["gone"].is_i64()));
+    assert_eq!((made, gone), (5, 5));
+    let events = report["clusters"][0]["events"].as_array().unwrap();
+    assert!(events.iter().any(|event| event["what"] == "replaced"), "a template is replaced");
+}
+
+#[test]
+fn a_cluster_that_the_change_leaves_out_is_deleted() {
+    let story = Story::new();
+    story.file("a.yaml", world(&[cluster("blue", 2), cluster("green", 1)]));
+    story.file("b.yaml", world(&[cluster("green", 1)]));
+    let told = story.run(&["a.yaml", "--to", "b.yaml", "-o", "json"]);
+    let report = told.json();
+    assert_eq!(told.code, 0, "{}", told.err);
+    assert_eq!(count(&report, |machine| machine["gone"].is_i64()), 5);
+    let events = report["clusters"][0]["events"].as_array().unwrap();
+    assert!(events.iter().any(|event| event["kind"] == "Cluster" && event["what"] == "gone"));
+    assert_eq!(report["clusters"][1]["events"], json!([]), "nothing happens to the other one");
+}
+
+#[test]
+fn a_machine_that_fails_is_named_with_its_reason_and_a_way_out() {
+    let story = Story::new();
+    story.file("a.yaml", world(&[cluster("blue", 2)]));
+    for (what, reason) in [("bootstrap", "ootstrap"), ("infrastructure", "nfrastructure"), ("node", "ode")] {
+        story.file("timings.yaml", format!("failures:\n- cluster: blue\n  what: {what}\n"));
+        let told = story.run(&["a.yaml", "--timings", "timings.yaml", "--limit", "20m"]);
+        assert_eq!(told.code, 1, "{what}: {}", told.out);
+        let stuck =
+            told.out.lines().find(|line| line.trim().starts_with("Stuck: ")).unwrap_or_else(|| panic!("{}", told.out));
+        assert!(stuck.contains("Machine blue-") && stuck.contains(reason), "{what}: {stuck}");
+        assert!(told.out.contains("Way out: "), "{}", told.out);
+    }
+}
+
+#[test]
+fn a_paused_cluster_is_stuck_and_the_way_out_is_to_resume_it() {
+    let story = Story::new();
+    let mut paused = cluster("blue", 1);
+    paused["spec"]["paused"] = json!(true);
+    story.file("a.yaml", world(&[paused]));
+    let told = story.run(&["a.yaml"]);
+    assert_eq!(told.code, 1);
+    assert!(told.out.contains("Stuck: Cluster blue: spec.paused is true"), "{}", told.out);
+    assert!(told.out.contains("Way out: remove spec.paused from the Cluster"), "{}", told.out);
+}
+
+#[test]
+fn input_that_cannot_be_simulated_is_refused_with_a_reason() {
+    let story = Story::new();
+    story.file("class.yaml", world(&[]));
+    story.file("a.yaml", world(&[cluster("blue", 1)]));
+    story.file("older.yaml", world(&[at(cluster("blue", 1), "v1.32.0")]));
+    story.file("broken.yaml", "a: [\n");
+    story.file("timings.yaml", "infra: 1s\n");
+    for (arguments, code, wanted) in [
+        (&["class.yaml"][..], 2, "nothing was simulated: no Cluster with spec.topology was found"),
+        (&["absent.yaml"], 2, "absent.yaml"),
+        (&["broken.yaml"], 2, "broken.yaml"),
+        (&["a.yaml", "--to", "broken.yaml"], 2, "broken.yaml"),
+        (&["a.yaml", "--timings", "absent"], 2, "cannot read absent (--timings)"),
+        (&["a.yaml", "--timings", "timings.yaml"], 2, "unknown field `infra`"),
+        (&["a.yaml", "--html", "none/page.html"], 2, "cannot write none/page.html (--html)"),
+        (&["a.yaml", "--to", "older.yaml"], 1, "denied: "),
+    ] {
+        let told = story.run(arguments);
+        assert_eq!(told.code, code, "{arguments:?}: {}", told.err);
+        assert!(told.err.contains(wanted), "{arguments:?}: {}", told.err);
+        assert_eq!(told.out, "", "{arguments:?}");
+    }
+    assert_eq!(story.run(&["class.yaml", "--allow-empty"]).code, 0);
+}
+
+#[test]
+fn a_limit_ends_a_rollout_that_takes_longer() {
+    let story = Story::new();
+    story.file("a.yaml", world(&[cluster("blue", 1)]));
+    let told = story.run(&["a.yaml", "--limit", "3s"]);
+    assert_eq!(told.code, 1);
+    assert!(told.out.contains("the time of --limit is over"), "{}", told.out);
+}
+
+#[test]
+fn the_same_input_gives_the_same_output() {
+    // DEC-12
+    let story = Story::new();
+    story.file("a.yaml", world(&[at(cluster("blue", 2), "v1.32.0"), at(cluster("green", 2), "v1.32.0")]));
+    story.file("b.yaml", world(&[at(cluster("blue", 2), "v1.34.0"), at(cluster("green", 2), "v1.33.0")]));
+    for format in ["text", "json"] {
+        let run = |now| story.run(&["a.yaml", "--to", "b.yaml", "-o", format, "--now", now, "--html", "page.html"]).out;
+        let page = || fs::read_to_string(story.folder.path().join("page.html")).unwrap();
+        let (first, first_page) = (run("2026-01-31T08:00:00Z"), page());
+        // Times in the output count from the start.
+        assert!(first == run("2031-05-02T23:59:59Z"), "{format}");
+        assert!(first_page == page());
+    }
+}
+
+#[test]
+fn clusters_with_the_same_timeline_are_one_group() {
+    // DEC-48
+    let story = Story::new();
+    let clusters = |version| {
+        let names = (0..22).map(|i| format!("fleet-{i:02}"));
+        let same = names.map(|name| at(small(&name), version));
+        world(&same.chain([at(cluster("other", 1), version)]).collect::<Vec<_>>())
+    };
+    story.file("a.yaml", clusters("v1.33.0"));
+    story.file("b.yaml", clusters("v1.34.0"));
+    let told = story.run(&["a.yaml", "--to", "b.yaml"]);
+    assert!(told.out.starts_with("23 Clusters in "), "{}", told.out);
+    assert!(told.out.contains("\n22 Clusters with the same timeline: "), "{}", told.out);
+    assert!(told.out.contains("default/fleet-19 and 2 more (--all lists them)"), "{}", told.out);
+    assert!(!told.out.contains("default/fleet-20"), "{}", told.out);
+    assert!(told.out.contains("\nCluster default/other: "), "{}", told.out);
+    assert!(told.out.contains("\nWaiting:\n"), "{}", told.out);
+    assert!(story.run(&["a.yaml", "--to", "b.yaml", "--all"]).out.contains("default/fleet-21"));
+    let report = story.run(&["a.yaml", "--to", "b.yaml", "-o", "json"]).json();
+    let sizes: Vec<usize> =
+        report["groups"].as_array().unwrap().iter().map(|group| group["clusters"].as_array().unwrap().len()).collect();
+    assert_eq!(sizes, [22, 1]);
+}
+
+#[test]
+fn the_fields_of_json_are_those_of_the_documentation() {
+    let story = Story::new();
+    story.file("a.yaml", world(&[at(cluster("blue", 2), "v1.32.0")]));
+    story.file("b.yaml", world(&[at(cluster("blue", 2), "v1.33.0")]));
+    let report = story.run(&["a.yaml", "--to", "b.yaml", "-o", "json"]).json();
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<String>>();
+    let document = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/simulate.md")).unwrap();
+    let only = &report["clusters"][0];
+    for (value, want) in [
+        (&report, &["clusters", "groups", "summary"][..]),
+        (&report["summary"], &["clusters", "durationSeconds", "peakMachines", "stuck"]),
+        (&report["groups"][0], &["clusters", "durationSeconds", "outcome", "peakMachines"]),
+        (
+            only,
+            &[
+                "durationSeconds",
+                "events",
+                "held",
+                "machines",
+                "name",
+                "namespace",
+                "outcome",
+                "peakMachines",
+                "reason",
+                "wayOut",
+            ],
+        ),
+        (&only["events"][0], &["because", "kind", "name", "t", "what"]),
+        (&only["held"][0], &["from", "kind", "name", "reason", "until"]),
+        (&only["machines"][0], &["controlPlane", "gone", "made", "name", "owner", "running", "version"]),
+    ] {
+        assert_eq!(keys(value), want.iter().map(|key| (*key).to_owned()).collect());
+        for key in want {
+            assert!(document.contains(&format!("`{key}`")), "docs/simulate.md does not describe {key}");
+        }
+    }
+}
+
+/// The bundle of a provider, and the same at the next minor version.
+fn next_minor(name: &str) -> (String, String) {
+    let mut objects = documents(&bundle(name));
+    let before = written(&objects);
+    for cluster in objects.iter_mut().filter(|object| object["kind"] == "Cluster") {
+        let version = cluster["spec"]["topology"]["version"].as_str().unwrap();
+        let minor: u32 = version.split('.').nth(1).unwrap().parse().unwrap();
+        cluster["spec"]["topology"]["version"] = json!(format!("v1.{}.0", minor + 1));
+    }
+    (before, written(&objects))
+}
+
+#[test]
+fn a_cluster_of_every_provider_rolls_out_and_upgrades() {
+    for name in ["aws", "azure", "docker", "in-memory", "vsphere"] {
+        let (before, after) = next_minor(name);
+        let story = Story::new();
+        story.file("a.yaml", before);
+        story.file("b.yaml", after);
+        let created = story.run(&["a.yaml", "-o", "json"]);
+        assert_eq!(created.code, 0, "{name}: {}{}", created.err, created.out);
+        assert!(created.json()["summary"]["peakMachines"].as_i64().unwrap() > 0, "{name}");
+        let upgraded = story.run(&["a.yaml", "--to", "b.yaml", "-o", "json"]);
+        assert_eq!(upgraded.code, 0, "{name}: {}{}", upgraded.err, upgraded.out);
+        let report = upgraded.json();
+        let gone = count(&report, |machine| machine["gone"].is_i64());
+        assert!(
+            gone > 0 && gone == count(&report, |machine| machine["made"].is_i64()),
+            "{name}: {gone} machines are gone"
+        );
+    }
+}
+
+/// The elements of a page with this start.
+fn elements<'a>(page: &'a str, start: &str) -> Vec<&'a str> {
+    page.split(start).skip(1).map(|rest| rest.split("</g>").next().unwrap()).collect()
+}
+
+#[test]
+fn a_page_has_a_bar_for_each_machine() {
+    let story = Story::new();
+    story.file("a.yaml", world(&[at(cluster("blue", 2), "v1.32.0")]));
+    story.file("b.yaml", world(&[at(cluster("blue", 2), "v1.33.0")]));
+    let told = story.run(&["a.yaml", "--to", "b.yaml", "-o", "json", "--html", "page.html"]);
+    let (report, page) = (told.json(), fs::read_to_string(story.folder.path().join("page.html")).unwrap());
+    let machines = report["clusters"][0]["machines"].as_array().unwrap();
+    let bars = elements(&page, "<g class=\"machine\">");
+    assert_eq!(bars.len(), machines.len());
+    for machine in machines {
+        let name = machine["name"].as_str().unwrap();
+        let bar = bars.iter().find(|bar| bar.starts_with(&format!("<title>{name}: "))).unwrap();
+        let class = if machine["version"] == "v1.32.0" { "\"v0" } else { "\"v1" };
+        assert!(bar.contains(&format!("<rect class={class}")), "{bar}");
+        assert_eq!(bar.contains(" starting\""), machine["made"].is_i64(), "{bar}");
+        assert_eq!(bar.contains("gone at"), machine["gone"].is_i64(), "{bar}");
+    }
+    for version in ["v1.32.0", "v1.33.0"] {
+        assert!(page.contains(&format!("</svg> {version}</span>")), "the legend has {version}");
+    }
+    let held = elements(&page, "<g class=\"held\">");
+    assert!(held.iter().any(|bar| bar.contains("<title>MachineDeployment ")), "{held:?}");
+    assert!(page.contains("prefers-color-scheme: dark") && page.contains("width=device-width"));
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    assert!(!page.contains("src=") && !page.contains("href="), "the page needs no other file");
+}
+
+#[test]
+fn a_page_escapes_what_manifests_say() {
+    let story = Story::new();
+    let mut strange = cluster("blue", 1);
+    // A name with such a character is denied; the annotation is copied into the reason of a hold.
+    strange["spec"]["paused"] = json!(true);
+    strange["metadata"]["annotations"] = json!({"note": "<script>alert(1)</script>"});
+    story.file("a.yaml", world(&[strange]));
+    let told = story.run(&["a.yaml", "--html", "page.html"]);
+    let page = fs::read_to_string(story.folder.path().join("page.html")).unwrap();
+    assert_eq!(told.code, 1, "{}", told.err);
+    assert!(page.contains("spec.paused is true") && !page.contains("<script>alert"));
+}
+
+#[test]
+fn a_page_of_a_large_fleet_stays_small() {
+    let story = Story::new();
+    let clusters: Vec<Value> = (0..25).map(|i| small(&format!("fleet-{i:03}"))).collect();
+    story.file("a.yaml", world(&clusters));
+    story.run(&["a.yaml", "--html", "page.html"]);
+    let page = fs::read_to_string(story.folder.path().join("page.html")).unwrap();
+    assert!(page.len() < 100_000, "{} bytes", page.len());
+    assert!(page.contains("fleet-024"), "all Clusters can be found by name");
+}
