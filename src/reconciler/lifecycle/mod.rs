@@ -74,6 +74,8 @@ impl LifecycleController {
     pub async fn run(self: Arc<Self>, definitions: Definitions) {
         self.workloads.forget_all();
         let Setup { client, leadership: _, cache, metrics } = &self.setup;
+        // Whoever runs alone reviews these writes itself, and cannot do so before it knows the classes.
+        cache.listed().await;
         let (store, queue) = Store::new(metrics.clone());
         let store = Arc::new(store);
         let scope = cache.facts().scope().clone();
@@ -226,9 +228,55 @@ fn now() -> Moment {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::hub::ObjectKey;
+    use crate::kubernetes::cache::Cache;
+    use crate::kubernetes::lease::{Candidacy, Election};
+    use crate::kubernetes::scripted::{Answer, Script};
+    use crate::kubernetes::watch::WATCHED;
+    use crate::reconciler::lifecycle::workloads::WorkloadCluster;
+    use crate::world::Facts;
+
+    #[derive(Debug)]
+    struct NoneAtAll;
+
+    impl WorkloadClusters for NoneAtAll {
+        fn open(&self, cluster: &ObjectKey) -> Result<WorkloadCluster, String> {
+            Err(format!("{cluster} was opened"))
+        }
+
+        fn forget(&self, _: &ObjectKey) {}
+
+        fn forget_all(&self) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_asked_for_before_classes_and_clusters_are_listed() {
+        let script = Script::default();
+        let item = json!({"metadata": {"name": "clusters.cluster.x-k8s.io", "resourceVersion": "1"}});
+        let list = json!({"metadata": {"resourceVersion": "1"}, "items": [item]});
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        script.get(path, &[], Answer::ok(list)).get(path, &["watch=true"], Answer::Silence);
+        let clusters = script.get("/apis/cluster.x-k8s.io/v1beta2/clusters", &[], Answer::Silence);
+        let (cache, metrics) = (Arc::new(Cache::new(Facts::not_listed(&WATCHED))), Arc::new(Metrics::default()));
+        let client = script.client();
+        let candidacy = Candidacy::new("default", "topologist", Duration::from_secs(15));
+        let (_election, leadership) = Election::new(client.clone(), candidacy, metrics.clone());
+        let (definitions, follow) = Definitions::follow(client.clone(), metrics.clone());
+        let setup = Setup { client, leadership, cache: cache.clone(), metrics };
+        let controller = LifecycleController { setup, settings: Settings::default(), workloads: Arc::new(NoneAtAll) };
+        let running = [tokio::spawn(follow), tokio::spawn(Arc::new(controller).run(definitions))];
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(clusters.left(), 1, "the Clusters are listed before they can be reviewed");
+        cache.update(|facts| WATCHED.iter().for_each(|kind| facts.listed(kind)));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(clusters.left(), 0, "the controller does not begin");
+        running.iter().for_each(tokio::task::JoinHandle::abort);
+    }
 
     #[test]
     fn objects_of_other_installations_are_left_alone() {
