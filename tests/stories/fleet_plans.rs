@@ -424,14 +424,21 @@ fn a_terminal_gets_colors_unless_they_are_not_wanted() {
 #[test]
 fn long_work_shows_progress_on_a_terminal_only() {
     let name = |i: usize| -> &'static str { format!("prod/c{i}").leak() };
-    let members: Vec<Member> = (0..100).map(|i| member(name(i), &[1, 1])).collect();
-    let fleet = Fleet::new(&members, at("v1.34.2"));
-    let started = Instant::now();
-    let piped = fleet.run(&[]);
-    assert!(started.elapsed() > Duration::from_secs(2), "the fleet is too small to tell: {:?}", started.elapsed());
-    assert_eq!(without_not_checked(&String::from_utf8(piped.stderr).unwrap()), "", "a pipe gets no bar");
+    let of_size = |count: usize| -> Vec<Member> { (0..count).map(|i| member(name(i), &[1, 1])).collect() };
+    // As many Clusters as keep this machine busy for longer than the time in which nothing is shown.
+    let (members, fleet) = [100, 200, 400, 800, 1600]
+        .into_iter()
+        .find_map(|count| {
+            let members = of_size(count);
+            let fleet = Fleet::new(&members, at("v1.34.2"));
+            let started = Instant::now();
+            let piped = fleet.run(&[]);
+            assert_eq!(without_not_checked(&String::from_utf8(piped.stderr).unwrap()), "", "a pipe gets no bar");
+            (started.elapsed() > Duration::from_secs(4)).then_some((members, fleet))
+        })
+        .expect("no fleet is large enough to tell");
     let said = on_terminal(&mut fleet.command(&[]), true);
-    assert!(said.contains(" of 100 Clusters, "), "{said:?}");
+    assert!(said.contains(&format!(" of {} Clusters, ", members.len())), "{said:?}");
     let small = Fleet::new(&members[..1], at("v1.34.2"));
     assert_eq!(
         without_not_checked(&on_terminal(&mut small.command(&[]), true)),
