@@ -170,7 +170,7 @@ impl Clone {
         for name in std::env::vars().map(|(name, _)| name).filter(ours) {
             bash.env_remove(name);
         }
-        for port in ["WEBHOOK", "ADMIN", "CONVERSION", "API"] {
+        for port in ["WEBHOOK", "ADMIN", "CONVERSION", "API", "WORKLOAD"] {
             bash.env(format!("TOPOLOGIST_{port}_ADDR"), "127.0.0.1:0");
         }
         bash.env_remove("KUBECONFIG").env_remove("RUST_LOG").env("NO_COLOR", "1");

@@ -74,7 +74,7 @@ impl LifecycleController {
     pub async fn run(self: Arc<Self>, definitions: Definitions) {
         self.workloads.forget_all();
         let Setup { client, leadership: _, cache, metrics } = &self.setup;
-        // Whoever runs alone reviews these writes itself, and cannot do so before it knows the classes.
+        // A process that runs alone reviews these writes itself. It cannot do so before it knows the classes.
         cache.listed().await;
         let (store, queue) = Store::new(metrics.clone());
         let store = Arc::new(store);
