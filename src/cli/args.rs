@@ -300,11 +300,19 @@ impl Serve {
 /// `simulate`
 #[derive(Debug, Args)]
 pub struct Simulate {
-    /// Files, directories (searched for .yaml, .yml and .json), or - for standard input.
-    #[arg(value_name = "PATH", required = true)]
+    /// Files, directories (searched for .yaml, .yml and .json), or - for standard input. A Cluster with a uid runs already: the
+    /// simulation starts from its objects as they are in the files.
+    #[arg(value_name = "PATH", required_unless_present = "live")]
     pub paths: Vec<PathBuf>,
-    /// Files or directories with the desired state; may be repeated. PATH is rolled out first, and the output is about the change
-    /// from PATH to these files. Without --to, the output is about the rollout of PATH.
+    /// Start from the objects of a running management cluster instead of files; nothing is written to it. The files of --to then
+    /// contain the objects to apply; all other objects stay.
+    #[arg(long, conflicts_with = "paths")]
+    pub live: bool,
+    /// Kubeconfig for --live. Default: the one that kubectl uses.
+    #[arg(long, value_name = "FILE", requires = "live", conflicts_with = "paths")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Files or directories with the desired state; may be repeated. New Clusters of PATH are rolled out first, and the output is about
+    /// the change from PATH to these files. Without --to, the output is about the rollout of PATH.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub to: Vec<PathBuf>,
     /// File with the time that the parts of a rollout take, and with failures (docs/machines.md).

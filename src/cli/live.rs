@@ -6,6 +6,8 @@
 //!        └── the files of --to ───┴── what they hold need not be asked for ──┘
 //! ```
 
+mod machines;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -50,15 +52,27 @@ const PAGE: u32 = 500;
 ///
 /// # Errors
 /// When the cluster cannot be reached, or does not serve Clusters and ClusterClasses.
-pub(super) fn read(connection: &Connection, after: &Facts, options: Options) -> Result<Input> {
+pub(super) fn read(connection: &Connection, after: &Facts, options: Options, reach: Reach) -> Result<Input> {
     connection.block_on(async {
         let mut reading = Reading::of(connection.client()).await?;
         let now = reading.facts()?;
         reading.follow(&with_samples(now.clone(), after), &Facts::default(), options).await?;
         let then = with_samples(over(now, after), after);
         reading.follow(&then, after, options).await?;
+        if reach == Reach::Machines {
+            machines::read(&mut reading).await?;
+        }
         reading.into_input().await
     })
+}
+
+/// How much of a cluster is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// What topologies look at.
+    Topologies,
+    /// The machines of topologies as well, with everything that they refer to.
+    Machines,
 }
 
 /// A client, and what it runs on.
@@ -152,7 +166,9 @@ impl Reading {
     async fn of(client: kube::Client) -> Result<Self> {
         let mut stored = Vec::new();
         for kind in Kind::ALL {
-            let objects = list(&client, kind).await.with_context(|| format!("cannot list {}", kind.plural()))?;
+            let resource = Resource::known(GROUP, "v1beta2", kind.name());
+            let objects =
+                list(&client, &resource, None).await.with_context(|| format!("cannot list {}", kind.plural()))?;
             stored.extend(objects.into_iter().map(|object| (kind, object)));
         }
         Ok(Reading { client, stored, objects: BTreeMap::new(), definitions: BTreeSet::new() })
@@ -292,19 +308,19 @@ fn in_files(need: &Need, files: &Facts) -> Option<Answer> {
     (!is_elsewhere).then_some(answer)
 }
 
-/// All objects of one of our kinds.
-async fn list(client: &kube::Client, kind: Kind) -> Result<Vec<Value>> {
-    let api = Resource::known(GROUP, "v1beta2", kind.name()).anywhere::<DynamicObject>(client.clone());
-    let mut params = ListParams::default().limit(PAGE);
+/// All objects of one kind, in parts.
+async fn list(client: &kube::Client, resource: &Resource, labels: Option<&str>) -> Result<Vec<Value>, kube::Error> {
+    let (api, kind) = (resource.anywhere::<DynamicObject>(client.clone()), resource.as_api());
+    let mut params = ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default().limit(PAGE) };
     let mut all = Vec::new();
     loop {
         let page = api.list(&params).await?;
         for mut object in page.items {
             object.types.get_or_insert_with(|| kube::core::TypeMeta {
-                api_version: format!("{GROUP}/v1beta2"),
-                kind: kind.name().to_owned(),
+                api_version: kind.api_version.clone(),
+                kind: kind.kind.clone(),
             });
-            all.push(serde_json::to_value(object)?);
+            all.push(serde_json::to_value(object).map_err(kube::Error::SerdeError)?);
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),

@@ -40,7 +40,7 @@ use serde_json::Value;
 use super::args::{DryRunMode, Input, Plan, PlanOutput};
 use super::empty::{self, Wanted};
 use super::extensions::Extensions;
-use super::live::Connection;
+use super::live::{Connection, Reach};
 use super::offline::Subject;
 use super::rollout::Side;
 use super::schemas;
@@ -177,7 +177,7 @@ fn sides(options: &Plan) -> Result<Sides> {
     if options.live {
         let after = Side::read(to, from, &options.input, &options.rules)?;
         let connection = Connection::open(options.kubeconfig.as_deref())?;
-        let (before, after) = after.with_cluster(&connection)?;
+        let (before, after) = after.with_cluster(&connection, Reach::Topologies)?;
         let server = (options.dry_run == DryRunMode::Server).then(|| Server::of(connection));
         return Ok(Sides { before, after, server });
     }

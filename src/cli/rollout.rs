@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 
 use super::args;
-use super::live::{self, Connection};
+use super::live::{self, Connection, Reach};
 use super::offline::{Case, Subject};
 use crate::admission::Settings;
 use crate::hub::{Cluster, Kind, ObjectKey};
@@ -45,13 +45,13 @@ impl Side {
     ///
     /// # Errors
     /// When the cluster cannot be read.
-    pub(super) fn with_cluster(self, connection: &Connection) -> Result<(Self, Self)> {
+    pub(super) fn with_cluster(self, connection: &Connection, reach: Reach) -> Result<(Self, Self)> {
         let Side { case, settings } = self;
         let files = {
             let subjects = case.subjects(&settings);
             case.facts(&subjects).with_objects(case.objects())
         };
-        let live = live::read(connection, &files, Options { runtime_sdk: settings.gates.runtime_sdk })?;
+        let live = live::read(connection, &files, Options { runtime_sdk: settings.gates.runtime_sdk }, reach)?;
         let after = Side { case: case.applied_to(&live).kept_as_stored(), settings: settings.clone() };
         Ok((Side { case: Case::of_cluster(live), settings }, after))
     }

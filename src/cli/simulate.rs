@@ -1,10 +1,10 @@
 //! `simulate`: a rollout on a virtual clock.
 //!
 //! ```text
-//! PATH ─► State ─┐ for each Cluster, on all processors:
-//!                ├─ Simulation: run ─► change ─► run ─► ClusterTimeline ─► Report: groups of the same timeline
-//! --to ─► Change ┘                                                          ├─► text.rs, json.rs
-//!                                                                           └─► page.rs, with chart.rs and palette.rs
+//! PATH or --live ─► State ─┐ for each Cluster, on all processors:
+//!                          ├─ Simulation: run ─► change ─► run ─► ClusterTimeline ─► Report: groups of the same timeline
+//! --to ───────────► Change ┘                                                          ├─► text.rs, json.rs
+//!                                                                                     └─► page.rs, with chart.rs and palette.rs
 //! ```
 
 mod chart;
@@ -33,6 +33,7 @@ use self::progress::Progress;
 use self::report::{Report, Stuck};
 use super::args::{Output, Simulate};
 use super::empty::{self, Wanted};
+use super::live::{Connection, Reach};
 use super::machines::timings;
 use super::offline::Subject;
 use super::rollout::Side;
@@ -77,20 +78,27 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(report.stuck > 0)))
 }
 
-/// The files of both sides; there is only one side without `--to`.
+/// Both sides; there is only one without `--to`.
 struct Sides {
     before: Side,
     after: Option<Side>,
+    is_live: bool,
 }
 
 impl Sides {
     fn read(options: &Simulate) -> Result<Self> {
+        if options.live {
+            let after = Side::read(&options.to, &[], &options.input, &options.rules)?;
+            let connection = Connection::open(options.kubeconfig.as_deref())?;
+            let (before, after) = after.with_cluster(&connection, Reach::Machines)?;
+            return Ok(Sides { before, after: (!options.to.is_empty()).then_some(after), is_live: true });
+        }
         let before = Side::read(&options.paths, &[], &options.input, &options.rules)?;
         let after = match options.to.is_empty() {
             true => None,
             false => Some(Side::after(&before, &options.to, &options.input)?),
         };
-        Ok(Sides { before, after })
+        Ok(Sides { before, after, is_live: false })
     }
 
     /// Says why the input cannot be used, and returns the exit code then.
@@ -137,14 +145,12 @@ fn stream(objects: &[Arc<Object>]) -> Result<String> {
 ///
 /// What one Cluster does has no effect on another one, so each has a simulation of its own.
 fn simulate(sides: &Sides, settings: &Settings, options: &Simulate) -> Result<Option<Outcome>> {
-    let Some(before) = State::of(&sides.before)? else { return Ok(None) };
-    let change = match &sides.after {
-        Some(side) => match State::of(side)? {
-            Some(state) => Some(Change::of(&sides.before, side, state)),
-            None => return Ok(None),
-        },
-        None => None,
-    };
+    // What a cluster has stored is not judged again.
+    if (!sides.is_live && has_denials(&sides.before)?) || sides.after.as_ref().map_or(Ok(false), has_denials)? {
+        return Ok(None);
+    }
+    let before = State::of(&sides.before);
+    let change = sides.after.as_ref().map(|side| Change { deletes: !sides.is_live, ..Change::of(&sides.before, side) });
     let start = settings.began.unwrap_or(Moment { seconds: 0, nanos: 0 });
     let run = Run { before, change, settings, start, limit: options.limit, keeps_objects: options.objects.is_some() };
     let (mut clusters, mut stuck, mut objects) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
@@ -172,20 +178,24 @@ struct State {
     topologies: Fold,
     classes: Vec<Object>,
     clusters: BTreeMap<ObjectKey, Object>,
+    /// The objects of Clusters that run already.
+    running: BTreeMap<ObjectKey, Vec<Arc<Object>>>,
+}
+
+/// Says which objects of a side are denied.
+fn has_denials(side: &Side) -> Result<bool> {
+    let subjects = side.subjects();
+    let denials = denials(&subjects, &side.facts(&subjects), side.settings());
+    for denial in &denials {
+        writeln!(io::stderr(), "topologist: denied: {denial}")?;
+    }
+    Ok(!denials.is_empty())
 }
 
 impl State {
-    /// The files of a side; nothing when one of them is denied.
-    fn of(side: &Side) -> Result<Option<Self>> {
+    fn of(side: &Side) -> Self {
         let subjects = side.subjects();
         let facts = side.facts(&subjects);
-        let denials = denials(&subjects, &facts, side.settings());
-        for denial in &denials {
-            writeln!(io::stderr(), "topologist: denied: {denial}")?;
-        }
-        if !denials.is_empty() {
-            return Ok(None);
-        }
         let mut topologies = side.fold(&facts);
         let keys: Vec<ObjectKey> = topologies.facts().cluster_keys().cloned().collect();
         keys.iter().for_each(|key| topologies.facts_mut().remove_cluster(key));
@@ -193,8 +203,19 @@ impl State {
         let classes = classes.map(|(_, class)| Object::try_from(class).unwrap_or_default()).collect();
         let clusters = subjects.iter().filter_map(Subject::cluster);
         let clusters = clusters.filter(|cluster| cluster.at("spec.topology").is_some());
-        Ok(Some(State { topologies, classes, clusters: clusters.map(|cluster| (cluster.key(), cluster)).collect() }))
+        let clusters: BTreeMap<_, _> = clusters.map(|cluster| (cluster.key(), cluster)).collect();
+        let running = clusters.values().filter(|cluster| !cluster.uid().is_empty());
+        let running = running.map(|cluster| (cluster.key(), taken(&mut topologies, &cluster.key()))).collect();
+        State { topologies, classes, clusters, running }
     }
+}
+
+/// The objects of a Cluster, which are facts of its own simulation alone.
+fn taken(topologies: &mut Fold, cluster: &ObjectKey) -> Vec<Arc<Object>> {
+    let Some(objects) = topologies.facts_mut().objects_mut() else { return Vec::new() };
+    let taken: Vec<Arc<Object>> = objects.of_cluster(cluster).cloned().collect();
+    taken.iter().for_each(|object| objects.remove(&object.reference()));
+    taken
 }
 
 /// What differs on the other side.
@@ -202,17 +223,19 @@ struct Change {
     state: State,
     /// Objects that are new or have changed, but for Clusters.
     objects: Vec<Object>,
+    /// Whether Clusters that the other side lacks are deleted.
+    deletes: bool,
 }
 
 impl Change {
-    fn of(before: &Side, after: &Side, state: State) -> Self {
+    fn of(before: &Side, after: &Side) -> Self {
         let (old, new) = (before.case().objects(), after.case().objects());
         let is_new = |object: &Object| {
             let known = old.in_any_version(object.group(), object.kind(), &object.key());
             known.is_none_or(|known| **known != *object)
         };
         let objects = new.iter().map(|object| Object::clone(object)).filter(is_new).collect();
-        Change { state, objects }
+        Change { state: State::of(after), objects, deletes: true }
     }
 
     /// Makes the change for one Cluster.
@@ -229,7 +252,9 @@ impl Change {
         if let Some(cluster) = self.state.clusters.get(key) {
             return put(simulation, cluster);
         }
-        simulation.delete(&ObjectId::core("Cluster", &key.namespace, &key.name));
+        if self.deletes {
+            simulation.delete(&ObjectId::core("Cluster", &key.namespace, &key.name));
+        }
         Ok(())
     }
 }
@@ -276,24 +301,38 @@ impl Run<'_> {
         })
     }
 
+    /// Goes up to where the output begins. One that is rolled out before a change has an end there.
+    fn begin(&self, key: &ObjectKey, simulation: &mut Simulation) -> Result<Option<End>> {
+        let Some(cluster) = self.before.clusters.get(key) else { return Ok(None) };
+        let end = if let Some(objects) = self.before.running.get(key) {
+            adopt(simulation, cluster, objects)?;
+            // The controllers see what there is, before the change comes and before any time passes.
+            simulation.run(Duration::ZERO, |_| {});
+            None
+        } else {
+            put(simulation, cluster)?;
+            if self.change.is_none() {
+                return Ok(None);
+            }
+            Some(simulation.run(self.limit, |_| {}))
+        };
+        let now = simulation.now();
+        simulation.timeline.restart(now);
+        Ok(end)
+    }
+
     /// Simulates one Cluster.
     fn one(&self, key: &ObjectKey) -> Result<Ended> {
         let mut simulation = Simulation::new(self.before.topologies.clone(), self.settings.clone(), self.start);
         for class in &self.before.classes {
             simulation.put(class).map_err(anyhow::Error::msg)?;
         }
-        if let Some(cluster) = self.before.clusters.get(key) {
-            put(&mut simulation, cluster)?;
-        }
-        let mut end = simulation.run(self.limit, |_| {});
-        let mut stuck_before = None;
+        let end = self.begin(key, &mut simulation)?;
+        let stuck_before = end.and_then(|end| reason(end, key));
         if let Some(change) = &self.change {
-            stuck_before = reason(end, key);
-            let now = simulation.now();
-            simulation.timeline.restart(now);
             change.make(key, &mut simulation)?;
-            end = simulation.run(self.limit, |_| {});
         }
+        let end = simulation.run(self.limit, |_| {});
         let ran_out = simulation.ran_out;
         let stuck = reason(end, key).map(|reason| Stuck { reason, ran_out });
         let objects = if self.keeps_objects { objects_of(key, &simulation) } else { Vec::new() };
@@ -314,6 +353,10 @@ fn reason(end: End, key: &ObjectKey) -> Option<String> {
         End::Converged => None,
         End::Stuck(mut stuck) => stuck.remove(key),
     }
+}
+
+fn adopt(simulation: &mut Simulation, cluster: &Object, objects: &[Arc<Object>]) -> Result<()> {
+    simulation.adopt(cluster, objects).map_err(|error| anyhow::anyhow!("Cluster {}: {error}", cluster.key()))
 }
 
 fn put(simulation: &mut Simulation, cluster: &Object) -> Result<()> {

@@ -202,6 +202,24 @@ impl Fold {
         Ok(object)
     }
 
+    /// Puts an object as an API server has it: its uid, its time and its generation stay.
+    ///
+    /// # Errors
+    /// When there is one of that name.
+    pub fn insert(&mut self, mut object: Object) -> Result<(), String> {
+        let id = ObjectId::of(&object);
+        if self.objects.get(&id).is_some() {
+            return Err(format!("{id} already exists"));
+        }
+        self.numbers += 1;
+        super::fields::set(&mut object, "metadata.resourceVersion", json!(self.numbers.to_string()));
+        if self.objects.contract(&id.kind).is_none() {
+            self.objects.set_listed(&id.kind, Some(self.contract_of(&object)));
+        }
+        self.store(&id, Some(Arc::new(object)));
+        Ok(())
+    }
+
     /// Changes an object; one that is being deleted and has no finalizer left is gone.
     ///
     /// # Errors

@@ -45,6 +45,7 @@ pub use context::{Context, Fault};
 pub use machine::{Phase, TRANSITIONS};
 pub use next::next;
 pub use objects::{GroupKind, ObjectId, Objects};
+pub use provider::adopted::adopt;
 pub use settings::Settings;
 pub use step::{Event, Outcome, Step, Write};
 

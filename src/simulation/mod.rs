@@ -134,6 +134,25 @@ impl Simulation {
         Ok(())
     }
 
+    /// Takes over a Cluster in the shape of v1beta2 and its objects, as a running management cluster has them. What other providers
+    /// have brought up, the simulated ones go on with.
+    ///
+    /// # Errors
+    /// When there is such an object already.
+    pub fn adopt(&mut self, cluster: &Object, objects: &[Arc<Object>]) -> Result<(), String> {
+        let mut all: Vec<Object> = objects.iter().map(|object| Object::clone(object)).collect();
+        all.push(cluster.clone());
+        crate::lifecycle::adopt(&mut all, self.now());
+        if let Some(known) = self.topologies.facts().objects() {
+            all.iter().for_each(|object| define(&mut self.machines, known, object));
+        }
+        for object in all {
+            self.machines.insert(object)?;
+        }
+        self.notice();
+        Ok(())
+    }
+
     /// Creates or changes an object that is no Cluster, as a user would.
     ///
     /// # Errors

@@ -212,9 +212,14 @@ pub(super) fn registered(scene: &Scene<'_>, machine: &Arc<Object>) -> Vec<Object
     node.into_iter().chain(parts.flat_map(|part| scenery.pods(part).collect::<Vec<_>>())).collect()
 }
 
+/// The conditions of the parts of a machine, in the order in which they come.
+pub(super) fn parts(is_control_plane: bool) -> &'static [&'static str] {
+    if is_control_plane { &[VM, NODE, ETCD, API_SERVER] } else { &[VM, NODE] }
+}
+
 /// `Ready` of all parts; its reason is that of the first part which is not there (CT-19.8), since wide columns show no more.
 fn ready(after: &Object, is_control_plane: bool) -> Condition {
-    let names: &[&str] = if is_control_plane { &[VM, NODE, ETCD, API_SERVER] } else { &[VM, NODE] };
+    let names = parts(is_control_plane);
     let parts: Vec<Part<'_>> = names.iter().map(|name| Part::positive(name)).collect();
     let mut ready = summary(after, &parts, ["NotReady", "NotReady", "Ready"], |_, _, _| {});
     let missing = names.iter().find(|name| !is_true(after, name));

@@ -32,7 +32,7 @@ const READY: &str = "Ready";
 struct Instance {
     name: String,
     begun: String,
-    /// A hash of what it was made from.
+    /// A hash of what it was made from; empty for what was asked for when a simulation took it over.
     made_from: String,
     version: String,
 }
@@ -75,6 +75,9 @@ fn provide(scene: &Scene<'_>, pool: &Arc<Object>, after: &mut Object, step: &mut
     let wanted = usize::try_from(number(pool, "spec.replicas").unwrap_or(1)).unwrap_or_default();
     let made_from = made_from(scene, pool)?;
     let mut instances = known(scene.object);
+    for adopted in instances.iter_mut().filter(|instance| instance.made_from.is_empty()) {
+        adopted.made_from.clone_from(&made_from);
+    }
     if wait(scene, &instances, step) == 0 {
         change(scene, pool, &mut instances, wanted, &made_from, step);
         wait(scene, &instances, step);
@@ -103,6 +106,23 @@ fn provide(scene: &Scene<'_>, pool: &Arc<Object>, after: &mut Object, step: &mut
 
 fn known(object: &Object) -> Vec<Instance> {
     object.annotation(INSTANCES).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
+/// The infrastructure of a pool with so many instances that run, made by another provider.
+pub(super) fn bring_up(object: &mut Object, version: &str, count: usize, now: Moment) {
+    if object.annotation(INSTANCES).is_some() {
+        return;
+    }
+    let instance = |number: usize| Instance {
+        name: prefixed_name(&format!("{}-", object.name()), &number.to_string()),
+        begun: crate::lifecycle::fields::created(object).map_or_else(|| now.to_string(), |time| time.to_string()),
+        made_from: String::new(),
+        version: version.to_owned(),
+    };
+    let instances: Vec<Instance> = (0..count).map(instance).collect();
+    let ids = instances.iter().map(|instance| json!(provider_id(&instance.name))).collect();
+    set(object, "spec.providerIDList", Value::Array(ids));
+    set_annotation(object, INSTANCES, &serde_json::to_string(&instances).unwrap_or_default());
 }
 
 /// What instances are made from now: the version, the bootstrap configuration, and the spec of the infrastructure.

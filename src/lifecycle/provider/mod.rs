@@ -6,8 +6,10 @@
 //!                                         connection.rs: the workload cluster, with what they have registered
 //!                                         all of them: scene.rs (owner, Cluster, pause, finalizer),
 //!                                         delays.rs (how long), failures.rs (what fails), virtual_node.rs (Nodes and Pods)
+//! adopted.rs: what other providers have brought up, for a simulation that goes on from there
 //! ```
 
+pub(super) mod adopted;
 mod bootstrap;
 mod connection;
 mod control_plane;
