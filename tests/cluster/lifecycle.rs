@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use crate::controller_manager::ControllerManager;
 use crate::kubernetes::Kubernetes;
 use crate::kustomize::{overlay_with, permissions, stream, webhooks_at};
-use crate::process::{Topologist, make_certificates};
+use crate::process::{Topologist, command, make_certificates};
 use crate::rollout::site::{BOOTSTRAP, CONTROL_PLANE, CORE, INFRASTRUCTURE, Site, bundle, text, without_conversion};
 
 /// Everything is short, and the third machine of the Cluster `failing` fails.
@@ -203,6 +203,28 @@ impl<'a> Story<'a> {
         nodes.items.into_iter().map(described).collect()
     }
 
+    /// What `simulate --live` says of the Cluster: of what is left to do, or of an upgrade.
+    async fn foreseen(&self, ground: &Ground, version: Option<&str>) -> Value {
+        let kubeconfig = ground.kubernetes.kubeconfig();
+        let mut simulate = command(&["simulate", "--live", "--limit", "1h", "-o", "json", "--kubeconfig"]);
+        simulate.arg(kubeconfig);
+        let folder = tempfile::tempdir().unwrap();
+        if let Some(version) = version {
+            let mut cluster = self.site.get(CORE, "Cluster", self.cluster).await.unwrap();
+            cluster["spec"]["topology"]["version"] = json!(version);
+            let file = folder.path().join("to.json");
+            std::fs::write(&file, cluster.to_string()).unwrap();
+            simulate.arg("--to").arg(file);
+        }
+        // Clusters of other stories may be stuck.
+        let output = tokio::task::spawn_blocking(move || simulate.output().unwrap()).await.unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+        let clusters = report["clusters"].as_array().unwrap().iter();
+        let mut ours = clusters.filter(|one| one["namespace"] == *self.site.namespace && one["name"] == self.cluster);
+        ours.next().unwrap().clone()
+    }
+
     async fn until_nodes(&self, number: usize, version: &str) {
         self.until(&format!("{number} Nodes at {version}"), || async {
             let nodes = self.nodes().await;
@@ -358,6 +380,15 @@ async fn machines_run_scale_upgrade_and_change_until_the_cluster_goes_and_nothin
     assert!(names(&more).is_superset(&names(&first)), "a change of replicas replaces no Machine");
     story.site.change("demo", blue(1)).await;
     story.until_running("the Machines are fewer", MACHINES - 1, |_| true).await;
+
+    let [still, foreseen] = [None, Some("v1.34.0")].map(|version| story.foreseen(&shared.ground, version));
+    let (still, foreseen) = (still.await, foreseen.await);
+    assert_eq!(still["events"], json!([]), "nothing is left to do");
+    let count = |field: &str| {
+        let machines = foreseen["machines"].as_array().unwrap().iter();
+        machines.filter(|one| one[field].is_i64() && one["version"] == "v1.34.0").count()
+    };
+    assert_eq!((count("made"), foreseen["outcome"].as_str()), (MACHINES - 1, Some("converged")));
 
     story.site.change("demo", |topology| topology["version"] = json!("v1.34.0")).await;
     let at_it = |machine: &Value| version(machine) == "v1.34.0";

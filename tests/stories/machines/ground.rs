@@ -82,9 +82,14 @@ impl Ground {
         Ground { topologist, kubectl: Kubectl::new(folder.path().join("state/kubeconfig")), folder }
     }
 
+    /// A file of the server.
+    pub fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
     /// The file of `--timings`.
     pub fn timings(&self) -> String {
-        self.folder.path().join("timings.yaml").display().to_string()
+        self.path("timings.yaml")
     }
 
     /// Creates a Cluster and waits until all its machines are ready.
