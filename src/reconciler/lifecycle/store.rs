@@ -1,6 +1,8 @@
 //! What the watches and the answers to writes have shown, and which objects are due because of it.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -14,7 +16,8 @@ use crate::lifecycle::{GroupKind, ObjectId, Objects};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::topology::contract::Contract;
 
-/// For how long a list does not remove what this process has written: it may be older than the write.
+/// For how long a list does not remove what this process has written, since it may be older than the write, and for how long an
+/// object that is gone does not come back with the late answer to a write. Requests take less.
 const FRESH: Duration = Duration::from_mins(1);
 
 /// The objects, and the queue of those that are due.
@@ -23,7 +26,10 @@ pub(super) struct Store {
     queue: mpsc::UnboundedSender<ScheduleRequest<ObjectId>>,
     /// Objects whose step waits until a kind is listed.
     waiting: Mutex<HashMap<GroupKind, BTreeSet<ObjectId>>>,
-    written: Mutex<Written>,
+    /// What this process has written.
+    written: Mutex<Recent<ObjectId>>,
+    /// The uids of objects that are gone; locked while `objects` is.
+    gone: Mutex<Recent<String>>,
     metrics: Arc<Metrics>,
 }
 
@@ -31,8 +37,15 @@ impl Store {
     /// An empty store, and the requests to look at objects.
     pub(super) fn new(metrics: Arc<Metrics>) -> (Self, mpsc::UnboundedReceiver<ScheduleRequest<ObjectId>>) {
         let (queue, due) = mpsc::unbounded();
-        let (waiting, written) = (Mutex::default(), Mutex::default());
-        (Store { objects: RwLock::default(), queue, waiting, written, metrics }, due)
+        let store = Store {
+            objects: RwLock::default(),
+            queue,
+            waiting: Mutex::default(),
+            written: Mutex::default(),
+            gone: Mutex::default(),
+            metrics,
+        };
+        (store, due)
     }
 
     /// Does something with the objects, which do not change meanwhile.
@@ -74,7 +87,7 @@ impl Store {
         let ids =
             |objects: &Objects| -> Vec<ObjectId> { objects.all(kind).map(|object| ObjectId::of(object)).collect() };
         let gone: Vec<ObjectId> = self.with(ids).into_iter().filter(|id| !keys.contains(&id.key)).collect();
-        let is_fresh = |id: &ObjectId| self.written.lock().unwrap_or_else(PoisonError::into_inner).is_fresh(id);
+        let is_fresh = |id: &ObjectId| self.written.lock().unwrap_or_else(PoisonError::into_inner).has(id);
         gone.iter().filter(|id| !is_fresh(id)).for_each(|id| self.removed(id, None));
         self.with_mut(|objects| objects.set_listed(kind, contract));
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(kind);
@@ -84,15 +97,19 @@ impl Store {
 
     /// The answer to a write of this process.
     pub(super) fn wrote(&self, id: &ObjectId, object: Object) {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).note(id);
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).note(id.clone());
         self.seen(id, object);
     }
 
-    /// An object as it is now, unless a newer version of it is here.
+    /// An object as it is now, unless a newer version of it is here or it is gone: the answer to a write may come after the
+    /// watch has shown that somebody else has removed the last finalizer.
     pub(super) fn seen(&self, id: &ObjectId, mut object: Object) {
         object.remove("metadata.managedFields");
         let object = Arc::new(object);
         let before = self.with_mut(|objects| {
+            if self.gone.lock().unwrap_or_else(PoisonError::into_inner).has(object.uid()) {
+                return None;
+            }
             let known = objects.get(id);
             if known.is_some_and(|known| known.uid() == object.uid() && version(known) >= version(&object)) {
                 return None;
@@ -107,7 +124,10 @@ impl Store {
     /// An object is gone; with `uid` only if it is that one.
     pub(super) fn removed(&self, id: &ObjectId, uid: Option<&str>) {
         let gone = self.with_mut(|objects| {
-            let is_it = objects.get(id).is_some_and(|known| uid.is_none_or(|uid| known.uid() == uid));
+            let known = objects.get(id).map(|known| known.uid().to_owned());
+            let uid = uid.map(str::to_owned).or_else(|| known.clone())?;
+            let is_it = known.is_some_and(|known| known == uid);
+            self.gone.lock().unwrap_or_else(PoisonError::into_inner).note(uid);
             if is_it { objects.remove(id) } else { None }
         });
         if let Some(gone) = gone {
@@ -154,25 +174,33 @@ impl Store {
     }
 }
 
-/// When this process has last written objects, as far as that matters.
-#[derive(Default)]
-struct Written {
-    at: HashMap<ObjectId, Instant>,
-    /// How many there may be before the old ones are dropped, so that each write costs the same however many there are.
+/// What has happened to some of many in the last minute, as far as that matters.
+struct Recent<K> {
+    at: HashMap<K, Instant>,
+    /// How many there may be before the old ones are dropped, so that each costs the same however many there are.
     most: usize,
 }
 
-impl Written {
-    fn note(&mut self, id: &ObjectId) {
-        self.at.insert(id.clone(), Instant::now());
+impl<K> Default for Recent<K> {
+    fn default() -> Self {
+        Recent { at: HashMap::new(), most: 0 }
+    }
+}
+
+impl<K: Eq + Hash> Recent<K> {
+    fn note(&mut self, key: K) {
+        self.at.insert(key, Instant::now());
         if self.at.len() > self.most {
             self.at.retain(|_, at| at.elapsed() < FRESH);
             self.most = 2 * self.at.len().max(512);
         }
     }
 
-    fn is_fresh(&self, id: &ObjectId) -> bool {
-        self.at.get(id).is_some_and(|at| at.elapsed() < FRESH)
+    fn has<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.at.get(key).is_some_and(|at| at.elapsed() < FRESH)
     }
 }
 
@@ -192,4 +220,42 @@ fn known_phase(phase: &str) -> &'static str {
 /// The resourceVersion as a number; API servers count upwards.
 fn version(object: &Object) -> u64 {
     object.at("metadata.resourceVersion").and_then(|it| it.as_str()?.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(uid: &str, version: &str) -> Object {
+        let metadata = json!({"namespace": "default", "name": "one", "uid": uid, "resourceVersion": version});
+        let api_version = "cluster.x-k8s.io/v1beta2";
+        Object::try_from(json!({"apiVersion": api_version, "kind": "MachineSet", "metadata": metadata})).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_gone_does_not_come_back_with_a_late_answer() {
+        let (store, _due) = Store::new(Arc::default());
+        let id = ObjectId::of(&set("a", "1"));
+        let there = || store.with(|objects| objects.get(&id).map(|object| object.uid().to_owned()));
+        store.seen(&id, set("a", "1"));
+        assert_eq!(there().as_deref(), Some("a"));
+        store.removed(&id, Some("a"));
+        store.wrote(&id, set("a", "2"));
+        assert_eq!(there(), None, "this process has written it, and another one has removed its last finalizer");
+        store.seen(&id, set("b", "3"));
+        assert_eq!(there().as_deref(), Some("b"), "it is another object of the same name");
+        store.removed(&id, Some("a"));
+        assert_eq!(there().as_deref(), Some("b"));
+        store.removed(&id, None);
+        store.wrote(&id, set("b", "4"));
+        assert_eq!(there(), None);
+        // An object that came and went before the answer to its creation.
+        store.removed(&id, Some("c"));
+        store.wrote(&id, set("c", "5"));
+        assert_eq!(there(), None);
+        tokio::time::advance(FRESH).await;
+        assert!(!store.gone.lock().unwrap().has("c"), "it is forgotten");
+    }
 }
