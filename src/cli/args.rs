@@ -348,8 +348,22 @@ pub struct Simulate {
 #[derive(Debug, Args)]
 pub struct CheckProvider {
     /// Files, directories (searched for .yaml, .yml and .json), or - for standard input, with what the provider installs.
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH", required_unless_present = "live")]
     pub paths: Vec<PathBuf>,
+    /// Follow objects of a provider in a running cluster instead, and say which rules their changes keep or break: one object, or
+    /// all of a kind. KIND is a kind or a resource, such as DockerMachine or dockermachines.infrastructure.cluster.x-k8s.io. Nothing is
+    /// written.
+    #[arg(long, value_name = "KIND[/NAME]", conflicts_with = "paths")]
+    pub live: Option<String>,
+    /// Namespace of the objects of --live. Default: default for one object, and all namespaces for a kind.
+    #[arg(short, long, value_name = "NAMESPACE", requires = "live")]
+    pub namespace: Option<String>,
+    /// Stop after this time, such as 30m. Default: when the object is gone, or with Ctrl-C.
+    #[arg(long = "for", value_name = "TIME", requires = "live", value_parser = duration)]
+    pub lasts: Option<Duration>,
+    /// Kubeconfig for --live. Default: the one that kubectl uses.
+    #[arg(long, value_name = "FILE", requires = "live")]
+    pub kubeconfig: Option<PathBuf>,
     /// Exit with code 1 if there are warnings.
     #[arg(long)]
     pub fail_on_warnings: bool,

@@ -1,4 +1,6 @@
-//! `check-provider`: what a provider installs, against the contract of Cluster API.
+//! `check-provider`: what a provider installs, and what it does, against the contract of Cluster API.
+
+mod follow;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -13,8 +15,15 @@ use super::files::{self, Input};
 use crate::field::{counted, enumerated};
 use crate::provider_contract::{self, Checked, Finding, Level};
 
-/// Prints the findings about each definition.
+/// Prints the findings about each definition, or what objects of a running cluster do.
 pub(super) fn run(options: &CheckProvider) -> Result<ExitCode> {
+    match &options.live {
+        Some(wanted) => follow::run(wanted, options),
+        None => of_files(options),
+    }
+}
+
+fn of_files(options: &CheckProvider) -> Result<ExitCode> {
     let input = files::read(&options.paths, false)?;
     if !input.unreadable.is_empty() {
         for unreadable in &input.unreadable {

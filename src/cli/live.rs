@@ -309,7 +309,14 @@ fn in_files(need: &Need, files: &Facts) -> Option<Answer> {
 }
 
 /// All objects of one kind, in parts.
-async fn list(client: &kube::Client, resource: &Resource, labels: Option<&str>) -> Result<Vec<Value>, kube::Error> {
+///
+/// # Errors
+/// What the API server says instead.
+pub(super) async fn list(
+    client: &kube::Client,
+    resource: &Resource,
+    labels: Option<&str>,
+) -> Result<Vec<Value>, kube::Error> {
     let (api, kind) = (resource.anywhere::<DynamicObject>(client.clone()), resource.as_api());
     let mut params = ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default().limit(PAGE) };
     let mut all = Vec::new();

@@ -79,6 +79,8 @@ pub mod annotation {
     pub const CLONED_FROM_KIND: &str = "cluster.x-k8s.io/cloned-from-groupkind";
     /// On an object: controllers leave it alone.
     pub const PAUSED: &str = "cluster.x-k8s.io/paused";
+    /// On an infrastructure cluster that no provider looks after.
+    pub const MANAGED_BY: &str = "cluster.x-k8s.io/managed-by";
     /// In the metadata of a worker topology: it and those after it do not upgrade.
     pub const HOLD_UPGRADE_SEQUENCE: &str = "topology.cluster.x-k8s.io/hold-upgrade-sequence";
     /// In the metadata of a worker topology: it does not upgrade.

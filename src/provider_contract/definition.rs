@@ -41,7 +41,7 @@ impl Role {
     }
 
     /// The role of a kind by its group and the end of its name: definitions do not say it.
-    fn of(group: &str, kind: &str) -> Option<Self> {
+    pub fn of(group: &str, kind: &str) -> Option<Self> {
         let family = group.split('.').next().unwrap_or_default();
         match kind {
             _ if group == crate::hub::GROUP => None,

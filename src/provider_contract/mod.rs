@@ -9,10 +9,12 @@
 //!                                                                     └─► finding.rs
 //! ```
 //!
-//! The contract is that of [Cluster API](https://cluster-api.sigs.k8s.io/developer/providers/contracts/overview). What a provider does
-//! over time is not in its manifests.
+//! What a provider does over time is not in its manifests: behavior.rs judges the changes of its objects.
+//!
+//! The contract is that of [Cluster API](https://cluster-api.sigs.k8s.io/developer/providers/contracts/overview).
 
 mod access;
+pub mod behavior;
 mod comparison;
 mod definition;
 mod fields;

@@ -6,7 +6,7 @@ use super::delays::delay;
 use super::failures::by_spec;
 use super::infrastructure_machine::report_failure;
 use super::scene::{Scene, has_endpoint};
-use crate::hub::Object;
+use crate::hub::{Object, annotation};
 use crate::lifecycle::conditions::{Condition, put, reason};
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::contract::Flag;
@@ -17,13 +17,11 @@ use crate::topology::contract::Contract;
 
 /// On infrastructure clusters until their workload cluster is gone.
 pub(super) const FINALIZER: &str = "lifecycle.topologist.dev/infrastructure-cluster";
-/// On infrastructure clusters that another controller provides (CT-15.13).
-const MANAGED_BY: &str = "cluster.x-k8s.io/managed-by";
 const READY: &str = "Ready";
 
 /// The next step of an infrastructure cluster, in the order of CT-18.1.
 pub(super) fn step(scene: &Scene<'_>, step: &mut Step) -> Result<(), Fault> {
-    if scene.object.annotation(MANAGED_BY).is_some() {
+    if scene.object.annotation(annotation::MANAGED_BY).is_some() {
         return Ok(());
     }
     let Some(mut after) = scene.begin(Some(FINALIZER), step) else { return Ok(()) };

@@ -52,6 +52,13 @@ fn is_not_leading(error: &RequestError) -> bool {
     matches!(error, RequestError::Api(kube::Error::Service(cause)) if cause.is::<NotLeading>())
 }
 
+/// A merge patch of a part of an object.
+enum Part {
+    /// Everything but the status.
+    Main(Map<String, Value>),
+    Status(Map<String, Value>),
+}
+
 /// Writes what steps ask for.
 pub(super) struct Writer {
     client: kube::Client,
@@ -154,23 +161,26 @@ impl Writer {
     }
 
     /// Changes an object by two merge patches: one of everything but the status, and one of the status. Both name the version that
-    /// the step has seen.
+    /// the step has seen. The status goes last, since it says that the rest is done (CT-8.2, CT-18.1), unless the rest takes the last
+    /// finalizer away: the object would be gone.
     async fn update(&self, workload: Option<&ObjectKey>, before: &Object, after: &Object) -> Result<(), WriteError> {
         let (client, id) = (self.client(workload)?, id_of(workload, before));
         let reference = reference(before);
         let (main, status) = patches(before, after);
+        let parts =
+            [main.map(Part::Main), status.map(|status| Part::Status(Map::from_iter([("status".to_owned(), status)])))];
+        let mut parts: Vec<Part> = parts.into_iter().flatten().collect();
+        if after.is_being_deleted() && !has_finalizers(after) {
+            parts.reverse();
+        }
         let mut version = before.at("metadata.resourceVersion").cloned().unwrap_or_default();
-        // The status goes first where the rest takes the last finalizer away: the object would be gone.
-        if let Some(status) = status {
-            let patch = versioned(Map::from_iter([("status".to_owned(), status)]), &version);
-            let written = untyped::update_status(&client, &reference, &patch).await;
+        for part in parts {
+            let written = match part {
+                Part::Main(main) => untyped::update(&client, &reference, &versioned(main, &version)).await,
+                Part::Status(status) => untyped::update_status(&client, &reference, &versioned(status, &version)).await,
+            };
             let written = written.map_err(|error| WriteError::of(&id, error))?;
             version = written.at("metadata.resourceVersion").cloned().unwrap_or_default();
-            self.store.wrote(&id, written);
-        }
-        if let Some(main) = main {
-            let written = untyped::update(&client, &reference, &versioned(main, &version)).await;
-            let written = written.map_err(|error| WriteError::of(&id, error))?;
             self.wrote_or_removed(&id, written);
         }
         Ok(())
@@ -178,9 +188,7 @@ impl Writer {
 
     /// An update that takes away the last finalizer of an object that is being deleted removes it.
     fn wrote_or_removed(&self, id: &ObjectId, written: Object) {
-        let has_finalizers =
-            written.at("metadata.finalizers").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
-        if written.is_being_deleted() && !has_finalizers {
+        if written.is_being_deleted() && !has_finalizers(&written) {
             self.store.removed(id, Some(written.uid()));
         } else {
             self.store.wrote(id, written);
@@ -284,6 +292,10 @@ fn replacement(cluster: &Object, secret: &Object) -> Patch<Value> {
         PatchOperation::Replace(ReplaceOperation { path: PointerBuf::from_tokens(["data"]), value: data }),
     ];
     Patch::Json(json_patch::Patch(operations))
+}
+
+fn has_finalizers(object: &Object) -> bool {
+    object.at("metadata.finalizers").and_then(Value::as_array).is_some_and(|all| !all.is_empty())
 }
 
 fn id_of(workload: Option<&ObjectKey>, object: &Object) -> ObjectId {

@@ -1,8 +1,14 @@
 //! Providers of others: bootstrap data without a controller, a controller that the story plays, and two providers in one Cluster.
 
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::ground::{Ground, cluster, deployment, name};
+use super::ground::{Ground, cluster, deployment, name, workers};
+use crate::process::command;
 
 /// A Cluster of the class "hybrid" with one control plane machine and these MachineDeployments.
 pub fn hybrid(deployments: &Value) -> Value {
@@ -94,4 +100,98 @@ fn a_cluster_has_workers_of_two_providers_with_one_kind_of_bootstrap_data() {
     assert!(ground.list("vspheremachines").iter().all(|one| one["status"]["ready"] == true), "the older contract");
     assert!(ground.list("dockermachines").iter().all(|one| one["status"]["initialization"]["provisioned"] == true));
     assert_eq!(ground.workload("demo").out(&["get", "nodes", "-o", "name"]).lines().count(), 5);
+}
+
+/// What `check-provider --live` prints until it ends, which it does by itself.
+fn followed(ground: &Ground, wanted: &str, more: &[&str]) -> Child {
+    let kubeconfig = ground.path("state/kubeconfig");
+    let mut command = command(&["check-provider", "--live", wanted, "--kubeconfig", &kubeconfig, "-o", "json"]);
+    let mut child = command.args(more).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It greets as soon as it watches.
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    while !said.next().expect("it ends before it follows").unwrap().contains("following") {}
+    std::thread::spawn(move || said.for_each(drop));
+    child
+}
+
+/// The exit code, the changes, and the totals.
+fn ended(child: Child) -> (i32, Vec<Value>, Value) {
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let totals = lines.pop().unwrap();
+    (output.status.code().unwrap(), lines, totals)
+}
+
+fn interrupt(child: &Child) {
+    kill_process(Pid::from_child(child), Signal::INT).unwrap();
+}
+
+#[test]
+fn the_embedded_provider_breaks_no_rule_while_a_cluster_comes_and_goes() {
+    let ground = Ground::start(&[]);
+    let kinds =
+        ["EmbeddedCluster", "EmbeddedMachine", "embeddedconfigs", "embeddedcontrolplanes.controlplane.topologist.dev"];
+    let following = kinds.map(|kind| followed(&ground, kind, &[]));
+    ground.run_cluster(&cluster(1, &json!([workers("a", 1)]), &json!([])));
+    ground.edit_topology(&json!({"version": "v1.33.0"}));
+    ground.wait("embeddedcontrolplanes --all", "jsonpath={.status.version}=v1.33.0");
+    ground.kubectl.out(&["delete", "cluster/demo", "--timeout=60s"]);
+    let mut kept = BTreeSet::new();
+    for (kind, child) in kinds.into_iter().zip(following) {
+        interrupt(&child);
+        let (code, changes, totals) = ended(child);
+        assert_eq!((code, &totals["broken"]), (0, &json!([])), "{kind}: {changes:#?}");
+        assert!(changes.iter().any(|change| change["what"] == "gone"), "{kind}");
+        kept.extend(totals["kept"].as_array().unwrap().iter().map(|rule| rule.as_str().unwrap().to_owned()));
+    }
+    for rule in [
+        "CT-6.3", "CT-6.5", "CT-8.2", "CT-8.6", "CT-10.4", "CT-10.9", "CT-10.10", "CT-10.20", "CT-12.3", "CT-12.7",
+        "CT-15.6", "CT-15.8", "CT-18.3",
+    ] {
+        assert!(kept.contains(rule), "{rule} was not seen: {kept:?}");
+    }
+}
+
+#[test]
+fn a_provider_that_breaks_rules_is_told_which() {
+    let ground = Ground::start(&["--external-kinds", "VSphereMachine"]);
+    let deployments = json!([{"class": "vsphere", "name": "v", "replicas": 1}]);
+    ground.kubectl.give(&hybrid(&deployments), &["create"]);
+    ground.until("a machine of the other provider", || ground.list("vspheremachines").len() == 1);
+    let one = name(&ground.list("vspheremachines")[0]);
+    let (object, wanted) = (format!("vspheremachine/{one}"), format!("VSphereMachine/{one}"));
+    let child = followed(&ground, &wanted, &["--for", "2m"]);
+    // The flag comes before the provider id and without a finalizer; then the id changes, and the flag goes.
+    ground.merge_status(&object, &json!({"ready": true}));
+    ground.merge(&object, &json!({"spec": {"providerID": "vsphere://1"}}));
+    ground.merge(&object, &json!({"spec": {"providerID": "vsphere://2"}}));
+    ground.merge_status(&object, &json!({"ready": false}));
+    ground.kubectl.out(&["delete", "cluster/demo", "--wait=false"]);
+    let (code, changes, totals) = ended(child);
+    assert_eq!(code, 1, "{changes:#?}");
+    let broken: BTreeSet<&str> =
+        totals["broken"].as_array().unwrap().iter().map(|rule| rule.as_str().unwrap()).collect();
+    assert_eq!(broken, ["CT-15.6", "CT-15.8", "CT-8.2", "CT-8.6"].into());
+    let first = &changes[0];
+    assert_eq!((&first["kind"], &first["object"]), (&json!("VSphereMachine"), &json!(format!("default/{one}"))));
+    assert!(
+        first["rules"].as_array().unwrap().iter().any(|rule| rule["rule"] == "CT-8.2" && rule["wayOut"].is_string())
+    );
+}
+
+#[test]
+fn kinds_that_cannot_be_followed_are_refused_with_those_that_can() {
+    let ground = Ground::start(&[]);
+    let kubeconfig = ground.path("state/kubeconfig");
+    for (wanted, why) in [
+        ("Machine", "no provider has a kind \"Machine\"; there are"),
+        ("EmbeddedMachine/", "the name is missing after the slash"),
+        ("EmbeddedMachineTemplate", "no provider has a kind \"EmbeddedMachineTemplate\"; there are"),
+    ] {
+        let output = command(&["check-provider", "--live", wanted, "--kubeconfig", &kubeconfig]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{wanted}: {said}");
+        assert!(said.contains(why), "{wanted}: {said}");
+    }
 }

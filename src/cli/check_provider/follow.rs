@@ -1,0 +1,370 @@
+//! `check-provider --live`: follows objects of a running provider.
+//!
+//! ```text
+//! watch ─► change of an object ─┬─► surroundings.rs: its Cluster, its owner, its Machines
+//!                               └─► provider_contract::behavior: rules kept and broken ─► a line each ─► totals
+//! ```
+
+mod surroundings;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, DynamicObject};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use serde_json::{Value, json};
+
+use self::surroundings::look_around;
+use crate::cli::args::{CheckProvider, Output};
+use crate::cli::live::{Connection, list};
+use crate::field::{counted, enumerated};
+use crate::hub::contract::chosen;
+use crate::hub::{Object, ObjectKey};
+use crate::kubernetes::address::Resource;
+use crate::provider_contract::behavior::{Change, Surroundings, Verdict, judge, rules};
+use crate::provider_contract::{Level, Role};
+use crate::topology::contract::Contract;
+
+/// Follows objects until they are gone, the time is over, or a signal comes.
+pub(super) fn run(wanted: &str, options: &CheckProvider) -> Result<ExitCode> {
+    let connection = Connection::open(options.kubeconfig.as_deref())?;
+    connection.block_on(async {
+        let target = Target::find(wanted, options, &connection.client()).await?;
+        let mut following = Following::new(connection.client(), target, options.output);
+        let lasts = async {
+            match options.lasts {
+                Some(lasts) => tokio::time::sleep(lasts).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            followed = following.follow() => followed?,
+            () = lasts => {}
+            stopped = tokio::signal::ctrl_c() => stopped?,
+        }
+        following.finish(options.fail_on_warnings)
+    })
+}
+
+/// What is followed.
+struct Target {
+    kind: String,
+    role: Role,
+    contract: Contract,
+    resource: Resource,
+    /// None for all of the kind.
+    name: Option<String>,
+    namespace: Option<String>,
+}
+
+impl Target {
+    /// Finds the kind among the definitions of the cluster.
+    async fn find(wanted: &str, options: &CheckProvider, client: &kube::Client) -> Result<Self> {
+        let (kind, name) = match wanted.split_once('/') {
+            Some((kind, name)) => (kind, Some(name.to_owned())),
+            None => (wanted, None),
+        };
+        ensure!(name.as_deref() != Some(""), "--live {wanted}: the name is missing after the slash");
+        let resource = Resource::known("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        let all = list(client, &resource, None).await.context("cannot list CustomResourceDefinitions")?;
+        let of_providers: Vec<Provided<'_>> = all.iter().filter_map(Provided::of).collect();
+        let found: Vec<&Provided<'_>> = of_providers.iter().filter(|one| one.is_called(kind)).collect();
+        let provided = match *found {
+            [provided] => provided,
+            [] if of_providers.is_empty() => {
+                bail!("this cluster has no kinds of providers: no CustomResourceDefinition names a contract")
+            }
+            [] => {
+                let kinds: BTreeSet<&str> = of_providers.iter().map(|one| one.kind).collect();
+                bail!(
+                    "no provider has a kind {kind:?}; there are {}",
+                    enumerated(&kinds.into_iter().collect::<Vec<_>>())
+                )
+            }
+            [..] => {
+                let names: Vec<&str> = found.iter().map(|one| one.name).collect();
+                bail!("several kinds are called {kind:?}; name one of {}", enumerated(&names))
+            }
+        };
+        let by_name = name.as_ref().map(|_| "default".to_owned());
+        Ok(Target {
+            role: provided.role,
+            contract: provided.contract,
+            resource: Resource::new(provided.group, &provided.version, provided.kind)?,
+            kind: provided.kind.to_owned(),
+            name,
+            namespace: options.namespace.clone().or(by_name),
+        })
+    }
+
+    fn rules(&self) -> &'static [&'static str] {
+        rules(self.role)
+    }
+}
+
+/// A kind of a provider.
+struct Provided<'a> {
+    name: &'a str,
+    group: &'a str,
+    kind: &'a str,
+    definition: &'a Value,
+    role: Role,
+    contract: Contract,
+    version: String,
+}
+
+impl<'a> Provided<'a> {
+    /// The kind of a definition; nothing for one that no contract is about, or that names none.
+    fn of(definition: &'a Value) -> Option<Self> {
+        let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
+        let labels = definition.pointer("/metadata/labels").and_then(Value::as_object)?;
+        let labels =
+            labels.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect();
+        let (contract, version) = chosen(&labels)?;
+        let contract = if contract == "v1beta1" { Contract::V1Beta1 } else { Contract::V1Beta2 };
+        let (role, version) = (Role::of(group, kind)?, version.to_owned());
+        Some(Provided { name: text("/metadata/name"), group, kind, definition, role, contract, version })
+    }
+
+    /// Whether it has this kind, resource or full name, as kubectl reads it.
+    fn is_called(&self, text: &str) -> bool {
+        let name = |name: &str| self.definition.pointer(&format!("/spec/names/{name}")).and_then(Value::as_str);
+        let is = |name: &str| name.eq_ignore_ascii_case(text);
+        let names = ["kind", "plural", "singular"].into_iter().filter_map(name);
+        names.into_iter().any(|name| is(name) || is(&format!("{name}.{}", self.group)))
+    }
+}
+
+/// An object, and what was around it.
+struct Known {
+    object: Object,
+    around: Surroundings,
+}
+
+/// What was seen so far.
+struct Following {
+    client: kube::Client,
+    target: Target,
+    output: Output,
+    known: BTreeMap<ObjectKey, Known>,
+    /// How often each rule was kept and broken.
+    counts: BTreeMap<&'static str, [usize; 2]>,
+    errors: usize,
+    warnings: usize,
+    steps: usize,
+}
+
+impl Following {
+    fn new(client: kube::Client, target: Target, output: Output) -> Self {
+        let (known, counts) = (BTreeMap::new(), BTreeMap::new());
+        Following { client, target, output, known, counts, errors: 0, warnings: 0, steps: 0 }
+    }
+
+    /// Reports changes until the one object is gone.
+    async fn follow(&mut self) -> Result<()> {
+        let api: Api<DynamicObject> =
+            self.target.resource.api(self.client.clone(), self.target.namespace.as_deref())?;
+        let mut config = watcher::Config::default();
+        if let Some(name) = &self.target.name {
+            config = config.fields(&format!("metadata.name={name}"));
+        }
+        let mut events = watcher(api, config).default_backoff().boxed();
+        let (mut listed, mut is_first) = (BTreeSet::new(), true);
+        loop {
+            let event = match events.try_next().await {
+                Ok(Some(event)) => event,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    writeln!(io::stderr(), "topologist: the watch is interrupted: {}", crate::field::chain(&error))?;
+                    continue;
+                }
+            };
+            match event {
+                Event::Init => listed.clear(),
+                Event::InitApply(object) => {
+                    let object = whole(object)?;
+                    listed.insert(object.key());
+                    // What happened before nobody has seen.
+                    match is_first && !self.known.contains_key(&object.key()) {
+                        true => self.remember(object).await,
+                        false => self.there(object).await?,
+                    }
+                }
+                Event::InitDone => {
+                    if std::mem::take(&mut is_first) {
+                        self.greet()?;
+                    }
+                    let gone: Vec<ObjectKey> = self.known.keys().filter(|key| !listed.contains(key)).cloned().collect();
+                    for key in gone {
+                        self.gone(&key).await?;
+                    }
+                }
+                Event::Apply(object) => self.there(whole(object)?).await?,
+                Event::Delete(object) => {
+                    let key = whole(object)?.key();
+                    self.gone(&key).await?;
+                    if self.target.name.is_some() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    fn greet(&self) -> Result<()> {
+        let Target { kind, role, name, .. } = &self.target;
+        let which = match name {
+            Some(name) if self.known.is_empty() => format!("{kind} {name}, which is not there yet"),
+            Some(name) => format!("{kind} {name}"),
+            None => format!("{} of kind {kind}, and new ones", counted(self.known.len(), "object")),
+        };
+        Ok(writeln!(io::stderr(), "topologist: following {which} ({}); Ctrl-C ends", role.name())?)
+    }
+
+    async fn remember(&mut self, object: Object) {
+        let around = look_around(&self.client, self.target.role, &object).await;
+        self.known.insert(object.key(), Known { object, around });
+    }
+
+    async fn there(&mut self, object: Object) -> Result<()> {
+        let (key, before) = (object.key(), self.known.remove(&object.key()));
+        let same = |known: &Known| known.object.at("metadata.resourceVersion") == object.at("metadata.resourceVersion");
+        let is_same = before.as_ref().is_some_and(same);
+        let around = look_around(&self.client, self.target.role, &object).await;
+        if !is_same {
+            let what = if before.is_some() { "changed" } else { "created" };
+            self.report(&key, what, before.as_ref(), Some((&object, &around)))?;
+        }
+        self.known.insert(key, Known { object, around });
+        Ok(())
+    }
+
+    async fn gone(&mut self, key: &ObjectKey) -> Result<()> {
+        let Some(before) = self.known.remove(key) else { return Ok(()) };
+        let around = look_around(&self.client, self.target.role, &before.object).await;
+        let now = Known { object: before.object.clone(), around };
+        let change = Change {
+            role: self.target.role,
+            contract: self.target.contract,
+            before: Some(&before.object),
+            after: None,
+            surroundings: [&before.around, &now.around],
+        };
+        let verdicts = judge(&change);
+        self.tell(key, "gone", &verdicts)
+    }
+
+    fn report(
+        &mut self,
+        key: &ObjectKey,
+        what: &str,
+        before: Option<&Known>,
+        after: Option<(&Object, &Surroundings)>,
+    ) -> Result<()> {
+        let nothing = Surroundings::default();
+        let now = after.map_or(&nothing, |(_, around)| around);
+        let change = Change {
+            role: self.target.role,
+            contract: self.target.contract,
+            before: before.map(|known| &known.object),
+            after: after.map(|(object, _)| object),
+            surroundings: [before.map_or(now, |known| &known.around), now],
+        };
+        let verdicts = judge(&change);
+        self.tell(key, what, &verdicts)
+    }
+
+    /// Prints a change, and counts what it says.
+    fn tell(&mut self, key: &ObjectKey, what: &str, verdicts: &[Verdict]) -> Result<()> {
+        self.steps += 1;
+        for verdict in verdicts {
+            let count = self.counts.entry(verdict.rule).or_default();
+            match &verdict.broken {
+                None => count[0] += 1,
+                Some(broken) => {
+                    count[1] += 1;
+                    let total = if broken.level == Level::Error { &mut self.errors } else { &mut self.warnings };
+                    *total += 1;
+                }
+            }
+        }
+        // Most changes are of a status that no rule is about.
+        if verdicts.is_empty() && what == "changed" {
+            return Ok(());
+        }
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let text = match self.output {
+            Output::Text => plain(&self.target.kind, key, &now, what, verdicts),
+            Output::Json => {
+                let verdicts: Vec<_> = verdicts.iter().map(shown).collect();
+                let (kind, key) = (&self.target.kind, key.to_string());
+                json!({"time": now, "kind": kind, "object": key, "what": what, "rules": verdicts}).to_string() + "\n"
+            }
+        };
+        Ok(crate::cli::print(&text)?)
+    }
+
+    /// Prints the totals.
+    fn finish(&self, fail_on_warnings: bool) -> Result<ExitCode> {
+        let of = |broken: usize| -> Vec<&str> {
+            self.counts.iter().filter(|(_, count)| count[broken] > 0).map(|(rule, _)| *rule).collect()
+        };
+        let unseen: Vec<&str> =
+            self.target.rules().iter().filter(|rule| !self.counts.contains_key(**rule)).copied().collect();
+        let (kept, broken) = (of(0), of(1));
+        let text = match self.output {
+            Output::Json => {
+                json!({"changes": self.steps, "errors": self.errors, "warnings": self.warnings,
+                    "kept": kept, "broken": broken, "notSeen": unseen})
+                .to_string()
+                    + "\n"
+            }
+            Output::Text => {
+                let (errors, warnings) = (counted(self.errors, "error"), counted(self.warnings, "warning"));
+                let mut text = format!("{}, {errors}, {warnings}\n", counted(self.steps, "change"));
+                for (name, rules) in [("kept", kept), ("broken", broken), ("not seen", unseen)] {
+                    if !rules.is_empty() {
+                        text += &format!("  {name}: {}\n", rules.join(", "));
+                    }
+                }
+                text
+            }
+        };
+        crate::cli::print(&text)?;
+        let fails = self.errors > 0 || (fail_on_warnings && self.warnings > 0);
+        Ok(ExitCode::from(u8::from(fails)))
+    }
+}
+
+fn plain(kind: &str, key: &ObjectKey, now: &str, what: &str, verdicts: &[Verdict]) -> String {
+    let mut text = format!("{now} {kind} {key}: {what}\n");
+    for Verdict { rule, broken, message } in verdicts {
+        text += &match broken {
+            None => format!("  kept {rule}: {message}\n"),
+            Some(broken) => format!("  {} {rule}: {message}\n    Way out: {}\n", broken.level, broken.way_out),
+        };
+    }
+    text
+}
+
+fn shown(verdict: &Verdict) -> Value {
+    let level = verdict.broken.as_ref().map(|broken| broken.level.to_string());
+    let way_out = verdict.broken.as_ref().map(|broken| broken.way_out);
+    json!({"rule": verdict.rule, "kept": verdict.broken.is_none(), "level": level, "message": verdict.message,
+        "wayOut": way_out})
+}
+
+/// The object as others read it.
+fn whole(object: DynamicObject) -> Result<Object> {
+    let mut value = serde_json::to_value(object)?;
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    Object::try_from(value).ok().context("the API server returned an object without kind")
+}

@@ -1,0 +1,330 @@
+//! Each rule by a change that keeps it and one that breaks it.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::provider_contract::Role::{
+    BootstrapConfig, ControlPlane, InfrastructureCluster, InfrastructureMachine, InfrastructureMachinePool,
+};
+use crate::topology::contract::Contract::{V1Beta1, V1Beta2};
+
+/// An object with an owner of this kind and a finalizer, and what a case adds.
+fn object(owner: &str, more: &Value) -> Object {
+    let mut object = json!({
+        "apiVersion": "g.io/v1", "kind": "Thing",
+        "metadata": {
+            "namespace": "default", "name": "one", "finalizers": ["g.io/mine"],
+            "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": owner, "name": "o", "uid": "u"}],
+        },
+        "spec": {}, "status": {},
+    });
+    json_patch::merge(&mut object, more);
+    Object::try_from(object).unwrap()
+}
+
+fn owner_of(role: Role) -> &'static str {
+    match role {
+        InfrastructureCluster | ControlPlane => "Cluster",
+        InfrastructureMachinePool => "MachinePool",
+        _ => "Machine",
+    }
+}
+
+/// Everything is as a provider may wish.
+fn around(role: Role) -> Surroundings {
+    let cluster = json!({"status": {"initialization":
+        {"infrastructureProvisioned": true, "controlPlaneInitialized": true}}});
+    Surroundings {
+        cluster: Some(object("", &cluster)),
+        owner: Some(object("", &json!({"kind": owner_of(role), "spec": {"bootstrap": {"dataSecretName": "data"}}}))),
+        machines: Some(0),
+        has_kubeconfig: Some(true),
+    }
+}
+
+/// The rules that a change keeps and breaks; warnings end in a question mark.
+fn judged(role: Role, contract: Contract, [before, after]: [Option<Value>; 2], now: &Surroundings) -> [Vec<String>; 2] {
+    let objects = [before, after].map(|one| one.map(|more| object(owner_of(role), &more)));
+    let change =
+        Change { role, contract, before: objects[0].as_ref(), after: objects[1].as_ref(), surroundings: [now, now] };
+    let verdicts = judge(&change);
+    for verdict in &verdicts {
+        assert!(rules(role).contains(&verdict.rule), "{} is no rule of {}", verdict.rule, role.name());
+        assert!(!verdict.message.is_empty());
+        assert!(verdict.broken.as_ref().is_none_or(|broken| !broken.way_out.is_empty()));
+    }
+    let mut found = [Vec::new(), Vec::new()];
+    for Verdict { rule, broken, .. } in verdicts {
+        match broken {
+            None => found[0].push(rule.to_owned()),
+            Some(Broken { level: Level::Error, .. }) => found[1].push(rule.to_owned()),
+            Some(_) => found[1].push(format!("{rule}?")),
+        }
+    }
+    found
+}
+
+fn ready(contract: Contract, role: Role) -> Value {
+    let flag = match (role, contract) {
+        (ControlPlane, V1Beta1) => json!({"initialized": true}),
+        (_, V1Beta1) => json!({"ready": true}),
+        (ControlPlane, V1Beta2) => json!({"initialization": {"controlPlaneInitialized": true}}),
+        (BootstrapConfig, V1Beta2) => json!({"initialization": {"dataSecretCreated": true}}),
+        (_, V1Beta2) => json!({"initialization": {"provisioned": true}}),
+    };
+    let mut status = json!({"conditions": [
+        {"type": "Ready", "status": "True", "reason": "R"}, {"type": "Available", "status": "True", "reason": "R"}]});
+    json_patch::merge(&mut status, &flag);
+    json!({"status": status})
+}
+
+fn with(mut one: Value, more: &Value) -> Value {
+    json_patch::merge(&mut one, more);
+    one
+}
+
+#[test]
+fn a_provider_that_keeps_the_contract_breaks_no_rule() {
+    for contract in [V1Beta1, V1Beta2] {
+        for (role, more, want) in [
+            (
+                InfrastructureCluster,
+                json!({"spec": {"controlPlaneEndpoint": {"host": "h", "port": 6443}},
+                    "status": {"failureDomains": [{"name": "a"}, {"name": "b"}]}}),
+                &["CT-6.5", "CT-15.8", "CT-6.3", "CT-6.6"][..],
+            ),
+            (
+                InfrastructureMachine,
+                json!({"spec": {"providerID": "p"}}),
+                &["CT-8.6", "CT-15.8", "CT-8.2", "CT-18.3", "CT-18.3"],
+            ),
+            (
+                InfrastructureMachinePool,
+                json!({"spec": {"providerIDList": ["p", "q"]}, "status": {"replicas": 2}}),
+                &["CT-8.6", "CT-15.8", "CT-13.1", "CT-13.1"],
+            ),
+            (
+                BootstrapConfig,
+                json!({"status": {"dataSecretName": "d"}}),
+                &["CT-12.3", "CT-15.8", "CT-12.3", "CT-12.7"],
+            ),
+            (
+                ControlPlane,
+                json!({"spec": {"replicas": 1, "version": "v1.34.0"},
+                    "status": {"replicas": 1, "selector": "a=b", "version": "v1.34.0"}}),
+                &["CT-10.9", "CT-15.8", "CT-10.10", "CT-10.2", "CT-10.4"],
+            ),
+        ] {
+            let after = with(ready(contract, role), &more);
+            let [kept, broken] = judged(role, contract, [Some(json!({})), Some(after.clone())], &around(role));
+            assert_eq!((&kept.iter().map(String::as_str).collect::<Vec<_>>()[..], broken), (want, vec![]), "{role:?}");
+            let [kept, broken] = judged(role, contract, [Some(after.clone()), Some(after)], &around(role));
+            assert_eq!((kept.len(), broken.len()), (0, 0), "{role:?}: nothing has changed");
+        }
+    }
+}
+
+/// The rules that a change breaks.
+fn broken(role: Role, contract: Contract, before: Value, after: Value, now: &Surroundings) -> Vec<String> {
+    let [_, broken] = judged(role, contract, [Some(before), Some(after)], now);
+    broken
+}
+
+#[test]
+fn each_rule_is_broken_by_a_change_against_it() {
+    let flag = |role| ready(V1Beta2, role);
+    let id = json!({"spec": {"providerID": "p"}});
+    let endpoint = |host: &str| json!({"spec": {"controlPlaneEndpoint": {"host": host, "port": 6443}}});
+    let machine = with(flag(InfrastructureMachine), &id);
+    let pool = json!({"spec": {"providerIDList": ["p"]}, "status": {"replicas": 1}});
+    let cases = [
+        ("a flag that turns false", InfrastructureCluster, flag(InfrastructureCluster), json!({}), &["CT-6.5"][..]),
+        ("a flag of a machine", InfrastructureMachine, machine.clone(), id.clone(), &["CT-8.6"]),
+        ("no provider id", InfrastructureMachine, json!({}), flag(InfrastructureMachine), &["CT-8.2"]),
+        ("another provider id", InfrastructureMachine, id.clone(), json!({"spec": {"providerID": "q"}}), &["CT-8.2"]),
+        ("no provider id any more", InfrastructureMachine, id.clone(), json!({}), &["CT-8.2"]),
+        (
+            "no finalizer",
+            InfrastructureMachine,
+            id.clone(),
+            with(machine, &json!({"metadata": {"finalizers": []}})),
+            &["CT-15.6"],
+        ),
+        (
+            "a finalizer before the owner",
+            InfrastructureMachine,
+            json!({"metadata": {"finalizers": null, "ownerReferences": null}}),
+            json!({"metadata": {"ownerReferences": null}}),
+            &["CT-15.6"],
+        ),
+        (
+            "an owner of another group",
+            InfrastructureMachine,
+            json!({"metadata": {"finalizers": null}}),
+            json!({"metadata": {"ownerReferences": [{"apiVersion": "g.io/v1", "kind": "Machine", "name": "o"}]}}),
+            &["CT-15.6"],
+        ),
+        (
+            "no condition",
+            InfrastructureMachine,
+            id.clone(),
+            with(id.clone(), &json!({"status": {"initialization": {"provisioned": true}}})),
+            &["CT-15.8?"],
+        ),
+        ("another endpoint", InfrastructureCluster, endpoint("a"), endpoint("b"), &["CT-6.3"]),
+        ("no endpoint any more", ControlPlane, endpoint("a"), json!({}), &["CT-6.3"]),
+        (
+            "the same failure domain twice",
+            InfrastructureCluster,
+            json!({}),
+            with(
+                flag(InfrastructureCluster),
+                &json!({"status": {"failureDomains": [{"name": "a"}, {"name": "b"}, {"name": "a"}]}}),
+            ),
+            &["CT-6.6"],
+        ),
+        (
+            "managed by nobody any more",
+            InfrastructureCluster,
+            json!({"metadata": {"annotations": {"cluster.x-k8s.io/managed-by": ""}}}),
+            json!({}),
+            &["CT-15.13"],
+        ),
+        (
+            "a failure in the newer contract",
+            InfrastructureMachine,
+            json!({}),
+            json!({"status": {"failureReason": "R", "failureMessage": "m"}}),
+            &["CT-20.2?"],
+        ),
+        (
+            "no instances",
+            InfrastructureMachinePool,
+            json!({}),
+            with(flag(InfrastructureMachinePool), &json!({"status": {"replicas": 1}})),
+            &["CT-13.1"],
+        ),
+        (
+            "no number of instances",
+            InfrastructureMachinePool,
+            json!({}),
+            with(flag(InfrastructureMachinePool), &json!({"spec": {"providerIDList": ["p"]}})),
+            &["CT-13.1"],
+        ),
+        (
+            "an instance twice",
+            InfrastructureMachinePool,
+            pool.clone(),
+            with(pool, &json!({"spec": {"providerIDList": ["p", "p"]}})),
+            &["CT-13.1"],
+        ),
+        ("no name of a Secret", BootstrapConfig, json!({}), flag(BootstrapConfig), &["CT-12.3"]),
+        (
+            "another name of a Secret",
+            BootstrapConfig,
+            json!({"status": {"dataSecretName": "a"}}),
+            json!({"status": {"dataSecretName": "b"}}),
+            &["CT-12.4"],
+        ),
+        ("a control plane that is not initialized any more", ControlPlane, flag(ControlPlane), json!({}), &["CT-10.9"]),
+        (
+            "no selector",
+            ControlPlane,
+            json!({}),
+            with(flag(ControlPlane), &json!({"spec": {"replicas": 1}, "status": {"replicas": 1}})),
+            &["CT-10.2"],
+        ),
+        (
+            "a version that nobody asked for",
+            ControlPlane,
+            json!({"spec": {"version": "v1.33.0"}}),
+            json!({"spec": {"version": "v1.33.0"}, "status": {"version": "v1.34.0"}}),
+            &["CT-10.4"],
+        ),
+    ];
+    for (case, role, before, after, want) in cases {
+        assert_eq!(broken(role, V1Beta2, before, after, &around(role)), want, "{case}");
+    }
+    let half = json!({"status": {"failureReason": "R"}});
+    let now = around(InfrastructureMachine);
+    assert_eq!(
+        broken(InfrastructureMachine, V1Beta1, json!({}), half, &now),
+        ["CT-6.7"],
+        "a failure without a message"
+    );
+}
+
+#[test]
+fn what_is_around_an_object_decides_too() {
+    let role = InfrastructureMachine;
+    let up = with(ready(V1Beta2, role), &json!({"spec": {"providerID": "p"}}));
+    let mut early = around(role);
+    early.cluster = Some(object("", &json!({})));
+    assert_eq!(broken(role, V1Beta2, json!({}), up.clone(), &early), ["CT-18.3"], "no infrastructure of the Cluster");
+    early = around(role);
+    early.owner = Some(object("", &json!({"kind": "Machine"})));
+    assert_eq!(broken(role, V1Beta2, json!({}), up.clone(), &early), ["CT-18.3"], "no bootstrap data");
+    let mut placed = around(role);
+    let spec = json!({"spec": {"bootstrap": {"dataSecretName": "data"}, "failureDomain": "a"}});
+    placed.owner = Some(object("", &spec));
+    let of = |domain: &str| with(up.clone(), &json!({"status": {"failureDomain": domain}}));
+    assert_eq!(broken(role, V1Beta2, json!({}), of("b"), &placed), ["CT-8.3"], "another failure domain");
+    assert_eq!(broken(role, V1Beta2, json!({}), up.clone(), &placed), ["CT-8.3?"], "an unknown one");
+    let [kept, none] = judged(role, V1Beta2, [Some(json!({})), Some(of("a"))], &placed);
+    assert!(kept.contains(&"CT-8.3".to_owned()) && none.is_empty());
+
+    let data = with(ready(V1Beta2, BootstrapConfig), &json!({"status": {"dataSecretName": "d"}}));
+    let mut early = around(BootstrapConfig);
+    early.cluster = Some(object("", &json!({})));
+    assert_eq!(broken(BootstrapConfig, V1Beta2, json!({}), data.clone(), &early), ["CT-12.7"]);
+    let label = json!({"kind": "Machine", "metadata": {"labels": {"cluster.x-k8s.io/control-plane": ""}}});
+    early.owner = Some(object("", &label));
+    assert_eq!(broken(BootstrapConfig, V1Beta2, json!({}), data, &early), [""; 0], "the first machine joins nothing");
+
+    let mut alone = around(ControlPlane);
+    alone.has_kubeconfig = Some(false);
+    assert_eq!(broken(ControlPlane, V1Beta2, json!({}), ready(V1Beta2, ControlPlane), &alone), ["CT-10.10"]);
+    alone.machines = Some(2);
+    let [_, gone] = judged(ControlPlane, V1Beta2, [Some(json!({})), None], &alone);
+    assert_eq!(gone, ["CT-10.20"]);
+    alone.machines = Some(0);
+    let [kept, gone] = judged(ControlPlane, V1Beta2, [Some(json!({})), None], &alone);
+    assert_eq!((kept, gone.len()), (vec!["CT-10.20".to_owned()], 0));
+
+    let mut known = around(InfrastructureCluster);
+    let endpoint = |host: &str| json!({"spec": {"controlPlaneEndpoint": {"host": host, "port": 6443}}});
+    known.cluster = Some(object("", &endpoint("a")));
+    assert_eq!(broken(InfrastructureCluster, V1Beta2, json!({}), endpoint("b"), &known), ["CT-6.3"]);
+    assert_eq!(broken(InfrastructureCluster, V1Beta2, json!({}), endpoint("a"), &known), [""; 0]);
+}
+
+#[test]
+fn a_paused_object_is_left_alone() {
+    let role = InfrastructureMachine;
+    let paused = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}});
+    let says = json!({"status": {"conditions": [{"type": "Paused", "status": "True", "reason": "Paused"}]}});
+    let works = json!({"status": {"addresses": []}});
+    let all = around(role);
+    let after = with(paused.clone(), &works);
+    assert_eq!(broken(role, V1Beta2, paused.clone(), after.clone(), &all), ["CT-15.12"]);
+    assert_eq!(broken(role, V1Beta2, json!({}), after, &all), [""; 0], "it may have begun before");
+    let [kept, none] = judged(role, V1Beta2, [Some(paused.clone()), Some(with(paused, &says))], &all);
+    assert_eq!((kept, none.len()), (vec!["CT-15.12".to_owned()], 0), "the condition says so");
+    let mut of_cluster = around(role);
+    of_cluster.cluster = Some(object("", &json!({"spec": {"paused": true}})));
+    let finalizer = json!({"metadata": {"finalizers": ["g.io/mine", "g.io/more"]}});
+    assert_eq!(broken(role, V1Beta2, json!({}), finalizer, &of_cluster), ["CT-15.12"]);
+}
+
+#[test]
+fn every_rule_of_a_role_is_in_the_documents() {
+    let roles =
+        [InfrastructureCluster, InfrastructureMachine, InfrastructureMachinePool, BootstrapConfig, ControlPlane];
+    let all: BTreeSet<&str> = roles.into_iter().flat_map(rules).copied().collect();
+    let document = std::fs::read_to_string("docs/check-provider.md").unwrap();
+    for rule in all {
+        assert!(document.contains(rule), "docs/check-provider.md does not name {rule}");
+    }
+}
