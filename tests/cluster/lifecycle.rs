@@ -2,7 +2,9 @@
 //! kube-controller-manager, which collects garbage.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
 use std::pin::pin;
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
@@ -13,6 +15,7 @@ use kube::api::{Api, DynamicObject, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Config, ResourceExt};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
@@ -234,6 +237,30 @@ impl<'a> Story<'a> {
     }
 }
 
+/// `check-provider --live` for a kind in the namespace of a story.
+struct Following(Child);
+
+impl Following {
+    fn start(ground: &Ground, story: &Story<'_>, kind: &str) -> Self {
+        let mut command =
+            command(&["check-provider", "-o", "json", "--live", kind, "--namespace", &story.site.namespace]);
+        command.arg("--kubeconfig").arg(ground.kubernetes.kubeconfig());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        while !said.next().expect("it ends before it follows").unwrap().contains("following") {}
+        std::thread::spawn(move || said.for_each(drop));
+        Following(child)
+    }
+
+    /// The totals.
+    fn end(self) -> Value {
+        kill_process(Pid::from_child(&self.0), Signal::INT).unwrap();
+        let output = self.0.wait_with_output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        serde_json::from_str(text.lines().last().unwrap()).unwrap()
+    }
+}
+
 /// Counts the Machines of a namespace by what they belong to, with a watch, so that no moment is missed.
 struct Census {
     known: Arc<Mutex<Known>>,
@@ -368,6 +395,7 @@ async fn machines_run_scale_upgrade_and_change_until_the_cluster_goes_and_nothin
     // CT-16.2, CT-16.5, MA-27.16, ROLL-1
     let shared = Shared::get().await;
     let story = Story::begin(&shared.ground, "demo", || shared.topologist.log_text()).await;
+    let following = Following::start(&shared.ground, &story, "EmbeddedMachine");
     let first = story.until_running("all Machines run", MACHINES, |_| true).await;
     story.until_nodes(NODES, "v1.33.0").await;
 
@@ -402,6 +430,10 @@ async fn machines_run_scale_upgrade_and_change_until_the_cluster_goes_and_nothin
 
     story.site.delete(CORE, "Cluster", "demo").await;
     story.until("nothing is left", || async { (contents(&story.site).await == story.before).then_some(()) }).await;
+    let totals = following.end();
+    assert_eq!((&totals["errors"], &totals["broken"]), (&json!(0), &json!([])), "{totals}");
+    let kept: BTreeSet<&str> = totals["kept"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(["CT-8.2", "CT-8.6", "CT-15.6", "CT-18.3"].iter().all(|rule| kept.contains(rule)), "{totals}");
     shared.controller_manager.collects_garbage(story.site.client.clone(), &story.site.namespace).await;
     nothing_was_forbidden(&shared.topologist);
 }
