@@ -49,7 +49,7 @@ pub struct Verdict {
     pub rule: &'static str,
     /// Nothing when the rule is kept.
     pub broken: Option<Broken>,
-    /// What was seen.
+    /// The observation.
     pub message: String,
 }
 

@@ -83,7 +83,7 @@ impl Target {
                 let kinds: BTreeSet<&str> = of_providers.iter().map(|one| one.kind).collect();
                 bail!(
                     "no provider has a kind {kind:?}; there are {}",
-                    enumerated(&kinds.into_iter().collect::<Vec<_>>())
+                    enumerated(kinds.into_iter().collect::<Vec<_>>())
                 )
             }
             [..] => {
@@ -141,13 +141,13 @@ impl<'a> Provided<'a> {
     }
 }
 
-/// An object, and what was around it.
+/// An object with its surroundings.
 struct Known {
     object: Object,
     around: Surroundings,
 }
 
-/// What was seen so far.
+/// The objects, and the counts of the rules.
 struct Following {
     client: kube::Client,
     target: Target,
@@ -190,7 +190,7 @@ impl Following {
                 Event::InitApply(object) => {
                     let object = whole(object)?;
                     listed.insert(object.key());
-                    // What happened before nobody has seen.
+                    // Changes from before the start are unknown.
                     match is_first && !self.known.contains_key(&object.key()) {
                         true => self.remember(object).await,
                         false => self.there(object).await?,

@@ -32,7 +32,7 @@ const READY: &str = "Ready";
 struct Instance {
     name: String,
     begun: String,
-    /// A hash of what it was made from; empty for what was asked for when a simulation took it over.
+    /// A hash of what it is made from; empty in a simulation that took it over: it is as the pool asks for then.
     made_from: String,
     version: String,
 }

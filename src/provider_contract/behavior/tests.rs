@@ -132,15 +132,23 @@ fn broken(role: Role, contract: Contract, before: Value, after: Value, now: &Sur
     broken
 }
 
+/// A change from one state to another, and the rules that it breaks.
+type Case = (&'static str, Role, Value, Value, &'static [&'static str]);
+
+fn all_broken(cases: Vec<Case>) {
+    for (case, role, before, after, want) in cases {
+        assert_eq!(broken(role, V1Beta2, before, after, &around(role)), want, "{case}");
+    }
+}
+
 #[test]
-fn each_rule_is_broken_by_a_change_against_it() {
+fn rules_of_machines_and_clusters_are_broken_by_changes_against_them() {
     let flag = |role| ready(V1Beta2, role);
     let id = json!({"spec": {"providerID": "p"}});
     let endpoint = |host: &str| json!({"spec": {"controlPlaneEndpoint": {"host": host, "port": 6443}}});
     let machine = with(flag(InfrastructureMachine), &id);
-    let pool = json!({"spec": {"providerIDList": ["p"]}, "status": {"replicas": 1}});
-    let cases = [
-        ("a flag that turns false", InfrastructureCluster, flag(InfrastructureCluster), json!({}), &["CT-6.5"][..]),
+    let cases: Vec<Case> = vec![
+        ("a flag that turns false", InfrastructureCluster, flag(InfrastructureCluster), json!({}), &["CT-6.5"]),
         ("a flag of a machine", InfrastructureMachine, machine.clone(), id.clone(), &["CT-8.6"]),
         ("no provider id", InfrastructureMachine, json!({}), flag(InfrastructureMachine), &["CT-8.2"]),
         ("another provider id", InfrastructureMachine, id.clone(), json!({"spec": {"providerID": "q"}}), &["CT-8.2"]),
@@ -199,6 +207,15 @@ fn each_rule_is_broken_by_a_change_against_it() {
             json!({"status": {"failureReason": "R", "failureMessage": "m"}}),
             &["CT-20.2?"],
         ),
+    ];
+    all_broken(cases);
+}
+
+#[test]
+fn rules_of_pools_data_and_control_planes_are_broken_by_changes_against_them() {
+    let flag = |role| ready(V1Beta2, role);
+    let pool = json!({"spec": {"providerIDList": ["p"]}, "status": {"replicas": 1}});
+    all_broken(vec![
         (
             "no instances",
             InfrastructureMachinePool,
@@ -243,10 +260,7 @@ fn each_rule_is_broken_by_a_change_against_it() {
             json!({"spec": {"version": "v1.33.0"}, "status": {"version": "v1.34.0"}}),
             &["CT-10.4"],
         ),
-    ];
-    for (case, role, before, after, want) in cases {
-        assert_eq!(broken(role, V1Beta2, before, after, &around(role)), want, "{case}");
-    }
+    ]);
     let half = json!({"status": {"failureReason": "R"}});
     let now = around(InfrastructureMachine);
     assert_eq!(
