@@ -117,7 +117,7 @@ fn paused(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
     }
 }
 
-/// Why an object is to be left alone.
+/// Why a provider must leave an object alone.
 fn pause(object: &Object, surroundings: &Surroundings) -> Option<&'static str> {
     let of_cluster = surroundings.cluster.as_ref().and_then(|cluster| cluster.at("spec.paused"));
     if of_cluster == Some(&Value::Bool(true)) {
@@ -144,7 +144,7 @@ fn written(object: &Object) -> (Vec<&str>, Option<Value>) {
     (finalizers(Some(object)), status)
 }
 
-/// CT-15.13: an object that somebody else manages stays so.
+/// CT-15.13: an object that others manage stays theirs.
 fn externally_managed(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
     if change.role != Role::InfrastructureCluster {
         return;

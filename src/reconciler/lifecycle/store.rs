@@ -102,7 +102,7 @@ impl Store {
     }
 
     /// An object as it is now, unless a newer version of it is here or it is gone: the answer to a write may come after the
-    /// watch has shown that somebody else has removed the last finalizer.
+    /// watch has shown that another controller has removed the last finalizer.
     pub(super) fn seen(&self, id: &ObjectId, mut object: Object) {
         object.remove("metadata.managedFields");
         let object = Arc::new(object);
