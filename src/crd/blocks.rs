@@ -168,7 +168,7 @@ pub(super) fn template(v: Shape) -> Schema {
     object().required(v.pick("templateRef", "ref"), template_reference(v))
 }
 
-/// F-CREF
+/// F-CREF (CT-4.1, CT-4.2)
 pub(super) fn contract_reference(v: Shape) -> Schema {
     match v {
         V1Beta2 => object()

@@ -191,7 +191,7 @@ impl TemplateRef {
 }
 
 impl ContractRef {
-    /// Whether any of the three fields is set.
+    /// Whether any of the three fields is set (CT-4.3).
     pub fn is_defined(&self) -> bool {
         !(self.api_group.is_empty() && self.kind.is_empty() && self.name.is_empty())
     }

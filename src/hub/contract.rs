@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 pub use super::plural::plural;
 
-/// The contracts that are understood, the newest first (CT-3.2).
+/// The contracts that are understood, the newest first (CT-3.1, CT-3.2).
 pub const CONTRACTS: [&str; 2] = ["v1beta2", "v1beta1"];
 
 /// The name of the CustomResourceDefinition of a kind (CT-2.1).
@@ -25,7 +25,8 @@ pub fn newest_version(labels: &BTreeMap<String, String>) -> Option<&str> {
     chosen(labels).map(|(_, version)| version)
 }
 
-/// The newest contract among the labels of a definition, and the newest version that follows it (CT-3.5).
+/// The newest contract among the labels of a definition, and the newest version that follows it, whatever the order in the label
+/// (CT-1.6, CT-3.5, CT-3.7, CT-3.8, CT-3.11).
 pub fn chosen(labels: &BTreeMap<String, String>) -> Option<(&'static str, &str)> {
     CONTRACTS.iter().find_map(|contract| {
         let listed = labels.get(&format!("cluster.x-k8s.io/{contract}"))?;
@@ -68,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_newest_version_of_the_newest_contract_counts() {
-        // CS-08, CT-3.7, CT-3.8
+        // CS-08, CT-1.6, CT-3.1, CT-3.7, CT-3.8, CT-3.11
         for (given, want) in [
             (vec![("v1beta1", "v1alpha1_v1alpha2"), ("v1beta2", "v1alpha3_v1alpha4")], Some("v1alpha4")),
             (vec![("v1beta1", "v1alpha1_v1alpha2")], Some("v1alpha2")),

@@ -6,7 +6,7 @@ use crate::gotemplate::{Functions, Limits, Template};
 
 /// The longest name in bytes (NAM-002).
 const LONGEST: usize = 63;
-/// To how many bytes a longer name is cut before five random characters follow.
+/// To how many bytes a longer name is cut before five random characters follow (NAM-002, CT-14.4).
 const CUT: usize = 58;
 
 /// What a name is made for.
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_name_follows_from_its_template() {
-        // NAM-001, NAM-002
+        // NAM-001, NAM-002, CT-14.4
         let long = "x".repeat(64);
         for (template, named, want) in [
             ("{{ .cluster.name }}-{{ .random }}", Named::Cluster, Ok("c-bcdfg".to_owned())),

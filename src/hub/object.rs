@@ -353,6 +353,24 @@ mod tests {
     }
 
     #[test]
+    fn a_reference_of_the_contract_has_no_version_and_is_defined_by_any_of_its_fields() {
+        // CT-4.3, CT-4.7
+        let made = object(json!({"apiVersion": "g.io/v1", "kind": "A", "metadata": {"namespace": "n", "name": "a"}}));
+        let reference = made.contract_ref();
+        assert_eq!(Value::from(&reference), json!({"apiGroup": "g.io", "kind": "A", "name": "a"}));
+        assert!(reference.is_defined() && !ContractRef::default().is_defined());
+        for field in ["apiGroup", "kind", "name"] {
+            let mut one = ContractRef::default();
+            match field {
+                "apiGroup" => one.api_group = "x".into(),
+                "kind" => one.kind = "x".into(),
+                _ => one.name = "x".into(),
+            }
+            assert!(one.is_defined(), "{field}");
+        }
+    }
+
+    #[test]
     fn an_object_has_its_kind_namespace_and_name() {
         let object = object(json!({"apiVersion": "g/v1", "kind": "K", "metadata": {"namespace": "ns", "name": "n"}}));
         assert_eq!(object.reference(), ObjectRef::new("g/v1", "K", ObjectKey::new("ns", "n")));

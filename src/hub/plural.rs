@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn plurals_are_those_of_the_convention() {
-        // CT-2.8
+        // CT-2.3, CT-2.5, CT-2.6, CT-2.8
         for (kind, want) in [
             ("DockerCluster", "dockerclusters"),
             ("DockerMachineTemplate", "dockermachinetemplates"),

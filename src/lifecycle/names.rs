@@ -31,3 +31,24 @@ fn hash(text: &str) -> u64 {
 pub(super) fn short_hash(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::topology::names::ALPHABET;
+
+    #[test]
+    fn ends_have_five_characters_of_the_alphabet_and_follow_from_their_purpose() {
+        // CT-14.3, MA-30.6
+        let owner = Object::try_from(json!({"metadata": {"uid": "u"}})).unwrap();
+        let now = Moment { seconds: 1, nanos: 0 };
+        let ends: std::collections::BTreeSet<String> =
+            (0..100).map(|number| end(&owner, "machine", number, now)).collect();
+        assert_eq!(ends.len(), 100, "they differ");
+        assert!(ends.iter().all(|end| end.len() == 5 && end.bytes().all(|byte| ALPHABET.contains(&byte))), "{ends:?}");
+        assert_eq!(end(&owner, "machine", 7, now), end(&owner, "machine", 7, now));
+        assert_ne!(end(&owner, "machine", 7, now), end(&owner, "set", 7, now));
+    }
+}

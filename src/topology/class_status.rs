@@ -214,7 +214,7 @@ impl Status<'_> {
         }
     }
 
-    /// CCR-11
+    /// CCR-11, CT-4.5
     fn note_references(&mut self, references: &References) {
         const TYPE: &str = "RefVersionsUpToDate";
         match references {

@@ -73,7 +73,7 @@ fn labels(group: &str, kind: &str, world: &World) -> Result<Option<BTreeMap<Stri
     }
 }
 
-/// The contract whose label lists the version, the newest first (CT-3.9). Only `v1beta1` selects the older layout.
+/// The contract whose label lists the version, the newest first (CT-3.9, CT-3.10). Only `v1beta1` selects the older layout.
 pub fn listed(labels: &BTreeMap<String, String>, version: &str) -> Option<Contract> {
     let lists = |contract: &str| {
         let label = labels.get(&format!("cluster.x-k8s.io/{contract}"));

@@ -105,7 +105,7 @@ impl KubeVersion {
         self.release().precedence(&other.release())
     }
 
-    /// Precedence first, then build identifiers (VER-005).
+    /// Precedence first, then build identifiers (VER-005, CT-10.7).
     pub fn build_order(&self, other: &Self) -> BuildOrder {
         match self.precedence(other) {
             Ordering::Less => BuildOrder::Lower,
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn builds_have_a_partial_order() {
-        // VER-005
+        // VER-005, CT-10.7
         for (a, b, want) in [
             ("1.0.0", "1.0.0", BuildOrder::Same),
             ("1.0.0+1", "1.0.0+2", BuildOrder::Lower),

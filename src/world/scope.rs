@@ -21,7 +21,7 @@ enum Pattern {
 }
 
 impl Scope {
-    /// The objects in `namespaces`, each a name or a prefix and `*`, whose label `cluster.x-k8s.io/watch-filter` is `watch_filter`. An empty
+    /// CT-15.14: the objects in `namespaces`, each a name or a prefix and `*`, whose label `cluster.x-k8s.io/watch-filter` is `watch_filter`. An empty
     /// list means all namespaces, and `None` any label or none.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_scope_is_made_of_namespaces_and_a_label() {
-        // DEC-37
+        // DEC-37, CT-15.14
         let object = |namespace: &str, label: Option<&str>| -> Metadata {
             let labels = label.map(|label| json!({WATCH_FILTER: label}));
             serde_json::from_value(json!({"name": "x", "namespace": namespace, "labels": labels})).unwrap()

@@ -356,7 +356,7 @@ const READS: [&str; 15] = [
 ];
 /// Reaches workload clusters (DEC-40), with the component `workload-clusters`.
 const KUBECONFIGS: &str = "/secrets: get";
-/// Reads labels and schemas of definitions, which are in no namespace.
+/// Reads labels and schemas of definitions, which are in no namespace (CT-16.4).
 const DEFINITIONS: [&str; 1] = ["apiextensions.k8s.io/customresourcedefinitions: get"];
 /// Elects a leader.
 const LEADS: [&str; 2] = ["coordination.k8s.io/leases: create", "coordination.k8s.io/leases[topologist]: get update"];

@@ -12,6 +12,7 @@ use crate::lifecycle::contract::Flag;
 use crate::lifecycle::fields::flag;
 use crate::topology::contract::Contract;
 
+/// The condition `Ready` of the infrastructure cluster (CT-6.8, CT-15.8).
 const INFRASTRUCTURE_READY: &str = "InfrastructureReady";
 const CONTROL_PLANE_AVAILABLE: &str = "ControlPlaneAvailable";
 const CONTROL_PLANE_INITIALIZED: &str = "ControlPlaneInitialized";

@@ -58,6 +58,7 @@ fn a_cluster_takes_over_what_its_infrastructure_and_control_plane_report() {
     assert_eq!(cluster.at("status.initialization"), Some(&flags));
     assert_eq!(text(&cluster, "status.phase"), "Provisioned");
     assert_eq!(cluster.at("status.observedGeneration"), cluster.at("metadata.generation"));
+    // CT-6.8, CT-15.8
     assert_eq!(condition(&cluster, "InfrastructureReady"), yes("Ready"));
     assert_eq!(condition(&cluster, "ControlPlaneAvailable"), yes("Available"));
     assert_eq!(condition(&cluster, "ControlPlaneInitialized"), yes("Initialized"));

@@ -121,6 +121,7 @@ fn templates_are_owned_by_the_cluster_and_have_to_exist() {
         "all objects of a machine are made or none"
     );
     let template = fold.find(&GroupKind::new(BOOTSTRAP, "FooConfigTemplate"), "a").unwrap();
+    // CT-15.4
     assert_eq!(owner_name(&template, "Cluster"), Some(CLUSTER));
     let message = conditions::get(&the_set(&fold), "ScalingUp").unwrap().message;
     assert!(message.contains("FooMachineTemplate missing does not exist"), "{message}");

@@ -107,7 +107,7 @@ async fn a_class_is_reconciled_and_then_there_are_only_watches() {
 
 #[tokio::test(start_paused = true)]
 async fn owners_are_added_to_what_is_there_and_conflicts_are_tried_again() {
-    // CCR-04
+    // CCR-04, CT-15.2
     let server = server();
     let theirs = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "theirs", "uid": "1"});
     let former = json!({"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "ClusterClass", "name": "base", "uid": "0"});

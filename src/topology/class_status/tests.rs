@@ -92,7 +92,7 @@ fn success_is_reported_in_both_forms() {
 
 #[test]
 fn outdated_references_are_named_and_block_nothing() {
-    // CCR-05, CCR-10, CCR-11
+    // CCR-05, CCR-10, CCR-11, CT-4.5
     let outdated = |name: &str| Outdated {
         kind: "ATemplate".into(),
         name: name.into(),

@@ -108,7 +108,7 @@ fn classic_version<'a>(machines: &'a Object, basis: Basis<'a>) -> Result<&'a str
 const MACHINE_LABELS: &str = "spec.machineTemplate.metadata.labels";
 const MACHINE_ANNOTATIONS: &str = "spec.machineTemplate.metadata.annotations";
 
-/// Labels and annotations of the machines, over those of the template; maps without entries are not written (DS-15). They
+/// Labels and annotations of the machines, over those of the template; maps without entries are not written (DS-15, CT-5.9, CT-11.3). They
 /// reach machines in place (LBL-03).
 fn add_machine_metadata(
     object: &mut DesiredObject,
@@ -154,7 +154,7 @@ fn may_have_replicas(object: &Object, basis: Basis<'_>) -> Result<bool, Failure>
     Ok(is_open(schema) || is_open(spec) || spec.pointer("/properties/replicas").is_some())
 }
 
-/// When machines are replaced, and what holds for each of them (DS-17 to DS-19).
+/// When machines are replaced, and what holds for each of them (DS-17 to DS-19, CT-5.8, CT-11.3).
 fn add_fields_of_machines(
     object: &mut DesiredObject,
     topology: &ControlPlaneTopology,
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_contract_follows_from_the_version_of_the_desired_control_plane() {
-        // DS-13, DEC-17
+        // DS-13, DEC-17, CT-3.10
         for (contract, scene) in both() {
             let computed = scene.compute().unwrap();
             assert_eq!((computed.contract, computed.assumed), (contract, true));
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn metadata_of_the_topology_overrides_class_and_template() {
-        // DS-12, DS-15, LBL-02
+        // DS-12, DS-15, LBL-02, CT-11.3
         let metadata =
             |value: &str, own: &str| json!({"labels": {"a": value, own: ""}, "annotations": {"n": value, own: ""}});
         let all = json!({"labels": {"a": "t", "b": "t", "t": ""}, "annotations": {"n": "t", "t": ""}});
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn gates_and_taints_come_as_whole_lists() {
-        // DS-18, DS-21
+        // DS-18, DS-21, CT-5.8
         let gate = |name: &str| json!([{"conditionType": name, "polarity": "Negative"}]);
         let taint = |key: &str| json!([{"key": key, "effect": "NoSchedule", "propagation": "Always"}]);
         let nothing = || json!(null);

@@ -62,7 +62,7 @@ impl Down<'_> {
         }
     }
 
-    /// CONV-005
+    /// CONV-005, CT-4.4
     fn contract(&self, value: Value, path: &dyn Fn() -> String) -> Rewritten {
         let Value::Object(mut reference) = value else { return Ok(Some(value)) };
         if !is_defined(&reference, "apiGroup") {

@@ -425,7 +425,7 @@ fn durations_become_whole_seconds_and_durations_again() {
 
 #[test]
 fn contract_references_lose_their_namespace_and_get_a_version() {
-    // CONV-005
+    // CONV-005, CT-4.4
     let full = json!({"apiVersion": "a.example.com/v1", "kind": "A", "name": "a", "namespace": "other", "uid": "u",
         "resourceVersion": "1", "fieldPath": "f"});
     let new =
