@@ -25,7 +25,7 @@ pub fn newest_version(labels: &BTreeMap<String, String>) -> Option<&str> {
     chosen(labels).map(|(_, version)| version)
 }
 
-/// The newest contract among the labels of a definition, and the newest version that follows it, whatever the order in the label
+/// The newest contract among the labels of a definition, and the newest version that follows it; the order in the label says nothing
 /// (CT-1.6, CT-3.5, CT-3.7, CT-3.8, CT-3.11).
 pub fn chosen(labels: &BTreeMap<String, String>) -> Option<(&'static str, &str)> {
     CONTRACTS.iter().find_map(|contract| {
