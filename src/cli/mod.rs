@@ -35,6 +35,7 @@ mod simulate;
 mod serve;
 mod substitution;
 mod tasks;
+mod twins;
 mod validate;
 mod workloads;
 

@@ -19,7 +19,6 @@ mod progress;
 mod report;
 mod samples;
 mod text;
-mod twins;
 mod values;
 mod words;
 
@@ -44,6 +43,7 @@ use super::live::{Connection, Reach};
 use super::offline::Subject;
 use super::rollout::Side;
 use super::schemas;
+use super::twins::{self, Twins};
 use super::validate;
 use crate::hub::ObjectKey;
 use crate::topology::plan::{Fold, Rollout};
@@ -53,7 +53,6 @@ use dry_run::Server;
 use progress::Progress;
 use report::ClusterReport;
 use samples::{Half, Samples};
-use twins::Twins;
 
 /// Prints what becomes of the Clusters on either side.
 pub(super) fn run(options: &Plan) -> Result<ExitCode> {
