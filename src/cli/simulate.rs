@@ -14,6 +14,7 @@ mod palette;
 mod progress;
 mod report;
 mod text;
+mod twins;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -37,6 +38,7 @@ use super::live::{Connection, Reach};
 use super::machines::timings;
 use super::offline::Subject;
 use super::rollout::Side;
+use super::twins::Twins;
 use super::validate::{complain, denials};
 use crate::calendar::Moment;
 use crate::hub::{Object, ObjectKey};
@@ -143,7 +145,7 @@ fn stream(objects: &[Arc<Object>]) -> Result<String> {
 
 /// What happened to each Cluster, and why some are stuck; nothing when an object of the files is denied.
 ///
-/// What one Cluster does has no effect on another one, so each has a simulation of its own.
+/// What one Cluster does has no effect on another one, so each has a simulation of its own, or that of a twin.
 fn simulate(sides: &Sides, settings: &Settings, options: &Simulate) -> Result<Option<Outcome>> {
     // What a cluster has stored is not judged again.
     if (!sides.is_live && has_denials(&sides.before)?) || sides.after.as_ref().map_or(Ok(false), has_denials)? {
@@ -152,9 +154,15 @@ fn simulate(sides: &Sides, settings: &Settings, options: &Simulate) -> Result<Op
     let before = State::of(&sides.before);
     let change = sides.after.as_ref().map(|side| Change { deletes: !sides.is_live, ..Change::of(&sides.before, side) });
     let start = settings.began.unwrap_or(Moment { seconds: 0, nanos: 0 });
-    let run = Run { before, change, settings, start, limit: options.limit, keeps_objects: options.objects.is_some() };
+    let keeps_objects = options.objects.is_some();
+    let run = Run { before, change, settings, start, limit: options.limit, keeps_objects };
+    let keys = run.keys();
+    let twins = match keeps_objects {
+        true => crate::cli::twins::apart(keys),
+        false => twins::of(keys, &sides.before, sides.after.as_ref(), settings),
+    };
     let (mut clusters, mut stuck, mut objects) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-    for (key, end) in run.all()? {
+    for (key, end) in run.all(&twins)? {
         if let Some(reason) = end.stuck_before {
             writeln!(io::stderr(), "topologist: Cluster {key} is not rolled out before the change: {reason}")?;
         }
@@ -267,6 +275,13 @@ struct Ended {
     objects: Vec<Arc<Object>>,
 }
 
+impl Ended {
+    /// Everything is as it should be.
+    fn well(timeline: ClusterTimeline) -> Self {
+        Ended { timeline: Some(timeline), stuck: None, stuck_before: None, objects: Vec::new() }
+    }
+}
+
 /// Simulations of Clusters.
 struct Run<'a> {
     before: State,
@@ -278,27 +293,51 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Simulates every Cluster of either side, on all processors.
-    fn all(&self) -> Result<BTreeMap<ObjectKey, Ended>> {
+    /// The Clusters of either side.
+    fn keys(&self) -> Vec<ObjectKey> {
         let of_change = self.change.iter().flat_map(|change| change.state.clusters.keys());
         let keys: BTreeSet<&ObjectKey> = self.before.clusters.keys().chain(of_change).collect();
-        let keys: Vec<&ObjectKey> = keys.into_iter().collect();
-        let (next, progress) = (AtomicUsize::new(0), Progress::of(keys.len()));
+        keys.into_iter().cloned().collect()
+    }
+
+    /// Simulates Clusters, on all processors.
+    fn all(&self, clusters: &[Twins]) -> Result<BTreeMap<ObjectKey, Ended>> {
+        let number = clusters.iter().map(|twins| 1 + twins.others.len()).sum();
+        let (next, progress) = (AtomicUsize::new(0), Progress::of(number));
         let work = || {
             let mut ends = Vec::new();
-            while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {
-                ends.push(self.one(key).map(|end| (ObjectKey::clone(key), end)));
-                progress.add();
+            while let Some(twins) = clusters.get(next.fetch_add(1, Ordering::Relaxed)) {
+                match self.with_twins(twins, &progress) {
+                    Ok(some) => ends.extend(some.into_iter().map(Ok)),
+                    Err(error) => ends.push(Err(error)),
+                }
             }
             ends
         };
-        let workers = thread::available_parallelism().map_or(1, NonZero::get).min(keys.len());
+        let workers = thread::available_parallelism().map_or(1, NonZero::get).min(clusters.len());
         thread::scope(|scope| {
             let shares: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
             let shares =
                 shares.into_iter().map(|share| share.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             shares.flatten().collect()
         })
+    }
+
+    /// Simulates one Cluster, and tells the same of its twins. A Cluster that is stuck has a reason of its own.
+    fn with_twins(&self, Twins { first, others }: &Twins, progress: &Progress) -> Result<Vec<(ObjectKey, Ended)>> {
+        let end = self.one(first)?;
+        progress.add();
+        let mut ends = Vec::with_capacity(1 + others.len());
+        for other in others {
+            let known = (end.stuck.is_none() && end.stuck_before.is_none()).then_some(end.timeline.as_ref()).flatten();
+            ends.push(match known.and_then(|known| twins::renamed(known, &first.name, &other.name)) {
+                Some(twin) => (other.clone(), Ended::well(twin)),
+                None => (other.clone(), self.one(other)?),
+            });
+            progress.add();
+        }
+        ends.push((first.clone(), end));
+        Ok(ends)
     }
 
     /// Goes up to where the output begins. One that is rolled out before a change has an end there.

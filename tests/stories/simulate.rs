@@ -514,3 +514,32 @@ fn what_other_providers_have_brought_up_is_not_made_again() {
         }
     }
 }
+
+#[test]
+fn twins_are_told_what_each_of_them_would_be_told_alone() {
+    let names = ["blue", "green", "blue-2", "control"];
+    let shape = |report: &Value, name: &str| {
+        let clusters = report["clusters"].as_array().unwrap().iter();
+        let mut one = clusters.clone().find(|one| one["name"] == name).unwrap().clone();
+        one.as_object_mut().unwrap().remove("name");
+        without_names(&json!({"clusters": [one]}))
+    };
+    let story = Story::new();
+    for (file, version) in [("a.yaml", "v1.33.0"), ("b.yaml", "v1.34.0")] {
+        story.file(file, world(&names.map(|name| at(cluster(name, 2), version))));
+    }
+    let told = story.run(&["a.yaml", "--to", "b.yaml", "-o", "json"]);
+    assert_eq!(told.code, 0, "{}", told.err);
+    let together = told.json();
+    for name in names {
+        for (file, version) in [("one.yaml", "v1.33.0"), ("two.yaml", "v1.34.0")] {
+            story.file(file, world(&[at(cluster(name, 2), version)]));
+        }
+        let alone = story.run(&["one.yaml", "--to", "two.yaml", "-o", "json"]).json();
+        assert_eq!(shape(&together, name), shape(&alone, name), "{name}");
+        let mine = together["clusters"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap();
+        let machines = mine["machines"].as_array().unwrap();
+        assert!(machines.iter().all(|machine| machine["name"].as_str().unwrap().starts_with(&format!("{name}-"))));
+        assert!(mine["held"].as_array().unwrap().iter().all(|held| held["name"].as_str().unwrap().starts_with(name)));
+    }
+}
