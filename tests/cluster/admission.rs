@@ -311,7 +311,7 @@ async fn a_cluster_that_is_being_deleted_can_lose_its_finalizers() {
     objects.create("Cluster", &held).await.unwrap();
     objects.clusters.delete("seven", &DeleteParams::default()).await.unwrap();
     let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    // Its class does not exist, so any other update of it would be refused (CL-V-054).
+    // Its class does not exist, so updates of its topology would be refused (CL-V-054).
     objects.clusters.patch("seven", &PatchParams::default(), &release).await.unwrap();
     assert!(objects.clusters.get_opt("seven").await.unwrap().is_none());
 }

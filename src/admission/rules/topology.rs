@@ -259,8 +259,12 @@ fn class_can_be_read(lookup: &Lookup<'_>, found: &mut Findings) {
 }
 
 /// The class of a Cluster that already exists is there (CL-V-054).
+///
+/// An update that leaves the topology as it was asks nothing of the class. Controllers make such updates, of finalizers for
+/// example, and the Cluster needs them to be deleted in order (DEC-16).
 fn class_of_an_existing_cluster_is_there(lookup: &Lookup<'_>, found: &mut Findings) {
-    if lookup.change.old.is_some() && *lookup.answer == Found::Absent {
+    let changes_topology = |old: &Cluster| old.topology() != Some(lookup.change.topology);
+    if lookup.change.old.is_some_and(changes_topology) && *lookup.answer == Found::Absent {
         found.internal(class(), format!("ClusterClass {} does not exist", lookup.key));
     }
 }

@@ -286,6 +286,18 @@ fn the_class_of_a_topology_has_to_exist() {
 }
 
 #[test]
+fn a_cluster_can_go_without_its_class() {
+    // MA-27.1, MA-27.15, DEC-11
+    let mut fold = cluster(json!({"topology": {"classRef": {"name": "absent"}}}));
+    let made = fold.core("Cluster", CLUSTER);
+    let id = ObjectId::of(&made);
+    fold.edit(&made, |cluster| set(cluster, "metadata.annotations", json!({annotation::OK_TO_DELETE: ""})));
+    fold.delete(&id);
+    assert!(fold.settle(50));
+    assert!(fold.objects.get(&id).is_none(), "it is gone");
+}
+
+#[test]
 fn the_probe_follows_the_connection() {
     // MA-27.12
     let mut fold = cluster(json!({}));
