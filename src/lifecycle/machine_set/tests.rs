@@ -13,7 +13,7 @@ use crate::lifecycle::fields::{
 };
 use crate::lifecycle::fold::Fold;
 use crate::lifecycle::objects::{GroupKind, ObjectId};
-use crate::lifecycle::testing::{CLUSTER, core, object};
+use crate::lifecycle::testing::{CLUSTER, cluster_key, core, object};
 
 fn with_set(replicas: i64) -> Fold {
     let mut fold = scene();
@@ -348,6 +348,36 @@ fn machines_that_do_not_say_whether_they_are_up_to_date_count_after_ten_seconds(
     assert_eq!(reason(&fold, "MachinesUpToDate"), "NoReplicas");
     fold.run(core::time::Duration::from_secs(2));
     assert_eq!(reason(&fold, "MachinesUpToDate"), "UpToDateUnknown");
+}
+
+#[test]
+fn the_counters_of_earlier_versions_look_at_nodes() {
+    // MA-18.5
+    let mut fold = with_set(3);
+    let counters = |fold: &Fold| {
+        ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"]
+            .map(|name| number(&the_set(fold), &format!("status.deprecated.v1beta1.{name}")))
+    };
+    assert_eq!(counters(&fold), [Some(3), None, None], "no workload cluster is connected");
+    edit(&mut fold, |it| set(it, "spec.template.spec.minReadySeconds", json!(60)));
+    let all = machines(&fold);
+    fold.objects.workload_mut(&cluster_key()).is_reachable = true;
+    for (machine, ready) in all.iter().zip(["True", "True", "False"]) {
+        let since = if machine.name() == all[0].name() { "2029-12-31T23:00:00Z" } else { "2030-01-01T00:00:00Z" };
+        let condition = json!({"type": "Ready", "status": ready, "lastTransitionTime": since});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": machine.name()},
+            "status": {"conditions": [condition]}});
+        fold.create(Some(&cluster_key()), Object::try_from(node).unwrap()).unwrap();
+        fold.edit(machine, |machine| set(machine, "status.nodeRef.name", json!(machine.name().to_owned())));
+    }
+    assert!(fold.settle(1_000));
+    assert_eq!(counters(&fold), [Some(3), Some(2), Some(1)], "one has been ready for an hour");
+    fold.run(core::time::Duration::from_secs(61));
+    assert_eq!(counters(&fold)[1..], [Some(2), Some(2)]);
+    fold.objects.workload_mut(&cluster_key()).is_reachable = false;
+    edit(&mut fold, |it| set_annotation(it, "note", "x"));
+    assert!(fold.settle(1_000));
+    assert_eq!(counters(&fold)[1..], [Some(2), Some(2)], "what is unknown stays");
 }
 
 /// A Cluster with a control plane, and a set of one machine that may not be made yet.
