@@ -231,7 +231,7 @@ fn a_missing_object_is_waited_for_unless_it_was_there() {
 
 #[test]
 fn conditions_of_the_provider_are_mirrored() {
-    // MA-27.10, CT-15.8
+    // MA-27.10, CT-6.8, CT-15.8
     let mut fold = cluster(references());
     fold.make(with(GOOD_INFRA(), "status.conditions", conditions(&[("Ready", "False")])["conditions"].clone()));
     fold.make(with(GOOD_CONTROL_PLANE(), "status.v1beta2", conditions(&[("Available", "Unknown")])));

@@ -109,7 +109,7 @@ fn a_set_of_a_deployment_has_no_owner_of_its_own_and_needs_the_deployment() {
 
 #[test]
 fn templates_are_owned_by_the_cluster_and_have_to_exist() {
-    // MA-15.3, MA-15.8
+    // MA-15.3, MA-15.8, CT-15.4
     let mut fold = scene();
     let mut lacking = group("MachineSet", "set", 1);
     set(&mut lacking, "spec.template.spec.infrastructureRef.name", json!("missing"));
@@ -122,11 +122,29 @@ fn templates_are_owned_by_the_cluster_and_have_to_exist() {
     );
     let template = fold.find(&GroupKind::new(BOOTSTRAP, "FooConfigTemplate"), "a").unwrap();
     assert_eq!(owner_name(&template, "Cluster"), Some(CLUSTER));
+    assert_eq!(controller(&template), None, "it does not control them");
     let message = conditions::get(&the_set(&fold), "ScalingUp").unwrap().message;
     assert!(message.contains("FooMachineTemplate missing does not exist"), "{message}");
     fold.make(infrastructure("missing"));
     assert!(fold.advance() && fold.settle(1_000));
     assert_eq!((failure(&fold), machines(&fold).len()), (None, 1));
+}
+
+#[test]
+fn an_owner_is_matched_in_any_version_and_refreshed() {
+    // CT-15.2
+    let mut fold = scene();
+    let template = infrastructure("a");
+    let cluster = fold.core("Cluster", CLUSTER);
+    let owner = |version: &str, kind: &str, name: &str| json!({"apiVersion": format!("cluster.x-k8s.io/{version}"), "kind": kind, "name": name, "uid": cluster.uid()});
+    let others = [owner("v1beta1", "Cluster", "other"), owner("v1beta1", "Machine", CLUSTER)];
+    let known = json!([others[0], owner("v1beta1", "Cluster", CLUSTER), others[1]]);
+    fold.edit(&template, |it| set(it, "metadata.ownerReferences", known));
+    fold.make(group("MachineSet", "set", 1));
+    assert!(fold.settle(1_000));
+    let template = fold.find(&GroupKind::new(INFRASTRUCTURE, "FooMachineTemplate"), "a").unwrap();
+    let want = [others[0].clone(), owner("v1beta2", "Cluster", CLUSTER), others[1].clone()];
+    assert_eq!(items(&template, "metadata.ownerReferences"), want);
 }
 
 #[test]
