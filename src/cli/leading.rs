@@ -14,11 +14,12 @@ use tracing::{error, info, warn};
 use super::args::Serve;
 use super::args::leading::{Controllers, Flags};
 use super::tasks::supervise;
+use crate::hub::Kind;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::incumbent::{self, Incumbent};
 use crate::kubernetes::lease::{Candidacy, Election, Leadership};
-use crate::lifecycle::Settings;
+use crate::lifecycle::{GroupKind, Settings};
 use crate::reconciler::controller::ClassController;
 use crate::reconciler::lifecycle::LifecycleController;
 use crate::reconciler::lifecycle::workloads::WorkloadClusters;
@@ -151,13 +152,15 @@ fn controllers(
     if chosen.templates {
         all.push(("the controllers of templates", controller(TemplatesController(setup()), TemplatesController::run)));
     }
+    let mut awaits_finalizer = false;
     if let Some(Machines { settings, workloads }) = machines.filter(|_| chosen.topologies) {
+        awaits_finalizer = !settings.is_external(&GroupKind::core(Kind::Cluster.name()));
         let one = LifecycleController { setup: setup(), settings, workloads };
         all.push(("the controllers of machines", controller(one, LifecycleController::run)));
     }
     if chosen.topologies {
         let workers = options.leading.topology_concurrency;
-        let one = TopologyController { setup: setup(), options: Options { runtime_sdk }, workers };
+        let one = TopologyController { setup: setup(), options: Options { runtime_sdk }, workers, awaits_finalizer };
         all.push(("the topology controller", controller(one, TopologyController::run)));
     }
     all

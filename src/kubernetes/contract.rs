@@ -51,7 +51,7 @@ impl Definitions {
         }
     }
 
-    /// The definitions, and what keeps them current.
+    /// The definitions, and what keeps them current. It needs to get, list and watch CustomResourceDefinitions (CT-16.4).
     pub fn follow(client: kube::Client, metrics: Arc<Metrics>) -> (Self, impl Future<Output = ()> + Send) {
         let served = Resource::known("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
         let (api, resource) = (served.anywhere(client), served.as_api().clone());

@@ -83,6 +83,11 @@ impl RequestError {
         self.code() == Some(StatusCode::CONFLICT.as_u16())
     }
 
+    /// Whether the API server refuses this for now, as it refuses evictions that a PodDisruptionBudget does not allow.
+    pub(crate) fn is_too_many_requests(&self) -> bool {
+        self.code() == Some(StatusCode::TOO_MANY_REQUESTS.as_u16())
+    }
+
     /// Whether the caller may not do this, or an admission webhook denied it.
     pub(super) fn is_forbidden(&self) -> bool {
         self.code() == Some(StatusCode::FORBIDDEN.as_u16())

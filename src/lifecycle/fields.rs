@@ -145,7 +145,7 @@ pub(super) fn owner(object: &Object, is_controller: bool) -> Value {
     owner
 }
 
-/// The owner references of an object.
+/// The owner references of an object (CT-15.5).
 pub(super) fn owners(object: &Object) -> &[Value] {
     items(object, "metadata.ownerReferences")
 }
@@ -164,6 +164,14 @@ pub(super) fn is_of_kind(owner: &Value, kind: &GroupKind) -> bool {
 /// Whether an owner reference is to this object, in any version (CT-15.2).
 pub(super) fn is_to(owner: &Value, object: &Object) -> bool {
     is_of_kind(owner, &GroupKind::of(object)) && owner.get("name").is_some_and(|name| name == object.name())
+}
+
+/// Whether an object has an owner reference to this very object, in the version in which it is read (CT-15.2).
+pub(super) fn has_owner(object: &Object, owner: &Object) -> bool {
+    let is_same = |entry: &Value, name: &str, wanted: &str| entry.get(name).is_some_and(|value| value == wanted);
+    owners(object).iter().any(|entry| {
+        is_to(entry, owner) && is_same(entry, "uid", owner.uid()) && is_same(entry, "apiVersion", owner.api_version())
+    })
 }
 
 /// The name of the owner of a kind of Cluster API.

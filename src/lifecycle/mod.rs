@@ -40,7 +40,7 @@ mod step;
 mod testing;
 pub mod wake;
 
-pub use cluster::CLUSTER_TRANSITIONS;
+pub use cluster::{CLUSTER_TRANSITIONS, FINALIZER as CLUSTER_FINALIZER};
 pub use context::{Context, Fault};
 pub use machine::{Phase, TRANSITIONS};
 pub use next::next;

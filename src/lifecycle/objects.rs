@@ -101,9 +101,16 @@ pub struct Workload {
     /// Whether its API server answers.
     pub is_reachable: bool,
     kinds: BTreeMap<GroupKind, BTreeMap<ObjectKey, Arc<Object>>>,
+    /// Why Pods were not evicted the last time (MA-10.6).
+    refusals: BTreeMap<ObjectKey, String>,
 }
 
 impl Workload {
+    /// Why the eviction of a Pod was refused the last time.
+    pub fn refusal(&self, pod: &ObjectKey) -> Option<&str> {
+        self.refusals.get(pod).map(String::as_str)
+    }
+
     /// The objects of a kind, by namespace and name.
     pub fn all(&self, kind: &GroupKind) -> impl Iterator<Item = &Arc<Object>> {
         self.kinds.get(kind).into_iter().flat_map(BTreeMap::values)
@@ -210,10 +217,23 @@ impl Objects {
         before
     }
 
+    /// Notes what came of the eviction of a Pod that is there: nothing, or the reason why it was refused (MA-10.6).
+    pub fn note_eviction(&mut self, cluster: &ObjectKey, pod: &ObjectKey, refusal: Option<String>) {
+        let workload = self.workload_mut(cluster);
+        match refusal.filter(|_| workload.get(&GroupKind::new("", "Pod"), pod).is_some()) {
+            Some(reason) => workload.refusals.insert(pod.clone(), reason),
+            None => workload.refusals.remove(pod),
+        };
+    }
+
     /// Takes an object out, and returns it.
     pub fn remove(&mut self, id: &ObjectId) -> Option<Arc<Object>> {
         if let Some(cluster) = &id.workload {
-            return self.workloads.get_mut(cluster)?.kinds.get_mut(&id.kind)?.remove(&id.key);
+            let workload = self.workloads.get_mut(cluster)?;
+            if &*id.kind.kind == "Pod" {
+                workload.refusals.remove(&id.key);
+            }
+            return workload.kinds.get_mut(&id.kind)?.remove(&id.key);
         }
         let gone = self.kinds.get_mut(&id.kind)?.objects.remove(&id.key)?;
         self.unindex(id, &gone);

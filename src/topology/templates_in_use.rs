@@ -6,7 +6,7 @@ use crate::hub::{ContractRef, Object, WrongType};
 const REFERENCES: [&str; 2] = ["spec.template.spec.bootstrap.configRef", "spec.template.spec.infrastructureRef"];
 
 /// The templates of `leaving` that no other one uses: none of the `sets` of its deployment that stay, and not the deployment
-/// (DEL-08, DEL-09). A template is the same regardless of the version in which it is read.
+/// (DEL-08, DEL-09, MA-29.2). A template is the same regardless of the version in which it is read.
 ///
 /// Two sets of one deployment may share a template, where only the other one was rotated (DEL-11).
 ///
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn templates_are_identified_by_group_and_kind_without_version() {
-        // DEL-08
+        // DEL-08, MA-29.2
         let leaver = leaving(maker("b1", "i1"));
         for (path, value, want) in [
             ("spec.template.spec.infrastructureRef.apiGroup", json!("other"), vec!["i1"]),

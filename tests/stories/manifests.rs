@@ -387,7 +387,7 @@ const RECONCILES: [&str; 16] = [
     "infrastructure.cluster.x-k8s.io/*: create delete get list patch watch",
     "infrastructure.topologist.dev/*: create delete get list patch watch",
 ];
-/// Reconciles: what is in no namespace, or in that of Cluster API.
+/// Reconciles: what is in no namespace, or in that of Cluster API (CT-16.4).
 const BEYOND: [&str; 3] = [
     "apiextensions.k8s.io/customresourcedefinitions: list watch",
     "coordination.k8s.io/leases[controller-leader-election-capi]: list watch",

@@ -42,9 +42,13 @@ const DELETED: Reason = Reason::normal("TopologyDelete");
 /// A template is not rotated any more (DEC-35).
 const ROTATION_HELD: Reason = Reason::warning("TopologyRotationHeld");
 
+/// Whether a Cluster, by its name and uid, is still there and is to stay.
+type GoesOn = Box<dyn Fn(&ObjectKey, &str) -> bool + Send + Sync>;
+
 /// Writes what topologies ask for.
 pub struct Applier {
     client: kube::Client,
+    goes_on: GoesOn,
     recorder: Recorder,
 }
 
@@ -93,13 +97,21 @@ pub struct Written {
 impl Applier {
     /// One that writes with `client`, which should refuse when this process does not lead.
     pub fn new(client: kube::Client) -> Self {
-        Applier { recorder: Recorder::new(client.clone(), REPORTER), client }
+        Applier { recorder: Recorder::new(client.clone(), REPORTER), client, goes_on: Box::new(|_, _| true) }
+    }
+
+    /// One that makes objects only while their Cluster goes on. The Cluster may be deleted while a plan is executed, and what is made
+    /// after its controller has deleted everything would stay (MA-27.15).
+    #[must_use]
+    pub fn only_while(self, goes_on: impl Fn(&ObjectKey, &str) -> bool + Send + Sync + 'static) -> Self {
+        Applier { goes_on: Box::new(goes_on), ..self }
     }
 
     /// Executes a plan in its order (RS-12), until the first error.
     pub async fn apply(&self, run: Run<'_>) -> AppliedPlan {
         let mut work = Work {
             client: &self.client,
+            goes_on: &self.goes_on,
             run,
             version: run.cluster_version.to_owned(),
             there: BTreeMap::new(),
@@ -123,6 +135,7 @@ impl Applier {
 /// A plan that is being carried out.
 struct Work<'a> {
     client: &'a kube::Client,
+    goes_on: &'a GoesOn,
     run: Run<'a>,
     /// The `resourceVersion` of the Cluster as it is now.
     version: String,
@@ -163,6 +176,10 @@ impl Work<'_> {
     }
 
     async fn take(&mut self, step: &Step) -> Result<(), ApplyError> {
+        if step.action == Action::Create && !(self.goes_on)(self.run.cluster, self.run.cluster_uid) {
+            let cluster = ObjectRef::new(API_VERSION, "Cluster", self.run.cluster.clone());
+            return Err(ApplyError::Changed { object: Box::new(cluster) });
+        }
         if step.action == Action::Create && self.is_there_already(&step.part).await? {
             info!(part = %step.part, "Skipped a worker that already exists");
             return Ok(());

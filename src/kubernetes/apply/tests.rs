@@ -173,6 +173,25 @@ async fn a_new_infrastructure_cluster_is_noted_although_the_control_plane_fails(
 }
 
 #[tokio::test]
+async fn nothing_is_made_for_a_cluster_that_is_deleted_while_its_plan_is_executed() {
+    // MA-27.15: what is made after its controller has deleted everything would stay.
+    let asked = std::sync::atomic::AtomicUsize::new(0);
+    let goes_on = move |key: &ObjectKey, uid: &str| {
+        assert_eq!((key.to_string(), uid), ("ns/blade".to_owned(), "uid"));
+        asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 1
+    };
+    let script = Script::default();
+    script.applies(&format!("{INFRASTRUCTURE}/forgeclusters/ground"), written("ground")).hears(1);
+    let steps = vec![create(Part::Infrastructure, "ground"), create(Part::ControlPlane, "brain")];
+    let (plan, cluster) = (Plan { steps, ..Plan::default() }, ObjectKey::new("ns", "blade"));
+    let run = Run { cluster: &cluster, cluster_uid: "uid", cluster_version: "7", plan: &plan, shim: None };
+    let outcome = Applier::new(script.client()).only_while(goes_on).apply(run).await;
+    assert_eq!(script.left(), 0);
+    assert!(outcome.error.unwrap().is_conflict());
+    assert_eq!(outcome.written.len(), 1);
+}
+
+#[tokio::test]
 async fn the_reference_to_a_control_plane_that_is_not_there_is_left_out() {
     // RS-18
     let sent = Arc::new(std::sync::Mutex::new(Value::Null));

@@ -35,7 +35,7 @@ use super::step::Step;
 use crate::hub::Object;
 
 /// What keeps a Cluster until everything that belongs to it is gone (MA-1.7).
-const FINALIZER: &str = "cluster.cluster.x-k8s.io";
+pub const FINALIZER: &str = "cluster.cluster.x-k8s.io";
 
 /// The next step: finalizer, pause, references, deletion, status (MA-27.1).
 ///

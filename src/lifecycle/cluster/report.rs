@@ -25,7 +25,7 @@ const ABSENT: [&str; 2] = ["ObjectDoesNotExist", "ObjectDeleted"];
 /// Reasons of a topology that is not reconciled because something is wrong; others are on their way.
 const TOPOLOGY_ISSUES: [&str; 2] = ["ReconcileFailed", "ClusterClassNotReconciled"];
 
-/// `InfrastructureReady`, `ControlPlaneAvailable`, `ControlPlaneInitialized` and `RemoteConnectionProbe`.
+/// `InfrastructureReady` (CT-6.8), `ControlPlaneAvailable`, `ControlPlaneInitialized` and `RemoteConnectionProbe`.
 pub(super) fn own_conditions(scene: &Scene<'_>, after: &mut Object) {
     let now = scene.context.now;
     let infrastructure = Mirrored {

@@ -34,7 +34,7 @@ pub(super) struct Scene<'a> {
     pub cluster: &'a Arc<Object>,
     pub key: ObjectKey,
     pub has_topology: bool,
-    /// Of the topology; `None` without one.
+    /// Of the topology; `None` without one, and of a Cluster that is deleted after its class.
     pub class: Option<Arc<Object>>,
     pub infrastructure: Referenced,
     pub control_plane: Referenced,
@@ -49,11 +49,12 @@ impl<'a> Scene<'a> {
     /// Everything that belongs to the Cluster.
     ///
     /// # Errors
-    /// When a kind is not listed yet, or the ClusterClass does not exist (MA-27.1).
+    /// When a kind is not listed yet, or the ClusterClass does not exist (MA-27.1). A Cluster that is being deleted can go without its
+    /// class (DEC-11).
     pub(super) fn gather(context: &'a Context<'a>, cluster: &'a Arc<Object>) -> Result<Self, Fault> {
         let key = cluster.key();
         let has_topology = cluster.at("spec.topology").and_then(Value::as_object).is_some_and(|it| !it.is_empty());
-        let class = has_topology.then(|| class(context, cluster)).transpose()?;
+        let class = if has_topology { class(context, cluster)? } else { None };
         let of_kind = |kind: &str| context.of_cluster(&GroupKind::core(kind), &key);
         let machines = of_kind("Machine")?;
         let (control_plane_machines, worker_machines) =
@@ -86,12 +87,16 @@ impl<'a> Scene<'a> {
     }
 }
 
-fn class(context: &Context<'_>, cluster: &Object) -> Result<Arc<Object>, Fault> {
+fn class(context: &Context<'_>, cluster: &Object) -> Result<Option<Arc<Object>>, Fault> {
     let name = text(cluster, "spec.topology.classRef.name");
     let namespace = match text(cluster, "spec.topology.classRef.namespace") {
         "" => cluster.namespace(),
         namespace => namespace,
     };
-    let found = context.core("ClusterClass", namespace, name)?;
-    found.ok_or_else(|| Fault::because(format!("ClusterClass {namespace}/{name} does not exist")))
+    match context.core("ClusterClass", namespace, name)? {
+        None if !cluster.is_being_deleted() => {
+            Err(Fault::because(format!("ClusterClass {namespace}/{name} does not exist")))
+        }
+        found => Ok(found),
+    }
 }

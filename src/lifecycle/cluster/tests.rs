@@ -232,7 +232,7 @@ fn a_missing_object_is_waited_for_unless_it_was_there() {
 
 #[test]
 fn conditions_of_the_provider_are_mirrored() {
-    // MA-27.10, CT-15.8
+    // MA-27.10, CT-6.8, CT-15.8
     let mut fold = cluster(references());
     fold.make(with(GOOD_INFRA(), "status.conditions", conditions(&[("Ready", "False")])["conditions"].clone()));
     fold.make(with(GOOD_CONTROL_PLANE(), "status.v1beta2", conditions(&[("Available", "Unknown")])));
@@ -284,6 +284,18 @@ fn the_class_of_a_topology_has_to_exist() {
     let cluster = fold.core("Cluster", CLUSTER);
     assert_eq!(fold.failure(&ObjectId::of(&cluster)), Some("ClusterClass classes/k does not exist"));
     assert_eq!(text(&cluster, "status.phase"), "Pending");
+}
+
+#[test]
+fn a_cluster_can_go_without_its_class() {
+    // MA-27.1, MA-27.15, DEC-11
+    let mut fold = cluster(json!({"topology": {"classRef": {"name": "absent"}}}));
+    let made = fold.core("Cluster", CLUSTER);
+    let id = ObjectId::of(&made);
+    fold.edit(&made, |cluster| set(cluster, "metadata.annotations", json!({annotation::OK_TO_DELETE: ""})));
+    fold.delete(&id);
+    assert!(fold.settle(50));
+    assert!(fold.objects.get(&id).is_none(), "it is gone");
 }
 
 #[test]

@@ -15,7 +15,8 @@ pub(super) const MISSING: Duration = Duration::from_secs(30);
 const NAME: &str = "spec.bootstrap.dataSecretName";
 const CREATED: &str = "status.initialization.bootstrapDataSecretCreated";
 
-/// Takes over the name of the Secret with the bootstrap data.
+/// Takes over the name of the Secret with the bootstrap data. Without a reference (MA-6.1), without the object (MA-6.2), and while it
+/// is being deleted (MA-6.4), there is nothing to take.
 pub(super) fn reconcile(work: &mut Work<'_, '_>) -> Result<(), Fault> {
     let config = reference(&work.machine, "spec.bootstrap.configRef");
     work.bootstrap = look_up(work, &config)?;

@@ -1,5 +1,6 @@
 //! Draining a Node (MA-9.6, MA-9.7, MA-10).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -20,6 +21,8 @@ const START: &str = "status.deletion.nodeDrainStartTime";
 const REASON: &str = "DrainingNode";
 /// How many names a line shows (MA-10.8).
 const NAMES: usize = 3;
+/// How many reasons of refused evictions a message has (MA-10.8).
+const REFUSALS: usize = 5;
 
 /// Drains the Node; `None` when nothing is left to be drained, or the drain is left out.
 pub(super) fn stage(work: &mut Work<'_, '_>, name: &str) -> Result<Option<Stage>, Fault> {
@@ -128,16 +131,22 @@ impl<'a> Pass<'a> {
     fn message(&self, work: &Work<'_, '_>, node: &str) -> String {
         let since = text(&work.machine, START);
         let mut lines = vec![format!("Drain of Node {node} is not complete yet (begun at {since})")];
-        for (fate, what) in [
-            (Fate::Terminating, "deletionTimestamp set, but still on the Node"),
-            (Fate::Evicted, "being evicted"),
-            (Fate::Awaited, "waiting until they complete"),
-        ] {
-            let names: Vec<String> = self.of(fate).map(|drained| drained.pod.key().to_string()).collect();
+        let mut tell = |names: &[String], what: &str| {
             if !names.is_empty() {
-                lines.push(format!("* {}: {what}", listed(&names)));
+                lines.push(format!("* {}: {what}", listed(names)));
             }
+        };
+        let names = |fate| self.of(fate).map(|drained| drained.pod.key().to_string()).collect::<Vec<_>>();
+        tell(&names(Fate::Terminating), "deletionTimestamp set, but still on the Node");
+        let mut evicted: BTreeMap<Option<&str>, Vec<String>> = BTreeMap::new();
+        for drained in self.of(Fate::Evicted) {
+            evicted.entry(drained.refusal.as_deref()).or_default().push(drained.pod.key().to_string());
         }
+        tell(&evicted.remove(&None).unwrap_or_default(), "being evicted");
+        for (refusal, names) in evicted.iter().take(REFUSALS) {
+            tell(names, &format!("cannot be evicted yet: {}", refusal.unwrap_or_default()));
+        }
+        tell(&names(Fate::Awaited), "waiting until they complete");
         let mut orders: Vec<i64> = self.later.iter().map(|drained| drained.order).collect();
         orders.sort_unstable();
         for group in orders.chunk_by(|a, b| a == b) {

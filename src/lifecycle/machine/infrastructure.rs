@@ -1,4 +1,4 @@
-//! The infrastructure of a Machine (MA-7).
+//! The infrastructure of a Machine (MA-7). One that is being deleted gives nothing any more (MA-7.2).
 
 use std::sync::Arc;
 
@@ -31,6 +31,7 @@ pub(super) fn reconcile(work: &mut Work<'_, '_>) -> Result<(), Fault> {
     }
 }
 
+/// Infrastructure that is not there (yet), or not any more (MA-7.1).
 fn missing(work: &mut Work<'_, '_>, kind: &str, name: &str) -> Result<(), Fault> {
     if !flag(&work.machine, PROVISIONED) {
         work.step.look_again(MISSING);
@@ -41,6 +42,7 @@ fn missing(work: &mut Work<'_, '_>, kind: &str, name: &str) -> Result<(), Fault>
     Err(Fault::because(message))
 }
 
+/// Copies what the provider reports, every time: the provider id follows it (MA-7.6).
 fn take(work: &mut Work<'_, '_>, object: &Arc<Object>) -> Result<(), Fault> {
     // Once it was provisioned, the flag of the provider is not asked again (MA-7.3, CT-8.6).
     if !flag(&work.machine, PROVISIONED) && !Flag::Provisioned.read(work.context, object)? {

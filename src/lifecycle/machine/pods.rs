@@ -37,6 +37,8 @@ pub(super) struct Drained {
     pub(super) order: i64,
     /// What is lost with the Pod.
     pub(super) warning: Option<&'static str>,
+    /// Why its last eviction was refused (MA-10.6).
+    pub(super) refusal: Option<String>,
 }
 
 /// What all Pods are judged by.
@@ -60,7 +62,8 @@ pub(super) fn on_node(workload: &Workload, node: &str) -> Vec<Arc<Object>> {
 pub(super) fn judge(pod: &Arc<Object>, around: &Circumstances<'_>) -> Result<Drained, Fault> {
     let (fate, order) = fate(pod, around)?;
     let fate = if fate == Fate::Evicted && pod.is_being_deleted() { Fate::Terminating } else { fate };
-    Ok(Drained { pod: pod.clone(), fate, order, warning: warning(pod) })
+    let refusal = around.workload.refusal(&pod.key()).filter(|_| fate == Fate::Evicted).map(str::to_owned);
+    Ok(Drained { pod: pod.clone(), fate, order, warning: warning(pod), refusal })
 }
 
 fn fate(pod: &Object, around: &Circumstances<'_>) -> Result<(Fate, i64), Fault> {

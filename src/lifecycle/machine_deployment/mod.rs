@@ -27,7 +27,7 @@ use self::shape::{DESIRED, MAX, Shape, hand_down, revise};
 use super::begin::begin;
 use super::context::{Context, Fault};
 use super::fields::{
-    cluster_key, cluster_of, flag, is_to, number, owner, owners, remaining, remove_finalizer, set, set_annotation,
+    cluster_key, cluster_of, flag, has_owner, number, owner, remaining, remove_finalizer, set, set_annotation,
     set_label, set_owner, text, time,
 };
 use super::machine_set::{
@@ -116,9 +116,7 @@ fn leave(
 /// Label and owner of a deployment (MA-20.2).
 fn own(after: &mut Object, cluster: &Object) {
     set_label(after, label::CLUSTER_NAME, cluster.name());
-    let is_owned = owners(after)
-        .iter()
-        .any(|owner| is_to(owner, cluster) && owner.get("uid").is_some_and(|uid| uid == cluster.uid()));
+    let is_owned = has_owner(after, cluster);
     if !is_owned {
         set_owner(after, owner(cluster, false), cluster);
     }

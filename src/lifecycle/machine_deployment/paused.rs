@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn paused_deployments_scale_in_proportion() {
-        // MA-24.1 to MA-24.5; a is older than b, b than c
+        // MA-24.1, MA-24.2, MA-24.3, MA-24.4, MA-24.5; a is older than b, b than c
         let saturated = Sized { desired: Some(4), ..set("new", 4, None) };
         for (case, replicas, surge, sets, want) in [
             ("one is active", 4, 1, vec![set("a", 0, None), set("b", 2, None)], vec![0, 4]),

@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn worked_rounds_of_rolling_updates() {
-        // MA-22.2 to MA-22.9
+        // MA-22.2, MA-22.3, MA-22.4, MA-22.5, MA-22.6, MA-22.7, MA-22.8, MA-22.9
         let percent = |text: &str| IntOrString::String(text.to_owned());
         let number = IntOrString::Int;
         for (replicas, surge, unavailable, old, want) in [

@@ -9,6 +9,7 @@
 
 mod desired;
 mod handed_down;
+mod legacy;
 mod members;
 mod order;
 mod preflight;
@@ -166,6 +167,9 @@ fn put_status(
         set(after, "status.selector", json!(selector_text(&selector)));
     }
     status::count(after, machines);
+    if let Some(again) = legacy::count(context, after, machines) {
+        step.look_again(again);
+    }
     put_versions(after, status::versions(machines));
     let there = i64::try_from(machines.len()).unwrap_or(i64::MAX);
     put_scaling(after, Scale { wanted, there }, held, context.now);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::hub::{ContractRef, Object};
 use crate::lifecycle::context::{Context, Fault};
-use crate::lifecycle::fields::{is_to, owner, owners, reference, set_owner};
+use crate::lifecycle::fields::{has_owner, owner, reference, set_owner};
 use crate::lifecycle::step::Step;
 
 /// A reference to a template, and the template.
@@ -54,10 +54,8 @@ impl Templates {
     pub(in crate::lifecycle) fn own(&self, cluster: &Object, step: &mut Step) {
         for template in [&self.bootstrap, &self.infrastructure] {
             let Some(object) = &template.object else { continue };
-            let is_owned = owners(object)
-                .iter()
-                .any(|owner| is_to(owner, cluster) && owner.get("uid").is_some_and(|uid| uid == cluster.uid()));
-            if is_owned || object.is_being_deleted() || !template.reference.kind.ends_with("Template") {
+            if has_owner(object, cluster) || object.is_being_deleted() || !template.reference.kind.ends_with("Template")
+            {
                 continue;
             }
             let mut after = (**object).clone();

@@ -13,7 +13,7 @@ use crate::lifecycle::fields::{
 };
 use crate::lifecycle::fold::Fold;
 use crate::lifecycle::objects::{GroupKind, ObjectId};
-use crate::lifecycle::testing::{CLUSTER, core, object};
+use crate::lifecycle::testing::{CLUSTER, cluster_key, core, object};
 
 fn with_set(replicas: i64) -> Fold {
     let mut fold = scene();
@@ -109,7 +109,7 @@ fn a_set_of_a_deployment_has_no_owner_of_its_own_and_needs_the_deployment() {
 
 #[test]
 fn templates_are_owned_by_the_cluster_and_have_to_exist() {
-    // MA-15.3, MA-15.8
+    // MA-15.3, MA-15.8, CT-15.4
     let mut fold = scene();
     let mut lacking = group("MachineSet", "set", 1);
     set(&mut lacking, "spec.template.spec.infrastructureRef.name", json!("missing"));
@@ -123,11 +123,29 @@ fn templates_are_owned_by_the_cluster_and_have_to_exist() {
     let template = fold.find(&GroupKind::new(BOOTSTRAP, "FooConfigTemplate"), "a").unwrap();
     // CT-15.4
     assert_eq!(owner_name(&template, "Cluster"), Some(CLUSTER));
+    assert_eq!(controller(&template), None, "it does not control them");
     let message = conditions::get(&the_set(&fold), "ScalingUp").unwrap().message;
     assert!(message.contains("FooMachineTemplate missing does not exist"), "{message}");
     fold.make(infrastructure("missing"));
     assert!(fold.advance() && fold.settle(1_000));
     assert_eq!((failure(&fold), machines(&fold).len()), (None, 1));
+}
+
+#[test]
+fn an_owner_is_matched_in_any_version_and_refreshed() {
+    // CT-15.2
+    let mut fold = scene();
+    let template = infrastructure("a");
+    let cluster = fold.core("Cluster", CLUSTER);
+    let owner = |version: &str, kind: &str, name: &str| json!({"apiVersion": format!("cluster.x-k8s.io/{version}"), "kind": kind, "name": name, "uid": cluster.uid()});
+    let others = [owner("v1beta1", "Cluster", "other"), owner("v1beta1", "Machine", CLUSTER)];
+    let known = json!([others[0], owner("v1beta1", "Cluster", CLUSTER), others[1]]);
+    fold.edit(&template, |it| set(it, "metadata.ownerReferences", known));
+    fold.make(group("MachineSet", "set", 1));
+    assert!(fold.settle(1_000));
+    let template = fold.find(&GroupKind::new(INFRASTRUCTURE, "FooMachineTemplate"), "a").unwrap();
+    let want = [others[0].clone(), owner("v1beta2", "Cluster", CLUSTER), others[1].clone()];
+    assert_eq!(items(&template, "metadata.ownerReferences"), want);
 }
 
 #[test]
@@ -349,6 +367,36 @@ fn machines_that_do_not_say_whether_they_are_up_to_date_count_after_ten_seconds(
     assert_eq!(reason(&fold, "MachinesUpToDate"), "NoReplicas");
     fold.run(core::time::Duration::from_secs(2));
     assert_eq!(reason(&fold, "MachinesUpToDate"), "UpToDateUnknown");
+}
+
+#[test]
+fn the_counters_of_earlier_versions_look_at_nodes() {
+    // MA-18.5
+    let mut fold = with_set(3);
+    let counters = |fold: &Fold| {
+        ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"]
+            .map(|name| number(&the_set(fold), &format!("status.deprecated.v1beta1.{name}")))
+    };
+    assert_eq!(counters(&fold), [Some(3), None, None], "no workload cluster is connected");
+    edit(&mut fold, |it| set(it, "spec.template.spec.minReadySeconds", json!(60)));
+    let all = machines(&fold);
+    fold.objects.workload_mut(&cluster_key()).is_reachable = true;
+    for (machine, ready) in all.iter().zip(["True", "True", "False"]) {
+        let since = if machine.name() == all[0].name() { "2029-12-31T23:00:00Z" } else { "2030-01-01T00:00:00Z" };
+        let condition = json!({"type": "Ready", "status": ready, "lastTransitionTime": since});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": machine.name()},
+            "status": {"conditions": [condition]}});
+        fold.create(Some(&cluster_key()), Object::try_from(node).unwrap()).unwrap();
+        fold.edit(machine, |machine| set(machine, "status.nodeRef.name", json!(machine.name().to_owned())));
+    }
+    assert!(fold.settle(1_000));
+    assert_eq!(counters(&fold), [Some(3), Some(2), Some(1)], "one has been ready for an hour");
+    fold.run(core::time::Duration::from_secs(61));
+    assert_eq!(counters(&fold)[1..], [Some(2), Some(2)]);
+    fold.objects.workload_mut(&cluster_key()).is_reachable = false;
+    edit(&mut fold, |it| set_annotation(it, "note", "x"));
+    assert!(fold.settle(1_000));
+    assert_eq!(counters(&fold)[1..], [Some(2), Some(2)], "what is unknown stays");
 }
 
 /// A Cluster with a control plane, and a set of one machine that may not be made yet.

@@ -83,6 +83,7 @@ impl Scenery<'_> {
     /// The machine itself: provider id, addresses and place, then the flag (CT-8.2 to CT-8.6, CT-19.4).
     fn machine(&self, after: &mut Object, step: &mut Step) -> Result<bool, Fault> {
         let scene = self.scene;
+        // What exists stays as it is when its spec changes (CT-8.7).
         if is_true(after, VM) && Flag::Provisioned.read(scene.context, after)? {
             return Ok(true);
         }

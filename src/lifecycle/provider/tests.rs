@@ -293,6 +293,33 @@ fn a_deleted_infrastructure_cluster_takes_its_workload_cluster_with_it() {
 }
 
 #[test]
+fn a_changed_spec_leaves_a_machine_that_exists_as_it_is() {
+    // CT-8.7
+    for annotation in [None, Some("in-place-updates.internal.cluster.x-k8s.io/update-in-progress")] {
+        let mut fold = scene(Timings::NONE);
+        make_cluster(&mut fold, json!({}));
+        make_machine(&mut fold, "m", true, json!({}));
+        play(&mut fold, 10);
+        let (before, its_node) = (embedded(&fold, "EmbeddedMachine", "m"), node(&fold, "m"));
+        assert!(flag(&before, "status.initialization.provisioned") && its_node.is_some());
+        fold.edit(&before, |it| {
+            annotation.into_iter().for_each(|name| set_annotation(it, name, ""));
+            let vm = json!({"provisioning": {"startupDuration": "1h"}});
+            set(it, "spec.backend", json!({"inMemory": {"vm": vm, "failure": {"message": "no"}}}));
+        });
+        play(&mut fold, 10);
+        let after = embedded(&fold, "EmbeddedMachine", "m");
+        for path in ["spec.providerID", "status.addresses", "status.failureDomain", "status.initialization"] {
+            assert_eq!(after.at(path), before.at(path), "{path}");
+        }
+        for name in ["Ready", "VMProvisioned", "NodeProvisioned", "APIServerProvisioned"] {
+            assert!(is_true(&after, name), "{name}");
+        }
+        assert_eq!(node(&fold, "m"), its_node);
+    }
+}
+
+#[test]
 fn an_object_that_is_deleted_without_an_owner_loses_its_finalizer() {
     // CT-18.2, CT-19.10
     let mut fold = scene(SLOW);

@@ -193,7 +193,7 @@ impl Runner {
 }
 
 /// Whether this installation looks after an object: by its namespace, and by the label of its Cluster, or its own label if it belongs to
-/// no Cluster (DEC-37). Nothing while the Clusters are not listed.
+/// no Cluster (CT-15.14, DEC-37). Nothing while the Clusters are not listed.
 fn is_in_scope(scope: &Scope, objects: &Objects, id: &ObjectId) -> Option<bool> {
     if !scope.has_namespace(&id.key.namespace) {
         return Some(false);
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn objects_of_other_installations_are_left_alone() {
-        // DEC-37
+        // CT-15.14, DEC-37
         let mut objects = Objects::default();
         let mut put = |kind: &str, namespace: &str, name: &str, labels: Value| {
             let object = json!({

@@ -143,6 +143,11 @@ impl Store {
         }
     }
 
+    /// What came of the eviction of a Pod.
+    pub(super) fn note_eviction(&self, cluster: &ObjectKey, pod: &ObjectKey, refusal: Option<String>) {
+        self.with_mut(|objects| objects.note_eviction(cluster, pod, refusal));
+    }
+
     /// A workload cluster is connected, or is gone.
     pub(super) fn connected(&self, cluster: &ObjectKey, up: bool) {
         let ids = self.with_mut(|objects| {

@@ -9,7 +9,7 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{PatchOperation, ReplaceOperation, TestOperation};
 use kube::api::Patch;
 use serde_json::{Map, Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::store::Store;
 use super::watches::WorkloadWatches;
@@ -25,6 +25,8 @@ const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
 
 /// How long after a request without an answer its effect is looked for.
 const PAUSE: Duration = Duration::from_secs(1);
+/// For how long one pass of a drain evicts Pods; those that are left come in the next pass (MA-10.6).
+const EVICTING: Duration = Duration::from_secs(10);
 
 /// Why the writes of a step did not all succeed.
 #[derive(Debug, thiserror::Error)]
@@ -80,9 +82,30 @@ impl Writer {
 
     /// Writes in this order, until one fails.
     pub(super) async fn write(&self, writes: Vec<Write>) -> Result<(), WriteError> {
+        let mut first_eviction = None;
         for one in writes {
-            self.one(one).await?;
+            match one {
+                Write::Evict { workload, pod } => {
+                    let begun = first_eviction.get_or_insert_with(Instant::now);
+                    if begun.elapsed() < EVICTING {
+                        self.evict(&workload, &pod).await?;
+                    }
+                }
+                other => self.one(other).await?,
+            }
         }
+        Ok(())
+    }
+
+    /// Evicts a Pod. A refusal, as because of a disruption budget, does not stop the others; it is remembered for the next pass
+    /// (MA-10.6).
+    async fn evict(&self, workload: &ObjectKey, pod: &Object) -> Result<(), WriteError> {
+        let refusal = match untyped::evict(&self.client(Some(workload))?, &reference(pod)).await {
+            Ok(()) => None,
+            Err(error) if error.is_too_many_requests() => Some(error.to_string()),
+            Err(error) => return Err(WriteError::of(&id_of(Some(workload), pod), error)),
+        };
+        self.store.note_eviction(workload, &pod.key(), refusal);
         Ok(())
     }
 
@@ -95,11 +118,7 @@ impl Writer {
             },
             Write::Update { workload, before, after } => self.update(workload.as_ref(), &before, &after).await,
             Write::Delete { workload, object } => self.delete(workload.as_ref(), &object).await,
-            Write::Evict { workload, pod } => {
-                let client = self.client(Some(&workload))?;
-                let id = id_of(Some(&workload), &pod);
-                untyped::evict(&client, &reference(&pod)).await.map_err(|error| WriteError::of(&id, error))
-            }
+            Write::Evict { workload, pod } => self.evict(&workload, &pod).await,
             Write::Connect { workload, up: true } => self.connect(&workload).await,
             Write::Connect { workload, up: false } => {
                 self.watches.stop(&workload);
@@ -408,6 +427,86 @@ mod tests {
             let id = ObjectId::core("Machine", "ns", "m");
             assert_eq!(store.with(|objects| objects.get(&id).is_some()), is_made, "{case}: the next step knows of it");
         }
+    }
+
+    /// The workload clusters of a process: one, whose client this is.
+    struct OneWorkload(kube::Client);
+
+    impl std::fmt::Debug for OneWorkload {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("OneWorkload")
+        }
+    }
+
+    impl WorkloadClusters for OneWorkload {
+        fn open(&self, _: &ObjectKey) -> Result<WorkloadCluster, String> {
+            Ok(WorkloadCluster { client: self.0.clone(), kubeconfig: String::new() })
+        }
+
+        fn forget(&self, _: &ObjectKey) {}
+
+        fn forget_all(&self) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refused_evictions_are_remembered_and_a_pass_takes_ten_seconds() {
+        // MA-10.6
+        let is_refusing = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let (tried, refusing) = (Arc::new(std::sync::Mutex::new(Vec::new())), is_refusing.clone());
+        let log = tried.clone();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let path = request.uri().path().to_owned();
+            let name = path.trim_end_matches("/eviction").rsplit('/').next().unwrap_or_default().to_owned();
+            let is_refusing = refusing.load(std::sync::atomic::Ordering::Relaxed);
+            let is_refused = is_refusing && name == "a";
+            log.lock().unwrap().push(name);
+            async move {
+                // Those who refuse are quick.
+                sleep(Duration::from_secs(if is_refusing { 0 } else { 4 })).await;
+                let (code, body) = match is_refused {
+                    true => (
+                        429,
+                        json!({
+                            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 429,
+                            "reason": "TooManyRequests", "message": "the disruption budget x needs 1 healthy pods",
+                        }),
+                    ),
+                    false => (201, json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})),
+                };
+                let body = axum::body::Body::from(body.to_string());
+                Ok::<_, std::convert::Infallible>(http::Response::builder().status(code).body(body).unwrap())
+            }
+        });
+        let workloads = Arc::new(OneWorkload(kube::Client::new(service, "default")));
+        let (store, _queue) = Store::new(Arc::default());
+        let (store, cluster) = (Arc::new(store), ObjectKey::new("ns", "c"));
+        let writer = Writer::new(Script::default().client(), store.clone(), workloads, Arc::default());
+        let pods = ["a", "b", "c", "d"].map(|name| {
+            let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": name}});
+            Arc::new(object(pod))
+        });
+        for pod in &pods {
+            store.wrote(&id_of(Some(&cluster), pod), (**pod).clone());
+        }
+        let evict = || pods.iter().map(|pod| Write::Evict { workload: cluster.clone(), pod: pod.clone() }).collect();
+        let refusal = |name: &str| {
+            let pod = ObjectKey::new("default", name);
+            store.with(|objects| objects.workload(&cluster)?.refusal(&pod).map(str::to_owned))
+        };
+        writer.write(evict()).await.unwrap();
+        let tried = || {
+            let mut tried: Vec<String> = std::mem::take(&mut *tried.lock().unwrap());
+            // The client tries again by itself.
+            tried.dedup();
+            tried
+        };
+        assert_eq!(tried(), ["a", "b", "c", "d"], "the others go on after a refusal");
+        assert!(refusal("a").unwrap().contains("the disruption budget x needs 1 healthy pods"));
+        assert_eq!(refusal("b"), None);
+        is_refusing.store(false, std::sync::atomic::Ordering::Relaxed);
+        writer.write(evict()).await.unwrap();
+        assert_eq!(tried(), ["a", "b", "c"], "after ten seconds the next pass goes on");
+        assert_eq!(refusal("a"), None, "it is evicted in the next pass");
     }
 
     #[test]

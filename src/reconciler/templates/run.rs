@@ -84,7 +84,8 @@ enum Standing {
 }
 
 impl Reconciler {
-    /// Adds the finalizer to an object. Removes it once the templates of an object that is being deleted are cleaned up (DEL-05).
+    /// Adds the finalizer to an object of a topology (MA-29.1). Removes it once the templates of an object that is being deleted are
+    /// cleaned up (DEL-05).
     pub(super) async fn run(&self, object: &Metadata) -> Result<RunOutcome, RunError> {
         self.leadership.may_write()?;
         let metadata = &object.metadata;
@@ -161,8 +162,8 @@ impl Reconciler {
         }
     }
 
-    /// Deletes the templates and the health check of an object that is being deleted, and then its finalizer (DEL-06, DEL-07). Any error
-    /// keeps the finalizer.
+    /// Deletes the templates and the health check of an object that is being deleted, and then its finalizer (DEL-06, DEL-07, MA-29.3). Any
+    /// error keeps the finalizer.
     async fn clean_up(&self, key: &ObjectKey) -> Result<RunOutcome, RunError> {
         let Some(leaving) = self.get(&self.reference(key)).await? else { return Ok(RunOutcome::Unchanged) };
         if !leaving.is_being_deleted() {
@@ -264,7 +265,7 @@ fn failed(object: &ObjectRef, done: &'static str, error: RequestError) -> RunErr
     RunError::Request { what: format!("{} {}", object.kind, object.key), done, error }
 }
 
-/// The name of the MachineDeployment of a MachineSet: of its owner (DEL-07), or of its label. An orphan has only the label, as
+/// The name of the MachineDeployment of a MachineSet: of its owner (DEL-07, MA-29.4), or of its label. An orphan has only the label, as
 /// after `kubectl delete machinedeployment --cascade=orphan`; without it the set could not be deleted any more.
 fn deployment_of(set: &Object) -> Option<String> {
     let named = || set.label(label::MACHINE_DEPLOYMENT_NAME).map(str::to_owned);

@@ -128,7 +128,7 @@ fn writes(requests: &[Received]) -> Vec<(Method, &str)> {
 
 #[tokio::test(start_paused = true)]
 async fn only_objects_of_topologies_get_finalizers() {
-    // DEL-05, DEL-07
+    // DEL-05, DEL-07, MA-29.1
     let server = server();
     makes(&server, &set("one"), ("b1", "i1"));
     let other = set("theirs");
@@ -168,7 +168,7 @@ async fn objects_out_of_scope_are_not_reconciled() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_deployment_deletes_its_templates_and_health_check() {
-    // DEL-04, DEL-06, DEL-09, CS-08
+    // DEL-04, DEL-06, DEL-09, CS-08, MA-29.3
     let server = server();
     let _process = Process::start(&server, [cluster(false)]);
     sleep(MINUTE).await;
@@ -192,7 +192,7 @@ async fn a_deleted_deployment_deletes_its_templates_and_health_check() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_set_deletes_templates_that_no_other_set_uses() {
-    // DEL-07, DEL-08, DEL-11
+    // DEL-07, DEL-08, DEL-11, MA-29.2, MA-29.3
     let server = server();
     makes(&server, &set("old"), ("b1", "i0"));
     makes(&server, &set("new"), ("b1", "i1"));
@@ -250,7 +250,7 @@ async fn objects_of_a_paused_cluster_are_cleaned_up_once_it_is_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn an_orphaned_set_is_deleted_without_templates_that_other_sets_use() {
-    // DEL-07, DEL-08
+    // DEL-07, DEL-08, MA-29.4
     let server = server();
     makes(&server, &set("orphan"), ("b1", "i0"));
     server.edit(&set("orphan"), |set| set["metadata"]["ownerReferences"] = json!([]));
@@ -287,7 +287,7 @@ async fn without_its_cluster_an_object_fails_unless_it_is_being_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn any_error_keeps_the_finalizer() {
-    // DEL-06, DEL-07
+    // DEL-06, DEL-07, MA-29.4
     let server = server();
     makes(&server, &set("orphan"), ("b2", "i2"));
     server.edit(&set("orphan"), |set| {

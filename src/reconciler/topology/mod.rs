@@ -57,6 +57,9 @@ pub struct TopologyController {
     pub options: Options,
     /// How many Clusters are reconciled at a time (RS-10).
     pub workers: u16,
+    /// Whether the controllers of machines run beside it. Then a Cluster has their finalizer before anything is made for it: it would
+    /// otherwise be gone at once when it is deleted, and its machine deployments, which it does not own yet, would stay (MA-27.15).
+    pub awaits_finalizer: bool,
 }
 
 impl TopologyController {
@@ -82,10 +85,14 @@ impl TopologyController {
                 definitions,
                 metrics.clone(),
             ),
-            applier: Applier::new(writer.clone()),
+            applier: Applier::new(writer.clone()).only_while({
+                let managed = managed.clone();
+                move |key, uid| managed.cluster(key).is_some_and(|raw| raw.uid() == uid && !raw.is_being_deleted())
+            }),
             writer,
             managed: managed.clone(),
             options: self.options,
+            awaits_finalizer: self.awaits_finalizer,
             history: RunHistory::default(),
             backoff: Backoff::default(),
             rotations: Mutex::default(),

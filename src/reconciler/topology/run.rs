@@ -10,6 +10,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -23,6 +24,7 @@ use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::kubernetes::managed::Managed;
 use crate::kubernetes::mitigation::mitigate;
 use crate::kubernetes::topology_gatherer::TopologyGatherer;
+use crate::lifecycle::CLUSTER_FINALIZER;
 use crate::reconciler::backoff::Backoff;
 use crate::reconciler::names::LiveNames;
 use crate::reconciler::now;
@@ -53,6 +55,7 @@ pub(super) struct Reconciler {
     pub gatherer: TopologyGatherer,
     pub applier: Applier,
     pub options: Options,
+    pub awaits_finalizer: bool,
     pub history: RunHistory,
     pub backoff: Backoff,
     pub rotations: Mutex<Rotations>,
@@ -121,6 +124,9 @@ impl Reconciler {
         if cluster.topology().is_none() || !self.cache.facts().scope().has(&cluster.metadata) {
             return Ok(TopologyOutcome::LeftAlone);
         }
+        if self.is_too_early(&raw, &cluster) {
+            return Ok(TopologyOutcome::LeftAlone);
+        }
         let cluster = Arc::new(cluster);
         // Paused comes before anything else, deletion before the rest (RS-05).
         let findings = if cluster.spec.paused == Some(true) || cluster.annotation(annotation::PAUSED).is_some() {
@@ -135,6 +141,18 @@ impl Reconciler {
         // A failure because another process leads is not a failure of the Cluster.
         self.leadership.may_write()?;
         self.conclude(key, &cluster, findings).await
+    }
+
+    /// Whether the controllers of machines have not seen the Cluster yet. The finalizer that they add wakes it again (MA-1.8). Without
+    /// its class nothing is made, and no finalizer can be added (CL-V-054).
+    fn is_too_early(&self, raw: &Object, cluster: &Cluster) -> bool {
+        let has_class =
+            || cluster.class_key().is_some_and(|key| matches!(self.cache.facts().class(&key), Found::Yes(_)));
+        let has_finalizer = || {
+            let list = raw.at("metadata.finalizers").and_then(Value::as_array);
+            list.is_some_and(|list| list.iter().any(|name| name == CLUSTER_FINALIZER))
+        };
+        self.awaits_finalizer && !raw.is_being_deleted() && !has_finalizer() && has_class()
     }
 
     /// Calls the hook that may block the deletion of a Cluster (DEL-01, HK-22).
@@ -415,7 +433,10 @@ fn retry(hooks: &HookTracker) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::hub::{ClusterClass, Metadata};
     use crate::kubernetes::contract::Definitions;
     use crate::kubernetes::lease::{Candidacy, Election};
     use crate::kubernetes::scripted::Script;
@@ -441,6 +462,7 @@ mod tests {
             managed,
             applier: Applier::new(client),
             options: Options { runtime_sdk: true },
+            awaits_finalizer: true,
             history: RunHistory::default(),
             backoff: Backoff::default(),
             rotations: Mutex::default(),
@@ -448,6 +470,42 @@ mod tests {
             began: Instant::now(),
             metrics,
         }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_made_for_a_cluster_that_would_be_gone_at_once() {
+        // MA-1.8, MA-27.15: it would leave machine deployments behind, which it does not own yet.
+        let mut reconciler = reconciler();
+        let class = ClusterClass {
+            metadata: Metadata { name: "base".into(), namespace: "n".into(), ..Metadata::default() },
+            ..ClusterClass::default()
+        };
+        reconciler.cache = Arc::new(Cache::new(Facts::of([], [class])));
+        let cluster = |finalizers: Value, deleted: Value| {
+            let metadata =
+                json!({"namespace": "n", "name": "c", "finalizers": finalizers, "deletionTimestamp": deleted});
+            let spec = json!({"topology": {"classRef": {"name": "base"}, "version": "v1.34.0"}});
+            Object::try_from(json!({"apiVersion": API_VERSION, "kind": "Cluster", "metadata": metadata, "spec": spec}))
+                .unwrap()
+        };
+        let decoded = |raw: &Object| Cluster::decode(Version::V1Beta2, &raw.as_ref().to_string()).unwrap();
+        let cases = [
+            (cluster(Value::Null, Value::Null), true),
+            (cluster(json!(["other"]), Value::Null), true),
+            (cluster(json!(["other", "cluster.cluster.x-k8s.io"]), Value::Null), false),
+            (cluster(json!(["other"]), json!("2030-01-01T00:00:00Z")), false),
+        ];
+        for (raw, want) in &cases {
+            assert_eq!(reconciler.is_too_early(raw, &decoded(raw)), *want, "{raw:?}");
+        }
+        let mut without_class = cases[0].0.clone();
+        without_class.set("spec.topology.classRef.name", json!("absent")).unwrap();
+        assert!(!reconciler.is_too_early(&without_class, &decoded(&without_class)), "the finalizer cannot come");
+        reconciler.awaits_finalizer = false;
+        assert!(
+            !cases.iter().any(|(raw, _)| reconciler.is_too_early(raw, &decoded(raw))),
+            "others look after machines"
+        );
     }
 
     /// Calls one extension after the other, as each has answered; returns how many there are.

@@ -264,7 +264,8 @@ impl Manager {
         tasks.spawn(async move { election.run(stopping).await });
         let setup = Setup { client: client.clone(), leadership: leadership.clone(), cache, metrics: metrics.clone() };
         let classes = ClassController { setup: setup.clone(), discovery: true };
-        let topologies = TopologyController { setup, options: Options { runtime_sdk: true }, workers: 10 };
+        let topologies =
+            TopologyController { setup, options: Options { runtime_sdk: true }, workers: 10, awaits_finalizer: false };
         let (classes, topologies, own) = (Arc::new(classes), Arc::new(topologies), metrics.clone());
         let both = move || {
             let (classes, topologies) = (classes.clone(), topologies.clone());

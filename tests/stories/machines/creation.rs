@@ -1,13 +1,16 @@
 //! From apply to Running, and what people see on the way; more machines, and fewer.
 
-use serde_json::json;
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
 
 use super::ground::{Ground, PARTS, cluster, deployment, name, workers};
 
 #[test]
 fn an_applied_cluster_has_running_machines_and_nodes_and_shows_each_step() {
     // MA-1, MA-2.5, MA-3, CT-19, DEC-6, DEC-7, DEC-54
-    let ground = Ground::start(&[]);
+    // Each part takes long enough for a busy machine to see what is before it: a phase can be left out otherwise.
+    let ground = Ground::start_with(&json!({"bootstrap": "500ms", "infrastructure": "500ms", "node": "500ms"}), &[]);
     let pool = json!([{"class": "pool", "name": "p", "replicas": 2}]);
     ground.run_cluster(&cluster(3, &json!([workers("a", 2)]), &pool));
     ground.wait("machines --all", "jsonpath={.status.phase}=Running");
@@ -32,6 +35,41 @@ fn an_applied_cluster_has_running_machines_and_nodes_and_shows_each_step() {
     ground.until("the metric counts the Machines", || {
         ground.topologist.metric("topologist_machines{phase=\"Running\"}") == Some(5.0)
     });
+}
+
+/// The kinds of the owners of an object.
+fn owners(object: &Value) -> BTreeSet<&str> {
+    let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    owners.map(|owner| owner["kind"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn everything_of_a_cluster_has_an_owner_with_which_it_goes() {
+    // CT-15.1, CT-15.3, CT-15.4, CT-15.5
+    let ground = Ground::start(&[]);
+    let pool = json!([{"class": "pool", "name": "p", "replicas": 1}]);
+    ground.run_cluster(&cluster(1, &json!([workers("a", 1)]), &pool));
+    let is_of_cluster = |object: &&Value| !object["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"].is_null();
+    let check = |kind: &str, allowed: &[&str]| {
+        let all = ground.list(kind);
+        let all: Vec<&Value> = all.iter().filter(is_of_cluster).collect();
+        assert!(!all.is_empty(), "{kind}");
+        for object in all {
+            let found = owners(object);
+            assert_eq!(found.len(), 1, "{kind} {}: {found:?}", name(object));
+            assert!(found.iter().all(|owner| allowed.contains(owner)), "{kind} {}: {found:?}", name(object));
+        }
+    };
+    for kind in ["machinedeployments", "machinepools", "embeddedmachinetemplates"] {
+        check(kind, &["Cluster"]);
+    }
+    check("machinesets", &["MachineDeployment"]);
+    check("machines", &["MachineSet", "EmbeddedControlPlane"]);
+    check("embeddedmachines", &["Machine"]);
+    check("secrets", &["EmbeddedConfig", "EmbeddedControlPlane", "Cluster"]);
+    for kind in ["embeddedclusters", "embeddedcontrolplanes"] {
+        assert!(ground.list(kind).iter().all(|object| owners(object).contains("Cluster")), "{kind}");
+    }
 }
 
 #[test]

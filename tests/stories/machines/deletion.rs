@@ -1,5 +1,8 @@
 //! Clusters and Machines go, from wherever they are, in the order that nothing is left behind by.
 
+use std::time::Duration;
+
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::{Value, json};
 
 use super::ground::{Ground, PARTS, cluster, is_control_plane, name, workers};
@@ -42,7 +45,7 @@ fn contents(ground: &Ground) -> Vec<String> {
 
 #[test]
 fn a_cluster_without_its_class_goes() {
-    // MA-27.16
+    // MA-27.1, MA-27.8, MA-27.16
     let ground = Ground::start(&[]);
     let before = contents(&ground);
     let mut demo = cluster(1, &json!([]), &json!([]));
@@ -72,6 +75,25 @@ fn a_cluster_goes_while_it_is_made_and_nothing_is_left() {
         ground.wait(object, &state);
         delete(&ground, &before);
     }
+}
+
+#[tokio::test]
+async fn clusters_that_are_deleted_at_once_leave_nothing() {
+    // MA-1.8, MA-27.15
+    let ground = Ground::start(&[]);
+    let before = contents(&ground);
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "Cluster"));
+    let clusters: Api<DynamicObject> = Api::namespaced_with(ground.client().await, "default", &kind);
+    let goes = async |milliseconds: u64| {
+        let name = format!("brief-{milliseconds}");
+        let mut brief = cluster(1, &json!([workers("a", 1)]), &json!([{"class": "pool", "name": "p", "replicas": 1}]));
+        brief["metadata"]["name"] = json!(name);
+        clusters.create(&PostParams::default(), &serde_json::from_value(brief).unwrap()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+        clusters.delete(&name, &DeleteParams::default()).await.unwrap();
+    };
+    futures::future::join_all((0..40).map(|number| goes(number * number / 4))).await;
+    ground.until("nothing is left", || contents(&ground) == before);
 }
 
 #[test]

@@ -314,6 +314,42 @@ fn terminating_pods_are_waited_for_and_not_evicted_again() {
 }
 
 #[test]
+fn pods_that_may_not_be_evicted_yet_are_named_with_the_reason() {
+    // MA-10.6, MA-10.8
+    let mut fold = worker();
+    for number in 0..8 {
+        pod(&mut fold, &format!("p{number}"), |_| {});
+        let reason = (number > 0).then(|| format!("budget {}", number.max(2)));
+        fold.objects.note_eviction(&cluster_key(), &ObjectKey::new("default", format!("p{number}")), reason);
+    }
+    fold.objects.note_eviction(&cluster_key(), &ObjectKey::new("default", "gone"), Some("x".to_owned()));
+    let id = ObjectId::core("Machine", NAMESPACE, "m1");
+    fold.delete(&id);
+    while !pods(&fold).is_empty() {
+        fold.take(&id);
+    }
+    let seen = message(&fold, "Deleting");
+    let lines: Vec<&str> = seen.lines().skip(1).collect();
+    let want = [
+        "* Pod default/p0: being evicted",
+        "* Pods default/p1, default/p2: cannot be evicted yet: budget 2",
+        "* Pod default/p3: cannot be evicted yet: budget 3",
+        "* Pod default/p4: cannot be evicted yet: budget 4",
+        "* Pod default/p5: cannot be evicted yet: budget 5",
+        "* Pod default/p6: cannot be evicted yet: budget 6",
+    ];
+    assert_eq!(lines, want, "at most five reasons");
+    let workload = fold.objects.workload(&cluster_key()).unwrap();
+    for name in ["p1", "gone"] {
+        assert_eq!(
+            workload.refusal(&ObjectKey::new("default", name)),
+            None,
+            "nothing is remembered of Pods that are gone"
+        );
+    }
+}
+
+#[test]
 fn pods_of_a_node_that_is_lost_are_not_waited_for() {
     // MA-10.2
     for (ready, want) in [("Unknown", "WaitingForInfrastructureDeletion"), ("False", "DrainingNode")] {

@@ -34,6 +34,25 @@ fn a_machine_comes_up_phase_by_phase() {
 }
 
 #[test]
+fn the_phase_follows_the_conditions_of_the_same_step() {
+    // MA-3.3
+    let mut fold = scene();
+    begin(&mut fold);
+    bootstrap(&mut fold);
+    provision(&mut fold);
+    fold.create(Some(&cluster_key()), node("n1", ID)).unwrap();
+    edit_workload(&mut fold, &node_id("n1"), |node| put(node, "Ready", "False"));
+    settle(&mut fold);
+    assert_eq!((phase(&fold), condition(&fold, "Ready").0), ("Provisioned".into(), "False"));
+    edit_workload(&mut fold, &node_id("n1"), |node| put(node, "Ready", "True"));
+    fold.take(&ObjectId::core("Machine", NAMESPACE, "m1"));
+    assert_eq!((phase(&fold), condition(&fold, "Ready").0), ("Running".into(), "True"));
+    fold.delete(&ObjectId::core("Machine", NAMESPACE, "m1"));
+    fold.take(&ObjectId::core("Machine", NAMESPACE, "m1"));
+    assert_eq!((phase(&fold), condition(&fold, "Deleting").0), ("Deleting".into(), "True"));
+}
+
+#[test]
 fn a_machine_that_is_as_it_should_be_is_not_written() {
     let mut fold = running();
     pass(&mut fold, 3600);
@@ -254,7 +273,7 @@ fn a_flag_of_another_type_is_an_error() {
 
 #[test]
 fn infrastructure_is_taken_over_once_both_flag_and_id_are_there() {
-    // MA-7.2 to MA-7.6, CT-8.3, CT-8.4, CT-8.6
+    // MA-7.2, MA-7.3, MA-7.4, MA-7.5, MA-7.6, CT-8.3, CT-8.4, CT-8.6
     let mut fold = scene();
     begin(&mut fold);
     edit(&mut fold, &infrastructure(), "m1", |it| {
@@ -285,7 +304,7 @@ fn infrastructure_is_taken_over_once_both_flag_and_id_are_there() {
 
 #[test]
 fn lost_infrastructure_is_a_failure() {
-    // MA-7.1, MA-13.4
+    // MA-4.4, MA-7.1, MA-13.4
     let mut fold = running();
     fold.delete(&ObjectId::new(infrastructure(), ObjectKey::new(NAMESPACE, "m1")));
     release(&mut fold, &infrastructure());
