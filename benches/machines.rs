@@ -10,17 +10,17 @@
 
 mod support {
     pub mod budgets;
+    pub mod metrics;
     pub mod server;
 }
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use support::budgets::{Budget, Budgets};
+use support::metrics::{free_port, metrics, sum};
 use support::server::{Process, certificates};
 use topologist::yaml;
 
@@ -174,24 +174,4 @@ fn steps(metrics: &str) -> BTreeMap<String, f64> {
         }
     }
     steps
-}
-
-fn sum(metrics: &str, name: &str) -> f64 {
-    let values = metrics.lines().filter(|line| line.starts_with(name)).filter_map(|line| line.rsplit(' ').next());
-    values.filter_map(|value| value.parse::<f64>().ok()).sum()
-}
-
-fn metrics(admin: u16) -> String {
-    let mut text = String::new();
-    // It may not be listening yet.
-    if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", admin)) {
-        let request = "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-        stream.write_all(request.as_bytes()).unwrap();
-        stream.read_to_string(&mut text).unwrap();
-    }
-    text
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -9,12 +9,11 @@
 
 mod support {
     pub mod budgets;
+    pub mod metrics;
     pub mod server;
 }
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -25,6 +24,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
 use support::budgets::{Budget, Budgets};
+use support::metrics::{free_port, metrics, sum};
 use support::server::{Process, certificates};
 use topologist::yaml;
 
@@ -199,24 +199,4 @@ fn asked(admin: u16) -> f64 {
 fn dry_runs_and_reads(admin: u16) -> f64 {
     let metrics = metrics(admin);
     sum(&metrics, "topologist_ssa_cache_misses_total") + sum(&metrics, "topologist_live_reads_total")
-}
-
-fn sum(metrics: &str, name: &str) -> f64 {
-    let values = metrics.lines().filter(|line| line.starts_with(name)).filter_map(|line| line.rsplit(' ').next());
-    values.filter_map(|value| value.parse::<f64>().ok()).sum()
-}
-
-fn metrics(admin: u16) -> String {
-    let mut text = String::new();
-    // It may not be listening yet.
-    if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", admin)) {
-        let request = "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-        stream.write_all(request.as_bytes()).unwrap();
-        stream.read_to_string(&mut text).unwrap();
-    }
-    text
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -1,5 +1,7 @@
 //! `simulate` over fleets: an upgrade of Clusters with three control plane machines and ten workers each, on all processors.
 //!
+//! Clusters that differ in nothing but their names are simulated once; where machines start with a jitter, each Cluster is.
+//!
 //! `cargo bench --profile dist --bench simulate -- [--quick]`; exit code 1 when a budget is missed by more than the tolerance. Numbers among
 //! the arguments are sizes of fleets to measure instead of the usual ones.
 
@@ -24,33 +26,37 @@ const GROWTH: f64 = 1.2;
 const THOUSAND: Budget = Budget::AtMost(60.0);
 
 fn main() {
-    let mut sizes: Vec<usize> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
-    if sizes.is_empty() {
-        let quick = std::env::args().any(|argument| argument == "--quick");
-        sizes = if quick { vec![10] } else { vec![100, 1000] };
-    }
+    let given: Vec<usize> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
+    let quick = std::env::args().any(|argument| argument == "--quick");
     let mut budgets = Budgets::titled("Simulated upgrades: Clusters of thirteen machines each");
-    let mut first = None;
-    for clusters in sizes {
-        let seconds = upgrade(clusters);
-        let budget = if clusters == 1000 { THOUSAND } else { Budget::None };
-        budgets.note(&format!("{clusters} Clusters"), "s", budget, seconds);
-        let each = seconds / clusters as f64;
-        let (smallest, of_smallest) = *first.get_or_insert((clusters, each));
-        if clusters > smallest {
-            let what = format!("{clusters} Clusters: time for each, compared with {smallest}");
-            budgets.note(&what, "times", Budget::AtMost(GROWTH), each / of_smallest);
+    for (has_jitter, what, usual) in [(false, "equal Clusters", [100, 1000]), (true, "different Clusters", [50, 200])] {
+        let sizes = match (given.is_empty(), quick) {
+            (false, _) => given.clone(),
+            (true, true) => vec![10],
+            (true, false) => usual.to_vec(),
+        };
+        let mut first = None;
+        for clusters in sizes {
+            let seconds = upgrade(clusters, has_jitter);
+            let budget = if clusters == 1000 && !has_jitter { THOUSAND } else { Budget::None };
+            budgets.note(&format!("{clusters} {what}"), "s", budget, seconds);
+            let each = seconds / clusters as f64;
+            let (smallest, of_smallest) = *first.get_or_insert((clusters, each));
+            if clusters > smallest {
+                let what = format!("{clusters} {what}: time for each, compared with {smallest}");
+                budgets.note(&what, "times", Budget::AtMost(GROWTH), each / of_smallest);
+            }
         }
     }
     budgets.finish();
 }
 
 /// How many seconds it takes to roll a fleet out and to upgrade it.
-fn upgrade(clusters: usize) -> f64 {
+fn upgrade(clusters: usize, has_jitter: bool) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     let [before, after] = ["v1.33.0", "v1.34.0"].map(|version| {
         let path = folder.path().join(format!("{version}.json"));
-        std::fs::write(&path, fleet(clusters, version).to_string()).unwrap();
+        std::fs::write(&path, fleet(clusters, version, has_jitter).to_string()).unwrap();
         path
     });
     let started = Instant::now();
@@ -62,13 +68,23 @@ fn upgrade(clusters: usize) -> f64 {
 }
 
 /// The class of the repository, with so many Clusters of two MachineDeployments.
-fn fleet(clusters: usize, version: &str) -> Value {
+fn fleet(clusters: usize, version: &str, has_jitter: bool) -> Value {
     let read = |name: &str| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/embedded").join(name);
         let text = std::fs::read_to_string(path).unwrap();
         yaml::documents(&text).into_iter().map(|document| document.unwrap().value).collect::<Vec<_>>()
     };
     let (mut items, mut cluster) = (read("class.yaml"), read("cluster.yaml").remove(0));
+    if !has_jitter {
+        for item in &mut items {
+            for part in ["vm", "node", "etcd", "apiServer"] {
+                let place = format!("/spec/template/spec/backend/inMemory/{part}/provisioning");
+                if let Some(Value::Object(times)) = item.pointer_mut(&place) {
+                    times.remove("startupJitter");
+                }
+            }
+        }
+    }
     let workers = ["blue", "green"].map(|name| json!({"class": "default-worker", "name": name, "replicas": 5}));
     let topology = &mut cluster["spec"]["topology"];
     topology["version"] = json!(version);

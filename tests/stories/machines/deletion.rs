@@ -84,15 +84,15 @@ async fn clusters_that_are_deleted_at_once_leave_nothing() {
     let before = contents(&ground);
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "Cluster"));
     let clusters: Api<DynamicObject> = Api::namespaced_with(ground.client().await, "default", &kind);
-    let goes = async |milliseconds: u64| {
-        let name = format!("brief-{milliseconds}");
+    let goes = async |number: u64| {
+        let name = format!("brief-{number}");
         let mut brief = cluster(1, &json!([workers("a", 1)]), &json!([{"class": "pool", "name": "p", "replicas": 1}]));
         brief["metadata"]["name"] = json!(name);
         clusters.create(&PostParams::default(), &serde_json::from_value(brief).unwrap()).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+        tokio::time::sleep(Duration::from_millis(number * number / 4)).await;
         clusters.delete(&name, &DeleteParams::default()).await.unwrap();
     };
-    futures::future::join_all((0..40).map(|number| goes(number * number / 4))).await;
+    futures::future::join_all((0..40).map(goes)).await;
     ground.until("nothing is left", || contents(&ground) == before);
 }
 

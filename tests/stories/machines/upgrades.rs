@@ -114,7 +114,9 @@ fn workers_are_upgraded_so_many_at_a_time_and_those_that_are_held_or_deferred_wa
     let until = |what: &str, want: [&str; 5]| ground.until_within(Duration::from_mins(2), what, || versions() == want);
     let reason = || condition(&ground.list("clusters")[0], "TopologyReconciled");
     until("only b and c", ["a v1.32.0", "b v1.33.0", "c v1.33.0", "d v1.32.0", "e v1.32.0"]);
-    ground.until("the Cluster waits", || reason() == ("False".to_owned(), "ClusterUpgrading".to_owned()));
+    ground.until("the Cluster waits", || {
+        reason() == ("False".to_owned(), "MachineDeploymentsUpgradeDeferred".to_owned())
+    });
     ground.edit_topology(&json!({"workers": {"machineDeployments": sets(marked("a", DEFER), workers("d", 1))}}));
     until("all but a", ["a v1.32.0", "b v1.33.0", "c v1.33.0", "d v1.33.0", "e v1.33.0"]);
     assert_eq!(reason().0, "False");
