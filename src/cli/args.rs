@@ -300,8 +300,8 @@ impl Serve {
 /// `simulate`
 #[derive(Debug, Args)]
 pub struct Simulate {
-    /// Files, directories (searched for .yaml, .yml and .json), or - for standard input. A Cluster with a uid runs already: the
-    /// simulation starts from its objects as they are in the files.
+    /// Files, directories (searched for .yaml, .yml and .json), or - for standard input. A Cluster with a uid whose
+    /// objects are in the files runs already: the simulation starts from them.
     #[arg(value_name = "PATH", required_unless_present = "live")]
     pub paths: Vec<PathBuf>,
     /// Start from the objects of a running management cluster instead of files; nothing is written to it. The files of --to then

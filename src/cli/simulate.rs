@@ -211,10 +211,27 @@ impl State {
         let classes = classes.map(|(_, class)| Object::try_from(class).unwrap_or_default()).collect();
         let clusters = subjects.iter().filter_map(Subject::cluster);
         let clusters = clusters.filter(|cluster| cluster.at("spec.topology").is_some());
-        let clusters: BTreeMap<_, _> = clusters.map(|cluster| (cluster.key(), cluster)).collect();
-        let running = clusters.values().filter(|cluster| !cluster.uid().is_empty());
-        let running = running.map(|cluster| (cluster.key(), taken(&mut topologies, &cluster.key()))).collect();
+        let mut clusters: BTreeMap<_, _> = clusters.map(|cluster| (cluster.key(), cluster)).collect();
+        let mut running = BTreeMap::new();
+        for (key, cluster) in clusters.iter_mut().filter(|(_, cluster)| !cluster.uid().is_empty()) {
+            let objects = taken(&mut topologies, key);
+            if objects.is_empty() {
+                anew(cluster);
+            } else {
+                running.insert(key.clone(), objects);
+            }
+        }
         State { topologies, classes, clusters, running }
+    }
+}
+
+/// A Cluster that was exported without its objects, as its user would create it.
+fn anew(cluster: &mut Object) {
+    let of_metadata = ["uid", "resourceVersion", "generation", "creationTimestamp", "finalizers", "managedFields"];
+    let of_metadata = of_metadata.map(|name| format!("metadata.{name}"));
+    let of_controllers = ["status", "spec.infrastructureRef", "spec.controlPlaneRef", "spec.controlPlaneEndpoint"];
+    for path in of_metadata.iter().map(String::as_str).chain(of_controllers) {
+        cluster.remove(path);
     }
 }
 

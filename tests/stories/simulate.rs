@@ -446,6 +446,11 @@ fn a_cluster_that_runs_goes_on_from_where_it_is() {
     let running = story.run(&["running.yaml", "--to", "b.yaml", "-o", "json"]);
     assert_eq!((new.code, running.code), (0, 0), "{}", running.err);
     assert_eq!(without_names(&running.json()), without_names(&new.json()));
+    let exported = documents(&fs::read_to_string(story.folder.path().join("objects.yaml")).unwrap());
+    let exported = exported.into_iter().find(|object| object["kind"] == "Cluster").unwrap();
+    story.file("exported.yaml", world(&[exported]));
+    let anew = story.run(&["exported.yaml", "-o", "json"]).json();
+    assert_eq!(count(&anew, |machine| machine["made"].is_i64()), 6, "without its objects it is rolled out");
     story.file("none.yaml", world(&[]));
     let gone = story.run(&["running.yaml", "--to", "none.yaml", "-o", "json"]).json();
     assert_eq!(count(&gone, |machine| machine["gone"].is_i64()), 6);

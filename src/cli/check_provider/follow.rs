@@ -233,13 +233,18 @@ impl Following {
     }
 
     async fn there(&mut self, object: Object) -> Result<()> {
-        let (key, before) = (object.key(), self.known.remove(&object.key()));
+        let key = object.key();
+        // Another object of that name has nothing to do with the one before it.
+        if self.known.get(&key).is_some_and(|known| known.object.uid() != object.uid()) {
+            self.gone(&key).await?;
+        }
+        let before = self.known.remove(&key);
         let same = |known: &Known| known.object.at("metadata.resourceVersion") == object.at("metadata.resourceVersion");
         let is_same = before.as_ref().is_some_and(same);
         let around = look_around(&self.client, self.target.role, &object).await;
         if !is_same {
             let what = if before.is_some() { "changed" } else { "created" };
-            self.report(&key, what, before.as_ref(), Some((&object, &around)))?;
+            self.report(&key, what, before.as_ref(), Some(&object), &around)?;
         }
         self.known.insert(key, Known { object, around });
         Ok(())
@@ -248,16 +253,7 @@ impl Following {
     async fn gone(&mut self, key: &ObjectKey) -> Result<()> {
         let Some(before) = self.known.remove(key) else { return Ok(()) };
         let around = look_around(&self.client, self.target.role, &before.object).await;
-        let now = Known { object: before.object.clone(), around };
-        let change = Change {
-            role: self.target.role,
-            contract: self.target.contract,
-            before: Some(&before.object),
-            after: None,
-            surroundings: [&before.around, &now.around],
-        };
-        let verdicts = judge(&change);
-        self.tell(key, "gone", &verdicts)
+        self.report(key, "gone", Some(&before), None, &around)
     }
 
     fn report(
@@ -265,18 +261,13 @@ impl Following {
         key: &ObjectKey,
         what: &str,
         before: Option<&Known>,
-        after: Option<(&Object, &Surroundings)>,
+        after: Option<&Object>,
+        now: &Surroundings,
     ) -> Result<()> {
-        let nothing = Surroundings::default();
-        let now = after.map_or(&nothing, |(_, around)| around);
-        let change = Change {
-            role: self.target.role,
-            contract: self.target.contract,
-            before: before.map(|known| &known.object),
-            after: after.map(|(object, _)| object),
-            surroundings: [before.map_or(now, |known| &known.around), now],
-        };
-        let verdicts = judge(&change);
+        let Target { role, contract, .. } = self.target;
+        let surroundings = [before.map_or(now, |known| &known.around), now];
+        let before = before.map(|known| &known.object);
+        let verdicts = judge(&Change { role, contract, before, after, surroundings });
         self.tell(key, what, &verdicts)
     }
 
