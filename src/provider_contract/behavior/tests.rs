@@ -194,7 +194,7 @@ fn rules_of_machines_and_clusters_are_broken_by_changes_against_them() {
             &["CT-6.6"],
         ),
         (
-            "managed by nobody any more",
+            "an annotation that is removed",
             InfrastructureCluster,
             json!({"metadata": {"annotations": {"cluster.x-k8s.io/managed-by": ""}}}),
             json!({}),
@@ -254,7 +254,7 @@ fn rules_of_pools_data_and_control_planes_are_broken_by_changes_against_them() {
             &["CT-10.2"],
         ),
         (
-            "a version that nobody asked for",
+            "a version above the requested one",
             ControlPlane,
             json!({"spec": {"version": "v1.33.0"}}),
             json!({"spec": {"version": "v1.33.0"}, "status": {"version": "v1.34.0"}}),
