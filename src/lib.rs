@@ -45,8 +45,8 @@ pub mod impact;
 pub mod extensions;
 
 // Edges: async, sockets, files, clock, randomness.
-pub mod kubernetes;
 pub mod extension_client;
+pub mod kubernetes;
 pub mod certificates;
 pub mod embedded;
 pub mod webhook;

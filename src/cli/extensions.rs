@@ -22,15 +22,13 @@ use tokio::runtime::Runtime;
 use super::args::extensions::{self as args, NamedExtension};
 use super::certs;
 use crate::extension_client::Client;
-use crate::extensions::{Address, Question, Registration, Target, first_value, registered_name};
+use crate::extensions::{Address, DISCOVERY, Question, Registration, Target, first_value, registered_name};
 use crate::hub::ObjectKey;
 use crate::topology::plan::PatchServer;
 use crate::world::{Found, Objects, PatchAnswer, PatchCall};
 
 /// The format of recordings.
 const FORMAT: &str = "topologist.dev/extension-recording/v1";
-/// The request of Discovery (RH-5.1, RH-6.1).
-const DISCOVERY: &str = r#"{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryRequest"}"#;
 
 /// The extensions that a command can call.
 #[derive(Debug)]

@@ -14,13 +14,16 @@ use tracing::{error, info, warn};
 use super::args::Serve;
 use super::args::leading::{Controllers, Flags};
 use super::tasks::supervise;
+use crate::extension_client::Clients;
 use crate::hub::Kind;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
+use crate::kubernetes::extensions::Extensions;
 use crate::kubernetes::incumbent::{self, Incumbent};
 use crate::kubernetes::lease::{Candidacy, Election, Leadership};
 use crate::lifecycle::{GroupKind, Settings};
 use crate::reconciler::controller::ClassController;
+use crate::reconciler::extensions::ExtensionController;
 use crate::reconciler::lifecycle::LifecycleController;
 use crate::reconciler::lifecycle::workloads::WorkloadClusters;
 use crate::reconciler::setup::Setup;
@@ -116,7 +119,9 @@ pub(super) async fn start(
     }
     let leading = Leading::start(options, client, metrics, tasks);
     let (client, cache, metrics) = (client.clone(), cache.clone(), metrics.clone());
-    let setup = Setup { client, leadership: leading.leadership.clone(), cache, metrics };
+    let clients = Clients::new(None);
+    let extensions = gates.runtime_sdk.then(|| Arc::new(Extensions::new(client.clone(), clients, metrics.clone())));
+    let setup = Setup { client, leadership: leading.leadership.clone(), cache, extensions, metrics };
     let together = Together { controllers: controllers(options, chosen, &setup, machines), setup };
     let run = reconcile(leading.leadership.clone(), incumbent, async move || together.run().await);
     supervise(tasks, "the controllers", run);
@@ -145,9 +150,13 @@ fn controllers(
 ) -> Vec<(&'static str, Controller)> {
     let (setup, runtime_sdk) = (|| setup.clone(), options.rules.feature_gates.runtime_sdk);
     let mut all = Vec::new();
+    if let Some(extensions) = setup().extensions {
+        let one = ExtensionController { setup: setup(), extensions };
+        let run = |one: Arc<ExtensionController>, _| ExtensionController::run(one);
+        all.push(("the ExtensionConfig controller", controller(one, run)));
+    }
     if chosen.classes {
-        let one = ClassController { setup: setup(), discovery: runtime_sdk };
-        all.push(("the ClusterClass controller", controller(one, ClassController::run)));
+        all.push(("the ClusterClass controller", controller(ClassController(setup()), ClassController::run)));
     }
     if chosen.templates {
         all.push(("the controllers of templates", controller(TemplatesController(setup()), TemplatesController::run)));

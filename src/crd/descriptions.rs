@@ -15,7 +15,7 @@ type Row = (&'static str, &'static str);
 /// The rows of every field with this name, those with the longest path first.
 static BY_NAME: LazyLock<HashMap<&'static str, Vec<Row>>> = LazyLock::new(|| {
     let mut rows: HashMap<&str, Vec<Row>> = HashMap::new();
-    for (path, sentence) in [KINDS, COMMON, CLUSTER, CLASS, MACHINES, PROVIDER].concat() {
+    for (path, sentence) in [KINDS, COMMON, CLUSTER, CLASS, MACHINES, EXTENSIONS, PROVIDER].concat() {
         rows.entry(last(path)).or_default().push((path, sentence));
     }
     rows.values_mut().for_each(|rows| rows.sort_by_key(|(path, _)| std::cmp::Reverse(path.split('.').count())));
@@ -425,6 +425,26 @@ const MACHINES: &[Row] = &[
     ("remediationsAllowed", "The number of machines that may be remediated now."),
     ("targets", "The names of the Machines that are checked."),
     ("infrastructureMachineKind", "The kind of the infrastructure machines behind the pool."),
+];
+
+const EXTENSIONS: &[Row] = &[
+    ("clientConfig", "Where the extension is, and which CA it is trusted by."),
+    ("caBundle", "The CA certificates of the extension in PEM form. Empty for those of the system."),
+    ("clientConfig.url", "The URL of the extension. Only https is allowed."),
+    ("clientConfig.service", "The Service of the extension."),
+    ("service.name", "The name of the Service."),
+    ("service.namespace", "The namespace of the Service."),
+    ("service.path", "The path in front of the paths of hooks."),
+    ("service.port", "The port of the Service."),
+    ("namespaceSelector", "The namespaces for whose objects the extension is called. An empty selector selects all."),
+    ("ExtensionConfig.spec.settings", "Settings that the extension gets with each request."),
+    ("status.handlers", "The handlers that the extension has, as it says itself."),
+    ("handlers.name", "The name that the handler is registered by: <handler>.<ExtensionConfig>."),
+    ("handlers.requestHook", "The hook that the handler is for."),
+    ("requestHook.apiVersion", "The group and version of the hook."),
+    ("requestHook.hook", "The name of the hook."),
+    ("handlers.timeoutSeconds", "How long a call may take, in seconds. 0 means 10."),
+    ("handlers.failurePolicy", "What a failed call means: Fail (an error) or Ignore."),
 ];
 
 const PROVIDER: &[Row] = &[

@@ -7,7 +7,7 @@
 //!                    │                                           │                             ▲
 //!                    │                             layer.rs ◄────┘  the same constraints,      │
 //!                    │                                              without an API server      │
-//!                    └──────► machine.rs, …, embedded.rs ──► resource.rs  one version, no conversion
+//!                    └──────► machine.rs, …, extension_config.rs, embedded.rs ──► resource.rs  one version, no conversion
 //! ```
 //!
 //! It builds JSON from constants; of the hub it knows which kinds there are and what names look like.
@@ -18,6 +18,7 @@ mod cluster_class;
 mod column;
 mod descriptions;
 mod embedded;
+mod extension_config;
 mod layer;
 mod machine;
 mod machine_deployment;
@@ -155,8 +156,8 @@ pub fn definitions() -> Vec<Value> {
 ///
 /// Those of machines are served in v1beta2 alone: nothing here converts them.
 pub fn cluster_api() -> Vec<Value> {
-    let pools = machine_pool::resource().definition();
-    Kind::ALL.into_iter().chain(Kind::OF_MACHINES).map(definition).chain([pools]).collect()
+    let others = [machine_pool::resource(), extension_config::resource()].map(Resource::definition);
+    Kind::ALL.into_iter().chain(Kind::OF_MACHINES).map(definition).chain(others).collect()
 }
 
 /// The definitions of the embedded provider, each with the label of the contract that it follows.

@@ -30,6 +30,7 @@ pub(super) struct Resource {
     group: &'static str,
     version: &'static str,
     kind: &'static str,
+    is_namespaced: bool,
     short_name: Option<&'static str>,
     spec: Schema,
     status: Option<Schema>,
@@ -40,7 +41,13 @@ pub(super) struct Resource {
 impl Resource {
     pub(super) fn new(group: &'static str, version: &'static str, kind: &'static str, spec: Schema) -> Self {
         let (short_name, status, scale, columns) = (None, None, Scale::No, [].as_slice());
-        Resource { group, version, kind, short_name, spec, status, scale, columns }
+        Resource { group, version, kind, is_namespaced: true, short_name, spec, status, scale, columns }
+    }
+
+    /// Its objects are in no namespace.
+    pub(super) fn of_cluster(mut self) -> Self {
+        self.is_namespaced = false;
+        self
     }
 
     pub(super) fn short(mut self, name: &'static str) -> Self {
@@ -78,11 +85,12 @@ impl Resource {
             names["shortNames"] = json!([name]);
         }
         let name = definition_name(group, kind);
+        let scope = if self.is_namespaced { "Namespaced" } else { "Cluster" };
         json!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
             "metadata": {"name": name, "labels": BTreeMap::from([(CONTRACT, version)])},
-            "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": [self.into_version()]},
+            "spec": {"group": group, "names": names, "scope": scope, "versions": [self.into_version()]},
         })
     }
 

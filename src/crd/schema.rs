@@ -44,6 +44,11 @@ pub(super) fn string() -> Schema {
     typed("string")
 }
 
+/// Bytes in base64.
+pub(super) fn byte() -> Schema {
+    string().keyword("format", "byte")
+}
+
 pub(super) fn date_time() -> Schema {
     string().keyword("format", "date-time")
 }
@@ -98,6 +103,15 @@ impl Schema {
 
     pub(super) fn one_of(self, values: &[&str]) -> Self {
         self.keyword("enum", json!(values))
+    }
+
+    /// An object that is empty where it is absent.
+    pub(super) fn default_to_empty(self) -> Self {
+        self.keyword("default", json!({}))
+    }
+
+    pub(super) fn default_to_number(self, value: i32) -> Self {
+        self.keyword("default", value)
     }
 
     pub(super) fn default_to(self, value: &'static str) -> Self {

@@ -373,10 +373,12 @@ fn definitions_are_called_as_clients_expect() {
         "machines ma",
         "machinehealthchecks mhc",
         "machinepools mp",
+        "extensionconfigs ext",
     ];
     let names = |definition: &Value| {
         let (name, names) = (&definition["metadata"]["name"], &definition["spec"]["names"]);
-        assert_eq!(definition["spec"]["scope"], "Namespaced", "{name}");
+        let scope = if names["kind"] == "ExtensionConfig" { "Cluster" } else { "Namespaced" };
+        assert_eq!(definition["spec"]["scope"], scope, "{name}");
         assert_eq!(names["categories"], json!(["cluster-api"]), "{name}");
         assert_eq!(*name, json!(format!("{}.{}", names["plural"].as_str()?, definition["spec"]["group"].as_str()?)));
         Some(format!("{} {}", names["plural"].as_str()?, names["shortNames"][0].as_str().unwrap_or_default()))
@@ -389,7 +391,7 @@ fn definitions_are_called_as_clients_expect() {
     let roles = ["Cluster", "Machine", "MachinePool", "Config", "ControlPlane"];
     let want = roles.map(|role| [format!("Embedded{role}"), format!("Embedded{role}Template")]).concat();
     assert_eq!(embedded, want, "a kind and what it is cloned from (CT-1.2)");
-    assert_eq!(definitions().len(), 17);
+    assert_eq!(definitions().len(), 18);
 }
 
 #[test]

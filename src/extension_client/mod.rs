@@ -1,12 +1,16 @@
 //! The HTTPS client for Runtime Extensions. What is sent and what an answer says is in `extensions`; here are connections, time
 //! and bounds.
 
+mod clients;
 #[cfg(test)]
 mod tests;
 
-use std::io;
+pub use clients::{Clients, IdentityFiles};
+
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, fs, io};
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -17,10 +21,10 @@ use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::crypto::ring;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::extensions::{MAX_BODY, SHOWN, Target, cut};
 use crate::field::chain;
@@ -39,8 +43,44 @@ pub enum ClientError {
     NoCertificate,
     #[error("cannot read the CA certificates of the system")]
     System(#[source] io::Error),
+    #[error("the client certificate cannot be read from {file}: {reason}")]
+    Identity { file: String, reason: String },
     #[error(transparent)]
     Tls(#[from] rustls::Error),
+}
+
+/// The certificate that extensions are shown, and its key, in PEM form (RH-4.7).
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientIdentity {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl fmt::Debug for ClientIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientIdentity")
+    }
+}
+
+impl ClientIdentity {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn read(files: &IdentityFiles) -> Result<Self, ClientError> {
+        let read = |file: &Path| {
+            fs::read(file)
+                .map_err(|error| ClientError::Identity { file: file.display().to_string(), reason: error.to_string() })
+        };
+        Ok(ClientIdentity { certificate: read(&files.certificate)?, key: read(&files.key)? })
+    }
+
+    fn parsed(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), ClientError> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
+        let chain = chain.map_err(|error| ClientError::Unreadable(error.to_string()))?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key);
+        Ok((chain, key.map_err(|error| ClientError::Unreadable(error.to_string()))?))
+    }
 }
 
 /// Why a call has no answer. The failure policy of the handler decides what that means (RH-7.3).
@@ -48,6 +88,8 @@ pub enum ClientError {
 pub enum CallError {
     #[error("no answer within {0}s")]
     Timeout(u32),
+    #[error("no answer in the time that is left")]
+    Late,
     #[error("{0}")]
     Connection(String),
     #[error("status {code}: {body}")]
@@ -60,20 +102,43 @@ pub enum CallError {
 #[derive(Clone, Debug)]
 pub struct Client(legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
 
+impl CallError {
+    /// A word for metrics.
+    pub fn outcome(&self) -> &'static str {
+        match self {
+            CallError::Timeout(_) | CallError::Late => "timed_out",
+            CallError::Connection(_) => "failed",
+            CallError::Status { .. } => "refused",
+            CallError::TooLong => "too_long",
+        }
+    }
+}
+
 impl Client {
     /// A client that trusts the certificates in `ca` only, or without it those of the system (RH-4.7).
     ///
     /// # Errors
     /// When the certificates cannot be read.
     pub fn trusting(ca: Option<&[u8]>) -> Result<Self, ClientError> {
+        Self::showing(ca, None)
+    }
+
+    /// The same; servers that ask for a client certificate are shown this one.
+    ///
+    /// # Errors
+    /// When the certificates cannot be read.
+    pub fn showing(ca: Option<&[u8]>, identity: Option<&ClientIdentity>) -> Result<Self, ClientError> {
         let provider = Arc::new(ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let config = match ca {
             Some(pem) => config.with_root_certificates(roots(pem)?),
             None => config.with_native_roots().map_err(ClientError::System)?,
         };
-        let connector =
-            HttpsConnectorBuilder::new().with_tls_config(config.with_no_client_auth()).https_only().enable_http1();
+        let config = match identity.map(ClientIdentity::parsed).transpose()? {
+            Some((chain, key)) => config.with_client_auth_cert(chain, key)?,
+            None => config.with_no_client_auth(),
+        };
+        let connector = HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_http1();
         let mut client = legacy::Client::builder(TokioExecutor::new());
         client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
         Ok(Client(client.build(connector.build())))
@@ -87,6 +152,14 @@ impl Client {
         let seconds = target.timeout_seconds();
         let exchange = timeout(Duration::from_secs(seconds.into()), self.exchange(target, body));
         exchange.await.unwrap_or(Err(CallError::Timeout(seconds)))
+    }
+
+    /// The same, but no longer than until `deadline`.
+    ///
+    /// # Errors
+    /// When there is no such answer in time.
+    pub async fn call_until(&self, target: &Target, body: String, deadline: Instant) -> Result<Bytes, CallError> {
+        timeout_at(deadline, self.call(target, body)).await.unwrap_or(Err(CallError::Late))
     }
 
     async fn exchange(&self, target: &Target, body: String) -> Result<Bytes, CallError> {

@@ -1,23 +1,30 @@
 //! The protocol between topologist and Runtime Extensions: what is sent where, and what an answer says.
 //!
 //! ```text
-//! DiscoveryResponse ─► Registration ─► Handler ─┐
+//! DiscoveryResponse ─► Registration ─► Handler ─┐     config.rs: ExtensionConfigs and their status
 //! URL ─► Address ───────────────────────────────┼─► Target ─► an edge sends it
 //! PatchCall + settings ─► Question (body) ──────┘                   │ body, or why the call failed
-//!             PatchAnswer ◄── Question::answer ◄────────────────────┘
+//!             PatchAnswer ◄── Question::answer ◄────────────────────┤
+//! HookAnswer, UpgradePlan, variables ◄── answers.rs ◄───────────────┘
+//! registry.rs: which handlers are registered
 //! ```
 //!
 //! Everything here is a function. `extension_client` has the connections. The protocol is the
 //! [Runtime SDK](https://cluster-api.sigs.k8s.io/tasks/experimental-features/runtime-sdk/) of Cluster API.
 
 mod address;
+pub mod answers;
+pub mod config;
 mod question;
 mod registration;
+mod registry;
 pub mod wire;
 
 pub use address::{Address, AddressError, Target};
+pub use config::{ConfigError, ExtensionConfig, Selector};
 pub use question::Question;
 pub use registration::{DiscoveryError, FailurePolicy, Handler, Registration, registered_name};
+pub use registry::{Called, Registered, Registry};
 
 use serde_json::Deserializer;
 use serde_json::value::RawValue;
@@ -26,6 +33,8 @@ use serde_json::value::RawValue;
 pub const GROUP: &str = "hooks.runtime.cluster.x-k8s.io";
 /// The only version of the hooks (RH-4.4).
 pub const VERSION: &str = "v1alpha1";
+/// The request of Discovery (RH-5.1, RH-6.1).
+pub const DISCOVERY: &str = r#"{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryRequest"}"#;
 /// Bytes of an answer; a longer one is an error (RH-4.10, DEC-46).
 pub const MAX_BODY: usize = 20 * 1024 * 1024;
 /// Characters of a body that an error shows (RH-4.9).

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::answers::with_settings;
 use super::wire::{PatchItem, PatchResponse};
 use super::{FailurePolicy, Handler, MESSAGE, cut};
 use crate::hub::ObjectKey;
@@ -38,15 +39,8 @@ impl Question {
     /// # Errors
     /// When the request is not a JSON object.
     pub fn of(call: &PatchCall, settings: &BTreeMap<String, String>) -> Result<Self, String> {
-        let mut request: Value = serde_json::from_str(&call.request).map_err(|error| error.to_string())?;
-        let members = request.as_object_mut().ok_or("the request is not an object")?;
-        let of_patch = members.remove("settings").map(serde_json::from_value::<BTreeMap<String, String>>);
-        let of_patch = of_patch.transpose().map_err(|error| error.to_string())?.unwrap_or_default();
-        let merged: BTreeMap<_, _> = settings.clone().into_iter().chain(of_patch).collect();
-        if !merged.is_empty() {
-            members.insert("settings".to_owned(), serde_json::json!(merged));
-        }
-        let items = members.get_mut("items").and_then(Value::as_array_mut).ok_or("the request has no items")?;
+        let mut request = with_settings(&call.request, settings)?;
+        let items = request.get_mut("items").and_then(Value::as_array_mut).ok_or("the request has no items")?;
         let items = items.iter_mut().enumerate().map(|(at, item)| (identify(at, item), at)).collect();
         Ok(Question { hook: call.hook, body: request.to_string(), items })
     }

@@ -33,6 +33,16 @@ pub enum FailurePolicy {
     Fail,
 }
 
+impl FailurePolicy {
+    /// The name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FailurePolicy::Ignore => "Ignore",
+            FailurePolicy::Fail => "Fail",
+        }
+    }
+}
+
 /// One function of an extension; its name is a DNS label, its hook one of the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handler {
@@ -58,6 +68,11 @@ impl Handler {
         if self.timeout_seconds == 0 { DEFAULT_TIMEOUT } else { self.timeout_seconds }
     }
 
+    /// The timeout that the extension has declared, 0 included (RH-6.5).
+    pub fn declared_timeout(&self) -> u32 {
+        self.timeout_seconds
+    }
+
     /// What becomes of a call that fails.
     pub fn failure_policy(&self) -> FailurePolicy {
         self.failure_policy
@@ -81,7 +96,8 @@ pub enum DiscoveryError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     config: String,
-    handlers: BTreeMap<String, Handler>,
+    /// In the order of the answer.
+    handlers: Vec<Handler>,
     settings: BTreeMap<String, String>,
 }
 
@@ -106,16 +122,21 @@ impl Registration {
         &self.settings
     }
 
+    /// All handlers with the names that they are registered by (RH-3.3).
+    pub fn handlers(&self) -> impl Iterator<Item = (String, &Handler)> {
+        self.handlers.iter().map(|handler| (format!("{}.{}", handler.name, self.config), handler))
+    }
+
     /// The handler of that name, which must be for this hook (RH-7.1).
     ///
     /// # Errors
     /// When there is none, or it is for another hook.
     pub fn handler(&self, name: &str, hook: &str) -> Result<&Handler, String> {
-        match self.handlers.get(name) {
+        match self.handlers.iter().find(|handler| handler.name == name) {
             Some(handler) if handler.hook == hook => Ok(handler),
             Some(handler) => Err(format!("the handler {name:?} is for {}, not for {hook}", handler.hook)),
             None => {
-                let names: Vec<&str> = self.handlers.keys().map(String::as_str).collect();
+                let names: Vec<&str> = self.handlers.iter().map(Handler::name).collect();
                 Err(format!("{:?} has no handler {name:?}; it has: {}", self.config, names.join(", ")))
             }
         }
@@ -129,9 +150,9 @@ pub fn registered_name(name: &str) -> Option<(&str, &str)> {
     (is_label(handler) && is_label(config)).then_some((handler, config))
 }
 
-/// The handlers by name, or everything that is wrong with them (RH-6.4).
-fn checked(discovered: &[DiscoveredHandler]) -> Result<BTreeMap<String, Handler>, Vec<String>> {
-    let (mut handlers, mut problems, mut names) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
+/// The handlers, or everything that is wrong with them (RH-6.4).
+fn checked(discovered: &[DiscoveredHandler]) -> Result<Vec<Handler>, Vec<String>> {
+    let (mut handlers, mut problems, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
     for (at, found) in discovered.iter().enumerate() {
         let mut wrong = |problem: String| problems.push(format!("handlers[{at}]: {problem}"));
         let name = cut(&found.name, 64);
@@ -143,8 +164,7 @@ fn checked(discovered: &[DiscoveredHandler]) -> Result<BTreeMap<String, Handler>
         let policy = policy(found.failure_policy.as_deref()).map_err(&mut wrong);
         let hook = hook(&found.request_hook.api_version, &found.request_hook.hook).map_err(&mut wrong);
         if let (Ok(timeout_seconds), Ok(failure_policy), Ok(hook)) = (timeout, policy, hook) {
-            let handler = Handler { name: found.name.clone(), hook, timeout_seconds, failure_policy };
-            handlers.insert(found.name.clone(), handler);
+            handlers.push(Handler { name: found.name.clone(), hook, timeout_seconds, failure_policy });
         }
     }
     if problems.is_empty() { Ok(handlers) } else { Err(problems) }

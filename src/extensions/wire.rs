@@ -1,8 +1,30 @@
-//! Answers of extensions as they are on the wire. Unknown fields are ignored, and `apiVersion` and `kind` are not checked (RH-4.10).
+//! ExtensionConfigs, and answers of extensions as they are on the wire. Unknown fields are ignored, and `apiVersion` and `kind` are not checked (RH-4.10).
 
-use crate::json::{List, lenient};
+use crate::hub::LabelSelector;
+use crate::json::{List, RawJson, lenient};
 
 lenient! {
+    /// What an ExtensionConfig says (RH-2.2). `settings` is read where maps of texts are.
+    pub struct ExtensionConfigSpec {
+        pub client_config: ClientConfig,
+        pub namespace_selector: Option<LabelSelector>,
+    }
+
+    /// Where an extension is.
+    pub struct ClientConfig {
+        pub url: String,
+        pub service: Option<ServiceReference>,
+        pub ca_bundle: String,
+    }
+
+    /// The Service of an extension.
+    pub struct ServiceReference {
+        pub namespace: String,
+        pub name: String,
+        pub path: String,
+        pub port: Option<i32>,
+    }
+
     /// The handlers that an extension has (RH-6.2).
     pub struct DiscoveryResponse {
         pub status: String,
@@ -36,5 +58,32 @@ lenient! {
         pub uid: String,
         pub patch_type: String,
         pub patch: String,
+    }
+
+    /// The answer of a lifecycle hook (RH-5.2).
+    pub struct RetryResponse {
+        pub status: String,
+        pub message: String,
+        pub retry_after_seconds: i32,
+    }
+
+    /// The answer to GenerateUpgradePlan (RH-21.3).
+    pub struct PlanResponse {
+        pub status: String,
+        pub message: String,
+        pub control_plane_upgrades: List<UpgradeStep>,
+        pub workers_upgrades: List<UpgradeStep>,
+    }
+
+    /// A version on the way to another one.
+    pub struct UpgradeStep {
+        pub version: String,
+    }
+
+    /// The answer to DiscoverVariables (RH-16.2).
+    pub struct VariablesResponse {
+        pub status: String,
+        pub message: String,
+        pub variables: List<RawJson>,
     }
 }

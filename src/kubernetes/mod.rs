@@ -7,6 +7,7 @@
 //!                             └─► managed/ (what topologies made) ─► topology_gatherer.rs (Needs of a topology answered)
 //!       gather.rs ─► schemas.rs (schemas of definitions)
 //!       gather.rs ─► live.rs (objects without a watch) ─► workload.rs ─► kubeconfig.rs (Nodes)
+//! extensions.rs: what Runtime Extensions answer, and what is remembered of it (kept.rs) ─► topology_gatherer.rs
 //! dry_run.rs (whether applying changes anything) ─┐
 //! Plan ─► apply/ (server-side apply) ──────────────┴► untyped.rs (requests about objects of any kind)
 //! versions.rs (API versions of referenced kinds, asked for one by one) ─► conversion
@@ -24,9 +25,11 @@ pub mod cache;
 pub mod contract;
 pub mod dry_run;
 pub(crate) mod events;
+pub mod extensions;
 pub(crate) mod follow;
 pub mod gather;
 pub mod incumbent;
+mod kept;
 mod kubeconfig;
 pub mod topology_gatherer;
 pub mod lease;

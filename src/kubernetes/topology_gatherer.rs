@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::contract::{DefinitionError, Definitions};
 use super::dry_run::DryRuns;
+use super::extensions::Extensions;
 use super::gather::side_by_side;
 use super::live::Live;
 use super::managed::Managed;
@@ -19,6 +20,8 @@ pub struct TopologyGatherer {
     managed: Arc<Managed>,
     definitions: Definitions,
     dry_runs: DryRuns,
+    /// `None` while the feature gate is off.
+    extensions: Option<Arc<Extensions>>,
     live: Live,
 }
 
@@ -30,10 +33,11 @@ impl TopologyGatherer {
         writer: kube::Client,
         managed: Arc<Managed>,
         definitions: Definitions,
+        extensions: Option<Arc<Extensions>>,
         metrics: Arc<Metrics>,
     ) -> Self {
         let dry_runs = DryRuns::new(writer, metrics.clone());
-        TopologyGatherer { managed, definitions, dry_runs, live: Live::new(client, metrics) }
+        TopologyGatherer { managed, definitions, dry_runs, extensions, live: Live::new(client, metrics) }
     }
 
     /// The answers to needs, gathered side by side, at `deadline` at the latest.
@@ -55,7 +59,14 @@ impl TopologyGatherer {
                 Err(error @ DefinitionError::NotListed) => Found::Unreadable(error.to_string()),
             }),
             Need::DryRun(call) => self.dry_runs.answer(call, deadline).await,
-            need => self.live.answer(need, deadline).await,
+            need => {
+                if let Some(extensions) = &self.extensions
+                    && let Some(answer) = extensions.answer(need, deadline).await
+                {
+                    return answer;
+                }
+                self.live.answer(need, deadline).await
+            }
         }
     }
 

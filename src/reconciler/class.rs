@@ -16,21 +16,26 @@ use super::backoff::{Backoff, Held};
 use super::raw::RawClass;
 use super::runs::RunOutcome;
 use super::{add, in_our_name, now};
+use crate::admission::variable_problem;
 use crate::field::shortened;
 use crate::hub::{ClusterClass, GROUP, Kind, ObjectKey, TemplateRef, contract};
 use crate::kubernetes::address::{self, Malformed, One};
 use crate::kubernetes::contract::{DefinitionError, Definitions};
 use crate::kubernetes::describe;
+use crate::kubernetes::extensions::Extensions;
 use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::kubernetes::metadata::Metadata;
 use crate::kubernetes::templates::{ObjectKind, Templates};
 use crate::topology::class_references::{Outdated, ReferenceError, group_version, references};
-use crate::topology::class_status::{self, References, Variables};
-use crate::wire::Version;
+use crate::topology::class_status::{self, References};
+use crate::topology::class_variables::{Discovered, Variables};
+use crate::wire::{Decode, Version};
 use crate::world::{Facts, Record};
 
 /// How long a run waits for watches that have just begun.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long an extension may take to define its variables; its own timeout is shorter.
+const DISCOVERY: Duration = Duration::from_secs(35);
 /// How often a write is retried after a conflict.
 const CONFLICTS: usize = 3;
 
@@ -87,8 +92,8 @@ pub(super) struct Reconciler {
     pub definitions: Definitions,
     pub templates: Arc<Templates>,
     pub backoff: Backoff,
-    /// Whether extensions are asked for variables.
-    pub discovery: bool,
+    /// Runtime Extensions are asked for variables; `None` while the feature gate is off.
+    pub extensions: Option<Arc<Extensions>>,
 }
 
 impl Reconciler {
@@ -112,16 +117,14 @@ impl Reconciler {
         self.leadership.may_write()?;
         let variables = match excess(hub).await {
             Some(reason) => Variables::Unreadable(reason),
-            None => Variables::of(&class.value, &hub.spec, self.discovery),
+            None => self.variables(class, hub).await,
         };
         let status = class_status::reconciled(&class.value, &references, &variables, &now());
         let differs = !class_status::says_the_same(class.value.get("status"), &status);
         if differs {
             self.write_status(class, &status).await?;
         }
-        if let Variables::Undiscovered(error) | Variables::Unreadable(error) = variables {
-            failures.push(error);
-        }
+        failures.extend(variables.problem());
         match failures.is_empty() {
             true if differs || took_any => Ok(RunOutcome::Changed),
             true => Ok(RunOutcome::Unchanged),
@@ -219,6 +222,26 @@ impl Reconciler {
         Err(ReferenceFailure::Contended { kind, name })
     }
 
+    /// Asks every extension that defines variables, in the order of the patches, even after one has failed (CCR-07, RH-16.3).
+    async fn variables(&self, class: &RawClass, hub: &ClusterClass) -> Variables {
+        let Some(extensions) = &self.extensions else { return Variables::of(&class.value, &[]) };
+        let mut discovered = Vec::new();
+        for (patch, external) in hub.spec.discovering_patches() {
+            let (name, settings) = (&external.discover_variables_extension, external.settings.to_map());
+            let answer = extensions.variables(&class.key(), name, &settings, Instant::now() + DISCOVERY).await;
+            let variables = answer.and_then(|variables| match variable_problem(&variables) {
+                None => Ok(variables),
+                Some(problem) => Err(format!("the variables of {name:?} are invalid: {problem}")),
+            });
+            discovered.push(Discovered { patch: patch.name.clone(), variables });
+        }
+        let variables = Variables::of(&class.value, &discovered);
+        match (variables.list(), discovered.is_empty()) {
+            (Some(list), false) => with_variables(class, list).await.map_or(variables, Variables::Unreadable),
+            _ => variables,
+        }
+    }
+
     async fn write_status(&self, class: &RawClass, status: &Value) -> Result<(), ReconcileError> {
         let (key, metadata) = (class.key(), class.metadata());
         self.leadership.may_write()?;
@@ -243,6 +266,17 @@ impl Reconciler {
             Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Err(ReconcileError::Conflict),
             Err(error) => Err(ReconcileError::Status(error)),
         }
+    }
+}
+
+/// Why reviews could not use a class with these variables, if they could not.
+async fn with_variables(class: &RawClass, variables: &[Value]) -> Option<String> {
+    let mut value = class.value.clone();
+    let status = value.as_object_mut()?.entry("status").or_insert_with(|| json!({}));
+    status.as_object_mut()?.insert("variables".to_owned(), Value::Array(variables.to_vec()));
+    match ClusterClass::decode(Version::V1Beta2, &value.to_string()) {
+        Ok(class) => excess(&Arc::new(class)).await,
+        Err(reason) => Some(reason),
     }
 }
 

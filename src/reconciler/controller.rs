@@ -7,7 +7,7 @@
 //! templates (kinds that classes refer to) ──────────┴─► queue ─► class.rs ─► ok, or again after a while
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,9 +24,11 @@ use super::raw::RawClass;
 use super::runs::{RunFailure, RunOutcome, SOON, Verdict, conclude, count, run_woken};
 use super::setup::Setup;
 use super::users::Users;
+use crate::extensions::registered_name;
 use crate::hub::{ObjectKey, TemplateRef};
 use crate::kubernetes::address;
 use crate::kubernetes::contract::Definitions;
+use crate::kubernetes::extensions::Extensions;
 use crate::kubernetes::follow::{Mirror, Observation, StoreChange, WatchedKind};
 use crate::kubernetes::templates::{ObjectKind, Templates};
 use crate::kubernetes::{Selection, follow};
@@ -40,21 +42,19 @@ const NAME: &str = "clusterclass";
 const WORKERS: u16 = 10;
 /// How long a run may take (RS-10).
 const RUN_LIMIT: Duration = Duration::from_mins(1);
+/// How long the variables that extensions define hold (PERF-05).
+const REDISCOVERY: Duration = Duration::from_mins(10);
 
 /// The ClusterClass controller. It looks after the classes in the scope of the cached facts.
 #[derive(Debug)]
-pub struct ClassController {
-    pub setup: Setup,
-    /// Whether extensions are asked for variables.
-    pub discovery: bool,
-}
+pub struct ClassController(pub Setup);
 
 impl ClassController {
     /// Watches and reconciles until dropped (CCR-01).
     pub async fn run(self: Arc<Self>, definitions: Definitions) {
-        let Setup { client, leadership, cache, metrics } = &self.setup;
+        let Setup { client, leadership, cache, metrics, extensions } = &self.0;
         let (wake, woken) = mpsc::unbounded();
-        let index = Arc::new(Index { users: Mutex::default(), wake });
+        let index = Arc::new(Index { users: Mutex::default(), discovering: Mutex::default(), wake });
         let changes = definitions.changes();
         let follow_definitions = changes.for_each(async |name| index.wake_users_of_definition(name.as_deref()));
         let templates =
@@ -64,12 +64,12 @@ impl ClassController {
             }));
         let classes = Mirror::of(());
         let reconciler = Arc::new(Reconciler {
-            writer: self.setup.writer(),
+            writer: self.0.writer(),
             leadership: leadership.clone(),
             definitions,
             templates: templates.clone(),
             backoff: Backoff::default(),
-            discovery: self.discovery,
+            extensions: extensions.clone(),
         });
         let runs = self.runs(&reconciler, classes.store().clone(), woken);
         let follow_classes = self.follow_classes(classes, &index, &templates, &reconciler);
@@ -77,6 +77,7 @@ impl ClassController {
             () = runs => {}
             () = follow_classes => {}
             () = follow_definitions => {}
+            () = follow_extensions(extensions.as_deref(), &index) => {}
         }
     }
 
@@ -88,7 +89,7 @@ impl ClassController {
         woken: mpsc::UnboundedReceiver<ObjectRef<RawClass>>,
     ) {
         let run = |class: Arc<RawClass>| {
-            let (reconciler, metrics) = (reconciler.clone(), self.setup.metrics.clone());
+            let (reconciler, metrics) = (reconciler.clone(), self.0.metrics.clone());
             let span = info_span!("reconcile", class = %class.key());
             async move { run(&class, &reconciler, &metrics).await }.instrument(span)
         };
@@ -103,7 +104,7 @@ impl ClassController {
         templates: &Templates,
         reconciler: &Reconciler,
     ) {
-        let Setup { client, cache, metrics, .. } = &self.setup;
+        let Setup { client, cache, metrics, .. } = &self.0;
         let scope = cache.facts().scope().clone();
         let api = address::in_scope::<RawClass>(client.clone(), &scope);
         let store = classes.store().clone();
@@ -131,6 +132,24 @@ impl ClassController {
     }
 }
 
+/// Wakes the classes whose variables an extension defines, each time its ExtensionConfig is registered anew or gone (RH-16.7).
+async fn follow_extensions(extensions: Option<&Extensions>, index: &Index) {
+    let Some(extensions) = extensions else { return std::future::pending().await };
+    let (mut changes, mut known) = (extensions.changes(), BTreeMap::new());
+    loop {
+        let now = extensions.versions();
+        let names: BTreeSet<&String> = known.keys().chain(now.keys()).collect();
+        names
+            .into_iter()
+            .filter(|name| known.get(*name) != now.get(*name))
+            .for_each(|name| index.wake_discovering(name));
+        known = now;
+        if changes.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+    }
+}
+
 /// What is seen means to those who look at the classes in scope only (DEC-37).
 fn in_scope(scope: &Scope, seen: Observation<RawClass>) -> Observation<RawClass> {
     let is_ours = |class: &RawClass| *scope == Scope::default() || scope.has(&class.labels());
@@ -149,7 +168,9 @@ async fn run(class: &RawClass, reconciler: &Reconciler, metrics: &Metrics) -> Ac
         if outcome != RunOutcome::Changed {
             reconciler.backoff.rested(&key);
         }
-        (Action::await_change(), outcome.name())
+        // Nothing tells that an extension defines other variables than before.
+        let asks = reconciler.extensions.is_some() && !discovering(class).is_empty();
+        (if asks { Action::requeue(REDISCOVERY) } else { Action::await_change() }, outcome.name())
     });
     let (action, outcome) = conclude(&key, done, &reconciler.backoff, "Failed to reconcile ClusterClass");
     count(metrics, NAME, outcome, started);
@@ -172,15 +193,19 @@ impl RunFailure for ReconcileError {
 /// Which class refers to which templates, and a way to wake it.
 struct Index {
     users: Mutex<Users>,
+    /// The ExtensionConfigs that define variables of classes.
+    discovering: Mutex<BTreeMap<ObjectKey, BTreeSet<String>>>,
     wake: mpsc::UnboundedSender<ObjectRef<RawClass>>,
 }
 
 impl Index {
     fn put(&self, class: &RawClass) {
         self.users().put(class.key(), references_of(class));
+        self.discovering().insert(class.key(), discovering(class));
     }
 
     fn remove(&self, class: &ObjectKey) {
+        self.discovering().remove(class);
         self.users().remove(class);
     }
 
@@ -188,6 +213,17 @@ impl Index {
         let mut users = self.users();
         *users = Users::default();
         classes.iter().for_each(|class| users.put(class.key(), references_of(class)));
+        *self.discovering() = classes.iter().map(|class| (class.key(), discovering(class))).collect();
+    }
+
+    fn discovering(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, BTreeSet<String>>> {
+        self.discovering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_discovering(&self, config: &str) {
+        let discovering = self.discovering();
+        let classes = discovering.iter().filter(|(_, configs)| configs.contains(config));
+        classes.for_each(|(class, _)| self.wake(class));
     }
 
     fn users(&self) -> MutexGuard<'_, Users> {
@@ -215,6 +251,13 @@ impl Index {
     fn wake_users_of_template(&self, kind: &ObjectKind, template: Option<&ObjectKey>) {
         self.users().of_template(kind, template).into_iter().for_each(|class| self.wake(class));
     }
+}
+
+/// The ExtensionConfigs that define variables of a class.
+fn discovering(class: &RawClass) -> BTreeSet<String> {
+    let patches = class.hub.iter().flat_map(|hub| hub.spec.discovering_patches());
+    let config = |name: &str| registered_name(name).map(|(_, config)| config.to_owned());
+    patches.filter_map(|(_, external)| config(&external.discover_variables_extension)).collect()
 }
 
 fn references_of(class: &RawClass) -> Vec<TemplateRef> {

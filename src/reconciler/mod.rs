@@ -4,6 +4,7 @@
 //! kubernetes::lease: who leads ─► Leadership ─► every write asks may_write() first
 //!                                    │
 //!                                    ├─► controller.rs, users.rs: watches and queue of ClusterClasses ─► class.rs: one run
+//!                                    ├─► extensions/: watch and queue of ExtensionConfigs ─► one discovery
 //!                                    ├─► topology/: watches and queue of Clusters ─► one run
 //!                                    ├─► templates/: watches and queues of MachineDeployments and MachineSets ─► one run
 //!                                    └─► lifecycle/: watches of all kinds around machines and queue of their objects ─► one step
@@ -50,6 +51,7 @@ macro_rules! resource {
 }
 
 mod class;
+pub mod extensions;
 pub mod lifecycle;
 pub mod controller;
 pub mod names;

@@ -7,6 +7,7 @@ use crate::hub::{GROUP, label};
 use crate::kubernetes::Selection;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
+use crate::kubernetes::extensions::Extensions;
 use crate::kubernetes::follow::{StoreChange, WatchedKind};
 use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::metadata::{self, Metadata, Objects};
@@ -21,6 +22,8 @@ pub struct Setup {
     pub leadership: Leadership,
     /// Facts, which the caller must keep current. Controllers look after the objects in their scope.
     pub cache: Arc<Cache>,
+    /// Runtime Extensions; `None` while the feature gate is off.
+    pub extensions: Option<Arc<Extensions>>,
     pub metrics: Arc<Metrics>,
 }
 

@@ -5,15 +5,13 @@
 //! argument: the moment that is written into conditions that change now.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::class_references::Outdated;
+use super::class_variables::{Variables, inline_variables};
 use super::conditions::{Condition, MESSAGE_BYTES, Shape, Status, condition, cut};
-use crate::hub::ClusterClassSpec;
 use crate::json;
-use crate::variables::INLINE;
 use crate::wire::Version;
 
 /// The annotation that pauses an object, regardless of its value.
@@ -28,35 +26,6 @@ pub enum References {
     Failed,
     /// Some are not followed, since they cannot become part of a URL, for these reasons (DEC-45).
     Malformed(Vec<String>),
-}
-
-/// What came of the variables of a class.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Variables {
-    /// These are the variables of the status (CCR-06).
-    Settled(Vec<Value>),
-    /// Extensions know some, and could not be called: the variables stay as they were (CCR-09).
-    Undiscovered(String),
-    /// The class takes more than a class may, so reviews cannot use it: the variables stay as they were (DEC-44).
-    Unreadable(String),
-}
-
-impl Variables {
-    /// The variables of a class, as far as its spec says; `discovery` is whether extensions are asked (CCR-07).
-    pub fn of(class: &Value, spec: &ClusterClassSpec, discovery: bool) -> Self {
-        let unasked = spec.discovering_patches().map(|(patch, extension)| {
-            format!(
-                "patch {:?}: cannot call the extension {:?}: Runtime Extensions are not supported yet",
-                patch.name, extension.discover_variables_extension
-            )
-        });
-        let unasked: Vec<String> = unasked.filter(|_| discovery).collect();
-        if unasked.is_empty() {
-            Variables::Settled(inline_variables(class, Shape::V1BETA2))
-        } else {
-            Variables::Undiscovered(unasked.join("; "))
-        }
-    }
 }
 
 /// Whether the class is not to be touched (CCR-02).
@@ -163,54 +132,38 @@ fn is_readable(class: &Value, shape: Shape) -> bool {
     status.is_object() && is_list(shape.conditions) && is_list(shape.legacy) && is_list(&["variables"])
 }
 
-/// The variables that the class itself defines, sorted by name; of a name that is repeated the first counts (CCR-06).
-fn inline_variables(class: &Value, shape: Shape) -> Vec<Value> {
-    let mut variables = BTreeMap::new();
-    for variable in class.pointer("/spec/variables").and_then(Value::as_array).into_iter().flatten() {
-        let Some(members) = variable.as_object() else { continue };
-        let name = members.get("name").and_then(Value::as_str).unwrap_or_default();
-        variables.entry(name).or_insert_with(|| {
-            let mut definition =
-                Map::from_iter([("from".to_owned(), json!(INLINE)), ("required".to_owned(), json!(false))]);
-            let copied = ["required", "schema", shape.metadata];
-            definition.extend(copied.iter().filter_map(|name| {
-                let written = members.get(*name).filter(|written| !written.is_null())?;
-                Some(((*name).to_owned(), written.clone()))
-            }));
-            // Moved and not copied, as `json!` would: schemas can be large.
-            let definitions = Value::Array(vec![Value::Object(definition)]);
-            let members = [("name", json!(name)), ("definitionsConflict", json!(false)), ("definitions", definitions)];
-            Value::Object(members.map(|(name, member)| (name.to_owned(), member)).into_iter().collect())
-        });
-    }
-    variables.into_values().collect()
-}
-
 impl Status<'_> {
     /// CCR-09, CCR-12
     fn note_variables(&mut self, variables: &Variables) {
         match variables {
             Variables::Settled(variables) => {
-                if variables.is_empty() {
-                    self.members.remove("variables");
-                } else {
-                    self.members.insert("variables".to_owned(), Value::Array(variables.clone()));
-                }
+                self.set_variables(variables);
                 self.set(&condition("VariablesReady", "True", "VariablesReady", String::new()));
                 self.set_legacy(&condition("VariablesReconciled", "True", "", String::new()), None);
             }
-            Variables::Undiscovered(error) => {
-                let message = cut(&format!("VariableDiscovery failed: {error}"));
+            Variables::Undiscovered(_) | Variables::Conflicting { .. } => {
+                if let Some(variables) = variables.list() {
+                    self.set_variables(variables);
+                }
+                let message = cut(&variables.problem().unwrap_or_default());
                 let reason = "VariableDiscoveryFailed";
                 self.set(&condition("VariablesReady", "False", reason, message.clone()));
                 self.set_legacy(&condition("VariablesReconciled", "False", reason, message), Some("Error"));
             }
-            Variables::Unreadable(error) => {
-                let message = cut(&format!("ClusterClass cannot be read: {error}"));
+            Variables::Unreadable(_) => {
+                let message = cut(&variables.problem().unwrap_or_default());
                 let reason = "ClusterClassUnreadable";
                 self.set(&condition("VariablesReady", "False", reason, message.clone()));
                 self.set_legacy(&condition("VariablesReconciled", "False", reason, message), Some("Error"));
             }
+        }
+    }
+
+    fn set_variables(&mut self, variables: &[Value]) {
+        if variables.is_empty() {
+            self.members.remove("variables");
+        } else {
+            self.members.insert("variables".to_owned(), Value::Array(variables.to_vec()));
         }
     }
 

@@ -4,32 +4,32 @@ use serde_json::{Map, Value, json};
 
 /// Where a version keeps what.
 #[derive(Clone, Copy)]
-pub(super) struct Shape {
-    pub(super) conditions: &'static [&'static str],
-    pub(super) legacy: &'static [&'static str],
+pub(crate) struct Shape {
+    pub(crate) conditions: &'static [&'static str],
+    pub(crate) legacy: &'static [&'static str],
     /// The metadata of a variable, in the spec and in the status.
-    pub(super) metadata: &'static str,
+    pub(crate) metadata: &'static str,
 }
 
 impl Shape {
-    pub(super) const V1BETA2: Shape = Shape {
+    pub(crate) const V1BETA2: Shape = Shape {
         conditions: &["conditions"],
         legacy: &["deprecated", "v1beta1", "conditions"],
         metadata: "deprecatedV1Beta1Metadata",
     };
-    pub(super) const V1BETA1: Shape =
+    pub(crate) const V1BETA1: Shape =
         Shape { conditions: &["v1beta2", "conditions"], legacy: &["conditions"], metadata: "metadata" };
 }
 
 /// A condition as it should be.
-pub(super) struct Condition {
-    pub(super) r#type: &'static str,
-    pub(super) status: &'static str,
-    pub(super) reason: &'static str,
-    pub(super) message: String,
+pub(crate) struct Condition {
+    pub(crate) r#type: &'static str,
+    pub(crate) status: &'static str,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
 }
 
-pub(super) fn condition(
+pub(crate) fn condition(
     r#type: &'static str,
     status: &'static str,
     reason: &'static str,
@@ -39,27 +39,27 @@ pub(super) fn condition(
 }
 
 /// A status in the making.
-pub(super) struct Status<'a> {
-    pub(super) shape: Shape,
-    pub(super) generation: i64,
+pub(crate) struct Status<'a> {
+    pub(crate) shape: Shape,
+    pub(crate) generation: i64,
     now: &'a str,
-    pub(super) members: Map<String, Value>,
+    pub(crate) members: Map<String, Value>,
 }
 
 impl<'a> Status<'a> {
     /// The status of an object as it is.
-    pub(super) fn of(object: &Value, shape: Shape, now: &'a str) -> Self {
+    pub(crate) fn of(object: &Value, shape: Shape, now: &'a str) -> Self {
         let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
         let members = object.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
         Status { shape, generation, now, members }
     }
 
-    pub(super) fn into_value(self) -> Value {
+    pub(crate) fn into_value(self) -> Value {
         Value::Object(self.members)
     }
 
     /// Sets a condition; its time is that of the last change of its status.
-    pub(super) fn set(&mut self, wanted: &Condition) {
+    pub(crate) fn set(&mut self, wanted: &Condition) {
         let (generation, now) = (self.generation, self.now);
         let Some(entry) = self.entry(self.shape.conditions, wanted.r#type) else { return };
         let since = entry.get("lastTransitionTime").filter(|_| entry.get("status") == Some(&json!(wanted.status)));
@@ -77,7 +77,7 @@ impl<'a> Status<'a> {
     }
 
     /// Sets a condition in the older form; its time is that of the last change of any of it. Empty texts are left out.
-    pub(super) fn set_legacy(&mut self, wanted: &Condition, severity: Option<&str>) {
+    pub(crate) fn set_legacy(&mut self, wanted: &Condition, severity: Option<&str>) {
         let now = self.now;
         let Some(entry) = self.entry(self.shape.legacy, wanted.r#type) else { return };
         let texts =
@@ -112,7 +112,7 @@ impl<'a> Status<'a> {
 }
 
 /// A member, made where it is missing or null.
-pub(super) fn present<'a>(members: &'a mut Map<String, Value>, name: &str, new: Value) -> &'a mut Value {
+pub(crate) fn present<'a>(members: &'a mut Map<String, Value>, name: &str, new: Value) -> &'a mut Value {
     let member = members.entry(name).or_insert(Value::Null);
     if member.is_null() {
         *member = new;
@@ -121,10 +121,10 @@ pub(super) fn present<'a>(members: &'a mut Map<String, Value>, name: &str, new: 
 }
 
 /// How long the message of a condition may be, in both forms (F-OLDCOND); in characters, and bytes are no fewer.
-pub(super) const MESSAGE_BYTES: usize = 10_240;
+pub(crate) const MESSAGE_BYTES: usize = 10_240;
 
 /// A message that is cut where it would be too long.
-pub(super) fn cut(text: &str) -> String {
+pub(crate) fn cut(text: &str) -> String {
     if text.len() <= MESSAGE_BYTES {
         return text.to_owned();
     }

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! ClusterClass ─► class_references.rs: its templates, and whether their versions are the newest ─┐
-//!              └► class_status.rs: its variables ────────────────────────────────────────────────┴─► status
+//!              └► class_variables.rs ─► class_status.rs ────────────────────────────────────────────────┴─► status
 //!
 //! Cluster ─► blueprint.rs (class, templates) ─► current.rs (existing objects) ─► upgrade/ (versions) ─► desired/ (one function
 //!            for each object) ─► patches/ ─► plan/ (steps, the machines that they replace, folds) ─► rotations.rs (holds
@@ -19,8 +19,9 @@
 pub mod blueprint;
 pub mod class_references;
 pub mod class_status;
+pub mod class_variables;
 mod compute;
-mod conditions;
+pub(crate) mod conditions;
 pub mod contract;
 mod current;
 pub mod desired;

@@ -33,6 +33,7 @@ mod properties;
 mod proposals;
 mod rule_costs;
 mod rules_documentation;
+mod runtime_extensions;
 mod samples;
 mod second_opinion;
 mod secrets;
@@ -52,11 +53,12 @@ mod support {
     pub mod gadgets;
     pub mod judge;
     pub mod kubectl;
+    pub mod lab;
     pub mod kustomize;
     pub mod process;
     pub mod tls_client;
 }
-use support::{gadgets, judge, kubectl as kubectl_client, kustomize, process, tls_client};
+use support::{gadgets, judge, kubectl as kubectl_client, kustomize, lab, process, tls_client};
 #[path = "../../benches/support"]
 mod benches {
     pub mod api;

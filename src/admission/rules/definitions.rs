@@ -1,13 +1,18 @@
 //! The variable definitions of a ClusterClass (VAR-S, CEL).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
 
 use super::class_change::ClassChange;
 use super::shared;
-use crate::admission::Listed;
-use crate::field::{Findings, Path};
-use crate::hub::{Kind, TopologyMetadata, VariableDefinition};
-use crate::schema::{self, Allowance, Definition};
+use crate::admission::{Listed, Settings};
+use crate::field::{Findings, Path, join};
+use crate::hub::{ClusterClass, Kind, TopologyMetadata, VariableDefinition};
+use crate::json::decode;
+use crate::schema::{self, Allowance, Breach, Definition};
+use crate::world::World;
 
 /// The rules of this file in the order in which they run.
 pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
@@ -61,6 +66,25 @@ pub(super) fn variable_definitions_are_usable(change: &ClassChange<'_>, found: &
             allowance.note_breach(path(variable).child("schema.openAPIV3Schema"), exceeded);
         }
     }
+}
+
+/// What is wrong with variables that an extension defines. They are checked as those of a class are (RH-16.4), and may take as much
+/// as those of a class (DEC-44).
+pub fn variable_problem(variables: &[Value]) -> Option<String> {
+    let text = json!({"spec": {"variables": variables}}).to_string();
+    let class = match decode::<ClusterClass>(&text) {
+        Ok(class) => class,
+        Err(problem) => return Some(problem),
+    };
+    let (world, settings) = (World::new(Arc::default()), Settings::default());
+    let change = ClassChange::new(&class, None, &[], &world, &settings);
+    let mut found = Findings::default();
+    variable_definitions_are_usable(&change, &mut found);
+    let (errors, _) = found.into_parts();
+    if !errors.is_empty() {
+        return Some(join(&errors));
+    }
+    change.allowance.into_inner().breach().map(|Breach { path, exceeded }| format!("{path}: the answer {exceeded}"))
 }
 
 /// No two variables share a name (VAR-S-001).

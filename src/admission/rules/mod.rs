@@ -39,3 +39,5 @@ pub(super) mod topology;
 mod topology_change;
 mod upgrade;
 mod version;
+
+pub use definitions::variable_problem;

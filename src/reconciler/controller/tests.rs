@@ -5,6 +5,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::extension_client::Clients;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::lease::{Candidacy, Election};
 use crate::kubernetes::testing::{ApiServer, Failure, Received};
@@ -52,8 +53,10 @@ impl Process {
         let candidacy = Candidacy::new("own", "topologist", Duration::from_secs(15));
         let (election, leadership) = Election::new(server.client(), candidacy, metrics.clone());
         let (client, cache) = (server.client(), Arc::new(Cache::new(Facts::default().within(scope))));
-        let setup = Setup { client: client.clone(), leadership: leadership.clone(), cache, metrics: metrics.clone() };
-        let controller = Arc::new(ClassController { setup, discovery: true });
+        let extensions = Some(Arc::new(Extensions::new(client.clone(), Clients::new(None), metrics.clone())));
+        let (leads, counted) = (leadership.clone(), metrics.clone());
+        let setup = Setup { client: client.clone(), leadership: leads, cache, extensions, metrics: counted };
+        let controller = Arc::new(ClassController(setup));
         let work = leadership.while_leading(move || {
             let controller = controller.clone();
             Definitions::beside(client.clone(), Arc::default(), |definitions| controller.run(definitions))

@@ -73,7 +73,7 @@ impl LifecycleController {
     /// Workload clusters begin anew: what is in them may be older than what another leader has done since this process led last.
     pub async fn run(self: Arc<Self>, definitions: Definitions) {
         self.workloads.forget_all();
-        let Setup { client, leadership: _, cache, metrics } = &self.setup;
+        let Setup { client, cache, metrics, .. } = &self.setup;
         // A process that runs alone reviews these writes itself. It cannot do so before it knows the classes.
         cache.listed().await;
         let (store, queue) = Store::new(metrics.clone());
@@ -267,7 +267,7 @@ mod tests {
         let candidacy = Candidacy::new("default", "topologist", Duration::from_secs(15));
         let (_election, leadership) = Election::new(client.clone(), candidacy, metrics.clone());
         let (definitions, follow) = Definitions::follow(client.clone(), metrics.clone());
-        let setup = Setup { client, leadership, cache: cache.clone(), metrics };
+        let setup = Setup { client, leadership, cache: cache.clone(), extensions: None, metrics };
         let controller = LifecycleController { setup, settings: Settings::default(), workloads: Arc::new(NoneAtAll) };
         let running = [tokio::spawn(follow), tokio::spawn(Arc::new(controller).run(definitions))];
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -90,6 +90,7 @@ impl Process {
             client: client.clone(),
             leadership: leadership.clone(),
             cache: cache.clone(),
+            extensions: None,
             metrics: metrics.clone(),
         };
         let controller = Arc::new(TemplatesController(setup));

@@ -65,7 +65,7 @@ pub struct TopologyController {
 impl TopologyController {
     /// Watches and reconciles until dropped.
     pub async fn run(self: Arc<Self>, definitions: Definitions) {
-        let Setup { client, leadership, cache, metrics } = &self.setup;
+        let Setup { client, leadership, cache, metrics, .. } = &self.setup;
         let (queue, woken) = Queue::new();
         let queue = Arc::new(queue);
         let scope = cache.facts().scope().clone();
@@ -83,6 +83,7 @@ impl TopologyController {
                 writer.clone(),
                 managed.clone(),
                 definitions,
+                self.setup.extensions.clone(),
                 metrics.clone(),
             ),
             applier: Applier::new(writer.clone()).only_while({
@@ -101,8 +102,11 @@ impl TopologyController {
             metrics: metrics.clone(),
         });
         let runs = self.runs(&reconciler, &queue, woken);
-        // A class is not reported as missing until classes are listed.
+        // A class is not reported as missing until classes are listed, and neither is an extension.
         cache.listed().await;
+        if let Some(extensions) = &self.setup.extensions {
+            extensions.settled().await;
+        }
         let begin = async {
             managed.clusters().await.iter().for_each(|key| queue.wake(key));
             std::future::pending::<()>().await;

@@ -457,6 +457,7 @@ mod tests {
                 client.clone(),
                 managed.clone(),
                 definitions,
+                None,
                 metrics.clone(),
             ),
             managed,

@@ -1,5 +1,6 @@
 use serde_json::json;
 
+use super::super::class_variables::Discovered;
 use super::*;
 use crate::hub::ClusterClass;
 use crate::variables::status_variables;
@@ -19,7 +20,7 @@ fn hub(class: &Value) -> ClusterClass {
 }
 
 fn settled(class: &Value) -> Variables {
-    Variables::of(class, &hub(class).spec, true)
+    Variables::of(class, &[])
 }
 
 fn up_to_date() -> References {
@@ -134,10 +135,10 @@ fn classes_with_discovered_variables_keep_their_old_variables() {
     let spec = json!({"variables": variables(), "patches": [external("discover.x"), {"name": "q"}, external("")]});
     let old = json!([{"name": "old", "definitions": [{"from": "p", "required": false, "schema": {}}]}]);
     let class = class(spec, json!({"observedGeneration": 2, "variables": old}));
-    let status = reconciled(&class, &up_to_date(), &settled(&class), NOW);
+    let discovered = [Discovered { patch: "p".to_owned(), variables: Err("refused".to_owned()) }];
+    let status = reconciled(&class, &up_to_date(), &Variables::of(&class, &discovered), NOW);
     assert_eq!((&status["observedGeneration"], &status["variables"]), (&json!(2), &old));
-    let message = "VariableDiscovery failed: patch \"p\": cannot call the extension \"discover.x\": Runtime \
-        Extensions are not supported yet";
+    let message = "VariableDiscovery failed: patch \"p\": refused";
     let condition = find(&status["conditions"], "VariablesReady");
     assert_eq!(condition["status"], "False");
     assert_eq!((&condition["reason"], &condition["message"]), (&json!("VariableDiscoveryFailed"), &json!(message)));
@@ -145,9 +146,6 @@ fn classes_with_discovered_variables_keep_their_old_variables() {
         "reason": "VariableDiscoveryFailed", "message": message, "lastTransitionTime": NOW});
     assert_eq!(find(&status["deprecated"]["v1beta1"]["conditions"], "VariablesReconciled"), &want);
     assert_eq!(find(&status["conditions"], "RefVersionsUpToDate")["status"], "True");
-    // Without the gate no extension is called.
-    let gated = Variables::of(&class, &hub(&class).spec, false);
-    assert!(matches!(gated, Variables::Settled(all) if all.len() == 2));
 }
 
 #[test]

@@ -11,11 +11,14 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use topologist::embedded::{self, Embedded};
+use topologist::extension_client::Clients;
 use topologist::kubernetes::cache::Cache;
 use topologist::kubernetes::contract::Definitions;
+use topologist::kubernetes::extensions::Extensions;
 use topologist::kubernetes::lease::{Candidacy, Election};
 use topologist::kubernetes::watch;
 use topologist::reconciler::controller::ClassController;
+use topologist::reconciler::extensions::ExtensionController;
 use topologist::reconciler::setup::Setup;
 use topologist::reconciler::topology::TopologyController;
 use topologist::telemetry::metrics::Metrics;
@@ -262,17 +265,27 @@ impl Manager {
         tasks.spawn(watch::keep_current(client.clone(), cache.clone(), metrics.clone()));
         let stopping = stop.clone();
         tasks.spawn(async move { election.run(stopping).await });
-        let setup = Setup { client: client.clone(), leadership: leadership.clone(), cache, metrics: metrics.clone() };
-        let classes = ClassController { setup: setup.clone(), discovery: true };
+        let extensions = Arc::new(Extensions::new(client.clone(), Clients::new(None), metrics.clone()));
+        let (leads, counted) = (leadership.clone(), metrics.clone());
+        let setup = Setup {
+            client: client.clone(),
+            leadership: leads,
+            cache,
+            extensions: Some(extensions.clone()),
+            metrics: counted,
+        };
+        let discovery = Arc::new(ExtensionController { setup: setup.clone(), extensions });
+        let classes = ClassController(setup.clone());
         let topologies =
             TopologyController { setup, options: Options { runtime_sdk: true }, workers: 10, awaits_finalizer: false };
         let (classes, topologies, own) = (Arc::new(classes), Arc::new(topologies), metrics.clone());
         let both = move || {
-            let (classes, topologies) = (classes.clone(), topologies.clone());
+            let (classes, topologies, discovery) = (classes.clone(), topologies.clone(), discovery.clone());
             Definitions::beside(client.clone(), own.clone(), async move |definitions| {
                 tokio::select! {
                     () = classes.run(definitions.clone()) => {}
                     () = topologies.run(definitions) => {}
+                    () = discovery.run() => {}
                 }
             })
         };

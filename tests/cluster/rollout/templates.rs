@@ -31,7 +31,7 @@ fn clean_up(site: &Site) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(watch::keep_current(client.clone(), cache.clone(), metrics.clone()));
     tasks.spawn(election.run(CancellationToken::new()));
-    let setup = Setup { client: client.clone(), leadership: leadership.clone(), cache, metrics };
+    let setup = Setup { client: client.clone(), leadership: leadership.clone(), cache, extensions: None, metrics };
     let controller = Arc::new(TemplatesController(setup));
     let run = move || {
         let controller = controller.clone();

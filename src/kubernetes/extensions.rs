@@ -1,0 +1,342 @@
+//! Answers of Runtime Extensions: which handlers are called for an object, and what is remembered of their answers.
+//!
+//! ```text
+//! ExtensionConfigs ─► discovery (reconciler) ─► Registry ─┐
+//! Need::Hook, Patch, GenerateUpgradePlan ─► remembered? ──┼─► namespace selected? ─► HTTPS ─► answer
+//! DiscoverVariables ──────────────────────────────────────┘
+//! ```
+//!
+//! Everything that is remembered may be lost at any time (RH-9.7).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use ring::digest::{SHA256, digest};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::kept::Kept;
+use super::{address, describe};
+use crate::extension_client::{CallError, Client, Clients};
+use crate::extensions::answers::{self, Retry, with_settings};
+use crate::extensions::{
+    Address, Called, DISCOVERY, GROUP, Question, Registered, Registration, Registry, Selector, Target, VERSION,
+    first_value,
+};
+use crate::hub::{Hook, ObjectKey};
+use crate::json::StringMap;
+use crate::telemetry::metrics::{Metrics, Requested, Requests};
+use crate::world::{Answer, Ask, Found, HookAnswer, HookCall, Need, PatchAnswer, PatchCall, PlanCall, UpgradePlan};
+
+/// How long an answer that blocks is remembered at most (RH-9.3, PERF-03).
+const BLOCKING: Duration = Duration::from_hours(24);
+/// How long plans of upgrades, variables and patches are remembered (RH-9.1, RH-9.5, PERF-04, PERF-05).
+const ANSWERS: Duration = Duration::from_mins(10);
+/// How long the start waits for extensions; Discovery has ten seconds.
+const SETTLING: Duration = Duration::from_secs(15);
+/// How long the labels of a Namespace are remembered.
+const LABELS: Duration = Duration::from_secs(5);
+/// Entries of the memories whose values are small.
+const ENTRIES: usize = 16_384;
+/// Bytes of remembered patches, and of remembered variables.
+const BYTES: usize = 64 << 20;
+
+/// The extensions of a process that reconciles.
+pub struct Extensions {
+    /// `None` until the ExtensionConfigs are listed (RH-3.7).
+    registry: RwLock<Option<Registry>>,
+    changes: watch::Sender<u64>,
+    clients: Clients,
+    client: kube::Client,
+    blocking: Kept<(Hook, ObjectKey), Wait>,
+    plans: Kept<(String, String), UpgradePlan>,
+    patches: Kept<Key, PatchAnswer>,
+    variables: Kept<Key, Arc<[Value]>>,
+    labels: Kept<String, StringMap>,
+    metrics: Arc<Metrics>,
+}
+
+/// The hash of everything that an answer depends on.
+type Key = [u8; 32];
+
+/// An answer that blocks.
+#[derive(Clone, Debug)]
+struct Wait {
+    until: Instant,
+    message: String,
+}
+
+impl fmt::Debug for Extensions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Extensions")
+    }
+}
+
+impl Extensions {
+    /// No extension is known yet.
+    pub fn new(client: kube::Client, clients: Clients, metrics: Arc<Metrics>) -> Self {
+        Extensions {
+            registry: RwLock::default(),
+            changes: watch::channel(0).0,
+            clients,
+            client,
+            blocking: Kept::new(BLOCKING, ENTRIES),
+            plans: Kept::new(ANSWERS, ENTRIES),
+            patches: Kept::new(ANSWERS, BYTES),
+            variables: Kept::new(ANSWERS, BYTES),
+            labels: Kept::new(LABELS, ENTRIES),
+            metrics,
+        }
+    }
+
+    /// Changes the registry, which begins empty.
+    pub fn change(&self, change: impl FnOnce(&mut Registry)) {
+        change(self.registry.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default());
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Forgets all registrations: they are not kept up to date while another process leads.
+    pub fn reset(&self) {
+        *self.registry.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Tells of each change of the registry.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// The versions of the ExtensionConfigs that are registered.
+    pub fn versions(&self) -> BTreeMap<String, String> {
+        self.look_up(|registry| Ok(registry.versions())).unwrap_or_default()
+    }
+
+    /// Waits until every extension that was there at the start has been called, but not for one that hangs: what it would be asked is
+    /// an error until then (RH-3.7).
+    pub async fn settled(&self) {
+        let mut changes = self.changes();
+        let settled = changes.wait_for(|_| self.look_up(|registry| Ok(registry.is_settled())) == Ok(true));
+        let _ = timeout(SETTLING, settled).await;
+    }
+
+    /// What is registered for an ExtensionConfig.
+    pub fn registered(&self, config: &str) -> Option<Arc<Registered>> {
+        self.look_up(|registry| Ok(registry.get(config).cloned())).ok().flatten()
+    }
+
+    fn look_up<T>(&self, look: impl FnOnce(&Registry) -> Result<T, String>) -> Result<T, String> {
+        match &*self.registry.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(registry) => look(registry),
+            None => Err("ExtensionConfigs have not been listed yet".to_owned()),
+        }
+    }
+
+    /// The answer to a need that extensions can answer.
+    pub(super) async fn answer(&self, need: &Need, deadline: Instant) -> Option<Answer> {
+        Some(match need {
+            Need::Hook(call) => call.answer(self.hook(call, deadline).await.unwrap_or_else(Found::Unreadable)),
+            Need::GenerateUpgradePlan(call) => {
+                call.answer(self.upgrade_plan(call, deadline).await.unwrap_or_else(Found::Unreadable))
+            }
+            Need::Patch(call) => call.answer(self.patch(call, deadline).await.unwrap_or_else(Found::Unreadable)),
+            _ => return None,
+        })
+    }
+
+    /// The handlers of an extension that answers Discovery (RH-3.1, RH-6.1).
+    ///
+    /// # Errors
+    /// When the call fails, or the answer is not valid.
+    pub async fn discover(
+        &self,
+        config: &str,
+        address: &Address,
+        ca: &[u8],
+        settings: BTreeMap<String, String>,
+    ) -> Result<Registration, String> {
+        let deadline = Instant::now() + Duration::from_mins(1);
+        let sent = self.send("Discovery", ca, &address.discovery(), DISCOVERY.to_owned(), deadline).await;
+        let answer = sent.map_err(|error| format!("cannot discover the extension: {error}"))?;
+        Registration::of(config, &answer, settings).map_err(|error| error.to_string())
+    }
+
+    /// The variables that the extension of a patch defines for a class (RH-16.1, RH-16.2), remembered by RH-9.1.
+    ///
+    /// # Errors
+    /// When there is no such handler, or it fails.
+    pub async fn variables(
+        &self,
+        class: &ObjectKey,
+        name: &str,
+        settings: &BTreeMap<String, String>,
+        deadline: Instant,
+    ) -> Result<Arc<[Value]>, String> {
+        const HOOK: &str = "DiscoverVariables";
+        let called = self.one(name, HOOK, class, deadline).await?;
+        let request = json!({"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "DiscoverVariablesRequest",
+            "settings": settings});
+        let request = with_settings(&request.to_string(), called.extension.registration.settings())?.to_string();
+        let key = key(&[name, &called.extension.version, &request]);
+        if let Some(known) = self.variables.get(&key) {
+            return Ok(known);
+        }
+        let sent = self.call(&called, request, deadline).await;
+        let variables = answers::variables(&called.handler, outcome(&sent))?;
+        let variables: Arc<[Value]> = variables.into();
+        if let Ok(answer) = sent {
+            self.variables.put(key, variables.clone(), answer.get().len());
+        }
+        Ok(variables)
+    }
+
+    /// What all handlers of a lifecycle hook say (HK-04, HK-07, RH-8.1 to RH-8.5).
+    async fn hook(&self, call: &HookCall, deadline: Instant) -> Result<Found<HookAnswer>, String> {
+        let HookCall { hook, cluster, request } = call;
+        let called = self.all(hook.name(), &cluster.namespace, deadline).await?;
+        if called.is_empty() {
+            return Ok(Found::Absent);
+        }
+        let key = (*hook, cluster.clone());
+        if let Some(wait) = self.blocking.get(&key) {
+            let left = wait.until.saturating_duration_since(Instant::now());
+            if !left.is_zero() {
+                let after_seconds = u32::try_from(left.as_millis().div_ceil(1000)).unwrap_or(u32::MAX).max(1);
+                return Ok(Found::Yes(HookAnswer::Retry { after_seconds, message: wait.message }));
+            }
+        }
+        let mut all = Vec::new();
+        for one in called {
+            let request = with_settings(request, one.extension.registration.settings())?.to_string();
+            let sent = self.call(&one, request, deadline).await;
+            let said = Retry::of(&one.handler, outcome(&sent));
+            all.push(said.map_err(|error| format!("extension {:?}: {error}", one.name))?);
+        }
+        let answer = Retry::together(&all);
+        if let HookAnswer::Retry { after_seconds, message } = &answer {
+            let until = Instant::now() + Duration::from_secs((*after_seconds).into()).min(BLOCKING);
+            self.blocking.put(key, Wait { until, message: message.clone() }, 1);
+        }
+        Ok(Found::Yes(answer))
+    }
+
+    /// The plan of an extension, remembered by the versions that it leads from and to (RH-9.5, PERF-04, RH-21.3).
+    async fn upgrade_plan(&self, call: &PlanCall, deadline: Instant) -> Result<Found<UpgradePlan>, String> {
+        const HOOK: &str = "GenerateUpgradePlan";
+        let PlanCall { extension, cluster, request } = call;
+        let called = self.one(extension, HOOK, cluster, deadline).await?;
+        let request = with_settings(request, called.extension.registration.settings())?;
+        let version = |name: &str| request.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let way = ["fromControlPlaneKubernetesVersion", "fromWorkersKubernetesVersion", "toKubernetesVersion"];
+        let key = (format!("{extension} {cluster}"), way.map(version).join(" "));
+        if let Some(plan) = self.plans.get(&key) {
+            return Ok(Found::Yes(plan));
+        }
+        let sent = self.call(&called, request.to_string(), deadline).await;
+        let plan = answers::upgrade_plan(&called.handler, outcome(&sent))?;
+        if sent.is_ok() {
+            self.plans.put(key, plan.clone(), 1);
+        }
+        Ok(Found::Yes(plan))
+    }
+
+    /// What the extension of a patch says. An extension gives equal requests equal answers (RH-23.5), so an answer holds for the
+    /// next runs, and a Cluster for which nothing changes calls nothing.
+    async fn patch(&self, call: &PatchCall, deadline: Instant) -> Result<Found<PatchAnswer>, String> {
+        let hook = call.hook.name();
+        let called = self.one(&call.extension, hook, &call.cluster, deadline).await?;
+        let question = Question::of(call, called.extension.registration.settings())?;
+        let key = key(&[&call.extension, hook, &called.extension.version, question.body()]);
+        if let Some(known) = self.patches.get(&key) {
+            return Ok(Found::Yes(known));
+        }
+        let sent = self.call(&called, question.body().to_owned(), deadline).await;
+        let found = question.answer(&called.handler, outcome(&sent));
+        if let (Ok(answer), Found::Yes(said @ (PatchAnswer::Patches(_) | PatchAnswer::Valid))) = (&sent, &found) {
+            self.patches.put(key, said.clone(), answer.get().len() + size_of::<Key>());
+        }
+        Ok(found)
+    }
+
+    /// The handler of a name, if it may be called for an object (RH-7.1, RH-7.2).
+    async fn one(&self, name: &str, hook: &str, object: &ObjectKey, deadline: Instant) -> Result<Called, String> {
+        let called = self.look_up(|registry| registry.one(name, hook))?;
+        match self.selects(&called.extension.selector, &object.namespace, deadline).await? {
+            true => Ok(called),
+            false => Err(format!(
+                "the handler {name:?} is not called for {object}: the namespaceSelector of its ExtensionConfig does not \
+                 select the namespace"
+            )),
+        }
+    }
+
+    /// All handlers of a hook that are called for objects of a namespace (RH-8.1).
+    async fn all(&self, hook: &str, namespace: &str, deadline: Instant) -> Result<Vec<Called>, String> {
+        let mut selected = Vec::new();
+        for called in self.look_up(|registry| registry.all(hook))? {
+            if self.selects(&called.extension.selector, namespace, deadline).await? {
+                selected.push(called);
+            }
+        }
+        Ok(selected)
+    }
+
+    async fn selects(&self, selector: &Selector, namespace: &str, deadline: Instant) -> Result<bool, String> {
+        match selector {
+            Selector::Nothing => Ok(false),
+            Selector::Everything => Ok(true),
+            Selector::Labels(_) => Ok(selector.matches(&self.labels(namespace, deadline).await?)),
+        }
+    }
+
+    /// The labels of a Namespace.
+    async fn labels(&self, namespace: &str, deadline: Instant) -> Result<StringMap, String> {
+        if let Some(known) = self.labels.get(&namespace.to_owned()) {
+            return Ok(known);
+        }
+        let failed = |reason: String| format!("the labels of namespace {namespace:?} cannot be read: {reason}");
+        let one = address::one_of_cluster::<Namespace>(self.client.clone(), namespace);
+        let one = one.map_err(|malformed| failed(malformed.to_string()))?;
+        let read = timeout_at(deadline, one.get_opt()).await.map_err(|_| failed("timed out".to_owned()))?;
+        let found = read.map_err(|error| failed(describe(&error)))?;
+        let found = found.ok_or_else(|| failed("it does not exist".to_owned()))?;
+        let labels = StringMap::from(found.metadata.labels.unwrap_or_default());
+        self.labels.put(namespace.to_owned(), labels.clone(), 1);
+        Ok(labels)
+    }
+
+    async fn call(&self, called: &Called, request: String, deadline: Instant) -> Result<Box<RawValue>, String> {
+        self.send(called.handler.hook(), &called.extension.ca, &called.target(), request, deadline).await
+    }
+
+    /// Sends a request, and counts it (PERF-10).
+    async fn send(
+        &self,
+        hook: &'static str,
+        ca: &[u8],
+        target: &Target,
+        request: String,
+        deadline: Instant,
+    ) -> Result<Box<RawValue>, String> {
+        let client: Client = self.clients.trusting(ca).map_err(|error| error.to_string())?;
+        let started = Instant::now();
+        let answered = client.call_until(target, request, deadline).await;
+        let seconds = started.elapsed().as_secs_f64();
+        self.metrics.extension_duration.get_or_create(&Requested { hook }).observe(seconds);
+        let outcome = answered.as_ref().map_or_else(CallError::outcome, |_| "answered");
+        self.metrics.extension_requests.get_or_create(&Requests { hook, outcome }).inc();
+        first_value(&answered.map_err(|error| error.to_string())?).map(ToOwned::to_owned)
+    }
+}
+
+fn outcome(sent: &Result<Box<RawValue>, String>) -> Result<&RawValue, &str> {
+    sent.as_ref().map(|answer| &**answer).map_err(String::as_str)
+}
+
+fn key(parts: &[&str]) -> Key {
+    let hash = digest(&SHA256, parts.join("\n").as_bytes());
+    hash.as_ref().try_into().unwrap_or_default()
+}

@@ -1,0 +1,100 @@
+//! Values that are kept for a while: the one used longest ago goes when there is no room.
+
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lru::LruCache;
+use tokio::time::Instant;
+
+/// Values by their keys. Each has a size, and together they have a limit.
+#[derive(Debug)]
+pub(super) struct Kept<K: Hash + Eq, V> {
+    lifetime: Duration,
+    limit: usize,
+    inner: Mutex<Inner<K, V>>,
+}
+
+#[derive(Debug)]
+struct Inner<K: Hash + Eq, V> {
+    values: LruCache<K, Value<V>>,
+    size: usize,
+}
+
+#[derive(Debug)]
+struct Value<V> {
+    value: V,
+    until: Instant,
+    size: usize,
+}
+
+impl<K: Hash + Eq, V: Clone> Kept<K, V> {
+    /// Values of together this size at most, each for this time at most.
+    pub(super) fn new(lifetime: Duration, limit: usize) -> Self {
+        Kept { lifetime, limit, inner: Mutex::new(Inner { values: LruCache::unbounded(), size: 0 }) }
+    }
+
+    /// The value of a key, if it is still kept.
+    pub(super) fn get(&self, key: &K) -> Option<V> {
+        let mut inner = self.inner();
+        match inner.values.get(key) {
+            Some(kept) if kept.until > Instant::now() => return Some(kept.value.clone()),
+            Some(_) => inner.remove(key),
+            None => {}
+        }
+        None
+    }
+
+    /// Keeps a value. One that is larger than all together may be is not kept.
+    pub(super) fn put(&self, key: K, value: V, size: usize) {
+        let mut inner = self.inner();
+        inner.remove(&key);
+        if size > self.limit {
+            return;
+        }
+        inner.size += size;
+        inner.values.put(key, Value { value, until: Instant::now() + self.lifetime, size });
+        while inner.size > self.limit {
+            let Some((_, oldest)) = inner.values.pop_lru() else { return };
+            inner.size -= oldest.size;
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner<K, V>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Hash + Eq, V> Inner<K, V> {
+    fn remove(&mut self, key: &K) {
+        if let Some(gone) = self.values.pop(key) {
+            self.size -= gone.size;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_is_kept_for_its_time_and_while_there_is_room() {
+        let kept = Kept::new(Duration::from_secs(10), 10);
+        kept.put("a", 1, 4);
+        kept.put("b", 2, 4);
+        assert_eq!((kept.get(&"a"), kept.get(&"b"), kept.get(&"c")), (Some(1), Some(2), None));
+        kept.get(&"a");
+        kept.put("c", 3, 4);
+        assert_eq!(
+            (kept.get(&"a"), kept.get(&"b"), kept.get(&"c")),
+            (Some(1), None, Some(3)),
+            "b was used longest ago"
+        );
+        kept.put("a", 5, 11);
+        assert_eq!(kept.get(&"a"), None, "it is larger than all may be");
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(kept.get(&"c"), None);
+        kept.put("d", 4, 10);
+        assert_eq!(kept.get(&"d"), Some(4), "what is over takes no room");
+    }
+}

@@ -1,0 +1,167 @@
+//! ExtensionConfigs: discovery, conditions, certificates, settings, and what becomes of handlers that are gone.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::{Site, message};
+use crate::lab::Reply;
+use crate::machines::ground::{cluster, condition};
+
+fn discovered(config: &Value) -> (String, String) {
+    condition(config, "Discovered")
+}
+
+#[test]
+fn the_status_lists_the_handlers() {
+    // RH-2.3, RH-2.4, RH-2.6, RH-3.3, RH-6.3
+    let site = Site::start();
+    site.lab.on("BeforeClusterCreate", "gate", |_| Reply::done());
+    site.lab.on_with("GeneratePatches", "generate", "Ignore", |_| Reply::done());
+    site.register(&json!({}));
+    let config = site.config();
+    let handler = |name: &str, hook: &str, policy: &str| {
+        json!({"name": name, "requestHook": {"apiVersion": crate::lab::HOOKS, "hook": hook}, "timeoutSeconds": 2,
+            "failurePolicy": policy})
+    };
+    let want = json!([
+        handler("gate.lab", "BeforeClusterCreate", "Fail"),
+        handler("generate.lab", "GeneratePatches", "Ignore")
+    ]);
+    assert_eq!(config["status"]["handlers"], want);
+    assert_eq!(config["spec"]["namespaceSelector"], json!({}));
+    assert_eq!(discovered(&config), ("True".to_owned(), "Discovered".to_owned()));
+    assert_eq!(condition(&config, "Paused"), ("False".to_owned(), "NotPaused".to_owned()));
+    let shown = site.ground.kubectl.out(&["get", "ext"]);
+    assert!(shown.contains("DISCOVERED") && shown.contains("True"), "{shown}");
+    let calls = site.lab.count("discovery");
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(site.lab.count("discovery"), calls, "its own status is no reason to ask again");
+}
+
+#[test]
+fn a_failed_discovery_is_reported_and_the_old_handlers_stay() {
+    // RH-2.6, RH-3.2, RH-6.4
+    let site = Site::start();
+    site.lab.on("BeforeClusterCreate", "gate", |_| Reply::wait(600, "not yet"));
+    site.register(&json!({}));
+    for (reply, words) in [
+        (json!({"status": "Failure", "message": "closed"}), "the extension answered Failure: closed"),
+        (json!({"status": "Success", "handlers": [{"name": "Gate"}]}), "handlers[0]: name \"Gate\""),
+        (json!({"status": "Fine"}), "unknown status \"Fine\""),
+    ] {
+        site.lab.on_discovery(move |_| Reply::Json(reply.clone()));
+        site.ground.merge("extensionconfig/lab", &json!({"spec": {"settings": {"for": words}}}));
+        site.ground.until(words, || {
+            let config = site.config();
+            discovered(&config) == ("False".to_owned(), "NotDiscovered".to_owned())
+                && message(&config, "Discovered").contains(words)
+        });
+        assert_eq!(site.config()["status"]["handlers"][0]["name"], "gate.lab");
+    }
+    site.ground.kubectl.give(&cluster(1, &json!([]), &json!([])), &["create"]);
+    site.wait_for("TopologyReconciled", "ClusterCreating", "not yet");
+    site.lab.discoverable();
+    site.ground.wait("extensionconfig/lab", "condition=Discovered");
+    let events = site.ground.event_reasons("ExtensionConfig");
+    assert!(events.contains(&"DiscoveryFailed".to_owned()), "{events:?}");
+}
+
+#[test]
+fn deleting_the_config_unregisters_its_handlers() {
+    // RH-2.8, RH-8.5
+    let site = Site::start();
+    site.lab.on("BeforeClusterCreate", "gate", |_| Reply::wait(1, "not yet"));
+    site.register(&json!({}));
+    site.ground.kubectl.give(&cluster(1, &json!([]), &json!([])), &["create"]);
+    site.wait_for("TopologyReconciled", "ClusterCreating", "BeforeClusterCreate: not yet");
+    assert!(site.ground.list("embeddedclusters").is_empty());
+    site.ground.kubectl.out(&["delete", "extensionconfig/lab"]);
+    site.ground.wait("cluster/demo", "condition=Available");
+}
+
+#[test]
+fn the_ca_comes_from_a_secret() {
+    // RH-2.7
+    let site = Site::start();
+    site.lab.on("BeforeClusterCreate", "gate", |_| Reply::done());
+    let mut config = site.lab.config("lab", &json!({"clientConfig": {"url": site.lab.url()}}));
+    config["metadata"]["annotations"] = json!({"runtime.cluster.x-k8s.io/inject-ca-from-secret": "default/ca"});
+    site.ground.kubectl.give(&config, &["create"]);
+    site.ground.until("the Secret is missing", || {
+        message(&site.config(), "Discovered").contains("the Secret default/ca: it does not exist")
+    });
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ca"},
+        "data": {"ca.crt": STANDARD.encode(&site.lab.ca)}});
+    site.ground.kubectl.give(&secret, &["create"]);
+    site.ground.wait("extensionconfig/lab", "condition=Discovered");
+    assert_eq!(site.config()["spec"]["clientConfig"]["caBundle"], json!(STANDARD.encode(&site.lab.ca)));
+}
+
+#[test]
+fn a_certificate_of_another_authority_is_refused() {
+    // RH-4.7
+    let site = Site::start();
+    let other = crate::lab::Lab::start();
+    let config = site
+        .lab
+        .config("lab", &json!({"clientConfig": {"url": site.lab.url(), "caBundle": STANDARD.encode(&other.ca)}}));
+    site.ground.kubectl.give(&config, &["create"]);
+    site.ground.until("the certificate is refused", || {
+        message(&site.config(), "Discovered").contains("invalid peer certificate")
+    });
+    assert_eq!(site.lab.requests().len(), 0);
+}
+
+#[test]
+fn a_config_that_makes_no_sense_is_refused_by_its_schema() {
+    // RH-2.5
+    let site = Site::start();
+    for (change, words) in [
+        (json!({"clientConfig": {"url": "http://a"}}), "spec.clientConfig.url"),
+        (json!({"clientConfig": {}}), "spec.clientConfig"),
+        (
+            json!({"clientConfig": {"url": "https://a", "service": {"name": "a", "namespace": "b"}}}),
+            "set exactly one of url and service",
+        ),
+        (json!({"clientConfig": {"service": {"name": "a", "namespace": "b", "port": 70000}}}), "port"),
+        (json!({"clientConfig": {"service": {"name": "a", "namespace": "b", "path": "x"}}}), "path"),
+    ] {
+        let refused = site.ground.kubectl.try_give(&site.lab.config("lab", &change), &["create"]);
+        assert!(refused.code != 0 && refused.err.contains(words), "{change}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_paused_config_keeps_its_handlers_until_it_goes_on() {
+    // RH-3.1, RH-2.6
+    let site = Site::start();
+    site.lab.on("BeforeClusterCreate", "gate", |_| Reply::done());
+    site.register(&json!({}));
+    site.ground.kubectl.out(&["annotate", "extensionconfig/lab", "cluster.x-k8s.io/paused="]);
+    site.ground.wait("extensionconfig/lab", "condition=Paused");
+    site.lab.on("BeforeClusterDelete", "last", |_| Reply::done());
+    site.ground.merge("extensionconfig/lab", &json!({"spec": {"settings": {"a": "b"}}}));
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert_eq!(site.config()["status"]["handlers"].as_array().unwrap().len(), 1);
+    site.ground.kubectl.out(&["annotate", "extensionconfig/lab", "cluster.x-k8s.io/paused-"]);
+    site.ground.until("it is discovered again", || site.config()["status"]["handlers"].as_array().unwrap().len() == 2);
+    assert_eq!(condition(&site.config(), "Paused").0, "False");
+}
+
+#[test]
+fn a_namespace_selector_decides_whose_objects_an_extension_sees() {
+    // RH-3.9, RH-7.2, RH-8.1
+    let site = Site::start();
+    site.lab.on("BeforeClusterCreate", "gate", |_| Reply::wait(600, "not yet"));
+    site.register(&json!({"namespaceSelector": {"matchLabels": {"env": "prod"}}}));
+    site.ground.run_cluster(&cluster(1, &json!([]), &json!([])));
+    assert_eq!(site.lab.count("gate"), 0);
+    site.ground.kubectl.out(&["label", "namespace/default", "env=prod"]);
+    let mut second = cluster(1, &json!([]), &json!([]));
+    second["metadata"]["name"] = json!("second");
+    // What is known of a namespace is a few seconds old at most.
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    site.ground.kubectl.give(&second, &["create"]);
+    site.ground.until("the second Cluster waits", || site.lab.count("gate") == 1);
+}

@@ -1,0 +1,93 @@
+//! External patches and validation in the controller of topologies.
+
+use serde_json::{Value, json};
+
+use super::Site;
+use crate::lab::{Reply, patched};
+use crate::machines::ground::{cluster, workers};
+
+const CONFIG: &str = "spec.template.spec.bootstrap.configRef";
+
+fn external() -> Value {
+    json!({"generatePatchesExtension": "generate.lab", "validateTopologyExtension": "validate.lab"})
+}
+
+/// The extension sets the format of bootstrap data.
+fn patching() -> Site {
+    let site = Site::start();
+    site.lab.on("GeneratePatches", "generate", |request| patched(request, CONFIG, "format", &json!("ignition")));
+    site.lab.on("ValidateTopology", "validate", |_| Reply::done());
+    site.register(&json!({"settings": {"place": "cellar"}}));
+    site.patch_class(&[("remote", external())]);
+    site
+}
+
+fn demo() -> Value {
+    cluster(1, &json!([workers("a", 1), workers("b", 1)]), &json!([]))
+}
+
+#[test]
+fn patches_reach_the_objects_and_are_asked_for_once() {
+    // RH-3.5, RH-8.1, RH-12.6, RH-23.5, PE-23, PE-29
+    let site = patching();
+    site.ground.run_cluster(&demo());
+    let templates = site.ground.list("embeddedconfigtemplates");
+    let made = templates
+        .iter()
+        .filter(|one| one["metadata"]["name"] != "swift-worker" && one["metadata"]["name"] != "swift-pool");
+    let formats: Vec<&Value> = made.map(|one| &one["spec"]["template"]["spec"]["format"]).collect();
+    assert_eq!(formats, [&json!("ignition"), &json!("ignition")]);
+    let request = &site.lab.requests_of("generate")[0];
+    assert_eq!(request["settings"], json!({"place": "cellar"}));
+    assert_eq!(request["items"].as_array().unwrap().len(), 7, "three of the cluster, and two for each deployment");
+    let calls = (site.lab.count("generate"), site.lab.count("validate"));
+    // Equal questions have been answered: annotations of the Cluster are part of none.
+    for round in 0..3 {
+        site.ground.kubectl.out(&["label", "machinedeployments", "--all", "--overwrite", &format!("round={round}")]);
+        std::thread::sleep(std::time::Duration::from_millis(1200));
+    }
+    assert_eq!((site.lab.count("generate"), site.lab.count("validate")), calls);
+    site.ground.edit_topology(&json!({"controlPlane": {"replicas": 3}}));
+    site.ground.wait("cluster/demo", "jsonpath={.status.controlPlane.readyReplicas}=3");
+    let after = (site.lab.count("generate"), site.lab.count("validate"));
+    assert!(after.0 > calls.0, "the replicas are a variable of the request");
+    let seen: std::collections::BTreeSet<String> =
+        site.lab.requests_of("generate").iter().map(Value::to_string).collect();
+    assert_eq!(seen.len(), after.0, "no request is sent twice");
+}
+
+#[test]
+fn a_refusal_is_reported_and_changes_nothing() {
+    // RH-5.4, RH-12.7, RH-15.4, RH-24.1
+    let site = patching();
+    site.ground.run_cluster(&demo());
+    site.lab.on("ValidateTopology", "validate", |_| Reply::failure("the cellar is full"));
+    site.ground.edit_topology(&json!({"controlPlane": {"replicas": 3}}));
+    site.wait_for("TopologyReconciled", "ReconcileFailed", "the cellar is full");
+    site.wait_for("TopologyReconciled", "ReconcileFailed", "remote");
+    assert_eq!(site.cluster()["status"]["controlPlane"]["desiredReplicas"], 1);
+    site.lab.on("ValidateTopology", "validate", |_| Reply::done());
+    site.ground.wait("cluster/demo", "jsonpath={.status.controlPlane.readyReplicas}=3");
+}
+
+#[test]
+fn every_way_to_fail_is_in_the_condition() {
+    // RH-4.6, RH-4.8, RH-4.9, RH-4.10, RH-5.3, RH-7.4
+    let site = patching();
+    site.ground.run_cluster(&cluster(1, &json!([]), &json!([])));
+    let ways: [(fn() -> Reply, &str); 6] = [
+        (|| Reply::Code(500, "out of order"), "status 500: out of order"),
+        (|| Reply::Garbage, "expected value"),
+        (|| Reply::Redirect, "status 307"),
+        (|| Reply::Hang, "no answer within 2s"),
+        (|| Reply::TooMuch, "longer than 20971520 bytes"),
+        (|| Reply::Json(json!({"status": "Fine"})), "unknown status \"Fine\""),
+    ];
+    for (round, (way, words)) in ways.into_iter().enumerate() {
+        site.lab.on("GeneratePatches", "generate", move |_| way());
+        // A new question, and the start of a new run.
+        site.ground.merge("cluster/demo", &json!({"metadata": {"labels": {"round": round.to_string()}}}));
+        site.wait_for("TopologyReconciled", "ReconcileFailed", words);
+    }
+    assert_eq!(site.lab.count("elsewhere"), 0, "a redirect is not followed");
+}

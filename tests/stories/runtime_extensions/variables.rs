@@ -1,0 +1,114 @@
+//! Variables that extensions define.
+
+use serde_json::{Value, json};
+
+use super::{Site, message};
+use crate::lab::{Reply, patched, variable};
+use crate::machines::ground::{cluster, condition, workers};
+
+const CONFIG: &str = "spec.template.spec.bootstrap.configRef";
+
+fn defined(name: &str, schema: &Value) -> Value {
+    json!({"name": name, "required": false, "schema": {"openAPIV3Schema": schema}})
+}
+
+fn format_variable() -> Value {
+    defined("format", &json!({"type": "string", "enum": ["cloud-config", "ignition"], "default": "cloud-config"}))
+}
+
+#[test]
+fn a_discovered_variable_is_checked_defaulted_and_sent_to_its_extension() {
+    // RH-11.3, RH-16.1, RH-16.2, RH-17.1, RH-17.2, RH-17.6, RH-17.9, CCR-01, CCR-07
+    let site = Site::start();
+    site.lab.on("DiscoverVariables", "discover", |_| Reply::success(json!({"variables": [format_variable()]})));
+    site.lab
+        .on("GeneratePatches", "generate", |request| patched(request, CONFIG, "format", &variable(request, "format")));
+    site.register(&json!({}));
+    let external = json!({"generatePatchesExtension": "generate.lab", "discoverVariablesExtension": "discover.lab",
+        "settings": {"colour": "green"}});
+    site.patch_class(&[("remote", external)]);
+    let class = site.class();
+    let names: Vec<&Value> = class["status"]["variables"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, [&json!("failing"), &json!("format"), &json!("motd")]);
+    let definition = &class["status"]["variables"][1]["definitions"];
+    assert_eq!((definition.as_array().unwrap().len(), &definition[0]["from"]), (1, &json!("remote")));
+    assert_eq!(site.lab.requests_of("discover")[0]["settings"], json!({"colour": "green"}));
+    let mut demo = cluster(1, &json!([workers("a", 1)]), &json!([]));
+    demo["spec"]["topology"]["variables"] = json!([{"name": "format", "value": "tar"}]);
+    let refused = site.ground.kubectl.try_give(&demo, &["create"]);
+    assert!(refused.err.contains("spec.topology.variables[format].value"), "{refused:?}");
+    demo["spec"]["topology"]["variables"] = json!([{"name": "format", "value": "ignition"}]);
+    site.ground.run_cluster(&demo);
+    let request = &site.lab.requests_of("generate")[0];
+    let sent: Vec<&Value> = request["variables"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(sent, [&json!("format"), &json!("builtin")], "variables of others are not sent");
+    let templates = site.ground.list("embeddedconfigtemplates");
+    assert!(templates.iter().any(|one| one["spec"]["template"]["spec"]["format"] == "ignition"), "{templates:?}");
+    let calls = site.lab.count("discover");
+    site.ground.kubectl.out(&["annotate", "clusterclass/swift", "round=1"]);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(site.lab.count("discover"), calls, "the answer is remembered (RH-9.1)");
+    site.lab.on("DiscoverVariables", "discover", |_| {
+        Reply::success(json!({"variables": [format_variable(), defined("more", &json!({"type": "string"}))]}))
+    });
+    site.ground.merge("extensionconfig/lab", &json!({"spec": {"settings": {"new": "yes"}}}));
+    site.ground.until("a changed ExtensionConfig is asked again (RH-16.7)", || {
+        site.class()["status"]["variables"].as_array().unwrap().len() == 4
+    });
+}
+
+#[test]
+fn definitions_that_differ_hold_clusters_until_they_agree() {
+    // RH-17.3, RH-17.5, RH-17.7, CCR-08, CCR-10
+    let site = Site::start();
+    let conflicting = || defined("motd", &json!({"type": "integer"}));
+    site.lab.on("DiscoverVariables", "discover", move |_| Reply::success(json!({"variables": [conflicting()]})));
+    site.lab.on("GeneratePatches", "generate", |_| Reply::done());
+    site.register(&json!({}));
+    site.ground.run_cluster(&cluster(1, &json!([]), &json!([])));
+    let mut patches = site.class()["spec"]["patches"].as_array().unwrap().clone();
+    let external = json!({"generatePatchesExtension": "generate.lab", "discoverVariablesExtension": "discover.lab"});
+    patches.push(json!({"name": "remote", "external": external}));
+    site.ground.merge("clusterclass/swift", &json!({"spec": {"patches": patches}}));
+    site.ground.until("the conflict is reported", || {
+        message(&site.class(), "VariablesReady").ends_with("conflicting definitions: motd")
+    });
+    let class = site.class();
+    assert_eq!(condition(&class, "VariablesReady"), ("False".to_owned(), "VariableDiscoveryFailed".to_owned()));
+    let motd = class["status"]["variables"].as_array().unwrap().iter().find(|one| one["name"] == "motd").unwrap();
+    assert_eq!((&motd["definitionsConflict"], motd["definitions"].as_array().unwrap().len()), (&json!(true), 2));
+    assert_ne!(class["status"]["observedGeneration"], class["metadata"]["generation"]);
+    site.wait_for("TopologyReconciled", "ReconcileFailed", "");
+    site.lab.on("DiscoverVariables", "discover", |_| Reply::done());
+    site.ground.merge("extensionconfig/lab", &json!({"spec": {"settings": {"new": "yes"}}}));
+    site.ground.until("the definitions agree", || condition(&site.class(), "VariablesReady").0 == "True");
+    site.ground.until("the Cluster goes on", || condition(&site.cluster(), "TopologyReconciled").0 == "True");
+}
+
+#[test]
+fn variables_that_are_invalid_or_not_to_be_had_leave_the_old_ones() {
+    // RH-16.3, RH-16.4, RH-16.6
+    let site = Site::start();
+    site.lab.on("DiscoverVariables", "discover", |_| Reply::success(json!({"variables": [format_variable()]})));
+    site.lab.on("GeneratePatches", "generate", |_| Reply::done());
+    site.register(&json!({}));
+    let external = json!({"generatePatchesExtension": "generate.lab", "discoverVariablesExtension": "discover.lab"});
+    site.patch_class(&[("remote", external)]);
+    let before = site.class()["status"]["variables"].clone();
+    let wrong = |variables: Value| Reply::success(json!({"variables": variables}));
+    let replies: [(Box<dyn Fn() -> Reply + Send>, &str); 4] = [
+        (Box::new(move || wrong(json!([defined("builtin", &json!({"type": "string"}))]))), "is reserved"),
+        (Box::new(move || wrong(json!([defined("a", &json!({"type": "text"}))]))), "Unsupported value"),
+        (Box::new(|| Reply::failure("closed")), "handler \"discover\" answered Failure: closed"),
+        (Box::new(|| Reply::Code(503, "busy")), "status 503: busy"),
+    ];
+    for (round, (reply, words)) in replies.into_iter().enumerate() {
+        site.lab.on("DiscoverVariables", "discover", move |_| reply());
+        site.ground.merge("extensionconfig/lab", &json!({"spec": {"settings": {"round": round.to_string()}}}));
+        site.ground.until(words, || {
+            let said = message(&site.class(), "VariablesReady");
+            said.starts_with("VariableDiscovery failed: patch \"remote\": ") && said.contains(words)
+        });
+        assert_eq!(site.class()["status"]["variables"], before, "{words}");
+    }
+}
