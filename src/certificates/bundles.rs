@@ -4,7 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
+use crate::hub::contract::definition_name;
 use crate::hub::{GROUP, Kind};
+use crate::wire::conversion::extension_config;
 
 /// An object that says whom the API server trusts when it calls us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,6 +15,8 @@ pub enum Holder {
     Validating,
     /// The definition of a kind, with its conversion.
     Definition(Kind),
+    /// The definition of ExtensionConfigs.
+    ExtensionConfigs,
 }
 
 /// The Services behind which we answer.
@@ -27,11 +31,12 @@ pub struct Services {
 
 impl Holder {
     /// All of them.
-    pub const ALL: [Holder; 4] = [
+    pub const ALL: [Holder; 5] = [
         Holder::Mutating,
         Holder::Validating,
         Holder::Definition(Kind::Cluster),
         Holder::Definition(Kind::ClusterClass),
+        Holder::ExtensionConfigs,
     ];
 
     /// The kind of the object.
@@ -39,7 +44,7 @@ impl Holder {
         match self {
             Holder::Mutating => "MutatingWebhookConfiguration",
             Holder::Validating => "ValidatingWebhookConfiguration",
-            Holder::Definition(_) => "CustomResourceDefinition",
+            Holder::Definition(_) | Holder::ExtensionConfigs => "CustomResourceDefinition",
         }
     }
 
@@ -47,7 +52,7 @@ impl Holder {
     pub const fn group(self) -> &'static str {
         match self {
             Holder::Mutating | Holder::Validating => "admissionregistration.k8s.io",
-            Holder::Definition(_) => "apiextensions.k8s.io",
+            Holder::Definition(_) | Holder::ExtensionConfigs => "apiextensions.k8s.io",
         }
     }
 
@@ -56,6 +61,7 @@ impl Holder {
         match self {
             Holder::Mutating | Holder::Validating => configurations.to_owned(),
             Holder::Definition(kind) => format!("{}.{GROUP}", kind.plural()),
+            Holder::ExtensionConfigs => definition_name(extension_config::GROUP, extension_config::KIND),
         }
     }
 
@@ -63,7 +69,9 @@ impl Holder {
     pub(super) fn excerpt(self, object: &Value) -> Value {
         let kept = match self {
             Holder::Mutating | Holder::Validating => json!({"webhooks": object["webhooks"]}),
-            Holder::Definition(_) => json!({"spec": {"conversion": object["spec"]["conversion"]}}),
+            Holder::Definition(_) | Holder::ExtensionConfigs => {
+                json!({"spec": {"conversion": object["spec"]["conversion"]}})
+            }
         };
         let mut kept = kept;
         kept["metadata"] = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
@@ -90,7 +98,7 @@ impl Holder {
                 let webhook = |name: &&str| json!({"name": name, "clientConfig": {"caBundle": encoded}});
                 json!({"webhooks": names.iter().map(webhook).collect::<Vec<_>>()})
             }
-            Holder::Definition(_) => {
+            Holder::Definition(_) | Holder::ExtensionConfigs => {
                 json!({"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": encoded}}}}})
             }
         };
@@ -113,7 +121,7 @@ impl Holder {
                 };
                 webhooks.iter().filter_map(parts).filter(|(_, client)| is_ours(client, &services.webhook)).collect()
             }
-            Holder::Definition(_) => {
+            Holder::Definition(_) | Holder::ExtensionConfigs => {
                 let client = object.pointer("/spec/conversion/webhook/clientConfig").and_then(Value::as_object);
                 client
                     .filter(|client| is_ours(client, &services.conversion))

@@ -1,14 +1,16 @@
 //! ExtensionConfigs: where Runtime Extensions are (RH-2.1 to RH-2.5).
 
-use super::MACHINE_VERSION;
+use serde_json::{Value, json};
+
 use super::blocks::{generations, label_selector};
 use super::column::AGE;
 use super::column::Column::{self, Always};
 use super::resource::Resource;
 use super::schema::{Schema, byte, int32, list, map_of, object, string};
-use crate::wire::Shape::V1Beta2;
+use super::webhook_conversion;
+use crate::wire::Shape::{self, V1Beta1, V1Beta2};
+use crate::wire::conversion::extension_config::{GROUP, KIND};
 
-const GROUP: &str = "runtime.cluster.x-k8s.io";
 /// A DNS label that starts with a letter.
 const SERVICE: &str = "^[a-z]([-a-z0-9]*[a-z0-9])?$";
 /// A DNS label.
@@ -21,20 +23,36 @@ const COLUMNS: &[Column] = &[
     Always("Paused", "string", r#".status.conditions[?(@.type=="Paused")].status"#),
     AGE,
 ];
+const OLD_COLUMNS: &[Column] =
+    &[Always("Discovered", "string", r#".status.conditions[?(@.type=="Discovered")].status"#), AGE];
 
-pub(super) fn resource() -> Resource {
-    Resource::new(GROUP, MACHINE_VERSION, "ExtensionConfig", spec())
-        .short("ext")
-        .of_cluster()
-        .status(generations(V1Beta2, status(), object()))
-        .columns(COLUMNS)
+/// The definition, with both versions.
+pub(super) fn definition() -> Value {
+    let mut definition = resource("v1beta2", V1Beta2, COLUMNS).definition();
+    let mut older = resource("v1alpha1", V1Beta1, OLD_COLUMNS).definition()["spec"]["versions"][0].take();
+    older["storage"] = json!(false);
+    older["deprecated"] = json!(true);
+    older["deprecationWarning"] = json!(format!("{GROUP}/v1alpha1 {KIND} is deprecated; use {GROUP}/v1beta2 {KIND}"));
+    if let Some(versions) = definition["spec"]["versions"].as_array_mut() {
+        versions.push(older);
+    }
+    definition["spec"]["conversion"] = webhook_conversion();
+    definition
+}
+
+fn resource(version: &'static str, shape: Shape, columns: &'static [Column]) -> Resource {
+    let status = match shape {
+        V1Beta2 => generations(shape, status().props(1..), object()),
+        V1Beta1 => generations(shape, object(), status()),
+    };
+    Resource::new(GROUP, version, KIND, spec()).short("ext").of_cluster().status(status).columns(columns)
 }
 
 fn spec() -> Schema {
     object()
         .required("clientConfig", client_config())
         .optional("namespaceSelector", label_selector().default_to_empty())
-        .optional("settings", map_of(string()).props(1..))
+        .optional("settings", map_of(string()))
 }
 
 /// The addresses of an extension: its URL or its Service, one of both.
@@ -46,7 +64,7 @@ fn client_config() -> Schema {
         .optional("port", int32().value(1..=65535).default_to_number(443));
     object()
         .props(1..)
-        .optional("caBundle", byte().len(1..=51200))
+        .optional("caBundle", byte().len(..=51200))
         .optional("service", service)
         .optional("url", string().len(1..=512).matches(URL))
         .rule("has(self.url) != has(self.service)", "set exactly one of url and service")
@@ -59,5 +77,5 @@ fn status() -> Schema {
         .required("requestHook", hook)
         .optional("timeoutSeconds", int32().value(0..))
         .optional("failurePolicy", string().one_of(&["Ignore", "Fail"]));
-    object().props(1..).optional("handlers", list(handler).items(1..=512).map_by(&["name"]))
+    object().optional("handlers", list(handler).items(..=512).map_by(&["name"]))
 }

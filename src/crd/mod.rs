@@ -93,11 +93,8 @@ pub fn definition(kind: Kind) -> Value {
 }
 
 /// The definition of a kind that serves both versions and stores v1beta2.
-///
-/// Who converts is trusted by a `caBundle` that is not here: the manager of the certificates writes it.
 fn converted(kind: Kind, short_name: &str) -> Value {
     let plural = kind.plural();
-    let (namespace, service) = CONVERSION_SERVICE;
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -113,17 +110,19 @@ fn converted(kind: Kind, short_name: &str) -> Value {
                 "categories": ["cluster-api"],
             },
             "scope": "Namespaced",
-            "conversion": {
-                "strategy": "Webhook",
-                "webhook": {
-                    "conversionReviewVersions": ["v1"],
-                    "clientConfig": {
-                        "service": {"namespace": namespace, "name": service, "path": conversion_review::PATH},
-                    },
-                },
-            },
+            "conversion": webhook_conversion(),
             "versions": [version(kind, Shape::V1Beta2), version(kind, Shape::V1Beta1)],
         },
+    })
+}
+
+/// Who converts the objects of a kind. It is trusted by a `caBundle` that is not here: the manager of the certificates writes it.
+fn webhook_conversion() -> Value {
+    let (namespace, service) = CONVERSION_SERVICE;
+    let service = json!({"namespace": namespace, "name": service, "path": conversion_review::PATH});
+    json!({
+        "strategy": "Webhook",
+        "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"service": service}},
     })
 }
 
@@ -154,9 +153,9 @@ pub fn definitions() -> Vec<Value> {
 
 /// The definitions of Cluster API's own kinds that are guarded, made or removed here.
 ///
-/// Those of machines are served in v1beta2 alone: nothing here converts them.
+/// Those of machines are served in v1beta2 alone: nothing here converts them. ExtensionConfigs are served in two versions.
 pub fn cluster_api() -> Vec<Value> {
-    let others = [machine_pool::resource(), extension_config::resource()].map(Resource::definition);
+    let others = [machine_pool::resource().definition(), extension_config::definition()];
     Kind::ALL.into_iter().chain(Kind::OF_MACHINES).map(definition).chain(others).collect()
 }
 

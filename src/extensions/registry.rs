@@ -31,6 +31,7 @@ struct Unknown {
     /// The hooks of its handlers when it was discovered last; `None` while it has not been called.
     hooks: Option<BTreeSet<String>>,
     last_known: BTreeSet<String>,
+    selector: Selector,
 }
 
 /// A handler that is called.
@@ -57,10 +58,10 @@ impl Called {
 pub struct Registry(BTreeMap<String, Entry>);
 
 impl Registry {
-    /// An ExtensionConfig that was there at the start, and for which hooks it had handlers.
-    pub fn expect(&mut self, config: &str, last_known: BTreeSet<String>) {
+    /// An ExtensionConfig that was there at the start, for which hooks it had handlers, and what it selects.
+    pub fn expect(&mut self, config: &str, last_known: BTreeSet<String>, selector: Selector) {
         let reason = "it has not been called yet".to_owned();
-        self.0.insert(config.to_owned(), Entry::Unknown(Unknown { reason, hooks: None, last_known }));
+        self.0.insert(config.to_owned(), Entry::Unknown(Unknown { reason, hooks: None, last_known, selector }));
     }
 
     /// Replaces all handlers of an ExtensionConfig (RH-3.4).
@@ -68,7 +69,7 @@ impl Registry {
         self.0.insert(config.to_owned(), Entry::Registered(Arc::new(registered)));
     }
 
-    /// Discovery failed: what was registered before stays (RH-3.2).
+    /// Discovery failed: earlier registrations stay (RH-3.2).
     pub fn failed(&mut self, config: &str, reason: &str) {
         match self.0.get_mut(config) {
             Some(Entry::Unknown(unknown)) => {
@@ -77,8 +78,9 @@ impl Registry {
             }
             Some(Entry::Registered(_)) => {}
             None => {
-                let (reason, hooks, last_known) = (reason.to_owned(), Some(BTreeSet::new()), BTreeSet::new());
-                self.0.insert(config.to_owned(), Entry::Unknown(Unknown { reason, hooks, last_known }));
+                let (reason, hooks, selector) = (reason.to_owned(), Some(BTreeSet::new()), Selector::Nothing);
+                let unknown = Unknown { reason, hooks, last_known: BTreeSet::new(), selector };
+                self.0.insert(config.to_owned(), Entry::Unknown(unknown));
             }
         }
     }
@@ -130,29 +132,27 @@ impl Registry {
         Ok(Called { name: name.to_owned(), handler, extension: registered.clone() })
     }
 
-    /// All handlers of a hook, by the name that they are registered by (RH-8.1, RH-8.3).
-    ///
-    /// # Errors
-    /// When an ExtensionConfig has not been discovered that has handlers of the hook, or may have.
-    pub fn all(&self, hook: &str) -> Result<Vec<Called>, String> {
-        let mut found = Vec::new();
+    /// All handlers of a hook in the order of their registered names, each with the selector of its ExtensionConfig (RH-8.1, RH-8.3). An
+    /// ExtensionConfig that has such handlers, or may have, and has not been discovered is an error for what it selects.
+    pub fn all(&self, hook: &str) -> Vec<(Selector, Result<Called, String>)> {
+        let mut found: Vec<(String, Selector, Result<Called, String>)> = Vec::new();
         for (config, entry) in &self.0 {
-            let registered = match entry {
-                Entry::Registered(registered) => registered,
-                Entry::Unknown(unknown) if unknown.hooks.as_ref().is_none_or(|hooks| hooks.contains(hook)) => {
-                    return Err(not_discovered(config, unknown));
+            match entry {
+                Entry::Registered(registered) => {
+                    let handlers = registered.registration.handlers().filter(|(_, handler)| handler.hook() == hook);
+                    found.extend(handlers.map(|(name, handler)| {
+                        let (extension, handler) = (registered.clone(), handler.clone());
+                        (name.clone(), registered.selector.clone(), Ok(Called { name, handler, extension }))
+                    }));
                 }
-                Entry::Unknown(_) => continue,
-            };
-            let handlers = registered.registration.handlers().filter(|(_, handler)| handler.hook() == hook);
-            found.extend(handlers.map(|(name, handler)| Called {
-                name,
-                handler: handler.clone(),
-                extension: registered.clone(),
-            }));
+                Entry::Unknown(unknown) if unknown.hooks.as_ref().is_none_or(|hooks| hooks.contains(hook)) => {
+                    found.push((config.clone(), unknown.selector.clone(), Err(not_discovered(config, unknown))));
+                }
+                Entry::Unknown(_) => {}
+            }
         }
-        found.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(found)
+        found.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        found.into_iter().map(|(_, selector, called)| (selector, called)).collect()
     }
 }
 
@@ -186,7 +186,11 @@ mod tests {
     }
 
     fn names(registry: &Registry, hook: &str) -> Vec<String> {
-        registry.all(hook).unwrap().into_iter().map(|called| called.name).collect()
+        registry.all(hook).into_iter().map(|(_, called)| called.unwrap().name).collect()
+    }
+
+    fn error(registry: &Registry, hook: &str) -> String {
+        registry.all(hook).into_iter().find_map(|(_, called)| called.err()).unwrap()
     }
 
     #[test]
@@ -207,17 +211,17 @@ mod tests {
         // RH-3.7
         let mut registry = Registry::default();
         registry.register("a", registered("a", &[("n", "BeforeClusterCreate")], "1"));
-        registry.expect("b", ["BeforeClusterCreate".to_owned()].into());
+        registry.expect("b", ["BeforeClusterCreate".to_owned()].into(), Selector::Everything);
         assert!(!registry.is_settled());
-        let error = "ExtensionConfig \"b\" has not been discovered: it has not been called yet";
+        let want = "ExtensionConfig \"b\" has not been discovered: it has not been called yet";
         for hook in ["BeforeClusterCreate", "BeforeClusterDelete"] {
-            assert_eq!(registry.all(hook).unwrap_err(), error);
+            assert_eq!(error(&registry, hook), want);
         }
-        assert_eq!(registry.one("m.b", "GeneratePatches").unwrap_err(), error);
+        assert_eq!(registry.one("m.b", "GeneratePatches").unwrap_err(), want);
         assert!(registry.one("n.a", "BeforeClusterCreate").is_ok(), "which extension is meant is known");
         registry.failed("b", "refused");
         assert!(registry.is_settled());
-        assert!(registry.all("BeforeClusterCreate").unwrap_err().ends_with("refused"));
+        assert!(error(&registry, "BeforeClusterCreate").ends_with("refused"));
         assert_eq!(names(&registry, "BeforeClusterDelete"), [""; 0], "it had no handler of this hook");
         registry.failed("new", "refused");
         registry.unregister("b");

@@ -149,13 +149,13 @@ impl Recorder {
         let written = Event {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
-                namespace: Some(object.key.namespace.clone()),
+                namespace: Some(namespace_of(object).to_owned()),
                 ..ObjectMeta::default()
             },
             involved_object: ObjectReference {
                 api_version: Some(object.api_version.clone()),
                 kind: Some(object.kind.clone()),
-                namespace: Some(object.key.namespace.clone()),
+                namespace: Some(object.key.namespace.clone()).filter(|namespace| !namespace.is_empty()),
                 name: Some(object.key.name.clone()),
                 uid: Some(uid.clone()),
                 ..ObjectReference::default()
@@ -175,7 +175,15 @@ impl Recorder {
     }
 
     fn event(&self, event: &QueuedEvent, name: &str) -> Result<One<Event>, Malformed> {
-        address::one(self.client.clone(), &ObjectKey::new(&event.object.key.namespace, name))
+        address::one(self.client.clone(), &ObjectKey::new(namespace_of(&event.object), name))
+    }
+}
+
+/// Where the events of an object are; those of objects without a namespace are in the default one.
+fn namespace_of(object: &ObjectRef) -> &str {
+    match &*object.key.namespace {
+        "" => "default",
+        namespace => namespace,
     }
 }
 

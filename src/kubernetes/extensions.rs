@@ -276,9 +276,9 @@ impl Extensions {
     /// All handlers of a hook that are called for objects of a namespace (RH-8.1).
     async fn all(&self, hook: &str, namespace: &str, deadline: Instant) -> Result<Vec<Called>, String> {
         let mut selected = Vec::new();
-        for called in self.look_up(|registry| registry.all(hook))? {
-            if self.selects(&called.extension.selector, namespace, deadline).await? {
-                selected.push(called);
+        for (selector, called) in self.look_up(|registry| Ok(registry.all(hook)))? {
+            if self.selects(&selector, namespace, deadline).await? {
+                selected.push(called?);
             }
         }
         Ok(selected)

@@ -176,7 +176,7 @@ fn without_false(schema: &Value) -> Value {
         other => other.clone(),
     };
     let members = members.iter().filter(|(name, value)| {
-        !value.is_null() && !(FALSE_IS_ABSENT.contains(&&***name) && **value == Value::Bool(false))
+        !(value.is_null() || **value == Value::Bool(false) && FALSE_IS_ABSENT.contains(&&***name))
     });
     let kept = members.map(|(name, value)| {
         let value = match &**name {

@@ -32,7 +32,7 @@ use crate::json::{self, Size};
 use crate::kubernetes::versions::ApiVersions;
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::Version;
-use crate::wire::conversion::{self, GroupKind};
+use crate::wire::conversion::{self, GroupKind, extension_config};
 use crate::wire::conversion_review::{API_VERSION, ConversionAnswer, ConversionRequest, KIND, PATH};
 
 /// Bounds of a request.
@@ -191,8 +191,11 @@ impl Converter {
         stop: &Stop,
     ) -> Result<Result<Vec<Box<RawValue>>, String>, Refusal> {
         let desired = &*request.desired_api_version;
-        let Some(to) = Version::from_api_version(desired) else {
-            let known = format!("versions of {GROUP} are v1beta1 and v1beta2");
+        let Some(to) = Target::of(desired) else {
+            let known = format!(
+                "versions of {GROUP} are v1beta1 and v1beta2, those of {} v1alpha1 and v1beta2",
+                extension_config::GROUP
+            );
             return Ok(Err(format!("nothing is converted to {desired:?}; {known}")));
         };
         let (mut converted, mut failures) = (Vec::with_capacity(request.objects.len()), Failures::default());
@@ -202,7 +205,7 @@ impl Converter {
                 return Err(Refusal::Unfinished);
             }
             let (kind, outcome) = self.one(object.get(), to, &mut kinds).await;
-            let labels = |outcome| metrics::Conversion { kind: kind.map_or("other", Kind::name), outcome };
+            let labels = |outcome| metrics::Conversion { kind: kind.unwrap_or("other"), outcome };
             let label = if outcome.is_ok() { "success" } else { "failure" };
             self.metrics.conversions.get_or_create(&labels(label)).inc();
             match outcome {
@@ -216,9 +219,9 @@ impl Converter {
     async fn one(
         &self,
         text: &str,
-        to: Version,
+        to: Target<'_>,
         kinds: &mut BTreeSet<GroupKind>,
-    ) -> (Option<Kind>, Result<Box<RawValue>, String>) {
+    ) -> (Option<&'static str>, Result<Box<RawValue>, String>) {
         let extent = Extent::of(text);
         if let Some(reason) = extent.excess() {
             return (None, Err(format!("{}: {reason}", identity(text))));
@@ -229,19 +232,50 @@ impl Converter {
             Err(error) => return (None, Err(error.to_string())),
         };
         let what = describe(&object);
+        let raw = |object: &Value| serde_json::value::to_raw_value(object).map_err(|error| format!("{what}: {error}"));
+        let to = match to {
+            Target::Core(to) => to,
+            Target::ExtensionConfig(to) => {
+                let converted = extension_config::convert(&mut object, to).map_err(|_| {
+                    format!(
+                        "{what}: only {} of {} is converted to {to}",
+                        extension_config::KIND,
+                        extension_config::GROUP
+                    )
+                });
+                return (Some(extension_config::KIND), converted.and_then(|()| raw(&object)));
+            }
+        };
         let Some(kind) = kind_of(&object) else {
             return (None, Err(format!("{what}: only Cluster and ClusterClass of {GROUP} are converted")));
         };
         let needed = conversion::versions_needed(kind, &object, to);
         kinds.extend(needed.iter().cloned());
         if kinds.len() > KINDS {
-            return (Some(kind), Err(format!("{what}: the objects of one review refer to more than {KINDS} kinds")));
+            return (
+                Some(kind.name()),
+                Err(format!("{what}: the objects of one review refer to more than {KINDS} kinds")),
+            );
         }
         let versions = self.versions.find(needed).await;
         let outcome = conversion::convert(kind, &mut object, to, &versions)
             .map_err(|error| format!("{what} cannot be converted to {to}: {error}"))
-            .and_then(|()| serde_json::value::to_raw_value(&object).map_err(|error| format!("{what}: {error}")));
-        (Some(kind), outcome)
+            .and_then(|()| raw(&object));
+        (Some(kind.name()), outcome)
+    }
+}
+
+/// A version that objects are converted to.
+#[derive(Clone, Copy, Debug)]
+enum Target<'a> {
+    Core(Version),
+    ExtensionConfig(&'a str),
+}
+
+impl<'a> Target<'a> {
+    fn of(api_version: &'a str) -> Option<Self> {
+        let of_extensions = extension_config::is_version(api_version).then_some(Target::ExtensionConfig(api_version));
+        Version::from_api_version(api_version).map(Target::Core).or(of_extensions)
     }
 }
 

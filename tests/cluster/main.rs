@@ -39,9 +39,11 @@ mod support {
     pub mod kubectl;
     pub mod kubernetes;
     pub mod kustomize;
+    pub mod lab;
     pub mod process;
     pub mod recorder;
 }
 use support::{
-    balancer, controller_manager, faulty, gadgets, kubectl as kubectl_client, kubernetes, kustomize, process, recorder,
+    balancer, controller_manager, faulty, gadgets, kubectl as kubectl_client, kubernetes, kustomize, lab, process,
+    recorder,
 };

@@ -152,7 +152,7 @@ fn objects_are_converted_behind_the_service_that_answers_early() {
     let (converted, others): (Vec<_>, Vec<_>) =
         definitions.partition(|definition| list(&definition["spec"]["versions"]).len() > 1);
     assert!(others.iter().all(|definition| definition["spec"].get("conversion").is_none()));
-    assert_eq!(converted.len(), Kind::ALL.len());
+    assert_eq!(converted.len(), Kind::ALL.len() + 1, "and ExtensionConfigs");
     for definition in converted {
         let conversion = &definition["spec"]["conversion"];
         assert_eq!(conversion["strategy"], "Webhook");
@@ -163,7 +163,8 @@ fn objects_are_converted_behind_the_service_that_answers_early() {
         let service = find(&objects, "Service", service["name"].as_str().unwrap());
         assert_eq!(service["spec"]["publishNotReadyAddresses"], true);
         let versions: Vec<_> = list(&definition["spec"]["versions"]).iter().map(|version| &version["name"]).collect();
-        assert_eq!(versions, ["v1beta2", "v1beta1"]);
+        let is_config = definition["spec"]["names"]["kind"] == "ExtensionConfig";
+        assert_eq!(versions, ["v1beta2", if is_config { "v1alpha1" } else { "v1beta1" }]);
     }
 }
 
@@ -365,8 +366,8 @@ const CERTIFIES: [&str; 2] = ["/secrets: create", "/secrets[topologist-certifica
 const BUNDLES: [&str; 3] = [
     "admissionregistration.k8s.io/mutatingwebhookconfigurations[topologist]: list watch patch",
     "admissionregistration.k8s.io/validatingwebhookconfigurations[topologist]: list watch patch",
-    "apiextensions.k8s.io/customresourcedefinitions[clusterclasses.cluster.x-k8s.io,clusters.cluster.x-k8s.io]: \
-     list watch patch",
+    "apiextensions.k8s.io/customresourcedefinitions[clusterclasses.cluster.x-k8s.io,clusters.cluster.x-k8s.io,\
+     extensionconfigs.runtime.cluster.x-k8s.io]: list watch patch",
 ];
 /// Reconciles: in namespaces of Clusters.
 const RECONCILES: [&str; 16] = [
@@ -388,10 +389,12 @@ const RECONCILES: [&str; 16] = [
     "infrastructure.topologist.dev/*: create delete get list patch watch",
 ];
 /// Reconciles: what is in no namespace, or in that of Cluster API (CT-16.4).
-const BEYOND: [&str; 3] = [
+const BEYOND: [&str; 5] = [
+    "/namespaces: get",
     "apiextensions.k8s.io/customresourcedefinitions: list watch",
     "coordination.k8s.io/leases[controller-leader-election-capi]: list watch",
-    "runtime.cluster.x-k8s.io/extensionconfigs: list",
+    "runtime.cluster.x-k8s.io/extensionconfigs/status: patch",
+    "runtime.cluster.x-k8s.io/extensionconfigs: list watch patch",
 ];
 
 /// Runs machines (CT-16.2, CT-16.3, CT-16.5), besides [`RECONCILES`], which includes the status of providers' kinds.

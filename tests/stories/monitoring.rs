@@ -6,7 +6,8 @@ use std::path::Path;
 
 use serde_json::Value;
 use topologist::telemetry::metrics::{
-    Action, Controller, Conversion, Kind, Metrics, Outcome, Phase, Queue, Read, Reason, Reconcile, Review, Rule,
+    Action, Controller, Conversion, Kind, Metrics, Outcome, Phase, Queue, Read, Reason, Reconcile, Requested, Requests,
+    Review, Rule,
 };
 
 use crate::kustomize::render;
@@ -52,6 +53,8 @@ fn reported() -> BTreeMap<String, BTreeSet<String>> {
     drop(metrics.live_reads.get_or_create(&Read { what: "nodes", outcome: "found" }));
     drop(metrics.ssa_cache_hits.get_or_create(&Controller { controller: "topology" }));
     drop(metrics.ssa_cache_misses.get_or_create(&Controller { controller: "topology" }));
+    drop(metrics.extension_requests.get_or_create(&Requests { hook: "Discovery", outcome: "answered" }));
+    drop(metrics.extension_duration.get_or_create(&Requested { hook: "Discovery" }));
     drop(metrics.machines.get_or_create(&Phase { phase: "Running" }));
     drop(metrics.certificate_actions.get_or_create(&Action { action: "publish" }));
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();

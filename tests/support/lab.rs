@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -26,6 +25,7 @@ use topologist::certificates::tls::Identity;
 pub const HOOKS: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
 
 /// What a handler does with a request.
+#[derive(Clone)]
 pub enum Reply {
     Json(Value),
     Code(u16, &'static str),
@@ -93,7 +93,8 @@ impl Drop for Lab {
 impl Lab {
     pub fn start() -> Self {
         let runtime = Runtime::new().unwrap();
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
         let port = listener.local_addr().unwrap().port();
         let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
         let (ca, shared) = (issued.authority.clone(), Arc::new(Shared::default()));
@@ -104,7 +105,7 @@ impl Lab {
     /// From now on nothing answers.
     pub fn stop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_timeout(Duration::ZERO);
+            runtime.shutdown_background();
         }
     }
 
@@ -164,7 +165,8 @@ impl Lab {
     }
 }
 
-async fn serve(listener: TcpListener, issued: Issued, router: Router) {
+async fn serve(listener: std::net::TcpListener, issued: Issued, router: Router) {
+    let listener = TcpListener::from_std(listener).unwrap();
     let identity = Identity::new(None, Arc::default());
     let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
     identity.take_on(&issued.pair(), &files).unwrap();
@@ -218,8 +220,8 @@ fn discovery(shared: &Shared, body: &Value) -> Reply {
 
 /// An answer to GeneratePatches that adds a member to the spec of the items whose holder has this `fieldPath`.
 pub fn patched(request: &Value, field_path: &str, name: &str, value: &Value) -> Reply {
-    let path = format!("/spec/template/spec/{name}");
-    let patch = json!([{"op": "add", "path": path, "value": value}]).to_string();
+    let field = format!("/spec/template/spec/{name}");
+    let patch = json!([{"op": "add", "path": field, "value": value}]).to_string();
     let items = request["items"].as_array().unwrap().iter();
     let items = items.filter(|item| item["holderReference"]["fieldPath"] == field_path);
     let patched =

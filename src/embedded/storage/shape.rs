@@ -13,6 +13,7 @@ use super::structure::Fault;
 use crate::field::ErrorKind;
 use crate::hub::Kind;
 use crate::hub::contract::compare_versions;
+use crate::wire::conversion::extension_config;
 use crate::wire::{Version, conversion};
 
 /// Drops unknown fields of an object, fills in what it lacks, and returns where the former was.
@@ -105,7 +106,11 @@ pub(in crate::embedded) fn converted(registry: &Registry, object: &Value, to: &R
     if from == to.api_version() {
         return Ok(object);
     }
-    if let Some((kind, version)) = converted_by_us(to) {
+    if extension_config::is_version(&to.api_version()) {
+        extension_config::convert(&mut object, &to.api_version()).map_err(|error| {
+            Failure::internal(format!("conversion webhook for {from}, Kind={} failed: {error}", to.kind))
+        })?;
+    } else if let Some((kind, version)) = converted_by_us(to) {
         let needed = conversion::versions_needed(kind, &object, version);
         let versions = needed.into_iter().map(|referenced| {
             let newest = newest_version(registry, &referenced);

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::hooks_of;
 use crate::extensions::config::{CONFIG_GROUP, CONFIG_KIND, CONFIG_VERSION};
+use crate::extensions::{ExtensionConfig, Selector};
 use crate::hub::{Object, ObjectKey, ObjectRef};
 use crate::json::Plain;
 
@@ -46,6 +47,11 @@ impl RawConfig {
     /// The hooks that it had handlers for when it was discovered last.
     pub(super) fn hooks(&self) -> BTreeSet<String> {
         hooks_of(self.value().get("status"))
+    }
+
+    /// What it selects; nothing if it cannot be read, since then it cannot be registered either.
+    pub(super) fn selector(&self) -> Selector {
+        ExtensionConfig::of(&self.object).map_or(Selector::Nothing, |config| config.selector)
     }
 
     /// What a registration depends on, besides what the extension answers: a status that changes is no reason to ask again.

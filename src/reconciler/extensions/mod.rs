@@ -122,7 +122,7 @@ impl ExtensionController {
                 let all = store.state();
                 self.extensions.change(|registry| {
                     for config in &all {
-                        registry.expect(config.object.name(), config.hooks());
+                        registry.expect(config.object.name(), config.hooks(), config.selector());
                     }
                 });
                 all.iter().for_each(|config| wake(config));

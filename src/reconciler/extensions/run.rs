@@ -59,7 +59,7 @@ pub(super) struct Reconciler {
     pub extensions: Arc<Extensions>,
     pub events: Recorder,
     pub backoff: Backoff,
-    /// What was registered, and when, by the name of the ExtensionConfig.
+    /// The last registration of each ExtensionConfig, and its time.
     pub known: Mutex<HashMap<String, (Revision, Instant)>>,
 }
 
@@ -150,7 +150,7 @@ impl Reconciler {
         Ok((interval(config), outcome))
     }
 
-    /// What was registered before stays (RH-3.2).
+    /// earlier registrations stay (RH-3.2).
     async fn failed(&self, config: &RawConfig, reason: &str) -> Result<(), DiscoveryFailure> {
         let name = config.object.name();
         self.extensions.change(|registry| registry.failed(name, reason));

@@ -209,3 +209,19 @@ async fn a_body_that_does_not_arrive_times_out() {
     let (code, _) = post(&converter(Limits::default()), Body::from_stream(receiver)).await;
     assert_eq!(code, StatusCode::REQUEST_TIMEOUT);
 }
+
+#[tokio::test]
+async fn extension_configs_are_converted_between_their_versions() {
+    // RH-2.1
+    let converter = converter(Limits::default());
+    let version = |version: &str| format!("runtime.cluster.x-k8s.io/{version}");
+    let config = json!({"apiVersion": version("v1alpha1"), "kind": "ExtensionConfig", "metadata": {"name": "lab"},
+        "spec": {"clientConfig": {"url": "https://a"}}, "status": {"conditions": [{"type": "Discovered"}]}});
+    let answer = response(&converter, &version("v1beta2"), &[config]).await;
+    let object = &answer["convertedObjects"][0];
+    assert_eq!(object["status"], json!({"deprecated": {"v1beta1": {"conditions": [{"type": "Discovered"}]}}}));
+    assert_eq!(object["apiVersion"], version("v1beta2"));
+    let answer = response(&converter, &version("v1beta2"), &[cluster("c", json!({}))]).await;
+    let message = answer["result"]["message"].as_str().unwrap();
+    assert!(message.contains("only ExtensionConfig of runtime.cluster.x-k8s.io is converted"), "{message}");
+}

@@ -73,7 +73,9 @@ fn spoil_bundles(site: &Site) {
         site.kubectl.out(&["patch", kind, "topologist", "--type=json", "-p", &patch]);
     }
     let patch = json!({"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": another}}}}}).to_string();
-    for name in ["clusters.cluster.x-k8s.io", "clusterclasses.cluster.x-k8s.io"] {
+    for name in
+        ["clusters.cluster.x-k8s.io", "clusterclasses.cluster.x-k8s.io", "extensionconfigs.runtime.cluster.x-k8s.io"]
+    {
         site.kubectl.out(&["patch", "crd", name, "--type=merge", "-p", &patch]);
     }
 }

@@ -26,6 +26,7 @@ macro_rules! on_both {
 
 mod agreement;
 mod crash;
+mod extensions;
 mod foreseen;
 mod layer;
 mod process;

@@ -159,11 +159,14 @@ fn an_error_of_a_hook_fails_the_run_and_is_tried_again() {
 fn a_plan_comes_from_an_extension() {
     // RH-21.1, RH-21.3, RH-21.10, UP-15, PERF-04
     let site = Site::start();
-    site.lab.on("GenerateUpgradePlan", "plan", |_| {
-        let steps = |versions: &[&str]| versions.iter().map(|version| json!({"version": version})).collect::<Value>();
-        Reply::success(
-            json!({"controlPlaneUpgrades": steps(&["v1.32.5", "v1.33.0"]), "workersUpgrades": steps(&["v1.33.0"])}),
-        )
+    site.lab.on("GenerateUpgradePlan", "plan", |request| {
+        let from = request["fromControlPlaneKubernetesVersion"].as_str().unwrap().to_owned();
+        let above = |versions: &[&str]| {
+            let steps = versions.iter().filter(|version| ***version > *from);
+            steps.map(|version| json!({"version": version})).collect::<Value>()
+        };
+        let control_plane = above(&["v1.32.5", "v1.33.0"]);
+        Reply::success(json!({"controlPlaneUpgrades": control_plane, "workersUpgrades": [{"version": "v1.33.0"}]}))
     });
     site.register(&json!({}));
     let upgrade = json!({"external": {"generateUpgradePlanExtension": "plan.lab"}});

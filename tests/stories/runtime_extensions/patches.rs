@@ -75,16 +75,16 @@ fn every_way_to_fail_is_in_the_condition() {
     // RH-4.6, RH-4.8, RH-4.9, RH-4.10, RH-5.3, RH-7.4
     let site = patching();
     site.ground.run_cluster(&cluster(1, &json!([]), &json!([])));
-    let ways: [(fn() -> Reply, &str); 6] = [
-        (|| Reply::Code(500, "out of order"), "status 500: out of order"),
-        (|| Reply::Garbage, "expected value"),
-        (|| Reply::Redirect, "status 307"),
-        (|| Reply::Hang, "no answer within 2s"),
-        (|| Reply::TooMuch, "longer than 20971520 bytes"),
-        (|| Reply::Json(json!({"status": "Fine"})), "unknown status \"Fine\""),
+    let ways = [
+        (Reply::Code(500, "out of order"), "status 500: out of order"),
+        (Reply::Garbage, "expected value"),
+        (Reply::Redirect, "status 307"),
+        (Reply::Hang, "no answer within 2s"),
+        (Reply::TooMuch, "longer than 20971520 bytes"),
+        (Reply::Json(json!({"status": "Fine"})), "unknown status \"Fine\""),
     ];
     for (round, (way, words)) in ways.into_iter().enumerate() {
-        site.lab.on("GeneratePatches", "generate", move |_| way());
+        site.lab.on("GeneratePatches", "generate", move |_| way.clone());
         // A new question, and the start of a new run.
         site.ground.merge("cluster/demo", &json!({"metadata": {"labels": {"round": round.to_string()}}}));
         site.wait_for("TopologyReconciled", "ReconcileFailed", words);

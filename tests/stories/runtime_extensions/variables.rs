@@ -96,14 +96,14 @@ fn variables_that_are_invalid_or_not_to_be_had_leave_the_old_ones() {
     site.patch_class(&[("remote", external)]);
     let before = site.class()["status"]["variables"].clone();
     let wrong = |variables: Value| Reply::success(json!({"variables": variables}));
-    let replies: [(Box<dyn Fn() -> Reply + Send>, &str); 4] = [
-        (Box::new(move || wrong(json!([defined("builtin", &json!({"type": "string"}))]))), "is reserved"),
-        (Box::new(move || wrong(json!([defined("a", &json!({"type": "text"}))]))), "Unsupported value"),
-        (Box::new(|| Reply::failure("closed")), "handler \"discover\" answered Failure: closed"),
-        (Box::new(|| Reply::Code(503, "busy")), "status 503: busy"),
+    let replies = [
+        (wrong(json!([defined("builtin", &json!({"type": "string"}))])), "is reserved"),
+        (wrong(json!([defined("a", &json!({"type": "text"}))])), "Unsupported value"),
+        (Reply::failure("closed"), "handler \"discover\" answered Failure: closed"),
+        (Reply::Code(503, "busy"), "status 503: busy"),
     ];
     for (round, (reply, words)) in replies.into_iter().enumerate() {
-        site.lab.on("DiscoverVariables", "discover", move |_| reply());
+        site.lab.on("DiscoverVariables", "discover", move |_| reply.clone());
         site.ground.merge("extensionconfig/lab", &json!({"spec": {"settings": {"round": round.to_string()}}}));
         site.ground.until(words, || {
             let said = message(&site.class(), "VariablesReady");
