@@ -119,7 +119,7 @@ pub(super) async fn start(
     }
     let leading = Leading::start(options, client, metrics, tasks);
     let (client, cache, metrics) = (client.clone(), cache.clone(), metrics.clone());
-    let clients = Clients::new(None);
+    let clients = Clients::new(options.leading.extension_identity());
     let extensions = gates.runtime_sdk.then(|| Arc::new(Extensions::new(client.clone(), clients, metrics.clone())));
     let setup = Setup { client, leadership: leading.leadership.clone(), cache, extensions, metrics };
     let together = Together { controllers: controllers(options, chosen, &setup, machines), setup };

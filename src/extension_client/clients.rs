@@ -26,6 +26,7 @@ pub struct IdentityFiles {
 #[derive(Debug)]
 pub struct Clients {
     files: Option<IdentityFiles>,
+    reload: Duration,
     state: Mutex<State>,
 }
 
@@ -39,8 +40,12 @@ struct State {
 impl Clients {
     /// Clients that show the certificate of these files, if there are any.
     pub fn new(files: Option<IdentityFiles>) -> Self {
+        Self::reading_every(RELOAD, files)
+    }
+
+    pub(super) fn reading_every(reload: Duration, files: Option<IdentityFiles>) -> Self {
         let state = State { clients: LruCache::new(KEPT), identity: None, read: None };
-        Clients { files, state: Mutex::new(state) }
+        Clients { files, reload, state: Mutex::new(state) }
     }
 
     /// A client that trusts the authorities of a PEM text, or those of the system if it is empty (RH-4.7).
@@ -63,7 +68,7 @@ impl Clients {
     /// Drops all clients when the files have changed.
     fn reload(&self, state: &mut State) -> Result<(), ClientError> {
         let Some(files) = &self.files else { return Ok(()) };
-        if state.read.is_some_and(|read| read.elapsed() < RELOAD) {
+        if state.read.is_some_and(|read| read.elapsed() < self.reload) {
             return Ok(());
         }
         let identity = ClientIdentity::read(files)?;

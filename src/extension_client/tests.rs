@@ -18,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 use crate::certificates::authority::Issued;
+use crate::certificates::callers::{CallerSource, Callers};
 use crate::certificates::pair::Files;
 use crate::certificates::tls::Identity;
 use crate::extensions::{Address, Registration};
@@ -31,11 +32,16 @@ struct Server {
 
 impl Server {
     async fn start() -> Self {
+        Self::start_for(None).await
+    }
+
+    /// One that callers must show a certificate.
+    async fn start_for(callers: Option<Callers>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
-        tokio::spawn(accept(listener, issued.clone(), connections.clone()));
+        tokio::spawn(accept(listener, issued.clone(), callers.map(Arc::new), connections.clone()));
         Server { port, issued, connections }
     }
 
@@ -56,8 +62,8 @@ impl Server {
     }
 }
 
-async fn accept(listener: TcpListener, issued: Issued, connections: Arc<AtomicUsize>) {
-    let identity = Identity::new(None, Arc::default());
+async fn accept(listener: TcpListener, issued: Issued, callers: Option<Arc<Callers>>, connections: Arc<AtomicUsize>) {
+    let identity = Identity::new(callers, Arc::default());
     let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
     identity.take_on(&issued.pair(), &files).unwrap();
     let acceptor = TlsAcceptor::from(identity.config().unwrap());
@@ -180,4 +186,41 @@ fn authorities_must_be_certificates() {
     let error = |pem: &str| Client::trusting(Some(pem.as_bytes())).unwrap_err().to_string();
     assert_eq!(error(""), "there is no CA certificate in PEM form");
     assert!(error("-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n").contains("cannot be read"));
+}
+
+/// The files of a client certificate in a folder, written anew, and what accepts it.
+fn client_certificate(folder: &Path, name: &str) -> Callers {
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.signed_by(&key, &authority).unwrap();
+    fs::write(folder.join("tls.crt"), certificate.pem()).unwrap();
+    fs::write(folder.join("tls.key"), key.serialize_pem()).unwrap();
+    let source = CallerSource { file: "ca.crt".into(), names: vec![name.to_owned()] };
+    source.callers(authority.pem().as_bytes()).unwrap()
+}
+
+#[tokio::test]
+async fn an_extension_is_shown_the_client_certificate_of_the_files_as_they_are() {
+    // RH-4.7, RH-4.11
+    let folder = tempfile::tempdir().unwrap();
+    let first = Server::start_for(Some(client_certificate(folder.path(), "topologist"))).await;
+    let files = IdentityFiles { certificate: folder.path().join("tls.crt"), key: folder.path().join("tls.key") };
+    let (clients, nobody) = (Clients::reading_every(Duration::ZERO, Some(files.clone())), Clients::new(None));
+    let call = async |clients: &Clients, server: &Server| {
+        let client = clients.trusting(server.issued.authority.as_bytes()).unwrap();
+        client.call(&server.address("echo").discovery(), String::new()).await
+    };
+    assert!(call(&clients, &first).await.is_ok());
+    assert!(call(&nobody, &first).await.is_err(), "without a certificate there is no connection");
+    let second = Server::start_for(Some(client_certificate(folder.path(), "topologist"))).await;
+    assert!(call(&clients, &second).await.is_ok(), "the new certificate is shown");
+    fs::remove_file(&files.key).unwrap();
+    let error = clients.trusting(&[]).unwrap_err().to_string();
+    assert!(error.contains("the client certificate cannot be read from") && error.contains("tls.key"), "{error}");
 }

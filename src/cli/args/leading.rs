@@ -1,5 +1,6 @@
 //! Flags of `serve` about leader election and the controllers.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 
 use super::values::{lease_duration, namespace, object_name};
+use crate::extension_client::IdentityFiles;
 
 /// Flags of `serve` about controllers.
 #[derive(Debug, Args)]
@@ -33,6 +35,12 @@ pub struct Flags {
     /// Number of Clusters that are reconciled in parallel.
     #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..), env = "TOPOLOGIST_TOPOLOGY_CONCURRENCY")]
     pub topology_concurrency: u16,
+    /// Certificate in PEM form that Runtime Extensions are shown if they ask for one. It is read again when the file changes.
+    #[arg(long, value_name = "FILE", requires = "extension_client_key", env = "TOPOLOGIST_EXTENSION_CLIENT_CERT")]
+    pub extension_client_cert: Option<PathBuf>,
+    /// Private key of --extension-client-cert in PEM form.
+    #[arg(long, value_name = "FILE", requires = "extension_client_cert", env = "TOPOLOGIST_EXTENSION_CLIENT_KEY")]
+    pub extension_client_key: Option<PathBuf>,
 }
 
 /// A choice of controllers.
@@ -77,6 +85,12 @@ impl FromStr for Controllers {
 }
 
 impl Flags {
+    /// The files of the certificate that extensions are shown.
+    pub fn extension_identity(&self) -> Option<IdentityFiles> {
+        let files = self.extension_client_cert.clone().zip(self.extension_client_key.clone());
+        files.map(|(certificate, key)| IdentityFiles { certificate, key })
+    }
+
     /// The controllers to run.
     pub fn chosen(&self, has_own_server: bool) -> Controllers {
         self.controllers.unwrap_or(if has_own_server { Controllers::ALL } else { Controllers::NONE })
