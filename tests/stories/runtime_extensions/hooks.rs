@@ -9,7 +9,7 @@ use super::Site;
 use crate::lab::Reply;
 use crate::machines::ground::{cluster, workers};
 
-const HOOKS: [&str; 9] = [
+pub(super) const HOOKS: [&str; 9] = [
     "BeforeClusterCreate",
     "AfterControlPlaneInitialized",
     "BeforeClusterUpgrade",

@@ -1,6 +1,7 @@
 //! Runtime Extensions of a server: real HTTPS between the embedded API with its controllers and an extension.
 
 mod discovery;
+mod go;
 mod hooks;
 mod patches;
 mod variables;

@@ -1,0 +1,154 @@
+//! An extension that is written in Go with the module of Cluster API works unchanged.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+use topologist::certificates::authority::Issued;
+
+use crate::machines::ground::{Ground, cluster, condition, workers};
+use crate::process::command;
+
+/// The program, built if need be; its progress shows even when tests are captured.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes/build");
+        let mut build = Command::new("bash");
+        build.arg(script).arg("extension").stdin(Stdio::null()).stderr(Stdio::inherit());
+        let output = build.output().expect("tests/kubernetes/build needs bash");
+        assert!(output.status.success(), "tests/kubernetes/build extension failed; it says why on standard error");
+        let printed = String::from_utf8(output.stdout).unwrap();
+        Path::new(printed.lines().last().expect("it prints a directory")).join("extension")
+    })
+}
+
+/// The extension as a process of its own.
+struct Extension {
+    child: Child,
+    port: u16,
+    ca: String,
+    folder: tempfile::TempDir,
+    /// The hooks that were called, in their order.
+    called: Arc<Mutex<Vec<String>>>,
+}
+
+impl Drop for Extension {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Extension {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+        for (name, text) in [("tls.crt", &issued.certificate), ("tls.key", &issued.key), ("ca.crt", &issued.authority)]
+        {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        // The server of Cluster API takes a number, and does not tell which it got.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut program = Command::new(program());
+        program.arg("--port").arg(port.to_string()).arg("--cert-dir").arg(folder.path());
+        let mut child = program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let called = Arc::new(Mutex::new(Vec::new()));
+        let (lines, hooks) = (BufReader::new(child.stdout.take().unwrap()).lines(), called.clone());
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                hooks.lock().unwrap().extend(line.strip_prefix("called ").map(str::to_owned));
+            }
+        });
+        let until = Instant::now() + Duration::from_secs(30);
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < until, "the extension does not listen");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Extension { child, port, ca: issued.authority, folder, called }
+    }
+
+    fn called(&self) -> Vec<String> {
+        self.called.lock().unwrap().clone()
+    }
+
+    fn has_called(&self, hook: &str) -> bool {
+        self.called().iter().any(|called| called == hook)
+    }
+}
+
+const EXTERNAL: &str = r#"{"generatePatchesExtension": "generate.go", "validateTopologyExtension": "validate.go",
+    "discoverVariablesExtension": "variables.go"}"#;
+
+#[test]
+fn an_extension_in_go_answers_every_hook() {
+    // RH-1.2, RH-4.3, RH-6.2, RH-11.3, RH-12.2, RH-16.2, RH-18.1, RH-19.1 to RH-19.10, RH-21.3
+    let (extension, ground) = (Extension::start(), Ground::start(&[]));
+    let url = format!("https://127.0.0.1:{}", extension.port);
+    let config = json!({"apiVersion": "runtime.cluster.x-k8s.io/v1beta2", "kind": "ExtensionConfig",
+        "metadata": {"name": "go"}, "spec": {"clientConfig": {"url": url, "caBundle": STANDARD.encode(&extension.ca)},
+        "settings": {"place": "cellar"}}});
+    ground.kubectl.give(&config, &["create"]);
+    ground.wait("extensionconfig/go", "condition=Discovered");
+    let text = ground.kubectl.out(&["get", "clusterclass/swift", "-o", "json"]);
+    let class: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut patches = class["spec"]["patches"].as_array().unwrap().clone();
+    let external: serde_json::Value = serde_json::from_str(EXTERNAL).unwrap();
+    patches.push(json!({"name": "remote", "external": external}));
+    let upgrade = json!({"external": {"generateUpgradePlanExtension": "plan.go"}});
+    let spec = json!({"patches": patches, "upgrade": upgrade, "kubernetesVersions": null});
+    ground.merge("clusterclass/swift", &json!({"spec": spec}));
+    ground.wait("clusterclass/swift", "jsonpath={.status.variables[?(@.name==\"format\")].definitions[0].from}=remote");
+    let mut demo = cluster(1, &json!([workers("a", 1)]), &json!([]));
+    demo["spec"]["topology"]["variables"] = json!([{"name": "format", "value": "ignition"}]);
+    demo["metadata"]["annotations"] = json!({"go.example.com/hold-beforeclustercreate": ""});
+    ground.kubectl.give(&demo, &["create"]);
+    let says = |words: &str| {
+        let text = ground.kubectl.out(&["get", "cluster/demo", "-o", "json"]);
+        let cluster: serde_json::Value = serde_json::from_str(&text).unwrap();
+        super::message(&cluster, "TopologyReconciled").contains(words)
+    };
+    ground.until("the creation is held", || says("BeforeClusterCreate: the annotation holds demo"));
+    ground.kubectl.out(&["annotate", "cluster/demo", "go.example.com/hold-beforeclustercreate-"]);
+    ground.wait("cluster/demo", "condition=Available");
+    let labels = &ground.list("embeddedclusters")[0]["metadata"]["labels"];
+    assert_eq!(labels["place"], "cellar", "the merge patch: {labels}");
+    let templates = ground.list("embeddedconfigtemplates");
+    let formats = templates.iter().filter(|one| one["spec"]["template"]["spec"]["format"] == "ignition");
+    assert_eq!(formats.count(), 1, "the JSON patch");
+    ground.edit_topology(
+        &json!({"variables": [{"name": "format", "value": "ignition"}, {"name": "refuse", "value": "yes"}]}),
+    );
+    ground.until("the validation refuses", || says("the variable refuse says so"));
+    ground.edit_topology(&json!({"variables": [{"name": "format", "value": "ignition"}], "version": "v1.33.0"}));
+    ground.until("the upgrade is over", || extension.has_called("AfterClusterUpgrade"));
+    ground.until("nothing is held", || {
+        let text = ground.kubectl.out(&["get", "cluster/demo", "-o", "json"]);
+        condition(&serde_json::from_str(&text).unwrap(), "TopologyReconciled").0 == "True"
+    });
+    ground.kubectl.out(&["delete", "cluster/demo", "--timeout=60s"]);
+    for hook in super::hooks::HOOKS.iter().chain(&["GenerateUpgradePlan", "DiscoverVariables"]) {
+        assert!(extension.has_called(hook), "{hook}: {:?}", extension.called());
+    }
+}
+
+#[test]
+fn files_are_rendered_with_an_extension_in_go() {
+    // RH-4.7, RH-12.2
+    let extension = Extension::start();
+    let bundle = crate::plans::bundle("docker");
+    let external =
+        "{generatePatchesExtension: generate.go, validateTopologyExtension: validate.go, settings: {place: shed}}";
+    let patch = format!("\n  patches:\n  - name: remote\n    external: {external}\n");
+    std::fs::write(extension.folder.path().join("class.yaml"), bundle.replacen("\n  patches:\n", &patch, 1)).unwrap();
+    let url = format!("go=https://127.0.0.1:{}", extension.port);
+    let mut render = command(&["render", "class.yaml", "--extension", &url, "--extension-ca", "ca.crt"]);
+    let output = render.current_dir(extension.folder.path()).output().unwrap();
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success() && out.contains("place: shed"), "{out}{err}");
+}
