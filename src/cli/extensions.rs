@@ -16,14 +16,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::runtime::Runtime;
 
 use super::args::extensions::{self as args, NamedExtension};
 use super::certs;
 use crate::extension_client::Client;
-use crate::extensions::{Address, DISCOVERY, Question, Registration, Target, first_value, registered_name};
-use crate::hub::ObjectKey;
+use crate::extensions::config::{CONFIG_GROUP, CONFIG_KIND};
+use crate::extensions::{
+    Address, DISCOVERY, ExtensionConfig, Question, Registration, Target, first_value, registered_name,
+};
+use crate::hub::{Hook, Object, ObjectKey};
 use crate::topology::plan::PatchServer;
 use crate::world::{Found, Objects, PatchAnswer, PatchCall};
 
@@ -34,8 +38,9 @@ const FORMAT: &str = "topologist.dev/extension-recording/v1";
 #[derive(Debug)]
 pub(super) struct Extensions {
     runtime: Runtime,
-    client: Option<Client>,
     extensions: BTreeMap<String, Extension>,
+    /// Why extensions of the cluster are not called, by the names of their ExtensionConfigs.
+    unreachable: BTreeMap<String, String>,
     /// Every call and its outcome, by key.
     made: Mutex<BTreeMap<String, Call>>,
     /// Why calls have no answer.
@@ -52,7 +57,7 @@ struct Extension {
 
 #[derive(Debug)]
 enum Source {
-    Running(Address),
+    Running(Address, Box<Client>),
     /// The file, and its calls by key.
     Recorded(PathBuf, BTreeMap<String, Call>),
 }
@@ -101,33 +106,72 @@ impl Extensions {
     /// When a file cannot be read, or the Discovery of an extension fails.
     pub(super) fn open(flags: &args::Extensions, objects: impl Fn() -> Objects) -> Result<Option<Arc<Self>>> {
         if flags.extensions.is_empty() {
+            ensure!(flags.record.is_none(), "--record needs --extension NAME=URL|FILE");
             return Ok(None);
         }
+        Ok(Some(Arc::new(Self::named(flags, &objects())?)))
+    }
+
+    /// The same, and the extensions of a running cluster that can be reached from here (RH-3.8). None if there are no ExtensionConfigs.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or the Discovery of an extension fails that a flag names.
+    pub(super) fn open_with_cluster(flags: &args::Extensions, objects: &Objects) -> Result<Option<Arc<Self>>> {
+        let mut opened = Self::named(flags, objects)?;
+        let is_config = |object: &&Arc<Object>| (object.group(), object.kind()) == (CONFIG_GROUP, CONFIG_KIND);
+        let configs: Vec<Arc<Object>> = objects.iter().filter(is_config).cloned().collect();
+        for config in configs {
+            let name = config.name().to_owned();
+            if hooks(&config) {
+                opened.unanswered(format!(
+                    "ExtensionConfig {name}: lifecycle hooks are not called; the plan assumes that they pass"
+                ));
+            }
+            if opened.extensions.contains_key(&name) {
+                continue;
+            }
+            match opened.register_config(&config) {
+                Ok(extension) => drop(opened.extensions.insert(name, extension)),
+                Err(reason) => drop(opened.unreachable.insert(name, reason)),
+            }
+        }
+        let is_empty = opened.extensions.is_empty() && opened.unreachable.is_empty();
+        ensure!(
+            !is_empty || flags.record.is_none(),
+            "--record needs --extension, or an ExtensionConfig in the cluster"
+        );
+        Ok((!is_empty).then(|| Arc::new(opened)))
+    }
+
+    fn named(flags: &args::Extensions, objects: &Objects) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let mut opened = Extensions {
-            client: client(flags)?,
             extensions: BTreeMap::new(),
+            unreachable: BTreeMap::new(),
             made: Mutex::default(),
             unanswered: Mutex::default(),
             record: flags.record.clone(),
             runtime,
         };
-        let objects = objects();
+        let client = client(flags)?;
         for named in &flags.extensions {
             let name = &named.name;
-            let extension = opened.register(named, &objects).with_context(|| format!("extension {name}"))?;
+            let extension =
+                opened.register(named, objects, client.as_ref()).with_context(|| format!("extension {name}"))?;
             let known = opened.extensions.insert(name.clone(), extension);
             ensure!(known.is_none(), "--extension names {name} twice");
         }
-        Ok(Some(Arc::new(opened)))
+        Ok(opened)
     }
 
-    fn register(&self, named: &NamedExtension, objects: &Objects) -> Result<Extension> {
+    fn register(&self, named: &NamedExtension, objects: &Objects, client: Option<&Client>) -> Result<Extension> {
         let (discovery, source) = match &named.source {
             args::Source::Running(address) => {
-                let answer =
-                    self.post(&address.discovery(), DISCOVERY).map_err(|error| anyhow!("Discovery: {error}"))?;
-                (answer, Source::Running(address.clone()))
+                let client = client.context("there is no client")?;
+                let answer = self
+                    .post(client, &address.discovery(), DISCOVERY)
+                    .map_err(|error| anyhow!("Discovery: {error}"))?;
+                (answer, Source::Running(address.clone(), Box::new(client.clone())))
             }
             args::Source::Recorded(file) => recorded(file, &named.name)?,
         };
@@ -136,9 +180,25 @@ impl Extensions {
         Ok(Extension { discovery, registration, source })
     }
 
+    /// An extension of a cluster, called where its ExtensionConfig says, or why it is not: it must have been discovered as it is now
+    /// (RH-3.8).
+    fn register_config(&self, config: &Object) -> Result<Extension, String> {
+        let read = ExtensionConfig::of(config).map_err(|error| error.to_string())?;
+        let conditions = config.list("status.conditions").ok().flatten();
+        let discovered = conditions.into_iter().flatten().find(|condition| condition["type"] == "Discovered");
+        let generation = config.at("metadata.generation");
+        let is_current = |found: &&Value| found["status"] == "True" && Some(&found["observedGeneration"]) == generation;
+        discovered.filter(is_current).ok_or("it has not been discovered")?;
+        let ca = Some(&*read.ca).filter(|ca| !ca.is_empty()).ok_or("it has no caBundle")?;
+        let client = Client::trusting(Some(ca)).map_err(|error| error.to_string())?;
+        let discovery = self.post(&client, &read.address.discovery(), DISCOVERY)?;
+        let registration =
+            Registration::of(&read.name, &discovery, read.settings).map_err(|error| error.to_string())?;
+        Ok(Extension { discovery, registration, source: Source::Running(read.address, Box::new(client)) })
+    }
+
     /// The JSON value of an answer, or why the call failed.
-    fn post(&self, target: &Target, body: &str) -> Result<Box<RawValue>, String> {
-        let client = self.client.as_ref().ok_or("there is no client")?;
+    fn post(&self, client: &Client, target: &Target, body: &str) -> Result<Box<RawValue>, String> {
         let answer = self.runtime.block_on(client.call(target, body.to_owned())).map_err(|error| error.to_string())?;
         first_value(&answer).map(ToOwned::to_owned)
     }
@@ -187,8 +247,8 @@ impl Extensions {
         }
         let fresh = match (&extension.source, target) {
             (Source::Recorded(_, calls), _) => calls.get(&key)?.clone(),
-            (Source::Running(_), target) => {
-                let posted = self.post(&target?, question.body());
+            (Source::Running(_, client), target) => {
+                let posted = self.post(client, &target?, question.body());
                 let (answer, error) = posted.map_or_else(|error| (None, Some(error)), |answer| (Some(answer), None));
                 let request = RawValue::from_string(question.body().to_owned()).ok()?;
                 let (extension, hook) = (call.extension.clone(), call.hook.name().to_owned());
@@ -207,7 +267,8 @@ impl PatchServer for Extensions {
             return Found::Unreadable(format!("{:?} is not a registered name such as handler.config", call.extension));
         };
         let Some(extension) = self.extensions.get(config) else {
-            return self.unanswered(format!("{call}: no --extension {config}=URL|FILE"));
+            let reason = self.unreachable.get(config).map(|reason| format!(": ExtensionConfig {config}: {reason}"));
+            return self.unanswered(format!("{call}: no --extension {config}=URL|FILE{}", reason.unwrap_or_default()));
         };
         let handler = match extension.registration.handler(handler, call.hook.name()) {
             Ok(handler) => handler,
@@ -218,7 +279,7 @@ impl PatchServer for Extensions {
             Err(problem) => return Found::Unreadable(problem),
         };
         let target = match &extension.source {
-            Source::Running(address) => Some(address.handler(handler)),
+            Source::Running(address, _) => Some(address.handler(handler)),
             Source::Recorded(..) => None,
         };
         match (self.outcome(call, &question, extension, target), &extension.source) {
@@ -226,7 +287,7 @@ impl PatchServer for Extensions {
             (None, Source::Recorded(file, _)) => {
                 self.unanswered(format!("{call}: {} has no answer to this request", file.display()))
             }
-            (None, Source::Running(_)) => Found::Unreadable("the request is not JSON".to_owned()),
+            (None, Source::Running(..)) => Found::Unreadable("the request is not JSON".to_owned()),
         }
     }
 }
@@ -240,6 +301,13 @@ fn client(flags: &args::Extensions) -> Result<Option<Client>> {
     let read = |file: &PathBuf| fs::read(file).with_context(|| format!("cannot read {}", file.display()));
     let ca = flags.extension_ca.as_ref().map(read).transpose()?;
     Ok(Some(Client::trusting(ca.as_deref()).context("--extension-ca")?))
+}
+
+/// Whether an extension has handlers of lifecycle hooks.
+fn hooks(config: &Object) -> bool {
+    let handlers = config.list("status.handlers").ok().flatten().into_iter().flatten();
+    let hook = |handler: &Value| handler.pointer("/requestHook/hook").and_then(Value::as_str).map(str::to_owned);
+    handlers.filter_map(hook).any(|hook| Hook::ALL.iter().any(|known| known.name() == hook))
 }
 
 /// What a recording has of an extension.
@@ -257,7 +325,7 @@ fn recorded(file: &Path, name: &str) -> Result<(Box<RawValue>, Source)> {
 
 /// The settings of an ExtensionConfig among the files; none if it is not there (RH-5.6).
 fn settings(objects: &Objects, name: &str) -> BTreeMap<String, String> {
-    let (group, kind) = ("runtime.cluster.x-k8s.io", "ExtensionConfig");
+    let (group, kind) = (CONFIG_GROUP, CONFIG_KIND);
     // An object of a file that names no namespace counts as one of the default namespace.
     let found = ["", "default"]
         .iter()

@@ -28,6 +28,7 @@ use tokio::time::Instant;
 use super::files::{Input, Loaded};
 use super::offline::settled;
 use super::sample::with_samples;
+use crate::extensions::config;
 use crate::hub::contract::definition_name;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey};
 use crate::kubernetes::address::{self, Resource};
@@ -171,7 +172,20 @@ impl Reading {
                 list(&client, &resource, None).await.with_context(|| format!("cannot list {}", kind.plural()))?;
             stored.extend(objects.into_iter().map(|object| (kind, object)));
         }
-        Ok(Reading { client, stored, objects: BTreeMap::new(), definitions: BTreeSet::new() })
+        let mut reading = Reading { client, stored, objects: BTreeMap::new(), definitions: BTreeSet::new() };
+        reading.extensions().await;
+        Ok(reading)
+    }
+
+    /// Reads the ExtensionConfigs, of which there are none if they may not be read or are not served: what their extensions would do
+    /// is then not known.
+    async fn extensions(&mut self) {
+        let resource = Resource::known(config::CONFIG_GROUP, config::CONFIG_VERSION, config::CONFIG_KIND);
+        for config in list(&self.client, &resource, None).await.unwrap_or_default() {
+            let Ok(object) = Object::try_from(config) else { continue };
+            let id = (object.group().to_owned(), object.kind().to_owned(), object.key());
+            self.objects.insert(id, Arc::new(object));
+        }
     }
 
     fn facts(&self) -> Result<Facts> {
@@ -220,7 +234,13 @@ impl Reading {
     /// # Errors
     /// When it did not answer all that it was asked.
     fn keep(&mut self, read: &[(Need, Answer)]) -> Result<()> {
-        let unread = |(need, answer): &(Need, Answer)| Some(format!("{need}: {}", answer.unreadable()?));
+        // What extensions say is asked for later, if they can be called.
+        let is_of_extension =
+            |need: &Need| matches!(need, Need::Patch(_) | Need::Hook(_) | Need::GenerateUpgradePlan(_));
+        let unread = |(need, answer): &(Need, Answer)| {
+            let reason = answer.unreadable().filter(|_| !is_of_extension(need))?;
+            Some(format!("{need}: {reason}"))
+        };
         let unread: Vec<String> = read.iter().filter_map(unread).collect();
         ensure!(unread.is_empty(), "{}", unread.join("; "));
         read.iter().for_each(|(need, answer)| self.keep_one(need, answer));

@@ -75,7 +75,10 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     if let Some(server) = &server {
         is = is.with_server(server.clone());
     }
-    let extensions = Extensions::open(&options.extensions, || after.case().objects())?;
+    let extensions = match options.live {
+        true => Extensions::open_with_cluster(&options.extensions, &after.case().objects())?,
+        false => Extensions::open(&options.extensions, || after.case().objects())?,
+    };
     if let Some(extensions) = &extensions {
         was = was.with_extensions(extensions.clone());
         is = is.with_extensions(extensions.clone());

@@ -23,7 +23,7 @@ pub struct Extensions {
     pub extension_ca: Option<PathBuf>,
     /// Write requests and answers of --extension to this file, for --extension NAME=FILE. It has the values of variables, secrets
     /// included.
-    #[arg(long, value_name = "FILE", requires = "extensions")]
+    #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
 }
 

@@ -4,6 +4,7 @@ mod discovery;
 mod go;
 mod hooks;
 mod patches;
+mod plans;
 mod variables;
 
 use serde_json::{Value, json};

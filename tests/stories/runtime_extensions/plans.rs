@@ -1,0 +1,72 @@
+//! `plan --live` with the extensions of the cluster.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::Site;
+use crate::lab::{Reply, patched};
+use crate::machines::ground::{cluster, workers};
+use crate::process::command;
+
+const CONFIG: &str = "spec.template.spec.bootstrap.configRef";
+
+/// The plan of a file against the server: exit code, the plan, and standard error.
+fn plan(site: &Site, file: &Path, more: &[&str]) -> (i32, Value, String) {
+    let kubeconfig = site.ground.path("state/kubeconfig");
+    let to = file.display().to_string();
+    let arguments = [&["plan", "--live", "--kubeconfig", &kubeconfig, "--to", &to, "-o", "json"], more].concat();
+    let output = command(&arguments).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    let plan = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {err}"));
+    (output.status.code().unwrap(), plan, err)
+}
+
+#[test]
+fn a_live_plan_asks_the_extensions_of_the_cluster() {
+    // RH-3.8
+    let mut site = Site::start();
+    site.lab.on("GeneratePatches", "generate", |request| {
+        let place = request["settings"]["place"].clone();
+        patched(request, CONFIG, "format", &if place == "cellar" { json!("cloud-config") } else { json!("ignition") })
+    });
+    site.lab.on("BeforeClusterUpgrade", "gate", |_| Reply::done());
+    site.register(&json!({}));
+    site.patch_class(&[(
+        "remote",
+        json!({"generatePatchesExtension": "generate.lab", "settings": {"place": "cellar"}}),
+    )]);
+    site.ground.run_cluster(&cluster(1, &json!([workers("a", 2)]), &json!([])));
+    let mut class = site.class();
+    class["spec"]["patches"].as_array_mut().unwrap().last_mut().unwrap()["external"]["settings"]["place"] =
+        json!("attic");
+    class["metadata"] = json!({"name": "swift", "namespace": "default"});
+    class.as_object_mut().unwrap().remove("status");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("class.json");
+    std::fs::write(&file, class.to_string()).unwrap();
+    let record = folder.path().join("lab.json").display().to_string();
+    let (code, live, err) = plan(&site, &file, &["--record", &record]);
+    assert_eq!((code, &live["complete"]), (4, &json!(true)), "{live:#}{err}");
+    assert_eq!(live["summary"]["machines"]["replaced"], 2, "{live:#}");
+    let hooks = "ExtensionConfig lab: lifecycle hooks are not called; the plan assumes that they pass";
+    assert!(live["warnings"].to_string().contains(hooks), "{}", live["warnings"]);
+    site.lab.stop();
+    let (_, offline, _) = plan(&site, &file, &[]);
+    assert_eq!(offline["complete"], false, "{offline:#}");
+    let reason =
+        "GeneratePatches of generate.lab for Cluster default/demo: no --extension lab=URL|FILE: ExtensionConfig lab: ";
+    assert!(offline["warnings"].to_string().contains(reason), "{}", offline["warnings"]);
+    let recorded = format!("lab={record}");
+    let (code, replayed, _) = plan(&site, &file, &["--extension", &recorded]);
+    assert_eq!((code, &replayed["summary"]), (4, &live["summary"]), "the flag takes precedence");
+    let unregistered = json!({"status": {"conditions": [{"type": "Discovered", "status": "False", "reason": "NotDiscovered",
+        "message": "", "lastTransitionTime": "2030-01-01T00:00:00Z"}]}});
+    site.ground.merge_status("extensionconfig/lab", &unregistered["status"]);
+    let (_, undiscovered, _) = plan(&site, &file, &[]);
+    assert!(
+        undiscovered["warnings"].to_string().contains("it has not been discovered"),
+        "{}",
+        undiscovered["warnings"]
+    );
+}
