@@ -7,7 +7,7 @@
 //!                    │                                           │                             ▲
 //!                    │                             layer.rs ◄────┘  the same constraints,      │
 //!                    │                                              without an API server      │
-//!                    └──────► machine.rs, …, embedded.rs ──► resource.rs  one version, no conversion
+//!                    └──────► machine.rs, …, embedded.rs ──► resource.rs  one version, or one of each contract
 //! ```
 //!
 //! It builds JSON from constants; of the hub it knows which kinds there are and what names look like.
@@ -92,11 +92,8 @@ pub fn definition(kind: Kind) -> Value {
 }
 
 /// The definition of a kind that serves both versions and stores v1beta2.
-///
-/// Who converts is trusted by a `caBundle` that is not here: the manager of the certificates writes it.
 fn converted(kind: Kind, short_name: &str) -> Value {
     let plural = kind.plural();
-    let (namespace, service) = CONVERSION_SERVICE;
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -112,16 +109,20 @@ fn converted(kind: Kind, short_name: &str) -> Value {
                 "categories": ["cluster-api"],
             },
             "scope": "Namespaced",
-            "conversion": {
-                "strategy": "Webhook",
-                "webhook": {
-                    "conversionReviewVersions": ["v1"],
-                    "clientConfig": {
-                        "service": {"namespace": namespace, "name": service, "path": conversion_review::PATH},
-                    },
-                },
-            },
+            "conversion": conversion(),
             "versions": [version(kind, Shape::V1Beta2), version(kind, Shape::V1Beta1)],
+        },
+    })
+}
+
+/// Who converts objects of a kind; trusted by a `caBundle` that is not here: the manager of the certificates writes it.
+fn conversion() -> Value {
+    let (namespace, service) = CONVERSION_SERVICE;
+    json!({
+        "strategy": "Webhook",
+        "webhook": {
+            "conversionReviewVersions": ["v1"],
+            "clientConfig": {"service": {"namespace": namespace, "name": service, "path": conversion_review::PATH}},
         },
     })
 }
@@ -159,7 +160,7 @@ pub fn cluster_api() -> Vec<Value> {
     Kind::ALL.into_iter().chain(Kind::OF_MACHINES).map(definition).chain([pools]).collect()
 }
 
-/// The definitions of the embedded provider, each with the label of the contract that it follows.
+/// The definitions of the embedded provider, each with a version and a label for both contracts.
 pub fn embedded_provider() -> Vec<Value> {
     embedded::resources().into_iter().map(Resource::definition).collect()
 }

@@ -32,7 +32,8 @@ use crate::json::{self, Size};
 use crate::kubernetes::versions::ApiVersions;
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::Version;
-use crate::wire::conversion::{self, GroupKind};
+use crate::wire::conversion::embedded::{EmbeddedKind, EmbeddedVersion};
+use crate::wire::conversion::{self, ConversionError, GroupKind, Versions};
 use crate::wire::conversion_review::{API_VERSION, ConversionAnswer, ConversionRequest, KIND, PATH};
 
 /// Bounds of a request.
@@ -191,8 +192,10 @@ impl Converter {
         stop: &Stop,
     ) -> Result<Result<Vec<Box<RawValue>>, String>, Refusal> {
         let desired = &*request.desired_api_version;
-        let Some(to) = Version::from_api_version(desired) else {
-            let known = format!("versions of {GROUP} are v1beta1 and v1beta2");
+        let Some(to) = Target::of(desired) else {
+            let known = format!(
+                "versions of {GROUP} are v1beta1 and v1beta2, and those of the embedded provider v1alpha1 and v1beta1"
+            );
             return Ok(Err(format!("nothing is converted to {desired:?}; {known}")));
         };
         let (mut converted, mut failures) = (Vec::with_capacity(request.objects.len()), Failures::default());
@@ -202,7 +205,7 @@ impl Converter {
                 return Err(Refusal::Unfinished);
             }
             let (kind, outcome) = self.one(object.get(), to, &mut kinds).await;
-            let labels = |outcome| metrics::Conversion { kind: kind.map_or("other", Kind::name), outcome };
+            let labels = |outcome| metrics::Conversion { kind: kind.unwrap_or("other"), outcome };
             let label = if outcome.is_ok() { "success" } else { "failure" };
             self.metrics.conversions.get_or_create(&labels(label)).inc();
             match outcome {
@@ -213,12 +216,13 @@ impl Converter {
         Ok(if failures.count == 0 { Ok(converted) } else { Err(failures.to_string()) })
     }
 
+    /// An object in the desired version; its kind, if it is one that is converted.
     async fn one(
         &self,
         text: &str,
-        to: Version,
+        to: Target,
         kinds: &mut BTreeSet<GroupKind>,
-    ) -> (Option<Kind>, Result<Box<RawValue>, String>) {
+    ) -> (Option<&'static str>, Result<Box<RawValue>, String>) {
         let extent = Extent::of(text);
         if let Some(reason) = extent.excess() {
             return (None, Err(format!("{}: {reason}", identity(text))));
@@ -229,19 +233,87 @@ impl Converter {
             Err(error) => return (None, Err(error.to_string())),
         };
         let what = describe(&object);
-        let Some(kind) = kind_of(&object) else {
-            return (None, Err(format!("{what}: only Cluster and ClusterClass of {GROUP} are converted")));
+        let conversion = match Conversion::of(&object, to) {
+            Ok(conversion) => conversion,
+            Err(known) => return (None, Err(format!("{what}: only {known} are converted"))),
         };
-        let needed = conversion::versions_needed(kind, &object, to);
+        let kind = Some(conversion.kind());
+        let needed = conversion.versions_needed(&object);
         kinds.extend(needed.iter().cloned());
         if kinds.len() > KINDS {
-            return (Some(kind), Err(format!("{what}: the objects of one review refer to more than {KINDS} kinds")));
+            return (kind, Err(format!("{what}: the objects of one review refer to more than {KINDS} kinds")));
         }
         let versions = self.versions.find(needed).await;
-        let outcome = conversion::convert(kind, &mut object, to, &versions)
+        let outcome = conversion
+            .run(&mut object, &versions)
             .map_err(|error| format!("{what} cannot be converted to {to}: {error}"))
             .and_then(|()| serde_json::value::to_raw_value(&object).map_err(|error| format!("{what}: {error}")));
-        (Some(kind), outcome)
+        (kind, outcome)
+    }
+}
+
+/// The version in which objects are wanted.
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    ClusterApi(Version),
+    Embedded(EmbeddedVersion),
+}
+
+impl Target {
+    fn of(api_version: &str) -> Option<Target> {
+        let embedded = || EmbeddedVersion::from_api_version(api_version).map(Target::Embedded);
+        Version::from_api_version(api_version).map(Target::ClusterApi).or_else(embedded)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::ClusterApi(version) => version.fmt(f),
+            Target::Embedded(version) => version.fmt(f),
+        }
+    }
+}
+
+/// What becomes of one object.
+#[derive(Clone, Copy, Debug)]
+enum Conversion {
+    ClusterApi(Kind, Version),
+    Embedded(&'static EmbeddedKind, EmbeddedVersion),
+}
+
+impl Conversion {
+    /// The conversion of an object, or which kinds have one.
+    fn of(object: &Value, to: Target) -> Result<Conversion, String> {
+        match to {
+            Target::ClusterApi(version) => kind_of(object)
+                .map(|kind| Conversion::ClusterApi(kind, version))
+                .ok_or_else(|| format!("Cluster and ClusterClass of {GROUP}")),
+            Target::Embedded(version) => EmbeddedKind::of(object)
+                .map(|kind| Conversion::Embedded(kind, version))
+                .ok_or_else(|| "kinds of the embedded provider".to_owned()),
+        }
+    }
+
+    const fn kind(self) -> &'static str {
+        match self {
+            Conversion::ClusterApi(kind, _) => kind.name(),
+            Conversion::Embedded(kind, _) => kind.name,
+        }
+    }
+
+    fn versions_needed(self, object: &Value) -> Vec<GroupKind> {
+        match self {
+            Conversion::ClusterApi(kind, to) => conversion::versions_needed(kind, object, to),
+            Conversion::Embedded(_, to) => conversion::embedded::versions_needed(object, to),
+        }
+    }
+
+    fn run(self, object: &mut Value, versions: &Versions) -> Result<(), ConversionError> {
+        match self {
+            Conversion::ClusterApi(kind, to) => conversion::convert(kind, object, to, versions),
+            Conversion::Embedded(kind, to) => conversion::embedded::convert(kind, object, to, versions),
+        }
     }
 }
 

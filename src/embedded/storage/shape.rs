@@ -13,6 +13,8 @@ use super::structure::Fault;
 use crate::field::ErrorKind;
 use crate::hub::Kind;
 use crate::hub::contract::compare_versions;
+use crate::wire::conversion::ConversionError;
+use crate::wire::conversion::embedded::{EmbeddedKind, EmbeddedVersion};
 use crate::wire::{Version, conversion};
 
 /// Drops unknown fields of an object, fills in what it lacks, and returns where the former was.
@@ -105,17 +107,32 @@ pub(in crate::embedded) fn converted(registry: &Registry, object: &Value, to: &R
     if from == to.api_version() {
         return Ok(object);
     }
+    let failed = |error: ConversionError| {
+        Failure::internal(format!("conversion webhook for {from}, Kind={} failed: {error}", to.kind))
+    };
     if let Some((kind, version)) = converted_by_us(to) {
         let needed = conversion::versions_needed(kind, &object, version);
-        let versions = needed.into_iter().map(|referenced| {
-            let newest = newest_version(registry, &referenced);
-            (referenced, Ok(newest))
-        });
-        conversion::convert(kind, &mut object, version, &versions.collect()).map_err(|error| {
-            Failure::internal(format!("conversion webhook for {from}, Kind={} failed: {error}", to.kind))
-        })?;
+        conversion::convert(kind, &mut object, version, &newest(registry, needed)).map_err(failed)?;
+    }
+    if let (Some(kind), Some(version)) = embedded(to) {
+        let needed = conversion::embedded::versions_needed(&object, version);
+        conversion::embedded::convert(kind, &mut object, version, &newest(registry, needed)).map_err(failed)?;
     }
     Ok(renamed(object, to))
+}
+
+/// A kind of the embedded provider, and its version.
+fn embedded(to: &Resource) -> (Option<&'static EmbeddedKind>, Option<EmbeddedVersion>) {
+    (EmbeddedKind::find(&to.group, &to.kind), EmbeddedVersion::from_api_version(&to.api_version()))
+}
+
+/// The newest versions of kinds.
+fn newest(registry: &Registry, kinds: Vec<conversion::GroupKind>) -> conversion::Versions {
+    let versions = kinds.into_iter().map(|kind| {
+        let newest = newest_version(registry, &kind);
+        (kind, Ok(newest))
+    });
+    versions.collect()
 }
 
 /// A kind that this program converts, and to which version.

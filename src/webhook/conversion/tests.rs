@@ -89,7 +89,8 @@ async fn an_object_that_cannot_be_converted_fails_the_review_and_is_named() {
             (
                 "cluster.x-k8s.io/v2",
                 vec![fine],
-                r#"nothing is converted to "cluster.x-k8s.io/v2"; versions of cluster.x-k8s.io are v1beta1 and v1beta2"#.into(),
+                "nothing is converted to \"cluster.x-k8s.io/v2\"; versions of cluster.x-k8s.io are v1beta1 and v1beta2, \
+                 and those of the embedded provider v1alpha1 and v1beta1".into(),
             ),
             (
                 OLD,
@@ -208,4 +209,31 @@ async fn a_body_that_does_not_arrive_times_out() {
     let (_sender, receiver) = futures::channel::mpsc::unbounded::<Result<Bytes, std::io::Error>>();
     let (code, _) = post(&converter(Limits::default()), Body::from_stream(receiver)).await;
     assert_eq!(code, StatusCode::REQUEST_TIMEOUT);
+}
+
+#[tokio::test]
+async fn kinds_of_the_embedded_provider_are_converted() {
+    // CONV-017
+    let converter = converter(Limits::default());
+    let machine = |version: &str, status: Value| {
+        json!({"apiVersion": format!("infrastructure.topologist.dev/{version}"), "kind": "EmbeddedMachine",
+            "metadata": {"name": "m", "namespace": "ns"}, "spec": {}, "status": status})
+    };
+    let (old, new) = (
+        machine("v1alpha1", json!({"ready": true})),
+        machine("v1beta1", json!({"initialization": {"provisioned": true}})),
+    );
+    for (from, to) in [(&old, &new), (&new, &old)] {
+        let answer = response(&converter, to["apiVersion"].as_str().unwrap(), std::slice::from_ref(from)).await;
+        assert_eq!(answer["convertedObjects"], json!([to]), "{answer}");
+    }
+    let metric = converter
+        .metrics
+        .conversions
+        .get_or_create(&metrics::Conversion { kind: "EmbeddedMachine", outcome: "success" })
+        .get();
+    assert_eq!(metric, 2);
+    let mixed = response(&converter, "infrastructure.topologist.dev/v1alpha1", &[cluster("c", json!({}))]).await;
+    let message = mixed["result"]["message"].as_str().unwrap();
+    assert!(message.contains("only kinds of the embedded provider are converted"), "{message}");
 }

@@ -1,8 +1,8 @@
 //! Conversion of the embedded provider's kinds between v1alpha1 and v1beta1.
 //!
 //! v1beta1 is stored and follows the contract v1beta2; v1alpha1 follows the contract v1beta1 (CT-3.2, CT-5.4). Nothing is lost in
-//! either direction: what the other version has no place for comes back from the annotation as long as nobody has changed the part of
-//! the object, spec or status, to which it belongs (CONV-017).
+//! either direction: what the other version has no place for comes back from the annotation as long as the part of the object to
+//! which it belongs, spec or status, has not changed (CONV-017).
 
 use std::fmt;
 
