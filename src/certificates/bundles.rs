@@ -4,15 +4,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use crate::hub::{GROUP, Kind};
-
 /// An object that says whom the API server trusts when it calls us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holder {
     Mutating,
     Validating,
-    /// The definition of a kind, with its conversion.
-    Definition(Kind),
+    /// The definition of this name, with its conversion.
+    Definition(&'static str),
 }
 
 /// The Services behind which we answer.
@@ -26,12 +24,22 @@ pub struct Services {
 }
 
 impl Holder {
-    /// All of them.
-    pub const ALL: [Holder; 4] = [
+    /// All of them: definitions are those whose objects are converted.
+    pub const ALL: [Holder; 14] = [
         Holder::Mutating,
         Holder::Validating,
-        Holder::Definition(Kind::Cluster),
-        Holder::Definition(Kind::ClusterClass),
+        Holder::Definition("clusters.cluster.x-k8s.io"),
+        Holder::Definition("clusterclasses.cluster.x-k8s.io"),
+        Holder::Definition("embeddedclusters.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedclustertemplates.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedmachines.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedmachinetemplates.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedmachinepools.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedmachinepooltemplates.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedconfigs.bootstrap.topologist.dev"),
+        Holder::Definition("embeddedconfigtemplates.bootstrap.topologist.dev"),
+        Holder::Definition("embeddedcontrolplanes.controlplane.topologist.dev"),
+        Holder::Definition("embeddedcontrolplanetemplates.controlplane.topologist.dev"),
     ];
 
     /// The kind of the object.
@@ -55,7 +63,7 @@ impl Holder {
     pub fn name(self, configurations: &str) -> String {
         match self {
             Holder::Mutating | Holder::Validating => configurations.to_owned(),
-            Holder::Definition(kind) => format!("{}.{GROUP}", kind.plural()),
+            Holder::Definition(name) => name.to_owned(),
         }
     }
 
@@ -171,8 +179,21 @@ mod tests {
     }
 
     #[test]
+    fn all_definitions_with_a_conversion_get_a_bundle() {
+        // CONV-017
+        let converted = crate::crd::definitions().into_iter().filter(|one| one["spec"].get("conversion").is_some());
+        let mut converted: Vec<String> =
+            converted.map(|one| one["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+        let holders = Holder::ALL.into_iter().filter(|holder| matches!(holder, Holder::Definition(_)));
+        let mut holders: Vec<String> = holders.map(|holder| holder.name("topologist")).collect();
+        converted.sort();
+        holders.sort();
+        assert_eq!(holders, converted);
+    }
+
+    #[test]
     fn only_definitions_whose_conversion_calls_our_service_get_a_bundle() {
-        let holder = Holder::Definition(Kind::Cluster);
+        let holder = Holder::Definition("clusters.cluster.x-k8s.io");
         assert_eq!(holder.name("topologist"), "clusters.cluster.x-k8s.io");
         let definition = |client: Value| {
             json!({"metadata": {"resourceVersion": "7"}, "spec": {"versions": ["large"],

@@ -365,7 +365,17 @@ const CERTIFIES: [&str; 2] = ["/secrets: create", "/secrets[topologist-certifica
 const BUNDLES: [&str; 3] = [
     "admissionregistration.k8s.io/mutatingwebhookconfigurations[topologist]: list watch patch",
     "admissionregistration.k8s.io/validatingwebhookconfigurations[topologist]: list watch patch",
-    "apiextensions.k8s.io/customresourcedefinitions[clusterclasses.cluster.x-k8s.io,clusters.cluster.x-k8s.io]: \
+    "apiextensions.k8s.io/customresourcedefinitions[\
+     clusterclasses.cluster.x-k8s.io,clusters.cluster.x-k8s.io,\
+     embeddedclusters.infrastructure.topologist.dev,\
+     embeddedclustertemplates.infrastructure.topologist.dev,\
+     embeddedconfigs.bootstrap.topologist.dev,embeddedconfigtemplates.bootstrap.topologist.dev,\
+     embeddedcontrolplanes.controlplane.topologist.dev,\
+     embeddedcontrolplanetemplates.controlplane.topologist.dev,\
+     embeddedmachinepools.infrastructure.topologist.dev,\
+     embeddedmachinepooltemplates.infrastructure.topologist.dev,\
+     embeddedmachines.infrastructure.topologist.dev,\
+     embeddedmachinetemplates.infrastructure.topologist.dev]: \
      list watch patch",
 ];
 /// Reconciles: in namespaces of Clusters.
