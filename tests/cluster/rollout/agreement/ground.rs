@@ -66,10 +66,8 @@ impl Ground {
         // It guards machine deployments as well, as Cluster API does.
         let webhook = serve(&["--lifecycle", "on"]);
         let authority = std::fs::read(folder.path().join("ca.crt")).unwrap();
-        let embedded = topologist::crd::definitions();
-        let embedded = embedded.into_iter().filter(|one| one["spec"].get("conversion").is_none());
-        let definitions = definitions_at(overlay("alone"), &webhook.conversions, &authority).into_iter();
-        kubernetes.apply_yaml(&stream(&definitions.chain(embedded).collect::<Vec<_>>())).await;
+        let all = [overlay("alone"), topologist::crd::embedded_provider()].concat();
+        kubernetes.apply_yaml(&stream(&definitions_at(all, &webhook.conversions, &authority))).await;
         webhook.wait_until_ready();
         let manifests = overlay_with("alone", &["lifecycle"], &[]);
         kubernetes.apply_yaml(&stream(&webhooks_at(manifests, &webhook.webhook, &authority))).await;
