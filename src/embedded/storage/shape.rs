@@ -114,16 +114,16 @@ pub(in crate::embedded) fn converted(registry: &Registry, object: &Value, to: &R
         let needed = conversion::versions_needed(kind, &object, version);
         conversion::convert(kind, &mut object, version, &newest(registry, needed)).map_err(failed)?;
     }
-    if let (Some(kind), Some(version)) = embedded(to) {
+    if let Some((kind, version)) = embedded(&object, to) {
         let needed = conversion::embedded::versions_needed(&object, version);
         conversion::embedded::convert(kind, &mut object, version, &newest(registry, needed)).map_err(failed)?;
     }
     Ok(renamed(object, to))
 }
 
-/// A kind of the embedded provider, and its version.
-fn embedded(to: &Resource) -> (Option<&'static EmbeddedKind>, Option<EmbeddedVersion>) {
-    (EmbeddedKind::find(&to.group, &to.kind), EmbeddedVersion::from_api_version(&to.api_version()))
+/// The kind of an object of the embedded provider, and to which of its two versions it is converted.
+fn embedded(object: &Value, to: &Resource) -> Option<(&'static EmbeddedKind, EmbeddedVersion)> {
+    Some((EmbeddedKind::of(object)?, EmbeddedVersion::from_api_version(&to.api_version())?))
 }
 
 /// The newest versions of kinds.
