@@ -4,19 +4,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use crate::hub::contract::definition_name;
-use crate::hub::{GROUP, Kind};
-use crate::wire::conversion::extension_config;
-
 /// An object that says whom the API server trusts when it calls us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holder {
     Mutating,
     Validating,
-    /// The definition of a kind, with its conversion.
-    Definition(Kind),
-    /// The definition of ExtensionConfigs.
-    ExtensionConfigs,
+    /// The definition of this name, with its conversion.
+    Definition(&'static str),
 }
 
 /// The Services behind which we answer.
@@ -30,13 +24,23 @@ pub struct Services {
 }
 
 impl Holder {
-    /// All of them.
-    pub const ALL: [Holder; 5] = [
+    /// All of them: definitions are those whose objects are converted.
+    pub const ALL: [Holder; 15] = [
         Holder::Mutating,
         Holder::Validating,
-        Holder::Definition(Kind::Cluster),
-        Holder::Definition(Kind::ClusterClass),
-        Holder::ExtensionConfigs,
+        Holder::Definition("clusters.cluster.x-k8s.io"),
+        Holder::Definition("clusterclasses.cluster.x-k8s.io"),
+        Holder::Definition("extensionconfigs.runtime.cluster.x-k8s.io"),
+        Holder::Definition("embeddedclusters.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedclustertemplates.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedmachines.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedmachinetemplates.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedmachinepools.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedmachinepooltemplates.infrastructure.topologist.dev"),
+        Holder::Definition("embeddedconfigs.bootstrap.topologist.dev"),
+        Holder::Definition("embeddedconfigtemplates.bootstrap.topologist.dev"),
+        Holder::Definition("embeddedcontrolplanes.controlplane.topologist.dev"),
+        Holder::Definition("embeddedcontrolplanetemplates.controlplane.topologist.dev"),
     ];
 
     /// The kind of the object.
@@ -44,7 +48,7 @@ impl Holder {
         match self {
             Holder::Mutating => "MutatingWebhookConfiguration",
             Holder::Validating => "ValidatingWebhookConfiguration",
-            Holder::Definition(_) | Holder::ExtensionConfigs => "CustomResourceDefinition",
+            Holder::Definition(_) => "CustomResourceDefinition",
         }
     }
 
@@ -52,7 +56,7 @@ impl Holder {
     pub const fn group(self) -> &'static str {
         match self {
             Holder::Mutating | Holder::Validating => "admissionregistration.k8s.io",
-            Holder::Definition(_) | Holder::ExtensionConfigs => "apiextensions.k8s.io",
+            Holder::Definition(_) => "apiextensions.k8s.io",
         }
     }
 
@@ -60,8 +64,7 @@ impl Holder {
     pub fn name(self, configurations: &str) -> String {
         match self {
             Holder::Mutating | Holder::Validating => configurations.to_owned(),
-            Holder::Definition(kind) => format!("{}.{GROUP}", kind.plural()),
-            Holder::ExtensionConfigs => definition_name(extension_config::GROUP, extension_config::KIND),
+            Holder::Definition(name) => name.to_owned(),
         }
     }
 
@@ -69,7 +72,7 @@ impl Holder {
     pub(super) fn excerpt(self, object: &Value) -> Value {
         let kept = match self {
             Holder::Mutating | Holder::Validating => json!({"webhooks": object["webhooks"]}),
-            Holder::Definition(_) | Holder::ExtensionConfigs => {
+            Holder::Definition(_) => {
                 json!({"spec": {"conversion": object["spec"]["conversion"]}})
             }
         };
@@ -98,7 +101,7 @@ impl Holder {
                 let webhook = |name: &&str| json!({"name": name, "clientConfig": {"caBundle": encoded}});
                 json!({"webhooks": names.iter().map(webhook).collect::<Vec<_>>()})
             }
-            Holder::Definition(_) | Holder::ExtensionConfigs => {
+            Holder::Definition(_) => {
                 json!({"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": encoded}}}}})
             }
         };
@@ -121,7 +124,7 @@ impl Holder {
                 };
                 webhooks.iter().filter_map(parts).filter(|(_, client)| is_ours(client, &services.webhook)).collect()
             }
-            Holder::Definition(_) | Holder::ExtensionConfigs => {
+            Holder::Definition(_) => {
                 let client = object.pointer("/spec/conversion/webhook/clientConfig").and_then(Value::as_object);
                 client
                     .filter(|client| is_ours(client, &services.conversion))
@@ -179,8 +182,21 @@ mod tests {
     }
 
     #[test]
+    fn all_definitions_with_a_conversion_get_a_bundle() {
+        // CONV-017
+        let converted = crate::crd::definitions().into_iter().filter(|one| one["spec"].get("conversion").is_some());
+        let mut converted: Vec<String> =
+            converted.map(|one| one["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+        let holders = Holder::ALL.into_iter().filter(|holder| matches!(holder, Holder::Definition(_)));
+        let mut holders: Vec<String> = holders.map(|holder| holder.name("topologist")).collect();
+        converted.sort();
+        holders.sort();
+        assert_eq!(holders, converted);
+    }
+
+    #[test]
     fn only_definitions_whose_conversion_calls_our_service_get_a_bundle() {
-        let holder = Holder::Definition(Kind::Cluster);
+        let holder = Holder::Definition("clusters.cluster.x-k8s.io");
         assert_eq!(holder.name("topologist"), "clusters.cluster.x-k8s.io");
         let definition = |client: Value| {
             json!({"metadata": {"resourceVersion": "7"}, "spec": {"versions": ["large"],

@@ -378,7 +378,7 @@ impl<'a> Leader<'a> {
             let name = holder.name(&self.managed.names.configurations);
             let patch = match holder {
                 Holder::Mutating | Holder::Validating => Patch::Strategic(patch),
-                Holder::Definition(_) | Holder::ExtensionConfigs => Patch::Merge(patch),
+                Holder::Definition(_) => Patch::Merge(patch),
             };
             let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
             match api(&self.writer, holder).patch(&name, &params, &patch).await {

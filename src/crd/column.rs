@@ -24,6 +24,11 @@ impl Column {
         self.at(|path| shape.pick(path.to_owned(), in_v1beta1(path)))
     }
 
+    /// The column of a kind of the embedded provider in the version of the older contract.
+    pub(super) fn older(&self) -> Value {
+        self.at(in_older_contract)
+    }
+
     fn at(&self, place: impl FnOnce(&str) -> String) -> Value {
         let (Always(name, kind, path) | Wide(name, kind, path)) = self;
         let mut column = json!({"name": name, "type": kind, "jsonPath": place(path)});
@@ -53,7 +58,24 @@ fn in_v1beta1(path: &str) -> String {
         (".status.controlPlane.", ".status.v1beta2.controlPlane."),
         (".status.workers.", ".status.v1beta2.workers."),
     ];
-    let moved = MOVED.iter().find_map(|(new, old)| Some(format!("{old}{}", path.strip_prefix(new)?)));
+    moved(path, &MOVED)
+}
+
+/// Where the older contract has what the newer one has at a path (CT-5.4).
+fn in_older_contract(path: &str) -> String {
+    const MOVED: [(&str, &str); 6] = [
+        (".status.conditions", ".status.v1beta2.conditions"),
+        (".status.availableReplicas", ".status.v1beta2.availableReplicas"),
+        (".status.initialization.controlPlaneInitialized", ".status.initialized"),
+        (".status.initialization.dataSecretCreated", ".status.ready"),
+        (".status.initialization.provisioned", ".status.ready"),
+        (".status.upToDateReplicas", ".status.updatedReplicas"),
+    ];
+    moved(path, &MOVED)
+}
+
+fn moved(path: &str, moved: &[(&str, &str)]) -> String {
+    let moved = moved.iter().find_map(|(new, old)| Some(format!("{old}{}", path.strip_prefix(new)?)));
     moved.unwrap_or_else(|| path.to_owned())
 }
 

@@ -75,6 +75,7 @@ const OF_EVERY_OBJECT: &[Row] =
     &[("apiVersion", "The API group and version of this object."), ("kind", "The kind of this object.")];
 
 const KINDS: &[Row] = &[
+    ("ExtensionConfig", "The address of a Runtime Extension, and the handlers that it has."),
     ("Cluster", "A Kubernetes cluster whose machines and control plane are managed by Cluster API."),
     ("ClusterClass", "A template for Clusters: the templates of their parts, variables, and patches."),
     ("MachineDeployment", "A group of worker machines that is scaled and updated through MachineSets."),
@@ -465,6 +466,12 @@ const PROVIDER: &[Row] = &[
     ("startupDuration", "The shortest time that starting takes, such as 10s."),
     ("startupJitter", "The share of startupDuration that is added at random, such as 0.2."),
     ("provisioned", "Whether the infrastructure has been provisioned."),
+    ("EmbeddedCluster.status.ready", "Whether the infrastructure has been provisioned."),
+    ("EmbeddedMachine.status.ready", "Whether the infrastructure has been provisioned."),
+    ("EmbeddedMachinePool.status.ready", "Whether the infrastructure has been provisioned."),
+    ("EmbeddedConfig.status.ready", "Whether the Secret with the bootstrap data exists."),
+    ("EmbeddedControlPlane.status.ready", "Whether a machine of the control plane is ready."),
+    ("EmbeddedControlPlane.status.initialized", "Whether the API server of the control plane has answered."),
     ("status.capacity", "The resources of a machine, for autoscalers that start at no machines."),
     ("spec.bootstrap", "Where the bootstrap data of the machine comes from."),
     ("EmbeddedControlPlane.spec.bootstrap", "The bootstrap data of the machines."),

@@ -1,11 +1,12 @@
 //! The kinds of the embedded provider: machines that exist in memory only (CT-19).
 //!
-//! They follow the contract v1beta2 (CT-6 to CT-13). What they have besides the contract is how long the parts of a machine
-//! take to start, and a bootstrap configuration small enough to be read.
+//! v1beta1 follows the contract v1beta2 (CT-6 to CT-13) and is stored; v1alpha1 follows the contract v1beta1, and `/convert` converts
+//! (CONV-017). What they have besides the contract is how long the parts of a machine take to start, and a bootstrap configuration
+//! small enough to be read. Here a [`Shape`] says which contract is meant.
 
 use super::blocks::{
-    Part, addresses, conditions, contract_reference, control_plane_endpoint, deletion, failure_domains, gates,
-    metadata, observed_generation, replica_counts, taints, versions,
+    API_VERSION, KIND, Part, SUBDOMAIN, addresses, contract_reference, control_plane_endpoint, deletion,
+    failure_domains, gates, generations, metadata, observed_generation, replica_counts, taints, versions,
 };
 use super::column::AGE;
 use super::column::Column::{self, Always, Wide};
@@ -13,12 +14,8 @@ use super::machine::provider_id;
 use super::machine_pool::provider_ids;
 use super::resource::{Resource, Scale};
 use super::schema::{Schema, boolean, date_time, int_or_string, int32, list, map_of, object, string};
-use crate::wire::Shape::V1Beta2;
-
-const INFRASTRUCTURE: &str = "infrastructure.topologist.dev";
-const BOOTSTRAP: &str = "bootstrap.topologist.dev";
-const CONTROL_PLANE: &str = "controlplane.topologist.dev";
-const VERSION: &str = "v1beta1";
+use crate::wire::Shape::{self, V1Beta1, V1Beta2};
+use crate::wire::conversion::embedded::{BOOTSTRAP, CONTROL_PLANE, EmbeddedVersion, INFRASTRUCTURE};
 
 /// A duration as Go writes it, such as `1m30s`.
 const DURATION: &str = r"^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$";
@@ -35,32 +32,41 @@ const READY: Column = Always("Ready", "string", r#".status.conditions[?(@.type==
 
 /// The kinds, a kind before its template.
 pub(super) fn resources() -> Vec<Resource> {
+    resources_of(V1Beta2).into_iter().zip(resources_of(V1Beta1)).map(|(kind, older)| kind.older(older)).collect()
+}
+
+fn resources_of(v: Shape) -> Vec<Resource> {
     vec![
-        cluster(),
-        template(INFRASTRUCTURE, "EmbeddedClusterTemplate", cluster_spec()),
-        machine(),
-        template(INFRASTRUCTURE, "EmbeddedMachineTemplate", machine_spec()).status(capacity()),
-        machine_pool(),
-        template(INFRASTRUCTURE, "EmbeddedMachinePoolTemplate", machine_pool_spec()),
-        config(),
-        template(BOOTSTRAP, "EmbeddedConfigTemplate", config_spec()),
-        control_plane(),
-        template(CONTROL_PLANE, "EmbeddedControlPlaneTemplate", control_plane_template_spec()),
+        cluster(v),
+        template(v, INFRASTRUCTURE, "EmbeddedClusterTemplate", cluster_spec(v)),
+        machine(v),
+        template(v, INFRASTRUCTURE, "EmbeddedMachineTemplate", machine_spec()).status(capacity()),
+        machine_pool(v),
+        template(v, INFRASTRUCTURE, "EmbeddedMachinePoolTemplate", machine_pool_spec()),
+        config(v),
+        template(v, BOOTSTRAP, "EmbeddedConfigTemplate", config_spec()),
+        control_plane(v),
+        template(v, CONTROL_PLANE, "EmbeddedControlPlaneTemplate", control_plane_template_spec(v)),
     ]
+}
+
+/// The version that follows a contract.
+fn version(v: Shape) -> &'static str {
+    v.pick(EmbeddedVersion::V1Beta1, EmbeddedVersion::V1Alpha1).name()
 }
 
 /// A template: what is cloned stands under `spec.template` (CT-7.1, CT-9.1, CT-11.1, CT-12.8, CT-13.3).
 ///
 /// That it should not be changed in place (CT-9.2) is not said by the schema: a rule there could not tell the dry run in
 /// which a topology asks whether a template has to be rotated.
-fn template(group: &'static str, kind: &'static str, spec: Schema) -> Resource {
+fn template(v: Shape, group: &'static str, kind: &'static str, spec: Schema) -> Resource {
     const COLUMNS: &[Column] = &[AGE];
     let template = object().optional("metadata", metadata(V1Beta2)).required("spec", spec);
-    Resource::new(group, VERSION, kind, object().required("template", template)).columns(COLUMNS)
+    Resource::new(group, version(v), kind, object().required("template", template)).columns(COLUMNS)
 }
 
 /// An infrastructure cluster (CT-6).
-fn cluster() -> Resource {
+fn cluster(v: Shape) -> Resource {
     const COLUMNS: &[Column] = &[
         CLUSTER,
         PROVISIONED,
@@ -69,19 +75,19 @@ fn cluster() -> Resource {
         Wide("Port", "integer", ".spec.controlPlaneEndpoint.port"),
         AGE,
     ];
-    let status = status(initialized("provisioned")).optional("failureDomains", failure_domains(V1Beta2));
-    Resource::new(INFRASTRUCTURE, VERSION, "EmbeddedCluster", cluster_spec()).status(status).columns(COLUMNS)
+    let status = status(v, object(), "provisioned").optional("failureDomains", domains(v));
+    Resource::new(INFRASTRUCTURE, version(v), "EmbeddedCluster", cluster_spec(v)).status(status).columns(COLUMNS)
 }
 
-fn cluster_spec() -> Schema {
+fn cluster_spec(v: Shape) -> Schema {
     object()
         .optional("backend", backend(start_up().optional("failure", failure())))
-        .optional("controlPlaneEndpoint", control_plane_endpoint(V1Beta2))
+        .optional("controlPlaneEndpoint", endpoint(v))
         .optional("failureDomains", failure_domains(V1Beta2))
 }
 
 /// A machine (CT-8).
-fn machine() -> Resource {
+fn machine(v: Shape) -> Resource {
     const COLUMNS: &[Column] = &[
         CLUSTER,
         Always("Machine", "string", r#".metadata.ownerReferences[?(@.kind=="Machine")].name"#),
@@ -91,10 +97,10 @@ fn machine() -> Resource {
         AGE,
     ];
     let spec = machine_spec().optional("providerID", provider_id());
-    let status = status(initialized("provisioned"))
+    let status = status(v, object(), "provisioned")
         .optional("addresses", addresses())
         .optional("failureDomain", string().len(1..=256));
-    Resource::new(INFRASTRUCTURE, VERSION, "EmbeddedMachine", spec).status(status).columns(COLUMNS)
+    Resource::new(INFRASTRUCTURE, version(v), "EmbeddedMachine", spec).status(status).columns(COLUMNS)
 }
 
 fn machine_spec() -> Schema {
@@ -116,13 +122,13 @@ fn capacity() -> Schema {
 }
 
 /// A pool of machines (CT-13).
-fn machine_pool() -> Resource {
+fn machine_pool(v: Shape) -> Resource {
     const COLUMNS: &[Column] = &[CLUSTER, Always("Replicas", "integer", ".status.replicas"), PROVISIONED, READY, AGE];
     let spec = machine_pool_spec().optional("providerIDList", provider_ids());
-    let status = status(initialized("provisioned"))
+    let status = status(v, object(), "provisioned")
         .optional("infrastructureMachineKind", string().len(1..=63))
         .optional("replicas", int32());
-    Resource::new(INFRASTRUCTURE, VERSION, "EmbeddedMachinePool", spec).status(status).columns(COLUMNS)
+    Resource::new(INFRASTRUCTURE, version(v), "EmbeddedMachinePool", spec).status(status).columns(COLUMNS)
 }
 
 /// Machines of a pool belong to no control plane.
@@ -131,7 +137,7 @@ fn machine_pool_spec() -> Schema {
 }
 
 /// Bootstrap data of one machine (CT-12).
-fn config() -> Resource {
+fn config(v: Shape) -> Resource {
     const COLUMNS: &[Column] = &[
         CLUSTER,
         Always("Data", "boolean", ".status.initialization.dataSecretCreated"),
@@ -139,8 +145,8 @@ fn config() -> Resource {
         READY,
         AGE,
     ];
-    let status = status(initialized("dataSecretCreated")).optional("dataSecretName", string().len(1..=253));
-    Resource::new(BOOTSTRAP, VERSION, "EmbeddedConfig", config_spec()).status(status).columns(COLUMNS)
+    let status = status(v, object(), "dataSecretCreated").optional("dataSecretName", string().len(1..=253));
+    Resource::new(BOOTSTRAP, version(v), "EmbeddedConfig", config_spec()).status(status).columns(COLUMNS)
 }
 
 fn config_spec() -> Schema {
@@ -158,7 +164,7 @@ fn config_spec() -> Schema {
 }
 
 /// A control plane made of Machines (CT-10).
-fn control_plane() -> Resource {
+fn control_plane(v: Shape) -> Resource {
     const COLUMNS: &[Column] = &[
         CLUSTER,
         Always("Available", "string", r#".status.conditions[?(@.type=="Available")].status"#),
@@ -171,26 +177,38 @@ fn control_plane() -> Resource {
         AGE,
         Always("Version", "string", ".spec.version"),
     ];
-    let machines = machine_settings().required("infrastructureRef", contract_reference(V1Beta2));
-    let spec = control_plane_spec(object().required("spec", machines))
-        .optional("controlPlaneEndpoint", control_plane_endpoint(V1Beta2))
+    let machines = machine_settings(v).required("infrastructureRef", reference(v));
+    let machines = match v {
+        V1Beta2 => object().required("spec", machines),
+        V1Beta1 => machines,
+    };
+    let spec = control_plane_spec(machines)
+        .optional("controlPlaneEndpoint", endpoint(v))
         .optional("replicas", int32().value(0..))
         .required("version", string().len(1..=256));
-    let status = status(initialized("controlPlaneInitialized"))
-        .with(replica_counts())
+    let status = match v {
+        V1Beta2 => status(v, object(), "controlPlaneInitialized").with(replica_counts()),
+        V1Beta1 => status(v, object().optional("availableReplicas", int32()), "controlPlaneInitialized")
+            .with(older_replica_counts()),
+    };
+    let status = status
         .optional("externalManagedControlPlane", boolean())
         .optional("selector", string().len(1..))
         .optional("version", string().len(1..=256))
         .optional("versions", versions());
-    Resource::new(CONTROL_PLANE, VERSION, "EmbeddedControlPlane", spec)
+    Resource::new(CONTROL_PLANE, version(v), "EmbeddedControlPlane", spec)
         .status(status)
         .scale(Scale::Selected)
         .columns(COLUMNS)
 }
 
 /// Replicas, version and the template of the machines are the business of the topology (CT-11.1).
-fn control_plane_template_spec() -> Schema {
-    control_plane_spec(object().optional("spec", machine_settings()))
+fn control_plane_template_spec(v: Shape) -> Schema {
+    let machines = machine_settings(v);
+    control_plane_spec(match v {
+        V1Beta2 => object().optional("spec", machines),
+        V1Beta1 => machines,
+    })
 }
 
 /// What a control plane and its template have in common, around the template of the machines.
@@ -202,11 +220,12 @@ fn control_plane_spec(machines: Schema) -> Schema {
 }
 
 /// What is handed down to the Machines of a control plane as it is (CT-10.13).
-fn machine_settings() -> Schema {
-    object()
-        .with(deletion(V1Beta2, Part::ControlPlane))
-        .optional("readinessGates", gates(V1Beta2))
-        .optional("taints", taints())
+fn machine_settings(v: Shape) -> Schema {
+    let deletion = match v {
+        V1Beta2 => deletion(v, Part::ControlPlane),
+        V1Beta1 => TIMEOUTS.into_iter().fold(object(), |all, name| all.optional(name, string().matches(DURATION))),
+    };
+    object().with(deletion).optional("readinessGates", gates(V1Beta2)).optional("taints", taints())
 }
 
 /// Where an object exists; there is one such place.
@@ -227,15 +246,51 @@ fn failure() -> Schema {
     object().optional("message", string().len(1..=10240)).optional("reason", string().len(1..=256).matches(REASON))
 }
 
-/// A status with the flag that the contract asks for.
-fn status(initialization: Schema) -> Schema {
-    object()
-        .props(1..)
-        .optional("conditions", conditions())
-        .optional("initialization", initialization)
-        .optional("observedGeneration", observed_generation(V1Beta2))
+/// A status with conditions and the flag of its contract; `current` is what the older contract keeps beside the conditions of the
+/// newer one. The fields of terminal failures are those of the older contract (CT-6.7).
+fn status(v: Shape, current: Schema, flag: &'static str) -> Schema {
+    let legacy =
+        object().optional("failureMessage", string().len(..=10240)).optional("failureReason", string().len(..=256));
+    let status = generations(v, current, legacy).optional("observedGeneration", observed_generation(V1Beta2));
+    match (v, flag) {
+        (V1Beta2, _) => status.props(1..).optional("initialization", object().props(1..).optional(flag, boolean())),
+        // CT-10.9: a control plane that is initialized need not be ready.
+        (V1Beta1, "controlPlaneInitialized") => status.optional("initialized", boolean()).optional("ready", boolean()),
+        (V1Beta1, _) => status.optional("ready", boolean()),
+    }
 }
 
-fn initialized(flag: &'static str) -> Schema {
-    object().props(1..).optional(flag, boolean())
+/// The timeouts of Machines, which are durations in the older contract (CT-5.7).
+const TIMEOUTS: [&str; 3] = ["nodeDeletionTimeout", "nodeDrainTimeout", "nodeVolumeDetachTimeout"];
+
+/// How many machines there are, as the older contract counts them (CT-10.3).
+fn older_replica_counts() -> Schema {
+    ["readyReplicas", "replicas", "unavailableReplicas", "updatedReplicas"]
+        .into_iter()
+        .fold(object(), |all, name| all.optional(name, int32()))
+}
+
+/// Where the API server is reached; in the older contract a member that is not known yet is empty (CT-6.2).
+fn endpoint(v: Shape) -> Schema {
+    match v {
+        V1Beta2 => control_plane_endpoint(v),
+        V1Beta1 => object().optional("host", string().len(..=512)).optional("port", int32().value(0..=65535)),
+    }
+}
+
+/// Failure domains in the form of the contract; there is no empty list (CT-5.10, CT-5.11).
+fn domains(v: Shape) -> Schema {
+    v.pick(failure_domains(V1Beta2), failure_domains(V1Beta1).props(1..=100))
+}
+
+/// The template of the infrastructure of Machines (CT-4.1, CT-5.6).
+fn reference(v: Shape) -> Schema {
+    match v {
+        V1Beta2 => contract_reference(v),
+        V1Beta1 => object()
+            .required("apiVersion", string().len(1..=317).matches(API_VERSION))
+            .required("kind", string().len(1..=63).matches(KIND))
+            .required("name", string().len(1..=253).matches(SUBDOMAIN))
+            .optional("namespace", string().len(..=63)),
+    }
 }

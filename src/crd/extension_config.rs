@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::blocks::{generations, label_selector};
 use super::column::AGE;
 use super::column::Column::{self, Always};
+use super::conversion;
 use super::resource::Resource;
 use super::schema::{Schema, byte, int32, list, map_of, object, string};
-use super::webhook_conversion;
 use crate::wire::Shape::{self, V1Beta1, V1Beta2};
 use crate::wire::conversion::extension_config::{GROUP, KIND};
 
@@ -36,7 +36,7 @@ pub(super) fn definition() -> Value {
     if let Some(versions) = definition["spec"]["versions"].as_array_mut() {
         versions.push(older);
     }
-    definition["spec"]["conversion"] = webhook_conversion();
+    definition["spec"]["conversion"] = conversion();
     definition
 }
 

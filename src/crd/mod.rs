@@ -7,7 +7,7 @@
 //!                    │                                           │                             ▲
 //!                    │                             layer.rs ◄────┘  the same constraints,      │
 //!                    │                                              without an API server      │
-//!                    └──────► machine.rs, …, extension_config.rs, embedded.rs ──► resource.rs  one version, no conversion
+//!                    └──────► machine.rs, …, extension_config.rs, embedded.rs ──► resource.rs  one version, or two
 //! ```
 //!
 //! It builds JSON from constants; of the hub it knows which kinds there are and what names look like.
@@ -110,19 +110,21 @@ fn converted(kind: Kind, short_name: &str) -> Value {
                 "categories": ["cluster-api"],
             },
             "scope": "Namespaced",
-            "conversion": webhook_conversion(),
+            "conversion": conversion(),
             "versions": [version(kind, Shape::V1Beta2), version(kind, Shape::V1Beta1)],
         },
     })
 }
 
-/// Who converts the objects of a kind. It is trusted by a `caBundle` that is not here: the manager of the certificates writes it.
-fn webhook_conversion() -> Value {
+/// Who converts objects of a kind; trusted by a `caBundle` that is not here: the manager of the certificates writes it.
+fn conversion() -> Value {
     let (namespace, service) = CONVERSION_SERVICE;
-    let service = json!({"namespace": namespace, "name": service, "path": conversion_review::PATH});
     json!({
         "strategy": "Webhook",
-        "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"service": service}},
+        "webhook": {
+            "conversionReviewVersions": ["v1"],
+            "clientConfig": {"service": {"namespace": namespace, "name": service, "path": conversion_review::PATH}},
+        },
     })
 }
 
@@ -159,7 +161,7 @@ pub fn cluster_api() -> Vec<Value> {
     Kind::ALL.into_iter().chain(Kind::OF_MACHINES).map(definition).chain(others).collect()
 }
 
-/// The definitions of the embedded provider, each with the label of the contract that it follows.
+/// The definitions of the embedded provider, each with a version and a label for both contracts.
 pub fn embedded_provider() -> Vec<Value> {
     embedded::resources().into_iter().map(Resource::definition).collect()
 }

@@ -1,16 +1,18 @@
-//! Kinds that are served and stored in one version, and therefore never converted.
+//! Kinds with a schema of their own: in one version, and therefore never converted, or in an older one besides.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use super::column::Column;
-use super::descriptions;
 use super::schema::{Schema, object, string};
+use super::{conversion, descriptions};
 use crate::hub::contract::{definition_name, plural};
 
 /// The contract that all these kinds follow (CT-3.1).
 const CONTRACT: &str = "cluster.x-k8s.io/v1beta2";
+/// The contract that the older version of a kind follows (CT-3.2).
+const OLDER_CONTRACT: &str = "cluster.x-k8s.io/v1beta1";
 
 /// The paths of the numbers that the scale subresource reads and writes.
 const REPLICAS: (&str, &str) = (".spec.replicas", ".status.replicas");
@@ -25,7 +27,7 @@ pub(super) enum Scale {
     Selected,
 }
 
-/// A kind in its one version.
+/// A kind in a version.
 pub(super) struct Resource {
     group: &'static str,
     version: &'static str,
@@ -36,12 +38,14 @@ pub(super) struct Resource {
     status: Option<Schema>,
     scale: Scale,
     columns: &'static [Column],
+    /// The kind as the older contract has it, which is served and not stored.
+    older: Option<Box<Resource>>,
 }
 
 impl Resource {
     pub(super) fn new(group: &'static str, version: &'static str, kind: &'static str, spec: Schema) -> Self {
-        let (short_name, status, scale, columns) = (None, None, Scale::No, [].as_slice());
-        Resource { group, version, kind, is_namespaced: true, short_name, spec, status, scale, columns }
+        let (short_name, status, scale, columns, older) = (None, None, Scale::No, [].as_slice(), None);
+        Resource { group, version, kind, is_namespaced: true, short_name, spec, status, scale, columns, older }
     }
 
     /// Its objects are in no namespace.
@@ -71,8 +75,14 @@ impl Resource {
         self
     }
 
-    /// The CustomResourceDefinition: its name by CT-2.1, its version under the label of the contract (CT-3.3).
-    pub(super) fn definition(self) -> Value {
+    /// The same kind as the older contract has it: a second version, into which and from which objects are converted.
+    pub(super) fn older(mut self, older: Resource) -> Self {
+        self.older = Some(Box::new(older));
+        self
+    }
+
+    /// The CustomResourceDefinition: its name by CT-2.1, each version under the label of its contract (CT-3.2, CT-3.3).
+    pub(super) fn definition(mut self) -> Value {
         let Resource { group, version, kind, .. } = self;
         let mut names = json!({
             "kind": kind,
@@ -86,11 +96,21 @@ impl Resource {
         }
         let name = definition_name(group, kind);
         let scope = if self.is_namespaced { "Namespaced" } else { "Cluster" };
+        let mut labels = BTreeMap::from([(CONTRACT, version)]);
+        let mut spec = json!({"group": group, "names": names, "scope": scope});
+        let older = self.older.take();
+        let mut versions = vec![self.into_version()];
+        if let Some(older) = older {
+            labels.insert(OLDER_CONTRACT, older.version);
+            spec["conversion"] = conversion();
+            versions.push(older.into_older_version());
+        }
+        spec["versions"] = Value::Array(versions);
         json!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
-            "metadata": {"name": name, "labels": BTreeMap::from([(CONTRACT, version)])},
-            "spec": {"group": group, "names": names, "scope": scope, "versions": [self.into_version()]},
+            "metadata": {"name": name, "labels": labels},
+            "spec": spec,
         })
     }
 
@@ -108,8 +128,19 @@ impl Resource {
     }
 
     fn into_version(self) -> Value {
+        let columns = self.columns.iter().map(Column::definition).collect();
+        self.version(columns)
+    }
+
+    fn into_older_version(self) -> Value {
+        let columns = self.columns.iter().map(Column::older).collect();
+        let mut version = self.version(columns);
+        version["storage"] = json!(false);
+        version
+    }
+
+    fn version(self, columns: Vec<Value>) -> Value {
         let subresources = self.subresources();
-        let columns: Vec<Value> = self.columns.iter().map(Column::definition).collect();
         let (name, kind) = (self.version, self.kind);
         let mut schema = self.into_schema();
         descriptions::describe(kind, &mut schema);

@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Shape::{V1Beta1, V1Beta2};
 use super::*;
 use crate::hub::Kind::{Cluster, ClusterClass};
+use crate::wire::conversion::embedded::EmbeddedKind;
 
 const MD: &str = "spec.topology.workers.machineDeployments[]";
 const MD_CLASS: &str = "spec.workers.machineDeployments[]";
@@ -401,7 +402,7 @@ fn kinds_in_one_version_name_it_as_that_of_the_contract() {
     let versions = |definition: &Value| definition["spec"]["versions"].as_array().unwrap().len();
     let (single, converted): (Vec<_>, Vec<_>) = cluster_api().into_iter().partition(|one| versions(one) == 1);
     assert!(converted.len() == 3 && converted.iter().all(|one| one["spec"].get("conversion").is_some()));
-    for definition in [single, embedded_provider()].concat() {
+    for definition in single {
         let versions = definition["spec"]["versions"].as_array().unwrap();
         assert_eq!(versions.len(), 1, "nothing converts {}", definition["metadata"]["name"]);
         assert_eq!((&versions[0]["served"], &versions[0]["storage"]), (&json!(true), &json!(true)));
@@ -409,6 +410,25 @@ fn kinds_in_one_version_name_it_as_that_of_the_contract() {
         assert_eq!(*labels, json!({"cluster.x-k8s.io/v1beta2": versions[0]["name"]}));
         assert_eq!(definition["spec"].get("conversion"), None);
     }
+}
+
+#[test]
+fn kinds_of_the_embedded_provider_have_a_version_of_each_contract() {
+    // CT-3.1, CT-3.2, CT-3.3, CONV-017
+    let of_cluster = definition(Cluster)["spec"]["conversion"].clone();
+    for definition in embedded_provider() {
+        let name = &definition["metadata"]["name"];
+        let labels = json!({"cluster.x-k8s.io/v1beta2": "v1beta1", "cluster.x-k8s.io/v1beta1": "v1alpha1"});
+        assert_eq!(definition["metadata"]["labels"], labels, "{name}");
+        let versions = definition["spec"]["versions"].as_array().unwrap().iter();
+        let facts: Vec<_> = versions.map(|one| json!([one["name"], one["served"], one["storage"]])).collect();
+        assert_eq!(facts, [json!(["v1beta1", true, true]), json!(["v1alpha1", true, false])], "{name}");
+        assert_eq!(definition["spec"]["conversion"], of_cluster, "{name}");
+        let kind = definition["spec"]["names"]["kind"].as_str().unwrap();
+        let group = definition["spec"]["group"].as_str().unwrap();
+        assert!(EmbeddedKind::find(group, kind).is_some(), "{name} is converted");
+    }
+    assert_eq!(embedded_provider().len(), EmbeddedKind::ALL.len());
 }
 
 #[test]
@@ -476,6 +496,41 @@ fn paths_of_the_provider_contract_exist() {
         }
         let is_template = kind.ends_with("Template");
         assert!(is_template || at(schema, "status.conditions[].reason").is_some(), "{kind}");
+    }
+}
+
+#[test]
+fn paths_of_the_older_provider_contract_exist() {
+    // CT-5.4, CT-6.7, CT-10.3
+    let all: std::collections::BTreeMap<_, _> = versions().into_iter().collect();
+    let failure =
+        "status.failureReason status.failureMessage status.v1beta2.conditions[].reason status.conditions[].type";
+    for (kind, paths) in [
+        ("EmbeddedCluster", "spec.controlPlaneEndpoint.host status.ready status.failureDomains.*.controlPlane"),
+        ("EmbeddedMachine", "spec.providerID status.ready status.addresses[].type status.failureDomain"),
+        ("EmbeddedMachinePool", "spec.providerIDList[] status.ready status.replicas"),
+        ("EmbeddedConfig", "status.ready status.dataSecretName"),
+        (
+            "EmbeddedControlPlane",
+            "spec.version spec.replicas spec.machineTemplate.metadata.labels \
+                 spec.machineTemplate.infrastructureRef.apiVersion spec.machineTemplate.infrastructureRef.namespace \
+                 spec.machineTemplate.readinessGates[] spec.machineTemplate.nodeDrainTimeout \
+                 spec.machineTemplate.nodeVolumeDetachTimeout spec.machineTemplate.nodeDeletionTimeout \
+                 status.initialized status.ready status.version status.replicas status.readyReplicas \
+                 status.updatedReplicas status.unavailableReplicas status.selector",
+        ),
+        ("EmbeddedControlPlaneTemplate", "spec.template.spec.machineTemplate.nodeDrainTimeout"),
+    ] {
+        let schema = &all[&format!("{kind} \"v1alpha1\"")]["schema"]["openAPIV3Schema"];
+        let failure = if kind.ends_with("Template") { "" } else { failure };
+        for path in paths.split_whitespace().chain(failure.split_whitespace()) {
+            assert!(at(schema, path).is_some(), "{kind} has no {path}");
+        }
+        for path in
+            ["status.initialization", "status.deprecated", "spec.machineTemplate.spec", "status.upToDateReplicas"]
+        {
+            assert!(at(schema, path).is_none(), "{kind} has {path}");
+        }
     }
 }
 

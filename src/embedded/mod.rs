@@ -10,8 +10,8 @@
 //!
 //! [`Embedded`] is a handle; clones share one store. It is for trying, testing and simulating: nothing outlives the
 //! process. What a server leaves to controllers (namespaces, kinds, garbage) happens within the write from which it
-//! follows. Clusters and ClusterClasses are converted as `/convert` does it, and Events have fields of other names in
-//! their newer group; between versions of any other kind nothing changes but `apiVersion`, even if its definition names a converter.
+//! follows. Clusters, ClusterClasses and kinds of the embedded provider are converted as `/convert` does it, and Events have
+//! fields of other names in their newer group; between versions of any other kind nothing changes but `apiVersion`, even if its definition names a converter.
 //!
 //! Answers are those of kube-apiserver: `tests/cluster/embedded_api.rs` sends both the same requests. Known to differ are
 //! the words behind a field error (its reason and its place do not), objects that are deleted as a consequence, which

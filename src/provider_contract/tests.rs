@@ -149,7 +149,7 @@ fn names_scope_labels_and_versions_are_those_that_controllers_look_for() {
         // CT-3.4
         (
             "a version that is not there",
-            vec![set("EmbeddedConfig", LABELS, json!({"cluster.x-k8s.io/v1beta2": "v1alpha1_v1beta1"}))],
+            vec![set("EmbeddedConfig", LABELS, json!({"cluster.x-k8s.io/v1beta2": "v1alpha2_v1beta1"}))],
             vec![(Error, "CT-3.4", "EmbeddedConfig", "metadata.labels[cluster.x-k8s.io/v1beta2]")],
         ),
         (

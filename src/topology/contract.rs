@@ -27,8 +27,8 @@ const OLDER_CONTRACT: [(&str, &str); 9] = [
     ("infrastructure.cluster.x-k8s.io", "ROSA"),
 ];
 
-/// What the groups of the embedded provider end in; all its versions follow the newer contract (DEC-17).
-const EMBEDDED: &str = ".topologist.dev";
+/// What the groups of the embedded provider end in, and its version of the older contract; the others follow the newer one (DEC-17).
+const EMBEDDED: (&str, &str) = (".topologist.dev", "v1alpha1");
 
 /// The contract that an object follows by its version, and whether that is assumed for want of a definition that names
 /// contracts (DEC-17).
@@ -121,8 +121,9 @@ pub fn assumed_contract(group: &str, kind: &str, version: &str) -> &'static str 
 /// The contract of a kind without a definition (DEC-17).
 pub fn assumed(group: &str, kind: &str, version: &str) -> Contract {
     let is_older = OLDER_CONTRACT.iter().any(|(known, start)| *known == group && kind.starts_with(start));
-    let is_embedded = group.ends_with(EMBEDDED);
-    if is_embedded || (version == "v1beta2" && !is_older) { Contract::V1Beta2 } else { Contract::V1Beta1 }
+    let (embedded, older) = EMBEDDED;
+    let is_newer = if group.ends_with(embedded) { version != older } else { version == "v1beta2" && !is_older };
+    if is_newer { Contract::V1Beta2 } else { Contract::V1Beta1 }
 }
 
 #[cfg(test)]

@@ -32,7 +32,8 @@ use crate::json::{self, Size};
 use crate::kubernetes::versions::ApiVersions;
 use crate::telemetry::metrics::{self, Metrics};
 use crate::wire::Version;
-use crate::wire::conversion::{self, GroupKind, extension_config};
+use crate::wire::conversion::embedded::{EmbeddedKind, EmbeddedVersion};
+use crate::wire::conversion::{self, ConversionError, GroupKind, Versions, extension_config};
 use crate::wire::conversion_review::{API_VERSION, ConversionAnswer, ConversionRequest, KIND, PATH};
 
 /// Bounds of a request.
@@ -193,7 +194,8 @@ impl Converter {
         let desired = &*request.desired_api_version;
         let Some(to) = Target::of(desired) else {
             let known = format!(
-                "versions of {GROUP} are v1beta1 and v1beta2, those of {} v1alpha1 and v1beta2",
+                "versions of {GROUP} are v1beta1 and v1beta2, those of the embedded provider v1alpha1 and v1beta1, and those of {} \
+                 v1alpha1 and v1beta2",
                 extension_config::GROUP
             );
             return Ok(Err(format!("nothing is converted to {desired:?}; {known}")));
@@ -216,6 +218,7 @@ impl Converter {
         Ok(if failures.count == 0 { Ok(converted) } else { Err(failures.to_string()) })
     }
 
+    /// An object in the desired version; its kind, if it is one that is converted.
     async fn one(
         &self,
         text: &str,
@@ -232,50 +235,99 @@ impl Converter {
             Err(error) => return (None, Err(error.to_string())),
         };
         let what = describe(&object);
-        let raw = |object: &Value| serde_json::value::to_raw_value(object).map_err(|error| format!("{what}: {error}"));
-        let to = match to {
-            Target::Core(to) => to,
-            Target::ExtensionConfig(to) => {
-                let converted = extension_config::convert(&mut object, to).map_err(|_| {
-                    format!(
-                        "{what}: only {} of {} is converted to {to}",
-                        extension_config::KIND,
-                        extension_config::GROUP
-                    )
-                });
-                return (Some(extension_config::KIND), converted.and_then(|()| raw(&object)));
-            }
+        let conversion = match Conversion::of(&object, to) {
+            Ok(conversion) => conversion,
+            Err(known) => return (None, Err(format!("{what}: only {known} are converted"))),
         };
-        let Some(kind) = kind_of(&object) else {
-            return (None, Err(format!("{what}: only Cluster and ClusterClass of {GROUP} are converted")));
-        };
-        let needed = conversion::versions_needed(kind, &object, to);
+        let kind = Some(conversion.kind());
+        let needed = conversion.versions_needed(&object);
         kinds.extend(needed.iter().cloned());
         if kinds.len() > KINDS {
-            return (
-                Some(kind.name()),
-                Err(format!("{what}: the objects of one review refer to more than {KINDS} kinds")),
-            );
+            return (kind, Err(format!("{what}: the objects of one review refer to more than {KINDS} kinds")));
         }
         let versions = self.versions.find(needed).await;
-        let outcome = conversion::convert(kind, &mut object, to, &versions)
+        let outcome = conversion
+            .run(&mut object, &versions)
             .map_err(|error| format!("{what} cannot be converted to {to}: {error}"))
-            .and_then(|()| raw(&object));
-        (Some(kind.name()), outcome)
+            .and_then(|()| serde_json::value::to_raw_value(&object).map_err(|error| format!("{what}: {error}")));
+        (kind, outcome)
     }
 }
 
-/// A version that objects are converted to.
+/// The version in which objects are wanted.
 #[derive(Clone, Copy, Debug)]
 enum Target<'a> {
-    Core(Version),
+    ClusterApi(Version),
+    Embedded(EmbeddedVersion),
     ExtensionConfig(&'a str),
 }
 
 impl<'a> Target<'a> {
     fn of(api_version: &'a str) -> Option<Self> {
-        let of_extensions = extension_config::is_version(api_version).then_some(Target::ExtensionConfig(api_version));
-        Version::from_api_version(api_version).map(Target::Core).or(of_extensions)
+        let embedded = || EmbeddedVersion::from_api_version(api_version).map(Target::Embedded);
+        let of_extensions =
+            || extension_config::is_version(api_version).then_some(Target::ExtensionConfig(api_version));
+        Version::from_api_version(api_version).map(Target::ClusterApi).or_else(embedded).or_else(of_extensions)
+    }
+}
+
+impl fmt::Display for Target<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::ClusterApi(version) => version.fmt(f),
+            Target::Embedded(version) => version.fmt(f),
+            Target::ExtensionConfig(version) => f.write_str(version),
+        }
+    }
+}
+
+/// What becomes of one object.
+#[derive(Clone, Copy, Debug)]
+enum Conversion<'a> {
+    ClusterApi(Kind, Version),
+    Embedded(&'static EmbeddedKind, EmbeddedVersion),
+    ExtensionConfig(&'a str),
+}
+
+impl<'a> Conversion<'a> {
+    /// The conversion of an object, or which kinds have one.
+    fn of(object: &Value, to: Target<'a>) -> Result<Self, String> {
+        match to {
+            Target::ClusterApi(version) => kind_of(object)
+                .map(|kind| Conversion::ClusterApi(kind, version))
+                .ok_or_else(|| format!("Cluster and ClusterClass of {GROUP}")),
+            Target::Embedded(version) => EmbeddedKind::of(object)
+                .map(|kind| Conversion::Embedded(kind, version))
+                .ok_or_else(|| "kinds of the embedded provider".to_owned()),
+            Target::ExtensionConfig(version) => match object["apiVersion"].as_str() {
+                Some(from) if extension_config::is_version(from) => Ok(Conversion::ExtensionConfig(version)),
+                _ => Err(format!("ExtensionConfigs of {}", extension_config::GROUP)),
+            },
+        }
+    }
+
+    const fn kind(self) -> &'static str {
+        match self {
+            Conversion::ClusterApi(kind, _) => kind.name(),
+            Conversion::Embedded(kind, _) => kind.name,
+            Conversion::ExtensionConfig(_) => extension_config::KIND,
+        }
+    }
+
+    fn versions_needed(self, object: &Value) -> Vec<GroupKind> {
+        match self {
+            Conversion::ClusterApi(kind, to) => conversion::versions_needed(kind, object, to),
+            Conversion::Embedded(_, to) => conversion::embedded::versions_needed(object, to),
+            Conversion::ExtensionConfig(_) => Vec::new(),
+        }
+    }
+
+    fn run(self, object: &mut Value, versions: &Versions) -> Result<(), ConversionError> {
+        match self {
+            Conversion::ClusterApi(kind, to) => conversion::convert(kind, object, to, versions),
+            Conversion::Embedded(kind, to) => conversion::embedded::convert(kind, object, to, versions),
+            Conversion::ExtensionConfig(to) => extension_config::convert(object, to),
+        }
     }
 }
 

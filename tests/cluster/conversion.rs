@@ -486,3 +486,51 @@ async fn without_conversions_clients_of_v1beta2_keep_working() {
         new.delete(name, &DeleteParams::default()).await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn kinds_of_the_embedded_provider_are_read_and_written_in_both_contracts() {
+    // CONV-017, CT-5.4
+    let installation = shared();
+    let definitions = definitions_at(
+        topologist::crd::embedded_provider(),
+        &installation.topologist.conversions,
+        &installation.authority,
+    );
+    installation.kubernetes.apply_yaml(&stream(&definitions)).await;
+    let namespace = installation.kubernetes.namespace("embedded").await;
+    let api = |version: &str| -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("controlplane.topologist.dev", version, "EmbeddedControlPlane");
+        Api::namespaced_with(installation.kubernetes.client(), &namespace, &ApiResource::from_gvk(&kind))
+    };
+    let (old, new) = (api("v1alpha1"), api("v1beta1"));
+    let reference = json!({"apiVersion": "infrastructure.topologist.dev/v1beta1", "kind": "EmbeddedMachineTemplate",
+        "name": "m", "namespace": namespace});
+    let applied = json!({"apiVersion": "controlplane.topologist.dev/v1alpha1", "kind": "EmbeddedControlPlane",
+        "metadata": {"name": "one"}, "spec": {"replicas": 3, "version": "v1.33.0",
+            "machineTemplate": {"infrastructureRef": reference, "nodeDrainTimeout": "90s"}}});
+    let mut apply = PatchParams::apply("story").force();
+    old.patch("one", &apply, &Patch::Apply(&applied)).await.unwrap();
+    let stored = new.get("one").await.unwrap();
+    let machines = &stored.data["spec"]["machineTemplate"]["spec"];
+    assert_eq!(machines["deletion"], json!({"nodeDrainTimeoutSeconds": 90}));
+    let wanted = json!({"apiGroup": "infrastructure.topologist.dev", "kind": "EmbeddedMachineTemplate", "name": "m"});
+    assert_eq!(machines["infrastructureRef"], wanted);
+
+    let status = json!({"status": {"initialization": {"controlPlaneInitialized": true}, "replicas": 3, "readyReplicas": 2,
+        "availableReplicas": 2, "upToDateReplicas": 3, "version": "v1.33.0"}});
+    new.patch_status("one", &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
+    let seen = old.get("one").await.unwrap();
+    assert_eq!(seen.data["spec"], applied["spec"], "spec is as it was written, although the status has changed");
+    let wanted = json!({"initialized": true, "ready": true, "replicas": 3, "readyReplicas": 2, "unavailableReplicas": 1,
+        "updatedReplicas": 3, "version": "v1.33.0", "v1beta2": {"availableReplicas": 2}});
+    assert_eq!(seen.data["status"], wanted);
+    assert!(seen.metadata.annotations.unwrap_or_default().is_empty());
+
+    apply.dry_run = true;
+    let again = old.patch("one", &apply, &Patch::Apply(&applied)).await.unwrap();
+    assert_eq!(again.metadata.resource_version, seen.metadata.resource_version, "nothing is left to apply");
+    let mut wrong = applied;
+    wrong["spec"]["machineTemplate"]["nodeDrainTimeout"] = json!("soon");
+    let refused = old.patch("one", &apply, &Patch::Apply(&wrong)).await.unwrap_err();
+    assert!(refused.to_string().contains("nodeDrainTimeout"), "{refused}");
+}

@@ -152,6 +152,12 @@ async fn the_account_may_do_what_it_needs_and_no_more() {
         ("kube-system", "update leases.coordination.k8s.io topologist", false),
         ("", "patch validatingwebhookconfigurations.admissionregistration.k8s.io topologist", true),
         ("", "patch validatingwebhookconfigurations.admissionregistration.k8s.io another", false),
+        (
+            "",
+            "patch customresourcedefinitions.apiextensions.k8s.io embeddedmachines.infrastructure.topologist.dev",
+            true,
+        ),
+        ("", "patch customresourcedefinitions.apiextensions.k8s.io machines.cluster.x-k8s.io", false),
         ("", "delete mutatingwebhookconfigurations.admissionregistration.k8s.io topologist", false),
         ("", "create clusterrolebindings.rbac.authorization.k8s.io", false),
         (NAMESPACE, "create pods", false),

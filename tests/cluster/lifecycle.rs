@@ -20,10 +20,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
+use topologist::yaml;
 
 use crate::controller_manager::ControllerManager;
 use crate::kubernetes::Kubernetes;
-use crate::kustomize::{overlay_with, permissions, stream, webhooks_at};
+use crate::kustomize::{definitions_at, overlay_with, permissions, stream, webhooks_at};
 use crate::process::{Topologist, command, make_certificates};
 use crate::rollout::site::{BOOTSTRAP, CONTROL_PLANE, CORE, INFRASTRUCTURE, Site, bundle, text, without_conversion};
 
@@ -107,6 +108,8 @@ impl Shared {
         let authority = std::fs::read(ground.file("ca.crt")).unwrap();
         let webhooks = webhooks_at(ground.manifests.clone(), &topologist.webhook, &authority);
         ground.kubernetes.apply_yaml(&stream(&webhooks)).await;
+        let embedded = definitions_at(topologist::crd::embedded_provider(), &topologist.conversions, &authority);
+        ground.kubernetes.apply_yaml(&stream(&embedded)).await;
         let controller_manager = ControllerManager::start(&ground.kubernetes).await;
         Shared { topologist, ground, controller_manager }
     }
@@ -388,6 +391,51 @@ fn nothing_was_forbidden(topologist: &Topologist) {
 
 fn version(machine: &Value) -> &str {
     machine["spec"]["version"].as_str().unwrap()
+}
+
+/// The objects of `fixtures/machines/older.yaml`, whose class names v1alpha1 alone, and a Cluster of it.
+fn of_the_older_contract() -> Vec<Value> {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/machines/older.yaml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut all: Vec<Value> = yaml::documents(&text).into_iter().map(|document| document.unwrap().value).collect();
+    for object in &mut all {
+        object["metadata"].as_object_mut().unwrap().remove("namespace");
+    }
+    let workers = json!({"machineDeployments": [{"class": "worker", "name": "a", "replicas": 1}]});
+    all.push(json!({"apiVersion": CORE, "kind": "Cluster", "metadata": {"name": "older"}, "spec": {"topology": {
+        "classRef": {"name": "older"}, "version": "v1.33.0", "controlPlane": {"replicas": 1}, "workers": workers}}}));
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_class_that_names_the_older_contract_rolls_out_and_upgrades() {
+    // CONV-017, CT-3.2, CT-3.11, CT-5.4
+    const OLDER: &str = "infrastructure.topologist.dev/v1alpha1";
+    let shared = Shared::get().await;
+    let site = Site::on(shared.ground.kubernetes.client(), shared.ground.kubernetes.namespace("older").await).await;
+    let log = Box::new(|| shared.topologist.log_text());
+    let story = Story { site, cluster: "older", log, before: BTreeSet::new() };
+    for object in of_the_older_contract() {
+        story.site.create(object).await;
+    }
+    story.until_running("all Machines run", 2, |_| true).await;
+    let older = story.site.list(OLDER, "EmbeddedMachine").await;
+    assert!(older.iter().all(|one| one["status"]["ready"] == true), "{older:#?}");
+    let newer = story.site.list(INFRASTRUCTURE, "EmbeddedMachine").await;
+    assert!(newer.iter().all(|one| one["status"]["initialization"]["provisioned"] == true), "{newer:#?}");
+    story.site.change("older", |topology| topology["version"] = json!("v1.34.0")).await;
+    story.until_running("all Machines have the new version", 2, |machine| version(machine) == "v1.34.0").await;
+    let control_plane = story.site.list("controlplane.topologist.dev/v1alpha1", "EmbeddedControlPlane").await.remove(0);
+    let template = &control_plane["spec"]["machineTemplate"];
+    assert_eq!(
+        (&template["nodeDrainTimeout"], &template["infrastructureRef"]["apiVersion"]),
+        (&json!("90s"), &json!(OLDER))
+    );
+    let of_cluster = |one: &Value| one["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] == "older";
+    let templates = story.site.list(OLDER, "EmbeddedMachineTemplate").await;
+    assert_eq!(templates.iter().filter(|one| of_cluster(one)).count(), 2, "none was replaced");
+    story.site.delete(CORE, "Cluster", "older").await;
+    story.until("the Cluster is gone", || async { story.site.cluster("older").await.is_null().then_some(()) }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

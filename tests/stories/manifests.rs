@@ -366,8 +366,19 @@ const CERTIFIES: [&str; 2] = ["/secrets: create", "/secrets[topologist-certifica
 const BUNDLES: [&str; 3] = [
     "admissionregistration.k8s.io/mutatingwebhookconfigurations[topologist]: list watch patch",
     "admissionregistration.k8s.io/validatingwebhookconfigurations[topologist]: list watch patch",
-    "apiextensions.k8s.io/customresourcedefinitions[clusterclasses.cluster.x-k8s.io,clusters.cluster.x-k8s.io,\
-     extensionconfigs.runtime.cluster.x-k8s.io]: list watch patch",
+    "apiextensions.k8s.io/customresourcedefinitions[\
+     clusterclasses.cluster.x-k8s.io,clusters.cluster.x-k8s.io,\
+     embeddedclusters.infrastructure.topologist.dev,\
+     embeddedclustertemplates.infrastructure.topologist.dev,\
+     embeddedconfigs.bootstrap.topologist.dev,embeddedconfigtemplates.bootstrap.topologist.dev,\
+     embeddedcontrolplanes.controlplane.topologist.dev,\
+     embeddedcontrolplanetemplates.controlplane.topologist.dev,\
+     embeddedmachinepools.infrastructure.topologist.dev,\
+     embeddedmachinepooltemplates.infrastructure.topologist.dev,\
+     embeddedmachines.infrastructure.topologist.dev,\
+     embeddedmachinetemplates.infrastructure.topologist.dev,\
+     extensionconfigs.runtime.cluster.x-k8s.io]: \
+     list watch patch",
 ];
 /// Reconciles: in namespaces of Clusters.
 const RECONCILES: [&str; 16] = [

@@ -13,6 +13,8 @@ use super::structure::Fault;
 use crate::field::ErrorKind;
 use crate::hub::Kind;
 use crate::hub::contract::compare_versions;
+use crate::wire::conversion::ConversionError;
+use crate::wire::conversion::embedded::{EmbeddedKind, EmbeddedVersion};
 use crate::wire::conversion::extension_config;
 use crate::wire::{Version, conversion};
 
@@ -106,21 +108,35 @@ pub(in crate::embedded) fn converted(registry: &Registry, object: &Value, to: &R
     if from == to.api_version() {
         return Ok(object);
     }
+    let failed = |error: ConversionError| {
+        Failure::internal(format!("conversion webhook for {from}, Kind={} failed: {error}", to.kind))
+    };
     if extension_config::is_version(&to.api_version()) {
-        extension_config::convert(&mut object, &to.api_version()).map_err(|error| {
-            Failure::internal(format!("conversion webhook for {from}, Kind={} failed: {error}", to.kind))
-        })?;
-    } else if let Some((kind, version)) = converted_by_us(to) {
+        extension_config::convert(&mut object, &to.api_version()).map_err(failed)?;
+    }
+    if let Some((kind, version)) = converted_by_us(to) {
         let needed = conversion::versions_needed(kind, &object, version);
-        let versions = needed.into_iter().map(|referenced| {
-            let newest = newest_version(registry, &referenced);
-            (referenced, Ok(newest))
-        });
-        conversion::convert(kind, &mut object, version, &versions.collect()).map_err(|error| {
-            Failure::internal(format!("conversion webhook for {from}, Kind={} failed: {error}", to.kind))
-        })?;
+        conversion::convert(kind, &mut object, version, &newest(registry, needed)).map_err(failed)?;
+    }
+    if let Some((kind, version)) = embedded(&object, to) {
+        let needed = conversion::embedded::versions_needed(&object, version);
+        conversion::embedded::convert(kind, &mut object, version, &newest(registry, needed)).map_err(failed)?;
     }
     Ok(renamed(object, to))
+}
+
+/// The kind of an object of the embedded provider, and to which of its two versions it is converted.
+fn embedded(object: &Value, to: &Resource) -> Option<(&'static EmbeddedKind, EmbeddedVersion)> {
+    Some((EmbeddedKind::of(object)?, EmbeddedVersion::from_api_version(&to.api_version())?))
+}
+
+/// The newest versions of kinds.
+fn newest(registry: &Registry, kinds: Vec<conversion::GroupKind>) -> conversion::Versions {
+    let versions = kinds.into_iter().map(|kind| {
+        let newest = newest_version(registry, &kind);
+        (kind, Ok(newest))
+    });
+    versions.collect()
 }
 
 /// A kind that this program converts, and to which version.

@@ -21,6 +21,7 @@ use crate::lifecycle::fields::{remove_finalizer, set, set_annotation, text};
 use crate::lifecycle::settings::FailingPart;
 use crate::lifecycle::step::{Step, Write};
 use crate::topology::contract::Contract;
+use crate::wire::conversion::embedded::EmbeddedKind;
 
 /// On infrastructure machines until what they stand for is gone.
 pub(super) const FINALIZER: &str = "lifecycle.topologist.dev/infrastructure-machine";
@@ -229,12 +230,19 @@ fn ready(after: &Object, is_control_plane: bool) -> Condition {
     ready
 }
 
-/// Reports a failure that is not recovered from, where the contract has fields for it (CT-6.7, CT-20.2).
+/// Reports a failure that is not recovered from, where the contract has fields for it (CT-6.7, CT-20.2). Kinds of the embedded
+/// provider keep them for their version of the older contract (CONV-017).
 pub(super) fn report_failure(scene: &Scene<'_>, after: &mut Object, failure: &Failure) {
-    if scene.context.contract(scene.object) == Contract::V1Beta1 {
-        set(after, "status.failureReason", json!(failure.reason));
-        set(after, "status.failureMessage", json!(failure.message));
-    }
+    let is_embedded = EmbeddedKind::find(scene.object.group(), scene.object.kind()).is_some();
+    let (reason, message) = match scene.context.contract(scene.object) {
+        Contract::V1Beta1 => ("status.failureReason", "status.failureMessage"),
+        Contract::V1Beta2 if is_embedded => {
+            ("status.deprecated.v1beta1.failureReason", "status.deprecated.v1beta1.failureMessage")
+        }
+        Contract::V1Beta2 => return,
+    };
+    set(after, reason, json!(failure.reason));
+    set(after, message, json!(failure.message));
 }
 
 /// Node and Pods go, then, after a while, the machine (CT-18.4, CT-19.9).

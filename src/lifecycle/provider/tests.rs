@@ -408,7 +408,8 @@ fn a_machine_says_what_it_waits_for() {
 
 #[test]
 fn what_is_asked_to_fail_fails_in_the_words_of_the_contract() {
-    // CT-6.7, CT-8.1, CT-19.8, CT-20.2
+    // CT-6.7, CT-8.1, CT-19.8, CT-20.2, CONV-017
+    let kept_for_the_older = |object: &Object| text(object, "status.deprecated.v1beta1.failureReason").to_owned();
     let failure = json!({"part": "infrastructure", "reason": "NoCapacity", "message": "no capacity left"});
     let spec = json!({"backend": {"inMemory": {"failure": failure}}});
     for (contract, want) in [(Contract::V1Beta1, "NoCapacity"), (Contract::V1Beta2, "")] {
@@ -421,6 +422,8 @@ fn what_is_asked_to_fail_fails_in_the_words_of_the_contract() {
         play(&mut fold, 60);
         let machine = embedded(&fold, "EmbeddedMachine", "m");
         assert_eq!(text(&machine, "status.failureReason"), want, "{contract:?}");
+        let kept = if contract == Contract::V1Beta2 { "NoCapacity" } else { "" };
+        assert_eq!(kept_for_the_older(&machine), kept, "{contract:?}");
         assert_eq!(
             ["VMProvisioned", "Ready"].map(|name| conditions::reason(&machine, name)),
             ["NoCapacity", "NoCapacity"]
@@ -435,6 +438,7 @@ fn what_is_asked_to_fail_fails_in_the_words_of_the_contract() {
         play(&mut fold, 60);
         let cluster = embedded(&fold, "EmbeddedCluster", CLUSTER);
         assert_eq!(text(&cluster, "status.failureReason"), want, "{contract:?}");
+        assert_eq!(kept_for_the_older(&cluster), kept, "{contract:?}");
         assert!(conditions::is_false(&cluster, "Ready"));
     }
 }

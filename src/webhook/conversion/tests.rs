@@ -89,7 +89,9 @@ async fn an_object_that_cannot_be_converted_fails_the_review_and_is_named() {
             (
                 "cluster.x-k8s.io/v2",
                 vec![fine],
-                r#"nothing is converted to "cluster.x-k8s.io/v2"; versions of cluster.x-k8s.io are v1beta1 and v1beta2"#.into(),
+                "nothing is converted to \"cluster.x-k8s.io/v2\"; versions of cluster.x-k8s.io are v1beta1 and v1beta2, \
+                 those of the embedded provider v1alpha1 and v1beta1, and those of runtime.cluster.x-k8s.io v1alpha1 and \
+                 v1beta2".into(),
             ),
             (
                 OLD,
@@ -223,5 +225,32 @@ async fn extension_configs_are_converted_between_their_versions() {
     assert_eq!(object["apiVersion"], version("v1beta2"));
     let answer = response(&converter, &version("v1beta2"), &[cluster("c", json!({}))]).await;
     let message = answer["result"]["message"].as_str().unwrap();
-    assert!(message.contains("only ExtensionConfig of runtime.cluster.x-k8s.io is converted"), "{message}");
+    assert!(message.contains("only ExtensionConfigs of runtime.cluster.x-k8s.io are converted"), "{message}");
+}
+
+#[tokio::test]
+async fn kinds_of_the_embedded_provider_are_converted() {
+    // CONV-017
+    let converter = converter(Limits::default());
+    let machine = |version: &str, status: Value| {
+        json!({"apiVersion": format!("infrastructure.topologist.dev/{version}"), "kind": "EmbeddedMachine",
+            "metadata": {"name": "m", "namespace": "ns"}, "spec": {}, "status": status})
+    };
+    let (old, new) = (
+        machine("v1alpha1", json!({"ready": true})),
+        machine("v1beta1", json!({"initialization": {"provisioned": true}})),
+    );
+    for (from, to) in [(&old, &new), (&new, &old)] {
+        let answer = response(&converter, to["apiVersion"].as_str().unwrap(), std::slice::from_ref(from)).await;
+        assert_eq!(answer["convertedObjects"], json!([to]), "{answer}");
+    }
+    let metric = converter
+        .metrics
+        .conversions
+        .get_or_create(&metrics::Conversion { kind: "EmbeddedMachine", outcome: "success" })
+        .get();
+    assert_eq!(metric, 2);
+    let mixed = response(&converter, "infrastructure.topologist.dev/v1alpha1", &[cluster("c", json!({}))]).await;
+    let message = mixed["result"]["message"].as_str().unwrap();
+    assert!(message.contains("only kinds of the embedded provider are converted"), "{message}");
 }

@@ -13,6 +13,7 @@
 //! `definitionFrom` and `rolloutAfter` not at all, and what means nothing to v1beta1 (a `false` that need not be
 //! written, empty texts and objects) not as such. v1alpha4 has the shape of v1beta1 for our kinds.
 
+pub mod embedded;
 pub mod extension_config;
 mod flags;
 mod form;

@@ -14,7 +14,12 @@ pub(super) fn up(kind: Kind, object: &mut Value) -> ConversionResult {
     if kind == Kind::Cluster {
         spread_rollout_after(object);
     }
-    for place in places(kind) {
+    places_up(places(kind), object)
+}
+
+/// What stands at these places, from the older form to the newer one.
+pub(super) fn places_up(places: &[FieldTable], object: &mut Value) -> ConversionResult {
+    for place in places {
         visit(object, place.path, &mut String::new(), &mut |members, at| place_up(place, members, at))?;
     }
     Ok(())
@@ -22,9 +27,14 @@ pub(super) fn up(kind: Kind, object: &mut Value) -> ConversionResult {
 
 /// From v1beta2 to v1beta1.
 pub(super) fn down(kind: Kind, object: &mut Value, versions: &Versions) -> ConversionResult {
+    places_down(places(kind), object, versions)
+}
+
+/// What stands at these places, from the newer form to the older one.
+pub(super) fn places_down(places: &[FieldTable], object: &mut Value, versions: &Versions) -> ConversionResult {
     let namespace = object["metadata"]["namespace"].as_str().map(str::to_owned);
     let form = Down { namespace: namespace.as_deref(), versions };
-    for place in places(kind) {
+    for place in places {
         visit(object, place.path, &mut String::new(), &mut |members, at| place_down(place, members, at, &form))?;
     }
     Ok(())

@@ -17,13 +17,19 @@ pub(super) fn keep(object: &mut Value, mut original: Value) {
     if let Some(members) = original.as_object_mut() {
         members.remove("metadata");
     }
+    write(object, |room| {
+        let whole = original.to_string();
+        if whole.len() <= room { Some(whole) } else { falses(&original).map(|falses| falses.to_string()) }
+    });
+}
+
+/// Writes the annotation with what is made for the room that there is; nothing that needs more.
+pub(super) fn write(object: &mut Value, text: impl FnOnce(usize) -> Option<String>) {
     let Some(annotations) = annotations(object) else { return };
     annotations.remove(annotation::CONVERSION_DATA);
     let taken: usize = annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
     let room = ROOM.saturating_sub(taken + annotation::CONVERSION_DATA.len());
-    let whole = original.to_string();
-    let kept = if whole.len() <= room { Some(whole) } else { falses(&original).map(|falses| falses.to_string()) };
-    if let Some(text) = kept.filter(|text| text.len() <= room) {
+    if let Some(text) = text(room).filter(|text| text.len() <= room) {
         annotations.insert(annotation::CONVERSION_DATA.to_owned(), json!(text));
     }
 }

@@ -62,6 +62,34 @@ pub(super) fn places(kind: Kind) -> &'static [FieldTable] {
     }
 }
 
+/// What kinds of the embedded provider are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Cluster,
+    /// Their status differs in flag, failures and conditions alone.
+    Machine,
+    MachinePool,
+    Config,
+    ControlPlane,
+    ClusterTemplate,
+    ControlPlaneTemplate,
+    /// Templates whose versions are alike.
+    OtherTemplate,
+}
+
+/// The places of a kind of the embedded provider: v1alpha1 is the older form, v1beta1 the newer one (CT-5.4).
+pub(super) fn places_of_provider(part: Part) -> &'static [FieldTable] {
+    match part {
+        Part::Cluster => EMBEDDED_CLUSTER,
+        Part::Machine | Part::MachinePool => EMBEDDED_MACHINE,
+        Part::Config => EMBEDDED_CONFIG,
+        Part::ControlPlane => EMBEDDED_CONTROL_PLANE,
+        Part::ClusterTemplate => EMBEDDED_CLUSTER_TEMPLATE,
+        Part::ControlPlaneTemplate => EMBEDDED_CONTROL_PLANE_TEMPLATE,
+        Part::OtherTemplate => &[],
+    }
+}
+
 const fn row(old: &'static str, new: &'static str, form: Form) -> Row {
     Row { old, new, form }
 }
@@ -247,3 +275,64 @@ const CLUSTER_CLASS: &[FieldTable] = &[
     place("status.variables[].definitions[]", &[VARIABLE]).only(&[], &["deprecatedV1Beta1Metadata"]),
     place("status", &[CONDITIONS]).only(&["v1beta2"], &["deprecated"]),
 ];
+
+/// CT-6.2: a member of an endpoint that is not known yet is empty, or 0, in the older contract.
+const ENDPOINT: &[Row] = &[stays("host", Text), stays("port", NonZero)];
+const HAS_ENDPOINT: &[Row] = &[stays("controlPlaneEndpoint", Object)];
+
+/// CT-6.7: the newer contract has no terminal failures.
+const FAILURE: &[Row] = &[
+    row("failureReason", "deprecated.v1beta1.failureReason", Text),
+    row("failureMessage", "deprecated.v1beta1.failureMessage", Text),
+];
+const PROVISIONED: &[Row] = &[row("ready", "initialization.provisioned", Same)];
+
+const EMBEDDED_CLUSTER: &[FieldTable] = &[
+    place("spec.controlPlaneEndpoint", &[ENDPOINT]),
+    place("spec", &[HAS_ENDPOINT]),
+    place("status", &[CONDITIONS, FAILURE, PROVISIONED, &[stays("failureDomains", Domains)]])
+        .only(&["v1beta2"], &["deprecated", "initialization"]),
+];
+
+const EMBEDDED_CLUSTER_TEMPLATE: &[FieldTable] =
+    &[place("spec.template.spec.controlPlaneEndpoint", &[ENDPOINT]), place("spec.template.spec", &[HAS_ENDPOINT])];
+
+const EMBEDDED_MACHINE: &[FieldTable] =
+    &[place("status", &[CONDITIONS, FAILURE, PROVISIONED]).only(&["v1beta2"], &["deprecated", "initialization"])];
+
+const EMBEDDED_CONFIG: &[FieldTable] =
+    &[place("status", &[CONDITIONS, FAILURE, &[row("ready", "initialization.dataSecretCreated", Same)]])
+        .only(&["v1beta2"], &["deprecated", "initialization"])];
+
+/// CT-5.4: what the older contract has beside the metadata of the machines, the newer one has in their spec.
+const MACHINES: &[Row] = &[
+    row("infrastructureRef", "spec.infrastructureRef", Contract),
+    row("nodeDrainTimeout", "spec.deletion.nodeDrainTimeoutSeconds", Seconds),
+    row("nodeVolumeDetachTimeout", "spec.deletion.nodeVolumeDetachTimeoutSeconds", Seconds),
+    row("nodeDeletionTimeout", "spec.deletion.nodeDeletionTimeoutSeconds", Seconds),
+    row("readinessGates", "spec.readinessGates", Same),
+    row("taints", "spec.taints", Same),
+];
+
+const EMBEDDED_CONTROL_PLANE: &[FieldTable] = &[
+    place("spec.machineTemplate", &[MACHINES]).only(&[], &["spec"]),
+    place("spec.controlPlaneEndpoint", &[ENDPOINT]),
+    place("spec", &[HAS_ENDPOINT]),
+    place(
+        "status",
+        &[
+            CONDITIONS,
+            FAILURE,
+            &[
+                row("initialized", "initialization.controlPlaneInitialized", Same),
+                row("updatedReplicas", "upToDateReplicas", Same),
+                row("v1beta2.availableReplicas", "availableReplicas", Same),
+            ],
+        ],
+    )
+    .only(&["v1beta2"], &["deprecated", "initialization"])
+    .dropping(&["ready", "unavailableReplicas"]),
+];
+
+const EMBEDDED_CONTROL_PLANE_TEMPLATE: &[FieldTable] =
+    &[place("spec.template.spec.machineTemplate", &[MACHINES]).only(&[], &["spec"])];

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::ground::{Ground, cluster, deployment, name, workers};
+use super::upgrades::foreseen;
 use crate::process::command;
 
 /// A Cluster of the class "hybrid" with one control plane machine and these MachineDeployments.
@@ -100,6 +101,74 @@ fn a_cluster_has_workers_of_two_providers_with_one_kind_of_bootstrap_data() {
     assert!(ground.list("vspheremachines").iter().all(|one| one["status"]["ready"] == true), "the older contract");
     assert!(ground.list("dockermachines").iter().all(|one| one["status"]["initialization"]["provisioned"] == true));
     assert_eq!(ground.workload("demo").out(&["get", "nodes", "-o", "name"]).lines().count(), 5);
+}
+
+/// The objects of a kind in a version.
+fn in_version(ground: &Ground, plural: &str, version: &str, group: &str) -> Vec<Value> {
+    ground.list(&format!("{plural}.{version}.{group}.topologist.dev"))
+}
+
+#[test]
+fn a_class_that_names_the_older_contract_rolls_out_and_upgrades() {
+    // CONV-017, CT-3.2, CT-3.11, CT-5.4, CT-5.10, CT-10.3
+    let ground = Ground::start(&[]);
+    let pools = json!([{"class": "pool", "name": "p", "replicas": 1}]);
+    let mut demo = cluster(1, &json!([workers("a", 2)]), &pools);
+    demo["spec"]["topology"]["classRef"]["name"] = json!("older");
+    ground.run_cluster(&demo);
+    ground.wait("machines --all", "jsonpath={.status.phase}=Running");
+    ground.wait("cluster/demo", "condition=TopologyReconciled");
+
+    let old = |plural: &str, group: &str| in_version(&ground, plural, "v1alpha1", group);
+    let of = |plural: &str, group: &str| old(plural, group).pop().unwrap();
+    for (plural, group) in [
+        ("embeddedclusters", "infrastructure"),
+        ("embeddedmachines", "infrastructure"),
+        ("embeddedmachinepools", "infrastructure"),
+        ("embeddedconfigs", "bootstrap"),
+    ] {
+        for object in old(plural, group) {
+            let status = &object["status"];
+            assert_eq!((&status["ready"], status.get("initialization")), (&json!(true), None), "{object}");
+        }
+        for object in in_version(&ground, plural, "v1beta1", group) {
+            let status = &object["status"];
+            assert_eq!((status["initialization"].is_object(), status.get("ready")), (true, None), "{object}");
+        }
+    }
+    let domains = json!({"a": {"controlPlane": true}, "b": {"controlPlane": false}});
+    assert_eq!(of("embeddedclusters", "infrastructure")["status"]["failureDomains"], domains);
+    let seen = ground.kubectl.field("cluster/demo", ".status.failureDomains[*].name");
+    assert_eq!(seen, "a b", "the Cluster has them as well");
+    let control_plane = of("embeddedcontrolplanes", "controlplane");
+    let template = &control_plane["spec"]["machineTemplate"];
+    assert_eq!(
+        template["infrastructureRef"]["apiVersion"], "infrastructure.topologist.dev/v1alpha1",
+        "{control_plane}"
+    );
+    assert_eq!((&template["nodeDrainTimeout"], template.get("spec")), (&json!("90s"), None), "as it was written");
+    let status = &control_plane["status"];
+    let counters = ["readyReplicas", "unavailableReplicas", "updatedReplicas"].map(|name| &status[name]);
+    assert_eq!(
+        (&status["initialized"], &status["ready"], counters),
+        (&json!(true), &json!(true), [&json!(1), &json!(0), &json!(1)])
+    );
+
+    let templates = || old("embeddedmachinetemplates", "infrastructure").len();
+    let before = (templates(), ground.list("machines").len());
+    assert_eq!(foreseen(&ground, None)["events"], json!([]), "nothing is left to do");
+    ground.edit_topology(&json!({"version": "v1.33.0"}));
+    ground.until("all machines have the new version", || {
+        ground.list("machines").iter().all(|machine| machine["spec"]["version"] == "v1.33.0")
+    });
+    ground
+        .wait("embeddedcontrolplanes.v1alpha1.controlplane.topologist.dev --all", "jsonpath={.status.version}=v1.33.0");
+    ground.wait("machinepools --all", "jsonpath={.status.upToDateReplicas}=1");
+    ground.wait("cluster/demo", "condition=TopologyReconciled");
+    ground.wait("machines --all", "jsonpath={.status.phase}=Running");
+    assert_eq!((templates(), ground.list("machines").len()), before, "no template was replaced");
+    ground.kubectl.out(&["delete", "cluster/demo", "--timeout=60s"]);
+    assert_eq!(old("embeddedmachines", "infrastructure"), Vec::<Value>::new());
 }
 
 /// What `check-provider --live` prints until it ends, which it does by itself.

@@ -128,7 +128,7 @@ fn workers_are_upgraded_so_many_at_a_time_and_those_that_are_held_or_deferred_wa
 }
 
 /// What `simulate --live` says of the demo Cluster: without a file, of what is still to come.
-fn foreseen(ground: &Ground, to: Option<&Value>) -> Value {
+pub fn foreseen(ground: &Ground, to: Option<&Value>) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let (file, kubeconfig) = (folder.path().join("to.json"), ground.path("state/kubeconfig"));
     let timings = ground.timings();

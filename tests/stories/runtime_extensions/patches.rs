@@ -32,9 +32,7 @@ fn patches_reach_the_objects_and_are_asked_for_once() {
     let site = patching();
     site.ground.run_cluster(&demo());
     let templates = site.ground.list("embeddedconfigtemplates");
-    let made = templates
-        .iter()
-        .filter(|one| one["metadata"]["name"] != "swift-worker" && one["metadata"]["name"] != "swift-pool");
+    let made = templates.iter().filter(|one| one["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] == "demo");
     let formats: Vec<&Value> = made.map(|one| &one["spec"]["template"]["spec"]["format"]).collect();
     assert_eq!(formats, [&json!("ignition"), &json!("ignition")]);
     let request = &site.lab.requests_of("generate")[0];
