@@ -285,7 +285,7 @@ async fn a_class_with_discovered_variables_has_a_condition() {
     let condition = condition(&stored, "VariablesReady");
     assert_eq!(condition["reason"], "VariableDiscoveryFailed");
     let message = condition["message"].as_str().unwrap();
-    assert!(message.contains("cannot call the extension \"discover.x\""), "{condition}");
+    assert!(message.contains("no extension is registered as \"discover.x\""), "{condition}");
     let status = &stored.data["status"];
     assert!(status.get("observedGeneration").is_none() && status.get("variables").is_none(), "{status}");
 }

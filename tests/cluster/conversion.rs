@@ -404,7 +404,10 @@ async fn the_largest_allowed_class_is_read_in_v1beta1() {
 async fn objects_that_were_stored_in_v1beta1_are_listed_in_v1beta2() {
     let installation = Installation::start().await;
     let mut definitions = installation.definitions();
-    for definition in definitions.iter_mut().filter(|definition| definition["spec"].get("conversion").is_some()) {
+    let is_ours = |definition: &&mut Value| {
+        definition["spec"].get("conversion").is_some() && definition["spec"]["group"] == "cluster.x-k8s.io"
+    };
+    for definition in definitions.iter_mut().filter(is_ours) {
         for version in definition["spec"]["versions"].as_array_mut().unwrap() {
             version["storage"] = json!(version["name"] == "v1beta1");
         }

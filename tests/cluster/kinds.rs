@@ -15,8 +15,20 @@ use crate::kustomize::stream;
 use crate::process::command;
 
 /// Texts that some pattern of the definitions accepts; the first that fits is taken.
-const TEXTS: [&str; 10] =
-    ["a", "NodeHealthy", "v1", "abc.example/v1", "[1-2]", "1m30s", "0.5", "0644", "2026-01-02T03:04:05Z", "5m"];
+const TEXTS: [&str; 12] = [
+    "a",
+    "NodeHealthy",
+    "v1",
+    "abc.example/v1",
+    "[1-2]",
+    "1m30s",
+    "0.5",
+    "0644",
+    "2026-01-02T03:04:05Z",
+    "5m",
+    "https://a.example",
+    "/path",
+];
 
 /// A value that has everything that a schema knows.
 fn full(schema: &Value) -> Value {
@@ -27,6 +39,9 @@ fn full(schema: &Value) -> Value {
         Some("object") => {
             let fields = schema["properties"].as_object().into_iter().flatten();
             let mut object: Map<_, _> = fields.map(|(name, field)| (name.clone(), full(field))).collect();
+            if schema["x-kubernetes-validations"].to_string().contains("has(self.url) != has(self.service)") {
+                object.remove("url");
+            }
             if let Some(values) = schema.get("additionalProperties") {
                 object.insert("key".to_owned(), full(values));
             }
@@ -36,6 +51,7 @@ fn full(schema: &Value) -> Value {
         Some("boolean") => json!(true),
         Some("integer") => json!(1),
         Some("string") if schema["format"] == "date-time" => json!("2026-01-02T03:04:05Z"),
+        Some("string") if schema["format"] == "byte" => json!("YQ=="),
         Some("string") => {
             let pattern = Regex::new(schema["pattern"].as_str().unwrap_or_default()).unwrap();
             // What a health check must not look at is a condition that is a word as well.
@@ -67,6 +83,9 @@ impl Ground {
     fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
         let (group, version) = api_version.split_once('/').unwrap();
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        if kind == "ExtensionConfig" {
+            return Api::all_with(self.kubernetes.client(), &resource);
+        }
         Api::namespaced_with(self.kubernetes.client(), "default", &resource)
     }
 
@@ -165,6 +184,9 @@ async fn objects_that_violate_the_definitions_are_rejected() {
         ("EmbeddedControlPlane", "spec.version", Value::Null, "spec.version"),
         ("EmbeddedControlPlane", "spec.replicas", json!(-1), "spec.replicas"),
         ("EmbeddedControlPlaneTemplate", "spec.template.spec.replicas", json!(3), "replicas"),
+        ("ExtensionConfig", "spec.clientConfig", json!({}), "spec.clientConfig"),
+        ("ExtensionConfig", "spec.clientConfig.url", json!("https://a.example"), "exactly one of url and service"),
+        ("ExtensionConfig", "spec.clientConfig.service.port", json!(0), "spec.clientConfig.service.port"),
     ] {
         let definition = definitions.iter().find(|definition| definition["spec"]["names"]["kind"] == kind).unwrap();
         let (mut object, _) = full_object(definition);
