@@ -48,6 +48,7 @@ pub mod extensions;
 pub mod extension_client;
 pub mod kubernetes;
 pub mod certificates;
+pub mod extension;
 pub mod embedded;
 pub mod webhook;
 pub mod reconciler;
