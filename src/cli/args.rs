@@ -77,6 +77,13 @@ pub enum Command {
     ///
     /// Exit code: 0 no error, 1 an error was found, 2 wrong usage, unreadable input, or no definition of a provider.
     CheckProvider(CheckProvider),
+    /// Call Runtime Extensions as the controllers would, and check that they behave as callers expect.
+    ///
+    /// The classes in --files decide which requests the handlers of patches get; each is sent again with changes, such as a
+    /// variable that is missing. Handlers of lifecycle hooks are not called, because they may have side effects.
+    ///
+    /// Exit code: 0 no error, 1 an error was found, 2 wrong usage, unreadable input, or an extension whose Discovery fails.
+    CheckExtension(Box<CheckExtension>),
     /// Print the CustomResourceDefinitions of Cluster API and of the embedded provider as YAML.
     Crds(Crds),
     /// Create a development CA and a serving certificate.
@@ -337,6 +344,8 @@ pub struct Simulate {
     pub all: bool,
     #[command(flatten)]
     pub input: Input,
+    #[command(flatten)]
+    pub extensions: extensions::Extensions,
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
@@ -372,6 +381,32 @@ pub struct CheckProvider {
     pub output: Output,
 }
 
+/// `check-extension`
+#[derive(Debug, Args)]
+pub struct CheckExtension {
+    /// Extensions that run, such as https://localhost:9443. NAME is the name of the ExtensionConfig, by which classes refer to
+    /// handlers: handler.NAME. Default: extension. Patches of several extensions are also applied in another order.
+    #[arg(value_name = "[NAME=]URL", required = true, value_parser = extensions::running_extension)]
+    pub extensions: Vec<extensions::RunningExtension>,
+    /// Files or directories with classes that use the extensions, their templates, and Clusters. A class that no Cluster uses gets a
+    /// sample Cluster. Without them, handlers of patches are not called.
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub files: Vec<PathBuf>,
+    /// CA certificates in PEM form for the URLs. Default: those of the system.
+    #[arg(long, value_name = "FILE")]
+    pub extension_ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub input: Input,
+    /// Exit with code 1 if there are warnings.
+    #[arg(long)]
+    pub fail_on_warnings: bool,
+    /// Output format.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+    #[command(flatten)]
+    pub rules: Rules,
+}
+
 /// `validate`
 #[derive(Debug, Args)]
 pub struct Validate {
@@ -383,6 +418,8 @@ pub struct Validate {
     pub old: Vec<PathBuf>,
     #[command(flatten)]
     pub input: Input,
+    #[command(flatten)]
+    pub extensions: extensions::Extensions,
     /// Deny fields that the API server would drop, instead of warning.
     #[arg(long)]
     pub strict: bool,
@@ -465,6 +502,8 @@ pub struct Plan {
     pub input: Input,
     #[command(flatten)]
     pub extensions: extensions::Extensions,
+    #[command(flatten)]
+    pub sides: extensions::Sides,
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: PlanOutput,

@@ -22,14 +22,16 @@ use tokio::runtime::Runtime;
 
 use super::args::extensions::{self as args, NamedExtension};
 use super::certs;
+use super::discovered::VariableServer;
 use crate::extension_client::Client;
+use crate::extensions::answers::{self, DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, variables_request, with_settings};
 use crate::extensions::config::{CONFIG_GROUP, CONFIG_KIND};
 use crate::extensions::{
-    Address, DISCOVERY, ExtensionConfig, Question, Registration, Target, first_value, registered_name,
+    Address, DISCOVERY, ExtensionConfig, Handler, Question, Registration, Target, first_value, registered_name,
 };
 use crate::hub::{Hook, Object, ObjectKey};
-use crate::topology::plan::PatchServer;
-use crate::world::{Found, Objects, PatchAnswer, PatchCall};
+use crate::topology::plan::ExtensionServer;
+use crate::world::{Found, Objects, PatchAnswer, PatchCall, PlanCall, UpgradePlan};
 
 /// The format of recordings.
 const FORMAT: &str = "topologist.dev/extension-recording/v1";
@@ -123,9 +125,7 @@ impl Extensions {
         for config in configs {
             let name = config.name().to_owned();
             if hooks(&config) {
-                opened.unanswered(format!(
-                    "ExtensionConfig {name}: lifecycle hooks are not called; the plan assumes that they pass"
-                ));
+                opened.note(format!("ExtensionConfig {name}: lifecycle hooks are not called, and are assumed to pass"));
             }
             if opened.extensions.contains_key(&name) {
                 continue;
@@ -228,30 +228,24 @@ impl Extensions {
     }
 
     /// Notes why a call has no answer.
-    fn unanswered(&self, reason: String) -> Found<PatchAnswer> {
+    fn unanswered<T>(&self, reason: String) -> Found<T> {
         self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).insert(reason);
         Found::Absent
     }
 
-    /// What a call comes to, which is the same for all equal calls; nothing if a recording does not have it.
-    fn outcome(
-        &self,
-        call: &PatchCall,
-        question: &Question,
-        extension: &Extension,
-        target: Option<Target>,
-    ) -> Option<Call> {
-        let key = key(call, question);
+    /// What a request to a handler comes to, which is the same for all equal requests; nothing if a recording does not have it.
+    fn outcome(&self, name: &str, handler: &Handler, body: &str, extension: &Extension) -> Option<Call> {
+        let key = key(name, handler.hook(), body);
         if let Some(made) = self.made.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Some(made.clone());
         }
-        let fresh = match (&extension.source, target) {
-            (Source::Recorded(_, calls), _) => calls.get(&key)?.clone(),
-            (Source::Running(_, client), target) => {
-                let posted = self.post(client, &target?, question.body());
+        let fresh = match &extension.source {
+            Source::Recorded(_, calls) => calls.get(&key)?.clone(),
+            Source::Running(address, client) => {
+                let posted = self.post(client, &address.handler(handler), body);
                 let (answer, error) = posted.map_or_else(|error| (None, Some(error)), |answer| (Some(answer), None));
-                let request = RawValue::from_string(question.body().to_owned()).ok()?;
-                let (extension, hook) = (call.extension.clone(), call.hook.name().to_owned());
+                let request = RawValue::from_string(body.to_owned()).ok()?;
+                let (extension, hook) = (name.to_owned(), handler.hook().to_owned());
                 Call { key: key.clone(), extension, hook, request, answer, error }
             }
         };
@@ -261,34 +255,92 @@ impl Extensions {
     }
 }
 
-impl PatchServer for Extensions {
-    fn answer(&self, call: &PatchCall) -> Found<PatchAnswer> {
-        let Some((handler, config)) = registered_name(&call.extension) else {
-            return Found::Unreadable(format!("{:?} is not a registered name such as handler.config", call.extension));
-        };
-        let Some(extension) = self.extensions.get(config) else {
-            let reason = self.unreachable.get(config).map(|reason| format!(": ExtensionConfig {config}: {reason}"));
-            return self.unanswered(format!("{call}: no --extension {config}=URL|FILE{}", reason.unwrap_or_default()));
-        };
-        let handler = match extension.registration.handler(handler, call.hook.name()) {
-            Ok(handler) => handler,
-            Err(problem) => return Found::Unreadable(problem),
+impl Extensions {
+    /// The extension of a registered name and its handler.
+    ///
+    /// # Errors
+    /// When the name is not one, or the extension has no such handler; without a reason if the extension is not called.
+    fn find(&self, name: &str, hook: &str) -> Result<(&Extension, &Handler), Option<String>> {
+        let (handler, config) = registered_name(name)
+            .ok_or_else(|| Some(format!("{name:?} is not a registered name such as handler.config")))?;
+        let extension = self.extensions.get(config).ok_or(None)?;
+        Ok((extension, extension.registration.handler(handler, hook).map_err(Some)?))
+    }
+
+    /// Why no extension answers a call.
+    fn absent(&self, call: &str, name: &str) -> String {
+        let config = registered_name(name).map_or(name, |(_, config)| config);
+        let reason = self.unreachable.get(config).map(|reason| format!(": ExtensionConfig {config}: {reason}"));
+        format!("{call}: no --extension {config}=URL|FILE{}", reason.unwrap_or_default())
+    }
+
+    /// Why a request to this extension has no answer, although the extension is there.
+    fn no_outcome(call: &str, extension: &Extension) -> String {
+        match &extension.source {
+            Source::Recorded(file, _) => format!("{call}: {} has no answer to this request", file.display()),
+            Source::Running(..) => format!("{call}: the request is not JSON"),
+        }
+    }
+}
+
+impl ExtensionServer for Extensions {
+    fn patch(&self, call: &PatchCall) -> Found<PatchAnswer> {
+        let name = &call.extension;
+        let (extension, handler) = match self.find(name, call.hook.name()) {
+            Ok(found) => found,
+            Err(Some(problem)) => return Found::Unreadable(problem),
+            Err(None) => return self.unanswered(self.absent(&call.to_string(), name)),
         };
         let question = match Question::of(call, extension.registration.settings()) {
             Ok(question) => question,
             Err(problem) => return Found::Unreadable(problem),
         };
-        let target = match &extension.source {
-            Source::Running(address, _) => Some(address.handler(handler)),
-            Source::Recorded(..) => None,
-        };
-        match (self.outcome(call, &question, extension, target), &extension.source) {
-            (Some(made), _) => question.answer(handler, made.outcome()),
-            (None, Source::Recorded(file, _)) => {
-                self.unanswered(format!("{call}: {} has no answer to this request", file.display()))
-            }
-            (None, Source::Running(..)) => Found::Unreadable("the request is not JSON".to_owned()),
+        match self.outcome(name, handler, question.body(), extension) {
+            Some(made) => question.answer(handler, made.outcome()),
+            None => self.unanswered(Self::no_outcome(&call.to_string(), extension)),
         }
+    }
+
+    fn upgrade_plan(&self, call: &PlanCall) -> Found<UpgradePlan> {
+        let name = &call.extension;
+        let made = match self.find(name, GENERATE_UPGRADE_PLAN) {
+            Err(problem) => Err(problem.unwrap_or_else(|| self.absent(&call.to_string(), name))),
+            Ok((extension, handler)) => {
+                let body = with_settings(&call.request, extension.registration.settings());
+                body.and_then(|body| {
+                    let made = self.outcome(name, handler, &body.to_string(), extension);
+                    let made = made.ok_or_else(|| Self::no_outcome(&call.to_string(), extension))?;
+                    answers::upgrade_plan(handler, made.outcome())
+                })
+            }
+        };
+        made.map_or_else(Found::Unreadable, Found::Yes)
+    }
+}
+
+impl VariableServer for Extensions {
+    fn variables(&self, name: &str, settings: &BTreeMap<String, String>) -> Found<Arc<[Value]>> {
+        let call = format!("{DISCOVER_VARIABLES} of {name}");
+        let (extension, handler) = match self.find(name, DISCOVER_VARIABLES) {
+            Ok(found) => found,
+            Err(Some(problem)) => return Found::Unreadable(problem),
+            Err(None) => return self.unanswered(self.absent(&call, name)),
+        };
+        let body = match variables_request(settings, extension.registration.settings()) {
+            Ok(body) => body,
+            Err(problem) => return Found::Unreadable(problem),
+        };
+        match self.outcome(name, handler, &body, extension) {
+            None => self.unanswered(Self::no_outcome(&call, extension)),
+            Some(made) => match answers::variables(handler, made.outcome()) {
+                Ok(variables) => Found::Yes(variables.into()),
+                Err(problem) => Found::Unreadable(problem),
+            },
+        }
+    }
+
+    fn note(&self, problem: String) {
+        self.unanswered::<()>(problem);
     }
 }
 
@@ -324,7 +376,7 @@ fn recorded(file: &Path, name: &str) -> Result<(Box<RawValue>, Source)> {
 }
 
 /// The settings of an ExtensionConfig among the files; none if it is not there (RH-5.6).
-fn settings(objects: &Objects, name: &str) -> BTreeMap<String, String> {
+pub(super) fn settings(objects: &Objects, name: &str) -> BTreeMap<String, String> {
     let (group, kind) = (CONFIG_GROUP, CONFIG_KIND);
     // An object of a file that names no namespace counts as one of the default namespace.
     let found = ["", "default"]
@@ -333,9 +385,9 @@ fn settings(objects: &Objects, name: &str) -> BTreeMap<String, String> {
     found.and_then(|config| config.texts("spec.settings").ok()).unwrap_or_default()
 }
 
-/// The key of a call: equal requests to the same handler have the same.
-fn key(call: &PatchCall, question: &Question) -> String {
-    let text = format!("{}\n{}\n{}", call.extension, call.hook.name(), question.body());
+/// The key of a request: equal ones to the same handler have the same.
+fn key(name: &str, hook: &str, body: &str) -> String {
+    let text = format!("{name}\n{hook}\n{body}");
     let hash = digest(&SHA256, text.as_bytes());
     let digits: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{digits}")

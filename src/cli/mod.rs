@@ -7,10 +7,12 @@ mod applied;
 pub mod args;
 mod certificates;
 mod certs;
+mod check_extension;
 mod check_provider;
 mod completions;
 mod crds;
 mod default;
+mod discovered;
 mod embedded;
 mod empty;
 mod errors;
@@ -59,6 +61,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Plan(options) => plan::run(&options),
         Command::Simulate(options) => simulate::run(&options),
         Command::CheckProvider(options) => check_provider::run(&options),
+        Command::CheckExtension(options) => check_extension::run(&options),
         Command::Crds(options) => crds::run(&options),
         Command::Certs(options) => certs::run(&options),
         Command::Completions(options) => completions::run(&options),

@@ -15,6 +15,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::args::Input as Flags;
+use super::discovered::{self, VariableServer};
 use super::errors::shown;
 use super::files::{self, Input, Loaded};
 use super::{applied, hints, kept, substitution};
@@ -43,6 +44,8 @@ pub(super) struct Case {
     crds: Input,
     /// Whether values stay that were set by default when a Cluster was stored.
     keeps_defaults: bool,
+    /// What calls extensions.
+    extensions: Option<Arc<dyn VariableServer>>,
 }
 
 impl Case {
@@ -61,7 +64,7 @@ impl Case {
     pub(super) fn after(paths: &[PathBuf], old: Arc<Input>, flags: &Flags) -> Result<Self> {
         let read = |paths: &[PathBuf]| files::read(paths, flags.env);
         let (new, world, crds) = (Arc::new(read(paths)?), read(&flags.world)?, read(&flags.crds)?);
-        Ok(Case { new, old, world, crds, keeps_defaults: false })
+        Ok(Case { new, old, world, crds, ..Case::default() })
     }
 
     /// The same files, as they would be applied to a cluster that holds `live`: what they do not mention stays as it is.
@@ -92,6 +95,16 @@ impl Case {
         self
     }
 
+    /// The same, in which extensions are called.
+    pub(super) fn with_extensions(self, extensions: Option<Arc<dyn VariableServer>>) -> Self {
+        Case { extensions, ..self }
+    }
+
+    /// What calls extensions.
+    pub(super) fn extensions(&self) -> Option<Arc<dyn VariableServer>> {
+        self.extensions.clone()
+    }
+
     /// What `live` holds, as if it had been in files.
     pub(super) fn of_cluster(live: Input) -> Self {
         Case { new: Arc::new(live), ..Case::default() }
@@ -108,10 +121,19 @@ impl Case {
         objects([&self.crds, &self.world, &self.new])
     }
 
+    /// The Clusters of the files as they are written, in v1beta2.
+    pub(super) fn clusters(&self) -> impl Iterator<Item = Object> {
+        let loaded = self.world.objects.iter().chain(&self.new.objects).map(|loaded| &loaded.manifest);
+        loaded.filter(|manifest| manifest.admitted_kind() == Some(Kind::Cluster)).filter_map(|manifest| {
+            let value = as_hub_json(manifest.version()?, &manifest.text(), Kind::Cluster);
+            hub_cluster(value.unwrap_or_else(|| manifest.value.clone()), &manifest.key)
+        })
+    }
+
     /// Clusters and ClusterClasses in the order of their files, deletions last, defaulted as the mutating end point does.
     pub(super) fn subjects(&self, settings: &Settings) -> Vec<Subject<'_>> {
         let mut old: BTreeMap<(Kind, &ObjectKey), Stored> = BTreeMap::new();
-        let stored = Arc::new(facts(self.old.objects.iter().chain(&self.world.objects).filter_map(Stored::of)));
+        let stored = Arc::new(self.facts_of(self.old.objects.iter().chain(&self.world.objects).filter_map(Stored::of)));
         let mut before: BTreeMap<(Kind, &ObjectKey), &Value> = BTreeMap::new();
         for loaded in &self.old.objects {
             if let Some(mut object) = Stored::of(loaded) {
@@ -152,8 +174,27 @@ impl Case {
     pub(super) fn facts(&self, subjects: &[Subject<'_>]) -> Facts {
         let left = self.old.objects.iter().filter_map(Stored::of).filter(|object| object.kind == Kind::ClusterClass);
         let world = self.world.objects.iter().filter_map(Stored::of);
-        let facts = facts(left.chain(world).chain(subjects.iter().filter_map(|subject| subject.new.clone())));
+        let facts = self.facts_of(left.chain(world).chain(subjects.iter().filter_map(|subject| subject.new.clone())));
         facts.with_objects(objects([&self.old, &self.world, &self.new]))
+    }
+
+    /// Facts of these objects; a later one takes the place of an earlier one of the same name.
+    fn facts_of(&self, objects: impl Iterator<Item = Stored>) -> Facts {
+        let (mut clusters, mut classes) = (Vec::new(), Vec::new());
+        for Stored { kind, version, text } in objects {
+            match kind {
+                Kind::Cluster => clusters.extend(Cluster::decode(version, &text)),
+                // Facts like any other (`objects`).
+                Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => {}
+                Kind::ClusterClass => {
+                    let extensions = self.extensions.as_deref();
+                    let discovered = extensions.and_then(|extensions| discovered::class(version, &text, extensions));
+                    let plain = || ClusterClass::decode(version, &class_status::of_file(&text)).map(settled).ok();
+                    classes.extend(discovered.or_else(plain));
+                }
+            }
+        }
+        Facts::of(clusters, classes)
     }
 }
 
@@ -196,22 +237,6 @@ pub(super) fn admitted(cluster: &Value, facts: &Arc<Facts>, settings: &Settings)
     }
 }
 
-/// Facts of these objects; a later one takes the place of an earlier one of the same name.
-fn facts(objects: impl Iterator<Item = Stored>) -> Facts {
-    let (mut clusters, mut classes) = (Vec::new(), Vec::new());
-    for Stored { kind, version, text } in objects {
-        match kind {
-            Kind::Cluster => clusters.extend(Cluster::decode(version, &text)),
-            // Facts like any other (`objects`).
-            Kind::MachineDeployment | Kind::MachineSet | Kind::Machine | Kind::MachineHealthCheck => {}
-            Kind::ClusterClass => {
-                classes.extend(ClusterClass::decode(version, &class_status::of_file(&text)).map(settled));
-            }
-        }
-    }
-    Facts::of(clusters, classes)
-}
-
 /// A class with the variables that its controller will give it: a file may hold a status from before its spec was edited.
 /// Only those that discover variables are not settled already ([`class_status::of_file`]); their extensions are not called, so
 /// that definitions of the spec, and those that a status has from extensions, are all that is known.
@@ -223,6 +248,15 @@ pub(super) fn settled(mut class: ClusterClass) -> ClusterClass {
         class.status.variables = variables::expected_status(&class.spec, &class.status.variables).into();
     }
     class
+}
+
+/// A Cluster in v1beta2, in its namespace.
+fn hub_cluster(value: Value, key: &ObjectKey) -> Option<Object> {
+    let mut object = Object::try_from(value).ok()?;
+    let members = object.members_mut_at("metadata").ok()?;
+    members.insert("namespace".to_owned(), key.namespace.clone().into());
+    object.set("apiVersion", API_VERSION.into()).ok()?;
+    Some(object)
 }
 
 /// An object as text, in a version that is understood.
@@ -348,11 +382,7 @@ impl<'a> Subject<'a> {
     pub(super) fn cluster(&self) -> Option<Object> {
         let cluster = self.new.as_ref().filter(|new| new.kind == Kind::Cluster)?;
         let converted = as_hub_json(cluster.version, &cluster.text, Kind::Cluster);
-        let mut object = Object::try_from(converted.or_else(|| json::value(&cluster.text).ok())?).ok()?;
-        let members = object.members_mut_at("metadata").ok()?;
-        members.insert("namespace".to_owned(), self.loaded.manifest.key.namespace.clone().into());
-        object.set("apiVersion", API_VERSION.into()).ok()?;
-        Some(object)
+        hub_cluster(converted.or_else(|| json::value(&cluster.text).ok())?, &self.loaded.manifest.key)
     }
 
     fn question(&self, phase: Phase) -> Option<Result<Question, Box<Verdict>>> {

@@ -36,6 +36,7 @@ use anyhow::Result;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
+use super::args::extensions::Extensions as Flags;
 use super::args::{DryRunMode, Input, Plan, PlanOutput};
 use super::empty::{self, Wanted};
 use super::extensions::Extensions;
@@ -61,6 +62,9 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     if let Some(code) = unusable(&before, &after, &options.input)? {
         return Ok(ExitCode::from(code));
     }
+    let extensions = extensions(options, &after)?;
+    let [before, after] = [(before, &extensions[0]), (after, &extensions[1])]
+        .map(|(side, extensions)| side.with_extensions(extensions.clone().map(|extensions| extensions as _)));
     let now = options.now.unwrap_or_else(Timestamp::now);
     let old = before.subjects();
     let (old_facts, old_classes) = (before.facts(&old), classes(&old));
@@ -74,14 +78,6 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     let mut is = after.fold(&facts).at(now);
     if let Some(server) = &server {
         is = is.with_server(server.clone());
-    }
-    let extensions = match options.live {
-        true => Extensions::open_with_cluster(&options.extensions, &after.case().objects())?,
-        false => Extensions::open(&options.extensions, || after.case().objects())?,
-    };
-    if let Some(extensions) = &extensions {
-        was = was.with_extensions(extensions.clone());
-        is = is.with_extensions(extensions.clone());
     }
     let samples = Samples::add(
         &mut Half { classes: old_classes, facts: &old_facts, fold: &mut was },
@@ -104,14 +100,19 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     let compare = |cluster: &ObjectKey| samples.mark(compare(cluster, &was, &is));
     let keep = if options.output == PlanOutput::Json { Keep::Everything } else { Keep::Groups };
     // Equal objects of two Clusters may have unequal answers of a server.
-    let is_alone = keep == Keep::Everything || server.is_some() || extensions.is_some();
+    let is_alone = keep == Keep::Everything || server.is_some() || extensions.iter().any(Option::is_some);
     let twins = if is_alone { twins::apart(clusters) } else { twins::of(clusters, &was, &is) };
     let collected = in_parallel(&twins, keep, &progress, compare);
     drop(progress);
     let mut report = collected.into_report(denials);
     samples.complete(&mut report);
     report.warnings = server.map(|server| server.untried()).unwrap_or_default();
-    report.warnings.extend(extensions.map(|extensions| extensions.finish()).transpose()?.unwrap_or_default());
+    for extensions in extensions.into_iter().flatten() {
+        let reasons = extensions.finish()?;
+        report
+            .warnings
+            .extend(reasons.into_iter().filter(|reason| !report.warnings.contains(reason)).collect::<Vec<_>>());
+    }
     super::forgiving(print(&report, options))?;
     if options.output != PlanOutput::Json {
         schemas::note(&report.schemas_not_checked)?;
@@ -186,6 +187,20 @@ fn sides(options: &Plan) -> Result<Sides> {
     let before = Side::read(from, &[], &options.input, &options.rules)?;
     let after = Side::after(&before, to, &options.input)?;
     Ok(Sides { before, after, server: None })
+}
+
+/// The extensions of either side: the same for both, unless flags tell them apart.
+fn extensions(options: &Plan, after: &Side) -> Result<[Option<Arc<Extensions>>; 2]> {
+    let open = |flags: &Flags| match options.live {
+        true => Extensions::open_with_cluster(flags, &after.case().objects()),
+        false => Extensions::open(flags, || after.case().objects()),
+    };
+    if !options.sides.differ() {
+        let both = open(&options.extensions)?;
+        return Ok([both.clone(), both]);
+    }
+    let [from, to] = [&options.sides.extension_from, &options.sides.extension_to];
+    Ok([open(&options.extensions.over(from))?, open(&options.extensions.over(to))?])
 }
 
 /// What becomes of one Cluster; other Clusters have no say in it.

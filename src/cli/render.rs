@@ -20,10 +20,12 @@ use crate::topology::refusals::Checks;
 /// Prints the objects of every Cluster, or of one.
 pub(super) fn run(options: &Render) -> Result<ExitCode> {
     let side = Side::read(&options.paths, &[], &options.input, &options.rules)?;
-    let subjects = side.subjects();
     if let Some(code) = complain(side.case())? {
         return Ok(ExitCode::from(code));
     }
+    let extensions = Extensions::open(&options.extensions, || side.case().objects())?;
+    let side = side.with_extensions(extensions.clone().map(|extensions| extensions as _));
+    let subjects = side.subjects();
     let facts = side.facts(&subjects);
     let denials = denials(&subjects, &facts, side.settings());
     for denial in &denials {
@@ -32,11 +34,7 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
     if !denials.is_empty() {
         return Ok(ExitCode::from(1));
     }
-    let extensions = Extensions::open(&options.extensions, || side.case().objects())?;
-    let mut fold = side.fold(&facts);
-    if let Some(extensions) = &extensions {
-        fold = fold.with_extensions(extensions.clone());
-    }
+    let fold = side.fold(&facts);
     let clusters = rollout::clusters(fold.facts(), options.cluster.as_ref())?;
     if clusters.is_empty()
         && let Some(code) = empty::settle(Wanted::Rendered, side.case(), &options.input)?

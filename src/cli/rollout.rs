@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 
 use super::args;
+use super::discovered::VariableServer;
 use super::live::{self, Connection, Reach};
 use super::offline::{Case, Subject};
 use crate::admission::Settings;
@@ -56,6 +57,11 @@ impl Side {
         Ok((Side { case: Case::of_cluster(live), settings }, after))
     }
 
+    /// The same, in which extensions are called.
+    pub(super) fn with_extensions(self, extensions: Option<Arc<dyn VariableServer>>) -> Self {
+        Side { case: self.case.with_extensions(extensions), ..self }
+    }
+
     /// The objects that were read.
     pub(super) fn case(&self) -> &Case {
         &self.case
@@ -92,9 +98,18 @@ impl Side {
 
 /// See [`Side::fold`].
 pub(super) fn fold(case: &Case, facts: &Facts, settings: &Settings) -> Fold {
-    let mut facts = facts.clone().with_objects(case.objects());
+    let mut objects = case.objects();
+    if case.extensions().is_some() {
+        // Extensions are sent Clusters as they are written.
+        case.clusters().for_each(|cluster| objects.put(Arc::new(cluster)));
+    }
+    let mut facts = facts.clone().with_objects(objects);
     identify(&mut facts);
-    Fold::new(facts, Options { runtime_sdk: settings.gates.runtime_sdk })
+    let fold = Fold::new(facts, Options { runtime_sdk: settings.gates.runtime_sdk });
+    match case.extensions() {
+        Some(extensions) => fold.with_extensions(extensions),
+        None => fold,
+    }
 }
 
 /// Gives Clusters of files the identity that an API server would give them.

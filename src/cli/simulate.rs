@@ -34,6 +34,7 @@ use self::progress::Progress;
 use self::report::{Report, Stuck};
 use super::args::{Output, Simulate};
 use super::empty::{self, Wanted};
+use super::extensions::Extensions;
 use super::live::{Connection, Reach};
 use super::machines::timings;
 use super::offline::Subject;
@@ -60,10 +61,16 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
     let start = Moment { seconds: start.as_second(), nanos: 0 };
     let settings = Settings { timings, failures, runtime_hooks, began: Some(start), ..Settings::default() };
     let sides = Sides::read(options)?;
+    let extensions = sides.extensions(options)?;
+    let sides = sides.with_extensions(extensions.as_ref());
     if let Some(code) = sides.unusable(options)? {
         return Ok(ExitCode::from(code));
     }
-    let Some(Outcome { timeline, stuck, objects }) = simulate(&sides, &settings, options)? else {
+    let outcome = simulate(&sides, &settings, options)?;
+    for reason in extensions.map(|extensions| extensions.finish()).transpose()?.unwrap_or_default() {
+        writeln!(io::stderr(), "topologist: {reason}")?;
+    }
+    let Some(Outcome { timeline, stuck, objects }) = outcome else {
         return Ok(ExitCode::from(1));
     };
     if let Some(file) = &options.objects {
@@ -101,6 +108,20 @@ impl Sides {
             false => Some(Side::after(&before, &options.to, &options.input)?),
         };
         Ok(Sides { before, after, is_live: false })
+    }
+
+    /// The extensions that are called.
+    fn extensions(&self, options: &Simulate) -> Result<Option<Arc<Extensions>>> {
+        let last = self.after.as_ref().unwrap_or(&self.before).case();
+        match self.is_live {
+            true => Extensions::open_with_cluster(&options.extensions, &last.objects()),
+            false => Extensions::open(&options.extensions, || last.objects()),
+        }
+    }
+
+    fn with_extensions(self, extensions: Option<&Arc<Extensions>>) -> Self {
+        let served = |side: Side| side.with_extensions(extensions.cloned().map(|extensions| extensions as _));
+        Sides { before: served(self.before), after: self.after.map(served), is_live: self.is_live }
     }
 
     /// Says why the input cannot be used, and returns the exit code then.
@@ -157,7 +178,9 @@ fn simulate(sides: &Sides, settings: &Settings, options: &Simulate) -> Result<Op
     let keeps_objects = options.objects.is_some();
     let run = Run { before, change, settings, start, limit: options.limit, keeps_objects };
     let keys = run.keys();
-    let twins = match keeps_objects {
+    // Extensions are told the names of Clusters.
+    let is_alone = keeps_objects || sides.before.case().extensions().is_some();
+    let twins = match is_alone {
         true => crate::cli::twins::apart(keys),
         false => twins::of(keys, &sides.before, sides.after.as_ref(), settings),
     };

@@ -12,6 +12,7 @@ use super::UNUSABLE;
 use super::args::{Output, Validate};
 use super::empty::{self, Wanted};
 use super::errors::{Shown, shown};
+use super::extensions::Extensions;
 use super::offline::{Case, Review, Subject};
 use super::schemas::{self, Inspector};
 use crate::admission::Settings;
@@ -22,6 +23,8 @@ use crate::world::Facts;
 /// Prints a verdict for every Cluster and ClusterClass.
 pub(super) fn run(options: &Validate) -> Result<ExitCode> {
     let case = Case::read(&options.paths, &options.old, &options.input)?;
+    let extensions = Extensions::open(&options.extensions, || case.objects())?;
+    let case = case.with_extensions(extensions.clone().map(|extensions| extensions as _));
     let settings = options.rules.settings();
     let subjects = case.subjects(&settings);
     let facts = Arc::new(case.facts(&subjects));
@@ -40,6 +43,9 @@ pub(super) fn run(options: &Validate) -> Result<ExitCode> {
     }
     let warned = options.fail_on_warnings && rows.iter().any(|row| !row.warnings.is_empty());
     let denied = rows.iter().any(|row| !row.allowed);
+    for reason in extensions.map(|extensions| extensions.finish()).transpose()?.unwrap_or_default() {
+        writeln!(io::stderr(), "topologist: {reason}")?;
+    }
     if let Some(code) = complain(&case)? {
         return Ok(ExitCode::from(code));
     }

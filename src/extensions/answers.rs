@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::wire::{PlanResponse, RetryResponse, VariablesResponse};
-use super::{FailurePolicy, Handler, MESSAGE, cut};
+use super::{FailurePolicy, GROUP, Handler, MESSAGE, VERSION, cut};
 use crate::json::decode;
 use crate::world::{HookAnswer, UpgradePlan};
 
@@ -25,9 +25,27 @@ pub fn with_settings(request: &str, settings: &BTreeMap<String, String>) -> Resu
     let of_caller = of_caller.transpose().map_err(|error| error.to_string())?.unwrap_or_default();
     let merged: BTreeMap<_, _> = settings.clone().into_iter().chain(of_caller).collect();
     if !merged.is_empty() {
-        members.insert("settings".to_owned(), serde_json::json!(merged));
+        members.insert("settings".to_owned(), json!(merged));
     }
     Ok(request)
+}
+
+/// The hook by which extensions define variables.
+pub const DISCOVER_VARIABLES: &str = "DiscoverVariables";
+/// The hook by which extensions plan upgrades.
+pub const GENERATE_UPGRADE_PLAN: &str = "GenerateUpgradePlan";
+
+/// The request for the variables of a patch with these settings (RH-16.2).
+///
+/// # Errors
+/// Never with settings that are texts.
+pub fn variables_request(
+    settings: &BTreeMap<String, String>,
+    of_extension: &BTreeMap<String, String>,
+) -> Result<String, String> {
+    let request = json!({"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "DiscoverVariablesRequest",
+        "settings": settings});
+    Ok(with_settings(&request.to_string(), of_extension)?.to_string())
 }
 
 /// An answer with a status (RH-5.2). The default is the answer to a call whose failure is ignored (RH-7.5).
@@ -122,8 +140,6 @@ pub fn variables(handler: &Handler, outcome: Result<&RawValue, &str>) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::super::Registration;
     use super::*;
 

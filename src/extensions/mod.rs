@@ -6,7 +6,7 @@
 //! PatchCall + settings ─► Question (body) ──────┘                   │ body, or why the call failed
 //!             PatchAnswer ◄── Question::answer ◄────────────────────┤
 //! HookAnswer, UpgradePlan, variables ◄── answers.rs ◄───────────────┘
-//! registry.rs: which handlers are registered
+//! registry.rs: which handlers are registered     behavior.rs: does an extension behave as its callers expect
 //! ```
 //!
 //! Everything here is a function. `extension_client` has the connections. The protocol is the
@@ -14,6 +14,7 @@
 
 mod address;
 pub mod answers;
+pub mod behavior;
 pub mod config;
 mod question;
 mod registration;

@@ -50,6 +50,16 @@ impl Question {
         &self.body
     }
 
+    /// The same request with another body, whose items have the same `uid`s.
+    pub(super) fn with_body(&self, body: String) -> Self {
+        Question { body, ..self.clone() }
+    }
+
+    /// What an answer says, without a failure policy.
+    pub(super) fn read(&self, outcome: Result<&RawValue, &str>) -> Result<PatchAnswer, String> {
+        self.judge(outcome.map_err(str::to_owned).and_then(Decoded::of)?)
+    }
+
     /// What an answer says, or why there is none. The failure policy decides about calls that failed, and about nothing
     /// else (RH-7.3, RH-7.4).
     pub fn answer(&self, handler: &Handler, outcome: Result<&RawValue, &str>) -> Found<PatchAnswer> {

@@ -1,6 +1,6 @@
 //! Paths to fields and typed field errors, rendered as Kubernetes renders them.
 //!
-//! What lives here: [`Path`], [`FieldError`], the collector [`Findings`], and [`closest`] for hints. Nothing here knows a kind; the module
+//! What lives here: [`Path`], [`FieldError`], the collector [`Findings`], [`Level`], and [`closest`] for hints. Nothing here knows a kind; the module
 //! may use `std` and the JSON value type only. The rendering is the API server's:
 //!
 //! ```text
@@ -10,8 +10,10 @@
 
 mod closest;
 mod error;
+mod level;
 mod path;
 
 pub use closest::closest;
 pub use error::{ErrorKind, FieldError, Findings, RuleId, Shown, Warning, chain, counted, enumerated, join, shortened};
+pub use level::Level;
 pub use path::{Path, lengthen, point};

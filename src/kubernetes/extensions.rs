@@ -15,18 +15,17 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use ring::digest::{SHA256, digest};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::kept::Kept;
 use super::{address, describe};
 use crate::extension_client::{CallError, Client, Clients};
-use crate::extensions::answers::{self, Retry, with_settings};
+use crate::extensions::answers::{self, DISCOVER_VARIABLES, Retry, variables_request, with_settings};
 use crate::extensions::{
-    Address, Called, DISCOVERY, GROUP, Question, Registered, Registration, Registry, Selector, Target, VERSION,
-    first_value,
+    Address, Called, DISCOVERY, Question, Registered, Registration, Registry, Selector, Target, first_value,
 };
 use crate::hub::{Hook, ObjectKey};
 use crate::json::StringMap;
@@ -175,11 +174,8 @@ impl Extensions {
         settings: &BTreeMap<String, String>,
         deadline: Instant,
     ) -> Result<Arc<[Value]>, String> {
-        const HOOK: &str = "DiscoverVariables";
-        let called = self.one(name, HOOK, class, deadline).await?;
-        let request = json!({"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "DiscoverVariablesRequest",
-            "settings": settings});
-        let request = with_settings(&request.to_string(), called.extension.registration.settings())?.to_string();
+        let called = self.one(name, DISCOVER_VARIABLES, class, deadline).await?;
+        let request = variables_request(settings, called.extension.registration.settings())?;
         let key = key(&[name, &called.extension.version, &request]);
         if let Some(known) = self.variables.get(&key) {
             return Ok(known);

@@ -1,24 +1,6 @@
 //! One finding: what does not hold, where, and what to do.
 
-use core::fmt;
-
-/// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// The contract requires it: something will not work.
-    Error,
-    /// The contract recommends it, or it cannot be checked.
-    Warning,
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Level::Error => "error",
-            Level::Warning => "warning",
-        })
-    }
-}
+pub use crate::field::Level;
 
 /// What does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::class_references::Outdated;
-use super::class_variables::{Variables, inline_variables};
+use super::class_variables::{Discovered, Variables, inline_variables};
 use super::conditions::{Condition, MESSAGE_BYTES, Shape, Status, condition, cut};
 use crate::json;
 use crate::wire::Version;
@@ -102,6 +102,28 @@ pub fn of_file(text: &str) -> Cow<'_, str> {
         Some(class.to_string())
     };
     with_status().map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+/// A class of a file, in v1beta2, with the variables that its extensions define. One that is not understood stays as it is.
+///
+/// # Errors
+/// Why the variables cannot be used (CCR-08, CCR-09).
+pub fn of_file_with(mut class: Value, discovered: &[Discovered]) -> Result<Value, String> {
+    if !is_readable(&class, Shape::V1BETA2) {
+        return Ok(class);
+    }
+    let variables = Variables::of(&class, discovered);
+    if let Some(problem) = variables.problem() {
+        return Err(problem);
+    }
+    let mut status = Status::of(&class, Shape::V1BETA2, NEVER);
+    status.note_variables(&variables);
+    status.observe();
+    let status = status.into_value();
+    if let Some(members) = class.as_object_mut() {
+        members.insert("status".to_owned(), status);
+    }
+    Ok(class)
 }
 
 /// The time of conditions that come from no cluster.

@@ -20,7 +20,7 @@ pub enum Origin {
 }
 
 /// An operation of a patch, and the variables that went into it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PatchOrigin {
     pub patch: Arc<str>,
     /// The position of the definition in the patch; `None` for an external patch.

@@ -138,7 +138,7 @@ questions! {
     Hook(HookCall) -> HookAnswer, |_, _| Found::Absent;
     /// What an extension plans for an upgrade (UP-15). Unreadable when the call failed.
     GenerateUpgradePlan(PlanCall) -> UpgradePlan, |_, _| {
-        Found::Unreadable("Runtime Extensions cannot be called without an API server".to_owned())
+        Found::Unreadable("there is no API server; call the extension with --extension".to_owned())
     };
     /// What an extension does to the templates of a topology, or says of them (PE-23, PE-29). Unreadable when the call failed
     /// and that is not ignored.

@@ -109,7 +109,7 @@ impl World {
         World { has_dry_runs: true, ..self }
     }
 
-    /// The same world, in which the extensions of patches can be called; everything else is in the facts.
+    /// The same world, in which the extensions of patches and of upgrade plans can be called; everything else is in the facts.
     #[must_use]
     pub fn with_extensions(self) -> Self {
         World { calls_extensions: true, ..self }
@@ -190,6 +190,16 @@ impl World {
     /// What the extension of a patch answers; absent where it cannot be called, as among files (PE-23, PE-29).
     pub fn patch(&self, call: &PatchCall) -> Found<PatchAnswer> {
         if self.calls_extensions { self.pinned_or_needed(call) } else { self.ask(call) }
+    }
+
+    /// What an extension plans for an upgrade (UP-15).
+    pub fn upgrade_plan(&self, call: &PlanCall) -> Found<UpgradePlan> {
+        if self.calls_extensions { self.pinned_or_needed(call) } else { self.ask(call) }
+    }
+
+    /// Whether extensions of patches and of upgrade plans are called.
+    pub fn calls_extensions(&self) -> bool {
+        self.calls_extensions || !self.is_offline()
     }
 
     /// Whether a server tells what applying something to an object changes that is at this resourceVersion: not to one that is

@@ -29,8 +29,8 @@ use crate::kubectl_client;
 use crate::process::command;
 use crate::terminal::{END, ERASE, terminal};
 
-/// Documents whose blocks other tests run as printed: stories/authors.rs.
-const RUN_ELSEWHERE: [&str; 1] = ["docs/authors.md"];
+/// Documents whose blocks other tests run as printed: stories/authors.rs, stories/runtime_extensions/example.rs.
+const RUN_ELSEWHERE: [&str; 2] = ["docs/authors.md", "docs/extension-authors.md"];
 
 /// Documents whose blocks a test below runs, with how many there are.
 const RUN_HERE: [(&str, usize); 9] = [

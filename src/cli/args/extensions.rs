@@ -19,12 +19,41 @@ pub struct Extensions {
     #[arg(long = "extension", value_name = "NAME=URL|FILE", value_parser = named_extension)]
     pub extensions: Vec<NamedExtension>,
     /// CA certificates in PEM form for the URLs of --extension. Default: those of the system.
-    #[arg(long, value_name = "FILE", requires = "extensions")]
+    #[arg(long, value_name = "FILE")]
     pub extension_ca: Option<PathBuf>,
     /// Write requests and answers of --extension to this file, for --extension NAME=FILE. It has the values of variables, secrets
     /// included.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+}
+
+impl Extensions {
+    /// The same, in which these take the place of extensions of the same name.
+    #[must_use]
+    pub fn over(&self, others: &[NamedExtension]) -> Self {
+        let is_kept = |one: &&NamedExtension| others.iter().all(|other| other.name != one.name);
+        let extensions = self.extensions.iter().filter(is_kept).chain(others).cloned().collect();
+        Extensions { extensions, ..self.clone() }
+    }
+}
+
+/// Extensions of one side of a plan.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Sides {
+    /// Like --extension, for the current state only: the extension as it is. With --extension-to, the plan shows what an upgrade of the
+    /// extension changes; --from and --to may then be the same files.
+    #[arg(long, value_name = "NAME=URL|FILE", value_parser = named_extension, conflicts_with = "record")]
+    pub extension_from: Vec<NamedExtension>,
+    /// Like --extension, for the desired state only.
+    #[arg(long, value_name = "NAME=URL|FILE", value_parser = named_extension, conflicts_with = "record")]
+    pub extension_to: Vec<NamedExtension>,
+}
+
+impl Sides {
+    /// Whether each side has extensions of its own.
+    pub fn differ(&self) -> bool {
+        !(self.extension_from.is_empty() && self.extension_to.is_empty())
+    }
 }
 
 /// An extension, and what answers for it.
@@ -42,22 +71,67 @@ pub enum Source {
     Recorded(PathBuf),
 }
 
+/// An extension that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunningExtension {
+    /// The name of the ExtensionConfig.
+    pub name: String,
+    pub address: Address,
+}
+
+/// The name of an extension whose name does not matter.
+const UNNAMED: &str = "extension";
+
 fn named_extension(text: &str) -> Result<NamedExtension, String> {
     let (name, source) = text.split_once('=').ok_or("expected NAME=URL or NAME=FILE")?;
-    if let Some(fault) = naming::dns_label_faults(name).first() {
-        return Err(format!("the name {name:?} of an ExtensionConfig {fault}"));
-    }
+    check_name(name)?;
     let source = match source {
         "" => return Err("expected a URL or a file after =".to_owned()),
-        url if url.contains("://") => Source::Running(Address::parse(url).map_err(|error| error.to_string())?),
+        url if url.contains("://") => Source::Running(address(url)?),
         file => Source::Recorded(file.into()),
     };
     Ok(NamedExtension { name: name.to_owned(), source })
 }
 
+/// `[NAME=]URL`. A URL may have a `=` too, after its scheme.
+pub(super) fn running_extension(text: &str) -> Result<RunningExtension, String> {
+    let (name, url) = match text.split_once('=') {
+        Some((name, url)) if !name.contains("://") => (name, url),
+        _ => (UNNAMED, text),
+    };
+    check_name(name)?;
+    Ok(RunningExtension { name: name.to_owned(), address: address(url)? })
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    match naming::dns_label_faults(name).first() {
+        Some(fault) => Err(format!("the name {name:?} of an ExtensionConfig {fault}")),
+        None => Ok(()),
+    }
+}
+
+fn address(url: &str) -> Result<Address, String> {
+    Address::parse(url).map_err(|error| error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_running_extension_may_have_a_name() {
+        let address = |url: &str| Address::parse(url).unwrap();
+        let read = |text: &str| running_extension(text).map(|one| (one.name, one.address));
+        let (plain, query) = ("https://localhost:9443", "https://localhost:9443/a?b=c");
+        assert_eq!(read(plain), Ok((UNNAMED.to_owned(), address(plain))));
+        assert_eq!(read(query), Ok((UNNAMED.to_owned(), address(query))));
+        assert_eq!(read(&format!("lab={query}")), Ok(("lab".to_owned(), address(query))));
+        for (wrong, words) in [("lab", "must begin with https://"), ("a.b=https://c", "\"a.b\""), ("lab=", "https://")]
+        {
+            let error = read(wrong).unwrap_err();
+            assert!(error.contains(words), "{wrong}: {error}");
+        }
+    }
 
     #[test]
     fn an_extension_has_a_name_and_a_url_or_a_file() {

@@ -129,6 +129,22 @@ impl Document {
     }
 }
 
+/// A template after a patch that an extension sent (PE-20, PE-21).
+///
+/// # Errors
+/// What is wrong with the patch, or why it does not fit the template.
+pub fn patched(template: &Value, patch_type: &str, patch: &[u8]) -> Result<Value, String> {
+    let mut document = Document::new(template.clone());
+    let origin = PatchOrigin::default();
+    let done =
+        Sent::decode(patch_type, patch).and_then(|sent| document.within_places(|scratch| sent.apply(scratch, &origin)));
+    match done {
+        Ok(()) => Ok(document.value),
+        Err((None, problem)) => Err(problem),
+        Err((Some(at), problem)) => Err(format!("operation {at}: {problem}")),
+    }
+}
+
 impl PatchMark {
     /// The change as far as it is one at or below a place.
     pub(super) fn at_place(&self, place: &str) -> Option<PatchMark> {

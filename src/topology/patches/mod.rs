@@ -25,6 +25,7 @@ mod trace;
 
 use std::sync::Arc;
 
+pub use document::patched;
 pub(in crate::topology) use trace::told;
 pub use trace::{ItemName, NotAsked, OperationPosition, PatchError, PatchLocation, Reason, Skipped, Trace, Undefined};
 

@@ -25,7 +25,8 @@ use crate::topology::upgrade::{Held, Tracker};
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Computation, Failure, Options};
 use crate::world::{
-    Answer, Ask, DryRun, DryRunCall, Facts, Found, Need, PatchAnswer, PatchCall, Record, Selection, World, settle,
+    Answer, Ask, DryRun, DryRunCall, Facts, Found, Need, PatchAnswer, PatchCall, PlanCall, Record, Selection,
+    UpgradePlan, World, settle,
 };
 
 /// Number of plans after which a rollout that still has steps fails.
@@ -39,11 +40,13 @@ pub trait DryRunServer: fmt::Debug + Send + Sync {
     fn answers(&self, calls: Vec<DryRunCall>) -> Vec<(DryRunCall, Found<DryRun>)>;
 }
 
-/// What calls the extensions of patches.
-pub trait PatchServer: fmt::Debug + Send + Sync {
-    /// The answer to a call; absent if the extension cannot be called, and the plan is then incomplete. Equal calls have equal
-    /// answers.
-    fn answer(&self, call: &PatchCall) -> Found<PatchAnswer>;
+/// What calls extensions. Equal calls have equal answers.
+pub trait ExtensionServer: fmt::Debug + Send + Sync {
+    /// The answer to the call of a patch; absent if the extension cannot be called, and the plan is then incomplete.
+    fn patch(&self, call: &PatchCall) -> Found<PatchAnswer>;
+
+    /// The plan of an upgrade.
+    fn upgrade_plan(&self, call: &PlanCall) -> Found<UpgradePlan>;
 }
 
 /// A world in which plans are executed.
@@ -57,7 +60,7 @@ pub struct Fold {
     /// The server for dry runs of objects in a running cluster.
     server: Option<Arc<dyn DryRunServer>>,
     /// What calls the extensions of patches, if they can be called.
-    extensions: Option<Arc<dyn PatchServer>>,
+    extensions: Option<Arc<dyn ExtensionServer>>,
 }
 
 /// One plan of a rollout, and its effect on machines.
@@ -117,7 +120,7 @@ impl Fold {
 
     /// The same world, with calls of the extensions of patches.
     #[must_use]
-    pub fn with_extensions(self, extensions: Arc<dyn PatchServer>) -> Self {
+    pub fn with_extensions(self, extensions: Arc<dyn ExtensionServer>) -> Self {
         Fold { extensions: Some(extensions), ..self }
     }
 
@@ -263,7 +266,11 @@ impl Fold {
             match (need, &self.extensions) {
                 (Need::DryRun(call), _) => calls.push(call),
                 (Need::Patch(call), Some(extensions)) => {
-                    let answer = call.answer(extensions.answer(&call));
+                    let answer = call.answer(extensions.patch(&call));
+                    answers.push((call.need(), answer));
+                }
+                (Need::GenerateUpgradePlan(call), Some(extensions)) => {
+                    let answer = call.answer(extensions.upgrade_plan(&call));
                     answers.push((call.need(), answer));
                 }
                 (need, _) => answers.push((need.clone(), self.facts.answer(&need))),

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use difference::{MANAGER, sent};
-pub use fold::{DryRunServer, Fold, PatchServer, Rollout, Round, uid};
+pub use fold::{DryRunServer, ExtensionServer, Fold, Rollout, Round, uid};
 pub use rolls::{Machines, Roll};
 
 use super::Failure;

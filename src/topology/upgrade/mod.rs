@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-pub use plan::{Part, PlanError};
+pub use plan::{Part, PlanError, check as check_plan};
 pub use tracker::{ControlPlaneTracker, Held, Hold, Tracker, WorkerTracker};
 
 use self::plan::{UpgradePlan, Way};
@@ -484,9 +484,9 @@ fn ask_extension(
     if !options.runtime_sdk {
         return Err(failed("the feature gate RuntimeSDK is off".to_owned()));
     }
-    let request = if world.is_offline() { String::new() } else { plan_request(way, cluster, world)? };
+    let request = if world.calls_extensions() { plan_request(way, cluster, world)? } else { String::new() };
     let call = PlanCall { extension: extension.to_owned(), cluster: cluster.metadata.key(), request };
-    match world.ask(&call) {
+    match world.upgrade_plan(&call) {
         Found::Yes(plan) => {
             Ok((way.given(Part::ControlPlane, &plan.control_plane)?, way.given(Part::Workers, &plan.workers)?))
         }

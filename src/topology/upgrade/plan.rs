@@ -8,6 +8,7 @@
 use std::fmt;
 
 use crate::version::{BuildOrder, KubeVersion, VersionError, Written};
+use crate::world;
 
 /// How many minor versions workers may be behind their control plane, and so go up in one step (UP-17, UP-18). Distances are
 /// those of minor versions, regardless of major ones (UP-02).
@@ -91,6 +92,19 @@ impl fmt::Display for Part {
             Part::Workers => "workers",
         })
     }
+}
+
+/// Checks the plan that an extension gives for an upgrade of a control plane and workers that have the same version (UP-15 to UP-18).
+///
+/// # Errors
+/// Why it is not a plan.
+pub fn check(from: &str, to: &str, plan: &world::UpgradePlan) -> Result<(), PlanError> {
+    let [start, target] = [from, to].map(|text| written("the version", text));
+    let control_plane = start?;
+    let way = Way { workers: Some(control_plane.clone()), control_plane, target: target? };
+    let [of_control_plane, of_workers] = [(Part::ControlPlane, &plan.control_plane), (Part::Workers, &plan.workers)]
+        .map(|(part, plan)| way.given(part, plan));
+    way.plan(of_control_plane?, of_workers?).map(drop)
 }
 
 impl Way {

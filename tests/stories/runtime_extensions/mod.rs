@@ -1,8 +1,10 @@
 //! Runtime Extensions of a server: real HTTPS between the embedded API with its controllers and an extension.
 
 mod discovery;
+mod example;
 mod go;
 mod hooks;
+mod offline;
 mod patches;
 mod plans;
 mod variables;

@@ -49,7 +49,7 @@ fn a_live_plan_asks_the_extensions_of_the_cluster() {
     let (code, live, err) = plan(&site, &file, &["--record", &record]);
     assert_eq!((code, &live["complete"]), (4, &json!(true)), "{live:#}{err}");
     assert_eq!(live["summary"]["machines"]["replaced"], 2, "{live:#}");
-    let hooks = "ExtensionConfig lab: lifecycle hooks are not called; the plan assumes that they pass";
+    let hooks = "ExtensionConfig lab: lifecycle hooks are not called, and are assumed to pass";
     assert!(live["warnings"].to_string().contains(hooks), "{}", live["warnings"]);
     site.lab.stop();
     let (_, offline, _) = plan(&site, &file, &[]);

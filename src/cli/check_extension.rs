@@ -1,0 +1,116 @@
+//! `check-extension`: calls Runtime Extensions as the controllers would, and says whether they behave as callers expect.
+//!
+//! ```text
+//! --files ─► topologies ─► PatchCall ─► Lab ─► the extension ─► the answer goes on
+//!                                        └─► the same request with changes (extensions::behavior) ─► findings
+//! ```
+
+mod lab;
+mod report;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::args::{CheckExtension, Output};
+use super::empty::{self, Wanted};
+use super::offline::Subject;
+use super::rollout::{self, Side};
+use super::sample::{self, Draft};
+use super::validate::{complain, denials};
+use crate::extension_client::Client;
+use crate::hub::ObjectKey;
+use crate::topology::plan::Fold;
+use crate::variables::Extent;
+use crate::world::{Facts, Found, Record};
+use lab::Lab;
+use report::Report;
+
+/// Calls every handler that may be called, and prints the findings.
+pub(super) fn run(options: &CheckExtension) -> Result<ExitCode> {
+    let read = options
+        .extension_ca
+        .as_ref()
+        .map(|file| fs::read(file).with_context(|| format!("cannot read {}", file.display())));
+    let client = Client::trusting(read.transpose()?.as_deref()).context("--extension-ca")?;
+    let side = Side::read(&options.files, &[], &options.input, &options.rules)?;
+    if let Some(code) = complain(side.case())? {
+        return Ok(ExitCode::from(code));
+    }
+    let lab = Arc::new(Lab::discover(&options.extensions, client, &side.case().objects())?);
+    let side = side.with_extensions(Some(lab.clone()));
+    let subjects = side.subjects();
+    let facts = side.facts(&subjects);
+    let denials = denials(&subjects, &facts, side.settings());
+    for problem in lab.problems() {
+        writeln!(io::stderr(), "topologist: {problem}")?;
+    }
+    for denial in &denials {
+        writeln!(io::stderr(), "topologist: denied: {denial}")?;
+    }
+    if !denials.is_empty() {
+        return Ok(ExitCode::from(1));
+    }
+    if !options.files.is_empty() {
+        let fold = with_samples(side.fold(&facts), &facts, &side)?;
+        let clusters = rollout::clusters(fold.facts(), None)?;
+        if clusters.is_empty()
+            && let Some(code) = empty::settle(Wanted::Rendered, side.case(), &options.input)?
+        {
+            return Ok(ExitCode::from(code));
+        }
+        lab.expect(always_set(fold.facts(), &clusters));
+        for cluster in clusters {
+            if let Err(failure) = fold.compute(&cluster) {
+                writeln!(io::stderr(), "topologist: Cluster {cluster}: {failure}")?;
+            }
+        }
+    }
+    let classes: Vec<Value> = subjects.iter().filter_map(Subject::class).map(|(_, class)| class).collect();
+    lab.check_others(&classes);
+    let report = Report::of(&lab);
+    match options.output {
+        Output::Text => super::print(&report.text())?,
+        Output::Json => super::print(&(serde_json::to_string_pretty(&report)? + "\n"))?,
+    }
+    let fails = report.errors > 0 || (options.fail_on_warnings && report.warnings > 0);
+    Ok(ExitCode::from(u8::from(fails)))
+}
+
+/// Adds a Cluster for each class that no Cluster uses.
+fn with_samples(mut fold: Fold, facts: &Arc<Facts>, side: &Side) -> Result<Fold> {
+    for class in facts.class_keys() {
+        let Found::Yes(found) = facts.class(class) else { continue };
+        let Some(version) = sample::version(&[&found]).filter(|_| facts.user_keys(class).next().is_none()) else {
+            continue;
+        };
+        let key = sample::key(class, &[facts]);
+        let drafts = Extent::EACH
+            .map(|extent| Draft::of(&found, &key, &version, extent, side.settings()).admitted(facts, side.settings()));
+        match drafts.into_iter().reduce(Result::or) {
+            Some(Ok(cluster)) => fold.facts_mut().put_cluster(key, Record::readable(cluster)),
+            Some(Err(problem)) => {
+                writeln!(io::stderr(), "topologist: ClusterClass {class}: no sample Cluster: {problem}")?;
+            }
+            None => {}
+        }
+    }
+    Ok(fold)
+}
+
+/// The variables that no Cluster of its class lacks, by Cluster: those that are required or have a default.
+fn always_set(facts: &Facts, clusters: &[ObjectKey]) -> BTreeMap<ObjectKey, BTreeSet<String>> {
+    let of_cluster = |key: &ObjectKey| {
+        let Found::Yes(cluster) = facts.cluster(key) else { return None };
+        let Found::Yes(class) = facts.class(&cluster.class_key()?) else { return None };
+        let variables = class.variables()?;
+        let always = variables.iter().filter(|variable| variable.required || variable.has_default);
+        Some(always.map(|variable| variable.name.clone()).collect())
+    };
+    clusters.iter().map(|key| (key.clone(), of_cluster(key).unwrap_or_default())).collect()
+}

@@ -1,0 +1,357 @@
+//! The extensions that are checked, and the findings about them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use super::super::args::extensions::RunningExtension;
+use super::super::discovered::VariableServer;
+use super::super::extensions::settings;
+use crate::extension_client::Client;
+use crate::extensions::answers::{self, DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, variables_request, with_settings};
+use crate::extensions::behavior::{self, Finding, Reply};
+use crate::extensions::{
+    Address, DISCOVERY, GROUP, Handler, Question, Registration, Target, VERSION, first_value, registered_name,
+};
+use crate::field::{Level, enumerated};
+use crate::hub::{Hook, ObjectKey};
+use crate::topology::class_variables::{Discovered, Variables};
+use crate::topology::plan::ExtensionServer;
+use crate::topology::upgrade;
+use crate::world::{Found, Objects, PatchAnswer, PatchCall, PatchHook, PlanCall, UpgradePlan};
+
+/// The hook whose patches are applied in both orders.
+const GENERATE: &str = PatchHook::GeneratePatches.name();
+/// How many pairs of patches are applied in both orders.
+const PAIRS: usize = 32;
+
+/// Extensions that are called.
+#[derive(Debug)]
+pub(super) struct Lab {
+    runtime: Runtime,
+    client: Client,
+    extensions: Vec<Extension>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct Extension {
+    name: String,
+    address: Address,
+    registration: Registration,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The variables that no Cluster of its class lacks.
+    always_set: BTreeMap<ObjectKey, BTreeSet<String>>,
+    /// The first request to each handler of a patch, by its registered name.
+    questions: BTreeMap<String, Question>,
+    /// The answers to requests, by registered name and body.
+    answers: BTreeMap<(String, String), Found<PatchAnswer>>,
+    /// The variables of handlers, in the same way.
+    variables: BTreeMap<(String, String), Found<Arc<[Value]>>>,
+    checked: BTreeMap<String, Checked>,
+    problems: BTreeSet<String>,
+}
+
+/// A handler that was called.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Checked {
+    pub calls: usize,
+    /// The time of the longest call.
+    pub milliseconds: u64,
+    pub findings: Vec<Finding>,
+}
+
+/// A handler, and what is known of it.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// The name that it is registered by.
+    pub name: String,
+    pub hook: &'static str,
+    /// The findings, or why it was not called.
+    pub checked: Result<Checked, &'static str>,
+}
+
+impl Lab {
+    /// Asks each extension for its handlers. `objects` may have their ExtensionConfigs, whose settings are sent.
+    ///
+    /// # Errors
+    /// When Discovery fails, or a name is repeated.
+    pub(super) fn discover(extensions: &[RunningExtension], client: Client, objects: &Objects) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let mut lab = Lab { runtime, client, extensions: Vec::new(), state: Mutex::default() };
+        for RunningExtension { name, address } in extensions {
+            let is_new = lab.extensions.iter().all(|known| known.name != *name);
+            ensure!(is_new, "two extensions are called {name}; name each with NAME=URL");
+            let answer = lab.post(&address.discovery(), DISCOVERY).outcome;
+            let answer = answer.map_err(|error| anyhow!("extension {name}: Discovery: {error}"))?;
+            let registration = Registration::of(name, &answer, settings(objects, name));
+            let registration = registration.with_context(|| format!("extension {name}: Discovery"))?;
+            lab.extensions.push(Extension { name: name.clone(), address: address.clone(), registration });
+        }
+        Ok(lab)
+    }
+
+    /// Which variables are always set.
+    pub(super) fn expect(&self, always_set: BTreeMap<ObjectKey, BTreeSet<String>>) {
+        self.state().always_set = always_set;
+    }
+
+    /// Checks what no topology has called: variables, plans, and the order of the patches of a class.
+    pub(super) fn check_others(&self, classes: &[Value]) {
+        let mut sources: Vec<(String, Vec<Value>)> = classes.iter().map(inline).collect();
+        for extension in &self.extensions {
+            for (name, handler) in extension.registration.handlers() {
+                let body = match handler.hook() {
+                    DISCOVER_VARIABLES => variables_request(&BTreeMap::new(), extension.registration.settings()),
+                    GENERATE_UPGRADE_PLAN => {
+                        with_settings(&upgrade_request().to_string(), extension.registration.settings())
+                            .map(|body| body.to_string())
+                    }
+                    _ => continue,
+                };
+                let (target, Ok(body)) = (extension.address.handler(handler), body) else { continue };
+                let found = behavior::of_call(&body, &|body| self.counted(&name, &target, body));
+                self.add(&name, found);
+                let outcome = self.counted(&name, &target, &body).outcome;
+                let outcome = outcome.as_deref().map_err(String::as_str);
+                if handler.hook() == GENERATE_UPGRADE_PLAN {
+                    self.add(&name, answers::upgrade_plan(handler, outcome).ok().and_then(|plan| no_plan(&plan)));
+                } else if let Ok(variables) = answers::variables(handler, outcome) {
+                    self.add(&name, shared(&variables, &sources));
+                    sources.push((format!("the handler {name}"), variables));
+                }
+            }
+        }
+        let pairs: BTreeSet<(String, String)> = classes.iter().flat_map(pairs).collect();
+        pairs.into_iter().take(PAIRS).for_each(|(first, second)| self.check_order(&first, &second));
+    }
+
+    /// Applies two patches in both orders.
+    fn check_order(&self, first: &str, second: &str) {
+        let question = |name: &str| self.state().questions.get(name).cloned();
+        let (Some(a), Some(b)) = (question(first), question(second)) else { return };
+        let (Ok((_, _, of_a)), Ok((_, _, of_b))) = (self.find(first, GENERATE), self.find(second, GENERATE)) else {
+            return;
+        };
+        let found = behavior::of_order(
+            (&a, &|body| self.counted(first, &of_a, body)),
+            (&b, &|body| self.counted(second, &of_b, body)),
+        );
+        self.add(
+            second,
+            found.into_iter().map(|mut finding| {
+                finding.message = format!("{}, after {first} and before it", finding.message);
+                finding
+            }),
+        );
+    }
+
+    /// Why variables of classes are not known.
+    pub(super) fn problems(&self) -> Vec<String> {
+        self.state().problems.iter().cloned().collect()
+    }
+
+    /// All handlers in the order of their Discovery.
+    pub(super) fn rows(&self) -> Vec<Row> {
+        let state = self.state();
+        let handlers = self.extensions.iter().flat_map(|extension| extension.registration.handlers());
+        let row = |(name, handler): (String, &Handler)| {
+            let hook = handler.hook();
+            let checked = state.checked.get(&name).cloned().ok_or(match hook {
+                "GeneratePatches" | "ValidateTopology" => "no class of --files uses it in a topology",
+                _ if Hook::ALL.iter().any(|known| known.name() == hook) => "it may have side effects",
+                _ => "topologist does not call this hook",
+            });
+            Row { name, hook, checked }
+        };
+        handlers.map(row).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, name: &str, findings: impl IntoIterator<Item = Finding>) {
+        self.state().checked.entry(name.to_owned()).or_default().findings.extend(findings);
+    }
+
+    fn post(&self, target: &Target, body: &str) -> Reply {
+        let start = Instant::now();
+        let answer = self.runtime.block_on(self.client.call(target, body.to_owned()));
+        let milliseconds = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let outcome = answer.map_err(|error| error.to_string());
+        let outcome = outcome.and_then(|answer| first_value(&answer).map(RawValue::to_owned));
+        Reply { outcome, milliseconds }
+    }
+
+    fn counted(&self, name: &str, target: &Target, body: &str) -> Reply {
+        let reply = self.post(target, body);
+        let mut state = self.state();
+        let checked = state.checked.entry(name.to_owned()).or_default();
+        checked.calls += 1;
+        checked.milliseconds = checked.milliseconds.max(reply.milliseconds);
+        reply
+    }
+
+    /// The handler of that name for a hook, and where it is called; nothing of an extension that is not checked.
+    fn find(&self, name: &str, hook: &str) -> Result<(&Extension, &Handler, Target), Option<String>> {
+        let (handler, config) =
+            registered_name(name).ok_or_else(|| Some(format!("{name:?} is not a registered name")))?;
+        let extension = self.extensions.iter().find(|extension| extension.name == config).ok_or(None)?;
+        let handler = extension.registration.handler(handler, hook).map_err(Some)?;
+        Ok((extension, handler, extension.address.handler(handler)))
+    }
+}
+
+impl ExtensionServer for Lab {
+    fn patch(&self, call: &PatchCall) -> Found<PatchAnswer> {
+        let (extension, handler, target) = match self.find(&call.extension, call.hook.name()) {
+            Ok(found) => found,
+            Err(Some(problem)) => return Found::Unreadable(problem),
+            Err(None) => return Found::Absent,
+        };
+        let question = match Question::of(call, extension.registration.settings()) {
+            Ok(question) => question,
+            Err(problem) => return Found::Unreadable(problem),
+        };
+        let name = &call.extension;
+        let key = (name.clone(), question.body().to_owned());
+        if let Some(known) = self.state().answers.get(&key) {
+            return known.clone();
+        }
+        let send = |body: &str| self.counted(name, &target, body);
+        let is_first = !self.state().questions.contains_key(name);
+        if is_first {
+            let always_set = self.state().always_set.get(&call.cluster).cloned().unwrap_or_default();
+            self.add(name, behavior::of_patch(&question, &always_set, &send));
+            self.state().questions.insert(name.clone(), question.clone());
+        }
+        let outcome = send(question.body()).outcome;
+        let found = question.answer(handler, outcome.as_deref().map_err(String::as_str));
+        self.state().answers.insert(key, found.clone());
+        found
+    }
+
+    fn upgrade_plan(&self, _: &PlanCall) -> Found<UpgradePlan> {
+        Found::Unreadable("plans are checked without a topology".to_owned())
+    }
+}
+
+impl VariableServer for Lab {
+    fn variables(&self, name: &str, settings: &BTreeMap<String, String>) -> Found<Arc<[Value]>> {
+        let (extension, handler, target) = match self.find(name, DISCOVER_VARIABLES) {
+            Ok(found) => found,
+            Err(Some(problem)) => return Found::Unreadable(problem),
+            Err(None) => return Found::Absent,
+        };
+        let body = match variables_request(settings, extension.registration.settings()) {
+            Ok(body) => body,
+            Err(problem) => return Found::Unreadable(problem),
+        };
+        let key = (name.to_owned(), body);
+        if let Some(known) = self.state().variables.get(&key) {
+            return known.clone();
+        }
+        let outcome = self.counted(name, &target, &key.1).outcome;
+        let found = match answers::variables(handler, outcome.as_deref().map_err(String::as_str)) {
+            Ok(variables) => Found::Yes(variables.into()),
+            Err(problem) => Found::Unreadable(problem),
+        };
+        self.state().variables.insert(key, found.clone());
+        found
+    }
+
+    fn note(&self, problem: String) {
+        self.state().problems.insert(problem);
+    }
+}
+
+fn version() -> String {
+    format!("{GROUP}/{VERSION}")
+}
+
+/// The upgrade of which extensions are asked for a plan: over two minor versions.
+const UPGRADE: (&str, &str) = ("v1.33.0", "v1.35.0");
+
+fn upgrade_request() -> Value {
+    let (from, to) = UPGRADE;
+    let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+        "metadata": {"namespace": "default", "name": "sample"}, "spec": {"topology": {"version": to}}});
+    json!({"apiVersion": version(), "kind": "GenerateUpgradePlanRequest", "cluster": cluster,
+        "fromControlPlaneKubernetesVersion": from, "fromWorkersKubernetesVersion": from, "toKubernetesVersion": to})
+}
+
+/// What is wrong with a plan, if anything.
+fn no_plan(plan: &UpgradePlan) -> Option<Finding> {
+    let (from, to) = UPGRADE;
+    let problem = upgrade::check_plan(from, to, plan).err()?;
+    Some(Finding {
+        level: Level::Error,
+        rule: "RH-21.10",
+        message: format!("from {from} to {to}: {problem}"),
+        way_out: "list every minor version of the control plane, and end with the version of the topology",
+    })
+}
+
+/// The variables that a class itself defines.
+fn inline(class: &Value) -> (String, Vec<Value>) {
+    let name = class.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let variables = class.pointer("/spec/variables").and_then(Value::as_array).cloned();
+    (format!("ClusterClass {name}"), variables.unwrap_or_default())
+}
+
+/// Variables that are defined elsewhere too.
+fn shared(variables: &[Value], sources: &[(String, Vec<Value>)]) -> Vec<Finding> {
+    let names = |variables: &[Value]| -> BTreeSet<String> {
+        variables.iter().filter_map(|variable| variable["name"].as_str()).map(str::to_owned).collect()
+    };
+    let of_source = |(source, others): &(String, Vec<Value>)| {
+        let both: Vec<String> = names(variables).intersection(&names(others)).cloned().collect();
+        if both.is_empty() {
+            return None;
+        }
+        let class = json!({"spec": {"variables": others}});
+        let discovered = [Discovered { patch: "extension".to_owned(), variables: Ok(variables.into()) }];
+        Some(match Variables::of(&class, &discovered) {
+            Variables::Conflicting { names, .. } => Finding {
+                level: Level::Error,
+                rule: "RH-17.5",
+                message: format!("{source} defines variables of the same name in another way: {}", enumerated(&names)),
+                way_out: "give the variables of the extension a prefix: Clusters wait while definitions differ",
+            },
+            _ => Finding {
+                level: Level::Warning,
+                rule: "RH-17.1",
+                message: format!("{source} defines these variables too: {}", enumerated(&both)),
+                way_out: "give the variables of the extension a prefix, or define them in one place",
+            },
+        })
+    };
+    sources.iter().filter_map(of_source).collect()
+}
+
+/// Pairs of patches of a class that different handlers generate.
+fn pairs(class: &Value) -> Vec<(String, String)> {
+    let patches = class.pointer("/spec/patches").and_then(Value::as_array).into_iter().flatten();
+    let name = |patch: &Value| Some(patch.pointer("/external/generatePatchesExtension")?.as_str()?.to_owned());
+    let names: Vec<String> = patches.filter_map(name).collect();
+    let with_later = |(at, first): (usize, &String)| {
+        let first = first.clone();
+        let later: Vec<(String, String)> = names
+            .iter()
+            .skip(at + 1)
+            .filter(|second| **second != first)
+            .map(|second| (first.clone(), second.clone()))
+            .collect();
+        later
+    };
+    names.iter().enumerate().flat_map(with_later).collect()
+}

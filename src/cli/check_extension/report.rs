@@ -1,0 +1,85 @@
+//! What `check-extension` prints.
+
+use serde::Serialize;
+
+use super::lab::{Checked, Lab, Row};
+use crate::extensions::behavior::Finding;
+use crate::field::{Level, counted};
+
+/// What `-o json` prints.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    pub errors: usize,
+    pub warnings: usize,
+    handlers: Vec<Shown>,
+}
+
+/// A handler and its findings.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    name: String,
+    hook: &'static str,
+    calls: usize,
+    /// The longest call.
+    milliseconds: u64,
+    /// Why it was not called.
+    not_called: Option<&'static str>,
+    findings: Vec<ShownFinding>,
+}
+
+/// A finding.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownFinding {
+    level: String,
+    rule: &'static str,
+    message: String,
+    way_out: &'static str,
+}
+
+impl Report {
+    pub(super) fn of(lab: &Lab) -> Self {
+        let rows = lab.rows();
+        let findings = || rows.iter().filter_map(|row| row.checked.as_ref().ok()).flat_map(|checked| &checked.findings);
+        let count = |level| findings().filter(|finding| finding.level == level).count();
+        let (errors, warnings) = (count(Level::Error), count(Level::Warning));
+        Report { errors, warnings, handlers: rows.into_iter().map(Shown::of).collect() }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let text: String = self.handlers.iter().map(Shown::text).collect();
+        let checked = self.handlers.iter().filter(|shown| shown.not_called.is_none()).count();
+        let [checked, errors, warnings] = [(checked, "handler"), (self.errors, "error"), (self.warnings, "warning")]
+            .map(|(number, what)| counted(number, what));
+        format!("{text}{checked} checked, {errors}, {warnings}\n")
+    }
+}
+
+impl Shown {
+    fn of(Row { name, hook, checked }: Row) -> Self {
+        let not_called = checked.as_ref().err().copied();
+        let Checked { calls, milliseconds, findings } = checked.unwrap_or_default();
+        let findings = findings.into_iter().map(|Finding { level, rule, message, way_out }| ShownFinding {
+            level: level.to_string(),
+            rule,
+            message,
+            way_out,
+        });
+        Shown { name, hook, calls, milliseconds, not_called, findings: findings.collect() }
+    }
+
+    fn text(&self) -> String {
+        let Shown { name, hook, calls, milliseconds, findings, .. } = self;
+        let done = match self.not_called {
+            Some(reason) => format!("not called: {reason}"),
+            None if findings.is_empty() => format!("{}, at most {milliseconds} ms: ok", counted(*calls, "call")),
+            None => format!("{}, at most {milliseconds} ms", counted(*calls, "call")),
+        };
+        let findings = findings.iter().map(|ShownFinding { level, rule, message, way_out }| {
+            format!("  {level} {rule}: {message}\n    Way out: {way_out}\n")
+        });
+        format!("{name} ({hook}): {done}\n{}", findings.collect::<String>())
+    }
+}

@@ -1,0 +1,49 @@
+//! Variables of classes in files that the extensions of their patches define (RH-16.1, RH-17.1): what the class controller does in a cluster.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::hub::{ClusterClass, Kind};
+use crate::json;
+use crate::topology::class_status;
+use crate::topology::class_variables::Discovered;
+use crate::topology::plan::ExtensionServer;
+use crate::wire::{Decode, Version, as_hub_json};
+use crate::world::Found;
+
+/// What calls extensions of files, for variables too.
+pub(super) trait VariableServer: ExtensionServer {
+    /// The variables that a handler defines; absent if its extension cannot be asked. Equal calls have equal answers.
+    fn variables(&self, name: &str, settings: &BTreeMap<String, String>) -> Found<Arc<[Value]>>;
+
+    /// Notes why the variables of a class are not known.
+    fn note(&self, problem: String);
+}
+
+/// The class as its controller would leave it; nothing if no extension defines variables, or if they are not known.
+pub(super) fn class(version: Version, text: &str, server: &dyn VariableServer) -> Option<ClusterClass> {
+    let class = ClusterClass::decode(version, text).ok()?;
+    let mut discovered = Vec::new();
+    for (patch, external) in class.spec.discovering_patches() {
+        let name = &external.discover_variables_extension;
+        let variables = match server.variables(name, &external.settings.to_map()) {
+            Found::Yes(variables) => Ok(variables),
+            Found::Unreadable(problem) => Err(problem),
+            Found::Absent | Found::NotAsked => return None,
+        };
+        discovered.push(Discovered { patch: patch.name.clone(), variables });
+    }
+    if discovered.is_empty() {
+        return None;
+    }
+    let value = as_hub_json(version, text, Kind::ClusterClass).or_else(|| json::value(text).ok())?;
+    match class_status::of_file_with(value, &discovered) {
+        Ok(value) => ClusterClass::decode(Version::V1Beta2, &value.to_string()).ok(),
+        Err(problem) => {
+            server.note(format!("ClusterClass {}: {problem}", class.metadata.key()));
+            None
+        }
+    }
+}

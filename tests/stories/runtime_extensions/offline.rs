@@ -1,0 +1,244 @@
+//! Commands with files and an extension: variables, plans of upgrades, two versions of an extension, and `check-extension`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use topologist::yaml;
+
+use crate::lab::{Lab, Reply, patched, variable};
+use crate::process::command;
+
+const CONFIG: &str = "spec.template.spec.bootstrap.configRef";
+/// What is said of a format that the definition of the extension does not allow.
+const REFUSED: &str = "VAR-V-025: spec.topology.variables[format].value: Unsupported value";
+
+/// A folder with the embedded class and its Cluster, and the CA of an extension.
+pub struct Folder(tempfile::TempDir);
+
+impl Folder {
+    /// The class uses these external patches besides its own; `edit` changes class and Cluster.
+    pub fn with(patches: &[(&str, Value)], edit: impl Fn(&mut Value)) -> Self {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        folder.write("bundle.json", patches, edit);
+        folder
+    }
+
+    pub fn write(&self, file: &str, patches: &[(&str, Value)], edit: impl Fn(&mut Value)) {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/embedded");
+        let texts = ["class.yaml", "cluster.yaml"].map(|name| fs::read_to_string(fixtures.join(name)).unwrap());
+        let mut objects: Vec<Value> = texts
+            .iter()
+            .flat_map(|text| yaml::documents(text).into_iter().map(|document| document.unwrap().value))
+            .collect();
+        for object in &mut objects {
+            if object["kind"] == "ClusterClass" {
+                let all = object["spec"]["patches"].as_array_mut().unwrap();
+                all.extend(patches.iter().map(|(name, external)| json!({"name": name, "external": external})));
+            }
+            edit(object);
+        }
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        fs::write(self.path(file), list.to_string()).unwrap();
+    }
+
+    pub fn trust(&self, ca: &str) {
+        fs::write(self.path("ca.crt"), ca).unwrap();
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Runs a command in the folder: exit code, standard output, standard error.
+    pub fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        let output = command(arguments).current_dir(self.0.path()).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    }
+}
+
+/// An extension that defines the variable `format` and writes it into the templates of bootstrap configurations.
+fn formatting() -> Lab {
+    let lab = Lab::start();
+    lab.on("DiscoverVariables", "variables", |request| {
+        let schema =
+            json!({"type": "string", "enum": ["cloud-config", "ignition"], "default": request["settings"]["first"]});
+        Reply::success(
+            json!({"variables": [{"name": "format", "required": false, "schema": {"openAPIV3Schema": schema}}]}),
+        )
+    });
+    lab.on("GeneratePatches", "generate", |request| match variable(request, "format") {
+        Value::Null => Reply::failure("the variable format is missing"),
+        format => patched(request, CONFIG, "format", &format),
+    });
+    lab
+}
+
+fn formats() -> Value {
+    json!({"generatePatchesExtension": "generate.lab", "discoverVariablesExtension": "variables.lab",
+        "settings": {"first": "ignition"}})
+}
+
+fn set(object: &mut Value, name: &str, value: &str) {
+    if object["kind"] == "Cluster" {
+        object["spec"]["topology"]["variables"].as_array_mut().unwrap().push(json!({"name": name, "value": value}));
+    }
+}
+
+#[test]
+fn discovered_variables_are_defaulted_validated_and_patched() {
+    // RH-16.1, RH-17.9, RH-11.3
+    let lab = formatting();
+    let folder = Folder::with(&[("remote", formats())], |_| {});
+    folder.trust(&lab.ca);
+    let url = format!("lab={}", lab.url());
+    let flags = ["--extension", &*url, "--extension-ca", "ca.crt"];
+    let (code, out, err) = folder.run(&[&["render", "bundle.json"][..], &flags].concat());
+    assert_eq!((code, err.contains("incomplete")), (0, false), "{err}");
+    assert!(out.contains("format: ignition"), "the default of the definition: {out}");
+    folder.write("wrong.json", &[("remote", formats())], |object| set(object, "format", "tar"));
+    let record = ["validate", "wrong.json", "--record", "lab.json"];
+    let (code, out, _) = folder.run(&[&record[..], &flags].concat());
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains(REFUSED), "{out}");
+    let (_, out, err) = folder.run(&["validate", "wrong.json"]);
+    assert!(!out.contains("Unsupported value"), "nothing says what format may be: {out}{err}");
+    drop(lab);
+    let (code, recorded, err) = folder.run(&["validate", "wrong.json", "--extension", "lab=lab.json"]);
+    assert!(code == 1 && recorded.contains(REFUSED), "{recorded}{err}");
+}
+
+#[test]
+fn definitions_that_conflict_are_told() {
+    // RH-17.5
+    let lab = formatting();
+    let folder = Folder::with(&[("remote", formats())], |object| {
+        if object["kind"] == "ClusterClass" {
+            let own = json!({"name": "format", "required": true, "schema": {"openAPIV3Schema": {"type": "integer"}}});
+            object["spec"]["variables"].as_array_mut().unwrap().push(own);
+        }
+        if object["kind"] == "Cluster" {
+            let all = object["spec"]["topology"]["variables"].as_array_mut().unwrap();
+            all.push(json!({"name": "format", "value": 1}));
+        }
+    });
+    folder.trust(&lab.ca);
+    let url = format!("lab={}", lab.url());
+    let (_, out, err) = folder.run(&["validate", "bundle.json", "--extension", &url, "--extension-ca", "ca.crt"]);
+    let want = "ClusterClass default/embedded: VariableDiscovery failed: the following variables have conflicting definitions: format";
+    assert!(err.contains(want), "{out}{err}");
+    let check = ["check-extension", &*url, "--extension-ca", "ca.crt", "--files", "bundle.json", "-o", "json"];
+    let (code, out, _) = folder.run(&check);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let of = |hook: &str| {
+        let handlers = report["handlers"].as_array().unwrap();
+        handlers.iter().find(|handler| handler["hook"] == hook).unwrap()["findings"][0].clone()
+    };
+    let want = "ClusterClass embedded defines variables of the same name in another way: format";
+    let finding = of("DiscoverVariables");
+    assert_eq!((code, &finding["rule"], &finding["message"]), (1, &json!("RH-17.5"), &json!(want)), "{report:#}");
+}
+
+#[test]
+fn an_upgrade_follows_the_plan_of_the_extension() {
+    // RH-21.1, RH-21.3
+    let lab = Lab::start();
+    lab.on("GenerateUpgradePlan", "plan", |request| {
+        assert_eq!(request["cluster"]["metadata"]["name"], "demo", "{request}");
+        let steps =
+            |versions: &[&str]| -> Value { versions.iter().map(|version| json!({"version": version})).collect() };
+        match (request["fromControlPlaneKubernetesVersion"].as_str(), request["toKubernetesVersion"].as_str()) {
+            (Some("v1.33.0"), Some("v1.35.0")) => {
+                Reply::success(json!({"controlPlaneUpgrades": steps(&["v1.34.7", "v1.35.0"]), "workersUpgrades": []}))
+            }
+            (Some("v1.34.7"), Some("v1.35.0")) => Reply::success(json!({"controlPlaneUpgrades": steps(&["v1.35.0"])})),
+            (Some("v1.35.0"), Some("v1.35.0")) => Reply::success(json!({"workersUpgrades": steps(&["v1.35.0"])})),
+            other => Reply::failure(&format!("no plan for {other:?}")),
+        }
+    });
+    let planned = |version: &'static str| {
+        move |object: &mut Value| match object["kind"].as_str() {
+            Some("ClusterClass") => {
+                object["spec"]["upgrade"] = json!({"external": {"generateUpgradePlanExtension": "plan.lab"}});
+                object["spec"].as_object_mut().unwrap().remove("kubernetesVersions");
+            }
+            Some("Cluster") => object["spec"]["topology"]["version"] = json!(version),
+            _ => {}
+        }
+    };
+    let folder = Folder::with(&[], planned("v1.33.0"));
+    folder.write("to.json", &[], planned("v1.35.0"));
+    folder.trust(&lab.ca);
+    let url = format!("lab={}", lab.url());
+    let flags = ["--extension", &*url, "--extension-ca", "ca.crt"];
+    let plan = ["plan", "--from", "bundle.json", "--to", "to.json"];
+    let (code, out, err) = folder.run(&[&plan[..], &flags].concat());
+    assert_eq!(code, 4, "{out}{err}");
+    assert!(out.contains("v1.34.7"), "it goes through the version of the extension: {out}{err}");
+    let (code, out, err) = folder.run(&plan);
+    assert!(code == 1 && out.contains("call the extension with --extension"), "{code} {out}{err}");
+    let simulate = ["simulate", "bundle.json", "--to", "to.json"];
+    let (code, out, err) = folder.run(&[&simulate[..], &flags].concat());
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("v1.34.7"), "{out}{err}");
+}
+
+#[test]
+fn a_plan_compares_two_versions_of_an_extension() {
+    // RH-3.8
+    let extension = |format: &'static str| {
+        let lab = Lab::start();
+        lab.on("GeneratePatches", "generate", move |request| patched(request, CONFIG, "format", &json!(format)));
+        lab
+    };
+    let (old, new) = (extension("cloud-config"), extension("ignition"));
+    let folder = Folder::with(&[("remote", json!({"generatePatchesExtension": "generate.lab"}))], |_| {});
+    folder.trust(&[&*old.ca, &*new.ca].concat());
+    let [old, same, new] = [&old, &old, &new].map(|lab| format!("lab={}", lab.url()));
+    let plan = |to: &str| {
+        let sides = ["--extension-from", &*old, "--extension-to", to, "--extension-ca", "ca.crt"];
+        folder.run(&[&["plan", "--from", "bundle.json", "--to", "bundle.json"][..], &sides].concat())
+    };
+    let (code, out, err) = plan(&same);
+    assert_eq!(code, 0, "{out}{err}");
+    let (code, out, err) = plan(&new);
+    assert_eq!(code, 4, "machines get another bootstrap configuration: {out}{err}");
+    assert!(out.contains("cloud-config") && out.contains("ignition"), "{out}{err}");
+}
+
+#[test]
+fn a_check_reports_an_order_that_has_an_effect_and_a_handler_that_dies() {
+    // RH-10.10, RH-23.4
+    let (first, second) = (Lab::start(), Lab::start());
+    first.on("GeneratePatches", "generate", |request| patched(request, CONFIG, "format", &json!("ignition")));
+    second.on("DiscoverVariables", "variables", |_| {
+        let schema = json!({"openAPIV3Schema": {"type": "string", "default": "cloud-config"}});
+        Reply::success(json!({"variables": [{"name": "format", "schema": schema}]}))
+    });
+    second.on("GeneratePatches", "generate", |request| match variable(request, "format") {
+        Value::Null => Reply::Hang,
+        format => patched(request, CONFIG, "format", &format),
+    });
+    let one = json!({"generatePatchesExtension": "generate.a"});
+    let two = json!({"generatePatchesExtension": "generate.b", "discoverVariablesExtension": "variables.b"});
+    let folder = Folder::with(&[("one", one), ("two", two)], |_| {});
+    folder.trust(&[&*first.ca, &*second.ca].concat());
+    let urls = [format!("a={}", first.url()), format!("b={}", second.url())];
+    let check = ["check-extension", &*urls[0], &*urls[1], "--extension-ca", "ca.crt", "--files", "bundle.json"];
+    let (code, out, err) = folder.run(&check);
+    assert_eq!((code, &*err), (1, ""), "{out}");
+    for words in [
+        "warning RH-10.10: the result depends on the order of the patches: EmbeddedConfigTemplate",
+        "error RH-23.4: without the variable \"format\", the call failed: no answer within 2s",
+        "    Way out: answer Failure with a message",
+        "3 handlers checked, ",
+    ] {
+        assert!(out.contains(words), "{words}: {out}");
+    }
+    let (code, _, err) = folder.run(&["check-extension", &first.url(), &second.url(), "--extension-ca", "ca.crt"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("two extensions are called extension; name each with NAME=URL"), "{err}");
+    let (code, _, err) = folder.run(&["check-extension", "https://127.0.0.1:1", "--extension-ca", "ca.crt"]);
+    assert!(code == 2 && err.contains("extension extension: Discovery: "), "{err}");
+}
