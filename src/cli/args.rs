@@ -563,6 +563,9 @@ pub struct Crds {
     /// Print one family of CustomResourceDefinitions only.
     #[arg(long, value_name = "FAMILY")]
     pub only: Option<Family>,
+    /// Print the OpenAPI document of the hooks of Runtime Extensions instead.
+    #[arg(long, conflicts_with = "only")]
+    pub hooks: bool,
 }
 
 /// Kinds that are installed together.

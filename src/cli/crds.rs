@@ -1,4 +1,4 @@
-//! `crds`: the CustomResourceDefinitions of our kinds.
+//! `crds`: the CustomResourceDefinitions of our kinds, and the OpenAPI document of the hooks of extensions.
 
 use std::process::ExitCode;
 
@@ -6,9 +6,14 @@ use anyhow::Result;
 
 use super::args::{Crds, Family};
 use crate::crd;
+use crate::extensions::openapi;
 
 /// Prints the definitions as one YAML stream.
 pub(super) fn run(options: &Crds) -> Result<ExitCode> {
+    if options.hooks {
+        super::print(&serde_saphyr::to_string(&openapi::document())?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let definitions = match options.only {
         None => crd::definitions(),
         Some(Family::ClusterApi) => crd::cluster_api(),

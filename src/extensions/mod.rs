@@ -7,6 +7,7 @@
 //!             PatchAnswer ◄── Question::answer ◄────────────────────┤
 //! HookAnswer, UpgradePlan, variables ◄── answers.rs ◄───────────────┘
 //! registry.rs: which handlers are registered     behavior.rs: does an extension behave as its callers expect
+//!                                                openapi.rs: the document of all hooks
 //! ```
 //!
 //! Everything here is a function. `extension_client` has the connections. The protocol is the
@@ -16,6 +17,7 @@ mod address;
 pub mod answers;
 pub mod behavior;
 pub mod config;
+pub mod openapi;
 mod question;
 mod registration;
 mod registry;

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of the shared support")]
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -21,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use topologist::certificates::authority::Issued;
 use topologist::certificates::pair::Files;
 use topologist::certificates::tls::Identity;
+use topologist::extensions::openapi;
 
 pub const HOOKS: &str = "hooks.runtime.cluster.x-k8s.io/v1alpha1";
 
@@ -185,6 +186,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let body = axum::body::to_bytes(body, 1 << 24).await.unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();
     let name = parts.uri.path().rsplit('/').next().unwrap().to_owned();
+    fits(&body);
     shared.requests.lock().unwrap().push((name.clone(), body.clone()));
     let reply = match &*name {
         "discovery" => discovery(&shared, &body),
@@ -201,6 +203,40 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         Reply::Hang => std::future::pending().await,
         Reply::TooMuch => vec![b' '; 20 * 1024 * 1024 + 1].into_response(),
     }
+}
+
+/// The schemas of all requests, in which unknown members are errors.
+static REQUESTS: LazyLock<BTreeMap<String, jsonschema::Validator>> = LazyLock::new(|| {
+    let document = openapi::document();
+    let mut components = document["components"].clone();
+    let schemas = components["schemas"].as_object_mut().unwrap();
+    schemas.values_mut().for_each(close);
+    let kinds: Vec<String> = schemas.keys().filter(|kind| kind.ends_with("Request")).cloned().collect();
+    let compile = |kind: String| {
+        let schema = json!({"$ref": format!("#/components/schemas/{kind}"), "components": components});
+        let compiled = jsonschema::validator_for(&schema).unwrap();
+        (kind, compiled)
+    };
+    kinds.into_iter().map(compile).collect()
+});
+
+/// Lets no object have members that its schema does not name.
+fn close(schema: &mut Value) {
+    if let Value::Object(members) = schema {
+        if members.contains_key("properties") {
+            members.insert("additionalProperties".to_owned(), json!(false));
+        }
+        members.values_mut().for_each(close);
+    }
+}
+
+/// A request is one of those that `crds --hooks` describes (RH-5.1); a test that gets another one has no answer.
+fn fits(request: &Value) {
+    let kind = request["kind"].as_str().unwrap_or_default();
+    let schema = REQUESTS.get(kind).unwrap_or_else(|| panic!("{kind:?} is no kind of a request"));
+    let errors: Vec<String> =
+        schema.iter_errors(request).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert!(errors.is_empty(), "{kind}: {errors:#?}");
 }
 
 fn discovery(shared: &Shared, body: &Value) -> Reply {

@@ -1,5 +1,6 @@
 //! An extension that is written in Go with the module of Cluster API works unchanged.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::json;
+use serde_json::{Value, json};
 use topologist::certificates::authority::Issued;
+use topologist::yaml;
 
 use crate::machines::ground::{Ground, cluster, condition, workers};
 use crate::process::command;
@@ -86,6 +88,73 @@ const EXTERNAL: &str = r#"{"generatePatchesExtension": "generate.go", "validateT
     "discoverVariablesExtension": "variables.go"}"#;
 
 #[test]
+fn the_printed_document_has_the_members_of_cluster_api() {
+    // RH-1.2, RH-4.3, RH-5.1, RH-5.2, RH-15.1
+    let output = command(&["crds", "--hooks"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let ours = yaml::documents(&String::from_utf8(output.stdout).unwrap()).remove(0).unwrap().value;
+    let output = Command::new(program()).arg("--openapi").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let (ours, theirs) = (Documented::of(&ours), Documented::of(&serde_json::from_slice(&output.stdout).unwrap()));
+    let of_places = |one: &Documented| one.types.keys().filter(|place| place.ends_with('>')).count();
+    assert_eq!((of_places(&ours), ours.types.len()), (14, theirs.types.len()));
+    assert_eq!(ours.types, theirs.types);
+    // An answer of an extension may leave out members that have a default.
+    let lenient =
+        |place: &&String| !place.ends_with("<.retryAfterSeconds") && !place.ends_with(".variables[].required");
+    let strict: Vec<_> = theirs.required.iter().filter(lenient).collect();
+    assert_eq!(ours.required.iter().collect::<Vec<_>>(), strict);
+}
+
+/// The members of all requests (`hook>`) and answers (`hook<`).
+struct Documented {
+    types: BTreeMap<String, String>,
+    required: Vec<String>,
+}
+
+impl Documented {
+    fn of(document: &Value) -> Self {
+        let mut all = Documented { types: BTreeMap::new(), required: Vec::new() };
+        for (path, operation) in document["paths"].as_object().unwrap() {
+            let hook = path.split('/').nth(3).unwrap();
+            // Updates in place.
+            if hook.starts_with("canupdate") || hook == "updatemachine" {
+                continue;
+            }
+            let content = |message: &Value| message["content"]["application/json"]["schema"].clone();
+            let post = &operation["post"];
+            all.walk(document, &content(&post["requestBody"]), format!("{hook}>"));
+            all.walk(document, &content(&post["responses"]["200"]), format!("{hook}<"));
+        }
+        all.required.sort();
+        all
+    }
+
+    fn walk(&mut self, document: &Value, schema: &Value, place: String) {
+        let schema = schema["allOf"].get(0).unwrap_or(schema);
+        if let Some(name) = schema["$ref"].as_str() {
+            let name = name.rsplit('/').next().unwrap();
+            return self.walk(document, &document["components"]["schemas"][name], place);
+        }
+        let is_opaque = [".cluster", ".object", ".openAPIV3Schema", ".deprecatedV1Beta1Metadata"];
+        if is_opaque.iter().any(|end| place.ends_with(end)) {
+            self.types.insert(place, "an object".to_owned());
+            return;
+        }
+        for name in schema["required"].as_array().into_iter().flatten() {
+            self.required.push(format!("{place}.{}", name.as_str().unwrap()));
+        }
+        for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
+            self.walk(document, schema, format!("{place}.{name}"));
+        }
+        if schema["type"] == "array" {
+            self.walk(document, &schema["items"], format!("{place}[]"));
+        }
+        self.types.insert(place, schema["type"].as_str().unwrap_or("any").to_owned());
+    }
+}
+
+#[test]
 fn an_extension_in_go_answers_every_hook() {
     // RH-1.2, RH-4.3, RH-6.2, RH-11.3, RH-12.2, RH-16.2, RH-18.1, RH-19.1 to RH-19.10, RH-21.3
     let (extension, ground) = (Extension::start(), Ground::start(&[]));
@@ -96,9 +165,9 @@ fn an_extension_in_go_answers_every_hook() {
     ground.kubectl.give(&config, &["create"]);
     ground.wait("extensionconfig/go", "condition=Discovered");
     let text = ground.kubectl.out(&["get", "clusterclass/swift", "-o", "json"]);
-    let class: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let class: Value = serde_json::from_str(&text).unwrap();
     let mut patches = class["spec"]["patches"].as_array().unwrap().clone();
-    let external: serde_json::Value = serde_json::from_str(EXTERNAL).unwrap();
+    let external: Value = serde_json::from_str(EXTERNAL).unwrap();
     patches.push(json!({"name": "remote", "external": external}));
     let upgrade = json!({"external": {"generateUpgradePlanExtension": "plan.go"}});
     let spec = json!({"patches": patches, "upgrade": upgrade, "kubernetesVersions": null});
@@ -110,7 +179,7 @@ fn an_extension_in_go_answers_every_hook() {
     ground.kubectl.give(&demo, &["create"]);
     let says = |words: &str| {
         let text = ground.kubectl.out(&["get", "cluster/demo", "-o", "json"]);
-        let cluster: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let cluster: Value = serde_json::from_str(&text).unwrap();
         super::message(&cluster, "TopologyReconciled").contains(words)
     };
     ground.until("the creation is held", || says("BeforeClusterCreate: the annotation holds demo"));
