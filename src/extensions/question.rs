@@ -267,6 +267,6 @@ mod tests {
         // DEC-34
         let settings = BTreeMap::from([("token".to_owned(), "secret".to_owned())]);
         let question = Question::of(&call(PatchHook::GeneratePatches, &Value::Null), &settings).unwrap();
-        assert_eq!(format!("{question:?}"), "GeneratePatches with 2 items");
+        assert_eq!(format!("{question:?}"), "GeneratePatches of 281 bytes");
     }
 }

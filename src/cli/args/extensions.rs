@@ -126,7 +126,8 @@ mod tests {
         assert_eq!(read(plain), Ok((UNNAMED.to_owned(), address(plain))));
         assert_eq!(read(query), Ok((UNNAMED.to_owned(), address(query))));
         assert_eq!(read(&format!("lab={query}")), Ok(("lab".to_owned(), address(query))));
-        for (wrong, words) in [("lab", "must begin with https://"), ("a.b=https://c", "\"a.b\""), ("lab=", "https://")]
+        for (wrong, words) in
+            [("lab", "is not a URL such as https://"), ("a.b=https://c", "\"a.b\""), ("lab=", "https://")]
         {
             let error = read(wrong).unwrap_err();
             assert!(error.contains(words), "{wrong}: {error}");
