@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::{hints, substitution};
+use crate::hub::Object;
 use crate::wire::manifest::{self, Manifest};
 use crate::yaml::{self, Repeated};
 
@@ -40,6 +41,8 @@ impl fmt::Display for Unreadable {
 pub(super) struct Input {
     /// The objects in the order of paths and documents; files of a folder are sorted by name.
     pub objects: Vec<Loaded>,
+    /// Some of them in further versions, as an API server converted them.
+    pub conversions: Vec<Object>,
     /// What could not be read, besides the objects that could.
     pub unreadable: Vec<Unreadable>,
     /// Documents of folders that are no objects, such as values of other tools.

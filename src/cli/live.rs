@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DynamicObject, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use serde_json::Value;
@@ -31,7 +30,7 @@ use super::sample::with_samples;
 use crate::extensions::config;
 use crate::hub::contract::definition_name;
 use crate::hub::{Cluster, ClusterClass, GROUP, Kind, Object, ObjectKey};
-use crate::kubernetes::address::{self, Resource};
+use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::gather::Gatherer;
 use crate::telemetry::metrics::Metrics;
@@ -160,6 +159,8 @@ struct Reading {
     /// Clusters and ClusterClasses, as they are stored.
     stored: Vec<(Kind, Value)>,
     objects: BTreeMap<(String, String, ObjectKey), Arc<Object>>,
+    /// Some of them in further versions, by their `apiVersion`: a class may name another one than its edit does.
+    conversions: BTreeMap<(String, ObjectKey, String), Arc<Object>>,
     definitions: BTreeSet<String>,
 }
 
@@ -172,9 +173,14 @@ impl Reading {
                 list(&client, &resource, None).await.with_context(|| format!("cannot list {}", kind.plural()))?;
             stored.extend(objects.into_iter().map(|object| (kind, object)));
         }
-        let mut reading = Reading { client, stored, objects: BTreeMap::new(), definitions: BTreeSet::new() };
+        let mut reading = Reading::empty(client, stored);
         reading.extensions().await;
         Ok(reading)
+    }
+
+    fn empty(client: kube::Client, stored: Vec<(Kind, Value)>) -> Self {
+        let (objects, conversions) = (BTreeMap::new(), BTreeMap::new());
+        Reading { client, stored, objects, conversions, definitions: BTreeSet::new() }
     }
 
     /// Reads the ExtensionConfigs, of which there are none if they may not be read or are not served: what their extensions would do
@@ -256,7 +262,11 @@ impl Reading {
         for object in objects {
             let id = (object.group().to_owned(), object.kind().to_owned(), object.key());
             self.definitions.insert(definition_name(&id.0, &id.1));
-            self.objects.insert(id, object.clone());
+            let first = self.objects.entry(id).or_insert_with(|| object.clone());
+            if first.api_version() != object.api_version() {
+                let id = (object.kind().to_owned(), object.key(), object.api_version().to_owned());
+                self.conversions.insert(id, object.clone());
+            }
         }
         if let Need::Definition(DefinitionName(name)) = need {
             self.definitions.insert(name.clone());
@@ -267,19 +277,17 @@ impl Reading {
     async fn into_input(self) -> Result<Input> {
         let mut values: Vec<Value> = self.stored.into_iter().map(|(_, object)| object).collect();
         values.extend(self.objects.into_values().map(|object| Value::from(Object::clone(&object))));
+        // As it is written: the types of Kubernetes turn the bounds of integers into fractions.
+        let definitions = Resource::known("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
         for name in self.definitions {
             // A name that is none has been reported as the answer to the question that it was part of.
-            let Ok(one) = address::one_of_cluster::<CustomResourceDefinition>(self.client.clone(), &name) else {
-                continue;
-            };
+            let Ok(one) = definitions.one_of_cluster::<DynamicObject>(self.client.clone(), &name) else { continue };
             if let Some(definition) = one.get_opt().await.with_context(|| format!("cannot read {name}"))? {
-                let mut value = serde_json::to_value(definition)?;
-                value["apiVersion"] = "apiextensions.k8s.io/v1".into();
-                value["kind"] = "CustomResourceDefinition".into();
-                values.push(value);
+                values.push(serde_json::to_value(definition)?);
             }
         }
         let mut input = Input::default();
+        input.conversions = self.conversions.into_values().map(|object| Object::clone(&object)).collect();
         for value in values {
             let objects = manifest::objects(Document { line: 1, value, repeated: Vec::new() })?;
             input.objects.extend(objects.into_iter().map(|manifest| Loaded {
@@ -383,12 +391,8 @@ mod tests {
         let path = |kind: &str| format!("/apis/g.io/v1/namespaces/ns/{kind}/t");
         script.get(&path("atemplates"), &[], Said::error(403, "Forbidden"));
         script.get(&path("itemplates"), &[], Said::error(404, "NotFound"));
-        let mut reading = Reading {
-            client: script.client(),
-            stored: vec![object(Kind::ClusterClass, "base", class), object(Kind::Cluster, "one", topology)],
-            objects: BTreeMap::new(),
-            definitions: BTreeSet::new(),
-        };
+        let stored = vec![object(Kind::ClusterClass, "base", class), object(Kind::Cluster, "one", topology)];
+        let mut reading = Reading::empty(script.client(), stored);
         let facts = reading.facts().unwrap();
         let failed = reading.follow(&facts, &Facts::default(), Options { runtime_sdk: false }).await.unwrap_err();
         let words = "cannot read what Cluster ns/one needs: ATemplate ns/t: scripted Forbidden";

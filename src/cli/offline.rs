@@ -75,6 +75,7 @@ impl Case {
             live.objects.iter().filter(|loaded| named.contains(&loaded.manifest.identity())).cloned().collect();
         let mut world = self.world;
         world.objects.extend(live.objects.iter().cloned());
+        world.conversions.extend(live.conversions.iter().cloned());
         Case { old: Arc::new(old), world, ..self }
     }
 
@@ -201,22 +202,33 @@ impl Case {
 /// The objects of all other kinds, completed as their definitions say, and definitions by their names; a later one takes the place
 /// of an earlier one of the same name.
 pub(super) fn objects<'a>(inputs: impl IntoIterator<Item = &'a Input, IntoIter: Clone>) -> Objects {
-    let loaded = inputs.into_iter().flat_map(|input| &input.objects);
+    let inputs = inputs.into_iter();
     let mut all = Objects::default();
-    for Loaded { manifest, .. } in loaded.clone() {
+    for Loaded { manifest, .. } in inputs.clone().flat_map(|input| &input.objects) {
         if let Some(definition) = Definition::of(&manifest.value) {
             all.put_definition(manifest.key.name.clone(), Arc::new(definition));
         }
     }
-    for Loaded { manifest, .. } in loaded {
-        if manifest.admitted_kind().is_none() && manifest.kind != "CustomResourceDefinition" {
-            let Some(object) = manifest.object() else { continue };
-            let name = definition_name(object.group(), object.kind());
-            let definition = if let Found::Yes(found) = all.definition(&name) { Some(found) } else { None };
-            all.put(Arc::new(completed(object, definition.as_deref())));
+    for Input { objects, conversions, .. } in inputs {
+        for Loaded { manifest, .. } in objects {
+            if manifest.admitted_kind().is_none() && manifest.kind != "CustomResourceDefinition" {
+                let Some(object) = manifest.object() else { continue };
+                let object = complete(&all, object);
+                all.put(object);
+            }
+        }
+        for object in conversions {
+            let object = complete(&all, object.clone());
+            all.put_conversion(object);
         }
     }
     all
+}
+
+fn complete(all: &Objects, object: Object) -> Arc<Object> {
+    let name = definition_name(object.group(), object.kind());
+    let definition = if let Found::Yes(found) = all.definition(&name) { Some(found) } else { None };
+    Arc::new(completed(object, definition.as_deref()))
 }
 
 /// A Cluster that no file holds, in v1beta2, after its creation was judged by both end points.

@@ -230,6 +230,10 @@ impl State {
         let mut topologies = side.fold(&facts);
         let keys: Vec<ObjectKey> = topologies.facts().cluster_keys().cloned().collect();
         keys.iter().for_each(|key| topologies.facts_mut().remove_cluster(key));
+        if let Some(objects) = topologies.facts_mut().objects_mut() {
+            let clusters: Vec<_> = objects.iter().filter(|one| is_cluster(one)).map(|one| one.reference()).collect();
+            clusters.iter().for_each(|cluster| objects.remove(cluster));
+        }
         let classes = subjects.iter().filter_map(Subject::class);
         let classes = classes.map(|(_, class)| Object::try_from(class).unwrap_or_default()).collect();
         let clusters = subjects.iter().filter_map(Subject::cluster);
@@ -266,6 +270,11 @@ fn taken(topologies: &mut Fold, cluster: &ObjectKey) -> Vec<Arc<Object>> {
     taken
 }
 
+/// Where extensions are called, Clusters are among the objects.
+fn is_cluster(object: &Object) -> bool {
+    GroupKind::of(object).is_core("Cluster")
+}
+
 /// What differs on the other side.
 struct Change {
     state: State,
@@ -282,7 +291,8 @@ impl Change {
             let known = old.in_any_version(object.group(), object.kind(), &object.key());
             known.is_none_or(|known| **known != *object)
         };
-        let objects = new.iter().map(|object| Object::clone(object)).filter(is_new).collect();
+        let others = new.iter().filter(|object| !is_cluster(object));
+        let objects = others.map(|object| Object::clone(object)).filter(is_new).collect();
         Change { state: State::of(after), objects, deletes: true }
     }
 
@@ -424,7 +434,7 @@ fn objects_of(key: &ObjectKey, simulation: &Simulation) -> Vec<Arc<Object>> {
     let all = simulation.objects();
     let cluster = all.get(&ObjectId::core("Cluster", &key.namespace, &key.name)).cloned();
     let others = all.everything_of(key).into_iter();
-    cluster.into_iter().chain(others.filter(|object| !GroupKind::of(object).is_core("Cluster"))).collect()
+    cluster.into_iter().chain(others.filter(|object| !is_cluster(object))).collect()
 }
 
 fn reason(end: End, key: &ObjectKey) -> Option<String> {

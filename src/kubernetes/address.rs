@@ -171,6 +171,19 @@ impl Resource {
         Ok(One { api: self.api(client, Some(&key.namespace))?, key: key.clone(), what })
     }
 
+    /// One object of the kind, which is in no namespace.
+    ///
+    /// # Errors
+    /// When the name cannot be a part of a path.
+    pub fn one_of_cluster<K>(&self, client: kube::Client, name: &str) -> Result<One<K>, Malformed>
+    where
+        K: kube::Resource<Scope = DynamicResourceScope, DynamicType = ApiResource>,
+    {
+        self::name(name)?;
+        let what = format!("{} {name}", self.0.kind);
+        Ok(One { api: self.anywhere(client), key: ObjectKey::new("", name), what })
+    }
+
     /// Requests for the objects of the kind in a namespace.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use self::timeline::Timeline;
 use crate::calendar::Moment;
 use crate::hub::contract::{definition_name, names_contracts};
-use crate::hub::{Cluster, Kind, Object, ObjectKey, annotation};
+use crate::hub::{Cluster, Kind, Object, ObjectKey, ObjectRef, annotation};
 use crate::lifecycle::conditions::{self, Condition, Status};
 use crate::lifecycle::fold::{Fold as Machines, StoredChange};
 use crate::lifecycle::wake::is_paused;
@@ -249,7 +249,15 @@ impl Simulation {
     }
 
     fn mirror_cluster(&mut self, key: &ObjectKey, after: Option<&Object>) {
+        // Extensions are sent Clusters as they are.
+        let is_sent = self.topologies.calls_extensions();
         let facts = self.topologies.facts_mut();
+        if let Some(objects) = facts.objects_mut().filter(|_| is_sent) {
+            match after {
+                Some(after) => objects.put(Arc::new(after.clone())),
+                None => objects.remove(&ObjectRef::new(API_VERSION, Kind::Cluster.name(), key.clone())),
+            }
+        }
         let decoded = after.map(|cluster| Cluster::decode(Version::V1Beta2, &cluster.as_ref().to_string()));
         match decoded {
             Some(Ok(cluster)) => facts.put_cluster(key.clone(), Record::readable(cluster)),

@@ -1,12 +1,13 @@
 //! Objects of any kind, as files or caches hold them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
 use super::{Found, Nodes, Selection};
 use crate::hub::label::CLUSTER_NAME;
-use crate::hub::{Definition, Object, ObjectKey, ObjectRef, group_of};
+use crate::hub::{Definition, GROUP, Kind, Object, ObjectKey, ObjectRef, group_of};
 
 /// Together with the annotation of [`CLUSTER_NAME`]: of which workload cluster a Node is.
 const CLUSTER_NAMESPACE: &str = "cluster.x-k8s.io/cluster-namespace";
@@ -18,6 +19,8 @@ const NODE: &str = "Node";
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     objects: RedBlackTreeMapSync<Id, Arc<Object>>,
+    /// The same objects in further versions, as an API server converted them.
+    conversions: RedBlackTreeMapSync<Id, BTreeMap<String, Arc<Object>>>,
     /// The names of the objects of a Cluster, by kind.
     of_clusters: Index<Group, String>,
     /// The Nodes of the workload cluster of a Cluster.
@@ -46,6 +49,28 @@ impl Objects {
         self.objects.insert_mut(id, object);
     }
 
+    /// Adds a further version of an object that is there, for those who ask for it in that version. The next change of the object
+    /// removes it.
+    pub fn put_conversion(&mut self, object: Arc<Object>) {
+        let id = (object.group().to_owned(), object.kind().to_owned(), object.key());
+        if self.objects.contains_key(&id) {
+            let mut versions = self.conversions.get(&id).cloned().unwrap_or_default();
+            versions.insert(object.api_version().to_owned(), object);
+            self.conversions.insert_mut(id, versions);
+        }
+    }
+
+    /// Adds or replaces all objects of a Cluster but itself, with their further versions.
+    pub fn take_over(&mut self, cluster: &ObjectKey, from: &Objects) {
+        let is_itself = |object: &Object| (object.group(), object.kind()) == (GROUP, Kind::Cluster.name());
+        for object in from.of_cluster(cluster).filter(|object| !is_itself(object)) {
+            let id = (object.group().to_owned(), object.kind().to_owned(), object.key());
+            let versions = from.conversions.get(&id);
+            self.put(object.clone());
+            versions.into_iter().flat_map(BTreeMap::values).for_each(|one| self.put_conversion(one.clone()));
+        }
+    }
+
     /// Forgets an object in any version.
     pub fn remove(&mut self, reference: &ObjectRef) {
         self.take(&(reference.group().to_owned(), reference.kind.clone(), reference.key.clone()));
@@ -54,6 +79,7 @@ impl Objects {
     fn take(&mut self, id: &Id) {
         let Some(old) = self.objects.get(id).cloned() else { return };
         self.objects.remove_mut(id);
+        self.conversions.remove_mut(id);
         if let Some(group) = group(id, &old) {
             drop_from(&mut self.of_clusters, group, &id.2.name);
         }
@@ -72,17 +98,16 @@ impl Objects {
         self.definitions.get(name).cloned().map_or(Found::Absent, Found::Yes)
     }
 
-    /// An object. One that is there in another version is unreadable, because it cannot be converted.
+    /// An object. One that is there in other versions only is unreadable, because it cannot be converted.
     pub fn object(&self, reference: &ObjectRef) -> Found<Arc<Object>> {
         let id = (reference.group().to_owned(), reference.kind.clone(), reference.key.clone());
         match self.objects.get(&id) {
             None => Found::Absent,
             Some(object) if object.api_version() == reference.api_version => Found::Yes(object.clone()),
-            Some(object) => Found::Unreadable(format!(
-                "{reference} is available as {} but was requested as {}; only an API server can convert it",
-                object.api_version(),
-                reference.api_version
-            )),
+            Some(object) => {
+                let converted = self.conversions.get(&id).and_then(|versions| versions.get(&reference.api_version));
+                converted.map_or_else(|| unconverted(reference, object), |one| Found::Yes(one.clone()))
+            }
         }
     }
 
@@ -133,6 +158,14 @@ impl Objects {
     }
 }
 
+fn unconverted(reference: &ObjectRef, object: &Object) -> Found<Arc<Object>> {
+    Found::Unreadable(format!(
+        "{reference} is available as {} but was requested as {}; only an API server can convert it",
+        object.api_version(),
+        reference.api_version
+    ))
+}
+
 fn add<K: Ord, V: Ord>(index: &mut Index<K, V>, key: K, value: V) {
     let mut values = index.get(&key).cloned().unwrap_or_default();
     values.insert_mut(value);
@@ -163,8 +196,6 @@ fn group(id: &Id, object: &Object) -> Option<Group> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use serde_json::json;
 
     use super::*;
@@ -234,6 +265,17 @@ mod tests {
         assert!(matches!(objects.object(&reference("g/v1", "a")), Found::Yes(_)));
         assert!(matches!(objects.object(&reference("g/v2", "a")), Found::Unreadable(_)));
         assert_eq!(objects.object(&reference("g/v1", "b")), Found::Absent);
+        let mut newer = (*machine("a", "x", "1")).clone();
+        newer.set("apiVersion", "g/v2".into()).unwrap();
+        objects.put_conversion(Arc::new(newer.clone()));
+        assert!(matches!(objects.object(&reference("g/v2", "a")), Found::Yes(one) if one.api_version() == "g/v2"));
+        assert!(matches!(objects.object(&reference("g/v3", "a")), Found::Unreadable(_)));
+        assert_eq!((names(&objects, &[]), objects.iter().count()), (vec!["a".to_owned()], 1));
+        objects.put(machine("a", "x", "2"));
+        assert!(matches!(objects.object(&reference("g/v2", "a")), Found::Unreadable(_)), "it was converted before");
+        objects.remove(&reference("g/v1", "a"));
+        objects.put_conversion(Arc::new(newer));
+        assert_eq!(objects.object(&reference("g/v2", "a")), Found::Absent, "it is not there");
         objects.put_definition(
             "machines.g".to_owned(),
             Arc::new(Definition { labels: BTreeMap::new(), ..Definition::default() }),

@@ -239,7 +239,9 @@ pub(super) fn owners(
     let is_own = |entry: &ManagedFields| entry.is_of_applier(MANAGER);
     if !managers.iter().any(|entry| is_own(entry) && entry.api_version == sent.api_version()) {
         managers.retain(|entry| !is_own(entry));
-        let asked = before.map_or(sent, |before| &before.object);
+        // The earlier object may be in another version, in which fields have other names.
+        let before = before.map(|before| &*before.object).filter(|asked| asked.api_version() == sent.api_version());
+        let asked = before.unwrap_or(sent);
         managers.push(ssa::as_applied(MANAGER, asked.as_ref(), schema));
     }
     Ok(managers)

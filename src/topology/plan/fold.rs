@@ -124,6 +124,11 @@ impl Fold {
         Fold { extensions: Some(extensions), ..self }
     }
 
+    /// Whether extensions are called. They are sent Clusters, which are among the objects then.
+    pub fn calls_extensions(&self) -> bool {
+        self.extensions.is_some()
+    }
+
     /// The facts as they are now.
     pub fn facts(&self) -> &Facts {
         &self.facts
@@ -137,7 +142,7 @@ impl Fold {
     /// Takes over the objects that a Cluster has after the rollout in `before`. The topology in this fold may differ.
     pub fn take_over(&mut self, cluster: &ObjectKey, before: &Fold) {
         if let (Some(from), Some(into)) = (before.facts.objects(), self.facts.objects_mut()) {
-            from.of_cluster(cluster).for_each(|object| into.put(object.clone()));
+            into.take_over(cluster, from);
         }
         self.applied = before.applied.clone();
         let (Found::Yes(old), Found::Yes(new)) = (before.facts.cluster(cluster), self.facts.cluster(cluster)) else {
@@ -244,7 +249,7 @@ impl Fold {
         if self.server.is_some() {
             world = world.with_dry_runs();
         }
-        if self.extensions.is_some() {
+        if self.calls_extensions() {
             world = world.with_extensions();
         }
         let compute = |world: World, ()| {

@@ -1,5 +1,6 @@
 //! Runtime Extensions of a server: real HTTPS between the embedded API with its controllers and an extension.
 
+mod api_versions;
 mod discovery;
 mod example;
 mod go;

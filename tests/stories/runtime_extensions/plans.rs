@@ -51,6 +51,10 @@ fn a_live_plan_asks_the_extensions_of_the_cluster() {
     assert_eq!(live["summary"]["machines"]["replaced"], 2, "{live:#}");
     let hooks = "ExtensionConfig lab: lifecycle hooks are not called, and are assumed to pass";
     assert!(live["warnings"].to_string().contains(hooks), "{}", live["warnings"]);
+    let kubeconfig = site.ground.path("state/kubeconfig");
+    let simulated = command(&["simulate", "--live", "--kubeconfig", &kubeconfig]).output().unwrap();
+    let out = String::from_utf8(simulated.stdout).unwrap();
+    assert!(simulated.status.success() && out.starts_with("1 Cluster in 0s"), "it is not among its own objects: {out}");
     site.lab.stop();
     let (_, offline, _) = plan(&site, &file, &[]);
     assert_eq!(offline["complete"], false, "{offline:#}");
