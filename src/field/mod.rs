@@ -14,6 +14,8 @@ mod level;
 mod path;
 
 pub use closest::closest;
-pub use error::{ErrorKind, FieldError, Findings, RuleId, Shown, Warning, chain, counted, enumerated, join, shortened};
+pub use error::{
+    ErrorKind, FieldError, Findings, RuleId, Shown, Warning, a_few, chain, counted, enumerated, join, shortened,
+};
 pub use level::Level;
 pub use path::{Path, lengthen, point};

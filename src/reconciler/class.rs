@@ -10,32 +10,41 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::Patch;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::backoff::{Backoff, Held};
 use super::raw::RawClass;
 use super::runs::RunOutcome;
 use super::{add, in_our_name, now};
-use crate::admission::variable_problem;
-use crate::field::shortened;
-use crate::hub::{ClusterClass, GROUP, Kind, ObjectKey, TemplateRef, contract};
+use crate::admission::{clusters_that_break, variable_problem};
+use crate::budget::Stop;
+use crate::field::{a_few, counted, shortened};
+use crate::hub::{ClusterClass, GROUP, Kind, ObjectKey, ObjectRef, TemplateRef, contract};
 use crate::kubernetes::address::{self, Malformed, One};
+use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
 use crate::kubernetes::describe;
+use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
 use crate::kubernetes::extensions::Extensions;
 use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::kubernetes::metadata::Metadata;
 use crate::kubernetes::templates::{ObjectKind, Templates};
+use crate::telemetry::metrics::Metrics;
 use crate::topology::class_references::{Outdated, ReferenceError, group_version, references};
 use crate::topology::class_status::{self, References};
 use crate::topology::class_variables::{Discovered, Variables};
 use crate::wire::{Decode, Version};
-use crate::world::{Facts, Record};
+use crate::world::{Facts, Found, Record, World};
 
 /// How long a run waits for watches that have just begun.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long an extension may take to define its variables; its own timeout is shorter.
 const DISCOVERY: Duration = Duration::from_secs(35);
+/// How long finding the Clusters that new variables break may take.
+const JUDGING: Duration = Duration::from_secs(5);
+/// How many of them an event names.
+const NAMED_CLUSTERS: usize = 10;
+const BREAKS: Reason = Reason::warning("TopologyBroken");
 /// How often a write is retried after a conflict.
 const CONFLICTS: usize = 3;
 
@@ -94,6 +103,10 @@ pub(super) struct Reconciler {
     pub backoff: Backoff,
     /// Runtime Extensions are asked for variables; `None` while the feature gate is off.
     pub extensions: Option<Arc<Extensions>>,
+    /// The Clusters, which variables may not fit any more.
+    pub cache: Arc<Cache>,
+    pub events: Recorder,
+    pub metrics: Arc<Metrics>,
 }
 
 impl Reconciler {
@@ -122,7 +135,9 @@ impl Reconciler {
         let status = class_status::reconciled(&class.value, &references, &variables, &now());
         let differs = !class_status::says_the_same(class.value.get("status"), &status);
         if differs {
+            let broken = self.broken(hub, &variables).await;
             self.write_status(class, &status).await?;
+            self.warn_of(class, &broken).await;
         }
         failures.extend(variables.problem());
         match failures.is_empty() {
@@ -240,6 +255,45 @@ impl Reconciler {
             (Some(list), false) => with_variables(class, list).await.map_or(variables, Variables::Unreadable),
             _ => variables,
         }
+    }
+
+    /// The Clusters that fit the variables of the status and not those that extensions define now.
+    async fn broken(&self, hub: &ClusterClass, variables: &Variables) -> Vec<(ObjectKey, String)> {
+        let Variables::Settled(list) = variables else { return Vec::new() };
+        if hub.spec.discovering_patches().next().is_none() || hub.status.variables.is_empty() {
+            return Vec::new();
+        }
+        let text = json!({"status": {"variables": list}}).to_string();
+        let Ok(after) = ClusterClass::decode(Version::V1Beta2, &text) else { return Vec::new() };
+        let (facts, key) = (self.cache.facts(), hub.metadata.key());
+        let clusters = facts.user_keys(&key).filter_map(|key| match facts.cluster(key) {
+            Found::Yes(cluster) => Some(cluster),
+            _ => None,
+        });
+        let (before, clusters) = (hub.status.variables.to_vec(), clusters.collect::<Vec<_>>());
+        let until = std::time::Instant::now() + JUDGING;
+        let judge = move || {
+            let stop = Stop::when(move || std::time::Instant::now() >= until);
+            clusters_that_break(&before, &after.status.variables, &clusters, &World::closed(Arc::default()).until(stop))
+        };
+        // Schemas are compiled, and a class can have thousands of Clusters.
+        tokio::task::spawn_blocking(judge).await.unwrap_or_default()
+    }
+
+    /// Tells how many Clusters break before they fail one by one.
+    async fn warn_of(&self, class: &RawClass, broken: &[(ObjectKey, String)]) {
+        let Some((_, fault)) = broken.first() else { return };
+        self.metrics.broken_by_discovery.inc_by(u64::try_from(broken.len()).unwrap_or(u64::MAX));
+        let names: Vec<String> = broken.iter().map(|(key, _)| key.to_string()).collect();
+        let clusters = counted(names.len(), "Cluster");
+        let message = format!(
+            "the variables that extensions define now do not fit {clusters}: {}; the first of them: {fault}",
+            a_few(&names, NAMED_CLUSTERS)
+        );
+        warn!(class = %class.key(), clusters, fault, "Variables that extensions define do not fit Clusters any more");
+        let uid = class.metadata().uid.clone().unwrap_or_default();
+        let object = ObjectRef::new(format!("{GROUP}/{}", Version::V1Beta2), Kind::ClusterClass.name(), class.key());
+        self.events.write(vec![QueuedEvent::now(&object, &uid, BREAKS, message)]).await;
     }
 
     async fn write_status(&self, class: &RawClass, status: &Value) -> Result<(), ReconcileError> {

@@ -28,6 +28,7 @@ use crate::extensions::registered_name;
 use crate::hub::{ObjectKey, TemplateRef};
 use crate::kubernetes::address;
 use crate::kubernetes::contract::Definitions;
+use crate::kubernetes::events::Recorder;
 use crate::kubernetes::extensions::Extensions;
 use crate::kubernetes::follow::{Mirror, Observation, StoreChange, WatchedKind};
 use crate::kubernetes::templates::{ObjectKind, Templates};
@@ -38,6 +39,8 @@ use crate::world::Scope;
 
 /// The name of the controller in metrics.
 const NAME: &str = "clusterclass";
+/// Who reports events.
+const REPORTER: &str = "clusterclass-controller";
 /// How many classes are looked at side by side.
 const WORKERS: u16 = 10;
 /// How long a run may take (RS-10).
@@ -70,6 +73,9 @@ impl ClassController {
             templates: templates.clone(),
             backoff: Backoff::default(),
             extensions: extensions.clone(),
+            cache: cache.clone(),
+            events: Recorder::new(self.0.writer(), REPORTER),
+            metrics: metrics.clone(),
         });
         let runs = self.runs(&reconciler, classes.store().clone(), woken);
         let follow_classes = self.follow_classes(classes, &index, &templates, &reconciler);

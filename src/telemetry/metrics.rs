@@ -107,6 +107,8 @@ pub struct Metrics {
     pub ssa_cache_hits: Family<Controller, Counter>,
     pub ssa_cache_misses: Family<Controller, Counter>,
     pub rotations_held: Counter,
+    /// Clusters that do not fit variables which extensions define anew.
+    pub broken_by_discovery: Counter,
     pub extension_requests: Family<Requests, Counter>,
     pub extension_duration: Family<Requested, Histogram>,
     /// Machines by their phase; only where this process drives them.
@@ -240,6 +242,10 @@ fn registered_in(mut registry: Registry) -> Metrics {
         ),
         ssa_cache_misses: new.metric("ssa_cache_misses", "Comparisons for which the API server was asked for dry runs"),
         rotations_held: new.metric("rotations_held", "Templates that were replaced again and again, and are no longer"),
+        broken_by_discovery: new.metric(
+            "broken_by_discovery",
+            "Clusters that do not fit variables which Runtime Extensions define anew",
+        ),
         extension_requests: new.metric("extension_requests", "Requests to Runtime Extensions, by hook"),
         // From 1 ms to 33 s: no call takes longer than 30 s.
         extension_duration: new.timed(

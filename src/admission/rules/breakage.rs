@@ -13,8 +13,8 @@ use super::shared;
 use crate::admission::Dependents;
 use crate::admission::lists::lists;
 use crate::budget::Stop;
-use crate::field::{ErrorKind, FieldError, Findings, Path, Shown};
-use crate::hub::{Cluster, ClusterClass, ExternalPatch, Patch, StatusVariable, annotation};
+use crate::field::{ErrorKind, FieldError, Findings, Path, Shown, a_few};
+use crate::hub::{Cluster, ClusterClass, ExternalPatch, ObjectKey, Patch, StatusVariable, annotation};
 use crate::variables::{self, ValueBudget, Variables};
 use crate::world::World;
 
@@ -46,6 +46,28 @@ pub(super) fn clusters_still_fit(
     } else {
         breakages.deny(found);
     }
+}
+
+/// The Clusters that fit the variables `before` and not those `after`, with the first thing that is wrong with each; no values are
+/// shown.
+pub fn clusters_that_break(
+    before: &[StatusVariable],
+    after: &[StatusVariable],
+    clusters: &[Arc<Cluster>],
+    world: &World,
+) -> Vec<(ObjectKey, String)> {
+    let Some(change) = ChangeOfVariables::between(before.to_vec(), after, world) else { return Vec::new() };
+    let fault = |cluster: &Cluster| {
+        let removed = change.removed_and_set([cluster].into_iter()).into_keys().next();
+        match (removed, change.errors(cluster).into_iter().next()) {
+            (Some(name), _) => Some(format!("variable {name:?} is no longer defined")),
+            (None, Some(error)) => Some(format!("{}: {}", error.path, error.detail)),
+            (None, None) => None,
+        }
+    };
+    let living = clusters.iter().filter(|cluster| !cluster.metadata.is_being_deleted());
+    let until = living.take_while(|_| !world.stop().is_due());
+    until.filter_map(|cluster| Some((cluster.metadata.key(), fault(cluster)?))).collect()
 }
 
 /// What no longer fits.
@@ -103,32 +125,37 @@ impl<'a> ChangeOfVariables<'a> {
     fn of(change: &ClassChange<'a>, old: &ClusterClass) -> Option<Self> {
         let before = variables::current(old)?.into_owned();
         let expected = variables::expected_status(&change.new.spec, &old.status.variables);
-        let (defined, redefined) = (by_name(&before), by_name(&expected));
-        let differs = |name: &str| defined.get(name) != redefined.get(name);
-        if !defined.keys().chain(redefined.keys()).any(|name| differs(name)) {
-            return None;
-        }
         // What a patch discovers that has not been asked yet may define anything.
         let known = |(patch, extension): (&Patch, &ExternalPatch)| {
             old.spec.discovering_patches().any(|(other, asked)| other.name == patch.name && asked == extension)
         };
-        let removed = match change.new.spec.discovering_patches().all(known) {
-            true => {
-                defined.keys().filter(|name| !redefined.contains_key(*name)).map(|name| (*name).to_owned()).collect()
-            }
-            false => BTreeSet::new(),
-        };
+        let mut between = Self::between(before, &expected, change.world)?;
+        if !change.new.spec.discovering_patches().all(known) {
+            between.removed.clear();
+        }
+        Some(between)
+    }
+
+    /// `None` when variables do not change.
+    fn between(before: Vec<StatusVariable>, after: &[StatusVariable], world: &'a World) -> Option<Self> {
+        let (defined, redefined) = (by_name(&before), by_name(after));
+        let differs = |name: &str| defined.get(name) != redefined.get(name);
+        if !defined.keys().chain(redefined.keys()).any(|name| differs(name)) {
+            return None;
+        }
+        let removed = defined.keys().filter(|name| !redefined.contains_key(*name));
+        let removed = removed.map(|name| (*name).to_owned()).collect();
         // A definition that stays as it was finds wrong what it found wrong before.
         // Definitions that take more than a class may are refused by themselves (DEC-44), and judge no value.
-        let new = change.world.variables(&expected).map(|new| new.only(differs)).unwrap_or_default();
-        Some(ChangeOfVariables { world: change.world, before, old: OnceCell::new(), new, removed })
+        let new = world.variables(after).map(|new| new.only(differs)).unwrap_or_default();
+        Some(ChangeOfVariables { world, before, old: OnceCell::new(), new, removed })
     }
 
     /// Everything that the old class accepts and the new one refuses: removed variables, then Cluster by Cluster.
     fn breakages(&self, clusters: &[Arc<Cluster>]) -> Breakages {
         let mut breakages = Breakages::default();
         let clusters = || clusters.iter().filter(|cluster| !cluster.metadata.is_being_deleted());
-        for (name, clusters) in self.removed_and_set(clusters()) {
+        for (name, clusters) in self.removed_and_set(clusters().map(|cluster| &**cluster)) {
             breakages.push(|| removed(name, &clusters));
         }
         for cluster in clusters() {
@@ -136,14 +163,20 @@ impl<'a> ChangeOfVariables<'a> {
             if stop.is_due() {
                 break;
             }
-            let errors = judge(cluster, &self.new, stop);
-            if !errors.is_empty() {
-                let excused: BTreeSet<String> = judge(cluster, self.old(), stop).iter().map(identity).collect();
-                let breaking = errors.into_iter().filter(|error| !excused.contains(&identity(error)));
-                breaking.for_each(|error| breakages.push(|| of_cluster(error, cluster)));
-            }
+            self.errors(cluster).into_iter().for_each(|error| breakages.push(|| of_cluster(error, cluster)));
         }
         breakages
+    }
+
+    /// What is wrong with the values of a Cluster, and was not before.
+    fn errors(&self, cluster: &Cluster) -> Vec<FieldError> {
+        let stop = self.world.stop();
+        let mut errors = judge(cluster, &self.new, stop);
+        if !errors.is_empty() {
+            let excused: BTreeSet<String> = judge(cluster, self.old(), stop).iter().map(identity).collect();
+            errors.retain(|error| !excused.contains(&identity(error)));
+        }
+        errors
     }
 
     fn old(&self) -> &Variables {
@@ -154,7 +187,7 @@ impl<'a> ChangeOfVariables<'a> {
     }
 
     /// Removed variables that are set, with the Clusters that set them.
-    fn removed_and_set<'b>(&self, clusters: impl Iterator<Item = &'b Arc<Cluster>>) -> BTreeMap<&str, Vec<String>> {
+    fn removed_and_set<'b>(&self, clusters: impl Iterator<Item = &'b Cluster>) -> BTreeMap<&str, Vec<String>> {
         let mut still_set = BTreeMap::<&str, Vec<String>>::new();
         if self.removed.is_empty() {
             return still_set;
@@ -202,10 +235,8 @@ fn identity(error: &FieldError) -> String {
 }
 
 fn removed(name: &str, clusters: &[String]) -> FieldError {
-    let detail = format!(
-        "variable {name:?} cannot be removed because Clusters set it: {}",
-        shared::a_few(clusters, NAMED_CLUSTERS)
-    );
+    let detail =
+        format!("variable {name:?} cannot be removed because Clusters set it: {}", a_few(clusters, NAMED_CLUSTERS));
     FieldError {
         rule: "DEC-1",
         kind: ErrorKind::Forbidden,

@@ -11,7 +11,7 @@ use super::patches::patches_are_usable;
 use super::{definitions, dependents, names, patches, references, shared};
 use crate::admission::rule::{Rule, listed, rules, run};
 use crate::admission::{Listed, Outcome, Settings, Verdict};
-use crate::field::{Findings, Path, RuleId, Shown};
+use crate::field::{Findings, Path, RuleId, Shown, a_few};
 use crate::hub::{ClusterClass, Kind};
 use crate::schema::{Breach, Violation};
 use crate::version::{BuildOrder, KubeVersion};
@@ -170,10 +170,8 @@ fn deletion(old: &ClusterClass, world: &World) -> Outcome {
         Ok(clusters) if clusters.is_empty() => Outcome::Allowed,
         Ok(clusters) => {
             let names: Vec<String> = clusters.iter().map(|cluster| cluster.metadata.key().to_string()).collect();
-            let message = format!(
-                "ClusterClass {key} cannot be deleted because it is used by {}",
-                shared::a_few(&names, NAMED_CLUSTERS)
-            );
+            let message =
+                format!("ClusterClass {key} cannot be deleted because it is used by {}", a_few(&names, NAMED_CLUSTERS));
             Outcome::Forbidden { rule: IN_USE, message, names_object: true }
         }
     }

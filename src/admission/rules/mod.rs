@@ -40,4 +40,5 @@ mod topology_change;
 mod upgrade;
 mod version;
 
+pub use breakage::clusters_that_break;
 pub use definitions::variable_problem;

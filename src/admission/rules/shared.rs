@@ -210,12 +210,3 @@ fn is_autoscaled(metadata: &TopologyMetadata) -> bool {
 pub(super) fn lacks_health_check(own: &HealthCheck, of_class: &HealthCheck) -> bool {
     own.enabled == Some(true) && !own.is_defined() && !of_class.is_defined()
 }
-
-/// A few names, then how many there are besides.
-pub(super) fn a_few(names: &[String], most: usize) -> String {
-    let shown = names[..names.len().min(most)].join(", ");
-    match names.len().saturating_sub(most) {
-        0 => shown,
-        more => format!("{shown}, ... ({more} more)"),
-    }
-}

@@ -8,7 +8,7 @@ use super::{deprecated, rebase, shared, version};
 use crate::admission::Listed;
 use crate::admission::lists::lists;
 use crate::admission::rule::{Rule, listed, rules, run};
-use crate::field::{Findings, Path, RuleId};
+use crate::field::{Findings, Path, RuleId, a_few};
 use crate::hub::naming::decimal_integer;
 use crate::hub::{Cluster, Kind, ObjectKey, Topology, VariableValue, annotation};
 use crate::version::KubeVersion;
@@ -270,7 +270,7 @@ fn version_is_offered_by_the_class(change: &ClassifiedChange<'_>, found: &mut Fi
     let offered = &change.class.spec.kubernetes_versions;
     let version = &change.change.topology.version;
     if !offered.is_empty() && !offered.contains(version) {
-        let detail = format!("ClusterClass {} offers {}", change.key, shared::a_few(offered, SHOWN_NAMES));
+        let detail = format!("ClusterClass {} offers {}", change.key, a_few(offered, SHOWN_NAMES));
         found.invalid(version_path(), &**version, detail);
     }
 }
@@ -315,7 +315,7 @@ const SHOWN_NAMES: usize = 20;
 
 fn quoted(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
-    if names.is_empty() { "none".to_owned() } else { shared::a_few(&names, SHOWN_NAMES) }
+    if names.is_empty() { "none".to_owned() } else { a_few(&names, SHOWN_NAMES) }
 }
 
 /// A control plane health check has machines to check, and exists when it is switched on (CL-V-058).

@@ -58,6 +58,38 @@ fn a_discovered_variable_is_checked_defaulted_and_sent_to_its_extension() {
 }
 
 #[test]
+fn clusters_that_new_definitions_break_are_counted_and_named() {
+    let site = Site::start();
+    site.lab.on("DiscoverVariables", "discover", |_| Reply::success(json!({"variables": [format_variable()]})));
+    site.lab.on("ValidateTopology", "validate", |_| Reply::done());
+    site.register(&json!({}));
+    let external = json!({"validateTopologyExtension": "validate.lab", "discoverVariablesExtension": "discover.lab"});
+    site.patch_class(&[("remote", external)]);
+    for (name, format) in [("demo", "ignition"), ("other", "cloud-config")] {
+        let mut one = cluster(1, &json!([]), &json!([]));
+        one["metadata"]["name"] = json!(name);
+        one["spec"]["topology"]["variables"] = json!([{"name": "format", "value": format}]);
+        site.ground.run_cluster(&one);
+    }
+    let narrow = defined("format", &json!({"type": "string", "enum": ["cloud-config"]}));
+    site.lab.on("DiscoverVariables", "discover", move |_| Reply::success(json!({"variables": [narrow.clone()]})));
+    site.ground.merge("extensionconfig/lab", &json!({"spec": {"settings": {"new": "yes"}}}));
+    let broken = || -> Vec<String> {
+        let events = site.ground.list("events").into_iter();
+        let of_class = events
+            .filter(|event| event["involvedObject"]["kind"] == "ClusterClass" && event["reason"] == "TopologyBroken");
+        of_class
+            .map(|event| format!("{} {}", event["type"].as_str().unwrap(), event["message"].as_str().unwrap()))
+            .collect()
+    };
+    site.ground.until("the class has an event", || !broken().is_empty());
+    let said = "Warning the variables that extensions define now do not fit 1 Cluster: default/demo; the first of them: \
+        spec.topology.variables[format].value: supported values: \"cloud-config\"";
+    assert_eq!(broken(), [said]);
+    assert_eq!(site.ground.topologist.metric("topologist_broken_by_discovery_total"), Some(1.0));
+}
+
+#[test]
 fn definitions_that_differ_hold_clusters_until_they_agree() {
     // RH-17.3, RH-17.5, RH-17.7, CCR-08, CCR-10
     let site = Site::start();
