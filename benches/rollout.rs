@@ -2,13 +2,15 @@
 //! nothing changes.
 //!
 //! Two processes: the in-memory API of one, without controllers, and the leader under test, which follows it over HTTPS as it
-//! follows kube-apiserver. Each Cluster comes to sixteen objects. `cargo bench --profile dist --bench rollout -- [--quick]`; exit code 1 when a
+//! follows kube-apiserver. Each Cluster comes to sixteen objects. The last fleet has a class with two external patches, and an extension over
+//! HTTPS that counts its calls. `cargo bench --profile dist --bench rollout -- [--quick]`; exit code 1 when a
 //! budget is missed by more than the tolerance. Numbers among the arguments are sizes of fleets to measure instead of the usual ones.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, unreachable_pub, reason = "a benchmark")]
 
 mod support {
     pub mod budgets;
+    pub mod extension;
     pub mod metrics;
     pub mod server;
 }
@@ -24,6 +26,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
 use support::budgets::{Budget, Budgets};
+use support::extension::Counting;
 use support::metrics::{free_port, metrics, sum};
 use support::server::{Process, certificates};
 use topologist::yaml;
@@ -43,8 +46,9 @@ fn main() {
     }
     let mut budgets = Budgets::titled("A leader and its fleet: Clusters of sixteen objects each");
     let mut first = None;
+    let fleet_with_extension = sizes.iter().copied().filter(|size| *size <= 1000).max();
     for clusters in sizes {
-        let each = measure(clusters, &mut budgets);
+        let each = measure(clusters, None, &mut budgets);
         let Some((smallest, of_smallest)) = first else {
             first = Some((clusters, each));
             continue;
@@ -54,6 +58,9 @@ fn main() {
             let what = format!("{clusters} Clusters: processor time of the {whose} for each, compared with {smallest}");
             budgets.note(&what, "times", Budget::AtMost(GROWTH), each / smaller);
         }
+    }
+    if let Some(clusters) = fleet_with_extension {
+        measure(clusters, Some(&Counting::start()), &mut budgets);
     }
     budgets.finish();
 }
@@ -66,14 +73,14 @@ struct Each {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a few thousand Clusters")]
-fn measure(clusters: usize, budgets: &mut Budgets) -> Each {
+fn measure(clusters: usize, extension: Option<&Counting>, budgets: &mut Budgets) -> Each {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let (of_api, of_leader) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for folder in [&of_api, &of_leader] {
         certificates(folder.path());
     }
     let fleet = of_api.path().join("fleet.json");
-    std::fs::write(&fleet, fleet_of(clusters).to_string()).unwrap();
+    std::fs::write(&fleet, fleet_of(clusters, extension).to_string()).unwrap();
     let load = ["--embedded", "--controllers=none", "--admin-addr=127.0.0.1:0", "--load", fleet.to_str().unwrap()];
     let api = Process::topologist(of_api.path(), &load);
     let kubeconfig = of_api.path().join("kubeconfig");
@@ -89,10 +96,19 @@ fn measure(clusters: usize, budgets: &mut Budgets) -> Each {
     let started = Instant::now();
     let leader = start();
     runtime.block_on(until_reconciled(&client, clusters));
-    let what = |text: &str| format!("{clusters} Clusters: {text}");
+    let patches = if extension.is_some() { " with two external patches" } else { "" };
+    let what = |text: &str| format!("{clusters} Clusters{patches}: {text}");
+    let calls = || extension.map_or(0, Counting::calls) as f64;
     budgets.note(&what("rolled out from nothing"), "s", Budget::None, started.elapsed().as_secs_f64());
     let settled = at_rest(admin);
     let each = |cpu: f64| cpu * 1000.0 / clusters as f64;
+    let of_rollout = calls();
+    if extension.is_some() {
+        let runs = sum(&metrics(admin), "topologist_reconciles_total{controller=\"topology/cluster\"");
+        budgets.note(&what("runs for each"), "", Budget::None, runs / clusters as f64);
+        budgets.note(&what("calls of the extension for each"), "", Budget::None, of_rollout / clusters as f64);
+        budgets.note(&what("calls for each run"), "", Budget::AtMost(2.0), of_rollout / runs);
+    }
     let taken = Each { leader: each(leader.cpu()), api: each(api.cpu()) };
     budgets.note(&what("processor time of the leader for each"), "ms", Budget::None, taken.leader);
     budgets.note(&what("processor time of the API for each"), "ms", Budget::None, taken.api);
@@ -102,6 +118,9 @@ fn measure(clusters: usize, budgets: &mut Budgets) -> Each {
     let cpu = leader.cpu();
     std::thread::sleep(CALM);
     budgets.note(&what("runs, dry runs and reads of a calm time"), "", Budget::AtMost(0.0), asked(admin) - settled);
+    if extension.is_some() {
+        budgets.note(&what("calls in that time"), "", Budget::AtMost(0.0), calls() - of_rollout);
+    }
     budgets.note(
         &what("its processor time, of a second"),
         "ms",
@@ -109,24 +128,35 @@ fn measure(clusters: usize, budgets: &mut Budgets) -> Each {
         (leader.cpu() - cpu) * 1000.0 / CALM.as_secs_f64(),
     );
     drop(leader);
+    let of_first = calls();
     // The lease of a leader that was killed has to end first.
     let again = start();
     wait_for_runs(admin, clusters);
     at_rest(admin);
     budgets.note(&what("dry runs and reads of a new leader"), "", Budget::AtMost(0.0), dry_runs_and_reads(admin));
     budgets.note(&what("its processor time until all are looked at"), "s", Budget::None, again.cpu());
+    if extension.is_some() {
+        // One of Discovery, and one for each patch.
+        let most = Budget::AtMost(2.0 + 1.0 / clusters as f64);
+        budgets.note(&what("its calls for each"), "", most, (calls() - of_first) / clusters as f64);
+    }
     drop(api);
     taken
 }
 
-/// The bundle of the repository with so many Clusters.
-fn fleet_of(clusters: usize) -> Value {
+/// The bundle of the repository with so many Clusters, and with the patches of an extension.
+fn fleet_of(clusters: usize, extension: Option<&Counting>) -> Value {
     let read = |name: &str| {
         let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/embedded").join(name))
             .unwrap();
         yaml::documents(&text).into_iter().map(|document| document.unwrap().value).collect::<Vec<_>>()
     };
     let (mut items, cluster) = (read("class.yaml"), read("cluster.yaml").remove(0));
+    if let Some(extension) = extension {
+        let class = items.iter_mut().find(|item| item["kind"] == "ClusterClass").unwrap();
+        class["spec"]["patches"].as_array_mut().unwrap().extend(Counting::patches());
+        items.push(extension.config());
+    }
     items.extend((0..clusters).map(|i| {
         let mut cluster = cluster.clone();
         cluster["metadata"]["name"] = json!(format!("fleet-{i}"));

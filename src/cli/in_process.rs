@@ -16,8 +16,10 @@ use tower::ServiceExt;
 
 use crate::admission::{Hook, Phase as HookPhase, hooks};
 use crate::embedded::{Admission, Asked, Phase, Webhook};
+use crate::extensions::config::{CONFIG_GROUP, CONFIG_KIND};
 use crate::hub::GROUP;
-use crate::webhook::templates;
+use crate::hub::contract::plural;
+use crate::webhook::{extension_configs, templates};
 
 /// How long a review may take, in seconds.
 const TIMEOUT: u32 = 10;
@@ -46,6 +48,21 @@ fn matches(hook: &Hook, phase: Phase, asked: &Asked<'_>) -> bool {
         && !asked.namespace.is_empty()
         && hook.operations().iter().any(|operation| operation.name() == asked.operation)
         && (!hook.is_exact || hook.versions.iter().any(|version| version.to_string() == asked.version))
+}
+
+/// The webhook for a write of an ExtensionConfig, as in `manifests/components/extensions`; none for a deletion.
+fn of_extension_config(phase: Phase, asked: &Asked<'_>) -> Option<Webhook> {
+    let is_asked = asked.group == CONFIG_GROUP
+        && asked.resource == plural(CONFIG_KIND)
+        && asked.subresource.is_empty()
+        && matches!(asked.operation, "CREATE" | "UPDATE");
+    let (wanted, name) = match phase {
+        Phase::Mutating => (HookPhase::Default, "default.extensionconfig.topologist.dev"),
+        Phase::Validating => (HookPhase::Validate, "validation.extensionconfig.topologist.dev"),
+    };
+    let mut end_points = extension_configs::END_POINTS.into_iter().filter(|_| is_asked);
+    let (_, _, path) = end_points.find(|(phase, version, _)| (*phase, *version) == (wanted, asked.version))?;
+    Some(Webhook { name: name.to_owned(), path: path.to_owned(), ignores_failure: false })
 }
 
 /// The webhook for templates of classes, as in `manifests/components/templates`.
@@ -105,7 +122,7 @@ impl Admission for InProcess {
             path: templates::PATH.to_owned(),
             ignores_failure: true,
         });
-        hooks.chain(of_templates).collect()
+        hooks.chain(of_templates).chain(of_extension_config(phase, asked)).collect()
     }
 
     fn review<'a>(&'a self, webhook: &'a Webhook, review: Value) -> BoxFuture<'a, Result<Value, String>> {

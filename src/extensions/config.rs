@@ -22,7 +22,7 @@ pub const CONFIG_KIND: &str = "ExtensionConfig";
 /// The annotation that names a Secret with the CA of an extension as `<namespace>/<name>` (RH-2.7).
 pub const INJECT_CA: &str = "runtime.cluster.x-k8s.io/inject-ca-from-secret";
 /// The port of a service that names none (RH-2.4).
-const SERVICE_PORT: i32 = 443;
+pub const SERVICE_PORT: i32 = 443;
 
 /// Why an ExtensionConfig cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -10,6 +10,7 @@
 //!                                                                  └─► conversion.rs ─► wire
 //! impact.rs: what an allowed edit does to machines, as warnings
 //! routes.rs: the paths that are served
+//! extension_configs.rs: reviews of ExtensionConfigs
 //! templates.rs: reviews of the templates of classes, for their impact alone
 //! probes.rs: liveness, readiness and metrics, on a port of its own
 //! ```
@@ -19,6 +20,7 @@ mod asked;
 mod body;
 mod connection;
 pub mod conversion;
+pub mod extension_configs;
 mod impact;
 pub mod limits;
 mod places;

@@ -362,7 +362,7 @@ fn outcome_label(outcome: &Outcome) -> &'static str {
     }
 }
 
-fn operation_label(review: &AdmissionRequest<'_>) -> &'static str {
+pub(super) fn operation_label(review: &AdmissionRequest<'_>) -> &'static str {
     Operation::from_name(&review.operation).map_or("OTHER", Operation::name)
 }
 

@@ -115,6 +115,20 @@ pub(crate) fn webhooks_elsewhere(namespace: &str, name: &str, timeout: u32) -> V
     configuration
 }
 
+/// The webhooks for ExtensionConfigs with a label, under another name.
+pub(crate) fn webhooks_for_extension_configs(name: &str) -> Vec<Value> {
+    let installation = installation();
+    let manifests = overlay_with("beside", &["extensions"], &[]);
+    let mut configurations = webhooks_at(manifests, &installation.topologist.webhook, &installation.authority);
+    for configuration in &mut configurations {
+        configuration["metadata"]["name"] = json!(name);
+        let webhooks = configuration["webhooks"].as_array_mut().unwrap();
+        webhooks.retain(|webhook| webhook["rules"][0]["resources"][0] == "extensionconfigs");
+        webhooks.iter_mut().for_each(|webhook| webhook["objectSelector"] = json!({"matchLabels": {"story": name}}));
+    }
+    configurations
+}
+
 pub(crate) fn object(kind: &str, value: &Value) -> DynamicObject {
     let mut value = value.clone();
     value["apiVersion"] = json!("cluster.x-k8s.io/v1beta2");

@@ -10,6 +10,7 @@ mod clock;
 mod controller;
 mod conversion;
 mod embedded_api;
+mod extension_configs;
 mod faults;
 mod garbage_collection;
 mod impact;

@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use topologist::admission::{Hook, Phase, hooks};
 use topologist::cli::args::Arguments;
 use topologist::crd;
+use topologist::extensions::config::CONFIG_GROUP;
 use topologist::hub::{GROUP, Kind};
+use topologist::webhook::extension_configs::END_POINTS;
 use topologist::webhook::server::Limits;
 use topologist::wire::conversion_review::PATH;
 
@@ -29,11 +31,20 @@ fn list(value: &Value) -> &[Value] {
 }
 
 /// Every webhook of the two configurations, with the phase that it is for.
-fn webhooks(objects: &[Value]) -> Vec<(Phase, &Value)> {
+fn all_webhooks(objects: &[Value]) -> Vec<(Phase, &Value)> {
     let of = |kind, phase| list(&find(objects, kind, "topologist")["webhooks"]).iter().map(move |hook| (phase, hook));
     of("MutatingWebhookConfiguration", Phase::Default)
         .chain(of("ValidatingWebhookConfiguration", Phase::Validate))
         .collect()
+}
+
+fn is_of_extensions(webhook: &Value) -> bool {
+    webhook["rules"][0]["apiGroups"][0] == CONFIG_GROUP
+}
+
+/// Those for objects in namespaces.
+fn webhooks(objects: &[Value]) -> Vec<(Phase, &Value)> {
+    all_webhooks(objects).into_iter().filter(|(_, webhook)| !is_of_extensions(webhook)).collect()
 }
 
 fn kind_of(webhook: &Value) -> Kind {
@@ -76,6 +87,29 @@ fn webhooks_are_those_of_the_program_and_none_for_machines_without_their_control
 }
 
 #[test]
+fn extension_configs_are_reviewed_where_no_other_manager_does_so() {
+    // RH-2.4, RH-2.5
+    for name in OVERLAYS {
+        let objects = overlay(name);
+        let all = all_webhooks(&objects).into_iter();
+        let of_extensions = all.filter(|(_, webhook)| is_of_extensions(webhook)).map(|(phase, webhook)| {
+            let rule = &webhook["rules"][0];
+            let path = webhook["clientConfig"]["service"]["path"].as_str().unwrap();
+            assert_eq!(list(&webhook["rules"]).len(), 1, "{name}");
+            assert_eq!((strings(&rule["resources"]), &rule["scope"]), (vec!["extensionconfigs"], &json!("Cluster")));
+            assert_eq!(
+                (strings(&rule["operations"]), &webhook["matchPolicy"]),
+                (vec!["CREATE", "UPDATE"], &json!("Equivalent"))
+            );
+            assert_eq!(webhook["matchConditions"][0]["name"], "not-merely-released");
+            (phase, rule["apiVersions"][0].as_str().unwrap(), path)
+        });
+        let newest = END_POINTS.into_iter().filter(|(_, version, _)| name == "alone" && *version == "v1beta2");
+        assert_eq!(of_extensions.collect::<Vec<_>>(), newest.collect::<Vec<_>>(), "{name}");
+    }
+}
+
+#[test]
 fn the_list_of_hooks_is_the_one_that_rules_need() {
     // ADM-001, ADM-002, DEC-3
     let shown = |lifecycle: bool| -> Vec<String> {
@@ -99,7 +133,7 @@ fn the_list_of_hooks_is_the_one_that_rules_need() {
 #[test]
 fn webhooks_fail_closed_and_have_no_side_effects() {
     for name in OVERLAYS {
-        for (_, webhook) in webhooks(&overlay_with(name, &["lifecycle"], &[])) {
+        for (_, webhook) in all_webhooks(&overlay_with(name, &["lifecycle"], &[])) {
             let label = webhook["name"].as_str().unwrap();
             assert!(label.ends_with(".topologist.dev"), "{label}: the alerts go by this");
             assert_eq!(

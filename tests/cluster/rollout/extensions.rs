@@ -11,6 +11,7 @@ on_both![
     an_extension_patches_defines_variables_and_refuses,
     hooks_hold_creation_upgrade_and_deletion,
     a_process_that_begins_to_lead_waits_for_the_extensions_that_were_there,
+    every_way_to_fail_is_told_and_changes_nothing,
 ];
 
 /// An extension that sees this namespace only.
@@ -115,6 +116,48 @@ async fn an_extension_patches_defines_variables_and_refuses(site: Site) {
         (reason == "ReconcileFailed" && message.contains("the cellar is full")).then_some(())
     })
     .await;
+    extension.unregister().await;
+    manager.stop().await;
+}
+
+async fn every_way_to_fail_is_told_and_changes_nothing(site: Site) {
+    // RH-4.6, RH-4.8, RH-4.9, RH-4.10, RH-5.3, RH-7.4, RH-12.4
+    let mut extension = Extension::new(&site);
+    extension.lab.on("GeneratePatches", "generate", |_| Reply::done());
+    site.provide().await;
+    let manager = Manager::start(&site, &Wire::new(Trouble::None));
+    extension.register().await;
+    patch_class(&site, json!({"generatePatchesExtension": extension.named("generate")})).await;
+    site.apply_file("cluster.yaml").await;
+    site.reconciled("demo").await;
+    let before = site.list(BOOTSTRAP, "EmbeddedConfigTemplate").await;
+    let item = |patch: &str| json!([{"uid": "none", "patchType": "JSONMergePatch", "patch": patch}]);
+    let fails = async |round: &str, words: &str| {
+        // A new question, and the start of a new run.
+        site.merge(CORE, "Cluster", "demo", json!({"metadata": {"labels": {"round": round}}})).await;
+        site.until(words, || async {
+            let (reason, message) = site.told("demo").await;
+            (reason == "ReconcileFailed" && message.contains(words)).then_some(())
+        })
+        .await;
+    };
+    for (round, way, words) in [
+        ("code", Reply::Code(500, "out of order"), "status 500: out of order"),
+        ("garbage", Reply::Garbage, "expected value"),
+        ("redirect", Reply::Redirect, "status 307"),
+        ("hang", Reply::Hang, "no answer within 2s"),
+        ("size", Reply::TooMuch, "longer than 20971520 bytes"),
+        ("status", Reply::Json(json!({"status": "Fine"})), "unknown status \"Fine\""),
+        ("lie", Reply::success(json!({"items": item("e30=")})), "no item of the request has the uid"),
+        ("base64", Reply::success(json!({"items": item("?")})), "patch"),
+    ] {
+        extension.lab.on("GeneratePatches", "generate", move |_| way.clone());
+        fails(round, words).await;
+    }
+    assert_eq!(extension.lab.count("elsewhere"), 0, "a redirect is not followed");
+    extension.lab.stop();
+    fails("gone", "generate.").await;
+    assert_eq!(site.list(BOOTSTRAP, "EmbeddedConfigTemplate").await, before);
     extension.unregister().await;
     manager.stop().await;
 }

@@ -40,6 +40,36 @@ fn the_status_lists_the_handlers() {
 }
 
 #[test]
+fn an_extension_config_that_cannot_be_used_is_denied() {
+    // RH-1.3, RH-2.5, RH-3.3
+    let site = Site::start();
+    let denied = |change: &dyn Fn(&mut Value), words: &str| {
+        let mut config = site.lab.config("lab", &json!({}));
+        change(&mut config);
+        let said = site.ground.kubectl.try_give(&config, &["create"]).err;
+        assert!(said.contains(words), "{words}: {said}");
+    };
+    denied(
+        &|config| config["metadata"]["name"] = json!("a.b"),
+        "The ExtensionConfig \"a.b\" is invalid: metadata.name: ",
+    );
+    denied(
+        &|config| config["spec"]["clientConfig"]["url"] = json!("https://me@localhost"),
+        "neither a user name nor a fragment",
+    );
+    denied(
+        &|config| {
+            config["apiVersion"] = json!("runtime.cluster.x-k8s.io/v1alpha1");
+            config["metadata"]["name"] = json!("c.d");
+        },
+        "\"c.d\" is invalid",
+    );
+    let off = crate::machines::ground::Ground::start(&["--feature-gates=RuntimeSDK=false"]);
+    let said = off.kubectl.try_give(&site.lab.config("lab", &json!({})), &["create"]).err;
+    assert!(said.contains("the feature gate RuntimeSDK is off"), "{said}");
+}
+
+#[test]
 fn a_failed_discovery_is_reported_and_the_old_handlers_stay() {
     // RH-2.6, RH-3.2, RH-6.4
     let site = Site::start();
