@@ -91,14 +91,16 @@ impl Handler {
 }
 
 /// The defaults of an ExtensionConfig, or that it is valid, which is an empty patch.
-fn judge(phase: Phase, review: &AdmissionRequest<'_>, runtime_sdk: bool) -> Result<Patch, Denial> {
-    let undecodable = |message: String| Denial {
-        rule: "ADM-003",
-        code: 400,
-        reason: "BadRequest",
-        outcome: "undecodable",
-        message,
-        cause: None,
+fn judge(phase: Phase, review: &AdmissionRequest<'_>, runtime_sdk: bool) -> Result<Patch, Box<Denial>> {
+    let undecodable = |message: String| {
+        Box::new(Denial {
+            rule: "ADM-003",
+            code: 400,
+            reason: "BadRequest",
+            outcome: "undecodable",
+            message,
+            cause: None,
+        })
     };
     if (&*review.kind.group, &*review.kind.kind) != (CONFIG_GROUP, CONFIG_KIND) {
         return Err(undecodable(format!(
@@ -149,9 +151,9 @@ fn defaults(object: &Object) -> Patch {
 }
 
 /// The extension can be called, if extensions are called at all (RH-1.3, RH-2.5).
-fn validate(object: &Object, runtime_sdk: bool) -> Result<(), Denial> {
+fn validate(object: &Object, runtime_sdk: bool) -> Result<(), Box<Denial>> {
     if !runtime_sdk {
-        return Err(Denial {
+        return Err(Box::new(Denial {
             rule: "RH-1.3",
             code: 403,
             reason: "Forbidden",
@@ -162,7 +164,7 @@ fn validate(object: &Object, runtime_sdk: bool) -> Result<(), Denial> {
                 object.name()
             ),
             cause: None,
-        });
+        }));
     }
     let problem = match ExtensionConfig::of(object) {
         Err(problem) => problem.to_string(),
@@ -172,14 +174,14 @@ fn validate(object: &Object, runtime_sdk: bool) -> Result<(), Denial> {
         }
         Ok(_) => return Ok(()),
     };
-    Err(Denial {
+    Err(Box::new(Denial {
         rule: "RH-2.5",
         code: 422,
         reason: "Invalid",
         outcome: "invalid",
         message: format!("{CONFIG_KIND}.{CONFIG_GROUP} {:?} is invalid: {problem}", object.name()),
         cause: problem.split_once(": ").map(|(path, problem)| (path.to_owned(), problem.to_owned())),
-    })
+    }))
 }
 
 fn cause((field, message): (String, String)) -> StatusCause {
@@ -187,7 +189,7 @@ fn cause((field, message): (String, String)) -> StatusCause {
 }
 
 fn response<'a>(
-    judged: Result<Patch, Denial>,
+    judged: Result<Patch, Box<Denial>>,
     review: &'a AdmissionRequest<'_>,
     enforce: Enforce,
 ) -> Result<AdmissionResponse<'a>, serde_json::Error> {
@@ -221,7 +223,7 @@ mod tests {
             "spec": spec})
     }
 
-    fn judged(phase: Phase, operation: &str, object: &Value, runtime_sdk: bool) -> Result<Patch, Denial> {
+    fn judged(phase: Phase, operation: &str, object: &Value, runtime_sdk: bool) -> Result<Patch, Box<Denial>> {
         let text = json!({"uid": "u", "kind": {"group": CONFIG_GROUP, "version": "v1alpha1", "kind": CONFIG_KIND}, "name": "lab",
             "operation": operation, "object": object, "oldObject": object})
         .to_string();
