@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! World ─► compute ─► no needs: the result counts
-//!   ▲         └─────► Needs ─► gather ─┐      at most ROUNDS times, then an error that names the Needs
+//!   ▲         └─────► Needs ─► gather ─┐      at most ROUNDS times, then an error that names the Needs;
+//!   │                                  │      rounds for the next external patch do not count, up to CALLS
 //!   └──────────── answers are pinned ◄─┘
 //! ```
 //!
@@ -17,13 +18,19 @@ use super::{Answer, Need, World};
 
 /// How often a question is computed before its needs are called endless.
 const ROUNDS: usize = 16;
+/// How many rounds only wait for extensions besides. External patches are computed one after the other, each from what the one before
+/// has made, so a class needs one round for each of their calls.
+const CALLS: usize = 256;
 /// How many needs an error names.
 const NAMED: usize = 5;
 
 /// A computation that looks for more facts in every round.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("facts are still missing after {ROUNDS} rounds: {}", named(.0))]
-pub struct Unsettled(BTreeSet<Need>);
+#[error("facts are still missing after {rounds} rounds: {}", named(.missing))]
+pub struct Unsettled {
+    rounds: usize,
+    missing: BTreeSet<Need>,
+}
 
 fn named(needs: &BTreeSet<Need>) -> String {
     let named: Vec<String> = needs.iter().take(NAMED).map(Need::to_string).collect();
@@ -50,7 +57,7 @@ where
     C: Future<Output = Computed<T, S, E>>,
     G: Future<Output = Vec<(Need, Answer)>>,
 {
-    let mut round = 1;
+    let (mut rounds, mut calls) = (0, 0);
     loop {
         let result;
         (result, world, state) = compute(world, state).await?;
@@ -58,10 +65,11 @@ where
         if needs.is_empty() {
             return Ok((result, world));
         }
-        if round == ROUNDS {
-            return Err(Unsettled(needs).into());
+        let is_call = needs.iter().all(|need| matches!(need, Need::Patch(_)));
+        *(if is_call { &mut calls } else { &mut rounds }) += 1;
+        if rounds == ROUNDS || calls == CALLS {
+            return Err(Unsettled { rounds: rounds + calls, missing: needs }.into());
         }
-        round += 1;
         gather(needs).await.into_iter().for_each(|(need, answer)| world.pin(need, answer));
     }
 }
@@ -91,7 +99,7 @@ mod tests {
 
     use super::*;
     use crate::hub::ObjectKey;
-    use crate::world::{Facts, Found};
+    use crate::world::{Facts, Found, PatchCall, PatchHook};
 
     fn world() -> World {
         World::new(Arc::new(Facts::default()))
@@ -139,11 +147,38 @@ mod tests {
     }
 
     #[test]
+    fn each_external_patch_has_a_round_of_its_own() {
+        // PE-23
+        let chained = |length: usize| {
+            let compute = |world: &World| {
+                let call = |number: usize| PatchCall {
+                    hook: PatchHook::GeneratePatches,
+                    extension: format!("generate.lab{number}"),
+                    cluster: class(0),
+                    request: "{}".to_owned(),
+                };
+                (0..length).take_while(|number| world.ask(&call(*number)) != Found::NotAsked).count()
+            };
+            let world = world().with_extensions();
+            settle_at_once(world, compute, |need| Facts::default().answer(need))
+        };
+        assert_eq!(chained(CALLS - 1), Ok(CALLS - 1));
+        let endless = chained(CALLS).unwrap_err().to_string();
+        assert!(
+            endless.starts_with("facts are still missing after 256 rounds: ") && endless.contains("lab255"),
+            "{endless}"
+        );
+    }
+
+    #[test]
     fn needs_without_an_answer_stay_missing() {
         let gathered = |_: BTreeSet<Need>| ready(Vec::new());
         let compute = |world: World, ()| ready(Ok((chain(&world, 1), world, ())));
         let settled = settle(world(), (), compute, gathered).now_or_never().unwrap();
-        assert_eq!(settled.map(|(result, _)| result), Err(Unsettled([Need::Class(class_need(0))].into())));
+        assert_eq!(
+            settled.map(|(result, _)| result),
+            Err(Unsettled { rounds: ROUNDS, missing: [Need::Class(class_need(0))].into() })
+        );
     }
 
     #[test]

@@ -87,6 +87,30 @@ fn set(object: &mut Value, name: &str, value: &str) {
 }
 
 #[test]
+fn a_class_may_have_many_external_patches() {
+    // PE-23, PE-29
+    let lab = Lab::start();
+    lab.on("GeneratePatches", "generate", |request| {
+        let name = format!("label{}", request["settings"]["number"].as_str().unwrap());
+        patched(request, CONFIG, "format", &json!(name))
+    });
+    lab.on("ValidateTopology", "validate", |_| Reply::done());
+    let names: Vec<String> = (0..20).map(|number| format!("remote-{number}")).collect();
+    let external = |number: usize| {
+        json!({"generatePatchesExtension": "generate.lab", "validateTopologyExtension": "validate.lab",
+            "settings": {"number": number.to_string()}})
+    };
+    let patches: Vec<(&str, Value)> =
+        names.iter().enumerate().map(|(number, name)| (&**name, external(number))).collect();
+    let folder = Folder::with(&patches, |_| {});
+    folder.trust(&lab.ca);
+    let url = format!("lab={}", lab.url());
+    let (code, out, err) = folder.run(&["render", "bundle.json", "--extension", &url, "--extension-ca", "ca.crt"]);
+    assert!(code == 0 && out.contains("format: label19") && !out.contains("label18"), "the last one wins: {err}");
+    assert!(lab.count("generate") >= 20 && lab.count("validate") >= 20);
+}
+
+#[test]
 fn discovered_variables_are_defaulted_validated_and_patched() {
     // RH-16.1, RH-17.9, RH-11.3
     let lab = formatting();
