@@ -529,9 +529,9 @@ mod tests {
             let gathered = reconciler.gathered(World::new(Arc::default()), move |world| chain(world, length)).await;
             gathered.map(|(found, mut world)| (found, chain(&world, length), world.take_needs().len()))
         };
-        assert_eq!(asked(15).await, Ok((15, Ok(15), 0)), "the world comes back with all answers");
-        let endless = asked(16).await.unwrap_err().to_string();
-        assert_eq!(endless, "facts are still missing after 16 rounds: GeneratePatches of e15 for Cluster ns/one");
+        assert_eq!(asked(255).await, Ok((255, Ok(255), 0)), "the world comes back with all answers");
+        let endless = asked(256).await.unwrap_err().to_string();
+        assert_eq!(endless, "facts are still missing after 256 rounds: GeneratePatches of e255 for Cluster ns/one");
         assert_eq!(reconciler.turns.available_permits(), 1);
     }
 }
