@@ -203,7 +203,10 @@ fn agree(seed: u64) {
     ground.run_cluster(&before);
     let known: BTreeSet<String> = ground.names("machines").into_iter().collect();
     let machines = ground.history("machines");
-    let others = ["embeddedcontrolplanes", "machinedeployments"].map(|kind| ground.history(kind));
+    let has_pools = before["spec"]["topology"]["workers"]["machinePools"].is_array();
+    let pools = has_pools.then_some("machinepools");
+    let others = ["embeddedcontrolplanes", "machinedeployments"].into_iter().chain(pools);
+    let others: Vec<_> = others.map(|kind| ground.history(kind)).collect();
     ground.edit_topology(&after["spec"]["topology"]);
     let version = after["spec"]["topology"]["version"].as_str().unwrap();
     let wanted = |machine: &Value| machine["spec"]["version"] == version && machine["status"]["phase"] == "Running";
@@ -271,5 +274,5 @@ fn agree(seed: u64) {
 
 #[test]
 fn a_simulation_ends_as_the_controllers_do() {
-    (1..=2).for_each(agree);
+    (1..=3).for_each(agree);
 }
