@@ -118,6 +118,18 @@ fn names_scope_labels_and_versions_are_those_that_controllers_look_for() {
             vec![set("EmbeddedMachine", "/spec/names/listKind", json!("Machines"))],
             vec![(Error, "CT-1.4", "EmbeddedMachine", "spec.names.listKind")],
         ),
+        // CT-7.2
+        (
+            "list kind and label of a template",
+            vec![
+                set("EmbeddedClusterTemplate", "/spec/names/listKind", json!("Templates")),
+                without("EmbeddedClusterTemplate", LABELS),
+            ],
+            vec![
+                (Error, "CT-1.4", "EmbeddedClusterTemplate", "spec.names.listKind"),
+                (Error, "CT-3.5", "EmbeddedClusterTemplate", "metadata.labels"),
+            ],
+        ),
         // CT-2.1, CT-2.10
         (
             "name",
@@ -201,6 +213,20 @@ fn fields_of_the_contract_are_there() {
         ("EmbeddedControlPlane", "spec.machineTemplate.spec.infrastructureRef", "CT-11.2"),
     ] {
         finds(path, &[without(kind, field(path))], &[(Error, rule, kind, path)]);
+    }
+}
+
+#[test]
+fn a_flag_in_another_place_is_no_flag() {
+    // CT-20.3
+    let flag = json!({"type": "object", "properties": {"provisioned": {"type": "boolean"}}});
+    for kind in ["EmbeddedCluster", "EmbeddedMachine"] {
+        let edits = [
+            set(kind, field("status.infrastructure"), flag.clone()),
+            without(kind, field("status.initialization.provisioned")),
+        ];
+        let rule = if kind == "EmbeddedCluster" { "CT-6.1" } else { "CT-8.1" };
+        finds(kind, &edits, &[(Error, rule, kind, "status.initialization.provisioned")]);
     }
 }
 

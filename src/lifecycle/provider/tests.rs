@@ -8,7 +8,7 @@ use core::time::Duration;
 use serde_json::{Value, json};
 
 use crate::calendar::SECOND;
-use crate::hub::{Object, ObjectKey, label};
+use crate::hub::{GROUP, Object, ObjectKey, label};
 use crate::lifecycle::conditions::{self, Condition, is_true};
 use crate::lifecycle::fields::{self, flag, owner, reference, set, set_annotation, set_label, set_owner, text};
 use crate::lifecycle::fold::Fold;
@@ -334,7 +334,7 @@ fn an_object_that_is_deleted_without_an_owner_loses_its_finalizer() {
 #[test]
 fn a_control_plane_machine_comes_up_part_by_part() {
     // CT-8.2, CT-8.3, CT-8.4, CT-8.6, CT-12.2, CT-12.3, CT-12.5, CT-12.7, CT-12.9, CT-18.3, CT-19.3, CT-19.4, CT-19.5, CT-19.6,
-    // CT-19.7, CT-19.8, MA-30.2, MA-30.4
+    // CT-19.7, CT-19.8, CT-19.12, MA-30.2, MA-30.4
     let mut fold = scene(SLOW);
     make_cluster(&mut fold, json!({}));
     make_machine(&mut fold, "m", true, json!({}));
@@ -371,6 +371,11 @@ fn a_control_plane_machine_comes_up_part_by_part() {
     for pod in ["etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"] {
         assert!(in_workload(&fold, "Pod", "kube-system", &format!("{pod}-m")).is_some(), "{pod}");
     }
+    let machine = fold.find(&GroupKind::new(GROUP, "Machine"), "m").unwrap();
+    fold.edit(&machine, |it| set(it, "spec.version", json!("v1.32.0")));
+    play(&mut fold, 300);
+    let same = node(&fold, "m").unwrap();
+    assert_eq!(text(&same, "status.nodeInfo.kubeletVersion"), "v1.31.0", "a kubelet is not replaced in place");
     let secret = fold.find(&GroupKind::new("", "Secret"), "m").unwrap();
     assert_eq!(secret.label(label::CLUSTER_NAME), Some(CLUSTER));
     assert!(fields::controller(&secret).is_some_and(|owner| owner["kind"] == "EmbeddedConfig"));

@@ -275,7 +275,7 @@ async fn fields_that_topologies_send_are_theirs_and_others_are_not(site: Site) {
 }
 
 async fn an_object_that_bears_the_name_already_is_taken_over(site: Site) {
-    // RS-13, DEC-36
+    // RS-13, DEC-36, CT-7.4
     let naming = json!({"spec": {"infrastructure": {"naming": {"template": "{{ .cluster.name }}"}}}});
     site.merge(CORE, "ClusterClass", "embedded", naming).await;
     site.create(json!({
