@@ -116,9 +116,12 @@ impl Embedded {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn moment(&self) -> Timestamp {
+        (self.0.options.clock)()
+    }
+
     /// What time it is: RFC 3339, UTC, seconds.
     fn now(&self) -> String {
-        let now = (self.0.options.clock)();
-        now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+        self.moment().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
 }

@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use futures::future::BoxFuture;
 use http::Request;
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::runtime::watcher::Event;
@@ -149,6 +151,42 @@ async fn objects_deleted_as_orphans_stay() {
     assert_eq!(talk.names().await, ["child"]);
     let (_, child) = talk.get(&format!("{MAPS}/child")).await;
     assert!(child["metadata"].get("ownerReferences").is_none(), "{child}");
+}
+
+#[tokio::test]
+async fn events_go_an_hour_after_their_last_write() {
+    let minutes = Arc::new(AtomicI64::new(0));
+    let clock = {
+        let minutes = minutes.clone();
+        Arc::new(move || Timestamp::from_second(60 * minutes.load(Ordering::Relaxed)).unwrap())
+    };
+    let talk = Talk(Embedded::new(Options { clock, ..Options::default() }));
+    let events = "/api/v1/namespaces/default/events";
+    let write = async |name: &str, minute: i64| {
+        minutes.store(minute, Ordering::Relaxed);
+        let about = json!({"kind": "ConfigMap", "namespace": "default", "name": "x"});
+        let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "involvedObject": about});
+        let (code, answer) = talk.send("POST", events, event).await;
+        assert_eq!(code, 201, "{answer}");
+    };
+    let names = async || -> Vec<String> {
+        let (_, list) = talk.get(events).await;
+        let name = |item: &Value| item["metadata"]["name"].as_str().unwrap().to_owned();
+        list["items"].as_array().unwrap().iter().map(name).collect()
+    };
+    write("first", 0).await;
+    write("second", 1).await;
+    minutes.store(30, Ordering::Relaxed);
+    talk.send("PATCH", &format!("{events}/first"), json!({"count": 2})).await;
+    write("third", 60).await;
+    assert_eq!(names().await, ["first", "second", "third"]);
+    write("fourth", 61).await;
+    assert_eq!(names().await, ["first", "fourth", "third"], "the first has been written again");
+    write("fifth", 90).await;
+    assert_eq!(names().await, ["fifth", "fourth", "third"]);
+    talk.map("default", "kept", json!({})).await;
+    write("last", 9_000).await;
+    assert_eq!((names().await, talk.names().await), (vec!["last".to_owned()], vec!["kept".to_owned()]));
 }
 
 #[tokio::test]

@@ -464,6 +464,9 @@ impl Write<'_> {
             object
         } else {
             let stored = state.put(&place, candidate.value);
+            if self.resource.builtin == Some(Builtin::Event) {
+                state.note_event(&place, stored.version, self.embedded.moment());
+            }
             let mut object = object;
             object["metadata"]["resourceVersion"] = json!(stored.version.to_string());
             object

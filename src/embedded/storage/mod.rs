@@ -1,7 +1,7 @@
 //! The kinds that are served, and the objects that are stored.
 //!
 //! ```text
-//! load.rs (files) ─► store.rs, index.rs ◄─ collect.rs: what follows from a write
+//! load.rs (files) ─► store.rs, index.rs ◄─ collect.rs: what follows from a write; expiry.rs: Events go
 //!                      ▲ kinds
 //!       registry.rs ◄─ kinds.rs, workload_kinds.rs, definition.rs ─► structure.rs, metadata.rs: what objects look like
 //! ```
@@ -9,6 +9,7 @@
 pub(super) mod builtin;
 pub(super) mod collect;
 pub(super) mod definition;
+mod expiry;
 mod index;
 mod kinds;
 mod load;

@@ -14,6 +14,7 @@ use rpds::RedBlackTreeMapSync;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::expiry::Expiry;
 use super::index::ByCluster;
 use super::registry::{Registry, Resource};
 use crate::hub::label::CLUSTER_NAME;
@@ -200,6 +201,7 @@ pub(in crate::embedded) struct State {
     pub(super) terminating: BTreeMap<String, Sweep>,
     /// Definitions of kinds that are being deleted, by name.
     pub(super) withdrawn: BTreeMap<String, Sweep>,
+    pub(super) expiry: Expiry,
 }
 
 impl State {
@@ -214,6 +216,7 @@ impl State {
             pending: VecDeque::new(),
             terminating: BTreeMap::new(),
             withdrawn: BTreeMap::new(),
+            expiry: Expiry::default(),
         }
     }
 
