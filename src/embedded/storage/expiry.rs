@@ -1,32 +1,37 @@
-//! Events are removed some time after their last write, as kube-apiserver does (`--event-ttl`).
+//! When Events are removed: some time after their last write, as kube-apiserver does (`--event-ttl`).
 
 use std::collections::VecDeque;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::store::{State, StoreKey};
-
 /// The default of kube-apiserver.
 const EVENT_TTL: SignedDuration = SignedDuration::from_hours(1);
 
-/// The Events in the order in which they go: when, where, and in which version.
-#[derive(Debug, Default)]
-pub(super) struct Expiry(VecDeque<(Timestamp, StoreKey, u64)>);
+/// What goes, in order: when, where it is, and in which version.
+#[derive(Debug)]
+pub(super) struct Expiry<P>(VecDeque<(Timestamp, P, u64)>);
 
-impl State {
-    /// Notes that an Event was written, and removes those whose time is over. One that was written again has a later time.
-    pub(in crate::embedded) fn note_event(&mut self, place: &StoreKey, version: u64, now: Timestamp) {
-        while let Some((until, ..)) = self.expiry.0.front()
-            && *until <= now
-            && let Some((_, place, version)) = self.expiry.0.pop_front()
-        {
-            if self.get(&place).is_some_and(|event| event.version == version) {
-                self.remove(&place);
-            }
-        }
+impl<P> Default for Expiry<P> {
+    fn default() -> Self {
+        Expiry(VecDeque::new())
+    }
+}
+
+impl<P> Expiry<P> {
+    /// Notes a write.
+    pub(super) fn note(&mut self, place: P, version: u64, now: Timestamp) {
         // A time that cannot be represented is far away.
         if let Ok(until) = now.checked_add(EVENT_TTL) {
-            self.expiry.0.push_back((until, place.clone(), version));
+            self.0.push_back((until, place, version));
         }
+    }
+
+    /// The next one whose time is over. If it is in another version now, it has been written again.
+    pub(super) fn next(&mut self, now: Timestamp) -> Option<(P, u64)> {
+        let (until, ..) = self.0.front()?;
+        if *until > now {
+            return None;
+        }
+        self.0.pop_front().map(|(_, place, version)| (place, version))
     }
 }

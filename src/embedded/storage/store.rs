@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use k8s_openapi::jiff::Timestamp;
 use rpds::RedBlackTreeMapSync;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -201,7 +202,7 @@ pub(in crate::embedded) struct State {
     pub(super) terminating: BTreeMap<String, Sweep>,
     /// Definitions of kinds that are being deleted, by name.
     pub(super) withdrawn: BTreeMap<String, Sweep>,
-    pub(super) expiry: Expiry,
+    expiry: Expiry<StoreKey>,
 }
 
 impl State {
@@ -306,6 +307,16 @@ impl State {
         self.pending.extend(self.dependents_of(before.uid()));
         self.pending.extend(owners_of(&before).filter_map(|uid| self.places.get(uid).cloned()));
         Some(before)
+    }
+
+    /// Notes that an Event was written, and removes those whose time is over.
+    pub(in crate::embedded) fn note_event(&mut self, place: &StoreKey, version: u64, now: Timestamp) {
+        while let Some((place, version)) = self.expiry.next(now) {
+            if self.get(&place).is_some_and(|event| event.version == version) {
+                self.remove(&place);
+            }
+        }
+        self.expiry.note(place.clone(), version, now);
     }
 
     fn link(&mut self, place: &StoreKey, object: &Stored) {
