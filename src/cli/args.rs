@@ -346,6 +346,8 @@ pub struct Simulate {
     pub input: Input,
     #[command(flatten)]
     pub extensions: extensions::Extensions,
+    #[command(flatten)]
+    pub hooks: extensions::Hooks,
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
@@ -502,6 +504,8 @@ pub struct Plan {
     pub input: Input,
     #[command(flatten)]
     pub extensions: extensions::Extensions,
+    #[command(flatten)]
+    pub hooks: extensions::Hooks,
     #[command(flatten)]
     pub sides: extensions::Sides,
     /// Output format.

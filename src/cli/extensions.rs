@@ -24,14 +24,16 @@ use super::args::extensions::{self as args, NamedExtension};
 use super::certs;
 use super::discovered::VariableServer;
 use crate::extension_client::Client;
-use crate::extensions::answers::{self, DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, variables_request, with_settings};
+use crate::extensions::answers::{
+    self, DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, Retry, variables_request, with_settings,
+};
 use crate::extensions::config::{CONFIG_GROUP, CONFIG_KIND};
 use crate::extensions::{
     Address, DISCOVERY, ExtensionConfig, Handler, Question, Registration, Target, first_value, registered_name,
 };
 use crate::hub::{Hook, Object, ObjectKey};
 use crate::topology::plan::ExtensionServer;
-use crate::world::{Found, Objects, PatchAnswer, PatchCall, PlanCall, UpgradePlan};
+use crate::world::{Found, HookAnswer, HookCall, Objects, PatchAnswer, PatchCall, PlanCall, UpgradePlan};
 
 /// The format of recordings.
 const FORMAT: &str = "topologist.dev/extension-recording/v1";
@@ -48,6 +50,8 @@ pub(super) struct Extensions {
     /// Why calls have no answer.
     unanswered: Mutex<BTreeSet<String>>,
     record: Option<PathBuf>,
+    /// Whether handlers of lifecycle hooks are called.
+    calls_hooks: bool,
 }
 
 #[derive(Debug)]
@@ -124,8 +128,8 @@ impl Extensions {
         let configs: Vec<Arc<Object>> = objects.iter().filter(is_config).cloned().collect();
         for config in configs {
             let name = config.name().to_owned();
-            if hooks(&config) {
-                opened.note(format!("ExtensionConfig {name}: lifecycle hooks are not called, and are assumed to pass"));
+            if hooks(&config) && !opened.calls_hooks {
+                opened.note(passed(&name));
             }
             if opened.extensions.contains_key(&name) {
                 continue;
@@ -151,6 +155,7 @@ impl Extensions {
             made: Mutex::default(),
             unanswered: Mutex::default(),
             record: flags.record.clone(),
+            calls_hooks: flags.call_hooks,
             runtime,
         };
         let client = client(flags)?;
@@ -316,6 +321,32 @@ impl ExtensionServer for Extensions {
         };
         made.map_or_else(Found::Unreadable, Found::Yes)
     }
+
+    fn hook(&self, call: &HookCall) -> Found<HookAnswer> {
+        let mut all = Vec::new();
+        for (config, extension) in &self.extensions {
+            let of_hook = |handler: &Handler| handler.hook() == call.hook.name();
+            for (name, handler) in extension.registration.handlers().filter(|(_, handler)| of_hook(handler)) {
+                if matches!(extension.source, Source::Running(..)) && !self.calls_hooks {
+                    self.note(passed(config));
+                    continue;
+                }
+                let body = match with_settings(&call.request, extension.registration.settings()) {
+                    Ok(body) => body.to_string(),
+                    Err(problem) => return Found::Unreadable(problem),
+                };
+                let Some(made) = self.outcome(&name, handler, &body, extension) else {
+                    self.note(format!("{}; it is assumed to pass", Self::no_outcome(&call.to_string(), extension)));
+                    continue;
+                };
+                match Retry::of(handler, made.outcome()) {
+                    Ok(retry) => all.push(retry),
+                    Err(problem) => return Found::Unreadable(format!("extension {name:?}: {problem}")),
+                }
+            }
+        }
+        if all.is_empty() { Found::Absent } else { Found::Yes(Retry::together(&all)) }
+    }
 }
 
 impl VariableServer for Extensions {
@@ -353,6 +384,13 @@ fn client(flags: &args::Extensions) -> Result<Option<Client>> {
     let read = |file: &PathBuf| fs::read(file).with_context(|| format!("cannot read {}", file.display()));
     let ca = flags.extension_ca.as_ref().map(read).transpose()?;
     Ok(Some(Client::trusting(ca.as_deref()).context("--extension-ca")?))
+}
+
+/// What is said when the lifecycle hooks of an extension are not called.
+fn passed(config: &str) -> String {
+    format!(
+        "ExtensionConfig {config}: lifecycle hooks are not called, and are assumed to pass (--call-hooks calls them)"
+    )
 }
 
 /// Whether an extension has handlers of lifecycle hooks.

@@ -192,8 +192,8 @@ fn sides(options: &Plan) -> Result<Sides> {
 /// The extensions of either side: the same for both, unless flags tell them apart.
 fn extensions(options: &Plan, after: &Side) -> Result<[Option<Arc<Extensions>>; 2]> {
     let open = |flags: &Flags| match options.live {
-        true => Extensions::open_with_cluster(flags, &after.case().objects()),
-        false => Extensions::open(flags, || after.case().objects()),
+        true => Extensions::open_with_cluster(&flags.with(&options.hooks), &after.case().objects()),
+        false => Extensions::open(&flags.with(&options.hooks), || after.case().objects()),
     };
     if !options.sides.differ() {
         let both = open(&options.extensions)?;

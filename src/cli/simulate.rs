@@ -113,9 +113,10 @@ impl Sides {
     /// The extensions that are called.
     fn extensions(&self, options: &Simulate) -> Result<Option<Arc<Extensions>>> {
         let last = self.after.as_ref().unwrap_or(&self.before).case();
+        let flags = options.extensions.with(&options.hooks);
         match self.is_live {
-            true => Extensions::open_with_cluster(&options.extensions, &last.objects()),
-            false => Extensions::open(&options.extensions, || last.objects()),
+            true => Extensions::open_with_cluster(&flags, &last.objects()),
+            false => Extensions::open(&flags, || last.objects()),
         }
     }
 

@@ -295,11 +295,11 @@ impl<'a> Hooks<'a> {
         tracker: &HookTracker,
     ) -> Result<Option<HookAnswer>, Failure> {
         // Where no extension can be there is no need to know what to send it.
-        let request = match self.world.is_offline() {
-            true => String::new(),
-            false => request(&format!("{hook}Request"), cluster(self.cluster, tracker, self.world)?, members),
+        let request = match self.world.calls_extensions() {
+            false => String::new(),
+            true => request(&format!("{hook}Request"), cluster(self.cluster, tracker, self.world)?, members),
         };
-        match self.world.ask(&HookCall { hook, cluster: self.cluster.metadata.key(), request }) {
+        match self.world.hook(&HookCall { hook, cluster: self.cluster.metadata.key(), request }) {
             Found::Yes(answer) => Ok(Some(answer)),
             Found::Absent => Ok(None),
             Found::Unreadable(reason) => Err(Failure::Hook { hook, reason }),

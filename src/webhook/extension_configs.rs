@@ -16,7 +16,7 @@ use tracing::info;
 use super::limits::patience;
 use super::refusal::{Refusal, request_of};
 use super::review::{Handler, operation_label};
-use crate::admission::{Enforce, Phase};
+use crate::admission::{Enforce, Oversize, Phase};
 use crate::extensions::ExtensionConfig;
 use crate::extensions::config::{CONFIG_GROUP, CONFIG_KIND, SERVICE_PORT, Selector};
 use crate::field::RuleId;
@@ -111,6 +111,9 @@ fn judge(phase: Phase, review: &AdmissionRequest<'_>, runtime_sdk: bool) -> Resu
     if !matches!(&*review.operation, "CREATE" | "UPDATE") {
         return Ok(Patch::default());
     }
+    if let Some(oversize) = review.object.and_then(|object| Oversize::of(object.get())) {
+        invalid("DEC-44", review.name.as_deref().unwrap_or_default(), oversize.part, oversize.reason())?;
+    }
     let read = |raw: Option<&RawValue>| {
         let raw = raw.ok_or("the review has no object")?;
         let value = json::value(raw.get()).map_err(|error| format!("the object does not decode: {error}"))?;
@@ -129,8 +132,8 @@ fn judge(phase: Phase, review: &AdmissionRequest<'_>, runtime_sdk: bool) -> Resu
 /// Whether an object that is being deleted loses nothing but its finalizers (DEC-16).
 fn is_merely_released(object: &Object, review: &AdmissionRequest<'_>) -> bool {
     let spec = |raw: &RawValue| Some(json::value(raw.get()).ok()?.get("spec").cloned());
-    object.is_being_deleted()
-        && review.old_object.and_then(spec).is_some_and(|before| before.as_ref() == object.at("spec"))
+    let old = review.old_object.filter(|old| Oversize::of(old.get()).is_none());
+    object.is_being_deleted() && old.and_then(spec).is_some_and(|before| before.as_ref() == object.at("spec"))
 }
 
 /// An absent selector selects all namespaces, and a service has a port (RH-2.4).
@@ -148,6 +151,13 @@ fn defaults(object: &Object) -> Patch {
         add(&["spec", "clientConfig", "service", "port"], json!(SERVICE_PORT));
     }
     Patch(added)
+}
+
+/// A field is wrong: kubectl shows the cause instead of the message.
+fn invalid(rule: RuleId, name: &str, path: &str, problem: String) -> Result<(), Box<Denial>> {
+    let message = format!("{CONFIG_KIND}.{CONFIG_GROUP} {name:?} is invalid: {path}: {problem}");
+    let cause = Some((path.to_owned(), problem));
+    Err(Box::new(Denial { rule, code: 422, reason: "Invalid", outcome: "invalid", message, cause }))
 }
 
 /// The extension can be called, if extensions are called at all (RH-1.3, RH-2.5).
@@ -174,14 +184,8 @@ fn validate(object: &Object, runtime_sdk: bool) -> Result<(), Box<Denial>> {
         }
         Ok(_) => return Ok(()),
     };
-    Err(Box::new(Denial {
-        rule: "RH-2.5",
-        code: 422,
-        reason: "Invalid",
-        outcome: "invalid",
-        message: format!("{CONFIG_KIND}.{CONFIG_GROUP} {:?} is invalid: {problem}", object.name()),
-        cause: problem.split_once(": ").map(|(path, problem)| (path.to_owned(), problem.to_owned())),
-    }))
+    let (path, problem) = problem.split_once(": ").unwrap_or(("spec", &problem));
+    invalid("RH-2.5", object.name(), path, problem.to_owned())
 }
 
 fn cause((field, message): (String, String)) -> StatusCause {
@@ -306,6 +310,17 @@ mod tests {
         let warned = answer(Enforce::Warn);
         assert_eq!((&warned["allowed"], warned.get("status")), (&json!(true), None));
         assert!(warned["warnings"][0].as_str().unwrap().starts_with("would be denied: ExtensionConfig"), "{warned}");
+    }
+
+    #[test]
+    fn an_object_with_too_many_values_is_not_read() {
+        // DEC-44
+        let settings: serde_json::Map<String, Value> = (0..250_001).map(|i| (i.to_string(), json!(""))).collect();
+        let object = config(&json!({"clientConfig": {"url": "https://a"}, "settings": settings}));
+        for phase in [Phase::Default, Phase::Validate] {
+            let denial = judged(phase, "CREATE", &object, true).unwrap_err();
+            assert_eq!((denial.rule, denial.code), ("DEC-44", 422), "{}", denial.message);
+        }
     }
 
     #[test]

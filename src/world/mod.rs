@@ -75,7 +75,7 @@ pub struct World {
     is_closed: bool,
     /// Whether a server can be asked what applying something would change, although everything else is in the facts.
     has_dry_runs: bool,
-    /// Whether the extensions of patches can be called, although everything else is in the facts.
+    /// Whether extensions can be called, although everything else is in the facts.
     calls_extensions: bool,
     pinned: Pinned,
     needs: RefCell<BTreeSet<Need>>,
@@ -109,7 +109,7 @@ impl World {
         World { has_dry_runs: true, ..self }
     }
 
-    /// The same world, in which the extensions of patches and of upgrade plans can be called; everything else is in the facts.
+    /// The same world, in which extensions can be called; everything else is in the facts.
     #[must_use]
     pub fn with_extensions(self) -> Self {
         World { calls_extensions: true, ..self }
@@ -197,7 +197,12 @@ impl World {
         if self.calls_extensions { self.pinned_or_needed(call) } else { self.ask(call) }
     }
 
-    /// Whether extensions of patches and of upgrade plans are called.
+    /// What all extensions of a lifecycle hook answer; absent where they are not called (HK-04, HK-07).
+    pub fn hook(&self, call: &HookCall) -> Found<HookAnswer> {
+        if self.calls_extensions { self.pinned_or_needed(call) } else { self.ask(call) }
+    }
+
+    /// Whether extensions are called.
     pub fn calls_extensions(&self) -> bool {
         self.calls_extensions || !self.is_offline()
     }

@@ -25,6 +25,9 @@ pub struct Extensions {
     /// included.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Whether handlers of lifecycle hooks are called, which [`Hooks`] says.
+    #[arg(skip)]
+    pub call_hooks: bool,
 }
 
 impl Extensions {
@@ -35,6 +38,21 @@ impl Extensions {
         let extensions = self.extensions.iter().filter(is_kept).chain(others).cloned().collect();
         Extensions { extensions, ..self.clone() }
     }
+
+    /// The same, in which handlers of lifecycle hooks may be called.
+    #[must_use]
+    pub fn with(&self, hooks: &Hooks) -> Self {
+        Extensions { call_hooks: hooks.call_hooks, ..self.clone() }
+    }
+}
+
+/// Lifecycle hooks of a command that looks ahead.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Hooks {
+    /// Call the lifecycle hooks of extensions too, and show what they hold. They are told about upgrades that have not begun, so use
+    /// it with extensions that only answer. Without it, hooks pass, except those that a file of --extension answers.
+    #[arg(long)]
+    pub call_hooks: bool,
 }
 
 /// Extensions of one side of a plan.

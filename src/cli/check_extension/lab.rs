@@ -23,7 +23,7 @@ use crate::hub::{Hook, ObjectKey};
 use crate::topology::class_variables::{Discovered, Variables};
 use crate::topology::plan::ExtensionServer;
 use crate::topology::upgrade;
-use crate::world::{Found, Objects, PatchAnswer, PatchCall, PatchHook, PlanCall, UpgradePlan};
+use crate::world::{Found, HookAnswer, HookCall, Objects, PatchAnswer, PatchCall, PatchHook, PlanCall, UpgradePlan};
 
 /// The hook whose patches are applied in both orders.
 const GENERATE: &str = PatchHook::GeneratePatches.name();
@@ -238,6 +238,10 @@ impl ExtensionServer for Lab {
         let found = question.answer(handler, outcome.as_deref().map_err(String::as_str));
         self.state().answers.insert(key, found.clone());
         found
+    }
+
+    fn hook(&self, _: &HookCall) -> Found<HookAnswer> {
+        Found::Absent
     }
 
     fn upgrade_plan(&self, _: &PlanCall) -> Found<UpgradePlan> {

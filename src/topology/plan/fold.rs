@@ -25,8 +25,8 @@ use crate::topology::upgrade::{Held, Tracker};
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Computation, Failure, Options};
 use crate::world::{
-    Answer, Ask, DryRun, DryRunCall, Facts, Found, Need, PatchAnswer, PatchCall, PlanCall, Record, Selection,
-    UpgradePlan, World, settle,
+    Answer, Ask, DryRun, DryRunCall, Facts, Found, HookAnswer, HookCall, Need, PatchAnswer, PatchCall, PlanCall,
+    Record, Selection, UpgradePlan, World, settle,
 };
 
 /// Number of plans after which a rollout that still has steps fails.
@@ -47,6 +47,9 @@ pub trait ExtensionServer: fmt::Debug + Send + Sync {
 
     /// The plan of an upgrade.
     fn upgrade_plan(&self, call: &PlanCall) -> Found<UpgradePlan>;
+
+    /// What all handlers of a lifecycle hook say together; absent if none is called, and the hook then passes.
+    fn hook(&self, call: &HookCall) -> Found<HookAnswer>;
 }
 
 /// A world in which plans are executed.
@@ -264,7 +267,7 @@ impl Fold {
         settled.ok_or(Failure::NotAsked)??.0
     }
 
-    /// The answers to needs: dry runs come from the server, patches from extensions, everything else from the facts.
+    /// The answers to needs: dry runs come from the server, patches, plans and hooks from extensions, everything else from the facts.
     fn gathered(&self, needs: BTreeSet<Need>) -> Vec<(Need, Answer)> {
         let (mut calls, mut answers) = (Vec::new(), Vec::new());
         for need in needs {
@@ -276,6 +279,10 @@ impl Fold {
                 }
                 (Need::GenerateUpgradePlan(call), Some(extensions)) => {
                     let answer = call.answer(extensions.upgrade_plan(&call));
+                    answers.push((call.need(), answer));
+                }
+                (Need::Hook(call), Some(extensions)) => {
+                    let answer = call.answer(extensions.hook(&call));
                     answers.push((call.need(), answer));
                 }
                 (need, _) => answers.push((need.clone(), self.facts.answer(&need))),

@@ -209,6 +209,41 @@ fn an_upgrade_follows_the_plan_of_the_extension() {
 }
 
 #[test]
+fn plans_and_simulations_show_what_hooks_hold() {
+    // HK-14, RH-5.5, RH-18.4, RH-19.3
+    let mut lab = Lab::start();
+    lab.on("BeforeClusterUpgrade", "gate", |_| Reply::wait(600, "the window is closed"));
+    let version = |version: &'static str| {
+        move |object: &mut Value| {
+            if object["kind"] == "Cluster" {
+                object["spec"]["topology"]["version"] = json!(version);
+            }
+        }
+    };
+    let folder = Folder::with(&[], version("v1.33.0"));
+    folder.write("to.json", &[], version("v1.34.0"));
+    folder.trust(&lab.ca);
+    let url = format!("lab={}", lab.url());
+    let flags = ["--extension", &*url, "--extension-ca", "ca.crt"];
+    let plan = ["plan", "--from", "bundle.json", "--to", "to.json"];
+    let (code, out, err) = folder.run(&[&plan[..], &flags].concat());
+    let passed = "ExtensionConfig lab: lifecycle hooks are not called, and are assumed to pass";
+    assert!(code == 4 && format!("{out}{err}").contains(passed), "{code} {out}{err}");
+    assert_eq!(lab.count("gate"), 0);
+    let held = "hook BeforeClusterUpgrade: the window is closed";
+    let record = [&plan[..], &flags, &["--call-hooks", "--record", "lab.json"]].concat();
+    let (code, live, err) = folder.run(&record);
+    assert!(code == 0 && live.contains(held), "{code} {live}{err}");
+    assert!(lab.count("gate") > 0);
+    let simulate = ["simulate", "bundle.json", "--to", "to.json"];
+    let (code, out, err) = folder.run(&[&simulate[..], &flags, &["--call-hooks"]].concat());
+    assert!(code == 1 && out.contains(held), "{code} {out}{err}");
+    lab.stop();
+    let (code, replayed, err) = folder.run(&[&plan[..], &["--extension", "lab=lab.json"]].concat());
+    assert_eq!((code, &replayed), (0, &live), "{err}");
+}
+
+#[test]
 fn a_plan_compares_two_versions_of_an_extension() {
     // RH-3.8
     let extension = |format: &'static str| {
