@@ -58,11 +58,12 @@ use samples::{Half, Samples};
 /// Prints what becomes of the Clusters on either side.
 pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     let started = Instant::now();
-    let Sides { before, after, server } = sides(options)?;
+    let Sides { before, after, connection } = sides(options)?;
+    let server = connection.clone().filter(|_| options.dry_run == DryRunMode::Server).map(Server::of);
     if let Some(code) = unusable(&before, &after, &options.input)? {
         return Ok(ExitCode::from(code));
     }
-    let extensions = extensions(options, &after)?;
+    let extensions = extensions(options, &after, connection.as_deref())?;
     let [before, after] = [(before, &extensions[0]), (after, &extensions[1])]
         .map(|(side, extensions)| side.with_extensions(extensions.clone().map(|extensions| extensions as _)));
     let now = options.now.unwrap_or_else(Timestamp::now);
@@ -168,11 +169,11 @@ fn classes(subjects: &[Subject<'_>]) -> BTreeMap<ObjectKey, Value> {
     subjects.iter().filter_map(Subject::class).collect()
 }
 
-/// The current state, the desired state, and what decides whether that is a change.
+/// The current state, the desired state, and the cluster that they were read from.
 struct Sides {
     before: Side,
     after: Side,
-    server: Option<Arc<Server>>,
+    connection: Option<Arc<Connection>>,
 }
 
 fn sides(options: &Plan) -> Result<Sides> {
@@ -181,20 +182,17 @@ fn sides(options: &Plan) -> Result<Sides> {
         let after = Side::read(to, from, &options.input, &options.rules)?;
         let connection = Connection::open(options.kubeconfig.as_deref())?;
         let (before, after) = after.with_cluster(&connection, Reach::Topologies)?;
-        let server = (options.dry_run == DryRunMode::Server).then(|| Server::of(connection));
-        return Ok(Sides { before, after, server });
+        return Ok(Sides { before, after, connection: Some(Arc::new(connection)) });
     }
     let before = Side::read(from, &[], &options.input, &options.rules)?;
     let after = Side::after(&before, to, &options.input)?;
-    Ok(Sides { before, after, server: None })
+    Ok(Sides { before, after, connection: None })
 }
 
 /// The extensions of either side: the same for both, unless flags tell them apart.
-fn extensions(options: &Plan, after: &Side) -> Result<[Option<Arc<Extensions>>; 2]> {
-    let open = |flags: &Flags| match options.live {
-        true => Extensions::open_with_cluster(&flags.with(&options.hooks), &after.case().objects()),
-        false => Extensions::open(&flags.with(&options.hooks), || after.case().objects()),
-    };
+fn extensions(options: &Plan, after: &Side, cluster: Option<&Connection>) -> Result<[Option<Arc<Extensions>>; 2]> {
+    let objects = || after.case().objects();
+    let open = |flags: &Flags| Extensions::open(&flags.with(&options.hooks), objects, cluster);
     if !options.sides.differ() {
         let both = open(&options.extensions)?;
         return Ok([both.clone(), both]);

@@ -23,7 +23,7 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
     if let Some(code) = complain(side.case())? {
         return Ok(ExitCode::from(code));
     }
-    let extensions = Extensions::open(&options.extensions, || side.case().objects())?;
+    let extensions = Extensions::open(&options.extensions, || side.case().objects(), None)?;
     let side = side.with_extensions(extensions.clone().map(|extensions| extensions as _));
     let subjects = side.subjects();
     let facts = side.facts(&subjects);

@@ -91,7 +91,8 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
 struct Sides {
     before: Side,
     after: Option<Side>,
-    is_live: bool,
+    /// The cluster that they were read from.
+    connection: Option<Arc<Connection>>,
 }
 
 impl Sides {
@@ -100,29 +101,26 @@ impl Sides {
             let after = Side::read(&options.to, &[], &options.input, &options.rules)?;
             let connection = Connection::open(options.kubeconfig.as_deref())?;
             let (before, after) = after.with_cluster(&connection, Reach::Machines)?;
-            return Ok(Sides { before, after: (!options.to.is_empty()).then_some(after), is_live: true });
+            let after = (!options.to.is_empty()).then_some(after);
+            return Ok(Sides { before, after, connection: Some(Arc::new(connection)) });
         }
         let before = Side::read(&options.paths, &[], &options.input, &options.rules)?;
         let after = match options.to.is_empty() {
             true => None,
             false => Some(Side::after(&before, &options.to, &options.input)?),
         };
-        Ok(Sides { before, after, is_live: false })
+        Ok(Sides { before, after, connection: None })
     }
 
     /// The extensions that are called.
     fn extensions(&self, options: &Simulate) -> Result<Option<Arc<Extensions>>> {
         let last = self.after.as_ref().unwrap_or(&self.before).case();
-        let flags = options.extensions.with(&options.hooks);
-        match self.is_live {
-            true => Extensions::open_with_cluster(&flags, &last.objects()),
-            false => Extensions::open(&flags, || last.objects()),
-        }
+        Extensions::open(&options.extensions.with(&options.hooks), || last.objects(), self.connection.as_deref())
     }
 
     fn with_extensions(self, extensions: Option<&Arc<Extensions>>) -> Self {
         let served = |side: Side| side.with_extensions(extensions.cloned().map(|extensions| extensions as _));
-        Sides { before: served(self.before), after: self.after.map(served), is_live: self.is_live }
+        Sides { before: served(self.before), after: self.after.map(served), ..self }
     }
 
     /// Says why the input cannot be used, and returns the exit code then.
@@ -170,11 +168,16 @@ fn stream(objects: &[Arc<Object>]) -> Result<String> {
 /// What one Cluster does has no effect on another one, so each has a simulation of its own, or that of a twin.
 fn simulate(sides: &Sides, settings: &Settings, options: &Simulate) -> Result<Option<Outcome>> {
     // What a cluster has stored is not judged again.
-    if (!sides.is_live && has_denials(&sides.before)?) || sides.after.as_ref().map_or(Ok(false), has_denials)? {
+    if (sides.connection.is_none() && has_denials(&sides.before)?)
+        || sides.after.as_ref().map_or(Ok(false), has_denials)?
+    {
         return Ok(None);
     }
     let before = State::of(&sides.before);
-    let change = sides.after.as_ref().map(|side| Change { deletes: !sides.is_live, ..Change::of(&sides.before, side) });
+    let change = sides
+        .after
+        .as_ref()
+        .map(|side| Change { deletes: sides.connection.is_none(), ..Change::of(&sides.before, side) });
     let start = settings.began.unwrap_or(Moment { seconds: 0, nanos: 0 });
     let keeps_objects = options.objects.is_some();
     let run = Run { before, change, settings, start, limit: options.limit, keeps_objects };

@@ -23,7 +23,7 @@ use crate::world::Facts;
 /// Prints a verdict for every Cluster and ClusterClass.
 pub(super) fn run(options: &Validate) -> Result<ExitCode> {
     let case = Case::read(&options.paths, &options.old, &options.input)?;
-    let extensions = Extensions::open(&options.extensions, || case.objects())?;
+    let extensions = Extensions::open(&options.extensions, || case.objects(), None)?;
     let case = case.with_extensions(extensions.clone().map(|extensions| extensions as _));
     let settings = options.rules.settings();
     let subjects = case.subjects(&settings);

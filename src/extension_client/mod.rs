@@ -4,9 +4,12 @@
 mod clients;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 
 pub use clients::{Clients, IdentityFiles};
+pub use tunnel::{Stream, Tunnel};
 
+use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +21,13 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::time::{Instant, timeout, timeout_at};
+use tunnel::Connector;
 
 use crate::extensions::{MAX_BODY, SHOWN, Target, cut};
 use crate::field::chain;
@@ -100,7 +103,7 @@ pub enum CallError {
 
 /// A client that trusts some certificate authorities. Clones share their connections.
 #[derive(Clone, Debug)]
-pub struct Client(legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
+pub struct Client(legacy::Client<HttpsConnector<Connector>, Full<Bytes>>);
 
 impl CallError {
     /// A word for metrics.
@@ -128,6 +131,22 @@ impl Client {
     /// # Errors
     /// When the certificates cannot be read.
     pub fn showing(ca: Option<&[u8]>, identity: Option<&ClientIdentity>) -> Result<Self, ClientError> {
+        Self::connecting(Connector::direct(), ca, identity)
+    }
+
+    /// A client that trusts the certificates in `ca` only, and whose connections all go through a tunnel.
+    ///
+    /// # Errors
+    /// When the certificates cannot be read.
+    pub fn through(tunnel: impl Tunnel, ca: &[u8]) -> Result<Self, ClientError> {
+        Self::connecting(Connector::Through(Arc::new(tunnel)), Some(ca), None)
+    }
+
+    fn connecting(
+        connector: Connector,
+        ca: Option<&[u8]>,
+        identity: Option<&ClientIdentity>,
+    ) -> Result<Self, ClientError> {
         let provider = Arc::new(ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let config = match ca {
@@ -138,10 +157,10 @@ impl Client {
             Some((chain, key)) => config.with_client_auth_cert(chain, key)?,
             None => config.with_no_client_auth(),
         };
-        let connector = HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_http1();
+        let https = HttpsConnectorBuilder::new().with_tls_config(config).https_only().enable_http1();
         let mut client = legacy::Client::builder(TokioExecutor::new());
         client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
-        Ok(Client(client.build(connector.build())))
+        Ok(Client(client.build(https.wrap_connector(connector))))
     }
 
     /// The body of an answer with the code 200 (RH-4.1, RH-4.5). Redirects are answers like any other code (RH-4.8).
@@ -165,7 +184,7 @@ impl Client {
     async fn exchange(&self, target: &Target, body: String) -> Result<Bytes, CallError> {
         let request = Request::post(target.uri().clone()).body(Full::from(body));
         let request = request.map_err(|error| CallError::Connection(chain(&error)))?;
-        let response = self.0.request(request).await.map_err(|error| CallError::Connection(chain(&error)))?;
+        let response = self.0.request(request).await.map_err(|error| CallError::Connection(reason(&error)))?;
         let (parts, body) = response.into_parts();
         if parts.status != StatusCode::OK {
             return Err(CallError::Status { code: parts.status.as_u16(), body: beginning(body).await });
@@ -176,6 +195,11 @@ impl Client {
             false => CallError::Connection(chain(&*error)),
         })
     }
+}
+
+/// Why a request failed. That a connection could not be opened is clear from the reason.
+fn reason(error: &legacy::Error) -> String {
+    error.source().filter(|_| error.is_connect()).map_or_else(|| chain(error), chain)
 }
 
 /// The certificates of a PEM text.

@@ -50,12 +50,21 @@ pub enum ConfigError {
 pub struct ExtensionConfig {
     pub name: String,
     pub address: Address,
+    /// The Service that the address stands for; none with a URL.
+    pub service: Option<ServicePort>,
     /// The certificates of `caBundle` in PEM form; empty when those of the system are meant (RH-4.7).
     pub ca: Vec<u8>,
     /// The Secret that the certificates come from (RH-2.7).
     pub ca_secret: Option<ObjectKey>,
     pub selector: Selector,
     pub settings: BTreeMap<String, String>,
+}
+
+/// A port of a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServicePort {
+    pub service: ObjectKey,
+    pub port: u16,
 }
 
 /// The namespaces whose objects an extension is called for (RH-3.9, RH-7.2).
@@ -95,9 +104,11 @@ impl ExtensionConfig {
             text => decode(text).map_err(|error| ConfigError::Undecodable(format!("spec.{error}")))?,
         };
         let ca = STANDARD.decode(&spec.client_config.ca_bundle);
+        let (address, service) = address(&spec)?;
         Ok(ExtensionConfig {
             name: name.to_owned(),
-            address: address(&spec)?,
+            address,
+            service,
             ca: ca.map_err(|error| ConfigError::CaBundle(error.to_string()))?,
             ca_secret: object.annotation(INJECT_CA).map(secret).transpose()?,
             selector: selector(spec.namespace_selector)?,
@@ -130,11 +141,13 @@ fn selector(selector: Option<LabelSelector>) -> Result<Selector, ConfigError> {
 }
 
 /// Where the extension is: its URL, or that of its service (RH-4.2).
-fn address(spec: &ExtensionConfigSpec) -> Result<Address, ConfigError> {
+fn address(spec: &ExtensionConfigSpec) -> Result<(Address, Option<ServicePort>), ConfigError> {
     let config = &spec.client_config;
     let service = match (&*config.url, &config.service) {
         ("", Some(service)) => service,
-        (url, None) if !url.is_empty() => return Address::parse(url).map_err(ConfigError::Url),
+        (url, None) if !url.is_empty() => {
+            return Address::parse(url).map(|address| (address, None)).map_err(ConfigError::Url);
+        }
         _ => return Err(ConfigError::NotOneOf),
     };
     let fault = |part: &'static str, fault: String| ConfigError::Service { part, fault };
@@ -151,7 +164,9 @@ fn address(spec: &ExtensionConfigSpec) -> Result<Address, ConfigError> {
         return Err(fault("path", "must begin with /".to_owned()));
     }
     let url = format!("https://{}.{}.svc:{port}{}", service.name, service.namespace, service.path);
-    Address::parse(&url).map_err(|error| fault("path", error.to_string()))
+    let address = Address::parse(&url).map_err(|error| fault("path", error.to_string()))?;
+    let service = ObjectKey::new(&*service.namespace, &*service.name);
+    Ok((address, Some(ServicePort { service, port })))
 }
 
 /// The status after Discovery: its handlers, or why there are none (RH-2.6, RH-3.2, RH-3.3).

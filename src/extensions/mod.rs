@@ -24,7 +24,7 @@ mod registry;
 pub mod wire;
 
 pub use address::{Address, AddressError, Target};
-pub use config::{ConfigError, ExtensionConfig, Selector};
+pub use config::{ConfigError, ExtensionConfig, Selector, ServicePort};
 pub use question::Question;
 pub use registration::{DiscoveryError, FailurePolicy, Handler, Registration, registered_name};
 pub use registry::{Called, Registered, Registry};

@@ -14,7 +14,7 @@ use std::fmt::Debug;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, EvictParams, GetParams, GroupVersionKind, ListParams, Patch,
-    PatchParams, PostParams, Resource as _,
+    PatchParams, Portforward, Portforwarder, PostParams, Resource as _,
 };
 use kube::core::{DynamicResourceScope, PartialObjectMeta, Request, request};
 use serde::Serialize;
@@ -219,6 +219,18 @@ pub(crate) fn anywhere<K: kube::Resource<DynamicType = ()>>(client: kube::Client
     Api::all(client)
 }
 
+/// The objects of a known kind in one namespace.
+///
+/// # Errors
+/// When the namespace cannot be a part of a path.
+pub(super) fn in_namespace<K>(client: kube::Client, one: &str) -> Result<Api<K>, Malformed>
+where
+    K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+{
+    namespace(one)?;
+    Ok(Api::namespaced(client, one))
+}
+
 /// One object of a kind that the program knows.
 ///
 /// # Errors
@@ -313,6 +325,17 @@ impl<K: kube::Resource + Clone + DeserializeOwned + Debug> One<K> {
     /// When it is not changed, or the answer is about another.
     pub async fn patch_status<P: Serialize + Debug>(&self, params: &PatchParams, patch: &Patch<P>) -> kube::Result<K> {
         self.checked(self.api.patch_status(&self.key.name, params, patch).await?)
+    }
+
+    /// Streams to a port of the object.
+    ///
+    /// # Errors
+    /// When it does not exist, or the API server does not allow it.
+    pub(super) async fn portforward(&self, port: u16) -> kube::Result<Portforwarder>
+    where
+        K: Portforward,
+    {
+        self.api.portforward(&self.key.name, &[port]).await
     }
 
     fn checked(&self, found: K) -> kube::Result<K> {

@@ -11,6 +11,7 @@
 //! dry_run.rs (whether applying changes anything) ─┐
 //! Plan ─► apply/ (server-side apply) ──────────────┴► untyped.rs (requests about objects of any kind)
 //! versions.rs (API versions of referenced kinds, asked for one by one) ─► conversion
+//! port_forward.rs (streams to a Service from outside of the cluster) ─► plan --live, simulate --live
 //! address.rs: the paths of all these requests, checked
 //! lease.rs (which process leads and may write), incumbent.rs (whether Cluster API's own controllers are at work)
 //! ```
@@ -38,6 +39,7 @@ mod live;
 pub mod managed;
 pub mod metadata;
 pub mod mitigation;
+pub mod port_forward;
 mod schemas;
 pub mod sizes;
 #[cfg(test)]

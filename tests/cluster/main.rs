@@ -23,6 +23,7 @@ mod machines;
 mod new_ports;
 mod overload;
 mod plan_live;
+mod port_forward;
 mod replicas;
 mod rollout;
 mod self_managed;

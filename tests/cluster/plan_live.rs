@@ -18,7 +18,7 @@ const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
 const CORE: &str = "cluster.x-k8s.io";
 
 /// Everything that the bundle and its topology are made of.
-const KINDS: [(&str, &str); 6] = [
+pub(super) const KINDS: [(&str, &str); 6] = [
     (INFRASTRUCTURE, "DevCluster"),
     (INFRASTRUCTURE, "DevClusterTemplate"),
     (INFRASTRUCTURE, "DevMachineTemplate"),
@@ -27,7 +27,7 @@ const KINDS: [(&str, &str); 6] = [
     (BOOTSTRAP, "KubeadmConfigTemplate"),
 ];
 
-fn definition((group, kind): (&str, &str)) -> Value {
+pub(super) fn definition((group, kind): (&str, &str)) -> Value {
     let plural = format!("{}s", kind.to_lowercase());
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({
@@ -101,19 +101,19 @@ fn plan(kubernetes: &Kubernetes, to: &Path) -> (i32, String) {
     plan_as(kubernetes.kubeconfig(), &[], to)
 }
 
-fn plan_as(kubeconfig: &Path, flags: &[&str], to: &Path) -> (i32, String) {
+pub(super) fn plan_as(kubeconfig: &Path, flags: &[&str], to: &Path) -> (i32, String) {
     let Output { status, stdout, stderr } =
         command(&["plan", "--live", "--kubeconfig"]).arg(kubeconfig).args(flags).arg("--to").arg(to).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (status.code().unwrap(), text(stdout) + &text(stderr))
 }
 
-fn bundle() -> PathBuf {
+pub(super) fn bundle() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/providers/in-memory/bundle.yaml")
 }
 
 /// An API server with these definitions, on which the Cluster of the bundle is rolled out.
-async fn rolled_out(definitions: &[Value]) -> (Kubernetes, String) {
+pub(super) async fn rolled_out(definitions: &[Value]) -> (Kubernetes, String) {
     let kubernetes = Kubernetes::start();
     let crds = command(&["crds"]).output().unwrap();
     kubernetes.apply_yaml(&String::from_utf8(crds.stdout).unwrap()).await;

@@ -93,11 +93,16 @@ impl Drop for Lab {
 
 impl Lab {
     pub fn start() -> Self {
+        Self::start_as("127.0.0.1")
+    }
+
+    /// One whose certificate has this name.
+    pub fn start_as(host: &str) -> Self {
         let runtime = Runtime::new().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+        let issued = Issued::make(&[host.to_owned()], 1).unwrap();
         let (ca, shared) = (issued.authority.clone(), Arc::new(Shared::default()));
         runtime.spawn(serve(listener, issued, Router::new().fallback(answer).with_state(shared.clone())));
         Lab { runtime: Some(runtime), shared, port, ca }

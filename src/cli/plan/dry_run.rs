@@ -23,7 +23,7 @@ const AT_A_TIME: usize = 16;
 /// The API server of a running cluster.
 #[derive(Debug)]
 pub(super) struct Server {
-    connection: Connection,
+    connection: Arc<Connection>,
     dry_runs: DryRuns,
     /// The kinds of which objects may not be applied, with what the API server said first, and how many objects.
     forbidden: Mutex<BTreeMap<String, (String, usize)>>,
@@ -31,7 +31,7 @@ pub(super) struct Server {
 
 impl Server {
     /// The API server that a connection leads to.
-    pub(super) fn of(connection: Connection) -> Arc<Self> {
+    pub(super) fn of(connection: Arc<Connection>) -> Arc<Self> {
         let dry_runs = DryRuns::new(connection.client(), Arc::new(Metrics::default()));
         Arc::new(Server { connection, dry_runs, forbidden: Mutex::default() })
     }

@@ -230,6 +230,9 @@ fn plans_and_simulations_show_what_hooks_hold() {
     let passed = "ExtensionConfig lab: lifecycle hooks are not called, and are assumed to pass";
     assert!(code == 4 && format!("{out}{err}").contains(passed), "{code} {out}{err}");
     assert_eq!(lab.count("gate"), 0);
+    let (_, unasked, err) = folder.run(&[&plan[..], &flags, &["--record", "unasked.json"]].concat());
+    let (_, replayed, replayed_err) = folder.run(&[&plan[..], &["--extension", "lab=unasked.json"]].concat());
+    assert_eq!((replayed, replayed_err), (unasked, err), "a recording without hooks says no more than its session did");
     let held = "hook BeforeClusterUpgrade: the window is closed";
     let record = [&plan[..], &flags, &["--call-hooks", "--record", "lab.json"]].concat();
     let (code, live, err) = folder.run(&record);
