@@ -4,14 +4,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::{ContractRef, ObjectKey};
 
-/// An object of any kind, as JSON.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Object(Value);
+/// An object of any kind, as JSON. Copies share their content until one of them is changed.
+#[derive(Clone, Debug)]
+pub struct Object(Arc<Value>);
+
+impl PartialEq for Object {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
 
 /// Names an object among all objects: a version of a kind, a namespace and a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,25 +71,25 @@ impl TryFrom<Value> for Object {
     type Error = &'static str;
 
     fn try_from(value: Value) -> Result<Self, Self::Error> {
-        if value.is_object() { Ok(Object(value)) } else { Err(type_of(&value)) }
+        if value.is_object() { Ok(Object(Arc::new(value))) } else { Err(type_of(&value)) }
     }
 }
 
 impl From<Object> for Value {
     fn from(object: Object) -> Value {
-        object.0
+        Arc::unwrap_or_clone(object.0)
     }
 }
 
 impl From<Map<String, Value>> for Object {
     fn from(members: Map<String, Value>) -> Self {
-        Object(Value::Object(members))
+        Object(Arc::new(Value::Object(members)))
     }
 }
 
 impl Default for Object {
     fn default() -> Self {
-        Object(Value::Object(Map::new()))
+        Object(Arc::new(Value::Object(Map::new())))
     }
 }
 
@@ -101,12 +108,12 @@ impl Object {
         self.0.as_object().expect("nothing but an object is ever put here")
     }
 
-    /// The members of the object, to change them.
+    /// The members of the object, to change them. Content that is shared with another object is copied first.
     ///
     /// # Panics
     /// Never: nothing but an object is ever put here.
     pub fn members_mut(&mut self) -> &mut Map<String, Value> {
-        self.0.as_object_mut().expect("nothing but an object is ever put here")
+        Arc::make_mut(&mut self.0).as_object_mut().expect("nothing but an object is ever put here")
     }
 
     /// `apiVersion`.
@@ -289,6 +296,10 @@ impl Object {
 
     /// Takes away what is at a dotted path.
     pub fn remove(&mut self, path: &str) -> Option<Value> {
+        let mut there = self.as_ref();
+        for name in path.split('.') {
+            there = there.as_object()?.get(name)?;
+        }
         let (parents, last) = path.rsplit_once('.').map_or((None, path), |(parents, last)| (Some(parents), last));
         let mut here = self.members_mut();
         for name in parents.into_iter().flat_map(|parents| parents.split('.')) {

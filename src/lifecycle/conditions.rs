@@ -112,16 +112,31 @@ impl Condition {
     }
 }
 
+/// The entry of a condition in the shape of v1beta2.
+fn entry<'a>(object: &'a Object, name: &str) -> Option<&'a Value> {
+    items(object, "status.conditions").iter().find(|entry| entry.get("type").is_some_and(|it| it == name))
+}
+
+/// Whether an entry is as [`put`] would make it: with the time of its last transition, since its status stays.
+fn says(entry: &Value, wanted: &Condition, generation: Option<&Value>) -> bool {
+    let has = |name: &str, text: &str| entry.get(name).is_some_and(|known| known == text);
+    let members = 5 + usize::from(generation.is_some());
+    entry.as_object().is_some_and(|entry| entry.len() == members)
+        && has("status", wanted.status.name())
+        && has("reason", &wanted.reason)
+        && has("message", &wanted.message)
+        && entry.get("observedGeneration") == generation
+        && entry.get("lastTransitionTime").and_then(Value::as_str).is_some_and(|time| !time.is_empty())
+}
+
 /// A condition of an object in the shape of v1beta2.
 pub fn get(object: &Object, name: &str) -> Option<Condition> {
-    let entry =
-        items(object, "status.conditions").iter().find(|entry| entry.get("type").is_some_and(|it| it == name))?;
-    Condition::read(entry)
+    Condition::read(entry(object, name)?)
 }
 
 /// The status of a condition, if there is one.
 pub fn status(object: &Object, name: &str) -> Option<Status> {
-    get(object, name).map(|condition| condition.status)
+    Status::of(entry(object, name)?.get("status"))
 }
 
 /// Whether a condition is there and true.
@@ -146,6 +161,9 @@ pub fn since(object: &Object, name: &str) -> Option<Moment> {
 
 /// Sets a condition, keeps the time of its last transition while its status stays, and sorts all of them (MA-13.1, MA-13.2).
 pub fn put(object: &mut Object, name: &str, wanted: &Condition, now: Moment) {
+    if entry(object, name).is_some_and(|entry| says(entry, wanted, object.at("metadata.generation"))) {
+        return;
+    }
     let generation = object.at("metadata.generation").cloned();
     let known = get(object, name);
     let same = known.filter(|known| known.status == wanted.status).and_then(|known| known.since);
@@ -163,7 +181,6 @@ pub fn put(object: &mut Object, name: &str, wanted: &Condition, now: Moment) {
     }
     let all = list_mut(object, "status", "conditions");
     match all.iter_mut().find(|one| one.get("type").is_some_and(|it| it == name)) {
-        Some(known) if *known == entry => return,
         Some(known) => *known = entry,
         None => all.push(entry),
     }

@@ -123,6 +123,9 @@ pub(super) fn add_finalizer(object: &mut Object, name: &str) -> bool {
 
 /// Takes a finalizer away.
 pub(super) fn remove_finalizer(object: &mut Object, name: &str) {
+    if !has_finalizer(object, name) {
+        return;
+    }
     let finalizers = list_mut(object, "metadata", "finalizers");
     finalizers.retain(|one| one != name);
     if finalizers.is_empty() {
@@ -182,6 +185,9 @@ pub(super) fn owner_name<'a>(object: &'a Object, kind: &str) -> Option<&'a str> 
 
 /// Puts an owner reference in the place of the one to the same object, or at the end.
 pub(super) fn set_owner(object: &mut Object, new: Value, to: &Object) {
+    if owners(object).iter().find(|owner| is_to(owner, to)) == Some(&new) {
+        return;
+    }
     let all = list_mut(object, "metadata", "ownerReferences");
     match all.iter_mut().find(|owner| is_to(owner, to)) {
         Some(known) => *known = new,
@@ -218,16 +224,34 @@ pub(super) fn set(object: &mut Object, path: &str, value: Value) {
         object.remove(path);
         return;
     }
+    if object.at(path) == Some(&value) {
+        return;
+    }
     let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
     map_mut(object, parents).insert(last.to_owned(), value);
 }
 
+/// Puts a text into the map at a path, such as labels: its names may have dots.
+pub(super) fn set_text(object: &mut Object, path: &str, name: &str, text: &str) {
+    if object.at(path).and_then(|members| members.get(name)).is_some_and(|known| known == text) {
+        return;
+    }
+    map_mut(object, path).insert(name.to_owned(), json!(text));
+}
+
+/// Takes a text out of the map at a path.
+pub(super) fn remove_text(object: &mut Object, path: &str, name: &str) {
+    if object.at(path).is_some_and(|members| members.get(name).is_some()) {
+        map_mut(object, path).remove(name);
+    }
+}
+
 /// Sets a label.
 pub(super) fn set_label(object: &mut Object, name: &str, value: &str) {
-    map_mut(object, "metadata.labels").insert(name.to_owned(), json!(value));
+    set_text(object, "metadata.labels", name, value);
 }
 
 /// Sets an annotation.
 pub(super) fn set_annotation(object: &mut Object, name: &str, value: &str) {
-    map_mut(object, "metadata.annotations").insert(name.to_owned(), json!(value));
+    set_text(object, "metadata.annotations", name, value);
 }

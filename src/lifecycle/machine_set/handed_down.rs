@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::hub::Object;
-use crate::lifecycle::fields::{map_mut, set_annotation};
+use crate::lifecycle::fields::{remove_text, set_annotation, set_text};
 
 /// On an object that hands down labels and annotations: their names.
 pub(in crate::lifecycle) const RECORD: &str = "lifecycle.topologist.dev/handed-down";
@@ -57,9 +57,8 @@ fn apply(object: &mut Object, path: &str, wanted: &Texts, gone: &BTreeSet<String
     if wanted.is_empty() && (gone.is_empty() || object.at(path).is_none()) {
         return;
     }
-    let members = map_mut(object, path);
-    members.retain(|name, _| !gone.contains(name));
-    members.extend(wanted.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
+    gone.iter().for_each(|name| remove_text(object, path, name));
+    wanted.iter().for_each(|(name, value)| set_text(object, path, name, value));
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ use self::members::{Member, members};
 use self::scale::Scaling;
 use super::begin::begin;
 use super::context::{Context, Fault};
-use super::fields::{cluster_key, cluster_of, map_mut, owner, owner_name, remove_finalizer, set, set_label, set_owner};
+use super::fields::{cluster_key, cluster_of, owner, owner_name, remove_finalizer, set, set_label, set_owner, set_text};
 use super::step::Step;
 use crate::hub::{Object, ObjectKey, label};
 
@@ -100,7 +100,7 @@ fn own_labels(after: &mut Object, cluster: &Object) {
     }
     set_label(after, label::CLUSTER_NAME, cluster.name());
     for path in ["spec.selector.matchLabels", "spec.template.metadata.labels"] {
-        map_mut(after, path).insert(label::CLUSTER_NAME.to_owned(), json!(cluster.name()));
+        set_text(after, path, label::CLUSTER_NAME, cluster.name());
     }
 }
 

@@ -18,10 +18,10 @@ use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
 
-use futures::stream::FuturesUnordered;
 use futures::{Stream, StreamExt};
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::scheduler::{ScheduleRequest, scheduler};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{Instrument, debug, info_span, warn};
 
@@ -94,26 +94,26 @@ impl LifecycleController {
             watches,
             scope,
         };
-        runner.run(queue).await;
+        Arc::new(runner).run(queue).await;
     }
 }
 
 impl Runner {
-    /// Runs what is due, each object once at a time.
-    async fn run(&self, queue: impl Stream<Item = ScheduleRequest<ObjectId>> + Send + Unpin) {
+    /// Runs what is due, each object once at a time. Steps are computed on all processors; they end when this future is dropped.
+    async fn run(self: Arc<Self>, queue: impl Stream<Item = ScheduleRequest<ObjectId>> + Send + Unpin) {
         let mut due = pin!(scheduler(queue));
-        let mut runs = FuturesUnordered::new();
+        let mut runs = JoinSet::new();
         let mut running: HashSet<ObjectId> = HashSet::new();
         loop {
             tokio::select! {
                 next = async { due.as_mut().hold_unless(|id| !running.contains(id)).next().await }, if runs.len() < WORKERS => {
                     let Some(id) = next else { return };
                     running.insert(id.clone());
-                    let span = info_span!("step", object = %id);
-                    runs.push(async move { self.step(&id).await; id }.instrument(span));
+                    let (span, runner) = (info_span!("step", object = %id), Arc::clone(&self));
+                    runs.spawn(async move { runner.step(&id).await; id }.instrument(span));
                 }
-                Some(id) = runs.next() => {
-                    running.remove(&id);
+                Some(id) = runs.join_next() => {
+                    running.remove(&id.expect("steps do not panic, and end before this future"));
                 }
             }
         }

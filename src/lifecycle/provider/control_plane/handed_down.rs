@@ -12,7 +12,7 @@ use super::outdated::Outdated;
 use super::template::{metadata, settings};
 use crate::hub::Object;
 use crate::lifecycle::conditions::{Condition, is_true, put};
-use crate::lifecycle::fields::{map_mut, set, text};
+use crate::lifecycle::fields::{remove_text, set, set_annotation, set_text, text};
 use crate::lifecycle::step::Step;
 
 /// On what a control plane made: the labels and annotations that come from its template, so that they go with it.
@@ -55,20 +55,17 @@ pub(super) fn hand_down_metadata(object: &Object, made: &mut Object) {
         if gone.is_empty() && wanted.is_empty() {
             continue;
         }
-        let members = map_mut(made, &format!("metadata.{what}"));
-        gone.into_iter().for_each(|name| drop(members.remove(name)));
+        let path = format!("metadata.{what}");
+        gone.into_iter().for_each(|name| remove_text(made, &path, name));
         if !wanted.is_empty() {
             names.insert(what.to_owned(), json!(wanted.keys().collect::<Vec<_>>()));
         }
-        members.extend(wanted.into_iter().map(|(name, value)| (name, json!(value))));
+        wanted.iter().for_each(|(name, value)| set_text(made, &path, name, value));
     }
     match names.is_empty() {
         true if made.annotation(FROM_TEMPLATE).is_none() => {}
-        true => drop(map_mut(made, "metadata.annotations").remove(FROM_TEMPLATE)),
-        false => {
-            let text = Value::Object(names).to_string();
-            map_mut(made, "metadata.annotations").insert(FROM_TEMPLATE.to_owned(), json!(text));
-        }
+        true => remove_text(made, "metadata.annotations", FROM_TEMPLATE),
+        false => set_annotation(made, FROM_TEMPLATE, &Value::Object(names).to_string()),
     }
 }
 
