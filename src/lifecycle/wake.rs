@@ -1,8 +1,9 @@
 //! Which objects a change concerns.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::conditions;
 use super::fields::{controller, flag, owners, text};
@@ -39,7 +40,10 @@ pub fn concerned(
         machines_of(objects, cluster, object, &mut all);
         // Conditions of Nodes that their machines do not repeat count as well (MA-19.3).
         if object.kind() == "Node" {
-            all.extend(checks_of(objects, cluster));
+            let machines: Vec<&Arc<Object>> = all.iter().filter_map(|id| objects.get(id)).collect();
+            let checks: Vec<ObjectId> =
+                machines.into_iter().flat_map(|machine| checks_of(objects, cluster, machine)).collect();
+            all.extend(checks);
         }
         return all;
     }
@@ -50,7 +54,12 @@ pub fn concerned(
             all.insert(owner);
         });
     }
-    all.extend(objects.owned_by(object.uid()).cloned());
+    // What they own does not look at their status, apart from what `OF_ALL` lists.
+    let is_owner_alike = ["Cluster", "Machine"].iter().any(|kind| id.kind.is_core(kind))
+        && before.zip(after).is_some_and(|(before, after)| differ_in_status_alone(before, after));
+    if !is_owner_alike {
+        all.extend(objects.owned_by(object.uid()).cloned());
+    }
     if id.kind.is_core("Cluster") {
         let differs = |path: &str| before.and_then(|it| it.at(path)) != after.and_then(|it| it.at(path));
         let status = |object: Option<&Object>, name: &str| object.and_then(|it| conditions::status(it, name));
@@ -64,7 +73,8 @@ pub fn concerned(
         if let Some(cluster) = cluster_of(object) {
             all.insert(ObjectId::core("Cluster", &cluster.namespace, &cluster.name));
             if id.kind.is_core("Machine") {
-                all.extend(checks_of(objects, &cluster));
+                let seen = before.into_iter().chain(after);
+                all.extend(seen.flat_map(|machine| checks_of(objects, &cluster, machine)));
             }
         }
         if id.kind.is_core("MachineDeployment") {
@@ -102,9 +112,31 @@ fn parts_of_pool(objects: &Objects, owner: &ObjectId) -> Vec<ObjectId> {
     pool.into_iter().flat_map(|pool| objects.owned_by(pool.uid())).cloned().collect()
 }
 
-fn checks_of(objects: &Objects, cluster: &ObjectKey) -> Vec<ObjectId> {
+/// Whether two states of an object differ in its status alone.
+pub fn differ_in_status_alone(before: &Object, after: &Object) -> bool {
+    fn rest<'a>(
+        members: &'a Map<String, Value>,
+        besides: &'a [&str; 2],
+    ) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        members.iter().filter(|(name, _)| !besides.contains(&name.as_str()))
+    }
+    let is_same = |one, other, besides| rest(one, besides).eq(rest(other, besides));
+    let metadata = |object| Object::members_at(object, "metadata").ok().flatten();
+    let is_same_metadata = match (metadata(before), metadata(after)) {
+        (Some(before), Some(after)) => is_same(before, after, &["resourceVersion", "managedFields"]),
+        _ => false,
+    };
+    is_same_metadata && is_same(before.members(), after.members(), &["metadata", "status"])
+}
+
+/// The health checks that may select a Machine.
+fn checks_of(objects: &Objects, cluster: &ObjectKey, machine: &Object) -> Vec<ObjectId> {
     let checks = objects.of_cluster(&GroupKind::core("MachineHealthCheck"), cluster);
-    checks.iter().map(|check| ObjectId::of(check)).collect()
+    let may_select = |check: &&Arc<Object>| {
+        let labels = check.at("spec.selector.matchLabels").and_then(Value::as_object);
+        labels.into_iter().flatten().all(|(name, value)| machine.label(name) == value.as_str())
+    };
+    checks.iter().filter(may_select).map(|check| ObjectId::of(check)).collect()
 }
 
 /// The machines that an object of a workload cluster is about: those of a Node, and those that wait for Pods on it.

@@ -21,10 +21,10 @@ use serde_json::{Value, json};
 use self::timeline::Timeline;
 use crate::calendar::Moment;
 use crate::hub::contract::{definition_name, names_contracts};
-use crate::hub::{Cluster, Kind, Object, ObjectKey, ObjectRef, annotation};
+use crate::hub::{Cluster, GROUP, Kind, Object, ObjectKey, ObjectRef, annotation, group_of};
 use crate::lifecycle::conditions::{self, Condition, Status};
 use crate::lifecycle::fold::{Fold as Machines, StoredChange};
-use crate::lifecycle::wake::is_paused;
+use crate::lifecycle::wake::{differ_in_status_alone, is_paused};
 use crate::lifecycle::{GroupKind, ObjectId, Settings};
 use crate::topology::plan::{Fold as Topologies, Part, Rollout, Step};
 use crate::topology::status;
@@ -242,6 +242,8 @@ impl Simulation {
             }
         }
         if let Some(object) = after.as_ref().or(before.as_ref())
+            && !is_of_a_machine(object)
+            && !is_report_of_checks(before.as_deref(), after.as_deref())
             && let Some(cluster) = crate::lifecycle::owning_cluster(object)
         {
             self.due.insert(cluster);
@@ -475,6 +477,23 @@ fn is_new_to_topologies(before: Option<&Object>, after: Option<&Object>) -> bool
     let turns = |name: &str| conditions::status(before, name) != conditions::status(after, name);
     let is_same_metadata = of_metadata.iter().all(|name| is_same(&format!("metadata.{name}")));
     !is_same("spec") || !is_same_metadata || ["TopologyReconciled", "ControlPlaneInitialized"].into_iter().any(turns)
+}
+
+/// Whether an object is a Machine, has machines, or is a part of one. Topologies do not wait for these: the machine deployment or the
+/// control plane that has them changes as well.
+fn is_of_a_machine(object: &Object) -> bool {
+    const KINDS: [&str; 2] = ["Machine", "MachineSet"];
+    let is_one = |group: &str, kind: &str| group == GROUP && KINDS.contains(&kind);
+    let owners = object.list("metadata.ownerReferences").ok().flatten().into_iter().flatten();
+    let text = |owner: &Value, name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    is_one(object.group(), object.kind())
+        || owners.into_iter().any(|owner| is_one(group_of(&text(owner, "apiVersion")), &text(owner, "kind")))
+}
+
+/// Whether a health check has reported what it found, and nothing else has changed.
+fn is_report_of_checks(before: Option<&Object>, after: Option<&Object>) -> bool {
+    let is_check = |object: &Object| GroupKind::of(object).is_core("MachineHealthCheck");
+    before.zip(after).is_some_and(|(before, after)| is_check(after) && differ_in_status_alone(before, after))
 }
 
 /// A class of which nothing but its name is known.

@@ -601,7 +601,8 @@ async fn cluster_reviews_stay_fast_while_hostile_classes_are_judged() {
         task.await.unwrap();
     }
     let (together, slowest) = (started.elapsed(), times.iter().max().unwrap());
-    assert!(together > Duration::from_secs(1), "the classes are not hostile: {together:?}");
+    let usual = times.iter().min().unwrap();
+    assert!(together > *usual * 100, "the classes are not hostile: {together:?}, and a Cluster review {usual:?}");
     assert!(*slowest < together / 5, "one of {} Cluster reviews took {slowest:?} of {together:?}", times.len());
 }
 

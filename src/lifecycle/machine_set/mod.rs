@@ -39,7 +39,9 @@ use self::members::{Member, members};
 use self::scale::Scaling;
 use super::begin::begin;
 use super::context::{Context, Fault};
-use super::fields::{cluster_key, cluster_of, owner, owner_name, remove_finalizer, set, set_label, set_owner, set_text};
+use super::fields::{
+    cluster_key, cluster_of, owner, owner_name, remove_finalizer, set, set_label, set_owner, set_text,
+};
 use super::step::Step;
 use crate::hub::{Object, ObjectKey, label};
 

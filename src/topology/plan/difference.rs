@@ -108,6 +108,10 @@ impl Comparison<'_> {
     /// different is so says a server, if there is one. What is not known yet counts as no difference, so that one round
     /// asks for all that a plan has to know: the result is void then, and the world has needs.
     pub(super) fn of(&self, current: &Object, sent: &Object, origins: &Origins) -> Result<Difference, Failure> {
+        // This needs no definition.
+        if is_as_applied(current, sent, &recorded(current)?) {
+            return Ok(Difference::none());
+        }
         let schema = match schema(self.world, sent, Some(current)) {
             Err(Failure::NotAsked) => return Ok(Difference::none()),
             schema => schema?,
@@ -147,11 +151,10 @@ impl Comparison<'_> {
         let before = self.applied.get(&current.reference());
         let managers =
             if self.world.is_offline() { owners(current, before, sent, schema)? } else { recorded(current)? };
-        let own = managers.iter().find(|entry| entry.is_of_applier(MANAGER));
-        let atomic = if sent.group() == GROUP { ATOMIC } else { ATOMIC.get(..1).unwrap_or_default() };
-        if own.is_some_and(|own| ssa::is_as_applied(current.as_ref(), sent.as_ref(), own, UNCOMPARED, atomic)) {
+        if is_as_applied(current, sent, &managers) {
             return Ok(Difference::none());
         }
+        let own = managers.iter().find(|entry| entry.is_of_applier(MANAGER));
         let comparing = Comparing { manager: MANAGER, schema, managers: &managers, uncompared: UNCOMPARED };
         let mut found = ssa::difference(current.as_ref(), sent.as_ref(), &comparing);
         if let Some(before) = before.filter(|before| before.is_rolled_out && !is_tried) {
@@ -195,6 +198,13 @@ impl Comparison<'_> {
         let confirmed = ssa::changes(stored.as_ref(), result.as_ref(), schema, UNCOMPARED);
         changes.retain(|change| is_edited(change, &confirmed));
     }
+}
+
+/// Whether the last applied values of an object equal those that are sent now, and the object still has them.
+fn is_as_applied(current: &Object, sent: &Object, managers: &[ManagedFields]) -> bool {
+    let own = managers.iter().find(|entry| entry.is_of_applier(MANAGER));
+    let atomic = if sent.group() == GROUP { ATOMIC } else { ATOMIC.get(..1).unwrap_or_default() };
+    own.is_some_and(|own| ssa::is_as_applied(current.as_ref(), sent.as_ref(), own, UNCOMPARED, atomic))
 }
 
 /// Whether a value differs because the desired value has changed. Where the same is asked for as before, what differs is what
