@@ -24,6 +24,8 @@ const OF_ALL: [&str; 8] = [
 
 /// The conditions of a Cluster whose status concerns all objects that belong to it.
 const CONDITIONS_OF_ALL: [&str; 2] = ["ControlPlaneInitialized", "RemoteConnectionProbe"];
+/// The kinds of owners whose status the objects that they own do not read.
+const OWNERS: [&str; 4] = ["Cluster", "Machine", "MachineDeployment", "MachineSet"];
 /// What of a MachineDeployment concerns its Machines: whether they are up to date, and of the latest revision.
 const OF_MACHINES: [&str; 2] = ["spec", "metadata.annotations"];
 
@@ -54,10 +56,7 @@ pub fn concerned(
             all.insert(owner);
         });
     }
-    // What they own does not look at their status, apart from what `OF_ALL` lists.
-    let is_owner_alike = ["Cluster", "Machine"].iter().any(|kind| id.kind.is_core(kind))
-        && before.zip(after).is_some_and(|(before, after)| differ_in_status_alone(before, after));
-    if !is_owner_alike {
+    if !before.zip(after).is_some_and(|(before, after)| is_the_same_to_dependents(&id.kind, before, after)) {
         all.extend(objects.owned_by(object.uid()).cloned());
     }
     if id.kind.is_core("Cluster") {
@@ -110,6 +109,16 @@ fn control_plane_of(objects: &Objects, owner: &ObjectId) -> Option<ObjectId> {
 fn parts_of_pool(objects: &Objects, owner: &ObjectId) -> Vec<ObjectId> {
     let pool = if owner.kind.is_core("MachinePool") { objects.get(owner) } else { None };
     pool.into_iter().flat_map(|pool| objects.owned_by(pool.uid())).cloned().collect()
+}
+
+/// Whether the objects that an owner has need not look at it again: those of `OWNERS` and of control planes read nothing of its status, apart
+/// from what `OF_ALL` lists of a Cluster, and whether a control plane is managed externally.
+fn is_the_same_to_dependents(kind: &GroupKind, before: &Object, after: &Object) -> bool {
+    let is_control_plane = kind.kind.ends_with("ControlPlane");
+    let is_external = |object| flag(object, "status.externalManagedControlPlane");
+    (is_control_plane && is_external(before) == is_external(after)
+        || OWNERS.into_iter().any(|owner| kind.is_core(owner)))
+        && differ_in_status_alone(before, after)
 }
 
 /// Whether two states of an object differ in its status alone.
