@@ -183,7 +183,7 @@ impl Object {
 
     /// The value at a dotted path of member names; a `null` is the same as nothing (CT-5.3).
     pub fn at(&self, path: &str) -> Option<&Value> {
-        let mut names = path.split('.');
+        let mut names = names(path);
         let mut here = self.members().get(names.next()?)?;
         for name in names {
             here = here.as_object()?.get(name)?;
@@ -196,7 +196,7 @@ impl Object {
     /// # Errors
     /// When something on the way is neither absent nor an object.
     pub fn read(&self, path: &str) -> Result<Option<&Value>, WrongType> {
-        let mut names = path.split('.');
+        let mut names = names(path);
         let Some(mut here) = names.next().and_then(|name| self.members().get(name)) else { return Ok(None) };
         for name in names {
             match here {
@@ -312,6 +312,11 @@ impl Object {
         let object = format!("{} {}", self.kind(), self.key());
         WrongType { object, path: path.to_owned(), wanted, found: type_of(value) }
     }
+}
+
+/// The names of a dotted path. Paths are short: looking at each character is faster here than the search that a single separator starts.
+fn names(path: &str) -> impl Iterator<Item = &str> {
+    path.split(['.'])
 }
 
 /// The JSON type of a value, with its article.

@@ -39,7 +39,8 @@ pub(super) fn texts(object: &Object, path: &str) -> BTreeMap<String, String> {
 
 /// The reference at a path (CT-4.1).
 pub(super) fn reference(object: &Object, path: &str) -> ContractRef {
-    let read = |name: &str| text(object, &format!("{path}.{name}")).to_owned();
+    let members = object.at(path).and_then(Value::as_object);
+    let read = |name: &str| members.and_then(|it| it.get(name)?.as_str()).unwrap_or_default().to_owned();
     ContractRef { api_group: read("apiGroup"), kind: read("kind"), name: read("name") }
 }
 

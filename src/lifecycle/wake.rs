@@ -123,19 +123,28 @@ fn is_the_same_to_dependents(kind: &GroupKind, before: &Object, after: &Object) 
 
 /// Whether two states of an object differ in its status alone.
 pub fn differ_in_status_alone(before: &Object, after: &Object) -> bool {
-    fn rest<'a>(
-        members: &'a Map<String, Value>,
-        besides: &'a [&str; 2],
-    ) -> impl Iterator<Item = (&'a String, &'a Value)> {
-        members.iter().filter(|(name, _)| !besides.contains(&name.as_str()))
-    }
-    let is_same = |one, other, besides| rest(one, besides).eq(rest(other, besides));
-    let metadata = |object| Object::members_at(object, "metadata").ok().flatten();
-    let is_same_metadata = match (metadata(before), metadata(after)) {
-        (Some(before), Some(after)) => is_same(before, after, &["resourceVersion", "managedFields"]),
-        _ => false,
-    };
-    is_same_metadata && is_same(before.members(), after.members(), &["metadata", "status"])
+    is_same_besides(
+        members_at(before, "metadata"),
+        members_at(after, "metadata"),
+        &["resourceVersion", "managedFields"],
+    ) && is_same_besides(Some(before.members()), Some(after.members()), &["metadata", "status"])
+}
+
+/// Whether two states of an object differ in its conditions alone, those of the deprecated form included.
+pub fn differ_in_conditions_alone(before: &Object, after: &Object) -> bool {
+    const CONDITIONS: [&str; 3] = ["conditions", "deprecated", "v1beta2"];
+    is_same_besides(members_at(before, "status"), members_at(after, "status"), &CONDITIONS)
+        && differ_in_status_alone(before, after)
+}
+
+fn members_at<'a>(object: &'a Object, path: &str) -> Option<&'a Map<String, Value>> {
+    object.members_at(path).ok().flatten()
+}
+
+/// Whether there are members in both, the same but for some.
+fn is_same_besides(one: Option<&Map<String, Value>>, other: Option<&Map<String, Value>>, besides: &[&str]) -> bool {
+    let counts = |(name, _): &(&String, &Value)| !besides.contains(&name.as_str());
+    one.zip(other).is_some_and(|(one, other)| one.iter().filter(counts).eq(other.iter().filter(counts)))
 }
 
 /// The health checks that may select a Machine.

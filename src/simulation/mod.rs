@@ -24,7 +24,7 @@ use crate::hub::contract::{definition_name, names_contracts};
 use crate::hub::{Cluster, GROUP, Kind, Object, ObjectKey, ObjectRef, annotation, group_of};
 use crate::lifecycle::conditions::{self, Condition, Status};
 use crate::lifecycle::fold::{Fold as Machines, StoredChange};
-use crate::lifecycle::wake::{differ_in_status_alone, is_paused};
+use crate::lifecycle::wake::{differ_in_conditions_alone, differ_in_status_alone, is_paused};
 use crate::lifecycle::{GroupKind, ObjectId, Settings};
 use crate::topology::plan::{Fold as Topologies, Part, Rollout, Step};
 use crate::topology::status;
@@ -243,7 +243,7 @@ impl Simulation {
         }
         if let Some(object) = after.as_ref().or(before.as_ref())
             && !is_of_a_machine(object)
-            && !is_report_of_checks(before.as_deref(), after.as_deref())
+            && !is_report(before.as_deref(), after.as_deref())
             && let Some(cluster) = crate::lifecycle::owning_cluster(object)
         {
             self.due.insert(cluster);
@@ -490,10 +490,13 @@ fn is_of_a_machine(object: &Object) -> bool {
         || owners.into_iter().any(|owner| is_one(group_of(&text(owner, "apiVersion")), &text(owner, "kind")))
 }
 
-/// Whether a health check has reported what it found, and nothing else has changed.
-fn is_report_of_checks(before: Option<&Object>, after: Option<&Object>) -> bool {
+/// Whether an object has changed in nothing that a topology is computed from: in its conditions, or, of a health check, in its status.
+fn is_report(before: Option<&Object>, after: Option<&Object>) -> bool {
     let is_check = |object: &Object| GroupKind::of(object).is_core("MachineHealthCheck");
-    before.zip(after).is_some_and(|(before, after)| is_check(after) && differ_in_status_alone(before, after))
+    before.zip(after).is_some_and(|(before, after)| match is_check(after) {
+        true => differ_in_status_alone(before, after),
+        false => differ_in_conditions_alone(before, after),
+    })
 }
 
 /// A class of which nothing but its name is known.
