@@ -6,6 +6,7 @@
 //!                                         connection.rs: the workload cluster, with what they have registered
 //!                                         all of them: scene.rs (owner, Cluster, pause, finalizer),
 //!                                         delays.rs (how long), failures.rs (what fails), virtual_node.rs (Nodes and Pods)
+//! flow.rs: the steps of infrastructure objects in their order, as documents draw them
 //! adopted.rs: what other providers have brought up, for a simulation that goes on from there
 //! ```
 
@@ -15,6 +16,7 @@ mod connection;
 mod control_plane;
 mod delays;
 mod failures;
+pub(super) mod flow;
 mod infrastructure_cluster;
 mod infrastructure_machine;
 mod infrastructure_pool;
