@@ -54,7 +54,7 @@ pub(super) fn in_place(set: &Object, field: &str) -> Value {
 }
 
 /// The objects of a new machine, in the order in which they are created: its bootstrap configuration, its infrastructure machine,
-/// and the Machine (MA-15.8).
+/// and the Machine (MA-15.8, MA-2.7).
 ///
 /// # Errors
 /// When a template is missing, or the naming template cannot be rendered.

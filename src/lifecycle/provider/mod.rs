@@ -42,7 +42,8 @@ const FINALIZERS: [&str; 4] = [
     control_plane::FINALIZER,
 ];
 
-/// The next step of an object of a provider, by the role that its owner gives it (CT-1.1).
+/// The next step of an object of a provider, by the role that its owner gives it (CT-1.1). A status that is lost, or that was left behind
+/// when the object moved to another cluster, is written again from the spec and from what exists (CT-17.4, CT-18.5).
 ///
 /// # Errors
 /// When a kind is not listed yet, or nothing can be done at all.

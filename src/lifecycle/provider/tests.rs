@@ -553,7 +553,7 @@ fn flags_are_where_the_contract_of_each_kind_says() {
 
 #[test]
 fn a_machine_takes_as_long_as_its_spec_says_and_fails_where_it_says() {
-    // CT-18.5, CT-19.4, CT-19.7
+    // CT-17.4, CT-18.5, CT-19.4, CT-19.7
     let slow = |duration: &str| json!({"provisioning": {"startupDuration": duration}});
     let backend = json!({"vm": slow("1m"), "node": slow("2m"), "etcd": slow("3m"), "apiServer": slow("4m")});
     let mut fold = scene(SLOW);
@@ -566,6 +566,7 @@ fn a_machine_takes_as_long_as_its_spec_says_and_fails_where_it_says() {
     fold.edit(&machine, |it| drop(it.remove("status")));
     assert!(fold.settle(1000));
     assert!(is_true(&embedded(&fold, "EmbeddedMachine", "m"), "APIServerProvisioned"));
+    assert!(flag(&embedded(&fold, "EmbeddedMachine", "m"), "status.initialization.provisioned"));
     for (part, data, vm, has_node) in [
         ("infrastructure", true, false, false),
         ("bootstrap", false, false, false),

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_machine_comes_up_phase_by_phase() {
-    // MA-4.3, MA-6.5, MA-6.6, MA-7.3, MA-7.6, MA-8.3, MA-8.4, DEC-6
+    // MA-2.3, MA-4.3, MA-6.5, MA-6.6, MA-7.3, MA-7.6, MA-8.3, MA-8.4, MA-13.7, DEC-6
     let mut fold = scene();
     begin(&mut fold);
     assert_eq!(phase(&fold), "Pending");
@@ -206,7 +206,7 @@ fn what_another_object_controls_stays_with_it() {
 
 #[test]
 fn a_secret_of_the_user_counts_as_data() {
-    // MA-6.1, MA-6.3, MA-13.3, DEC-7
+    // MA-2.4, MA-6.1, MA-6.3, MA-13.3, DEC-7
     for (secret, phase_then) in [("mine", "Provisioning"), ("", "Pending")] {
         let mut fold = scene();
         let mut machine = machine("m1");
