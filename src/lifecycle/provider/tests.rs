@@ -614,7 +614,7 @@ fn walked() -> Fold {
     let reference = |kind: &str| json!({"apiGroup": INFRASTRUCTURE, "kind": kind, "name": "x"});
     let cluster = fold.make(core("Cluster", CLUSTER, json!({"infrastructureRef": reference("EmbeddedCluster")})));
     fold.edit(&cluster, |it| {
-        set(it, "status.initialization", json!({"infrastructureProvisioned": true, "controlPlaneInitialized": true}))
+        set(it, "status.initialization", json!({"infrastructureProvisioned": true, "controlPlaneInitialized": true}));
     });
     let spec = json!({"clusterName": CLUSTER, "bootstrap": {"dataSecretName": "s"}, "infrastructureRef": reference("EmbeddedMachine")});
     let machine = fold.make(core("Machine", "m", spec));
@@ -642,7 +642,7 @@ fn end_at(fold: &mut Fold, kind: &str, question: &str) {
         "deleted" => fold.delete(&ObjectId::of(&it)),
         "infrastructure" => fold.edit(&cluster, |it| drop(it.remove("status.initialization"))),
         "initialized" => {
-            fold.edit(&cluster, |it| set(it, "status.initialization.controlPlaneInitialized", json!(false)))
+            fold.edit(&cluster, |it| set(it, "status.initialization.controlPlaneInitialized", json!(false)));
         }
         "data" => fold.edit(&machine, |it| set(it, "spec.bootstrap.dataSecretName", Value::Null)),
         _ => fold.settings.timings = SLOW,
