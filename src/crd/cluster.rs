@@ -10,6 +10,7 @@ use crate::wire::Shape::{self, V1Beta1, V1Beta2};
 
 const PHASES: &[&str] = &["Pending", "Provisioning", "Provisioned", "Deleting", "Failed", "Unknown"];
 
+/// The spec of a Cluster (MA-1.5).
 pub(super) fn spec(v: Shape) -> Schema {
     object()
         .props(v.least()..)

@@ -607,3 +607,67 @@ fn schemas_that_objects_are_validated_with_have_no_descriptions() {
         });
     }
 }
+
+#[test]
+fn machines_and_those_that_make_them_have_their_fields() {
+    // MA-1.1, MA-1.2, MA-1.3, MA-1.4, MA-1.5
+    let machine = [
+        "clusterName",
+        "bootstrap.configRef",
+        "bootstrap.dataSecretName",
+        "infrastructureRef",
+        "version",
+        "providerID",
+    ]
+    .into_iter()
+    .chain(["failureDomain", "minReadySeconds", "readinessGates[].conditionType", "readinessGates[].polarity"])
+    .chain(["deletion.nodeDrainTimeoutSeconds", "deletion.nodeVolumeDetachTimeoutSeconds"])
+    .chain(["deletion.nodeDeletionTimeoutSeconds"])
+    .chain(["taints[].key", "taints[].value", "taints[].effect", "taints[].propagation"]);
+    let machine_status =
+        ["conditions", "initialization.infrastructureProvisioned", "initialization.bootstrapDataSecretCreated"]
+            .into_iter()
+            .chain([
+                "nodeRef.name",
+                "nodeInfo",
+                "lastUpdated",
+                "addresses",
+                "failureDomain",
+                "phase",
+                "certificatesExpiryDate",
+            ])
+            .chain(["observedGeneration", "deletion.nodeDrainStartTime", "deletion.waitForNodeVolumeDetachStartTime"])
+            .chain(["deletion.waitForPreDrainHookStartTime", "deletion.waitForPreTerminateHookStartTime"])
+            .chain([
+                "deprecated.v1beta1.conditions",
+                "deprecated.v1beta1.failureReason",
+                "deprecated.v1beta1.failureMessage",
+            ]);
+    let set = ["clusterName", "replicas", "selector", "template.metadata", "template.spec", "machineNaming.template"];
+    let set = set.into_iter().chain(["deletion.order"]);
+    let set_status = ["selector", "replicas", "readyReplicas", "availableReplicas", "upToDateReplicas", "versions"];
+    let set_status = set_status.into_iter().chain(["observedGeneration", "conditions"]);
+    let deployment = ["rollout.after", "rollout.strategy.type", "rollout.strategy.rollingUpdate.maxSurge", "paused"]
+        .into_iter()
+        .chain(["rollout.strategy.rollingUpdate.maxUnavailable", "remediation.maxInFlight"]);
+    let cluster =
+        ["paused", "controlPlaneEndpoint", "infrastructureRef", "controlPlaneRef", "topology", "availabilityGates"];
+    let cluster_status =
+        ["initialization.infrastructureProvisioned", "initialization.controlPlaneInitialized", "failureDomains"];
+    let cluster_status = cluster_status.into_iter();
+    let cluster_status = cluster_status.chain(["phase", "controlPlane", "workers", "conditions", "observedGeneration"]);
+    for (kind, spec, status) in [
+        ("Machine", machine.collect::<Vec<_>>(), machine_status.collect::<Vec<_>>()),
+        ("MachineSet", set.clone().collect(), set_status.clone().collect()),
+        ("MachineDeployment", set.chain(deployment).collect(), set_status.chain(["phase"]).collect()),
+        ("Cluster", cluster.to_vec(), cluster_status.collect()),
+    ] {
+        let wanted = format!("{kind} \"v1beta2\"");
+        let (_, version) = versions().into_iter().find(|(what, _)| *what == wanted).unwrap();
+        let schema = &version["schema"]["openAPIV3Schema"];
+        for (part, paths) in [("spec", spec), ("status", status)] {
+            let missing: Vec<_> = paths.iter().filter(|path| at(schema, &format!("{part}.{path}")).is_none()).collect();
+            assert!(missing.is_empty(), "{part} of a {kind} has no {missing:?}");
+        }
+    }
+}

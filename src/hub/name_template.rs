@@ -20,6 +20,8 @@ pub enum Named<'a> {
     MachinePool(&'a str),
     /// A machine of the MachineSet of this name (MA-15.9).
     Machine(&'a str),
+    /// A machine of the control plane of this name.
+    ControlPlaneMachine(&'a str),
 }
 
 /// The name that `template` gives an object of a Cluster: at most 63 bytes (NAM-001, NAM-002). `end` gives five random
@@ -45,7 +47,7 @@ pub fn name_from(
 pub fn default_name(cluster: &str, named: Named<'_>, mut end: impl FnMut() -> String) -> String {
     let name = match named {
         Named::Cluster => format!("{cluster}-{}", end()),
-        Named::Machine(set) => format!("{set}-{}", end()),
+        Named::Machine(owner) | Named::ControlPlaneMachine(owner) => format!("{owner}-{}", end()),
         Named::MachineDeployment(name) | Named::MachinePool(name) => format!("{cluster}-{name}-{}", end()),
     };
     fitting(name, end)
@@ -67,6 +69,7 @@ fn data(cluster: &str, random: &str, named: Named<'_>) -> Value {
         Named::MachineDeployment(name) => data["machineDeployment"] = json!({"topologyName": name}),
         Named::MachinePool(name) => data["machinePool"] = json!({"topologyName": name}),
         Named::Machine(set) => data["machineSet"] = json!({"name": set}),
+        Named::ControlPlaneMachine(name) => data["kubeadmControlPlane"] = json!({"name": name}),
     }
     data
 }

@@ -191,7 +191,8 @@ impl Object {
         (!here.is_null()).then_some(here)
     }
 
-    /// The value at a dotted path; a member below something that is no object is of the wrong type (CT-5.1).
+    /// The value at a dotted path; a member below something that is no object is of the wrong type (CT-5.1). One that is missing is
+    /// `None`, which callers take as false, empty or absent (CT-5.2).
     ///
     /// # Errors
     /// When something on the way is neither absent nor an object.

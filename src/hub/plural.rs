@@ -3,7 +3,8 @@
 //! Kinds are lower-cased as a whole, so that their words are no words any more: the rules look at endings, and some of
 //! the plurals surprise. They are a convention that providers follow, so they are kept as they are.
 
-/// The plural of a kind in lower case: `clusterclasses` for `ClusterClass`.
+/// The plural of a kind in lower case: `clusterclasses` for `ClusterClass`. The first of irregular words, known plurals and endings decides
+/// (CT-2.4), which surprises for some kinds (CT-2.8).
 pub fn plural(kind: &str) -> String {
     let word = kind.to_lowercase();
     if ABBREVIATIONS.contains(&&*word) {

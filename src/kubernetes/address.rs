@@ -416,8 +416,10 @@ impl Requests {
         self.named(name, |request| request.patch_subresource("status", name, params, patch))
     }
 
-    pub(super) fn evict(&self, name: &str) -> Ready {
-        self.named(name, |request| request.evict(name, &EvictParams::default()))
+    pub(super) fn evict(&self, name: &str, grace: Option<u32>) -> Ready {
+        let delete_options = grace.map(|seconds| DeleteParams::default().grace_period(seconds));
+        let params = EvictParams { delete_options, ..EvictParams::default() };
+        self.named(name, |request| request.evict(name, &params))
     }
 
     pub(super) fn delete(&self, name: &str, params: &DeleteParams) -> Ready {

@@ -141,9 +141,9 @@ pub(crate) async fn update_status(
     read(object, answer(client, request).await?)
 }
 
-/// Evicts a Pod.
-pub(crate) async fn evict(client: &kube::Client, pod: &ObjectRef) -> Result<(), RequestError> {
-    let request = Requests::to(pod)?.evict(&pod.key.name)?;
+/// Evicts a Pod, with this many seconds to end instead of those in its spec.
+pub(crate) async fn evict(client: &kube::Client, pod: &ObjectRef, grace: Option<u32>) -> Result<(), RequestError> {
+    let request = Requests::to(pod)?.evict(&pod.key.name, grace)?;
     answer(client, request).await.map(drop)
 }
 

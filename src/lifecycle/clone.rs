@@ -29,6 +29,7 @@ pub(super) fn clone(template: &Object, name: &str, cluster: &str, extra: Extra) 
     annotations.insert(annotation::CLONED_FROM_NAME.to_owned(), json!(template.name()));
     let kind = format!("{}.{}", template.kind(), template.group());
     annotations.insert(annotation::CLONED_FROM_KIND.to_owned(), json!(kind));
+    // What the template says of itself is not copied, the rest as it is (CT-14.2).
     object.remove("metadata");
     object.remove("status");
     let metadata = map_mut(&mut object, "metadata");

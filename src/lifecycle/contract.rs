@@ -49,9 +49,15 @@ impl Flag {
     }
 }
 
-/// What a provider reports as a failure that it does not recover from: reason and message (CT-5.5).
+/// What a provider reports as a failure that it does not recover from: reason and message. It is read in either contract (CT-5.5).
 pub(super) fn terminal_failure(object: &Object) -> Option<(String, String)> {
     let text = |path: &str| object.at(path).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (reason, message) = (text("status.failureReason"), text("status.failureMessage"));
     (!reason.is_empty() || !message.is_empty()).then_some((reason, message))
+}
+
+/// Whether an object has failed for good, which ends in the phase `Failed`: it reports a failure, and its contract has such
+/// failures. In the contract v1beta2 they have no effect (CT-6.7, CT-20.2, DEC-6).
+pub(super) fn has_failed(context: &Context<'_>, object: &Object) -> bool {
+    context.contract(object) == Contract::V1Beta1 && terminal_failure(object).is_some()
 }

@@ -368,7 +368,7 @@ impl Fold {
                 self.delete(&ObjectId { workload, ..ObjectId::of(&object) });
                 Ok(())
             }
-            Write::Evict { workload, pod } => {
+            Write::Evict { workload, pod, grace: _ } => {
                 self.delete(&ObjectId { workload: Some(workload), ..ObjectId::of(&pod) });
                 Ok(())
             }

@@ -46,6 +46,7 @@ pub use machine::{Phase, TRANSITIONS};
 pub use next::next;
 pub use objects::{GroupKind, ObjectId, Objects};
 pub use provider::adopted::adopt;
+pub use provider::flow::{CLUSTER_FLOW, Flow, MACHINE_FLOW};
 pub use settings::Settings;
 pub use step::{Event, Outcome, Step, Write};
 

@@ -1,8 +1,12 @@
 //! Generated names: their ends follow from what they are for and from the time, so that the same input gives the same names
 //! (MA-30.6).
 
+use serde_json::Value;
+
+use super::context::{Context, Fault};
+use super::objects::GroupKind;
 use crate::calendar::Moment;
-use crate::hub::Object;
+use crate::hub::{Named, Object, ObjectKey, default_name, label, name_from};
 use crate::topology::names::{LENGTH, end_of};
 
 /// The end of a name of the object that is number `number` of those that `owner` makes at a time (CT-14.3).
@@ -11,6 +15,38 @@ pub(super) fn end(owner: &Object, purpose: &str, number: usize, now: Moment) -> 
     let end = end_of(hash(&text));
     debug_assert_eq!(end.len(), LENGTH, "every end is equally long");
     end
+}
+
+/// How many names are tried until one is free.
+pub(super) const ATTEMPTS: usize = 10;
+
+/// A free name for a Machine of a MachineSet or a control plane: by the template at `path` of the owner, else that of the owner with
+/// random characters (MA-15.9).
+///
+/// # Errors
+/// When the template cannot be rendered, or gives no free name.
+pub(super) fn of_machine(
+    context: &Context<'_>,
+    owner: &Object,
+    named: Named<'_>,
+    path: &str,
+    mut end: impl FnMut() -> String,
+) -> Result<String, Fault> {
+    let cluster = owner.label(label::CLUSTER_NAME).unwrap_or_default();
+    let cluster = owner.at("spec.clusterName").and_then(Value::as_str).unwrap_or(cluster);
+    let failed = |why: &str| Fault::because(format!("{} {}: {why}", owner.kind(), owner.key()));
+    for _ in 0..ATTEMPTS {
+        let name = match owner.at(path).and_then(Value::as_str).unwrap_or_default() {
+            "" => default_name(cluster, named, &mut end),
+            template => {
+                name_from(template, cluster, named, &mut end).map_err(|error| failed(&format!("{path}: {error}")))?
+            }
+        };
+        if context.get(&GroupKind::core("Machine"), &ObjectKey::new(owner.namespace(), &*name))?.is_none() {
+            return Ok(name);
+        }
+    }
+    Err(failed("found no free name for a Machine"))
 }
 
 /// A fraction from 0 to 1 that follows from a text, for delays that differ.

@@ -21,8 +21,8 @@ pub enum Write {
     Update { workload: Option<ObjectKey>, before: Arc<Object>, after: Object },
     /// Deletes an object, unless another one has taken its name.
     Delete { workload: Option<ObjectKey>, object: Arc<Object> },
-    /// Evicts a Pod of a workload cluster.
-    Evict { workload: ObjectKey, pod: Arc<Object> },
+    /// Evicts a Pod of a workload cluster; it has this many seconds to end, or as many as its spec says.
+    Evict { workload: ObjectKey, pod: Arc<Object>, grace: Option<u32> },
     /// Connects a workload cluster of the embedded provider, or disconnects it and forgets what is in it.
     Connect { workload: ObjectKey, up: bool },
 }

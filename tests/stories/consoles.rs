@@ -301,7 +301,7 @@ impl Reader {
             self.second = Some(Terminal::open(&self.clone));
         }
         for example in examples {
-            let printed = self.does(&example.typed);
+            let printed = self.does(&example);
             let (shown, printed) = (self.comparable(&example, &example.shown), self.comparable(&example, &printed));
             if !is_as_shown(&shown, &printed) {
                 let Example { typed, .. } = example;
@@ -311,12 +311,14 @@ impl Reader {
         }
     }
 
-    fn does(&mut self, typed: &str) -> String {
+    fn does(&mut self, example: &Example) -> String {
+        let typed = &*example.typed;
         if typed == ALREADY_RUN {
             return String::new();
         }
         if typed.starts_with("topologist serve ") {
-            return self.serve(typed);
+            let greeting = self.serve(typed);
+            return greeting + &self.progress(&example.shown);
         }
         match &mut self.second {
             Some(second) => second.run(typed),
@@ -342,15 +344,24 @@ impl Reader {
         format!("{greeting}{END}\n")
     }
 
+    /// Waits for the last count of machines that a document shows below the greeting, and returns what it shows there.
+    fn progress(&mut self, shown: &str) -> String {
+        let Some((_, shown)) = shown.split_once(&format!("{END}\n")) else { return String::new() };
+        let counts: Vec<&str> = shown.lines().filter(|line| !line.is_empty() && *line != "…").collect();
+        let Some(last) = counts.last() else { return String::new() };
+        let count = Regex::new("^Machines: [0-9]+ [A-Z][a-z]+(, [0-9]+ [A-Z][a-z]+)*$").unwrap();
+        assert!(counts.iter().all(|line| count.is_match(line)), "the server prints no such lines: {counts:?}");
+        let printed = self.first.read_until(&format!("{last}\n"));
+        assert!(printed.lines().all(may_be_below_the_greeting), "the server prints below its greeting:\n{printed}");
+        shown.to_owned()
+    }
+
     /// Presses Ctrl-C where the server runs. It shows nothing but its machines below its greeting.
     fn stop(&mut self) {
         if self.is_serving {
             self.first.signal(Signal::INT);
             let rest = self.first.read_until(MARK);
-            // Below it the server tells how many machines there are. On a busy computer a Cluster may be reconciled before its class is.
-            let is_expected =
-                |line: &str| line.is_empty() || line.starts_with("Machines: ") || line.contains("is not ready: ");
-            if !rest.lines().all(is_expected) {
+            if !rest.lines().all(may_be_below_the_greeting) {
                 self.differences.push(format!("the server prints below its greeting:\n{rest}"));
             }
             self.is_serving = false;
@@ -371,6 +382,12 @@ impl Reader {
         }
         text.trim_end().to_owned()
     }
+}
+
+/// Whether a server prints such a line below its greeting: how many machines there are. On a busy computer a Cluster may be
+/// reconciled before its class is.
+fn may_be_below_the_greeting(line: &str) -> bool {
+    line.is_empty() || line.starts_with("Machines: ") || line.contains("is not ready: ")
 }
 
 /// What kubectl prints, without ages, the ends of names that are made up, and the widths of columns that follow from them.

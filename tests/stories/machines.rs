@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use regex::Regex;
+use serde_json::{Value, json};
 use topologist::lifecycle::settings::{Timings, read};
+use topologist::yaml;
 
 mod creation;
 mod deletion;
@@ -51,6 +53,47 @@ fn the_file_of_timings_in_the_document_has_all_names_and_their_defaults() {
         let missing: Vec<_> = known.iter().filter(is_named).collect();
         assert!(known.len() >= 3 && missing.is_empty(), "the document does not explain {missing:?}");
     }
+}
+
+/// The members of `failure` in the schema of an embedded kind.
+fn members_of_failure(kind: &str) -> BTreeSet<String> {
+    let wanted = json!(kind);
+    let of_kind = |definition: &Value| definition["spec"]["names"]["kind"] == wanted;
+    let definition = topologist::crd::definitions().into_iter().find(of_kind).unwrap();
+    let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let path = "/properties/spec/properties/backend/properties/inMemory/properties/failure/properties";
+    let members = schema.pointer(path).unwrap_or_else(|| panic!("{kind} cannot fail")).as_object().unwrap();
+    members.keys().cloned().collect()
+}
+
+#[test]
+fn failures_of_a_spec_are_explained_with_an_example() {
+    let text = document();
+    let (_, table) = text.split_once("| member of `failure` | says |\n").unwrap();
+    let table = table.split("\n\n").next().unwrap();
+    let explained: BTreeSet<String> =
+        Regex::new("(?m)^[|] `([a-z]+)` [|]").unwrap().captures_iter(table).map(|found| found[1].to_owned()).collect();
+    assert_eq!(explained, members_of_failure("EmbeddedMachine"));
+    let with_part: BTreeSet<String> =
+        members_of_failure("EmbeddedCluster").into_iter().chain(["part".into()]).collect();
+    assert_eq!(explained, with_part, "an EmbeddedCluster has the same without a part");
+    let (_, rest) = text.split_once("```yaml\n# failing.yaml\n").unwrap();
+    let shown: Vec<Value> =
+        rest.split("```").next().unwrap().split("---\n").map(|one| yaml::value(one).unwrap()).collect();
+    let (machines, cluster) = ("/spec/template/spec/backend/inMemory/failure", "/spec/backend/inMemory/failure");
+    let examples = [
+        ("EmbeddedMachineTemplate", machines, explained),
+        ("EmbeddedCluster", cluster, members_of_failure("EmbeddedCluster")),
+    ];
+    for (object, (kind, path, members)) in shown.iter().zip(examples) {
+        assert_eq!(object["kind"], kind);
+        let failure = object.pointer(path).unwrap().as_object().unwrap();
+        assert_eq!(failure.keys().cloned().collect::<BTreeSet<_>>(), members, "the example of {kind} has all members");
+    }
+    let parts = offered(&read("failures: [{what: nothing}]").unwrap_err());
+    let (_, row) = table.split_once("| `part` |").unwrap();
+    let row = row.lines().next().unwrap();
+    assert!(parts.len() >= 4 && parts.iter().all(|part| row.contains(&format!("`{part}`"))), "{parts:?}");
 }
 
 /// Code that reads the phase of an object: its path, its name where no value follows, or the function that returns it.

@@ -1,10 +1,10 @@
-//! The diagrams of docs/machines.md have the transitions of the program.
+//! The diagrams of docs/machines.md have the transitions of the program, and those of docs/provider.md its steps.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use topologist::lifecycle::{CLUSTER_TRANSITIONS, TRANSITIONS};
+use topologist::lifecycle::{CLUSTER_FLOW, CLUSTER_TRANSITIONS, Flow, MACHINE_FLOW, TRANSITIONS};
 
 /// From, to, and when.
 type Arrow = (String, String, String);
@@ -49,4 +49,27 @@ fn the_phases_of_a_cluster_are_drawn_as_they_follow() {
         .collect();
     assert_eq!(want.len(), CLUSTER_TRANSITIONS.len());
     assert_eq!(drawn("Phases of a Cluster"), want);
+}
+
+/// A flow as Mermaid draws it.
+fn picture(flow: &Flow) -> String {
+    let mut lines = vec!["flowchart TD".to_owned(), format!("    begin([\"{}\"]) --> q1", flow.begins)];
+    for (number, question) in (1..).zip(flow.questions) {
+        let (ends, goes_on) = (question.ends_at.name(), question.ends_at.other().name());
+        let next = if number == flow.questions.len() { "done".to_owned() } else { format!("q{}", number + 1) };
+        lines.push(format!("    q{number}{{\"{}\"}} -- {ends} --> s{number}[\"{}\"]", question.asks, question.then));
+        lines.push(format!("    q{number} -- {goes_on} --> {next}"));
+    }
+    lines.push(format!("    done[\"{}\"]", flow.ends));
+    format!("```mermaid\n{}\n```\n", lines.join("\n"))
+}
+
+#[test]
+fn the_flows_of_providers_are_drawn_as_the_steps_go() {
+    // CT-18.1, CT-18.2, CT-18.3, CT-18.4; a unit test compares the flows with the steps
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/provider.md")).unwrap();
+    for flow in [CLUSTER_FLOW, MACHINE_FLOW] {
+        let picture = picture(&flow);
+        assert!(text.contains(&picture), "docs/provider.md needs this picture:\n{picture}");
+    }
 }

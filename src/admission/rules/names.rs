@@ -44,6 +44,7 @@ fn hint(template: &str, named: Named<'_>) -> String {
         Named::MachineDeployment(_) => " and .machineDeployment.topologyName",
         Named::MachinePool(_) => " and .machinePool.topologyName",
         Named::Machine(_) => " and .machineSet.name",
+        Named::ControlPlaneMachine(_) => " and .kubeadmControlPlane.name",
     };
     hint.unwrap_or_else(|| format!("this template can use .cluster.name, .random{of_worker}"))
 }

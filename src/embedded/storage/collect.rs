@@ -1,7 +1,7 @@
 //! [Garbage collection](https://kubernetes.io/docs/concepts/architecture/garbage-collection/): objects without owners are deleted,
 //! the objects of deleted namespaces and kinds are deleted, and deletions that wait are completed.
 //!
-//! In a cluster, controllers do this later. Here it happens at once, before the write is answered, and until nothing is left to
+//! The templates, Secrets and health checks of a Cluster go this way (MA-27.16). In a cluster, controllers do this later. Here it happens at once, before the write is answered, and until nothing is left to
 //! do. Admission webhooks do not review these deletions.
 
 use std::sync::Arc;

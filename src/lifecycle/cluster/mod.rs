@@ -46,7 +46,7 @@ pub(super) fn step(context: &Context<'_>, object: &Arc<Object>, step: &mut Step)
     let scene = Scene::gather(context, object);
     let Some(scene) = step.keep(scene)? else {
         // The phase needs no more than the Cluster itself (MA-27.8).
-        phase::write(&mut after, step);
+        phase::write(None, &mut after, step);
         step.update(object, after);
         return Ok(());
     };
@@ -89,6 +89,6 @@ fn write_status(scene: &Scene<'_>, stage: Option<&Stage>, after: &mut Object, st
     aggregates::write(scene, after, step);
     report::deleting(scene, stage, after);
     report::available(scene, after);
-    phase::write(after, step);
+    phase::write(Some(scene), after, step);
     Ok(())
 }

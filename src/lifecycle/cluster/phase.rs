@@ -2,8 +2,10 @@
 
 use serde_json::json;
 
-use super::references::{FAILURE, PROVISIONED, has_endpoint};
+use super::references::{PROVISIONED, has_endpoint};
+use super::scene::Scene;
 use crate::hub::Object;
+use crate::lifecycle::contract::has_failed;
 use crate::lifecycle::fields::{flag, reference, set, text};
 use crate::lifecycle::step::Step;
 
@@ -27,21 +29,24 @@ pub const CLUSTER_TRANSITIONS: &[(&str, &str, &str)] = &[
 ];
 
 /// Writes the phase and tells when it changes.
-pub(super) fn write(after: &mut Object, step: &mut Step) {
-    let phase = of(after);
+pub(super) fn write(scene: Option<&Scene<'_>>, after: &mut Object, step: &mut Step) {
+    let parts =
+        scene.into_iter().flat_map(|scene| [&scene.infrastructure, &scene.control_plane].map(|part| (scene, part)));
+    let mut found = parts.filter_map(|(scene, part)| Some((scene, part.found.as_ref()?)));
+    let phase = of(after, found.any(|(scene, part)| has_failed(scene.context, part)));
     if text(after, "status.phase") != phase {
         set(after, "status.phase", json!(phase));
         step.tell(phase, format!("The Cluster is now {phase}"));
     }
 }
 
-/// The phase: the last of these that holds.
-fn of(cluster: &Object) -> &'static str {
+/// The phase: the last of these that holds. A failure stays, also when the provider takes it back.
+fn of(cluster: &Object, has_failed: bool) -> &'static str {
     let is_set = |path: &str| reference(cluster, path).is_defined();
     let steps = [
         ("Provisioning", is_set("spec.infrastructureRef") || is_set("spec.controlPlaneRef")),
         ("Provisioned", flag(cluster, PROVISIONED) && has_endpoint(cluster)),
-        ("Failed", FAILURE.iter().any(|path| !text(cluster, path).is_empty())),
+        ("Failed", has_failed || text(cluster, "status.phase") == "Failed"),
         ("Deleting", cluster.is_being_deleted()),
     ];
     steps.into_iter().rfind(|(_, holds)| *holds).map_or("Pending", |(phase, _)| phase)
@@ -64,7 +69,7 @@ mod tests {
             ("spec.infrastructureRef", reference),
             (PROVISIONED, json!(true)),
             ("spec.controlPlaneEndpoint", json!({"host": "h", "port": 1})),
-            ("status.deprecated.v1beta1.failureReason", json!("Broken")),
+            ("status.phase", json!("Failed")),
             ("metadata.deletionTimestamp", json!("2030-01-01T00:00:00Z")),
         ];
         for (bit, (path, value)) in all.into_iter().enumerate() {
@@ -90,7 +95,8 @@ mod tests {
             (0b11111, "Deleting"),
             (0b10000, "Deleting"),
         ] {
-            assert_eq!(of(&cluster(facts)), want, "{facts:05b}");
+            assert_eq!(of(&cluster(facts), false), want, "{facts:05b}");
+            assert_eq!(of(&cluster(facts & 0b10111), facts & 0b01000 > 0), want, "{facts:05b}, when it fails");
         }
     }
 
@@ -99,9 +105,9 @@ mod tests {
         // Facts are only added, and a failure needs a reference.
         let good = |facts: u8| facts & 0b01000 == 0 || facts & 1 == 1;
         let mut seen: BTreeSet<(&str, &str)> =
-            (0..32).filter(|to| good(*to)).map(|to| ("", of(&cluster(to)))).collect();
+            (0..32).filter(|to| good(*to)).map(|to| ("", of(&cluster(to), false))).collect();
         for (from, to) in (0..32).flat_map(|from| (0..32).map(move |to| (from, to))) {
-            let (before, after) = (of(&cluster(from)), of(&cluster(to)));
+            let (before, after) = (of(&cluster(from), false), of(&cluster(to), false));
             if from & to == from && good(from) && good(to) && before != after {
                 seen.insert((before, after));
             }

@@ -127,7 +127,7 @@ fn is_same(owner: &Value, wanted: &Value) -> bool {
         && is_controller(owner) == is_controller(wanted)
 }
 
-/// Copies what the provider does not recover from; it stays for ever (MA-27.5, CT-6.7).
+/// Copies what the provider does not recover from, in either contract; it stays for ever (MA-27.5, CT-5.5, CT-6.7).
 fn copy_failure(found: &Object, after: &mut Object, step: &mut Step) {
     let Some((reason, message)) = terminal_failure(found) else { return };
     let message = match &*message {

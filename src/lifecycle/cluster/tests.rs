@@ -188,12 +188,25 @@ fn another_controller_of_the_infrastructure_is_an_error_only_with_a_topology() {
 #[test]
 fn terminal_failures_are_copied_and_never_cleared() {
     // MA-27.5, CT-6.7, DEC-6
+    let fail = |infra: &mut Object| {
+        set(infra, "status.failureReason", json!("Quota"));
+        set(infra, "status.failureMessage", json!("no more"));
+    };
     let mut fold = cluster(references());
     let infra = fold.make(GOOD_INFRA());
     fold.run(Duration::from_secs(30));
+    fold.edit(&infra, fail);
+    let newer = settled(&mut fold);
+    assert!(text(&newer, "status.deprecated.v1beta1.failureMessage").contains("no more"), "CT-5.5");
+    assert_eq!(text(&newer, "status.phase"), "Provisioned", "no effect in the contract v1beta2: CT-20.2");
+
+    let mut fold = cluster(references());
+    let infra = fold.make(GOOD_INFRA());
+    fold.run(Duration::from_secs(30));
+    fold.objects.set_listed(&GroupKind::of(&infra), Some(Contract::V1Beta1));
     fold.edit(&infra, |infra| {
-        set(infra, "status.failureReason", json!("Quota"));
-        set(infra, "status.failureMessage", json!("no more"));
+        fail(infra);
+        set(infra, "status.failureDomains", Value::Null);
     });
     let failed = settled(&mut fold);
     let want = json!({"failureReason": "Quota", "failureMessage": "FooCluster i failed: no more"});

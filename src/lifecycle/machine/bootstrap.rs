@@ -1,4 +1,5 @@
-//! Bootstrap data (MA-6): a Secret that the bootstrap configuration makes, or the user (DEC-7).
+//! Bootstrap data (MA-6): a Secret that the bootstrap configuration makes, or the user (DEC-7). The configuration reports its name, the
+//! Machine takes it over, and the infrastructure waits for it (MA-2.3).
 
 use core::time::Duration;
 
@@ -20,7 +21,7 @@ const CREATED: &str = "status.initialization.bootstrapDataSecretCreated";
 pub(super) fn reconcile(work: &mut Work<'_, '_>) -> Result<(), Fault> {
     let config = reference(&work.machine, "spec.bootstrap.configRef");
     work.bootstrap = look_up(work, &config)?;
-    // An empty name counts as none (DEC-7).
+    // An empty name counts as none (DEC-7). The user's name needs no configuration (MA-2.4).
     if !text(&work.machine, NAME).is_empty() {
         set(&mut work.machine, CREATED, json!(true));
         return Ok(());

@@ -19,6 +19,8 @@ use crate::lifecycle::step::Write;
 const EXCLUDED: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
 const START: &str = "status.deletion.nodeDrainStartTime";
 const REASON: &str = "DrainingNode";
+/// How many seconds the Pods of an unreachable Node have to end: no kubelet can end them (MA-10.2).
+const GRACE_OF_THE_LOST: u32 = 1;
 /// How many names a line shows (MA-10.8).
 const NAMES: usize = 3;
 /// How many reasons of refused evictions a message has (MA-10.8).
@@ -43,7 +45,7 @@ pub(super) fn stage(work: &mut Work<'_, '_>, name: &str) -> Result<Option<Stage>
     cordon(work, &node);
     let pods = judged(work, workload, &node)?;
     let pass = Pass::among(&pods);
-    evict(work, &pass);
+    evict(work, &pass, is_unreachable(&node).then_some(GRACE_OF_THE_LOST));
     if pass.is_over() && !is_short(work) {
         return Ok(None);
     }
@@ -87,7 +89,7 @@ fn judged(work: &Work<'_, '_>, workload: &Workload, node: &Object) -> Result<Vec
     Ok(judged)
 }
 
-fn evict(work: &mut Work<'_, '_>, pass: &Pass<'_>) {
+fn evict(work: &mut Work<'_, '_>, pass: &Pass<'_>, grace: Option<u32>) {
     if pass.of(Fate::Evicted).next().is_none() {
         return;
     }
@@ -100,7 +102,7 @@ fn evict(work: &mut Work<'_, '_>, pass: &Pass<'_>) {
             Some(warning) => work.step.warn("EvictingPod", format!("{message}: {warning}")),
             None => work.step.tell("EvictingPod", message),
         }
-        work.step.writes.push(Write::Evict { workload: work.cluster.key(), pod: pod.clone() });
+        work.step.writes.push(Write::Evict { workload: work.cluster.key(), pod: pod.clone(), grace });
     }
 }
 

@@ -52,7 +52,7 @@ fn adopted(work: &Work<'_, '_>, object: &Object) -> Result<Object, Fault> {
     Ok(after)
 }
 
-/// Copies a failure from which a provider does not recover; it stays when the provider takes it back (MA-5.4, CT-5.5, DEC-6).
+/// Copies a failure from which a provider does not recover; it stays when the provider takes it back (MA-5.4, CT-5.5).
 fn copy_failure(work: &mut Work<'_, '_>, object: &Arc<Object>) {
     let Some((reason, message)) = terminal_failure(object) else { return };
     let text = if message.is_empty() { &reason } else { &message };

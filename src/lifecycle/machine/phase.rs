@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde_json::json;
 
-use super::work::Work;
+use super::work::{External, Work};
 use crate::lifecycle::conditions;
+use crate::lifecycle::contract::has_failed;
 use crate::lifecycle::fields::{flag, set, stamp, text};
 
 /// `status.phase` of a Machine (MA-3.1).
@@ -82,6 +83,7 @@ struct Facts {
     has_provider_id: bool,
     /// The infrastructure is provisioned, and the Node is there and ready.
     has_ready_node: bool,
+    /// A provider of the contract v1beta1 reports a failure.
     has_failed: bool,
     is_deleting: bool,
     is_deletion_complete: bool,
@@ -108,12 +110,12 @@ fn facts(work: &Work<'_, '_>) -> Facts {
     let is_ready = work.node.found().is_some_and(|node| conditions::is_true(node, "Ready"));
     let is_provisioned = flag(machine, "status.initialization.infrastructureProvisioned");
     let has_node = !text(machine, "status.nodeRef.name").is_empty();
-    let failure = |name: &str| !text(machine, &format!("status.deprecated.v1beta1.{name}")).is_empty();
+    let parts = [&work.bootstrap, &work.infrastructure];
     Facts {
         has_data: flag(machine, "status.initialization.bootstrapDataSecretCreated"),
         has_provider_id: !text(machine, "spec.providerID").is_empty(),
         has_ready_node: is_provisioned && has_node && is_ready,
-        has_failed: failure("failureReason") || failure("failureMessage"),
+        has_failed: parts.into_iter().filter_map(External::found).any(|part| has_failed(work.context, part)),
         is_deleting: work.is_deleting(),
         is_deletion_complete: work.deletion.as_ref().is_some_and(|stage| stage.reason == "DeletionCompleted"),
     }

@@ -29,6 +29,7 @@ pub(super) fn update(work: &mut Work<'_, '_>) {
     set(work, "InfrastructureReady", &infrastructure);
     node_conditions::update(work);
     set_deleting(work);
+    // MA-13.7: updates in place are not built.
     set(work, "Updating", &Condition::new(false, "NotUpdating", ""));
     up_to_date::update(work);
     let ready = ready(work);

@@ -11,6 +11,7 @@ use crate::lifecycle::fold::Fold;
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use crate::lifecycle::settings::{Provides, Settings, Timings};
 use crate::lifecycle::testing::{CLUSTER, NAMESPACE, cluster_key, core, fold_with, object};
+use crate::topology::contract::Contract;
 
 mod deleting;
 mod nodes;

@@ -49,7 +49,8 @@ impl Round {
         self.all().map(of).sum()
     }
 
-    /// One round of a rolling update (MA-22.3).
+    /// One round of a rolling update (MA-22.3). Rounds one after the other give the sequences of MA-22.9; where new machines become
+    /// available later, rounds without a change stand in between (MA-22.10).
     pub(super) fn roll(&mut self, limits: Limits) {
         self.grow(limits.replicas, limits.surge);
         self.shrink(limits);

@@ -48,7 +48,7 @@ pub(super) fn step(context: &Context<'_>, object: &Arc<Object>, step: &mut Step)
     let end = parts.take_over(context, &mut after, step);
     let nodes = Nodes::read(context, &cluster, &after);
     nodes.keep_in_step(&cluster, object, step);
-    report::report(context, &parts, &nodes, &mut after, end.is_ok());
+    report::report(context, &parts, &nodes, &mut after, end.is_ok(), step);
     step.update(object, after);
     end
 }
@@ -77,7 +77,7 @@ fn delete(
         step.delete(part);
         let message = format!("{} {} is being deleted", part.kind(), part.name());
         put(&mut after, "Deleting", &Condition::new(true, reason, message), context.now);
-        phase::deleting(&mut after);
+        phase::deleting(&mut after, step);
     } else if has_finalizer(&after, FINALIZER) {
         if !cluster.is_being_deleted() {
             Nodes::delete_all(context, cluster, object, step);

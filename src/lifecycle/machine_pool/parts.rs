@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::hub::{Object, label};
 use crate::lifecycle::context::{Context, Fault};
-use crate::lifecycle::contract::{Flag, terminal_failure};
+use crate::lifecycle::contract::{Flag, has_failed, terminal_failure};
 use crate::lifecycle::fields::{is_of_kind, list_mut, owner, reference, set, set_label, set_owner, text};
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::step::Step;
@@ -54,13 +54,7 @@ impl Parts {
 
     /// The name of the Secret with the bootstrap data (MA-6.3, MA-6.5, MA-6.6), then the instances (MA-7.3, CT-13.1).
     pub(super) fn take_over(&self, context: &Context<'_>, after: &mut Object, step: &mut Step) -> Result<(), Fault> {
-        for part in self.all() {
-            if let Some((reason, message)) = terminal_failure(part) {
-                let message = format!("{} {}: {message}", part.kind(), part.name());
-                set(after, "status.deprecated.v1beta1.failureReason", json!(reason));
-                set(after, "status.deprecated.v1beta1.failureMessage", json!(message));
-            }
-        }
+        self.all().for_each(|part| copy_failure(part, after, step));
         let data = self.take_data(context, after, step);
         step.keep(data)?;
         let Some(infrastructure) = &self.infrastructure else { return Ok(()) };
@@ -73,6 +67,11 @@ impl Parts {
         let replicas = infrastructure.at("status.replicas").cloned().unwrap_or(json!(0));
         set(after, "status.replicas", replicas);
         Ok(())
+    }
+
+    /// Whether a part of the contract v1beta1 has failed for good (DEC-6).
+    pub(super) fn have_failed(&self, context: &Context<'_>) -> bool {
+        self.all().any(|part| has_failed(context, part))
     }
 
     fn take_data(&self, context: &Context<'_>, after: &mut Object, step: &mut Step) -> Result<(), Fault> {
@@ -94,4 +93,20 @@ impl Parts {
             }
         }
     }
+}
+
+/// Copies a failure from which the provider of a part does not recover; the first one stays (MA-5.4, CT-5.5).
+fn copy_failure(part: &Object, after: &mut Object, step: &mut Step) {
+    const MESSAGE: &str = "status.deprecated.v1beta1.failureMessage";
+    let Some((reason, message)) = terminal_failure(part) else { return };
+    if !text(after, MESSAGE).is_empty() {
+        return;
+    }
+    let said = if message.is_empty() { &reason } else { &message };
+    let message = format!("{} {} failed: {said}", part.kind(), part.name());
+    if !reason.is_empty() {
+        set(after, "status.deprecated.v1beta1.failureReason", json!(reason));
+    }
+    set(after, MESSAGE, json!(message));
+    step.warn("ProviderFailure", message);
 }

@@ -11,9 +11,17 @@ use crate::hub::Object;
 use crate::lifecycle::conditions::{Condition, Fallback, mirror, observe_generation, put};
 use crate::lifecycle::context::Context;
 use crate::lifecycle::fields::{flag, number, set, text};
+use crate::lifecycle::step::Step;
 
 /// Writes the status. What could not be read stays as it was, and is not observed (MA-1.9).
-pub(super) fn report(context: &Context<'_>, parts: &Parts, nodes: &Nodes, after: &mut Object, is_whole: bool) {
+pub(super) fn report(
+    context: &Context<'_>,
+    parts: &Parts,
+    nodes: &Nodes,
+    after: &mut Object,
+    is_whole: bool,
+    step: &mut Step,
+) {
     let version = text(after, "spec.template.spec.version").to_owned();
     nodes.write_refs(after);
     let ready = nodes.ready();
@@ -32,7 +40,7 @@ pub(super) fn report(context: &Context<'_>, parts: &Parts, nodes: &Nodes, after:
         put(after, name, &Condition::new(is, reason, message), context.now);
     }
     put(after, "Deleting", &Condition::new(false, "NotDeleting", ""), context.now);
-    phase::set_phase(after, i64::try_from(ready).unwrap_or(i64::MAX));
+    phase::set_phase(after, i64::try_from(ready).unwrap_or(i64::MAX), parts.have_failed(context), step);
     if is_whole {
         observe_generation(after);
     }

@@ -14,6 +14,7 @@ use crate::lifecycle::fold::Fold;
 use crate::lifecycle::objects::{GroupKind, ObjectId};
 use crate::lifecycle::settings::{Settings, Timings};
 use crate::lifecycle::testing::{CLUSTER, NAMESPACE, cluster_key, core, fold_with, object};
+use crate::topology::contract::Contract;
 
 const INFRASTRUCTURE: &str = "infrastructure.topologist.dev";
 const BOOTSTRAP: &str = "bootstrap.topologist.dev";
@@ -138,5 +139,56 @@ fn a_deleted_pool_takes_parts_and_nodes_with_it() {
     {
         let id = ObjectId::new(GroupKind::new(group, kind), ObjectKey::new(NAMESPACE, "p"));
         assert!(fold.objects.get(&id).is_none(), "{kind}");
+    }
+}
+
+/// Reasons and messages of the events of the pool, warnings with a mark.
+fn told(fold: &Fold) -> Vec<String> {
+    let of_pool = fold.events.iter().filter(|(_, id, _)| id.kind == GroupKind::core("MachinePool"));
+    let mark = |is_warning: bool| if is_warning { "!" } else { "" };
+    of_pool.map(|(_, _, event)| format!("{}{}: {}", mark(event.is_warning), event.reason, event.message)).collect()
+}
+
+#[test]
+fn each_change_of_the_phase_is_told() {
+    // MA-3.2
+    let mut fold = up();
+    let phases =
+        |fold: &Fold| told(fold).into_iter().filter(|text| text.contains("MachinePool is ")).collect::<Vec<_>>();
+    let started = phases(&fold);
+    assert_eq!(started.first().map(String::as_str), Some("Pending: MachinePool is Pending"));
+    assert_eq!(started.last().map(String::as_str), Some("Running: MachinePool is Running"));
+    fold.delete(&ObjectId::core("MachinePool", NAMESPACE, "p"));
+    assert!(fold.run(Duration::from_mins(1)));
+    assert_eq!(phases(&fold)[started.len()..], ["Deleting: MachinePool is Deleting"]);
+}
+
+#[test]
+fn a_failure_of_a_pool_is_told_once_and_final_under_the_older_contract() {
+    // MA-5.4, CT-5.5, CT-20.2, DEC-6
+    for (contract, want) in [(Contract::V1Beta1, "Failed"), (Contract::V1Beta2, "Running")] {
+        let mut fold = up();
+        let kind = GroupKind::new(INFRASTRUCTURE, "EmbeddedMachinePool");
+        let infrastructure = fold.find(&kind, "p").unwrap();
+        fold.objects.set_listed(&kind, Some(contract));
+        let before = told(&fold).len();
+        fold.edit(&infrastructure, |it| {
+            set(it, "status.failureReason", json!("NoQuota"));
+            set(it, "status.failureMessage", json!("ask for more"));
+        });
+        assert!(fold.run(Duration::from_mins(1)), "{contract:?}");
+        assert_eq!(text(&pool(&fold), "status.phase"), want, "{contract:?}");
+        let failure =
+            json!({"failureReason": "NoQuota", "failureMessage": "EmbeddedMachinePool p failed: ask for more"});
+        assert_eq!(pool(&fold).at("status.deprecated.v1beta1"), Some(&failure), "{contract:?}");
+        let mut since = told(&fold).split_off(before);
+        assert_eq!(since.remove(0), "!ProviderFailure: EmbeddedMachinePool p failed: ask for more", "{contract:?}");
+        assert_eq!(since, ["!Failed: MachinePool is Failed"][..usize::from(want == "Failed")], "{contract:?}");
+        fold.edit(&infrastructure, |it| {
+            it.remove("status.failureReason");
+            it.remove("status.failureMessage");
+        });
+        assert!(fold.run(Duration::from_mins(1)), "{contract:?}");
+        assert_eq!(text(&pool(&fold), "status.phase"), want, "{contract:?}: it stays");
     }
 }

@@ -8,12 +8,11 @@ use serde_json::{Value, json};
 use super::members::title;
 use super::templates::{Template, Templates};
 use crate::hub::naming::label_value_of;
-use crate::hub::{ContractRef, Named, Object, ObjectKey, default_name, label, name_from};
+use crate::hub::{ContractRef, Named, Object, label};
 use crate::lifecycle::clone::{Extra, clone};
 use crate::lifecycle::context::{Context, Fault};
 use crate::lifecycle::fields::{map_mut, owner, reference_value, set, text, texts};
 use crate::lifecycle::names;
-use crate::lifecycle::objects::GroupKind;
 
 /// What the Machine controller removes last.
 const MACHINE_FINALIZER: &str = "machine.cluster.x-k8s.io";
@@ -55,7 +54,7 @@ pub(super) fn in_place(set: &Object, field: &str) -> Value {
 }
 
 /// The objects of a new machine, in the order in which they are created: its bootstrap configuration, its infrastructure machine,
-/// and the Machine (MA-15.8).
+/// and the Machine (MA-15.8, MA-2.7).
 ///
 /// # Errors
 /// When a template is missing, or the naming template cannot be rendered.
@@ -87,28 +86,14 @@ pub(super) fn machine(
 
 /// A free name for a machine (MA-15.9).
 fn name(context: &Context<'_>, set: &Object, number: usize) -> Result<String, Fault> {
-    const ATTEMPTS: usize = 10;
-    let template = text(set, "spec.machineNaming.template");
-    let cluster = text(set, "spec.clusterName");
-    let named = Named::Machine(set.name());
     // Each step of a set has ends of its own, also of several at the same time.
     let purpose = format!("machine/{}", text(set, "metadata.resourceVersion"));
-    let mut count = number * ATTEMPTS * 2;
-    let mut end = || {
+    let mut count = number * names::ATTEMPTS * 2;
+    let end = || {
         count += 1;
         names::end(set, &purpose, count, context.time_of_names())
     };
-    for _ in 0..ATTEMPTS {
-        let name = match template {
-            "" => default_name(cluster, named, &mut end),
-            template => name_from(template, cluster, named, &mut end)
-                .map_err(|error| Fault::because(format!("{}: spec.machineNaming.template: {error}", title(set))))?,
-        };
-        if context.get(&GroupKind::core("Machine"), &ObjectKey::new(set.namespace(), &*name))?.is_none() {
-            return Ok(name);
-        }
-    }
-    Err(Fault::because(format!("{}: found no free name for a Machine", title(set))))
+    names::of_machine(context, set, Named::Machine(set.name()), "spec.machineNaming.template", end)
 }
 
 /// A Machine without references.

@@ -35,7 +35,7 @@ impl Order {
     }
 }
 
-/// How soon a machine is deleted: the higher, the sooner (MA-16.1).
+/// How soon a machine is deleted: the higher, the sooner (MA-16.1). Ages count by a function that keeps their order (MA-16.5).
 pub(super) fn priority(machine: &Object, is_leaving: bool, order: Order, now: Moment) -> f64 {
     if is_leaving {
         return 100.0;

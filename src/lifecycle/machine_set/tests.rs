@@ -49,7 +49,7 @@ fn reason(fold: &Fold, name: &str) -> String {
 
 #[test]
 fn a_set_makes_machines_with_what_they_need() {
-    // MA-15.1, MA-15.2, MA-15.7, MA-15.8, MA-15.9, MA-15.10
+    // MA-2.7, MA-15.1, MA-15.2, MA-15.7, MA-15.8, MA-15.9, MA-15.10
     let fold = with_set(2);
     let made = machines(&fold);
     assert_eq!(made.len(), 2);

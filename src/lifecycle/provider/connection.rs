@@ -9,11 +9,11 @@ use std::sync::Arc;
 use super::infrastructure_machine::{self, API_SERVER};
 use super::infrastructure_pool;
 use super::scene::Scene;
-use super::virtual_node::{namespaces, with_one_leader};
-use crate::hub::Object;
+use super::virtual_node::{basics, with_one_leader};
+use crate::hub::{Object, label};
 use crate::lifecycle::conditions::is_true;
 use crate::lifecycle::context::Fault;
-use crate::lifecycle::fields::{items, reference, text};
+use crate::lifecycle::fields::{created, items, reference, text};
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::step::{Step, Write};
 
@@ -23,7 +23,8 @@ use crate::lifecycle::step::{Step, Write};
 /// When the kinds of its machines are not listed yet.
 pub(super) fn connect(scene: &Scene<'_>, step: &mut Step) -> Result<(), Fault> {
     let workload = scene.cluster_key();
-    let objects = namespaces().into_iter().chain(with_one_leader(registered(scene)?));
+    let basics = basics(&scene.cluster, &version(scene)?);
+    let objects = basics.into_iter().chain(with_one_leader(registered(scene)?));
     let create = |object| Write::CreateIfAbsent { workload: Some(workload.clone()), object };
     step.writes.extend(objects.map(create));
     step.writes.push(Write::Connect { workload, up: true });
@@ -44,6 +45,18 @@ pub(super) fn without_control_plane(scene: &Scene<'_>, step: &mut Step) -> Resul
 
 fn has_api_server(object: &Object) -> bool {
     is_true(object, API_SERVER) && !object.is_being_deleted()
+}
+
+/// The version of the control plane, or of its oldest Machine if there is no object that controls them.
+fn version(scene: &Scene<'_>) -> Result<String, Fault> {
+    let of_object = text(scene.object, "spec.version");
+    if !of_object.is_empty() {
+        return Ok(of_object.to_owned());
+    }
+    let machines = of_cluster(scene, "Machine")?;
+    let ours = machines.iter().filter(|machine| machine.label(label::CONTROL_PLANE).is_some());
+    let first = ours.min_by_key(|machine| (created(machine), machine.name()));
+    Ok(first.map(|machine| text(machine, "spec.version").to_owned()).unwrap_or_default())
 }
 
 /// What machines and instances of pools have registered so far.
@@ -166,7 +179,15 @@ mod tests {
     /// The names of what is in the workload cluster, and how many etcd members lead.
     fn registered(fold: &Fold) -> (BTreeSet<String>, usize) {
         let workload = fold.objects.workload(&cluster_key()).unwrap();
-        let objects = ["Node", "Pod", "Namespace"].map(|kind| GroupKind::new("", kind));
+        let kinds = [
+            ("", "Node"),
+            ("", "Pod"),
+            ("", "Namespace"),
+            ("", "ConfigMap"),
+            ("apps", "DaemonSet"),
+            ("apps", "Deployment"),
+        ];
+        let objects = kinds.map(|(group, kind)| GroupKind::new(group, kind));
         let objects: Vec<_> = objects.iter().flat_map(|kind| workload.all(kind)).collect();
         let leaders = objects.iter().filter(|one| one.annotation("etcd.topologist.dev/leader").is_some()).count();
         (objects.iter().map(|one| format!("{} {}", one.kind(), one.key())).collect(), leaders)
@@ -177,7 +198,7 @@ mod tests {
         // CT-19.2, CT-19.5, CT-19.6, CT-13.1
         let mut fold = whole();
         let (before, known) = (registered(&fold), machines(&fold));
-        assert_eq!((before.0.len(), before.1, known.len()), (7 + 3 * 4 + 4, 1, 5), "{before:#?}");
+        assert_eq!((before.0.len(), before.1, known.len()), (7 + 3 * 4 + 4 + 3, 1, 5), "{before:#?}");
         fold.restart();
         let control_plane =
             ObjectId::of(&fold.find(&GroupKind::new(CONTROL_PLANE, "EmbeddedControlPlane"), "cp").unwrap());
@@ -193,6 +214,28 @@ mod tests {
         assert_eq!(registered(&fold), before);
         assert_eq!(machines(&fold), known, "no Machine is replaced");
         assert!(fold.all(&GroupKind::core("Machine")).iter().all(|machine| is_true(machine, "HealthCheckSucceeded")));
+    }
+
+    #[test]
+    fn a_workload_cluster_has_what_kubeadm_leaves_in_each() {
+        // CT-19.6
+        let mut fold = scene(Timings::NONE);
+        make_cluster(&mut fold, json!({}));
+        let cluster = fold.core("Cluster", CLUSTER);
+        fold.edit(&cluster, |it| set(it, "spec.clusterNetwork.pods.cidrBlocks", json!(["10.0.0.0/16", "fd00::/64"])));
+        make_machine(&mut fold, "m", true, json!({}));
+        play(&mut fold, 10);
+        let workload = fold.objects.workload(&cluster_key()).unwrap();
+        let found = |group: &str, kind: &str, name: &str| {
+            workload.get(&GroupKind::new(group, kind), &ObjectKey::new("kube-system", name)).cloned().unwrap()
+        };
+        let configuration = found("", "ConfigMap", "kubeadm-config");
+        let configuration: Value = serde_json::from_str(text(&configuration, "data.ClusterConfiguration")).unwrap();
+        assert_eq!(configuration["kubernetesVersion"], "v1.31.0", "that of the first Machine");
+        assert_eq!(configuration["networking"]["podSubnet"], "10.0.0.0/16,fd00::/64");
+        let image = |object: &Object| items(object, "spec.template.spec.containers")[0]["image"].clone();
+        assert_eq!(image(&found("apps", "DaemonSet", "kube-proxy")), "kube-proxy:v1.31.0");
+        assert_eq!(image(&found("apps", "Deployment", "coredns")), "coredns");
     }
 
     #[test]

@@ -11,7 +11,8 @@ use crate::lifecycle::settings::read_duration;
 pub(super) const BOOTSTRAPPED: &str = "lifecycle.topologist.dev/bootstrapped";
 
 /// How long something takes to start: `startupDuration` at a path of the spec, and a part of it more by `startupJitter`; else
-/// what the settings say. Nothing takes time again in a machine that was up once (CT-19.7).
+/// what the settings say. Nothing takes time again in a machine that was up once (CT-19.7). The jitter follows from the uid, and the
+/// clock is an argument, so that runs can be repeated (CT-19.13).
 pub(super) fn delay(object: &Object, path: &str, otherwise: Duration) -> Duration {
     if object.annotation(BOOTSTRAPPED).is_some() {
         return Duration::ZERO;

@@ -6,6 +6,7 @@
 //!                                         connection.rs: the workload cluster, with what they have registered
 //!                                         all of them: scene.rs (owner, Cluster, pause, finalizer),
 //!                                         delays.rs (how long), failures.rs (what fails), virtual_node.rs (Nodes and Pods)
+//! flow.rs: the steps of infrastructure objects in their order, as documents draw them
 //! adopted.rs: what other providers have brought up, for a simulation that goes on from there
 //! ```
 
@@ -15,6 +16,7 @@ mod connection;
 mod control_plane;
 mod delays;
 mod failures;
+pub(super) mod flow;
 mod infrastructure_cluster;
 mod infrastructure_machine;
 mod infrastructure_pool;
@@ -40,7 +42,8 @@ const FINALIZERS: [&str; 4] = [
     control_plane::FINALIZER,
 ];
 
-/// The next step of an object of a provider, by the role that its owner gives it (CT-1.1).
+/// The next step of an object of a provider, by the role that its owner gives it (CT-1.1). A status that is lost, or that was left behind
+/// when the object moved to another cluster, is written again from the spec and from what exists (CT-17.4, CT-18.5).
 ///
 /// # Errors
 /// When a kind is not listed yet, or nothing can be done at all.

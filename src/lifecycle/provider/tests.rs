@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::flow::{CLUSTER_FLOW, MACHINE_FLOW};
 use crate::calendar::SECOND;
 use crate::hub::{GROUP, Object, ObjectKey, label};
 use crate::lifecycle::conditions::{self, Condition, is_true};
@@ -552,7 +553,7 @@ fn flags_are_where_the_contract_of_each_kind_says() {
 
 #[test]
 fn a_machine_takes_as_long_as_its_spec_says_and_fails_where_it_says() {
-    // CT-18.5, CT-19.4, CT-19.7
+    // CT-17.4, CT-18.5, CT-19.4, CT-19.7
     let slow = |duration: &str| json!({"provisioning": {"startupDuration": duration}});
     let backend = json!({"vm": slow("1m"), "node": slow("2m"), "etcd": slow("3m"), "apiServer": slow("4m")});
     let mut fold = scene(SLOW);
@@ -565,6 +566,7 @@ fn a_machine_takes_as_long_as_its_spec_says_and_fails_where_it_says() {
     fold.edit(&machine, |it| drop(it.remove("status")));
     assert!(fold.settle(1000));
     assert!(is_true(&embedded(&fold, "EmbeddedMachine", "m"), "APIServerProvisioned"));
+    assert!(flag(&embedded(&fold, "EmbeddedMachine", "m"), "status.initialization.provisioned"));
     for (part, data, vm, has_node) in [
         ("infrastructure", true, false, false),
         ("bootstrap", false, false, false),
@@ -579,5 +581,101 @@ fn a_machine_takes_as_long_as_its_spec_says_and_fails_where_it_says() {
         let config = embedded(&fold, "EmbeddedConfig", "m");
         let state = (is_true(&config, "Ready"), is_true(&machine, "VMProvisioned"), node(&fold, "m").is_some());
         assert_eq!(state, (data, vm, has_node), "{part}");
+    }
+}
+
+/// What a step of an object does to it, in the words of the flows.
+fn done(fold: &mut Fold, kind: &str, condition: &str) -> String {
+    let (id, before) = {
+        let object = embedded(fold, kind, "x");
+        (ObjectId::of(&object), object)
+    };
+    fold.take(&id);
+    let Some(after) = fold.objects.get(&id).cloned() else { return "remove the finalizer".to_owned() };
+    let count = |object: &Object| fields::items(object, "metadata.finalizers").len();
+    if count(&after) > count(&before) {
+        return "add the finalizer, stop".to_owned();
+    }
+    if is_true(&after, "Paused") {
+        return "set the condition Paused, stop".to_owned();
+    }
+    if flag(&after, "status.initialization.provisioned") {
+        return "then the flag".to_owned();
+    }
+    match &*conditions::reason(&after, condition) {
+        "" => "stop".to_owned(),
+        reason => format!("set the reason {reason}, "),
+    }
+}
+
+/// An infrastructure cluster and an infrastructure machine, both named x, for which no question ends the step.
+fn walked() -> Fold {
+    let mut fold = scene(Timings::NONE);
+    let reference = |kind: &str| json!({"apiGroup": INFRASTRUCTURE, "kind": kind, "name": "x"});
+    let cluster = fold.make(core("Cluster", CLUSTER, json!({"infrastructureRef": reference("EmbeddedCluster")})));
+    fold.edit(&cluster, |it| {
+        set(it, "status.initialization", json!({"infrastructureProvisioned": true, "controlPlaneInitialized": true}));
+    });
+    let spec = json!({"clusterName": CLUSTER, "bootstrap": {"dataSecretName": "s"}, "infrastructureRef": reference("EmbeddedMachine")});
+    let machine = fold.make(core("Machine", "m", spec));
+    for (kind, finalizer, owner) in [
+        ("EmbeddedCluster", super::infrastructure_cluster::FINALIZER, owner(&cluster, true)),
+        ("EmbeddedMachine", super::infrastructure_machine::FINALIZER, owner(&machine, true)),
+    ] {
+        let mut object = object(&format!("{INFRASTRUCTURE}/v1beta1"), kind, "x", json!({}));
+        set(&mut object, "metadata.finalizers", json!([finalizer]));
+        set(&mut object, "metadata.ownerReferences", json!([owner]));
+        fold.make(object);
+    }
+    fold
+}
+
+/// Makes a question end the step of the object named x of a kind.
+fn end_at(fold: &mut Fold, kind: &str, question: &str) {
+    let it = embedded(fold, kind, "x");
+    let (cluster, machine) = (fold.core("Cluster", CLUSTER), fold.core("Machine", "m"));
+    match question {
+        "owner" => fold.edit(&it, |it| drop(it.remove("metadata.ownerReferences"))),
+        "managed" => fold.edit(&it, |it| set_annotation(it, "cluster.x-k8s.io/managed-by", "me")),
+        "paused" => fold.edit(&it, |it| set_annotation(it, "cluster.x-k8s.io/paused", "")),
+        "finalizer" => fold.edit(&it, |it| drop(it.remove("metadata.finalizers"))),
+        "deleted" => fold.delete(&ObjectId::of(&it)),
+        "infrastructure" => fold.edit(&cluster, |it| drop(it.remove("status.initialization"))),
+        "initialized" => {
+            fold.edit(&cluster, |it| set(it, "status.initialization.controlPlaneInitialized", json!(false)));
+        }
+        "data" => fold.edit(&machine, |it| set(it, "spec.bootstrap.dataSecretName", Value::Null)),
+        _ => fold.settings.timings = SLOW,
+    }
+}
+
+#[test]
+fn steps_ask_the_questions_of_the_flows_in_their_order() {
+    // CT-18.1, CT-18.2, CT-18.3, CT-18.4
+    let of_cluster = ["owner", "managed", "paused", "finalizer", "deleted", "instance"];
+    let of_machine = ["owner", "paused", "finalizer", "deleted", "infrastructure", "initialized", "data", "instance"];
+    for (kind, condition, flow, names) in [
+        ("EmbeddedCluster", "Ready", CLUSTER_FLOW, &of_cluster[..]),
+        ("EmbeddedMachine", "VMProvisioned", MACHINE_FLOW, &of_machine),
+    ] {
+        assert!(flow.ends.ends_with(&done(&mut walked(), kind, condition)), "{kind}: no question ends the step");
+        assert_eq!(flow.questions.len(), names.len(), "{kind}");
+        for (number, question) in flow.questions.iter().enumerate() {
+            let mut fold = walked();
+            // What stands further down would end the step as well. Deletion is looked at by itself: it ends with the finalizer.
+            let others = names[number + 1..].iter().filter(|name| !["finalizer", "deleted"].contains(*name));
+            let others = others.filter(|name| names[number] != "deleted" || **name != "instance");
+            // Without data the question about the control plane is asked.
+            let data = ["data"].iter().filter(|_| names[number] == "initialized");
+            for name in others.chain(data).chain([&names[number]]) {
+                end_at(&mut fold, kind, name);
+            }
+            let done = done(&mut fold, kind, condition);
+            assert!(question.then.contains(&done), "{kind}: {}: {done}, want {}", question.asks, question.then);
+        }
+        let mut fold = walked();
+        end_at(&mut fold, kind, "deleted");
+        end_at(&mut fold, kind, "owner");
+        assert_eq!(done(&mut fold, kind, condition), "remove the finalizer", "{kind} without an owner");
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::scene::{Scene, made};
 use crate::calendar::Moment;
 use crate::hub::{Object, ObjectKey};
-use crate::lifecycle::fields::{map_mut, set_annotation, stamp};
+use crate::lifecycle::fields::{items, map_mut, set_annotation, stamp, text};
 use crate::lifecycle::names;
 use crate::lifecycle::objects::{GroupKind, Workload};
 use crate::lifecycle::step::{Step, Write};
@@ -117,8 +117,44 @@ fn members(workload: &Workload) -> Vec<Arc<Object>> {
     workload.all(&kind).filter(|pod| pod.annotation(ETCD_MEMBER).is_some()).cloned().collect()
 }
 
-/// Namespaces that every cluster has (CT-19.2), and what runs in one from its beginning (CT-19.6).
-pub(super) fn namespaces() -> Vec<Object> {
+/// What every cluster has from its beginning: namespaces (CT-19.2), then the configuration of kubeadm, kube-proxy and CoreDNS (CT-19.6).
+/// The two have no Pods and no status: no kubelet runs them.
+pub(super) fn basics(cluster: &Object, version: &str) -> Vec<Object> {
+    let network = |name: &str| {
+        let blocks = items(cluster, &format!("spec.clusterNetwork.{name}.cidrBlocks")).iter().filter_map(Value::as_str);
+        blocks.collect::<Vec<_>>().join(",")
+    };
+    let domain = match text(cluster, "spec.clusterNetwork.serviceDomain") {
+        "" => "cluster.local",
+        domain => domain,
+    };
+    // JSON is YAML.
+    let configuration = json!({
+        "apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration",
+        "clusterName": cluster.name(), "kubernetesVersion": version,
+        "networking": {"dnsDomain": domain, "podSubnet": network("pods"), "serviceSubnet": network("services")},
+    });
+    let runs = |kind: &str, name: &str, image: String| {
+        let labels = json!({"k8s-app": name});
+        made(json!({
+            "apiVersion": "apps/v1", "kind": kind,
+            "metadata": {"namespace": SYSTEM, "name": name, "labels": labels},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": name, "image": image}]}},
+            },
+        }))
+    };
+    let kubeadm = made(json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": SYSTEM, "name": "kubeadm-config"},
+        "data": {"ClusterConfiguration": configuration.to_string()},
+    }));
+    let proxy = runs("DaemonSet", "kube-proxy", format!("kube-proxy:{version}"));
+    let dns = runs("Deployment", "coredns", "coredns".to_owned());
+    namespaces().into_iter().chain([kubeadm, proxy, dns]).collect()
+}
+
+fn namespaces() -> Vec<Object> {
     let namespace = |name: &&str| {
         made(json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "status": {"phase": "Active"},

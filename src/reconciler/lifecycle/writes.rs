@@ -85,10 +85,10 @@ impl Writer {
         let mut first_eviction = None;
         for one in writes {
             match one {
-                Write::Evict { workload, pod } => {
+                Write::Evict { workload, pod, grace } => {
                     let begun = first_eviction.get_or_insert_with(Instant::now);
                     if begun.elapsed() < EVICTING {
-                        self.evict(&workload, &pod).await?;
+                        self.evict(&workload, &pod, grace).await?;
                     }
                 }
                 other => self.one(other).await?,
@@ -99,8 +99,8 @@ impl Writer {
 
     /// Evicts a Pod. A refusal, as because of a disruption budget, does not stop the others; it is remembered for the next pass
     /// (MA-10.6).
-    async fn evict(&self, workload: &ObjectKey, pod: &Object) -> Result<(), WriteError> {
-        let refusal = match untyped::evict(&self.client(Some(workload))?, &reference(pod)).await {
+    async fn evict(&self, workload: &ObjectKey, pod: &Object, grace: Option<u32>) -> Result<(), WriteError> {
+        let refusal = match untyped::evict(&self.client(Some(workload))?, &reference(pod), grace).await {
             Ok(()) => None,
             Err(error) if error.is_too_many_requests() => Some(error.to_string()),
             Err(error) => return Err(WriteError::of(&id_of(Some(workload), pod), error)),
@@ -118,7 +118,7 @@ impl Writer {
             },
             Write::Update { workload, before, after } => self.update(workload.as_ref(), &before, &after).await,
             Write::Delete { workload, object } => self.delete(workload.as_ref(), &object).await,
-            Write::Evict { workload, pod } => self.evict(&workload, &pod).await,
+            Write::Evict { workload, pod, grace } => self.evict(&workload, &pod, grace).await,
             Write::Connect { workload, up: true } => self.connect(&workload).await,
             Write::Connect { workload, up: false } => {
                 self.watches.stop(&workload);
@@ -488,7 +488,9 @@ mod tests {
         for pod in &pods {
             store.wrote(&id_of(Some(&cluster), pod), (**pod).clone());
         }
-        let evict = || pods.iter().map(|pod| Write::Evict { workload: cluster.clone(), pod: pod.clone() }).collect();
+        let evict = || {
+            pods.iter().map(|pod| Write::Evict { workload: cluster.clone(), pod: pod.clone(), grace: None }).collect()
+        };
         let refusal = |name: &str| {
             let pod = ObjectKey::new("default", name);
             store.with(|objects| objects.workload(&cluster)?.refusal(&pod).map(str::to_owned))

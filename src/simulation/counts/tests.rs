@@ -1,5 +1,5 @@
 //! The machines that plans count are those that rollouts then replace, remove and add: on edits that chance puts together, and on those
-//! in which they once differed (ROLL-1 to ROLL-16, DEC-42).
+//! in which they once differed (ROLL-1 to ROLL-18, DEC-42).
 
 use std::fs;
 use std::path::Path;
@@ -138,6 +138,26 @@ impl World {
         of_part.collect()
     }
 
+    /// Deletes the Cluster, and runs to the end.
+    fn delete_cluster(&mut self) -> Counts {
+        self.simulation.delete(&cluster_id(&self.key));
+        self.simulation.run(HOUR, |_| ());
+        self.counts()
+    }
+
+    /// The machines that go with their Cluster: as many as each object asks for, which is what plans say (ROLL-16).
+    fn asked_for(&self) -> Counts {
+        let all = self.simulation.objects().everything_of(&self.key);
+        let part = |object: &Object| match object.kind() {
+            "MachineDeployment" => {
+                Some(format!("MachineDeployment/{}", object.label(crate::hub::label::DEPLOYMENT_NAME)?))
+            }
+            kind => kind.ends_with("ControlPlane").then(|| "controlPlane".to_owned()),
+        };
+        let number = |object: &Object| object.at("spec.replicas").and_then(Value::as_i64).filter(|number| *number > 0);
+        all.iter().filter_map(|object| Some((part(object)?, [0, number(object)?, 0, 0]))).collect()
+    }
+
     /// What became of Machines since the edit.
     fn counts(&self) -> Counts {
         let mut events: BTreeMap<String, (i64, i64)> = BTreeMap::new();
@@ -191,6 +211,51 @@ fn compared(before: &Scene, after: &Scene) -> (Counts, Counts, Vec<Roll>) {
     (told(&rolls, &happened), happened, rolls)
 }
 
+/// What comes with an edit.
+#[derive(Clone, Copy, Debug)]
+enum Circumstance {
+    None,
+    /// The Cluster is paused together with the edit, and goes on later (ROLL-18).
+    Paused,
+    /// The Cluster is deleted instead (ROLL-16).
+    Deleted,
+}
+
+/// What a plan says and what happens, in the circumstances of an edit.
+fn compared_in(circumstance: Circumstance, before: &Scene, after: &Scene) -> (Counts, Counts, Vec<Roll>) {
+    match circumstance {
+        Circumstance::None => compared(before, after),
+        Circumstance::Paused => {
+            let paused = after.clone().at("Cluster", "/spec/paused", json!(true));
+            let mut world = World::of(before);
+            world.edit(before, &paused);
+            world.simulation.run(HOUR, |_| ());
+            let nothing = Counts::new();
+            assert_eq!(told(&planned(before, &paused), &nothing), nothing, "the plan of a pause replaces nothing");
+            assert_eq!(world.counts(), nothing, "nothing happens during a pause");
+            let rolls = planned(before, after);
+            world.edit(&paused, after);
+            let happened = world.finish();
+            (told(&rolls, &happened), happened, rolls)
+        }
+        Circumstance::Deleted => {
+            let mut world = World::of(before);
+            let told = world.asked_for();
+            (told, world.delete_cluster(), Vec::new())
+        }
+    }
+}
+
+fn circumstances() -> impl Strategy<Value = Circumstance> {
+    select(vec![
+        Circumstance::None,
+        Circumstance::None,
+        Circumstance::None,
+        Circumstance::Paused,
+        Circumstance::Deleted,
+    ])
+}
+
 /// What both say of an edit.
 fn of_edit(before: &Scene, after: &Scene) -> Counts {
     let (told, happened, rolls) = compared(before, after);
@@ -219,6 +284,13 @@ fn forge() -> Scene {
             ),
         ],
     )
+}
+
+/// The same with a control plane of another kind: one whose provider is known, and one of which nothing is known (ROLL-14).
+fn with_control_plane(scene: &Scene, kind: &str) -> Scene {
+    let template = json!(format!("{kind}Template"));
+    let scene = scene.clone().at("ClusterClass", "/spec/controlPlane/templateRef/kind", template.clone());
+    scene.at("KubeadmControlPlaneTemplate", "/kind", template)
 }
 
 /// A patch that writes the version of the topology into the configuration of workers.
@@ -505,20 +577,35 @@ proptest! {
     fn plans_of_kubeadm_control_planes_count_what_happens(
         one in (of_forge(), clusters("smith", VERSIONS.len())),
         other in (of_forge(), clusters("smith", VERSIONS.len())),
+        circumstance in circumstances(),
     ) {
         let (before, after) = edit(&forge(), [one, other], &VERSIONS);
-        let (told, happened, rolls) = compared(&before, &after);
-        prop_assert_eq!(told, happened, "{:#?}", rolls);
+        let (told, happened, rolls) = compared_in(circumstance, &before, &after);
+        prop_assert_eq!(told, happened, "{:?}: {:#?}", circumstance, rolls);
+    }
+
+    #[test]
+    fn plans_of_other_control_planes_count_what_happens(
+        one in (of_forge(), clusters("smith", VERSIONS.len())),
+        other in (of_forge(), clusters("smith", VERSIONS.len())),
+        kind in select(vec!["RKE2ControlPlane", "SmithControlPlane"]),
+        circumstance in circumstances(),
+    ) {
+        let (before, after) = edit(&forge(), [one, other], &VERSIONS);
+        let (before, after) = (with_control_plane(&before, kind), with_control_plane(&after, kind));
+        let (told, happened, rolls) = compared_in(circumstance, &before, &after);
+        prop_assert_eq!(told, happened, "{:?} {}: {:#?}", circumstance, kind, rolls);
     }
 
     #[test]
     fn plans_of_the_embedded_provider_count_what_happens(
         one in (of_embedded(), clusters("default-worker", 4)),
         other in (of_embedded(), clusters("default-worker", 4)),
+        circumstance in circumstances(),
     ) {
         let versions = ["v1.32.0", "v1.32.9", "v1.33.5", "v1.34.2"];
         let (before, after) = edit(&embedded(), [one, other], &versions);
-        let (told, happened, rolls) = compared(&before, &after);
-        prop_assert_eq!(told, happened, "{:#?}", rolls);
+        let (told, happened, rolls) = compared_in(circumstance, &before, &after);
+        prop_assert_eq!(told, happened, "{:?}: {:#?}", circumstance, rolls);
     }
 }

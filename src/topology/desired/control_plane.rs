@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn maps_of_machine_metadata_without_entries_are_not_written() {
-        // DS-15
+        // DS-15, CT-5.9
         for metadata in [json!({"annotations": {}}), json!({"annotations": null}), json!({}), json!(null)] {
             let scene = Scene::new().at(
                 "KubeadmControlPlaneTemplate",

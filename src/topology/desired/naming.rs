@@ -18,7 +18,10 @@ pub(super) fn templated(
     let cluster = basis.blueprint.cluster.metadata.key();
     let mut slot = match part {
         Named::Cluster => path.to_owned(),
-        Named::MachineDeployment(name) | Named::MachinePool(name) | Named::Machine(name) => format!("{path}/{name}"),
+        Named::MachineDeployment(name)
+        | Named::MachinePool(name)
+        | Named::Machine(name)
+        | Named::ControlPlaneMachine(name) => format!("{path}/{name}"),
     };
     let end = || {
         let end = names.end(&cluster, &slot);

@@ -17,7 +17,8 @@ const NOW: &str = "1970-01-01T00:00:00Z";
 /// The field manager of everything that a topology applies, by server-side apply (SSA-01, DEC-30).
 pub const MANAGER: &str = "capi-topology";
 
-/// What is left out of infrastructure clusters and control planes while it says that no endpoint is known yet (SSA-03).
+/// What is left out of infrastructure clusters and control planes while it says that no endpoint is known yet (SSA-03): the endpoint of
+/// the provider stays when the object is changed in place (CT-7.4).
 const HOST: &[&str] = &["spec", "controlPlaneEndpoint", "host"];
 /// See [`HOST`].
 const PORT: &[&str] = &["spec", "controlPlaneEndpoint", "port"];

@@ -18,6 +18,10 @@ fn an_applied_cluster_has_running_machines_and_nodes_and_shows_each_step() {
     assert_eq!(machines.len(), 5);
     let nodes = ground.workload("demo").out(&["get", "nodes", "-o", "name"]);
     assert_eq!(nodes.lines().count(), 7, "{nodes}");
+    let system = ["get", "deployments,daemonsets,configmaps", "-n", "kube-system", "-o", "name"];
+    let system = ground.workload("demo").out(&system);
+    let want = ["deployment.apps/coredns", "daemonset.apps/kube-proxy", "configmap/kubeadm-config"];
+    assert_eq!(system.lines().collect::<Vec<_>>(), want, "CT-19.6");
     for machine in &machines {
         let node = machine["status"]["nodeRef"]["name"].as_str().unwrap();
         assert!(nodes.contains(&format!("node/{node}\n")), "{node}: {nodes}");

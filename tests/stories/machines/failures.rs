@@ -85,3 +85,31 @@ fn a_failed_infrastructure_cluster_makes_the_cluster_fail() {
     assert_eq!(ground.kubectl.field("cluster/demo", ".status.deprecated.v1beta1.failureReason"), "NoQuota");
     ground.kubectl.out(&["delete", "cluster", "demo", "--timeout=60s"]);
 }
+
+#[test]
+fn an_embedded_cluster_fails_as_its_spec_says() {
+    // CT-19, CT-20.2, DEC-6
+    let ground = Ground::start(&[]);
+    let group = "infrastructure.topologist.dev";
+    let failure = json!({"reason": "NoQuota", "message": "ask for more networks"});
+    let infrastructure = json!({"apiVersion": format!("{group}/v1beta1"), "kind": "EmbeddedCluster", "metadata": {"name": "poor"},
+        "spec": {"backend": {"inMemory": {"failure": failure}}}});
+    let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "poor"},
+        "spec": {"infrastructureRef": {"apiGroup": group, "kind": "EmbeddedCluster", "name": "poor"}}});
+    for object in [&infrastructure, &cluster] {
+        ground.kubectl.give(object, &["create"]);
+    }
+    let ready = "jsonpath={.status.conditions[?(@.type==\"InfrastructureReady\")].reason}=NoQuota";
+    ground.wait("cluster/poor", ready);
+    let found = &ground.list("clusters")[0];
+    assert!(found.to_string().contains("ask for more networks"), "{found}");
+    assert!(found["status"]["initialization"]["infrastructureProvisioned"].is_null(), "{found}");
+    assert_eq!(found["status"]["phase"], "Provisioning", "the embedded provider follows the contract v1beta2");
+    ground.until("there is a warning with the message", || {
+        let events = ground.kubectl.out(&["get", "events", "--field-selector", "type=Warning"]);
+        events.contains("ProvisioningFailed") && events.contains("ask for more networks")
+    });
+    let older = ground.kubectl.field(&format!("embeddedclusters.v1alpha1.{group}/poor"), ".status.failureReason");
+    assert_eq!(older, "NoQuota", "clients of the contract v1beta1 see it");
+    ground.kubectl.out(&["delete", "cluster", "poor", "--timeout=60s"]);
+}

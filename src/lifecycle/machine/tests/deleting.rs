@@ -1,6 +1,8 @@
 //! The deletion of a Machine: hooks, drain, volumes, and what is deleted in which order.
 
 use super::*;
+use crate::lifecycle::context::Context;
+use crate::lifecycle::step::{Step, Write};
 
 /// A running Machine in a Cluster with a control plane machine, so that its Node is handled.
 fn worker() -> Fold {
@@ -360,6 +362,31 @@ fn pods_of_a_node_that_is_lost_are_not_waited_for() {
         assert_eq!(stage(&fold), "DrainingNode", "{ready}");
         pass(&mut fold, 21);
         assert_eq!(stage(&fold), want, "{ready}");
+    }
+}
+
+#[test]
+fn pods_of_a_node_that_is_lost_have_a_second_to_end() {
+    // MA-10.2
+    let id = ObjectId::core("Machine", NAMESPACE, "m1");
+    for (ready, want) in [("Unknown", Some(1)), ("True", None)] {
+        let mut fold = worker();
+        pod(&mut fold, "p", |_| {});
+        edit_workload(&mut fold, &node_id("n1"), |node| put(node, "Ready", ready));
+        fold.delete(&id);
+        let mut graces = Vec::new();
+        for _ in 0..10 {
+            let context = Context::new(&fold.objects, &fold.settings, fold.now());
+            let (machine, mut step) = (fold.core("Machine", "m1"), Step::default());
+            // Kinds that are not listed yet stop the step, which leaves nothing.
+            let _ = super::super::step(&context, &machine, &mut step);
+            graces.extend(step.writes.into_iter().filter_map(|write| match write {
+                Write::Evict { grace, .. } => Some(grace),
+                _ => None,
+            }));
+            fold.take(&id);
+        }
+        assert_eq!(graces, [want], "{ready}");
     }
 }
 

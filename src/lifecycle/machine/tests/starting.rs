@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_machine_comes_up_phase_by_phase() {
-    // MA-4.3, MA-6.5, MA-6.6, MA-7.3, MA-7.6, MA-8.3, MA-8.4, DEC-6
+    // MA-2.3, MA-4.3, MA-6.5, MA-6.6, MA-7.3, MA-7.6, MA-8.3, MA-8.4, MA-13.7, DEC-6
     let mut fold = scene();
     begin(&mut fold);
     assert_eq!(phase(&fold), "Pending");
@@ -206,7 +206,7 @@ fn what_another_object_controls_stays_with_it() {
 
 #[test]
 fn a_secret_of_the_user_counts_as_data() {
-    // MA-6.1, MA-6.3, MA-13.3, DEC-7
+    // MA-2.4, MA-6.1, MA-6.3, MA-13.3, DEC-7
     for (secret, phase_then) in [("mine", "Provisioning"), ("", "Pending")] {
         let mut fold = scene();
         let mut machine = machine("m1");
@@ -310,6 +310,7 @@ fn lost_infrastructure_is_a_failure() {
     release(&mut fold, &infrastructure());
     assert_eq!(failure(&fold), "TestMachine m1 was provisioned and does not exist any more");
     assert_eq!(field(&fold, "status.deprecated.v1beta1.failureReason"), "InvalidConfiguration");
+    assert_eq!(phase(&fold), "Running", "no provider has reported a failure");
     assert_eq!(condition(&fold, "InfrastructureReady"), ("False", "ObjectDeleted".into()));
     assert!(message(&fold, "InfrastructureReady").contains("while the Machine still exists"));
 }
@@ -318,6 +319,7 @@ fn lost_infrastructure_is_a_failure() {
 fn a_failure_of_a_provider_is_final() {
     // MA-5.4, CT-5.5, DEC-6
     let mut fold = running();
+    fold.objects.set_listed(&infrastructure(), Some(Contract::V1Beta1));
     edit(&mut fold, &infrastructure(), "m1", |it| {
         set(it, "status.failureReason", json!("CreateError"));
         set(it, "status.failureMessage", json!("quota exceeded"));
@@ -337,6 +339,21 @@ fn a_failure_of_a_provider_is_final() {
     });
     settle(&mut fold);
     assert_eq!((phase(&fold), failure(&fold)), ("Failed".into(), ""));
+}
+
+#[test]
+fn a_failure_in_the_contract_v1beta2_is_copied_and_has_no_effect() {
+    // CT-5.5, CT-6.7, CT-20.2, DEC-6
+    let mut fold = running();
+    edit(&mut fold, &infrastructure(), "m1", |it| set(it, "status.failureMessage", json!("quota exceeded")));
+    settle(&mut fold);
+    assert_eq!(field(&fold, "status.deprecated.v1beta1.failureMessage"), "TestMachine m1 failed: quota exceeded");
+    assert!(fold.events.iter().any(|(_, _, event)| event.is_warning && event.message.contains("quota exceeded")));
+    assert_eq!(phase(&fold), "Running");
+    fold.objects.set_listed(&config(), Some(Contract::V1Beta1));
+    edit(&mut fold, &config(), "m1", |it| set(it, "status.failureReason", json!("NoImage")));
+    settle(&mut fold);
+    assert_eq!(phase(&fold), "Failed", "the other part follows the contract v1beta1");
 }
 
 #[test]

@@ -10,13 +10,14 @@ use super::super::scene::{Scene, made};
 use super::handed_down::{hand_down_metadata, hand_down_settings};
 use super::member::Member;
 use super::outdated::{MADE_FROM, made_from_now};
-use crate::hub::{ContractRef, Object, label, prefixed_name, version_of};
+use crate::hub::{ContractRef, Named, Object, label, version_of};
 use crate::lifecycle::clone::{Extra, clone};
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::fields::{items, owner, reference_value, set, set_annotation, set_label, text};
 use crate::lifecycle::names;
 use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::step::Step;
+use crate::topology::contract::Contract;
 
 /// The finalizer of Machines (MA-1.7).
 const MACHINE_FINALIZER: &str = "machine.cluster.x-k8s.io";
@@ -37,7 +38,7 @@ pub(super) fn make(
         let text = format!("{} {}: {} {} was not found", object.kind(), object.key(), template.kind, template.name);
         return Err(Fault::because(text));
     };
-    let name = name(scene, members);
+    let name = name(scene, members)?;
     let owner = Some(owner(object, false));
     let mut infrastructure = clone(&found, &name, scene.cluster.name(), Extra { owner, ..Extra::default() });
     hand_down_metadata(object, &mut infrastructure);
@@ -49,11 +50,22 @@ pub(super) fn make(
     Ok(())
 }
 
-/// The name follows from the Machines that there are, so that none comes twice (MA-30.6).
-fn name(scene: &Scene<'_>, members: &[Member]) -> String {
+/// The name, by the naming template of the control plane if it has one. Its random characters follow from the Machines that there
+/// are, so that none comes twice (MA-30.6).
+fn name(scene: &Scene<'_>, members: &[Member]) -> Result<String, Fault> {
+    let object = scene.object;
     let known: Vec<&str> = members.iter().map(|member| member.machine.name()).collect();
-    let end = names::end(scene.object, &known.join(","), members.len(), scene.context.time_of_names());
-    prefixed_name(&format!("{}-", scene.object.name()), &end)
+    let known = known.join(",");
+    let mut count = members.len();
+    let end = || {
+        count += 1;
+        names::end(object, &known, count - 1, scene.context.time_of_names())
+    };
+    let path = match scene.context.contract(object) {
+        Contract::V1Beta1 => "spec.machineNamingStrategy.template",
+        Contract::V1Beta2 => "spec.machineNaming.template",
+    };
+    names::of_machine(scene.context, object, Named::ControlPlaneMachine(object.name()), path, end)
 }
 
 /// The Machine (CT-10.12), in the failure domain that has the fewest.

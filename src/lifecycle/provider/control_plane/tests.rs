@@ -132,6 +132,30 @@ fn machines_come_one_after_the_other_and_the_first_one_initializes() {
 }
 
 #[test]
+fn machines_are_named_by_the_template_of_the_control_plane() {
+    // MA-15.9, CT-10.12
+    let template = json!({"template": "{{ .cluster.name }}-brain-{{ .kubeadmControlPlane.name }}-{{ .random }}"});
+    for (contract, field) in [(Contract::V1Beta1, "machineNamingStrategy"), (Contract::V1Beta2, "machineNaming")] {
+        let fold = up(KUBEADM, contract, json!({field: template}));
+        let names = names(&fold);
+        assert_eq!(names.len(), 3, "{contract:?}");
+        for name in &names {
+            let end = name.strip_prefix("demo-brain-cp-").unwrap_or_else(|| panic!("{contract:?}: {name}"));
+            assert_eq!(end.len(), 5, "{name}");
+            assert!(fold.find(&GroupKind::new(INFRASTRUCTURE, "EmbeddedMachine"), name).is_some(), "{name}");
+        }
+    }
+    for (template, want) in [
+        ("{{ .machineSet.name }}", "spec.machineNaming.template: "),
+        ("{{ .cluster.name }}", "found no free name for a Machine"),
+    ] {
+        let fold = up(KUBEADM, Contract::V1Beta2, json!({"machineNaming": {"template": template}}));
+        let failure = fold.failure(&ObjectId::of(&control_plane(&fold, KUBEADM))).unwrap_or_default();
+        assert!(failure.contains(want), "{template}: {failure}");
+    }
+}
+
+#[test]
 fn the_older_contract_counts_and_refers_in_its_own_way() {
     // CT-5.4, CT-5.6, CT-5.7, CT-10.3, CT-10.13, CT-20.1
     let fold = up(KUBEADM, Contract::V1Beta1, json!({}));
