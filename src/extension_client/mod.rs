@@ -26,7 +26,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 use tunnel::Connector;
 
 use crate::extensions::{MAX_BODY, SHOWN, Target, cut};
@@ -91,8 +91,6 @@ impl ClientIdentity {
 pub enum CallError {
     #[error("no answer within {0}s")]
     Timeout(u32),
-    #[error("no answer in the time that is left")]
-    Late,
     #[error("{0}")]
     Connection(String),
     #[error("status {code}: {body}")]
@@ -109,7 +107,7 @@ impl CallError {
     /// A word for metrics.
     pub fn outcome(&self) -> &'static str {
         match self {
-            CallError::Timeout(_) | CallError::Late => "timed_out",
+            CallError::Timeout(_) => "timed_out",
             CallError::Connection(_) => "failed",
             CallError::Status { .. } => "refused",
             CallError::TooLong => "too_long",
@@ -171,14 +169,6 @@ impl Client {
         let seconds = target.timeout_seconds();
         let exchange = timeout(Duration::from_secs(seconds.into()), self.exchange(target, body));
         exchange.await.unwrap_or(Err(CallError::Timeout(seconds)))
-    }
-
-    /// The same, but no longer than until `deadline`.
-    ///
-    /// # Errors
-    /// When there is no such answer in time.
-    pub async fn call_until(&self, target: &Target, body: String, deadline: Instant) -> Result<Bytes, CallError> {
-        timeout_at(deadline, self.call(target, body)).await.unwrap_or(Err(CallError::Late))
     }
 
     async fn exchange(&self, target: &Target, body: String) -> Result<Bytes, CallError> {

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::wire::{PlanResponse, RetryResponse, VariablesResponse};
-use super::{FailurePolicy, GROUP, Handler, MESSAGE, VERSION, cut};
+use super::{FailurePolicy, GROUP, Handler, MAX_DECODED, MAX_DECODED_LIST, MESSAGE, VERSION, check_size, cut};
 use crate::json::decode;
 use crate::world::{HookAnswer, UpgradePlan};
 
@@ -50,12 +50,17 @@ pub fn variables_request(
 
 /// An answer with a status (RH-5.2). The default is the answer to a call whose failure is ignored (RH-7.5).
 trait Response: Default + for<'de> Deserialize<'de> {
+    /// Bytes that an answer may take once it is decoded (DEC-44).
+    const MOST: usize;
+
     fn status(&self) -> (&str, &str);
 }
 
 macro_rules! responses {
-    ($($name:ident)*) => {$(
+    ($($name:ident $most:ident)*) => {$(
         impl Response for $name {
+            const MOST: usize = $most;
+
             fn status(&self) -> (&str, &str) {
                 (&self.status, &self.message)
             }
@@ -63,11 +68,14 @@ macro_rules! responses {
     )*};
 }
 
-responses!(RetryResponse PlanResponse VariablesResponse);
+responses!(RetryResponse MAX_DECODED_LIST PlanResponse MAX_DECODED_LIST VariablesResponse MAX_DECODED);
 
 /// What an answer says, if it is a success (RH-5.3, RH-5.4, RH-7.3, RH-7.4).
 fn judged<T: Response>(handler: &Handler, outcome: Result<&RawValue, &str>) -> Result<T, String> {
     let name = handler.name();
+    if let Some(problem) = outcome.ok().and_then(|answer| check_size(answer, T::MOST).err()) {
+        return Err(format!("the answer of handler {name:?} is invalid: {problem}"));
+    }
     let response: T = match outcome.map_err(str::to_owned).and_then(|answer| decode(answer.get())) {
         Ok(response) => response,
         Err(_) if handler.failure_policy() == FailurePolicy::Ignore => return Ok(T::default()),
@@ -200,6 +208,20 @@ mod tests {
         );
         assert_eq!(upgrade_plan(&handler("Ignore"), Err("refused")), Ok(UpgradePlan::default()));
         assert_eq!(variables(&handler("Ignore"), Err("refused")), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn answers_that_take_too_much_memory_are_invalid_whatever_the_policy() {
+        // DEC-44
+        let versions =
+            json!({"status": "Success", "controlPlaneUpgrades": vec![json!({"version": "v1.31.0"}); 10_000]});
+        let defined = json!({"status": "Success", "variables": vec![json!({"a": 1}); 110_000]});
+        for policy in ["Fail", "Ignore"] {
+            let plan = upgrade_plan(&handler(policy), Ok(&raw(&versions))).unwrap_err();
+            assert!(plan.ends_with("once it is decoded, more than 4 MiB"), "{plan}");
+            let variables = variables(&handler(policy), Ok(&raw(&defined))).unwrap_err();
+            assert!(variables.ends_with("once it is decoded, more than 64 MiB"), "{variables}");
+        }
     }
 
     #[test]

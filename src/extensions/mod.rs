@@ -32,6 +32,8 @@ pub use registry::{Called, Registered, Registry};
 use serde_json::Deserializer;
 use serde_json::value::RawValue;
 
+use crate::json::Size;
+
 /// The group of all hooks.
 pub const GROUP: &str = "hooks.runtime.cluster.x-k8s.io";
 /// The only version of the hooks (RH-4.4).
@@ -40,6 +42,10 @@ pub const VERSION: &str = "v1alpha1";
 pub const DISCOVERY: &str = r#"{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryRequest"}"#;
 /// Bytes of an answer; a longer one is an error (RH-4.10, DEC-46).
 pub const MAX_BODY: usize = 20 * 1024 * 1024;
+/// Bytes that an answer may take once it is decoded: many small objects take a multiple of their text (DEC-44).
+const MAX_DECODED: usize = 64 << 20;
+/// The same for answers that list handlers, versions or a message.
+const MAX_DECODED_LIST: usize = 4 << 20;
 /// Characters of a body that an error shows (RH-4.9).
 pub const SHOWN: usize = 512;
 /// Characters of a message of an extension: messages end up in conditions, whose messages are limited as well.
@@ -59,6 +65,17 @@ pub fn first_value(body: &[u8]) -> Result<&RawValue, String> {
         Some(Ok(value)) => Ok(value),
         Some(Err(error)) => Err(error.to_string()),
         None => Err("the body is empty".to_owned()),
+    }
+}
+
+/// Checks how much memory an answer takes before it is decoded. An answer that is too large is no call that failed: no failure policy
+/// ignores it.
+fn check_size(answer: &RawValue, most: usize) -> Result<(), String> {
+    match Size::decoded(answer.get()) {
+        bytes if bytes > most => {
+            Err(format!("it takes {} MiB once it is decoded, more than {} MiB", bytes.div_ceil(1 << 20), most >> 20))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::answers::with_settings;
 use super::wire::{PatchItem, PatchResponse};
-use super::{FailurePolicy, Handler, MESSAGE, cut};
+use super::{FailurePolicy, Handler, MAX_DECODED, MESSAGE, check_size, cut};
 use crate::hub::ObjectKey;
 use crate::json::decode;
 use crate::topology::plan::uid;
@@ -62,18 +62,21 @@ impl Question {
 
     /// What an answer says, without a failure policy.
     pub(super) fn read(&self, outcome: Result<&RawValue, &str>) -> Result<PatchAnswer, String> {
-        self.judge(outcome.map_err(str::to_owned).and_then(Decoded::of)?)
+        let answer = outcome?;
+        check_size(answer, MAX_DECODED)?;
+        self.judge(Decoded::of(answer)?)
     }
 
     /// What an answer says, or why there is none. The failure policy decides about calls that failed, and about nothing
     /// else (RH-7.3, RH-7.4).
     pub fn answer(&self, handler: &Handler, outcome: Result<&RawValue, &str>) -> Found<PatchAnswer> {
         let name = handler.name();
+        let invalid = |problem| Found::Unreadable(format!("the answer of handler {name:?} is invalid: {problem}"));
+        if let Some(problem) = outcome.ok().and_then(|answer| check_size(answer, MAX_DECODED).err()) {
+            return invalid(problem);
+        }
         match outcome.map_err(str::to_owned).and_then(Decoded::of) {
-            Ok(decoded) => match self.judge(decoded) {
-                Ok(answer) => Found::Yes(answer),
-                Err(problem) => Found::Unreadable(format!("the answer of handler {name:?} is invalid: {problem}")),
-            },
+            Ok(decoded) => self.judge(decoded).map_or_else(invalid, Found::Yes),
             Err(_) if handler.failure_policy() == FailurePolicy::Ignore => Found::Yes(self.nothing()),
             Err(problem) => Found::Unreadable(format!("the call of handler {name:?} failed: {problem}")),
         }
@@ -260,6 +263,22 @@ mod tests {
             question.answer(&handler("Ignore"), Err("refused")),
             Found::Yes(PatchAnswer::Patches(Arc::default()))
         );
+    }
+
+    #[test]
+    fn an_answer_that_takes_too_much_memory_is_invalid_whatever_the_policy() {
+        // DEC-44
+        let small = json!({"status": "Success", "items": vec![json!({}); 1]});
+        let large = json!({"status": "Success", "items": vec![json!({}); 110_000]});
+        for policy in ["Fail", "Ignore"] {
+            let problem = |answer: &Value| match answered(PatchHook::GeneratePatches, policy, answer) {
+                Found::Unreadable(problem) => problem,
+                found => panic!("{found:?}"),
+            };
+            assert!(problem(&small).ends_with("no item of the request has the uid \"\""), "{}", problem(&small));
+            let want = "the answer of handler \"gen\" is invalid: it takes 75 MiB once it is decoded, more than 64 MiB";
+            assert_eq!(problem(&large), want, "{policy}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::value::RawValue;
 
 use super::wire::{DiscoveredHandler, DiscoveryResponse};
-use super::{GROUP, MESSAGE, VERSION, cut};
+use super::{GROUP, MAX_DECODED_LIST, MESSAGE, VERSION, check_size, cut};
 use crate::hub::{Hook, naming};
 use crate::json::decode;
 
@@ -107,6 +107,7 @@ impl Registration {
     /// # Errors
     /// When the answer is not a success, and for each handler that is invalid.
     pub fn of(config: &str, answer: &RawValue, settings: BTreeMap<String, String>) -> Result<Self, DiscoveryError> {
+        check_size(answer, MAX_DECODED_LIST).map_err(|problem| DiscoveryError::Invalid(vec![problem]))?;
         let answer: DiscoveryResponse = decode(answer.get()).map_err(DiscoveryError::Undecodable)?;
         match &*answer.status {
             "Success" => {}
@@ -115,6 +116,11 @@ impl Registration {
         }
         let handlers = checked(&answer.handlers).map_err(DiscoveryError::Invalid)?;
         Ok(Registration { config: config.to_owned(), handlers, settings })
+    }
+
+    /// The name of the ExtensionConfig.
+    pub fn config(&self) -> &str {
+        &self.config
     }
 
     /// The settings of the ExtensionConfig.

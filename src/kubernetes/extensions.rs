@@ -8,16 +8,16 @@
 //!
 //! Everything that is remembered may be lost at any time (RH-9.7).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::kept::Kept;
@@ -40,6 +40,12 @@ const ANSWERS: Duration = Duration::from_mins(10);
 const SETTLING: Duration = Duration::from_secs(15);
 /// How long the labels of a Namespace are remembered.
 const LABELS: Duration = Duration::from_secs(5);
+/// Bytes of an answer that is decoded at once; a longer one leaves the threads of connections.
+const INLINE: usize = 64 * 1024;
+/// How many calls of one extension there are at a time. One that hangs holds up no more runs than this, of those that there are at a time.
+const CALLS: usize = 16;
+/// How long a call waits for others of its extension.
+const QUEUEING: Duration = Duration::from_secs(2);
 /// Entries of the memories whose values are small.
 const ENTRIES: usize = 16_384;
 /// Bytes of remembered patches, and of remembered variables.
@@ -57,6 +63,8 @@ pub struct Extensions {
     patches: Kept<Key, PatchAnswer>,
     variables: Kept<Key, Arc<[Value]>>,
     labels: Kept<String, StringMap>,
+    /// The calls that each ExtensionConfig may still have at a time; those that are gone stay, without content.
+    calls: Mutex<HashMap<String, Arc<Semaphore>>>,
     metrics: Arc<Metrics>,
 }
 
@@ -89,6 +97,7 @@ impl Extensions {
             patches: Kept::new(ANSWERS, BYTES),
             variables: Kept::new(ANSWERS, BYTES),
             labels: Kept::new(LABELS, ENTRIES),
+            calls: Mutex::default(),
             metrics,
         }
     }
@@ -159,7 +168,7 @@ impl Extensions {
     ) -> Result<Registration, String> {
         let deadline = Instant::now() + Duration::from_mins(1);
         let sent = self.send("Discovery", ca, &address.discovery(), DISCOVERY.to_owned(), deadline).await;
-        let answer = sent.map_err(|error| format!("cannot discover the extension: {error}"))?;
+        let answer = sent.and_then(|sent| sent).map_err(|error| format!("cannot discover the extension: {error}"))?;
         Registration::of(config, &answer, settings).map_err(|error| error.to_string())
     }
 
@@ -180,11 +189,13 @@ impl Extensions {
         if let Some(known) = self.variables.get(&key) {
             return Ok(known);
         }
-        let sent = self.call(&called, request, deadline).await;
-        let variables = answers::variables(&called.handler, outcome(&sent))?;
+        let sent = self.call(&called, request, deadline).await?;
+        let (handler, size) = (called.handler.clone(), length(&sent));
+        let read = move || answers::variables(&handler, outcome(&sent)).map(|variables| (variables, sent.is_ok()));
+        let (variables, is_answered) = aside(size, read).await??;
         let variables: Arc<[Value]> = variables.into();
-        if let Ok(answer) = sent {
-            self.variables.put(key, variables.clone(), answer.get().len());
+        if is_answered {
+            self.variables.put(key, variables.clone(), size);
         }
         Ok(variables)
     }
@@ -207,7 +218,7 @@ impl Extensions {
         let mut all = Vec::new();
         for one in called {
             let request = with_settings(request, one.extension.registration.settings())?.to_string();
-            let sent = self.call(&one, request, deadline).await;
+            let sent = self.call(&one, request, deadline).await?;
             let said = Retry::of(&one.handler, outcome(&sent));
             all.push(said.map_err(|error| format!("extension {:?}: {error}", one.name))?);
         }
@@ -231,7 +242,7 @@ impl Extensions {
         if let Some(plan) = self.plans.get(&key) {
             return Ok(Found::Yes(plan));
         }
-        let sent = self.call(&called, request.to_string(), deadline).await;
+        let sent = self.call(&called, request.to_string(), deadline).await?;
         let plan = answers::upgrade_plan(&called.handler, outcome(&sent))?;
         if sent.is_ok() {
             self.plans.put(key, plan.clone(), 1);
@@ -249,10 +260,12 @@ impl Extensions {
         if let Some(known) = self.patches.get(&key) {
             return Ok(Found::Yes(known));
         }
-        let sent = self.call(&called, question.body().to_owned(), deadline).await;
-        let found = question.answer(&called.handler, outcome(&sent));
-        if let (Ok(answer), Found::Yes(said @ (PatchAnswer::Patches(_) | PatchAnswer::Valid))) = (&sent, &found) {
-            self.patches.put(key, said.clone(), answer.get().len() + size_of::<Key>());
+        let sent = self.call(&called, question.body().to_owned(), deadline).await?;
+        let (handler, size) = (called.handler.clone(), length(&sent));
+        let read = move || (question.answer(&handler, outcome(&sent)), sent.is_ok());
+        let (found, is_answered) = aside(size, read).await?;
+        if let (true, Found::Yes(said @ (PatchAnswer::Patches(_) | PatchAnswer::Valid))) = (is_answered, &found) {
+            self.patches.put(key, said.clone(), size + size_of::<Key>());
         }
         Ok(found)
     }
@@ -304,11 +317,25 @@ impl Extensions {
         Ok(labels)
     }
 
-    async fn call(&self, called: &Called, request: String, deadline: Instant) -> Result<Box<RawValue>, String> {
-        self.send(called.handler.hook(), &called.extension.ca, &called.target(), request, deadline).await
+    async fn call(&self, called: &Called, request: String, deadline: Instant) -> Result<Sent, String> {
+        let not_called = |problem: String| format!("handler {:?} is not called: {problem}", called.handler.name());
+        let calls = self.calls_of(called.extension.registration.config());
+        let turn = timeout(QUEUEING, calls.acquire()).await;
+        let _turn = turn.map_err(|_| not_called(format!("its extension has {CALLS} calls to answer")))?;
+        let sent = self.send(called.handler.hook(), &called.extension.ca, &called.target(), request, deadline).await;
+        sent.map_err(not_called)
     }
 
-    /// Sends a request, and counts it (PERF-10).
+    fn calls_of(&self, config: &str) -> Arc<Semaphore> {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.entry(config.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(CALLS))).clone()
+    }
+
+    /// Sends a request, and counts it (PERF-10). A call that begins before the deadline may take as long as its handler says, so that no
+    /// call fails because another one took long.
+    ///
+    /// # Errors
+    /// When the extension is not called: the failure policy decides about calls that failed, and about nothing else (RH-7.3).
     async fn send(
         &self,
         hook: &'static str,
@@ -316,19 +343,38 @@ impl Extensions {
         target: &Target,
         request: String,
         deadline: Instant,
-    ) -> Result<Box<RawValue>, String> {
+    ) -> Result<Sent, String> {
         let client: Client = self.clients.trusting(ca).map_err(|error| error.to_string())?;
         let started = Instant::now();
-        let answered = client.call_until(target, request, deadline).await;
+        if started >= deadline {
+            return Err("the calls before it took too long".to_owned());
+        }
+        let answered = client.call(target, request).await;
         let seconds = started.elapsed().as_secs_f64();
         self.metrics.extension_duration.get_or_create(&Requested { hook }).observe(seconds);
         let outcome = answered.as_ref().map_or_else(CallError::outcome, |_| "answered");
         self.metrics.extension_requests.get_or_create(&Requests { hook, outcome }).inc();
-        first_value(&answered.map_err(|error| error.to_string())?).map(ToOwned::to_owned)
+        let answered = answered.map_err(|error| error.to_string());
+        Ok(answered.and_then(|answer| first_value(&answer).map(ToOwned::to_owned)))
     }
 }
 
-fn outcome(sent: &Result<Box<RawValue>, String>) -> Result<&RawValue, &str> {
+/// The answer to a call, or why it failed.
+type Sent = Result<Box<RawValue>, String>;
+
+fn length(sent: &Sent) -> usize {
+    sent.as_ref().map_or(0, |answer| answer.get().len())
+}
+
+/// Does something with so many bytes; with many of them on a thread for work that blocks (DEC-44).
+async fn aside<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+    if bytes <= INLINE {
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
+}
+
+fn outcome(sent: &Sent) -> Result<&RawValue, &str> {
     sent.as_ref().map(|answer| &**answer).map_err(String::as_str)
 }
 
@@ -336,3 +382,6 @@ fn key(parts: &[&str]) -> Key {
     let hash = digest(&SHA256, parts.join("\n").as_bytes());
     hash.as_ref().try_into().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -244,10 +244,10 @@ impl Reconciler {
         for (patch, external) in hub.spec.discovering_patches() {
             let (name, settings) = (&external.discover_variables_extension, external.settings.to_map());
             let answer = extensions.variables(&class.key(), name, &settings, Instant::now() + DISCOVERY).await;
-            let variables = answer.and_then(|variables| match variable_problem(&variables) {
-                None => Ok(variables),
-                Some(problem) => Err(format!("the variables of {name:?} are invalid: {problem}")),
-            });
+            let variables = match answer {
+                Ok(variables) => checked(name, variables).await,
+                Err(problem) => Err(problem),
+            };
             discovered.push(Discovered { patch: patch.name.clone(), variables });
         }
         let variables = Variables::of(&class.value, &discovered);
@@ -320,6 +320,17 @@ impl Reconciler {
             Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Err(ReconcileError::Conflict),
             Err(error) => Err(ReconcileError::Status(error)),
         }
+    }
+}
+
+/// The variables of an extension, if they are valid (RH-16.4).
+async fn checked(extension: &str, variables: Arc<[Value]>) -> Result<Arc<[Value]>, String> {
+    // Schemas and rules are compiled, which is too long for an async thread.
+    let check = move || (variable_problem(&variables), variables);
+    let (problem, variables) = tokio::task::spawn_blocking(check).await.map_err(|error| error.to_string())?;
+    match problem {
+        None => Ok(variables),
+        Some(problem) => Err(format!("the variables of {extension:?} are invalid: {problem}")),
     }
 }
 

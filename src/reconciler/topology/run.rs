@@ -40,7 +40,8 @@ use crate::topology::{Computation, Failure, Observed, Options, status};
 use crate::wire::{Decode, Version};
 use crate::world::{Class, Computed, Found, World, settle};
 
-/// How long gathering may take in one run.
+/// How long the facts of one computation are gathered. No call of an extension begins later; one that has begun may take as long as its
+/// handler says, until the run is over (RS-10).
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The time between a run that repaired `managedFields` and the next run (SSA-23).
 const REPAIRED: Duration = Duration::from_secs(1);

@@ -14,8 +14,51 @@ use crate::topology::origin::PatchOrigin;
 const PLACES: [(&str, &str); 3] =
     [("spec", "/spec"), ("metadata.labels", "/metadata/labels"), ("metadata.annotations", "/metadata/annotations")];
 
-/// What the copies of one answer of an extension may amount to, in bytes: operations that copy can double a document.
-const MAX_COPIED: usize = 8 << 20;
+/// Bytes that the patches of extensions may take for one Cluster, decoded and with the values that they copy: operations that copy can
+/// double a document (DEC-44).
+const MAX_PATCHED: usize = 32 << 20;
+/// How many operations they may have: each of those that insert into a list moves what is behind it.
+const MAX_OPERATIONS: usize = 20_000;
+/// Bytes of documents and marks that are copied to take back what patches may not change.
+const MAX_SCRATCH: usize = 64 << 20;
+/// About how many bytes a mark takes.
+const MARK: usize = 256;
+
+/// What is left for the patches of extensions in one computation of a Cluster. Inline patches are bounded by the size of their class.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    bytes: usize,
+    operations: usize,
+    scratch: usize,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Allowance { bytes: MAX_PATCHED, operations: MAX_OPERATIONS, scratch: MAX_SCRATCH }
+    }
+}
+
+impl Allowance {
+    fn take_bytes(&mut self, bytes: usize) -> Result<(), String> {
+        take(&mut self.bytes, bytes, || format!("patches of extensions take more than {} MiB", MAX_PATCHED >> 20))
+    }
+
+    fn take_operations(&mut self, operations: usize) -> Result<(), String> {
+        take(&mut self.operations, operations, || {
+            format!("patches of extensions have more than {MAX_OPERATIONS} operations")
+        })
+    }
+
+    fn take_scratch(&mut self, document: &Document) -> Result<(), String> {
+        let bytes = json::in_memory(&document.value) + document.marks.len() * MARK;
+        take(&mut self.scratch, bytes, || "too many patches of extensions change something outside of spec".to_owned())
+    }
+}
+
+fn take(left: &mut usize, wanted: usize, problem: impl FnOnce() -> String) -> Result<(), String> {
+    *left = left.checked_sub(wanted).ok_or_else(problem)?;
+    Ok(())
+}
 
 /// A template of the class on its way, and what patches have done to it.
 #[derive(Clone, Debug)]
@@ -71,6 +114,26 @@ impl Document {
         self.marks = marks;
         self.is_changed = scratch.is_changed;
         Ok(())
+    }
+
+    /// Applies a patch that an extension sent; `origin` tells which of its operations, too.
+    ///
+    /// # Errors
+    /// The position of the operation, if it is one, and what is wrong: with the patch, with its size, or in the document.
+    pub(super) fn apply_sent(
+        &mut self,
+        patch_type: &str,
+        patch: &[u8],
+        origin: &PatchOrigin,
+        allowance: &mut Allowance,
+    ) -> Result<(), (Option<usize>, String)> {
+        let sent = Sent::decode(patch_type, patch, allowance)?;
+        // What is below spec stays there.
+        if sent.is_below("spec") && self.value.get("spec").is_some_and(Value::is_object) {
+            return sent.apply(self, origin, allowance);
+        }
+        allowance.take_scratch(self).map_err(|problem| (None, problem))?;
+        self.within_places(|scratch| sent.apply(scratch, origin, allowance))
     }
 
     fn apply_one(&mut self, pointer: &Pointer, operation: &PatchOperation, origin: &PatchOrigin) -> Result<(), String> {
@@ -135,10 +198,8 @@ impl Document {
 /// What is wrong with the patch, or why it does not fit the template.
 pub fn patched(template: &Value, patch_type: &str, patch: &[u8]) -> Result<Value, String> {
     let mut document = Document::new(template.clone());
-    let origin = PatchOrigin::default();
-    let done =
-        Sent::decode(patch_type, patch).and_then(|sent| document.within_places(|scratch| sent.apply(scratch, &origin)));
-    match done {
+    let allowance = &mut Allowance::default();
+    match document.apply_sent(patch_type, patch, &PatchOrigin::default(), allowance) {
         Ok(()) => Ok(document.value),
         Err((None, problem)) => Err(problem),
         Err((Some(at), problem)) => Err(format!("operation {at}: {problem}")),
@@ -189,7 +250,7 @@ fn name_of(operation: &PatchOperation) -> &'static str {
 
 /// A patch that an extension sent, decoded (PE-20).
 #[derive(Debug)]
-pub(super) enum Sent {
+enum Sent {
     Operations(Vec<(Pointer, PatchOperation, Option<Pointer>)>),
     Merge(Value),
 }
@@ -199,19 +260,33 @@ impl Sent {
     ///
     /// # Errors
     /// The position of the operation, if it is one, and what is wrong.
-    pub(super) fn decode(patch_type: &str, patch: &[u8]) -> Result<Sent, (Option<usize>, String)> {
+    fn decode(patch_type: &str, patch: &[u8], allowance: &mut Allowance) -> Result<Sent, (Option<usize>, String)> {
         match patch_type {
-            "JSONPatch" => operations(patch),
-            "JSONMergePatch" => merge_patch(patch).map_err(|problem| (None, problem)),
+            "JSONPatch" => operations(patch, allowance),
+            "JSONMergePatch" => merge_patch(patch, allowance).map_err(|problem| (None, problem)),
             other => Err((None, format!("patchType is {other:?}, and must be \"JSONPatch\" or \"JSONMergePatch\""))),
         }
     }
 
-    /// Applies the patch; `origin` tells which of its operations, too.
-    ///
-    /// # Errors
-    /// The position of the operation that does not fit the document, and why.
-    pub(super) fn apply(self, document: &mut Document, origin: &PatchOrigin) -> Result<(), (Option<usize>, String)> {
+    /// Whether the patch reads and changes nothing but what is below a member of the document.
+    fn is_below(&self, member: &str) -> bool {
+        match self {
+            Sent::Merge(Value::Object(members)) => {
+                members.iter().all(|(name, value)| name == member && value.is_object())
+            }
+            Sent::Merge(_) => false,
+            Sent::Operations(operations) => operations.iter().all(|(pointer, _, from)| {
+                pointer.is_below(member) && from.as_ref().is_none_or(|from| from.is_below(member))
+            }),
+        }
+    }
+
+    fn apply(
+        self,
+        document: &mut Document,
+        origin: &PatchOrigin,
+        allowance: &mut Allowance,
+    ) -> Result<(), (Option<usize>, String)> {
         match self {
             Sent::Merge(patch) => {
                 let mut paths = Vec::new();
@@ -221,11 +296,10 @@ impl Sent {
                 paths.into_iter().for_each(|path| document.mark(path, origin));
             }
             Sent::Operations(operations) => {
-                let mut copied = 0;
                 for (at, (pointer, operation, from)) in operations.into_iter().enumerate() {
                     let origin = PatchOrigin { operation: at, ..origin.clone() };
                     let done = match from {
-                        Some(from) => carry(document, &from, &pointer, &operation, &origin, &mut copied),
+                        Some(from) => carry(document, &from, &pointer, &operation, &origin, allowance),
                         None => document.apply_one(&pointer, &operation, &origin),
                     };
                     done.map_err(|problem| (Some(at), problem))?;
@@ -243,17 +317,14 @@ fn carry(
     to: &Pointer,
     operation: &PatchOperation,
     origin: &PatchOrigin,
-    copied: &mut usize,
+    allowance: &mut Allowance,
 ) -> Result<(), String> {
     let explain = |problem| format!("{} from {}: {problem}", name_of(operation), from.buffer());
     let Some(value) = document.value.pointer(from.buffer().as_str()) else {
         let fault = from.fault(&document.value, false);
         return Err(explain(fault.unwrap_or_else(|| "the path does not exist".to_owned())));
     };
-    *copied += weight(value);
-    if *copied > MAX_COPIED {
-        return Err(explain(format!("move and copy operations exceed {MAX_COPIED} bytes")));
-    }
+    allowance.take_bytes(json::in_memory(value)).map_err(explain)?;
     let add = to.make(Make::Add, value.clone()).map_err(explain)?;
     if matches!(operation, PatchOperation::Move(_)) {
         if to.buffer().starts_with(from.buffer()) && to.depth() > from.depth() {
@@ -264,18 +335,8 @@ fn carry(
     document.apply_one(to, &add, origin)
 }
 
-/// About how many bytes a value takes.
-fn weight(value: &Value) -> usize {
-    match value {
-        Value::String(text) => 16 + text.len(),
-        Value::Array(elements) => 16 + elements.iter().map(weight).sum::<usize>(),
-        Value::Object(members) => 16 + members.iter().map(|(name, value)| name.len() + weight(value)).sum::<usize>(),
-        _ => 16,
-    }
-}
-
-fn operations(patch: &[u8]) -> Result<Sent, (Option<usize>, String)> {
-    let read = read(patch).map_err(|problem| (None, problem))?;
+fn operations(patch: &[u8], allowance: &mut Allowance) -> Result<Sent, (Option<usize>, String)> {
+    let read = read(patch, allowance).map_err(|problem| (None, problem))?;
     let operations = match read {
         Value::Array(operations) => operations,
         Value::Null => Vec::new(),
@@ -283,6 +344,7 @@ fn operations(patch: &[u8]) -> Result<Sent, (Option<usize>, String)> {
             return Err((None, format!("a JSONPatch must be a list of operations, but this is {}", type_of(&other))));
         }
     };
+    allowance.take_operations(operations.len()).map_err(|problem| (None, problem))?;
     let decode = |(at, operation)| decode_operation(operation).map_err(|problem| (Some(at), problem));
     Ok(Sent::Operations(operations.into_iter().enumerate().map(decode).collect::<Result<_, _>>()?))
 }
@@ -319,18 +381,19 @@ fn decode_operation(operation: Value) -> Result<(Pointer, PatchOperation, Option
     Ok((pointer, operation, from))
 }
 
-fn merge_patch(patch: &[u8]) -> Result<Sent, String> {
+fn merge_patch(patch: &[u8], allowance: &mut Allowance) -> Result<Sent, String> {
     if patch.is_empty() {
         return Ok(Sent::Merge(Value::Object(Map::new())));
     }
-    match read(patch)? {
+    match read(patch, allowance)? {
         merge @ Value::Object(_) => Ok(Sent::Merge(merge)),
         other => Err(format!("a JSONMergePatch must be an object, but this is {}", type_of(&other))),
     }
 }
 
-fn read(patch: &[u8]) -> Result<Value, String> {
+fn read(patch: &[u8], allowance: &mut Allowance) -> Result<Value, String> {
     let text = std::str::from_utf8(patch).map_err(|error| format!("is not UTF-8: {error}"))?;
+    allowance.take_bytes(json::Size::decoded(text))?;
     json::value(text).map_err(|error| format!("is not JSON: {error}"))
 }
 

@@ -8,11 +8,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::compiled::CompiledPatch;
-use super::document::Sent;
 use super::items::HolderReference;
 use super::scopes::Named;
 use super::trace::{NotAsked, PatchError, PatchLocation, Reason};
 use super::{ItemName, Run};
+use crate::field::shortened;
 use crate::hub::ExternalPatch;
 use crate::topology::Failure;
 use crate::topology::origin::PatchOrigin;
@@ -165,9 +165,10 @@ impl Run<'_> {
             };
             let name = item.name.clone();
             let document = item.document();
-            let done = Sent::decode(&sent.patch_type, &sent.patch)
-                .and_then(|sent| document.within_places(|scratch| sent.apply(scratch, &origin)));
+            let done = document.apply_sent(&sent.patch_type, &sent.patch, &origin, &mut self.allowance);
             if let Err((operation, problem)) = done {
+                // The text may quote what the extension sent.
+                let problem = shortened(&problem).into_owned();
                 return Err(self.failure(position, patch, place(operation), Some(name), problem));
             }
         }

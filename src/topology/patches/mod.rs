@@ -30,6 +30,7 @@ pub(in crate::topology) use trace::told;
 pub use trace::{ItemName, NotAsked, OperationPosition, PatchError, PatchLocation, Reason, Skipped, Trace, Undefined};
 
 use compiled::{CompiledPatch, CompiledPatches};
+use document::Allowance;
 use items::Item;
 use scopes::Scopes;
 
@@ -58,7 +59,8 @@ pub fn apply(
     let cluster = items::cluster_as_holder(blueprint);
     let items = items::of(blueprint, contract, desired, &cluster)?;
     let scopes = Scopes::of(blueprint, desired, compiled.expressions, compiled.sources);
-    let mut run = Run { blueprint, world, options, scopes, items, trace: Trace::default() };
+    let mut run =
+        Run { blueprint, world, options, scopes, items, allowance: Allowance::default(), trace: Trace::default() };
     for (position, patch) in compiled.patches.iter().enumerate() {
         run.patch(position, patch)?;
     }
@@ -86,6 +88,8 @@ struct Run<'a> {
     options: &'a Options,
     scopes: Scopes<'a>,
     items: Vec<Item<'a>>,
+    /// What the patches of extensions may still take, all of them together.
+    allowance: Allowance,
     trace: Trace,
 }
 

@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use crate::field::shortened;
 use crate::version::{BuildOrder, KubeVersion, VersionError, Written};
 use crate::world;
 
@@ -16,7 +17,9 @@ const WORKER_SKEW: u64 = 3;
 
 /// Reads a version; `what` says in an error whose it is.
 pub(super) fn written(what: &str, text: &str) -> Result<Written, PlanError> {
-    Written::parse(text).map_err(|reason| PlanError::NoVersion { what: what.to_owned(), text: text.to_owned(), reason })
+    // An extension may send anything.
+    let text = shortened(text);
+    Written::parse(&text).map_err(|reason| PlanError::NoVersion { what: what.to_owned(), text: text.into(), reason })
 }
 
 /// From where to where an upgrade goes.

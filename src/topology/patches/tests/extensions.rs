@@ -286,7 +286,55 @@ fn an_answer_that_cannot_be_applied_says_where() {
         paths.push(path);
     }
     let failure = generated("JSONPatch", &json!(doubling).to_string()).failure();
-    assert!(failure.contains("move and copy operations exceed 8388608 bytes"), "{failure}");
+    assert!(failure.contains("patches of extensions take more than 32 MiB"), "{failure}");
+}
+
+#[test]
+fn all_patches_of_a_cluster_share_what_they_may_take() {
+    // DEC-44
+    let copies = |times: usize| {
+        let spec = "/spec/template/spec";
+        let mut operations =
+            vec![json!({"op": "add", "path": format!("{spec}/a"), "value": vec![json!({"a": 1}); 1000]})];
+        operations.extend(
+            (0..times).map(|at| json!({"op": "copy", "from": format!("{spec}/a"), "path": format!("{spec}/b{at}")})),
+        );
+        json!(operations).to_string()
+    };
+    let (few, many) = (copies(10), copies(30));
+    let answered = |patches: &[(usize, &str, &str)]| case().patches(json!([generating()])).answering([answer(patches)]);
+    answered(&[(0, "JSONPatch", &many)]).run().unwrap();
+    let twice = [(0, "JSONPatch", &*many), (4, "JSONPatch", &many)];
+    let failure = answered(&twice).failure();
+    let want = "items[1] of the answer of generate.ext, operation ";
+    assert!(failure.contains(want) && failure.contains("patches of extensions take more than 32 MiB"), "{failure}");
+    // Those of several extensions as well.
+    let both = json!([generating(), json!({"name": "y", "external": {"generatePatchesExtension": "other.ext"}})]);
+    let failure = case().patches(both.clone()).answering([answer(&twice[..1]), answer(&twice[..1])]).failure();
+    assert!(failure.contains("patch \"y\"") && failure.contains("more than 32 MiB"), "{failure}");
+    case()
+        .patches(both)
+        .answering([answer(&[(0, "JSONPatch", &few)]), answer(&[(0, "JSONPatch", &few)])])
+        .run()
+        .unwrap();
+    // A list of small objects takes more memory than text.
+    let list = json!({"spec": {"template": {"spec": {"a": vec![json!({"a": 1}); 60_000]}}}}).to_string();
+    let failure = answered(&[(0, "JSONMergePatch", &list)]).failure();
+    assert!(failure.contains("patches of extensions take more than 32 MiB"), "{failure}");
+    // Each insertion moves what is behind it.
+    let insert = json!({"op": "add", "path": "/spec/template/spec/a/0", "value": 1});
+    let mut inserts = vec![json!({"op": "add", "path": "/spec/template/spec/a", "value": []})];
+    inserts.extend(vec![insert; 20_000]);
+    let failure = answered(&[(0, "JSONPatch", &json!(inserts).to_string())]).failure();
+    assert!(failure.contains("patches of extensions have more than 20000 operations"), "{failure}");
+    // Patches that change other places are applied to a copy of the template.
+    let label = r#"{"metadata":{"labels":{"a":"b"}}}"#;
+    let labels = vec![(0, "JSONMergePatch", label); 5_000];
+    let failure = answered(&labels).failure();
+    assert!(failure.contains("too many patches of extensions change something outside of spec"), "{failure}");
+    // What an error quotes is cut.
+    let failure = answered(&[(0, &"x".repeat(1 << 20), "")]).failure();
+    assert!(failure.len() < 2000 && failure.contains("(1048"), "{}", failure.len());
 }
 
 #[test]
