@@ -9,14 +9,14 @@ use std::sync::LazyLock;
 use regex::Regex;
 use topologist::lifecycle::settings::{Timings, read};
 
-mod creation;
-mod deletion;
-mod failures;
+#[path = "../machines/mod.rs"]
+mod both;
 mod flags;
-pub mod ground;
+mod foreseen;
+mod place;
 mod providers;
-mod rollouts;
-mod upgrades;
+
+pub use both::ground;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -7,8 +7,8 @@ use std::process::{Child, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use super::foreseen::foreseen;
 use super::ground::{Ground, cluster, deployment, name, workers};
-use super::upgrades::foreseen;
 use crate::process::command;
 
 /// A Cluster of the class "hybrid" with one control plane machine and these MachineDeployments.
@@ -103,6 +103,41 @@ fn a_cluster_has_workers_of_two_providers_with_one_kind_of_bootstrap_data() {
     assert_eq!(ground.workload("demo").out(&["get", "nodes", "-o", "name"]).lines().count(), 5);
 }
 
+#[test]
+fn a_failure_under_the_older_contract_is_for_good() {
+    // CT-5.5, MA-2.5, MA-3, DEC-6
+    let ground = Ground::start(&["--external-kinds", "VSphereMachine,DockerCluster"]);
+    ground.kubectl.give(&hybrid(&json!([{"class": "vsphere", "name": "v", "replicas": 1}])), &["create"]);
+    ground.until("the infrastructure waits for its provider", || ground.list("dockerclusters").len() == 1);
+    let infrastructure = format!("dockercluster/{}", ground.names("dockerclusters")[0]);
+    ground.wait(&infrastructure, "jsonpath={.metadata.ownerReferences[0].kind}=Cluster");
+    let endpoint = json!({"spec": {"controlPlaneEndpoint": {"host": "192.0.2.1", "port": 6443}}});
+    ground.merge(&infrastructure, &endpoint);
+    ground.merge_status(&infrastructure, &json!({"initialization": {"provisioned": true}}));
+    ground.until("the worker has an infrastructure machine", || ground.list("vspheremachines").len() == 1);
+    let machine = format!("vspheremachine/{}", ground.names("vspheremachines")[0]);
+    let worker = ground.list("machines").into_iter().find(|one| deployment(one) == "v").unwrap();
+    let worker = format!("machine/{}", name(&worker));
+    ground.wait(&worker, "jsonpath={.status.phase}=Provisioning");
+    ground.merge_status(&machine, &json!({"failureReason": "InvalidConfiguration", "failureMessage": "no such image"}));
+    ground.wait(&worker, "jsonpath={.status.phase}=Failed");
+    let deprecated = |field: &str| ground.kubectl.field(&worker, &format!(".status.deprecated.v1beta1.{field}"));
+    assert_eq!(deprecated("failureReason"), "InvalidConfiguration");
+    assert!(deprecated("failureMessage").contains("no such image"), "{}", deprecated("failureMessage"));
+    ground.until("there is a warning", || {
+        let events =
+            ground.kubectl.out(&["get", "events", "--field-selector", "type=Warning,involvedObject.kind=Machine"]);
+        events.contains("no such image")
+    });
+    ground.merge(&machine, &json!({"spec": {"providerID": "vsphere://1"}}));
+    ground.merge_status(&machine, &json!({"failureReason": null, "failureMessage": null, "ready": true}));
+    ground.wait(&worker, "condition=InfrastructureReady");
+    assert_eq!(ground.kubectl.field(&worker, ".status.phase"), "Failed", "for good");
+    assert_eq!(deprecated("failureReason"), "InvalidConfiguration");
+    ground.kubectl.out(&["delete", "cluster", "demo", "--wait=false"]);
+    ground.until("a failed machine can be deleted", || ground.list("machines").is_empty());
+}
+
 /// The objects of a kind in a version.
 fn in_version(ground: &Ground, plural: &str, version: &str, group: &str) -> Vec<Value> {
     ground.list(&format!("{plural}.{version}.{group}.topologist.dev"))
@@ -173,7 +208,7 @@ fn a_class_that_names_the_older_contract_rolls_out_and_upgrades() {
 
 /// What `check-provider --live` prints until it ends, which it does by itself.
 fn followed(ground: &Ground, wanted: &str, more: &[&str]) -> Child {
-    let kubeconfig = ground.path("state/kubeconfig");
+    let kubeconfig = ground.kubeconfig.display().to_string();
     let mut command = command(&["check-provider", "--live", wanted, "--kubeconfig", &kubeconfig, "-o", "json"]);
     let mut child = command.args(more).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // It greets as soon as it watches.
@@ -252,7 +287,7 @@ fn a_provider_that_breaks_rules_is_told_which() {
 #[test]
 fn kinds_that_cannot_be_followed_are_refused_with_those_that_can() {
     let ground = Ground::start(&[]);
-    let kubeconfig = ground.path("state/kubeconfig");
+    let kubeconfig = ground.kubeconfig.display().to_string();
     for (wanted, why) in [
         ("Machine", "no provider has a kind \"Machine\"; there are"),
         ("EmbeddedMachine/", "the name is missing after the slash"),

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::ground::{Ground, cluster, condition, deployment, name, workers};
-use super::providers::hybrid;
+use super::ground::{Ground, cluster, condition, deployment, workers};
 
 #[test]
 fn a_failure_of_the_infrastructure_is_shown_with_its_message() {
@@ -23,41 +22,6 @@ fn a_failure_of_the_infrastructure_is_shown_with_its_message() {
         events.contains("ProvisioningFailed") && events.contains("the rack burns")
     });
     assert_eq!(condition(&ground.list("clusters")[0], "WorkersAvailable").0, "False");
-}
-
-#[test]
-fn a_failure_under_the_older_contract_is_for_good() {
-    // CT-5.5, MA-2.5, MA-3, DEC-6
-    let ground = Ground::start(&["--external-kinds", "VSphereMachine,DockerCluster"]);
-    ground.kubectl.give(&hybrid(&json!([{"class": "vsphere", "name": "v", "replicas": 1}])), &["create"]);
-    ground.until("the infrastructure waits for its provider", || ground.list("dockerclusters").len() == 1);
-    let infrastructure = format!("dockercluster/{}", ground.names("dockerclusters")[0]);
-    ground.wait(&infrastructure, "jsonpath={.metadata.ownerReferences[0].kind}=Cluster");
-    let endpoint = json!({"spec": {"controlPlaneEndpoint": {"host": "192.0.2.1", "port": 6443}}});
-    ground.merge(&infrastructure, &endpoint);
-    ground.merge_status(&infrastructure, &json!({"initialization": {"provisioned": true}}));
-    ground.until("the worker has an infrastructure machine", || ground.list("vspheremachines").len() == 1);
-    let machine = format!("vspheremachine/{}", ground.names("vspheremachines")[0]);
-    let worker = ground.list("machines").into_iter().find(|one| deployment(one) == "v").unwrap();
-    let worker = format!("machine/{}", name(&worker));
-    ground.wait(&worker, "jsonpath={.status.phase}=Provisioning");
-    ground.merge_status(&machine, &json!({"failureReason": "InvalidConfiguration", "failureMessage": "no such image"}));
-    ground.wait(&worker, "jsonpath={.status.phase}=Failed");
-    let deprecated = |field: &str| ground.kubectl.field(&worker, &format!(".status.deprecated.v1beta1.{field}"));
-    assert_eq!(deprecated("failureReason"), "InvalidConfiguration");
-    assert!(deprecated("failureMessage").contains("no such image"), "{}", deprecated("failureMessage"));
-    ground.until("there is a warning", || {
-        let events =
-            ground.kubectl.out(&["get", "events", "--field-selector", "type=Warning,involvedObject.kind=Machine"]);
-        events.contains("no such image")
-    });
-    ground.merge(&machine, &json!({"spec": {"providerID": "vsphere://1"}}));
-    ground.merge_status(&machine, &json!({"failureReason": null, "failureMessage": null, "ready": true}));
-    ground.wait(&worker, "condition=InfrastructureReady");
-    assert_eq!(ground.kubectl.field(&worker, ".status.phase"), "Failed", "for good");
-    assert_eq!(deprecated("failureReason"), "InvalidConfiguration");
-    ground.kubectl.out(&["delete", "cluster", "demo", "--wait=false"]);
-    ground.until("a failed machine can be deleted", || ground.list("machines").is_empty());
 }
 
 #[test]
