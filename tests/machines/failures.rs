@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::ground::{Ground, cluster, condition, deployment, workers};
+use super::ground::{Ground, PARTS, cluster, condition, deployment, workers};
 
 #[test]
 fn a_failure_of_the_infrastructure_is_shown_with_its_message() {
@@ -48,4 +48,7 @@ fn a_failed_infrastructure_cluster_makes_the_cluster_fail() {
     ground.wait("cluster/demo", "jsonpath={.status.phase}=Failed");
     assert_eq!(ground.kubectl.field("cluster/demo", ".status.deprecated.v1beta1.failureReason"), "NoQuota");
     ground.kubectl.out(&["delete", "cluster", "demo", "--timeout=60s"]);
+    ground.until("nothing is left of a failed Cluster", || {
+        ground.kubectl.out(&["get", &format!("{PARTS},oldclusters"), "-o", "name"]).is_empty()
+    });
 }
