@@ -140,9 +140,9 @@ fn a_changed_class_rolls_all_its_clusters() {
         "metadata": {"name": "swift-worker-2"},
         "spec": {"template": {"spec": {"files": [{"path": "/etc/issue", "content": "another worker"}]}}}});
     ground.kubectl.give(&template, &["create"]);
-    let path = "/spec/workers/machineDeployments/0/bootstrap/templateRef/name";
-    let patch = json!([{"op": "replace", "path": path, "value": "swift-worker-2"}]).to_string();
-    ground.kubectl.out(&["patch", "clusterclass", "swift", "--type=json", "-p", &patch]);
+    let place = "/spec/workers/machineDeployments/0/bootstrap/templateRef/name";
+    let edit = json!([{"op": "replace", "path": place, "value": "swift-worker-2"}]).to_string();
+    ground.kubectl.out(&["patch", "clusterclass", "swift", "--type=json", "-p", &edit]);
     for (called, before) in ["demo", "other"].into_iter().zip(&before) {
         ground.until("all workers are others", || {
             let now = machines(&ground, called);

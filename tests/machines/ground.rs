@@ -19,7 +19,7 @@ use super::super::place::Place;
 use crate::kubectl_client::Kubectl;
 
 /// How long a whole story may take on a busy machine.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 const LONG_ARGUMENT: &str = "--timeout=60s";
 /// What every simulated part takes unless a story says something else.
 const TIMINGS: [(&str, &str); 9] = [
