@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use topologist::lifecycle::settings::{Timings, read};
 use topologist::yaml;
 
-mod creation;
-mod deletion;
-mod failures;
+#[path = "../machines/mod.rs"]
+mod both;
 mod flags;
-pub mod ground;
+mod foreseen;
+mod place;
 mod providers;
-mod rollouts;
-mod upgrades;
+
+pub use both::ground;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -7,8 +7,8 @@ use std::process::{Child, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use super::foreseen::foreseen;
 use super::ground::{Ground, cluster, deployment, name, workers};
-use super::upgrades::foreseen;
 use crate::process::command;
 
 /// A Cluster of the class "hybrid" with one control plane machine and these MachineDeployments.
@@ -17,38 +17,6 @@ pub fn hybrid(deployments: &Value) -> Value {
     let topology = &mut demo["spec"]["topology"];
     (topology["classRef"]["name"], topology["version"]) = (json!("hybrid"), json!("v1.33.0"));
     demo
-}
-
-/// A Machine without a MachineSet, whose bootstrap data is a Secret of its user.
-fn own_machine(secret: &str, name: &str) -> [Value; 2] {
-    let group = "infrastructure.topologist.dev";
-    let labels = json!({"cluster.x-k8s.io/cluster-name": "demo"});
-    let infrastructure = json!({"apiVersion": format!("{group}/v1beta1"), "kind": "EmbeddedMachine",
-        "metadata": {"name": name, "labels": labels}, "spec": {}});
-    let machine = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"clusterName": "demo", "version": "v1.32.0", "bootstrap": {"dataSecretName": secret},
-            "infrastructureRef": {"apiGroup": group, "kind": "EmbeddedMachine", "name": name}}});
-    [infrastructure, machine]
-}
-
-#[test]
-fn a_machine_starts_with_bootstrap_data_of_its_user() {
-    // MA-3.1; the proposal of machine states: custom bootstrap data without a controller
-    let ground = Ground::start(&[]);
-    ground.run_cluster(&cluster(1, &json!([]), &json!([])));
-    ground.kubectl.out(&["create", "secret", "generic", "own-data", "--from-literal=value=#!/bin/true"]);
-    for object in &own_machine("own-data", "own") {
-        ground.kubectl.give(object, &["create"]);
-    }
-    ground.wait("machine/own", "jsonpath={.status.phase}=Running");
-    let events = ground.kubectl.out(&[
-        "get",
-        "events",
-        "--field-selector",
-        "involvedObject.name=own,involvedObject.kind=Machine",
-    ]);
-    assert!(events.contains("Provisioning"), "{events}");
 }
 
 #[test]
@@ -101,6 +69,41 @@ fn a_cluster_has_workers_of_two_providers_with_one_kind_of_bootstrap_data() {
     assert!(ground.list("vspheremachines").iter().all(|one| one["status"]["ready"] == true), "the older contract");
     assert!(ground.list("dockermachines").iter().all(|one| one["status"]["initialization"]["provisioned"] == true));
     assert_eq!(ground.workload("demo").out(&["get", "nodes", "-o", "name"]).lines().count(), 5);
+}
+
+#[test]
+fn a_failure_under_the_older_contract_is_for_good() {
+    // CT-5.5, MA-2.5, MA-3, DEC-6
+    let ground = Ground::start(&["--external-kinds", "VSphereMachine,DockerCluster"]);
+    ground.kubectl.give(&hybrid(&json!([{"class": "vsphere", "name": "v", "replicas": 1}])), &["create"]);
+    ground.until("the infrastructure waits for its provider", || ground.list("dockerclusters").len() == 1);
+    let infrastructure = format!("dockercluster/{}", ground.names("dockerclusters")[0]);
+    ground.wait(&infrastructure, "jsonpath={.metadata.ownerReferences[0].kind}=Cluster");
+    let endpoint = json!({"spec": {"controlPlaneEndpoint": {"host": "192.0.2.1", "port": 6443}}});
+    ground.merge(&infrastructure, &endpoint);
+    ground.merge_status(&infrastructure, &json!({"initialization": {"provisioned": true}}));
+    ground.until("the worker has an infrastructure machine", || ground.list("vspheremachines").len() == 1);
+    let machine = format!("vspheremachine/{}", ground.names("vspheremachines")[0]);
+    let worker = ground.list("machines").into_iter().find(|one| deployment(one) == "v").unwrap();
+    let worker = format!("machine/{}", name(&worker));
+    ground.wait(&worker, "jsonpath={.status.phase}=Provisioning");
+    ground.merge_status(&machine, &json!({"failureReason": "InvalidConfiguration", "failureMessage": "no such image"}));
+    ground.wait(&worker, "jsonpath={.status.phase}=Failed");
+    let deprecated = |field: &str| ground.kubectl.field(&worker, &format!(".status.deprecated.v1beta1.{field}"));
+    assert_eq!(deprecated("failureReason"), "InvalidConfiguration");
+    assert!(deprecated("failureMessage").contains("no such image"), "{}", deprecated("failureMessage"));
+    ground.until("there is a warning", || {
+        let events =
+            ground.kubectl.out(&["get", "events", "--field-selector", "type=Warning,involvedObject.kind=Machine"]);
+        events.contains("no such image")
+    });
+    ground.merge(&machine, &json!({"spec": {"providerID": "vsphere://1"}}));
+    ground.merge_status(&machine, &json!({"failureReason": null, "failureMessage": null, "ready": true}));
+    ground.wait(&worker, "condition=InfrastructureReady");
+    assert_eq!(ground.kubectl.field(&worker, ".status.phase"), "Failed", "for good");
+    assert_eq!(deprecated("failureReason"), "InvalidConfiguration");
+    ground.kubectl.out(&["delete", "cluster", "demo", "--wait=false"]);
+    ground.until("a failed machine can be deleted", || ground.list("machines").is_empty());
 }
 
 /// The objects of a kind in a version.
@@ -173,7 +176,7 @@ fn a_class_that_names_the_older_contract_rolls_out_and_upgrades() {
 
 /// What `check-provider --live` prints until it ends, which it does by itself.
 fn followed(ground: &Ground, wanted: &str, more: &[&str]) -> Child {
-    let kubeconfig = ground.path("state/kubeconfig");
+    let kubeconfig = ground.kubeconfig.display().to_string();
     let mut command = command(&["check-provider", "--live", wanted, "--kubeconfig", &kubeconfig, "-o", "json"]);
     let mut child = command.args(more).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // It greets as soon as it watches.
@@ -252,7 +255,7 @@ fn a_provider_that_breaks_rules_is_told_which() {
 #[test]
 fn kinds_that_cannot_be_followed_are_refused_with_those_that_can() {
     let ground = Ground::start(&[]);
-    let kubeconfig = ground.path("state/kubeconfig");
+    let kubeconfig = ground.kubeconfig.display().to_string();
     for (wanted, why) in [
         ("Machine", "no provider has a kind \"Machine\"; there are"),
         ("EmbeddedMachine/", "the name is missing after the slash"),

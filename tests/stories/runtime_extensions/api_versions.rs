@@ -66,7 +66,7 @@ fn class_in(site: &Site, version: &str, extension: &str) -> Value {
 
 /// What `plan --live` says about an edit of the class: the exit code and the plan.
 fn planned(site: &Site, class: &Value) -> (i32, Value) {
-    let (folder, kubeconfig) = (tempfile::tempdir().unwrap(), site.ground.path("state/kubeconfig"));
+    let (folder, kubeconfig) = (tempfile::tempdir().unwrap(), site.ground.kubeconfig.display().to_string());
     let file = folder.path().join("class.json");
     std::fs::write(&file, class.to_string()).unwrap();
     let to = file.display().to_string();

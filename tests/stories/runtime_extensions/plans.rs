@@ -13,7 +13,7 @@ const CONFIG: &str = "spec.template.spec.bootstrap.configRef";
 
 /// The plan of a file against the server: exit code, the plan, and standard error.
 fn plan(site: &Site, file: &Path, more: &[&str]) -> (i32, Value, String) {
-    let kubeconfig = site.ground.path("state/kubeconfig");
+    let kubeconfig = site.ground.kubeconfig.display().to_string();
     let to = file.display().to_string();
     let arguments = [&["plan", "--live", "--kubeconfig", &kubeconfig, "--to", &to, "-o", "json"], more].concat();
     let output = command(&arguments).output().unwrap();
@@ -51,7 +51,7 @@ fn a_live_plan_asks_the_extensions_of_the_cluster() {
     assert_eq!(live["summary"]["machines"]["replaced"], 2, "{live:#}");
     let hooks = "ExtensionConfig lab: lifecycle hooks are not called, and are assumed to pass";
     assert!(live["warnings"].to_string().contains(hooks), "{}", live["warnings"]);
-    let kubeconfig = site.ground.path("state/kubeconfig");
+    let kubeconfig = site.ground.kubeconfig.display().to_string();
     let simulated = command(&["simulate", "--live", "--kubeconfig", &kubeconfig]).output().unwrap();
     let out = String::from_utf8(simulated.stdout).unwrap();
     assert!(simulated.status.success() && out.starts_with("1 Cluster in 0s"), "it is not among its own objects: {out}");

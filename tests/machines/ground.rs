@@ -1,4 +1,7 @@
 //! A server whose machines take some milliseconds, with kubectl, and with a history of everything that was written.
+//!
+//! `Place` of the test binary says which API server it is.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,12 +15,12 @@ use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 
+use super::super::place::Place;
 use crate::kubectl_client::Kubectl;
-use crate::process::Topologist;
 
 /// How long a whole story may take on a busy machine.
-const LONG: Duration = Duration::from_secs(30);
-const LONG_ARGUMENT: &str = "--timeout=30s";
+const LONG: Duration = Duration::from_mins(1);
+const LONG_ARGUMENT: &str = "--timeout=60s";
 /// What every simulated part takes unless a story says something else.
 const TIMINGS: [(&str, &str); 9] = [
     ("cluster", "10ms"),
@@ -36,9 +39,17 @@ pub const PARTS: &str = "clusters,machinedeployments,machinesets,machines,machin
     embeddedclusters,embeddedcontrolplanes,embeddedmachines,embeddedmachinepools,embeddedconfigs";
 
 pub struct Ground {
-    pub topologist: Topologist,
     pub kubectl: Kubectl,
+    place: Place,
     folder: tempfile::TempDir,
+}
+
+impl std::ops::Deref for Ground {
+    type Target = Place;
+
+    fn deref(&self) -> &Place {
+        &self.place
+    }
 }
 
 pub fn fixture(name: &str) -> PathBuf {
@@ -76,12 +87,9 @@ impl Ground {
         let mut all: Value = TIMINGS.into_iter().map(|(name, time)| (name.to_owned(), json!(time))).collect();
         all.as_object_mut().unwrap().extend(timings.as_object().unwrap().clone());
         std::fs::write(path("timings.yaml"), all.to_string()).unwrap();
-        let classes = fixture("").display().to_string();
-        let (state, timings) = (path("state"), path("timings.yaml"));
-        let arguments = ["--embedded", "--load", &classes, "--state-dir", &state, "--timings", &timings];
-        let topologist = Topologist::serve(&[&arguments[..], more].concat());
-        topologist.wait_until_ready();
-        Ground { topologist, kubectl: Kubectl::new(folder.path().join("state/kubeconfig")), folder }
+        let place = Place::start(folder.path(), more);
+        let kubectl = Kubectl::within(place.kubeconfig.clone(), place.namespace.clone());
+        Ground { kubectl, place, folder }
     }
 
     /// A file of the server.
@@ -179,7 +187,7 @@ impl Ground {
 
     /// A client that is faster than kubectl.
     pub async fn client(&self) -> kube::Client {
-        let kubeconfig = Kubeconfig::read_from(self.folder.path().join("state/kubeconfig")).unwrap();
+        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).unwrap();
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         kube::Client::try_from(config).unwrap()
     }
@@ -208,6 +216,12 @@ impl Ground {
 
 pub fn name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+/// The version of a Machine, or of the Machines of a MachineDeployment.
+pub fn version(object: &Value) -> &str {
+    let spec = &object["spec"];
+    spec["version"].as_str().or_else(|| spec["template"]["spec"]["version"].as_str()).unwrap_or_default()
 }
 
 /// Whether an object belongs to a control plane.

@@ -5,14 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::ground::{Ground, cluster, condition, deployment, is_control_plane, name, workers};
-use crate::process::command;
-
-/// The version of a Machine, or of the Machines of a MachineDeployment.
-fn version(object: &Value) -> &str {
-    let spec = &object["spec"];
-    spec["version"].as_str().or_else(|| spec["template"]["spec"]["version"].as_str()).unwrap_or_default()
-}
+use super::ground::{Ground, cluster, condition, deployment, is_control_plane, name, version, workers};
 
 #[test]
 fn an_upgrade_over_two_minors_visits_the_one_between() {
@@ -125,74 +118,4 @@ fn workers_are_upgraded_so_many_at_a_time_and_those_that_are_held_or_deferred_wa
     ground.wait("cluster/demo", "condition=TopologyReconciled");
     let events = [deployments.events(), machines.events()].concat();
     assert_eq!(most_at_a_time(events, "v1.33.0"), 2);
-}
-
-/// What `simulate --live` says of the demo Cluster: without a file, of what is still to come.
-pub fn foreseen(ground: &Ground, to: Option<&Value>) -> Value {
-    let folder = tempfile::tempdir().unwrap();
-    let (file, kubeconfig) = (folder.path().join("to.json"), ground.path("state/kubeconfig"));
-    let timings = ground.timings();
-    let mut command =
-        command(&["simulate", "--live", "--kubeconfig", &kubeconfig, "--timings", &timings, "-o", "json"]);
-    if let Some(to) = to {
-        std::fs::write(&file, to.to_string()).unwrap();
-        command.arg("--to").arg(&file);
-    }
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stdout));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    report["clusters"][0].clone()
-}
-
-/// The versions of machines that are new, and how many go: of the control plane, and of workers.
-fn changes(foreseen: &Value) -> [(Vec<String>, usize); 2] {
-    [true, false].map(|of_control_plane| {
-        let machines = foreseen["machines"].as_array().unwrap().iter();
-        let machines: Vec<&Value> = machines.filter(|one| one["controlPlane"] == of_control_plane).collect();
-        let new = machines.iter().filter(|one| one["made"].is_i64());
-        let mut new: Vec<(i64, String)> =
-            new.map(|one| (one["made"].as_i64().unwrap(), one["version"].as_str().unwrap().to_owned())).collect();
-        new.sort();
-        let gone = machines.iter().filter(|one| one["gone"].is_i64()).count();
-        (new.into_iter().map(|(_, version)| version).collect(), gone)
-    })
-}
-
-#[test]
-fn what_is_foreseen_of_a_running_cluster_then_happens() {
-    let ground = Ground::start(&[]);
-    let before = cluster(1, &json!([workers("a", 2)]), &json!([{"class": "pool", "name": "p", "replicas": 2}]));
-    ground.run_cluster(&before);
-    ground.wait("cluster/demo", "condition=TopologyReconciled");
-    let versions = || -> BTreeMap<String, String> {
-        let all = ["clusters", "machines", "machinesets", "machinedeployments", "embeddedmachines"];
-        let of = |kind: &&str| ground.list(kind);
-        let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
-        all.iter().flat_map(of).map(|object| (name(&object), version(&object))).collect()
-    };
-    let stored = versions();
-    assert_eq!(foreseen(&ground, None)["events"], json!([]), "nothing is left to do");
-    let mut after = before;
-    after["metadata"]["namespace"] = json!("default");
-    after["spec"]["topology"]["version"] = json!("v1.34.0");
-    let [control_plane, of_workers] = changes(&foreseen(&ground, Some(&after)));
-    assert_eq!(versions(), stored, "nothing is written");
-    let machines = ground.history("machines");
-    ground.edit_topology(&json!({"version": "v1.34.0"}));
-    ground.until("all machines have the last version", || {
-        ground.list("machines").iter().all(|machine| version(machine) == "v1.34.0")
-    });
-    ground.wait("embeddedcontrolplanes --all", "jsonpath={.status.version}=v1.34.0");
-    ground.wait("cluster/demo", "condition=TopologyReconciled");
-    let seen = |kind: &str, of_control_plane: bool| -> Vec<String> {
-        let events = machines.events();
-        let of = events.iter().filter(|(what, one)| what == kind && is_control_plane(one) == of_control_plane);
-        of.map(|(_, machine)| version(machine).to_owned()).collect()
-    };
-    // A watch begins with what was there.
-    let new = |of_control_plane: bool, known: usize| seen("ADDED", of_control_plane).split_off(known);
-    assert_eq!(control_plane, (new(true, 1), seen("DELETED", true).len()));
-    assert_eq!(of_workers, (new(false, 2), seen("DELETED", false).len()));
-    assert!(!control_plane.0.is_empty() && !of_workers.0.is_empty());
 }

@@ -116,3 +116,35 @@ fn a_cluster_goes_in_the_middle_of_an_upgrade_a_repair_or_a_failure() {
     ground.until("the repair has begun", || machines(|one| !one["metadata"]["deletionTimestamp"].is_null()) > 0);
     delete(&ground, &before);
 }
+
+#[test]
+fn a_worker_goes_from_each_phase_and_another_one_comes() {
+    // MA-9.1, MA-9.3; the second Machine of each Cluster stays in a phase
+    let failures = json!([{"cluster": "a", "machine": 2, "what": "bootstrap"},
+        {"cluster": "b", "machine": 2, "what": "infrastructure"}, {"cluster": "c", "machine": 2, "what": "node"}]);
+    let ground = Ground::start_with(&json!({"failures": failures}), &[]);
+    let before = contents(&ground);
+    let worker = |called: &str| {
+        let of_cluster = |one: &Value| one["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] == *called;
+        ground.list("machines").into_iter().find(|one| of_cluster(one) && !is_control_plane(one))
+    };
+    let phases = [("a", "Pending"), ("b", "Provisioning"), ("c", "Provisioned"), ("d", "Running")];
+    for (called, _) in phases {
+        let mut demo = cluster(1, &json!([workers("w", 1)]), &json!([]));
+        demo["metadata"]["name"] = json!(called);
+        ground.kubectl.give(&demo, &["create"]);
+    }
+    for (called, phase) in phases {
+        ground.wait(&format!("cluster/{called}"), "jsonpath={.status.controlPlane.readyReplicas}=1");
+        ground.until(&format!("the worker of {called} is {phase}"), || {
+            worker(called).is_some_and(|one| one["status"]["phase"] == phase)
+        });
+        let old = name(&worker(called).unwrap());
+        ground.kubectl.out(&["delete", "machine", &old, "--timeout=60s"]);
+        ground.until("another one runs", || {
+            worker(called).is_some_and(|one| one["status"]["phase"] == "Running" && name(&one) != old)
+        });
+    }
+    ground.kubectl.out(&["delete", "clusters", "--all", "--timeout=60s"]);
+    ground.until("nothing is left", || contents(&ground) == before);
+}

@@ -1,0 +1,26 @@
+//! Where the stories about machines run here: a server of their own, on the embedded API.
+
+use std::path::{Path, PathBuf};
+
+use super::both::ground::fixture;
+use crate::process::Topologist;
+
+/// A process with its API.
+pub struct Place {
+    pub topologist: Topologist,
+    pub kubeconfig: PathBuf,
+    pub namespace: String,
+}
+
+impl Place {
+    /// A server on the classes of the stories, with the timings of a file in a folder.
+    pub fn start(folder: &Path, more: &[&str]) -> Self {
+        let path = |name: &str| folder.join(name).display().to_string();
+        let classes = fixture("").display().to_string();
+        let (state, timings) = (path("state"), path("timings.yaml"));
+        let arguments = ["--embedded", "--load", &classes, "--state-dir", &state, "--timings", &timings];
+        let topologist = Topologist::serve(&[&arguments[..], more].concat());
+        topologist.wait_until_ready();
+        Place { topologist, kubeconfig: folder.join("state/kubeconfig"), namespace: "default".to_owned() }
+    }
+}
