@@ -43,6 +43,7 @@ use super::twins::Twins;
 use super::validate::{complain, denials};
 use crate::calendar::Moment;
 use crate::hub::{Object, ObjectKey};
+use crate::lifecycle::settings::InjectedFailure;
 use crate::lifecycle::{GroupKind, ObjectId, Settings};
 use crate::simulation::timeline::{ClusterTimeline, Timeline};
 use crate::simulation::{End, Simulation};
@@ -65,6 +66,9 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
     let sides = sides.with_extensions(extensions.as_ref());
     if let Some(code) = sides.unusable(options)? {
         return Ok(ExitCode::from(code));
+    }
+    for failure in sides.unused(&settings.failures) {
+        writeln!(io::stderr(), "topologist: no Cluster is named {failure:?} (failures in --timings)")?;
     }
     let outcome = simulate(&sides, &settings, options)?;
     for reason in extensions.map(|extensions| extensions.finish()).transpose()?.unwrap_or_default() {
@@ -143,6 +147,17 @@ impl Sides {
                 &options.input,
             )?),
         }
+    }
+}
+
+impl Sides {
+    /// The Clusters that failures name and that do not exist.
+    fn unused<'f>(&self, failures: &'f [InjectedFailure]) -> Vec<&'f str> {
+        let subjects: Vec<Subject<'_>> =
+            [Some(&self.before), self.after.as_ref()].into_iter().flatten().flat_map(Side::subjects).collect();
+        let keys: Vec<ObjectKey> = subjects.iter().filter_map(Subject::cluster).map(|cluster| cluster.key()).collect();
+        let is_unused = |failure: &&InjectedFailure| !keys.iter().any(|key| failure.is_of(key));
+        failures.iter().filter(is_unused).filter_map(|failure| failure.cluster.as_deref()).collect()
     }
 }
 
@@ -426,7 +441,8 @@ impl Run<'_> {
             change.make(key, &mut simulation)?;
         }
         let end = simulation.run(self.limit, |_| {});
-        let ran_out = simulation.ran_out;
+        // More time does not help a topology that cannot be computed.
+        let ran_out = simulation.ran_out && simulation.is_computed(key);
         let stuck = reason(end, key).map(|reason| Stuck { reason, ran_out });
         let objects = if self.keeps_objects { objects_of(key, &simulation) } else { Vec::new() };
         Ok(Ended { timeline: simulation.timeline.clusters.remove(key), stuck, stuck_before, objects })

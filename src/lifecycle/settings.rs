@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::objects::GroupKind;
 use crate::calendar::{Moment, go_duration};
-use crate::hub::type_of;
+use crate::hub::{ObjectKey, type_of};
 use crate::yaml;
 
 /// What steps are told besides the objects.
@@ -162,11 +162,21 @@ impl Timings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InjectedFailure {
-    /// The name of the Cluster; all of them without one.
+    /// The name of the Cluster, with or without its namespace; all of them without one.
     pub cluster: Option<String>,
     /// Which machine of the Cluster, in the order in which they were made, from 1; all of them without a number.
     pub machine: Option<u32>,
     pub what: FailingPart,
+}
+
+impl InjectedFailure {
+    /// Whether it is about a Cluster.
+    pub fn is_of(&self, cluster: &ObjectKey) -> bool {
+        self.cluster.as_deref().is_none_or(|name| match name.split_once('/') {
+            Some((namespace, name)) => namespace == &*cluster.namespace && name == &*cluster.name,
+            None => name == &*cluster.name,
+        })
+    }
 }
 
 /// What of a machine fails.

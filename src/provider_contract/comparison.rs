@@ -10,8 +10,13 @@ use super::holds::is_open;
 /// Bounds that allow less if they are lower, and those that allow less if they are higher.
 const UPPER: [&str; 4] = ["maxItems", "maxLength", "maxProperties", "maximum"];
 const LOWER: [&str; 4] = ["minItems", "minLength", "minProperties", "minimum"];
+/// Bounds without the value itself: they allow less if they are set.
+const EXCLUSIVE: [&str; 2] = ["exclusiveMaximum", "exclusiveMinimum"];
 /// What allows less if it is there and is not the same.
-const EQUAL: [&str; 3] = ["pattern", "format", "multipleOf"];
+const EQUAL: [&str; 2] = ["pattern", "multipleOf"];
+/// Lists without duplicates: of values, and of the keys of objects.
+const UNIQUE: [&str; 2] = ["set", "map"];
+const LIST_TYPE: &str = "x-kubernetes-list-type";
 /// Parts of a schema that are compared as a whole.
 const WHOLE: [&str; 4] = ["allOf", "anyOf", "oneOf", "not"];
 
@@ -73,10 +78,27 @@ impl Comparison<'_> {
                 }
             }
         }
+        let is_set = |node: &Value, keyword: &str| node.get(keyword) == Some(&Value::Bool(true));
+        for keyword in EXCLUSIVE {
+            if is_set(object, keyword) && !is_set(template, keyword) {
+                self.stricter(object, keyword, path);
+            }
+        }
         for keyword in EQUAL {
             if object.get(keyword).is_some() && object.get(keyword) != template.get(keyword) {
                 self.stricter(object, keyword, path);
             }
+        }
+        let text = |node: &'_ Value, keyword: &str| node.get(keyword).and_then(Value::as_str).map(str::to_owned);
+        // What fits into 32 bits fits into 64.
+        let (ours, theirs) = (text(template, "format"), text(object, "format"));
+        if theirs.is_some() && ours != theirs && (ours.as_deref(), theirs.as_deref()) != (Some("int32"), Some("int64"))
+        {
+            self.stricter(object, "format", path);
+        }
+        let (ours, theirs) = (text(template, LIST_TYPE), text(object, LIST_TYPE));
+        if theirs.as_deref().is_some_and(|theirs| UNIQUE.contains(&theirs)) && ours != theirs {
+            self.stricter(object, LIST_TYPE, path);
         }
     }
 
@@ -145,11 +167,12 @@ impl Comparison<'_> {
             let fields = Value::as_object(schema(node, "properties").unwrap_or(&Value::Null)).cloned();
             fields.into_iter().flatten().collect()
         };
-        let theirs = fields(object);
+        let (theirs, any) = (fields(object), schema(object, "additionalProperties"));
         for (name, ours) in fields(template) {
             let place = format!("{path}.{name}");
-            match theirs.iter().find(|(their_name, _)| *their_name == name) {
-                Some((_, theirs)) => self.compare(&ours, theirs, &place),
+            let named = theirs.iter().find(|(their_name, _)| *their_name == name).map(|(_, theirs)| theirs);
+            match named.or(any) {
+                Some(theirs) => self.compare(&ours, theirs, &place),
                 None if is_open(object) => {}
                 None => {
                     let message = format!("{} does not have this field, so its value is lost", self.kind);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::hub::contract::chosen;
+use crate::hub::contract::{chosen, names_contracts};
 use crate::topology::contract::Contract;
 
 /// Which field of Cluster API's objects refers to objects of a kind, or to what is made from its templates (CT-1.1).
@@ -42,7 +42,7 @@ impl Role {
 
     /// The role of a kind by its group and the end of its name: definitions do not say it.
     pub fn of(group: &str, kind: &str) -> Option<Self> {
-        let family = group.split('.').next().unwrap_or_default();
+        let family = family_of(group);
         match kind {
             _ if group == crate::hub::GROUP => None,
             kind if kind.ends_with("ControlPlane") => Some(Role::ControlPlane),
@@ -54,6 +54,13 @@ impl Role {
             _ => None,
         }
     }
+}
+
+/// How the groups of providers begin.
+const FAMILIES: [&str; 3] = ["infrastructure", "bootstrap", "controlplane"];
+
+fn family_of(group: &str) -> &str {
+    group.split('.').next().unwrap_or_default()
 }
 
 /// A version of a kind.
@@ -93,13 +100,16 @@ impl<'a> Definition<'a> {
         let labels = manifest.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
         let labels = labels.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
         let versions = manifest.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+        let labels: BTreeMap<String, String> = labels.collect();
         let (group, kind) = (text(manifest, "/spec/group"), text(manifest, "/spec/names/kind"));
         Some(Definition {
             name: text(manifest, "/metadata/name"),
             group,
             kind,
-            role: Role::of(group, kind.strip_suffix("Template").unwrap_or(kind)),
-            labels: labels.collect(),
+            // Kinds of other groups may have such a name as well.
+            role: Role::of(group, kind.strip_suffix("Template").unwrap_or(kind))
+                .filter(|_| FAMILIES.contains(&family_of(group)) || names_contracts(&labels)),
+            labels,
             manifest,
             versions: versions.map(version).collect(),
         })

@@ -387,6 +387,20 @@ fn the_older_contract_has_fields_of_its_own() {
 }
 
 #[test]
+fn kinds_of_other_groups_are_of_a_provider_if_they_name_a_contract() {
+    let definition = |labels: Value| {
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "clusters.databases.example.com", "labels": labels},
+            "spec": {"group": "databases.example.com", "names": {"kind": "Cluster", "plural": "clusters"},
+                "scope": "Namespaced", "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
+    };
+    let findings = |labels| checked(&[definition(labels)]).iter().map(|one| one.findings.len()).sum::<usize>();
+    assert_eq!(findings(json!({})), 0, "a database is no infrastructure");
+    assert!(findings(json!({"cluster.x-k8s.io/v1beta2": "v1"})) > 0);
+}
+
+#[test]
 fn a_template_gives_only_what_its_objects_accept() {
     const SPEC: &str = "spec.template.spec";
     let (config, template) = ("EmbeddedConfig", "EmbeddedConfigTemplate");
@@ -394,11 +408,13 @@ fn a_template_gives_only_what_its_objects_accept() {
     let both = |path: &str, ours: Value, theirs: Value| {
         vec![set(template, field(&here(path)), ours), set(config, field(&format!("spec.{path}")), theirs)]
     };
-    let text = |more: Value| {
-        let mut node = json!({"type": "string"});
+    let with = |mut node: Value, more: Value| {
         node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         node
     };
+    let text = |more| with(json!({"type": "string"}), more);
+    let whole = |more| with(json!({"type": "integer"}), more);
+    let list = |more| with(json!({"type": "array", "items": {"type": "string"}}), more);
     // CT-12.8
     for (case, ours, theirs, level) in [
         ("another type", text(json!({})), json!({"type": "integer"}), Error),
@@ -409,6 +425,14 @@ fn a_template_gives_only_what_its_objects_accept() {
         ("fewer values", text(json!({"enum": ["a", "b"]})), text(json!({"enum": ["a"]})), Error),
         ("values", text(json!({})), text(json!({"enum": ["a"]})), Error),
         ("null", text(json!({"nullable": true})), text(json!({})), Error),
+        (
+            "less than a number",
+            whole(json!({"maximum": 5})),
+            whole(json!({"maximum": 5, "exclusiveMaximum": true})),
+            Error,
+        ),
+        ("a smaller number", whole(json!({"format": "int64"})), whole(json!({"format": "int32"})), Error),
+        ("no duplicates", list(json!({})), list(json!({"x-kubernetes-list-type": "set"})), Error),
         ("another default", text(json!({"default": "a"})), text(json!({"default": "b"})), Warning),
         ("no default", text(json!({"default": "a"})), text(json!({})), Warning),
         ("a rule", text(json!({})), text(json!({"x-kubernetes-validations": [{"rule": "self != 'a'"}]})), Warning),
@@ -420,6 +444,17 @@ fn a_template_gives_only_what_its_objects_accept() {
         ("a longer text", text(json!({"maxLength": 5})), text(json!({"maxLength": 9}))),
         ("no limit", text(json!({"maxLength": 5, "minLength": 1, "pattern": "a"})), text(json!({}))),
         ("more values", text(json!({"enum": ["a"]})), text(json!({"enum": ["a", "b"]}))),
+        ("a larger number", whole(json!({"format": "int32"})), whole(json!({"format": "int64"}))),
+        (
+            "duplicates",
+            list(json!({"x-kubernetes-list-type": "set"})),
+            list(json!({"x-kubernetes-list-type": "atomic"})),
+        ),
+        (
+            "any name",
+            json!({"type": "object", "properties": {"a": {"type": "string"}}}),
+            json!({"type": "object", "additionalProperties": {"type": "string"}}),
+        ),
         (
             "a rule about the old value",
             text(json!({})),

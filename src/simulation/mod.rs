@@ -411,8 +411,16 @@ impl Simulation {
         let names = ["TopologyReconciled", "Available"];
         let missing = || Condition::new(Status::Unknown, "NotYetReported", "it was never reported");
         let mut bad = names.iter().map(|name| (name, condition(name).unwrap_or_else(missing)));
-        bad.find(|(_, found)| found.status != Status::True)
-            .map(|(name, found)| format!("{name} is {}: {}", found.status.name(), in_one_line(&found.message)))
+        let bad = bad.find(|(_, found)| found.status != Status::True);
+        let bad =
+            bad.map(|(name, found)| format!("{name} is {}: {}", found.status.name(), in_one_line(&found.message)));
+        // A Cluster with enough others is available without the machine.
+        bad.or_else(|| self.bad_machine(key))
+    }
+
+    /// Whether the topology of a Cluster could be computed the last time.
+    pub fn is_computed(&self, key: &ObjectKey) -> bool {
+        !self.failures.contains_key(key)
     }
 
     /// The first machine of a Cluster that does not run, with what its provider or its conditions say.

@@ -188,6 +188,51 @@ fn a_machine_that_fails_is_named_with_its_reason_and_a_way_out() {
 }
 
 #[test]
+fn one_machine_that_never_runs_is_named_although_its_cluster_is_available() {
+    let story = Story::new();
+    // A health check would replace the machine.
+    let mut blue = cluster("blue", 2);
+    blue["spec"]["topology"]["controlPlane"]["healthCheck"] = json!({"enabled": false});
+    blue["spec"]["topology"]["workers"]["machineDeployments"][0]["healthCheck"] = json!({"enabled": false});
+    story.file("a.yaml", world(std::slice::from_ref(&blue)));
+    story.file("b.yaml", world(&[at(blue, "v1.34.0")]));
+    // The second machine of the Cluster, and one that the upgrade makes.
+    for (machine, files) in [(2, &["a.yaml"][..]), (6, &["a.yaml", "--to", "b.yaml"])] {
+        let failure = format!("failures:\n- cluster: default/blue\n  machine: {machine}\n  what: nodeReady\n");
+        story.file("timings.yaml", failure);
+        let told = story.run(&[files, &["--timings", "timings.yaml", "--limit", "30m"]].concat());
+        assert_eq!(told.code, 1, "{machine}: {}", told.out);
+        assert!(told.out.contains("Stuck: Machine blue-"), "{machine}: {}", told.out);
+        assert!(told.out.contains("Way out: remove the failures from the file of --timings"), "{}", told.out);
+    }
+}
+
+#[test]
+fn failures_of_clusters_that_do_not_exist_are_told() {
+    let story = Story::new();
+    story.file("a.yaml", world(&[cluster("blue", 1)]));
+    story.file("timings.yaml", "failures: [{cluster: blau, what: node}, {cluster: other/blue, what: node}]\n");
+    let told = story.run(&["a.yaml", "--timings", "timings.yaml"]);
+    assert_eq!(told.code, 0, "{}", told.out);
+    for name in ["blau", "other/blue"] {
+        assert!(told.err.contains(&format!("no Cluster is named {name:?} (failures in --timings)")), "{}", told.err);
+    }
+}
+
+#[test]
+fn a_class_that_does_not_exist_is_not_a_matter_of_time() {
+    let story = Story::new();
+    let mut lost = cluster("blue", 1);
+    lost["spec"]["topology"]["classRef"]["name"] = json!("lost");
+    story.file("a.yaml", world(&[lost]));
+    let told = story.run(&["a.yaml"]);
+    assert_eq!(told.code, 1, "{}", told.out);
+    let way_out = "Way out: add the ClusterClass to the files, or correct spec.topology.classRef";
+    assert!(told.out.contains("lost was not found") && told.out.contains(way_out), "{}", told.out);
+    assert!(!told.out.contains("--limit"), "{}", told.out);
+}
+
+#[test]
 fn a_paused_cluster_is_stuck_and_the_way_out_is_to_resume_it() {
     let story = Story::new();
     let mut paused = cluster("blue", 1);

@@ -59,8 +59,9 @@ fn of_group(group: &Group<'_>, report: &Report<'_>, palette: &Palette) -> String
     }
     content += &chart::machines(timeline, report.seconds, palette);
     content += &chart::count([(timeline, 1)], report.seconds);
+    let open = if report.groups.len() == 1 { " open" } else { "" };
     format!(
-        "<details class=\"group\" data-names=\"{}\">\n<summary><span class=\"name\">{title}</span> <span class=\"facts\">{facts}</span>\n{bar}</summary>\n{content}</details>\n",
+        "<details{open} class=\"group\" data-names=\"{}\">\n<summary><span class=\"name\">{title}</span> <span class=\"facts\">{facts}</span>\n{bar}</summary>\n{content}</details>\n",
         names.join(" ")
     )
 }

@@ -47,10 +47,10 @@ pub(super) fn by_spec(object: &Object, part: FailingPart) -> Option<Failure> {
 /// What the settings say of a part of a Machine.
 pub(super) fn by_settings(scene: &Scene<'_>, machine: &Object, part: FailingPart) -> Option<Failure> {
     let number = numbered(&scene.cluster).iter().position(|name| *name == machine.name()).map(|index| index + 1);
+    let cluster = scene.cluster.key();
     let is_meant = scene.context.settings.failures.iter().any(|failure| {
-        let is_of_cluster = failure.cluster.as_deref().is_none_or(|name| name == scene.cluster.name());
         let is_machine = failure.machine.is_none_or(|wanted| number == usize::try_from(wanted).ok());
-        failure.what == part && is_of_cluster && is_machine
+        failure.what == part && failure.is_of(&cluster) && is_machine
     });
     is_meant.then(|| Failure::new("", ""))
 }
