@@ -16,7 +16,7 @@ use super::backoff::{Backoff, Held};
 use super::raw::RawClass;
 use super::runs::RunOutcome;
 use super::{add, in_our_name, now};
-use crate::admission::{clusters_that_break, variable_problem};
+use crate::admission::{clusters_that_break, usable_variables};
 use crate::budget::Stop;
 use crate::field::{a_few, counted, shortened};
 use crate::hub::{ClusterClass, GROUP, Kind, ObjectKey, ObjectRef, TemplateRef, contract};
@@ -244,10 +244,7 @@ impl Reconciler {
         for (patch, external) in hub.spec.discovering_patches() {
             let (name, settings) = (&external.discover_variables_extension, external.settings.to_map());
             let answer = extensions.variables(&class.key(), name, &settings, Instant::now() + DISCOVERY).await;
-            let variables = answer.and_then(|variables| match variable_problem(&variables) {
-                None => Ok(variables),
-                Some(problem) => Err(format!("the variables of {name:?} are invalid: {problem}")),
-            });
+            let variables = answer.and_then(|variables| usable_variables(name, variables));
             discovered.push(Discovered { patch: patch.name.clone(), variables });
         }
         let variables = Variables::of(&class.value, &discovered);
