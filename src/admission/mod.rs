@@ -23,6 +23,6 @@ pub use catalogue::catalogue;
 pub use oversize::Oversize;
 pub use router::{END_POINTS, Edited, EndPoint, Hook, MACHINE_END_POINTS, Operation, Phase, Question, Request, hooks};
 pub use rule::Listed;
-pub use rules::{clusters_that_break, variable_problem};
+pub use rules::{clusters_that_break, usable_variables, variable_problem};
 pub use settings::{Dependents, Deprecated, Enforce, FeatureGates, Settings, UnknownGate};
 pub use verdict::{Outcome, Verdict};

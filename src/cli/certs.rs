@@ -38,10 +38,19 @@ pub(super) fn run(options: &Certs) -> Result<ExitCode> {
 
 /// Replaces a file as a whole, so that a reader sees the old or the new one.
 pub(super) fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    write_with(path, mode, |file| file.write_all(text.as_bytes()))
+}
+
+/// The same with a function that writes the content.
+pub(super) fn write_with(
+    path: &Path,
+    mode: u32,
+    content: impl FnOnce(&mut fs::File) -> io::Result<()>,
+) -> io::Result<()> {
     let fresh = path.with_extension("new");
     let _ = fs::remove_file(&fresh);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&fresh)?;
-    file.write_all(text.as_bytes())?;
+    content(&mut file)?;
     file.sync_all()?;
     fs::rename(&fresh, path)
 }

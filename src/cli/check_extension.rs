@@ -8,7 +8,7 @@
 mod lab;
 mod report;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ use crate::hub::ObjectKey;
 use crate::topology::plan::Fold;
 use crate::variables::Extent;
 use crate::world::{Facts, Found, Record};
-use lab::Lab;
+use lab::{Expected, Lab};
 use report::Report;
 
 /// Calls every handler that may be called, and prints the findings.
@@ -64,14 +64,14 @@ pub(super) fn run(options: &CheckExtension) -> Result<ExitCode> {
         {
             return Ok(ExitCode::from(code));
         }
-        lab.expect(always_set(fold.facts(), &clusters));
+        lab.expect(expected(fold.facts(), &clusters));
         for cluster in clusters {
             if let Err(failure) = fold.compute(&cluster) {
                 writeln!(io::stderr(), "topologist: Cluster {cluster}: {failure}")?;
             }
         }
     }
-    let classes: Vec<Value> = subjects.iter().filter_map(Subject::class).map(|(_, class)| class).collect();
+    let classes: Vec<(ObjectKey, Value)> = subjects.iter().filter_map(Subject::class).collect();
     lab.check_others(&classes);
     let report = Report::of(&lab);
     match options.output {
@@ -103,14 +103,16 @@ fn with_samples(mut fold: Fold, facts: &Arc<Facts>, side: &Side) -> Result<Fold>
     Ok(fold)
 }
 
-/// The variables that no Cluster of its class lacks, by Cluster: those that are required or have a default.
-fn always_set(facts: &Facts, clusters: &[ObjectKey]) -> BTreeMap<ObjectKey, BTreeSet<String>> {
+/// What is known of the Clusters whose topologies are computed.
+fn expected(facts: &Facts, clusters: &[ObjectKey]) -> BTreeMap<ObjectKey, Expected> {
     let of_cluster = |key: &ObjectKey| {
         let Found::Yes(cluster) = facts.cluster(key) else { return None };
-        let Found::Yes(class) = facts.class(&cluster.class_key()?) else { return None };
-        let variables = class.variables()?;
+        let class_key = cluster.class_key()?;
+        let Found::Yes(class) = facts.class(&class_key) else { return None };
+        let variables = class.variables().unwrap_or_default();
         let always = variables.iter().filter(|variable| variable.required || variable.has_default);
-        Some(always.map(|variable| variable.name.clone()).collect())
+        let always_set = always.map(|variable| variable.name.clone()).collect();
+        Some((key.clone(), Expected { class: class_key, always_set }))
     };
-    clusters.iter().map(|key| (key.clone(), of_cluster(key).unwrap_or_default())).collect()
+    clusters.iter().filter_map(of_cluster).collect()
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::hub::{ClusterClass, Kind};
+use crate::admission::usable_variables;
+use crate::hub::{ClusterClass, Kind, ObjectKey};
 use crate::json;
 use crate::topology::class_status;
 use crate::topology::class_variables::Discovered;
@@ -15,11 +16,11 @@ use crate::world::Found;
 
 /// What calls extensions of files, for variables too.
 pub(super) trait VariableServer: ExtensionServer {
-    /// The variables that a handler defines; absent if its extension cannot be asked. Equal calls have equal answers.
-    fn variables(&self, name: &str, settings: &BTreeMap<String, String>) -> Found<Arc<[Value]>>;
+    /// The variables that a handler defines for a class; absent if its extension cannot be asked. Equal calls have equal answers.
+    fn variables(&self, class: &ObjectKey, name: &str, settings: &BTreeMap<String, String>) -> Found<Arc<[Value]>>;
 
-    /// Notes why the variables of a class are not known.
-    fn note(&self, problem: String);
+    /// Notes why the variables of a class cannot be used.
+    fn refuse(&self, problem: String);
 }
 
 /// The class as its controller would leave it; nothing if no extension defines variables, or if they are not known.
@@ -28,8 +29,8 @@ pub(super) fn class(version: Version, text: &str, server: &dyn VariableServer) -
     let mut discovered = Vec::new();
     for (patch, external) in class.spec.discovering_patches() {
         let name = &external.discover_variables_extension;
-        let variables = match server.variables(name, &external.settings.to_map()) {
-            Found::Yes(variables) => Ok(variables),
+        let variables = match server.variables(&class.metadata.key(), name, &external.settings.to_map()) {
+            Found::Yes(variables) => usable_variables(name, variables),
             Found::Unreadable(problem) => Err(problem),
             Found::Absent | Found::NotAsked => return None,
         };
@@ -42,7 +43,7 @@ pub(super) fn class(version: Version, text: &str, server: &dyn VariableServer) -
     match class_status::of_file_with(value, &discovered) {
         Ok(value) => ClusterClass::decode(Version::V1Beta2, &value.to_string()).ok(),
         Err(problem) => {
-            server.note(format!("ClusterClass {}: {problem}", class.metadata.key()));
+            server.refuse(format!("ClusterClass {}: {problem}", class.metadata.key()));
             None
         }
     }

@@ -6,11 +6,14 @@
 //!                                └─► URL, or FILE ─────┘─► --record
 //! ```
 //!
-//! The key is a hash of the completed request. Equal requests are equal bytes, so a recording answers the same plan again.
+//! The key is a hash of the completed request. Equal requests are equal bytes, so a recording answers the same plan again. Answers are
+//! kept until the command ends; requests only for `--record`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -23,16 +26,19 @@ use tokio::runtime::Runtime;
 use super::args::extensions::{self as args, NamedExtension};
 use super::certs;
 use super::discovered::VariableServer;
-use super::live::Connection;
+use super::live::{self, Connection};
 use crate::extension_client::Client;
 use crate::extensions::answers::{
     self, DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, Retry, variables_request, with_settings,
 };
 use crate::extensions::config::{CONFIG_GROUP, CONFIG_KIND};
 use crate::extensions::{
-    Address, DISCOVERY, ExtensionConfig, Handler, Question, Registration, Target, first_value, registered_name,
+    Address, DISCOVERY, ExtensionConfig, Handler, Question, Registration, Selector, Target, first_value,
+    registered_name,
 };
 use crate::hub::{Hook, Object, ObjectKey};
+use crate::json::StringMap;
+use crate::kubernetes::address::Resource;
 use crate::kubernetes::port_forward::Forward;
 use crate::topology::plan::ExtensionServer;
 use crate::world::{Found, HookAnswer, HookCall, Objects, PatchAnswer, PatchCall, PlanCall, UpgradePlan};
@@ -47,10 +53,14 @@ pub(super) struct Extensions {
     extensions: BTreeMap<String, Extension>,
     /// Why extensions of the cluster are not called, by the names of their ExtensionConfigs.
     unreachable: BTreeMap<String, String>,
+    /// The labels of Namespaces, or why they are not known; read if the selector of an extension depends on them.
+    namespaces: Result<BTreeMap<String, StringMap>, String>,
     /// Every call and its outcome, by key.
-    made: Mutex<BTreeMap<String, Call>>,
+    made: Mutex<BTreeMap<String, Arc<Call>>>,
     /// Why calls have no answer.
     unanswered: Mutex<BTreeSet<String>>,
+    /// Whether the variables of a class cannot be used.
+    is_faulty: AtomicBool,
     record: Option<PathBuf>,
     /// Whether handlers of lifecycle hooks are called.
     calls_hooks: bool,
@@ -60,6 +70,8 @@ pub(super) struct Extensions {
 struct Extension {
     discovery: Box<RawValue>,
     registration: Registration,
+    /// The namespaces that it is called for; all of them if a flag names the extension.
+    selector: Selector,
     source: Source,
 }
 
@@ -67,17 +79,31 @@ struct Extension {
 enum Source {
     Running(Address, Box<Client>),
     /// The file, and its calls by key.
-    Recorded(PathBuf, BTreeMap<String, Call>),
+    Recorded(PathBuf, BTreeMap<String, Arc<Call>>),
 }
 
 /// What `--record` writes.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
+struct Written<'a> {
+    format: &'a str,
+    extensions: Vec<WrittenExtension<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct WrittenExtension<'a> {
+    name: &'a str,
+    discovery: &'a RawValue,
+    calls: Vec<&'a Call>,
+}
+
+/// The same, as it is read.
+#[derive(Debug, Deserialize)]
 struct Recording {
     format: String,
     extensions: Vec<RecordedExtension>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct RecordedExtension {
     name: String,
     discovery: Box<RawValue>,
@@ -85,12 +111,14 @@ struct RecordedExtension {
 }
 
 /// A request, and either an answer or why there was none.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Call {
     key: String,
     extension: String,
     hook: String,
-    request: Box<RawValue>,
+    /// Only if it is recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    request: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     answer: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -142,7 +170,7 @@ impl Extensions {
         for config in objects.iter().filter(is_config) {
             let name = config.name().to_owned();
             if hooks(config) && !self.calls_hooks {
-                self.note(passed(&name));
+                self.remark(passed(&name));
             }
             if self.extensions.contains_key(&name) {
                 continue;
@@ -152,6 +180,9 @@ impl Extensions {
                 Err(reason) => drop(self.unreachable.insert(name, reason)),
             }
         }
+        if self.extensions.values().any(|extension| matches!(extension.selector, Selector::Labels(_))) {
+            self.namespaces = namespaces(cluster, objects);
+        }
     }
 
     fn named(flags: &args::Extensions, objects: &Objects) -> Result<Self> {
@@ -159,8 +190,10 @@ impl Extensions {
         let mut opened = Extensions {
             extensions: BTreeMap::new(),
             unreachable: BTreeMap::new(),
+            namespaces: Ok(BTreeMap::new()),
             made: Mutex::default(),
             unanswered: Mutex::default(),
+            is_faulty: AtomicBool::default(),
             record: flags.record.clone(),
             calls_hooks: flags.call_hooks,
             runtime,
@@ -185,11 +218,11 @@ impl Extensions {
                     .map_err(|error| anyhow!("Discovery: {error}"))?;
                 (answer, Source::Running(address.clone(), Box::new(client.clone())))
             }
-            args::Source::Recorded(file) => recorded(file, &named.name)?,
+            args::Source::Recorded(file) => recorded(file, &named.name, self.record.is_some())?,
         };
         let settings = settings(objects, &named.name);
         let registration = Registration::of(&named.name, &discovery, settings).context("Discovery")?;
-        Ok(Extension { discovery, registration, source })
+        Ok(Extension { discovery, registration, selector: Selector::Everything, source })
     }
 
     /// An extension of a cluster, called where its ExtensionConfig says, or why it is not: it must have been discovered as it is now
@@ -210,7 +243,8 @@ impl Extensions {
         let discovery = self.post(&client, &read.address.discovery(), DISCOVERY)?;
         let registration =
             Registration::of(&read.name, &discovery, read.settings).map_err(|error| error.to_string())?;
-        Ok(Extension { discovery, registration, source: Source::Running(read.address, Box::new(client)) })
+        let source = Source::Running(read.address, Box::new(client));
+        Ok(Extension { discovery, registration, selector: read.selector, source })
     }
 
     /// The JSON value of an answer, or why the call failed.
@@ -225,22 +259,31 @@ impl Extensions {
     /// When the file cannot be written.
     pub(super) fn finish(&self) -> Result<Vec<String>> {
         if let Some(file) = &self.record {
-            let text = serde_json::to_string_pretty(&self.recording())? + "\n";
-            certs::write(file, &text, 0o600).with_context(|| format!("cannot write {}", file.display()))?;
+            let write = |to: &mut fs::File| {
+                let mut to = BufWriter::new(to);
+                self.write_recording(&mut to)?;
+                to.flush()
+            };
+            certs::write_with(file, 0o600, write).with_context(|| format!("cannot write {}", file.display()))?;
         }
         Ok(self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect())
     }
 
-    fn recording(&self) -> Recording {
+    /// Whether a class has variables that its controller could not use: in a cluster, its Clusters would wait.
+    pub(super) fn is_faulty(&self) -> bool {
+        self.is_faulty.load(Ordering::Relaxed)
+    }
+
+    fn write_recording(&self, to: &mut impl Write) -> io::Result<()> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_of =
-            |call: &&Call, name: &str| registered_name(&call.extension).is_some_and(|(_, config)| config == name);
-        let recorded = |(name, extension): (&String, &Extension)| RecordedExtension {
-            name: name.clone(),
-            discovery: extension.discovery.clone(),
-            calls: made.values().filter(|call| is_of(call, name)).cloned().collect(),
-        };
-        Recording { format: FORMAT.to_owned(), extensions: self.extensions.iter().map(recorded).collect() }
+        let mut extensions = Vec::new();
+        for (name, extension) in &self.extensions {
+            let is_own = |call: &&Call| registered_name(&call.extension).is_some_and(|(_, config)| config == name);
+            let calls = made.values().map(|call| &**call).filter(is_own).collect();
+            extensions.push(WrittenExtension { name, discovery: &extension.discovery, calls });
+        }
+        serde_json::to_writer_pretty(&mut *to, &Written { format: FORMAT, extensions })?;
+        to.write_all(b"\n")
     }
 
     /// Notes why a call has no answer.
@@ -250,7 +293,7 @@ impl Extensions {
     }
 
     /// What a request to a handler comes to, which is the same for all equal requests; nothing if a recording does not have it.
-    fn outcome(&self, name: &str, handler: &Handler, body: &str, extension: &Extension) -> Option<Call> {
+    fn outcome(&self, name: &str, handler: &Handler, body: &str, extension: &Extension) -> Option<Arc<Call>> {
         let key = key(name, handler.hook(), body);
         if let Some(made) = self.made.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Some(made.clone());
@@ -260,9 +303,12 @@ impl Extensions {
             Source::Running(address, client) => {
                 let posted = self.post(client, &address.handler(handler), body);
                 let (answer, error) = posted.map_or_else(|error| (None, Some(error)), |answer| (Some(answer), None));
-                let request = RawValue::from_string(body.to_owned()).ok()?;
+                let request = match self.record {
+                    Some(_) => Some(RawValue::from_string(body.to_owned()).ok()?),
+                    None => None,
+                };
                 let (extension, hook) = (name.to_owned(), handler.hook().to_owned());
-                Call { key: key.clone(), extension, hook, request, answer, error }
+                Arc::new(Call { key: key.clone(), extension, hook, request, answer, error })
             }
         };
         // The first outcome holds: another thread may have asked the same.
@@ -281,6 +327,57 @@ impl Extensions {
             .ok_or_else(|| Some(format!("{name:?} is not a registered name such as handler.config")))?;
         let extension = self.extensions.get(config).ok_or(None)?;
         Ok((extension, extension.registration.handler(handler, hook).map_err(Some)?))
+    }
+
+    /// Whether an extension is called for the objects of a namespace (RH-7.2, RH-8.1).
+    ///
+    /// # Errors
+    /// When that depends on a Namespace that does not exist; without a reason if it cannot be known, which is then noted.
+    fn selects(&self, extension: &Extension, namespace: &str) -> Result<bool, Option<String>> {
+        let Selector::Labels(_) = extension.selector else {
+            return Ok(extension.selector.matches(&StringMap::default()));
+        };
+        // An object of a file that names no namespace is one of the default namespace.
+        let namespace = if namespace.is_empty() { "default" } else { namespace };
+        let failed = |reason: &str| format!("the labels of namespace {namespace:?} cannot be read: {reason}");
+        match &self.namespaces {
+            Ok(all) => match all.get(namespace) {
+                Some(labels) => Ok(extension.selector.matches(labels)),
+                None => Err(Some(failed("it does not exist"))),
+            },
+            Err(reason) => {
+                self.remark(failed(reason));
+                Err(None)
+            }
+        }
+    }
+
+    /// The extension of a registered name and its handler, if it is called for an object; otherwise the result of the call.
+    fn asked<T>(
+        &self,
+        call: &str,
+        name: &str,
+        hook: &str,
+        object: &ObjectKey,
+    ) -> Result<(&Extension, &Handler), Found<T>> {
+        let found = self.find(name, hook).map_err(|problem| match problem {
+            Some(problem) => Found::Unreadable(problem),
+            None => self.unanswered(self.absent(call, name)),
+        })?;
+        match self.selects(found.0, &object.namespace) {
+            Ok(true) => Ok(found),
+            Ok(false) => Err(Found::Unreadable(format!(
+                "the handler {name:?} is not called for {object}: the namespaceSelector of its ExtensionConfig does not \
+                 select the namespace"
+            ))),
+            Err(Some(problem)) => Err(Found::Unreadable(problem)),
+            Err(None) => Err(Found::Absent),
+        }
+    }
+
+    /// Says something about the result.
+    fn remark(&self, remark: String) {
+        self.unanswered::<()>(remark);
     }
 
     /// Why no extension answers a call.
@@ -302,10 +399,9 @@ impl Extensions {
 impl ExtensionServer for Extensions {
     fn patch(&self, call: &PatchCall) -> Found<PatchAnswer> {
         let name = &call.extension;
-        let (extension, handler) = match self.find(name, call.hook.name()) {
+        let (extension, handler) = match self.asked(&call.to_string(), name, call.hook.name(), &call.cluster) {
             Ok(found) => found,
-            Err(Some(problem)) => return Found::Unreadable(problem),
-            Err(None) => return self.unanswered(self.absent(&call.to_string(), name)),
+            Err(outcome) => return outcome,
         };
         let question = match Question::of(call, extension.registration.settings()) {
             Ok(question) => question,
@@ -319,17 +415,17 @@ impl ExtensionServer for Extensions {
 
     fn upgrade_plan(&self, call: &PlanCall) -> Found<UpgradePlan> {
         let name = &call.extension;
-        let made = match self.find(name, GENERATE_UPGRADE_PLAN) {
-            Err(problem) => Err(problem.unwrap_or_else(|| self.absent(&call.to_string(), name))),
-            Ok((extension, handler)) => {
-                let body = with_settings(&call.request, extension.registration.settings());
-                body.and_then(|body| {
-                    let made = self.outcome(name, handler, &body.to_string(), extension);
-                    let made = made.ok_or_else(|| Self::no_outcome(&call.to_string(), extension))?;
-                    answers::upgrade_plan(handler, made.outcome())
-                })
-            }
+        let (extension, handler) = match self.asked(&call.to_string(), name, GENERATE_UPGRADE_PLAN, &call.cluster) {
+            Ok(found) => found,
+            // Without a plan no topology can be computed.
+            Err(Found::Absent) => return Found::Unreadable(self.absent(&call.to_string(), name)),
+            Err(outcome) => return outcome,
         };
+        let made = with_settings(&call.request, extension.registration.settings()).and_then(|body| {
+            let made = self.outcome(name, handler, &body.to_string(), extension);
+            let made = made.ok_or_else(|| Self::no_outcome(&call.to_string(), extension))?;
+            answers::upgrade_plan(handler, made.outcome())
+        });
         made.map_or_else(Found::Unreadable, Found::Yes)
     }
 
@@ -338,8 +434,17 @@ impl ExtensionServer for Extensions {
         for (config, extension) in &self.extensions {
             let of_hook = |handler: &Handler| handler.hook() == call.hook.name();
             for (name, handler) in extension.registration.handlers().filter(|(_, handler)| of_hook(handler)) {
+                match self.selects(extension, &call.cluster.namespace) {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(Some(problem)) => return Found::Unreadable(problem),
+                    Err(None) => {
+                        self.remark(format!("{call}: {name} is not called, and is assumed to pass"));
+                        continue;
+                    }
+                }
                 if matches!(extension.source, Source::Running(..)) && !self.calls_hooks {
-                    self.note(passed(config));
+                    self.remark(passed(config));
                     continue;
                 }
                 let body = match with_settings(&call.request, extension.registration.settings()) {
@@ -347,7 +452,7 @@ impl ExtensionServer for Extensions {
                     Err(problem) => return Found::Unreadable(problem),
                 };
                 let Some(made) = self.outcome(&name, handler, &body, extension) else {
-                    self.note(match &extension.source {
+                    self.remark(match &extension.source {
                         // The session that was recorded did not call hooks either.
                         Source::Recorded(_, calls) if !calls.values().any(|made| made.hook == call.hook.name()) => {
                             passed(config)
@@ -367,12 +472,11 @@ impl ExtensionServer for Extensions {
 }
 
 impl VariableServer for Extensions {
-    fn variables(&self, name: &str, settings: &BTreeMap<String, String>) -> Found<Arc<[Value]>> {
+    fn variables(&self, class: &ObjectKey, name: &str, settings: &BTreeMap<String, String>) -> Found<Arc<[Value]>> {
         let call = format!("{DISCOVER_VARIABLES} of {name}");
-        let (extension, handler) = match self.find(name, DISCOVER_VARIABLES) {
+        let (extension, handler) = match self.asked(&call, name, DISCOVER_VARIABLES, class) {
             Ok(found) => found,
-            Err(Some(problem)) => return Found::Unreadable(problem),
-            Err(None) => return self.unanswered(self.absent(&call, name)),
+            Err(outcome) => return outcome,
         };
         let body = match variables_request(settings, extension.registration.settings()) {
             Ok(body) => body,
@@ -387,8 +491,9 @@ impl VariableServer for Extensions {
         }
     }
 
-    fn note(&self, problem: String) {
-        self.unanswered::<()>(problem);
+    fn refuse(&self, problem: String) {
+        self.is_faulty.store(true, Ordering::Relaxed);
+        self.remark(problem);
     }
 }
 
@@ -401,6 +506,21 @@ fn client(flags: &args::Extensions) -> Result<Option<Client>> {
     let read = |file: &PathBuf| fs::read(file).with_context(|| format!("cannot read {}", file.display()));
     let ca = flags.extension_ca.as_ref().map(read).transpose()?;
     Ok(Some(Client::trusting(ca.as_deref()).context("--extension-ca")?))
+}
+
+/// The labels of all Namespaces of a cluster, in whose place those of files come.
+fn namespaces(cluster: &Connection, objects: &Objects) -> Result<BTreeMap<String, StringMap>, String> {
+    const KIND: &str = "Namespace";
+    let client = cluster.client();
+    let stored = cluster
+        .block_on(live::list(&client, &Resource::known("", "v1", KIND), None))
+        .map_err(|error| format!("cannot list Namespaces: {error}"))?;
+    let stored = stored.into_iter().filter_map(|namespace| Object::try_from(namespace).ok()).map(Arc::new);
+    let of_files = objects.iter().filter(|object| (object.group(), object.kind()) == ("", KIND)).cloned();
+    let labels = |namespace: Arc<Object>| {
+        (namespace.name().to_owned(), namespace.texts("metadata.labels").unwrap_or_default().into())
+    };
+    Ok(stored.chain(of_files).map(labels).collect())
 }
 
 /// What is said when the lifecycle hooks of an extension are not called.
@@ -417,8 +537,8 @@ fn hooks(config: &Object) -> bool {
     handlers.filter_map(hook).any(|hook| Hook::ALL.iter().any(|known| known.name() == hook))
 }
 
-/// What a recording has of an extension.
-fn recorded(file: &Path, name: &str) -> Result<(Box<RawValue>, Source)> {
+/// What a recording has of an extension; with the requests if it is recorded again.
+fn recorded(file: &Path, name: &str, with_requests: bool) -> Result<(Box<RawValue>, Source)> {
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let recording: Recording =
         serde_json::from_str(&text).with_context(|| format!("{} is not a recording", file.display()))?;
@@ -426,7 +546,8 @@ fn recorded(file: &Path, name: &str) -> Result<(Box<RawValue>, Source)> {
     let Some(found) = recording.extensions.into_iter().find(|found| found.name == name) else {
         bail!("{} has no answers of {name}", file.display());
     };
-    let calls = found.calls.into_iter().map(|call| (call.key.clone(), call)).collect();
+    let kept = |call: Call| Call { request: call.request.filter(|_| with_requests), ..call };
+    let calls = found.calls.into_iter().map(|call| (call.key.clone(), Arc::new(kept(call)))).collect();
     Ok((found.discovery, Source::Recorded(file.to_owned(), calls)))
 }
 

@@ -43,6 +43,7 @@ pub(super) fn run(options: &Validate) -> Result<ExitCode> {
     }
     let warned = options.fail_on_warnings && rows.iter().any(|row| !row.warnings.is_empty());
     let denied = rows.iter().any(|row| !row.allowed);
+    let is_faulty = extensions.as_ref().is_some_and(|extensions| extensions.is_faulty());
     for reason in extensions.map(|extensions| extensions.finish()).transpose()?.unwrap_or_default() {
         writeln!(io::stderr(), "topologist: {reason}")?;
     }
@@ -50,7 +51,7 @@ pub(super) fn run(options: &Validate) -> Result<ExitCode> {
         return Ok(ExitCode::from(code));
     }
     let nothing = if rows.is_empty() { empty::settle(Wanted::Judged, &case, &options.input)? } else { None };
-    Ok(ExitCode::from(nothing.unwrap_or(u8::from(denied || warned))))
+    Ok(ExitCode::from(nothing.unwrap_or(u8::from(denied || warned || is_faulty))))
 }
 
 /// Says what could not be read or is not what the user most likely meant; returns the exit code if that settles it.

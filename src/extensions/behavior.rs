@@ -202,6 +202,9 @@ impl Check<'_> {
             (a, b) if a != b => {
                 self.findings.push(unequal("two equal requests got different answers".to_owned()));
             }
+            _ if answers_differ(first, second) => {
+                self.findings.push(unequal("two equal requests got answers with different texts".to_owned()));
+            }
             _ => {}
         }
     }
@@ -266,7 +269,8 @@ impl Check<'_> {
             self.tried(&format!("without the variable {name:?}"), &self.question.without(&name));
             self.tried(&format!("with a variable {name:?} of another type"), &self.question.with_other_type(&name));
         }
-        self.tried("with a template of an unknown kind", &self.question.with_foreign_kinds());
+        self.tried("with templates of an unknown kind", &self.question.with_foreign_kinds());
+        self.tried("with templates in an unknown version", &self.question.with_foreign_versions());
     }
 
     /// Templates of a kind, or in a version, that the extension cannot know.

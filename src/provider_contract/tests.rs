@@ -414,7 +414,7 @@ fn a_template_gives_only_what_its_objects_accept() {
     };
     let text = |more| with(json!({"type": "string"}), more);
     let whole = |more| with(json!({"type": "integer"}), more);
-    let list = |more| with(json!({"type": "array", "items": {"type": "string"}}), more);
+    let texts = |more| with(json!({"type": "array", "items": {"type": "string"}}), more);
     // CT-12.8
     for (case, ours, theirs, level) in [
         ("another type", text(json!({})), json!({"type": "integer"}), Error),
@@ -432,7 +432,7 @@ fn a_template_gives_only_what_its_objects_accept() {
             Error,
         ),
         ("a smaller number", whole(json!({"format": "int64"})), whole(json!({"format": "int32"})), Error),
-        ("no duplicates", list(json!({})), list(json!({"x-kubernetes-list-type": "set"})), Error),
+        ("no duplicates", texts(json!({})), texts(json!({"x-kubernetes-list-type": "set"})), Error),
         ("another default", text(json!({"default": "a"})), text(json!({"default": "b"})), Warning),
         ("no default", text(json!({"default": "a"})), text(json!({})), Warning),
         ("a rule", text(json!({})), text(json!({"x-kubernetes-validations": [{"rule": "self != 'a'"}]})), Warning),
@@ -447,8 +447,8 @@ fn a_template_gives_only_what_its_objects_accept() {
         ("a larger number", whole(json!({"format": "int32"})), whole(json!({"format": "int64"}))),
         (
             "duplicates",
-            list(json!({"x-kubernetes-list-type": "set"})),
-            list(json!({"x-kubernetes-list-type": "atomic"})),
+            texts(json!({"x-kubernetes-list-type": "set"})),
+            texts(json!({"x-kubernetes-list-type": "atomic"})),
         ),
         (
             "any name",

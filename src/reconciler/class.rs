@@ -16,7 +16,7 @@ use super::backoff::{Backoff, Held};
 use super::raw::RawClass;
 use super::runs::RunOutcome;
 use super::{add, in_our_name, now};
-use crate::admission::{clusters_that_break, variable_problem};
+use crate::admission::{clusters_that_break, usable_variables};
 use crate::budget::Stop;
 use crate::field::{a_few, counted, shortened};
 use crate::hub::{ClusterClass, GROUP, Kind, ObjectKey, ObjectRef, TemplateRef, contract};
@@ -325,13 +325,10 @@ impl Reconciler {
 
 /// The variables of an extension, if they are valid (RH-16.4).
 async fn checked(extension: &str, variables: Arc<[Value]>) -> Result<Arc<[Value]>, String> {
+    let extension = extension.to_owned();
     // Schemas and rules are compiled, which is too long for an async thread.
-    let check = move || (variable_problem(&variables), variables);
-    let (problem, variables) = tokio::task::spawn_blocking(check).await.map_err(|error| error.to_string())?;
-    match problem {
-        None => Ok(variables),
-        Some(problem) => Err(format!("the variables of {extension:?} are invalid: {problem}")),
-    }
+    let check = move || usable_variables(&extension, variables);
+    tokio::task::spawn_blocking(check).await.unwrap_or_else(|error| Err(error.to_string()))
 }
 
 /// Why reviews could not use a class with these variables, if they could not.

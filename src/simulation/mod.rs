@@ -269,8 +269,10 @@ impl Simulation {
 
     /// One run for the topology of a Cluster (RS-07).
     fn plan(&mut self, cluster: &ObjectKey) {
-        self.permit_deletion(cluster);
         let mut outcome = Rollout::default();
+        if !self.permit_deletion(cluster, &mut outcome) {
+            return;
+        }
         let round = match self.topologies.plan(cluster, &mut outcome) {
             Ok(round) => round,
             Err(failure) => {
@@ -298,15 +300,36 @@ impl Simulation {
         self.conclude(cluster, &outcome, failure.as_deref());
     }
 
-    /// No hook holds the deletion of a Cluster, since no extension is asked (DEL-01).
-    fn permit_deletion(&mut self, cluster: &ObjectKey) {
+    /// Asks the hook that may hold the deletion of a Cluster (DEL-01, HK-22); says whether the Cluster goes on.
+    fn permit_deletion(&mut self, cluster: &ObjectKey, outcome: &mut Rollout) -> bool {
         let id = cluster_id(cluster);
-        let Some(known) = self.machines.objects.get(&id).cloned() else { return };
-        if known.is_being_deleted() && known.annotation(annotation::OK_TO_DELETE).is_none() {
-            let mut after = (*known).clone();
-            crate::lifecycle::annotate(&mut after, annotation::OK_TO_DELETE, "");
-            // It was just read.
-            let _ = self.machines.update(None, &known, after);
+        let Some(known) = self.machines.objects.get(&id).cloned() else { return true };
+        if !known.is_being_deleted() || known.annotation(annotation::OK_TO_DELETE).is_some() {
+            return true;
+        }
+        match self.topologies.permits_deletion(cluster) {
+            Ok((true, _)) => {
+                let mut after = (*known).clone();
+                crate::lifecycle::annotate(&mut after, annotation::OK_TO_DELETE, "");
+                // It was just read.
+                let _ = self.machines.update(None, &known, after);
+                true
+            }
+            Ok((false, hooks)) => {
+                let reason = hooks.message("delete").unwrap_or_default();
+                let held = vec![Held { kind: Kind::Cluster.name().to_owned(), name: cluster.name.clone(), reason }];
+                self.timeline.note_held(cluster, &held, self.machines.now());
+                self.held.insert(cluster.clone(), held);
+                outcome.tracker.hooks = hooks;
+                self.conclude(cluster, outcome, None);
+                false
+            }
+            Err(failure) => {
+                let failure = failure.to_string();
+                self.conclude(cluster, outcome, Some(&failure));
+                self.failures.insert(cluster.clone(), failure);
+                false
+            }
         }
     }
 

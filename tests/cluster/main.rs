@@ -44,8 +44,9 @@ mod support {
     pub mod lab;
     pub mod process;
     pub mod recorder;
+    pub mod upgrade_hooks;
 }
 use support::{
     balancer, controller_manager, faulty, gadgets, kubectl as kubectl_client, kubernetes, kustomize, lab, process,
-    recorder,
+    recorder, upgrade_hooks,
 };

@@ -57,8 +57,9 @@ mod support {
     pub mod kustomize;
     pub mod process;
     pub mod tls_client;
+    pub mod upgrade_hooks;
 }
-use support::{gadgets, judge, kubectl as kubectl_client, kustomize, lab, process, tls_client};
+use support::{gadgets, judge, kubectl as kubectl_client, kustomize, lab, process, tls_client, upgrade_hooks};
 #[path = "../../benches/support"]
 mod benches {
     pub mod api;

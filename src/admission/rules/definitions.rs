@@ -68,6 +68,17 @@ pub(super) fn variable_definitions_are_usable(change: &ClassChange<'_>, found: &
     }
 }
 
+/// The variables that an extension defines, if a class can use them (RH-16.4).
+///
+/// # Errors
+/// What is wrong with them, and the name of the extension.
+pub fn usable_variables(extension: &str, variables: Arc<[Value]>) -> Result<Arc<[Value]>, String> {
+    match variable_problem(&variables) {
+        None => Ok(variables),
+        Some(problem) => Err(format!("the variables of {extension:?} are invalid: {problem}")),
+    }
+}
+
 /// What is wrong with variables that an extension defines. They are checked as those of a class are (RH-16.4), and may take as much
 /// as those of a class (DEC-44).
 pub fn variable_problem(variables: &[Value]) -> Option<String> {

@@ -41,4 +41,4 @@ mod upgrade;
 mod version;
 
 pub use breakage::clusters_that_break;
-pub use definitions::variable_problem;
+pub use definitions::{usable_variables, variable_problem};

@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 use super::super::args::extensions::RunningExtension;
 use super::super::discovered::VariableServer;
 use super::super::extensions::settings;
+use crate::admission::variable_problem;
 use crate::extension_client::Client;
 use crate::extensions::answers::{self, DISCOVER_VARIABLES, GENERATE_UPGRADE_PLAN, variables_request, with_settings};
 use crate::extensions::behavior::{self, Finding, Reply};
@@ -29,6 +30,8 @@ use crate::world::{Found, HookAnswer, HookCall, Objects, PatchAnswer, PatchCall,
 const GENERATE: &str = PatchHook::GeneratePatches.name();
 /// How many pairs of patches are applied in both orders.
 const PAIRS: usize = 32;
+/// How many Clusters of a class have their requests kept for that.
+const CLUSTERS: usize = 4;
 
 /// Extensions that are called.
 #[derive(Debug)]
@@ -48,16 +51,23 @@ struct Extension {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The variables that no Cluster of its class lacks.
-    always_set: BTreeMap<ObjectKey, BTreeSet<String>>,
-    /// The first request to each handler of a patch, by its registered name.
-    questions: BTreeMap<String, Question>,
+    expected: BTreeMap<ObjectKey, Expected>,
+    /// The first requests to each handler of a patch for a class, by its registered name, and by Cluster.
+    questions: BTreeMap<(ObjectKey, String), BTreeMap<ObjectKey, Question>>,
     /// The answers to requests, by registered name and body.
     answers: BTreeMap<(String, String), Found<PatchAnswer>>,
     /// The variables of handlers, in the same way.
     variables: BTreeMap<(String, String), Found<Arc<[Value]>>>,
     checked: BTreeMap<String, Checked>,
     problems: BTreeSet<String>,
+}
+
+/// What is known of a Cluster.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Expected {
+    pub class: ObjectKey,
+    /// The variables that no Cluster of the class lacks.
+    pub always_set: BTreeSet<String>,
 }
 
 /// A handler that was called.
@@ -99,48 +109,86 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Which variables are always set.
-    pub(super) fn expect(&self, always_set: BTreeMap<ObjectKey, BTreeSet<String>>) {
-        self.state().always_set = always_set;
+    /// What is known of the Clusters.
+    pub(super) fn expect(&self, expected: BTreeMap<ObjectKey, Expected>) {
+        self.state().expected = expected;
     }
 
     /// Checks what no topology has called: variables, plans, and the order of the patches of a class.
-    pub(super) fn check_others(&self, classes: &[Value]) {
-        let mut sources: Vec<(String, Vec<Value>)> = classes.iter().map(inline).collect();
+    pub(super) fn check_others(&self, classes: &[(ObjectKey, Value)]) {
+        let mut sources: Vec<(String, Vec<Value>)> = classes.iter().map(|(_, class)| inline(class)).collect();
         for extension in &self.extensions {
             for (name, handler) in extension.registration.handlers() {
-                let body = match handler.hook() {
-                    DISCOVER_VARIABLES => variables_request(&BTreeMap::new(), extension.registration.settings()),
+                let target = extension.address.handler(handler);
+                match handler.hook() {
+                    DISCOVER_VARIABLES => self.check_variables(&name, handler, extension, classes, &mut sources),
                     GENERATE_UPGRADE_PLAN => {
-                        with_settings(&upgrade_request().to_string(), extension.registration.settings())
-                            .map(|body| body.to_string())
+                        let body = with_settings(&upgrade_request().to_string(), extension.registration.settings());
+                        let Ok(body) = body.map(|body| body.to_string()) else { continue };
+                        self.add(&name, behavior::of_call(&body, &|body| self.counted(&name, &target, body)));
+                        let outcome = self.counted(&name, &target, &body).outcome;
+                        let plan = answers::upgrade_plan(handler, outcome.as_deref().map_err(String::as_str));
+                        self.add(&name, plan.ok().and_then(|plan| no_plan(&plan)));
                     }
-                    _ => continue,
-                };
-                let (target, Ok(body)) = (extension.address.handler(handler), body) else { continue };
-                let found = behavior::of_call(&body, &|body| self.counted(&name, &target, body));
-                self.add(&name, found);
-                let outcome = self.counted(&name, &target, &body).outcome;
-                let outcome = outcome.as_deref().map_err(String::as_str);
-                if handler.hook() == GENERATE_UPGRADE_PLAN {
-                    self.add(&name, answers::upgrade_plan(handler, outcome).ok().and_then(|plan| no_plan(&plan)));
-                } else if let Ok(variables) = answers::variables(handler, outcome) {
-                    self.add(&name, shared(&variables, &sources));
-                    sources.push((format!("the handler {name}"), variables));
+                    _ => {}
                 }
             }
         }
-        let pairs: BTreeSet<(String, String)> = classes.iter().flat_map(pairs).collect();
-        pairs.into_iter().take(PAIRS).for_each(|(first, second)| self.check_order(&first, &second));
+        let mut of_pairs: BTreeMap<(String, String), Vec<&ObjectKey>> = BTreeMap::new();
+        for (key, class) in classes {
+            pairs(class).into_iter().for_each(|pair| of_pairs.entry(pair).or_default().push(key));
+        }
+        let of_pairs = of_pairs.into_iter().take(PAIRS);
+        of_pairs.for_each(|((first, second), classes)| self.check_order(&first, &second, &classes));
     }
 
-    /// Applies two patches in both orders.
-    fn check_order(&self, first: &str, second: &str) {
-        let question = |name: &str| self.state().questions.get(name).cloned();
-        let (Some(a), Some(b)) = (question(first), question(second)) else { return };
+    /// Asks for variables with the settings of each patch that names the handler, and compares them with those that are defined
+    /// elsewhere.
+    fn check_variables(
+        &self,
+        name: &str,
+        handler: &Handler,
+        extension: &Extension,
+        classes: &[(ObjectKey, Value)],
+        sources: &mut Vec<(String, Vec<Value>)>,
+    ) {
+        let target = extension.address.handler(handler);
+        let (mut found, mut own) = (Vec::new(), Vec::new());
+        for settings in settings_of_patches(name, classes) {
+            let Ok(body) = variables_request(&settings, extension.registration.settings()) else { continue };
+            found.extend(behavior::of_call(&body, &|body| self.counted(name, &target, body)));
+            let outcome = self.counted(name, &target, &body).outcome;
+            let Ok(variables) = answers::variables(handler, outcome.as_deref().map_err(String::as_str)) else {
+                continue;
+            };
+            found.extend(variable_problem(&variables).map(unusable));
+            found.extend(shared(&variables, sources));
+            // Several patches may define the same variables to get them (RH-17.8), but not in different ways.
+            found.extend(shared(&variables, &own).into_iter().filter(|finding| finding.level == Level::Error));
+            own.push((format!("{name} with the settings of another patch"), variables));
+        }
+        let mut seen: Vec<Finding> = Vec::new();
+        for finding in found {
+            if !seen.contains(&finding) {
+                seen.push(finding);
+            }
+        }
+        self.add(name, seen);
+        sources.extend(own.into_iter().map(|(_, variables)| (format!("the handler {name}"), variables)));
+    }
+
+    /// Applies two patches in both orders, with the requests for the same Cluster.
+    fn check_order(&self, first: &str, second: &str, classes: &[&ObjectKey]) {
         let (Ok((_, _, of_a)), Ok((_, _, of_b))) = (self.find(first, GENERATE), self.find(second, GENERATE)) else {
             return;
         };
+        let of_class = |class: &&ObjectKey| {
+            let state = self.state();
+            let questions = |name: &str| state.questions.get(&(ObjectKey::clone(class), name.to_owned()));
+            let (of_first, of_second) = (questions(first)?, questions(second)?);
+            of_first.iter().find_map(|(cluster, a)| Some((a.clone(), of_second.get(cluster)?.clone())))
+        };
+        let Some((a, b)) = classes.iter().find_map(of_class) else { return };
         let found = behavior::of_order(
             (&a, &|body| self.counted(first, &of_a, body)),
             (&b, &|body| self.counted(second, &of_b, body)),
@@ -201,6 +249,15 @@ impl Lab {
         reply
     }
 
+    /// Keeps a request, of which a handler may have several for a Cluster: the first counts.
+    fn keep(&self, class: ObjectKey, name: &str, cluster: &ObjectKey, question: &Question) {
+        let mut state = self.state();
+        let kept = state.questions.entry((class, name.to_owned())).or_default();
+        if kept.len() < CLUSTERS && !kept.contains_key(cluster) {
+            kept.insert(cluster.clone(), question.clone());
+        }
+    }
+
     /// The handler of that name for a hook, and where it is called; nothing of an extension that is not checked.
     fn find(&self, name: &str, hook: &str) -> Result<(&Extension, &Handler, Target), Option<String>> {
         let (handler, config) =
@@ -228,12 +285,12 @@ impl ExtensionServer for Lab {
             return known.clone();
         }
         let send = |body: &str| self.counted(name, &target, body);
-        let is_first = !self.state().questions.contains_key(name);
+        let Expected { class, always_set } = self.state().expected.get(&call.cluster).cloned().unwrap_or_default();
+        let is_first = !self.state().questions.keys().any(|(_, known)| known == name);
         if is_first {
-            let always_set = self.state().always_set.get(&call.cluster).cloned().unwrap_or_default();
             self.add(name, behavior::of_patch(&question, &always_set, &send));
-            self.state().questions.insert(name.clone(), question.clone());
         }
+        self.keep(class, name, &call.cluster, &question);
         let outcome = send(question.body()).outcome;
         let found = question.answer(handler, outcome.as_deref().map_err(String::as_str));
         self.state().answers.insert(key, found.clone());
@@ -250,7 +307,7 @@ impl ExtensionServer for Lab {
 }
 
 impl VariableServer for Lab {
-    fn variables(&self, name: &str, settings: &BTreeMap<String, String>) -> Found<Arc<[Value]>> {
+    fn variables(&self, _: &ObjectKey, name: &str, settings: &BTreeMap<String, String>) -> Found<Arc<[Value]>> {
         let (extension, handler, target) = match self.find(name, DISCOVER_VARIABLES) {
             Ok(found) => found,
             Err(Some(problem)) => return Found::Unreadable(problem),
@@ -273,7 +330,7 @@ impl VariableServer for Lab {
         found
     }
 
-    fn note(&self, problem: String) {
+    fn refuse(&self, problem: String) {
         self.state().problems.insert(problem);
     }
 }
@@ -303,6 +360,29 @@ fn no_plan(plan: &UpgradePlan) -> Option<Finding> {
         message: format!("from {from} to {to}: {problem}"),
         way_out: "list every minor version of the control plane, and end with the version of the topology",
     })
+}
+
+/// The settings of the patches whose variables a handler defines; no settings if there is no such patch.
+fn settings_of_patches(name: &str, classes: &[(ObjectKey, Value)]) -> BTreeSet<BTreeMap<String, String>> {
+    let patches = |class: &Value| class.pointer("/spec/patches").and_then(Value::as_array).cloned().unwrap_or_default();
+    let settings = |patch: Value| -> BTreeMap<String, String> {
+        let all = patch["external"]["settings"].as_object().cloned().unwrap_or_default();
+        all.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned()))).collect()
+    };
+    let is_named = |patch: &Value| patch["external"]["discoverVariablesExtension"] == name;
+    let all = classes.iter().flat_map(|(_, class)| patches(class)).filter(is_named).map(settings);
+    let all: BTreeSet<_> = all.collect();
+    if all.is_empty() { BTreeSet::from([BTreeMap::new()]) } else { all }
+}
+
+/// Variables that no class can use.
+fn unusable(problem: String) -> Finding {
+    Finding {
+        level: Level::Error,
+        rule: "RH-16.4",
+        message: format!("the variables are invalid: {problem}"),
+        way_out: "define variables as spec.variables of a ClusterClass does: a class gets none of this answer",
+    }
 }
 
 /// The variables that a class itself defines.

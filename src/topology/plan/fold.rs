@@ -18,6 +18,7 @@ use crate::hub::{Cluster, Object, ObjectKey, ObjectRef, annotation, label};
 use crate::json::StringMap;
 use crate::rollouts::Owner;
 use crate::ssa;
+use crate::topology::hooks::{Deletion, HookTracker, Hooks};
 use crate::topology::names::Derived;
 use crate::topology::patches::Trace;
 use crate::topology::refusals::{Checks, Subject, completed_in, definition_of};
@@ -170,6 +171,26 @@ impl Fold {
     pub fn compute(&self, cluster: &ObjectKey) -> Result<Computation, Failure> {
         self.settled(|world| match world.cluster(cluster) {
             Found::Yes(found) => Computation::of(&found, world, &mut Derived, &self.options),
+            Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
+            Found::Absent | Found::NotAsked => Err(Failure::NoCluster(cluster.clone())),
+        })
+    }
+
+    /// Calls the hook that may block the deletion of a Cluster (HK-22); passes if no extension is called. A hook that blocks is in the
+    /// tracker.
+    ///
+    /// # Errors
+    /// When an extension fails, or the Cluster cannot be read.
+    pub fn permits_deletion(&self, cluster: &ObjectKey) -> Result<(bool, HookTracker), Failure> {
+        self.settled(|world| match world.cluster(cluster) {
+            Found::Yes(found) => {
+                let mut tracker = HookTracker::of(&found);
+                if found.topology().is_none() {
+                    return Ok((true, tracker));
+                }
+                let deletion = Hooks::new(&found, world, &self.options).before_cluster_delete(&mut tracker)?;
+                Ok((deletion != Deletion::Blocked, tracker))
+            }
             Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
             Found::Absent | Found::NotAsked => Err(Failure::NoCluster(cluster.clone())),
         })

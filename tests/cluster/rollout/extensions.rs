@@ -1,15 +1,21 @@
 //! Topologies whose classes call Runtime Extensions.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::layer::{Trouble, Wire};
 use super::site::{BOOTSTRAP, CONTROL_PLANE, CORE, INFRASTRUCTURE, Manager, Site, text};
 use crate::lab::{Lab, Reply, patched};
+use crate::upgrade_hooks;
 
 on_both![
     an_extension_patches_defines_variables_and_refuses,
-    hooks_hold_creation_upgrade_and_deletion,
+    hooks_hold_creation_each_step_of_an_upgrade_and_deletion,
+    a_certificate_of_another_authority_is_refused,
+    definitions_that_conflict_hold_clusters,
+    an_ignored_failure_is_an_answer_without_patches,
     a_process_that_begins_to_lead_waits_for_the_extensions_that_were_there,
     every_way_to_fail_is_told_and_changes_nothing,
 ];
@@ -149,11 +155,20 @@ async fn every_way_to_fail_is_told_and_changes_nothing(site: Site) {
         ("size", Reply::TooMuch, "longer than 20971520 bytes"),
         ("status", Reply::Json(json!({"status": "Fine"})), "unknown status \"Fine\""),
         ("lie", Reply::success(json!({"items": item("e30=")})), "no item of the request has the uid"),
-        ("base64", Reply::success(json!({"items": item("?")})), "patch"),
+        ("base64", Reply::success(json!({"items": item("?")})), "items[0].patch is not base64"),
     ] {
         extension.lab.on("GeneratePatches", "generate", move |_| way.clone());
         fails(round, words).await;
     }
+    // One operation fails, and the one before it is dropped with it.
+    extension.lab.on("GeneratePatches", "generate", |request| {
+        let operations = json!([{"op": "add", "path": "/spec/template/spec/format", "value": "ignition"},
+            {"op": "remove", "path": "/spec/template/spec/absent"}]);
+        let uid = &request["items"][3]["uid"];
+        let patch = STANDARD.encode(operations.to_string());
+        Reply::success(json!({"items": [{"uid": uid, "patchType": "JSONPatch", "patch": patch}]}))
+    });
+    fails("operation", "/spec/template/spec/absent").await;
     assert_eq!(extension.lab.count("elsewhere"), 0, "a redirect is not followed");
     extension.lab.stop();
     fails("gone", "generate.").await;
@@ -162,42 +177,137 @@ async fn every_way_to_fail_is_told_and_changes_nothing(site: Site) {
     manager.stop().await;
 }
 
-async fn hooks_hold_creation_upgrade_and_deletion(site: Site) {
-    // RH-19.1, RH-19.3, RH-19.10, RH-18.4, HK-11, HK-14, HK-22
+async fn hooks_hold_creation_each_step_of_an_upgrade_and_deletion(site: Site) {
+    // RH-18.4, RH-19.1, RH-19.3, RH-19.5, RH-19.6, RH-19.7, RH-19.8, RH-19.9, RH-19.10, HK-11, HK-14, HK-22
     let extension = Extension::new(&site);
-    let hooks = ["BeforeClusterCreate", "BeforeClusterUpgrade", "BeforeClusterDelete"];
-    for hook in hooks {
+    let [create, delete] = ["BeforeClusterCreate", "BeforeClusterDelete"];
+    for hook in [create, delete] {
         extension.lab.on(hook, &hook.to_lowercase(), |_| Reply::wait(1, "a person decides"));
     }
+    let holds = upgrade_hooks::holds(&extension.lab, "v1.33.0", "v1.34.2");
     let open = |hook: &str| extension.lab.on(hook, &hook.to_lowercase(), |_| Reply::done());
-    let waits = async |hook: &str| {
-        let words = format!("{hook}: a person decides");
-        site.until(&words, || async { site.told("demo").await.1.contains(&words).then_some(()) }).await;
+    let waits = async |words: &str| {
+        site.until(words, || async { site.told("demo").await.1.contains(words).then_some(()) }).await;
     };
     site.provide().await;
     let manager = Manager::start(&site, &Wire::new(Trouble::None));
     extension.register().await;
     site.apply_file("cluster.yaml").await;
-    waits(hooks[0]).await;
+    waits(&format!("{create}: a person decides")).await;
     assert!(site.list(INFRASTRUCTURE, "EmbeddedCluster").await.is_empty());
-    open(hooks[0]);
+    open(create);
     site.reconciled("demo").await;
-    let version = |object: Value| text(&object, "/spec/version");
-    let before = version(site.list(CONTROL_PLANE, "EmbeddedControlPlane").await.remove(0));
     site.change("demo", |topology| topology["version"] = json!("v1.34.2")).await;
-    waits(hooks[1]).await;
-    assert_eq!(version(site.list(CONTROL_PLANE, "EmbeddedControlPlane").await.remove(0)), before);
-    open(hooks[1]);
+    for hold in holds {
+        waits(&hold.words).await;
+        let mut workers = site.list(CORE, "MachineDeployment").await;
+        workers.extend(site.list(CORE, "MachinePool").await);
+        let versions = |objects: Vec<Value>, path: &str| -> Vec<Value> {
+            objects.iter().map(|object| json!(text(object, path))).collect()
+        };
+        let control_plane = versions(site.list(CONTROL_PLANE, "EmbeddedControlPlane").await, "/spec/version");
+        hold.check(&control_plane, &versions(workers, "/spec/template/spec/version"));
+        hold.open();
+    }
     site.reconciled("demo").await;
-    assert_eq!(version(site.list(CONTROL_PLANE, "EmbeddedControlPlane").await.remove(0)), "v1.34.2");
     site.merge(CORE, "Cluster", "demo", json!({"metadata": {"finalizers": ["story.example.com/look"]}})).await;
     site.delete(CORE, "Cluster", "demo").await;
-    waits(hooks[2]).await;
+    waits(&format!("{delete}: a person decides")).await;
     let permitted =
         |cluster: &Value| cluster["metadata"]["annotations"]["runtime.cluster.x-k8s.io/ok-to-delete"].is_string();
     assert!(!permitted(&site.cluster("demo").await));
-    open(hooks[2]);
+    open(delete);
     site.until("the deletion is permitted", || async { permitted(&site.cluster("demo").await).then_some(()) }).await;
+    extension.unregister().await;
+    manager.stop().await;
+}
+
+async fn a_certificate_of_another_authority_is_refused(site: Site) {
+    // RH-4.7, RH-2.6
+    let extension = Extension::new(&site);
+    extension.lab.on("BeforeClusterCreate", "gate", |_| Reply::done());
+    let other = Lab::start();
+    let manager = Manager::start(&site, &Wire::new(Trouble::None));
+    let name = &site.namespace;
+    let config = extension.lab.config(
+        name,
+        &json!({"namespaceSelector": {}, "clientConfig": {"url": extension.lab.url(), "caBundle": STANDARD.encode(&other.ca)}}),
+    );
+    api(&site).patch(name, &PatchParams::apply("a-user").force(), &Patch::Apply(config)).await.unwrap();
+    site.until("the certificate is refused", || async {
+        let config = api(&site).get(name).await.unwrap();
+        let conditions = config.data["status"]["conditions"].as_array()?.clone();
+        let found = conditions.into_iter().find(|one| one["type"] == "Discovered")?;
+        let is_so = found["status"] == "False" && text(&found, "/message").contains("invalid peer certificate");
+        is_so.then_some(())
+    })
+    .await;
+    assert_eq!(extension.lab.requests().len(), 0);
+    extension.unregister().await;
+    manager.stop().await;
+}
+
+async fn definitions_that_conflict_hold_clusters(site: Site) {
+    // RH-17.3, RH-17.5, RH-17.7, CCR-08
+    let extension = Extension::new(&site);
+    let defined = |schema: Value| json!({"variables": [{"name": "motd", "schema": {"openAPIV3Schema": schema}}]});
+    let conflicting = defined(json!({"type": "integer"}));
+    extension.lab.on("DiscoverVariables", "discover", move |_| Reply::success(conflicting.clone()));
+    extension.lab.on("GeneratePatches", "generate", |_| Reply::done());
+    site.provide().await;
+    let manager = Manager::start(&site, &Wire::new(Trouble::None));
+    extension.register().await;
+    let before = class(&site).await;
+    let mut patches = before["spec"]["patches"].as_array().cloned().unwrap_or_default();
+    let external = json!({"generatePatchesExtension": extension.named("generate"),
+        "discoverVariablesExtension": extension.named("discover")});
+    patches.push(json!({"name": "remote", "external": external}));
+    site.merge(CORE, "ClusterClass", &text(&before, "/metadata/name"), json!({"spec": {"patches": patches}})).await;
+    let ready = async || {
+        let conditions = class(&site).await["status"]["conditions"].as_array()?.clone();
+        conditions.into_iter().find(|one| one["type"] == "VariablesReady")
+    };
+    site.until("the conflict is reported", || async {
+        let found = ready().await?;
+        let is_so = found["status"] == "False" && text(&found, "/message").ends_with("conflicting definitions: motd");
+        is_so.then_some(())
+    })
+    .await;
+    let all = class(&site).await["status"]["variables"].as_array().cloned().unwrap_or_default();
+    let motd = all.iter().find(|one| one["name"] == "motd").unwrap();
+    assert_eq!((&motd["definitionsConflict"], motd["definitions"].as_array().unwrap().len()), (&json!(true), 2));
+    site.apply_file("cluster.yaml").await;
+    site.until("the Cluster waits", || async { (site.told("demo").await.0 == "ReconcileFailed").then_some(()) }).await;
+    assert!(site.list(INFRASTRUCTURE, "EmbeddedCluster").await.is_empty());
+    extension.lab.on("DiscoverVariables", "discover", |_| Reply::done());
+    let settings = json!({"spec": {"settings": {"new": "yes"}}});
+    api(&site).patch(&site.namespace, &PatchParams::default(), &Patch::Merge(settings)).await.unwrap();
+    site.reconciled("demo").await;
+    extension.unregister().await;
+    manager.stop().await;
+}
+
+async fn an_ignored_failure_is_an_answer_without_patches(site: Site) {
+    // RH-7.3, RH-7.5, RH-15.4
+    let extension = Extension::new(&site);
+    extension.lab.on_with("GeneratePatches", "generate", "Ignore", |_| Reply::Code(500, "out of order"));
+    extension.lab.on_with("ValidateTopology", "validate", "Ignore", |_| Reply::Garbage);
+    site.provide().await;
+    let manager = Manager::start(&site, &Wire::new(Trouble::None));
+    extension.register().await;
+    let external = json!({"generatePatchesExtension": extension.named("generate"),
+        "validateTopologyExtension": extension.named("validate")});
+    patch_class(&site, external).await;
+    site.apply_file("cluster.yaml").await;
+    site.reconciled("demo").await;
+    assert!(extension.lab.count("generate") > 0 && extension.lab.count("validate") > 0);
+    extension.lab.on_with("ValidateTopology", "validate", "Ignore", |_| Reply::failure("the cellar is full"));
+    site.change("demo", |topology| topology["controlPlane"]["replicas"] = json!(5)).await;
+    site.until("a refusal is not ignored", || async {
+        let (reason, message) = site.told("demo").await;
+        (reason == "ReconcileFailed" && message.contains("the cellar is full")).then_some(())
+    })
+    .await;
     extension.unregister().await;
     manager.stop().await;
 }

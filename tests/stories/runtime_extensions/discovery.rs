@@ -195,3 +195,56 @@ fn a_namespace_selector_decides_whose_objects_an_extension_sees() {
     site.ground.kubectl.give(&second, &["create"]);
     site.ground.until("the second Cluster waits", || site.lab.count("gate") == 1);
 }
+
+#[test]
+fn a_new_ca_in_the_secret_is_taken_over() {
+    // RH-2.7
+    let site = Site::start();
+    let other = crate::lab::Lab::start();
+    site.lab.on("BeforeClusterCreate", "gate", |_| Reply::done());
+    let secret = |ca: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ca"}, "data": {"ca.crt": STANDARD.encode(ca)}});
+    site.ground.kubectl.give(&secret(&site.lab.ca), &["create"]);
+    let mut config = site.lab.config("lab", &json!({"clientConfig": {"url": site.lab.url()}}));
+    config["metadata"]["annotations"] = json!({"runtime.cluster.x-k8s.io/inject-ca-from-secret": "default/ca"});
+    site.ground.kubectl.give(&config, &["create"]);
+    site.ground.wait("extensionconfig/lab", "condition=Discovered");
+    let both = [&*site.lab.ca, &*other.ca].concat();
+    site.ground.kubectl.give(&secret(&both), &["apply"]);
+    // The Secret is read every minute, and when its ExtensionConfig changes.
+    site.ground.merge("extensionconfig/lab", &json!({"spec": {"settings": {"new": "yes"}}}));
+    site.ground.until("the new CA is in the object", || {
+        site.config()["spec"]["clientConfig"]["caBundle"] == json!(STANDARD.encode(&both))
+    });
+    // The next certificate of the extension is one of the new CA.
+    site.ground.merge("extensionconfig/lab", &json!({"spec": {"clientConfig": {"url": other.url()}}}));
+    site.ground.until("the extension is called with the new CA", || other.count("discovery") > 0);
+}
+
+#[test]
+fn a_handler_is_not_called_for_other_namespaces() {
+    // RH-7.2, RH-16.1, HK-25
+    let site = Site::start();
+    site.lab.on("GeneratePatches", "generate", |_| Reply::done());
+    site.lab.on("DiscoverVariables", "discover", |_| Reply::done());
+    site.register(&json!({"namespaceSelector": {"matchLabels": {"env": "prod"}}}));
+    let words = "the namespaceSelector of its ExtensionConfig does not select the namespace";
+    site.patch_class(&[("remote", json!({"generatePatchesExtension": "generate.lab"}))]);
+    site.ground.kubectl.give(&cluster(1, &json!([]), &json!([])), &["create"]);
+    site.wait_for(
+        "TopologyReconciled",
+        "ReconcileFailed",
+        &format!("\"generate.lab\" is not called for default/demo: {words}"),
+    );
+    assert!(site.ground.list("embeddedclusters").is_empty());
+    let mut patches = site.class()["spec"]["patches"].as_array().unwrap().clone();
+    patches.last_mut().unwrap()["external"]["discoverVariablesExtension"] = json!("discover.lab");
+    site.ground.merge("clusterclass/swift", &json!({"spec": {"patches": patches}}));
+    site.ground.until("the variables are not discovered", || {
+        let said = message(&site.class(), "VariablesReady");
+        said.contains(&format!("\"discover.lab\" is not called for default/swift: {words}"))
+    });
+    assert_eq!((site.lab.count("generate"), site.lab.count("discover")), (0, 0));
+    site.ground.kubectl.out(&["label", "namespace/default", "env=prod"]);
+    site.ground.wait("cluster/demo", "condition=Available");
+    assert!(site.lab.count("generate") > 0 && site.lab.count("discover") > 0);
+}

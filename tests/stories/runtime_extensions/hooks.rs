@@ -1,13 +1,11 @@
 //! Lifecycle hooks: their order, what they hold, and what they are told.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use serde_json::{Value, json};
 
 use super::Site;
 use crate::lab::Reply;
 use crate::machines::ground::{cluster, workers};
+use crate::upgrade_hooks;
 
 pub(super) const HOOKS: [&str; 9] = [
     "BeforeClusterCreate",
@@ -41,7 +39,7 @@ fn order(site: &Site) -> Vec<String> {
 
 #[test]
 fn hooks_are_called_in_the_order_of_an_upgrade() {
-    // RH-19.1 to RH-19.10, RH-20.6, HK-11 to HK-22
+    // RH-19.1, RH-19.2, RH-19.3, RH-19.5, RH-19.6, RH-19.7, RH-19.8, RH-19.9, RH-19.10, RH-20.1, RH-20.6, HK-11 to HK-22
     let site = with_all_hooks();
     site.ground.run_cluster(&cluster(1, &json!([workers("a", 1)]), &json!([])));
     site.ground.until("the creation is over", || site.lab.count("aftercontrolplaneinitialized") == 1);
@@ -73,35 +71,19 @@ fn hooks_are_called_in_the_order_of_an_upgrade() {
 
 #[test]
 fn a_hook_that_blocks_holds_the_upgrade_where_it_stands() {
-    // RH-9.3, RH-18.3, RH-18.5, RH-20.2, RH-24.1 to RH-24.3
+    // RH-9.3, RH-18.3, RH-18.5, RH-19.5, RH-19.6, RH-19.7, RH-19.8, RH-19.9, RH-20.2, RH-20.4, RH-24.1, RH-24.2, RH-24.3
     let site = with_all_hooks();
     site.ground.run_cluster(&cluster(1, &json!([workers("a", 1)]), &json!([])));
-    let holds: Vec<Arc<AtomicBool>> = HOOKS[2..8]
-        .iter()
-        .map(|hook| {
-            let (holds, own) = (Arc::new(AtomicBool::new(true)), hook.to_lowercase());
-            let holding = holds.clone();
-            site.lab.on(hook, &own, move |_| match holding.load(Ordering::SeqCst) {
-                true => Reply::wait(1, "a person decides"),
-                false => Reply::done(),
-            });
-            holds
-        })
-        .collect();
+    let holds = upgrade_hooks::holds(&site.lab, "v1.32.0", "v1.33.0");
     site.ground.edit_topology(&json!({"version": "v1.33.0"}));
-    for (hook, hold) in HOOKS[2..8].iter().zip(holds) {
-        let words = format!("Following hooks are blocking upgrade: {hook}: a person decides");
-        site.wait_for("TopologyReconciled", "ClusterUpgrading", &words);
+    for hold in holds {
+        site.wait_for("TopologyReconciled", "ClusterUpgrading", &hold.words);
         let versions = |kind: &str, path: &str| -> Vec<Value> {
             site.ground.list(kind).iter().map(|one| one.pointer(path).cloned().unwrap_or_default()).collect()
         };
-        let control_plane = versions("embeddedcontrolplanes", "/spec/version");
-        let deployments = versions("machinedeployments", "/spec/template/spec/version");
-        let is_past = |name: &str| HOOKS.iter().position(|one| one == hook) > HOOKS.iter().position(|one| *one == name);
-        let want = |is_new: bool| json!(if is_new { "v1.33.0" } else { "v1.32.0" });
-        assert_eq!(control_plane, [want(is_past("BeforeControlPlaneUpgrade"))], "{hook}");
-        assert_eq!(deployments, [want(is_past("BeforeWorkersUpgrade"))], "{hook}");
-        hold.store(false, Ordering::SeqCst);
+        let workers = versions("machinedeployments", "/spec/template/spec/version");
+        hold.check(&versions("embeddedcontrolplanes", "/spec/version"), &workers);
+        hold.open();
     }
     site.ground.until("the upgrade is over", || {
         crate::machines::ground::condition(&site.cluster(), "TopologyReconciled").0 == "True"
@@ -128,6 +110,87 @@ fn a_hook_is_not_called_again_while_it_blocks() {
     site.wait_for("TopologyReconciled", "Deleting", "BeforeClusterDelete: a backup runs");
     site.lab.on("BeforeClusterDelete", "beforeclusterdelete", |_| Reply::done());
     site.ground.wait("cluster/demo", "delete");
+}
+
+/// The name of the handler that a request went to, without Discovery.
+fn called(site: &Site) -> Vec<String> {
+    site.lab.requests().into_iter().map(|(name, _)| name).filter(|name| name != "discovery").collect()
+}
+
+#[test]
+fn of_several_extensions_the_first_failure_ends_a_hook_and_the_shortest_time_counts() {
+    // RH-8.1, RH-8.2, RH-8.3, RH-8.4
+    let site = Site::start();
+    site.lab.on("BeforeClusterCreate", "b", |_| Reply::wait(2, "the backup runs"));
+    site.lab.on("BeforeClusterCreate", "a", |_| Reply::failure("no room"));
+    site.register(&json!({}));
+    let other = crate::lab::Lab::start();
+    other.on("BeforeClusterCreate", "a", |_| Reply::wait(600, "the window is closed"));
+    // `a.lab` comes before `a.other`, and that before `b.lab`.
+    site.ground.kubectl.give(&other.config("other", &json!({})), &["create"]);
+    site.ground.wait("extensionconfig/other", "condition=Discovered");
+    site.ground.kubectl.give(&cluster(1, &json!([]), &json!([])), &["create"]);
+    site.wait_for("TopologyReconciled", "ReconcileFailed", "extension \"a.lab\"");
+    site.ground.until("it is tried again", || site.lab.count("a") >= 2);
+    assert!(called(&site).iter().all(|name| name == "a"), "{:?}", called(&site));
+    assert_eq!(other.count("a"), 0, "the extensions after the failure are not called");
+    site.lab.on("BeforeClusterCreate", "a", |_| Reply::done());
+    let words = "BeforeClusterCreate: the window is closed, the backup runs";
+    site.wait_for("TopologyReconciled", "ClusterCreating", words);
+    site.ground.until("it is asked again after the shortest time", || other.count("a") >= 2);
+    assert!(called(&site).ends_with(&["a".to_owned(), "b".to_owned()]), "{:?}", called(&site));
+    other.on("BeforeClusterCreate", "a", |_| Reply::done());
+    site.lab.on("BeforeClusterCreate", "b", |_| Reply::done());
+    site.ground.wait("cluster/demo", "condition=Available");
+}
+
+#[test]
+fn other_changes_of_a_topology_go_on_while_a_hook_blocks() {
+    // RH-9.4, RH-18.7
+    let site = with_all_hooks();
+    site.ground.run_cluster(&cluster(1, &json!([workers("a", 1)]), &json!([])));
+    site.lab.on("BeforeClusterUpgrade", "beforeclusterupgrade", |_| Reply::wait(600, "the window is closed"));
+    site.ground.edit_topology(&json!({"version": "v1.33.0"}));
+    site.wait_for("TopologyReconciled", "ClusterUpgrading", "BeforeClusterUpgrade: the window is closed");
+    // The extension would let the upgrade go on now, but it is not asked before its time is over.
+    site.lab.on("BeforeClusterUpgrade", "beforeclusterupgrade", |_| Reply::done());
+    site.ground.edit_topology(&json!({"workers": {"machineDeployments": [workers("a", 2)]}}));
+    site.ground.wait("machinedeployments --all", "jsonpath={.status.readyReplicas}=2");
+    site.wait_for("TopologyReconciled", "ClusterUpgrading", "BeforeClusterUpgrade: the window is closed");
+    assert_eq!(site.lab.count("beforeclusterupgrade"), 1);
+    let versions = site.ground.list("embeddedcontrolplanes");
+    assert_eq!(versions[0]["spec"]["version"], "v1.32.0", "other changes of the topology go on");
+}
+
+#[test]
+fn a_paused_cluster_calls_nothing_and_goes_on_from_its_annotations() {
+    // RH-24.4, RH-18.4
+    let site = with_all_hooks();
+    site.ground.run_cluster(&cluster(1, &json!([]), &json!([])));
+    site.lab.on("AfterControlPlaneUpgrade", "aftercontrolplaneupgrade", |_| Reply::wait(1, "not yet"));
+    site.ground.edit_topology(&json!({"version": "v1.33.0"}));
+    site.wait_for("TopologyReconciled", "ClusterUpgrading", "AfterControlPlaneUpgrade: not yet");
+    site.ground.merge("cluster/demo", &json!({"spec": {"paused": true}}));
+    site.wait_for("TopologyReconciled", "Paused", "");
+    let calls = called(&site).len();
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    assert_eq!(called(&site).len(), calls, "{:?}", called(&site));
+    site.lab.on("AfterControlPlaneUpgrade", "aftercontrolplaneupgrade", |_| Reply::done());
+    site.ground.merge("cluster/demo", &json!({"spec": {"paused": null}}));
+    site.ground.until("the upgrade is over", || site.lab.count("afterclusterupgrade") == 1);
+    assert_eq!(site.lab.count("beforecontrolplaneupgrade"), 1, "the step is not begun again");
+}
+
+#[test]
+fn a_cluster_without_a_topology_calls_nothing() {
+    // RH-1.4
+    let site = with_all_hooks();
+    let plain = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "plain"},
+        "spec": {"infrastructureRef": {"apiGroup": "infrastructure.topologist.dev", "kind": "EmbeddedCluster", "name": "plain"}}});
+    site.ground.kubectl.give(&plain, &["create"]);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    site.ground.kubectl.out(&["delete", "cluster/plain", "--timeout=30s"]);
+    assert_eq!(called(&site), [""; 0]);
 }
 
 #[test]

@@ -241,7 +241,11 @@ fn plans_and_simulations_show_what_hooks_hold() {
     let simulate = ["simulate", "bundle.json", "--to", "to.json"];
     let (code, out, err) = folder.run(&[&simulate[..], &flags, &["--call-hooks"]].concat());
     assert!(code == 1 && out.contains(held), "{code} {out}{err}");
+    let (_, simulated, _) =
+        folder.run(&[&simulate[..], &flags, &["--call-hooks", "--record", "simulated.json"]].concat());
     lab.stop();
+    let (code, repeated, err) = folder.run(&[&simulate[..], &["--extension", "lab=simulated.json"]].concat());
+    assert_eq!((code, &repeated), (1, &simulated), "a simulation with recorded answers: {err}");
     let (code, replayed, err) = folder.run(&[&plan[..], &["--extension", "lab=lab.json"]].concat());
     assert_eq!((code, &replayed), (0, &live), "{err}");
 }
@@ -303,4 +307,206 @@ fn a_check_reports_an_order_that_has_an_effect_and_a_handler_that_dies() {
     assert!(err.contains("two extensions are called extension; name each with NAME=URL"), "{err}");
     let (code, _, err) = folder.run(&["check-extension", "https://127.0.0.1:1", "--extension-ca", "ca.crt"]);
     assert!(code == 2 && err.contains("extension extension: Discovery: "), "{err}");
+}
+
+#[test]
+fn a_simulation_shows_what_holds_a_deletion() {
+    // HK-22, RH-19.10
+    let lab = Lab::start();
+    lab.on("BeforeClusterDelete", "gate", |_| Reply::wait(600, "a backup runs"));
+    let folder = Folder::with(&[], |_| {});
+    let bundle: Value = serde_json::from_str(&fs::read_to_string(folder.path("bundle.json")).unwrap()).unwrap();
+    let others = bundle["items"].as_array().unwrap().iter().filter(|object| object["kind"] != "Cluster");
+    let without = json!({"apiVersion": "v1", "kind": "List", "items": others.collect::<Vec<_>>()});
+    fs::write(folder.path("without.json"), without.to_string()).unwrap();
+    folder.trust(&lab.ca);
+    let url = format!("lab={}", lab.url());
+    let flags = ["--extension", &*url, "--extension-ca", "ca.crt"];
+    let simulate = ["simulate", "bundle.json", "--to", "without.json"];
+    let (code, out, err) = folder.run(&[&simulate[..], &flags].concat());
+    assert!(code == 0 && lab.count("gate") == 0, "{code} {out}{err}");
+    let (code, out, err) = folder.run(&[&simulate[..], &flags, &["--call-hooks"]].concat());
+    let held = "Following hooks are blocking delete: BeforeClusterDelete: a backup runs";
+    assert!(code == 1 && out.contains(held), "{code} {out}{err}");
+    lab.on("BeforeClusterDelete", "gate", |_| Reply::done());
+    let (code, out, err) = folder.run(&[&simulate[..], &flags, &["--call-hooks"]].concat());
+    assert!(code == 0 && lab.count("gate") > 1, "{code} {out}{err}");
+}
+
+#[test]
+fn variables_that_no_class_can_use_are_errors() {
+    // RH-16.4
+    let lab = Lab::start();
+    lab.on("DiscoverVariables", "variables", |_| {
+        Reply::success(json!({"variables": [{"name": "format", "schema": {"openAPIV3Schema": {"type": "bogus"}}}]}))
+    });
+    lab.on("GeneratePatches", "generate", |_| Reply::done());
+    let folder = Folder::with(&[("remote", formats())], |_| {});
+    folder.trust(&lab.ca);
+    let url = format!("lab={}", lab.url());
+    let flags = ["--extension", &*url, "--extension-ca", "ca.crt"];
+    let said = "VariableDiscovery failed: patch \"remote\": the variables of \"variables.lab\" are invalid: ";
+    for arguments in [&["validate", "bundle.json"][..], &["render", "bundle.json"]] {
+        let (code, out, err) = folder.run(&[arguments, &flags].concat());
+        assert_eq!(code, 1, "{arguments:?} {out}{err}");
+        assert!(err.contains(said) && err.contains("bogus"), "{arguments:?} {out}{err}");
+    }
+    let (_, out, _) =
+        folder.run(&[&["plan", "--from", "bundle.json", "--to", "bundle.json", "-o", "json"][..], &flags].concat());
+    let plan: Value = serde_json::from_str(&out).unwrap();
+    assert!(plan["warnings"].to_string().contains("are invalid"), "{plan:#}");
+    let check = ["check-extension", &*url, "--extension-ca", "ca.crt", "--files", "bundle.json"];
+    let (code, out, err) = folder.run(&check);
+    assert!(code == 1 && out.contains("error RH-16.4: the variables are invalid: "), "{code} {out}{err}");
+}
+
+/// What the patches of a check may write.
+fn writes(value: &'static str) -> impl Fn(&Value) -> Reply + Send + 'static {
+    move |request| patched(request, CONFIG, "format", &json!(value))
+}
+
+/// The findings about each handler.
+fn findings(folder: &Folder, url: &str, more: &[&str]) -> Vec<(String, Vec<String>)> {
+    let check = ["check-extension", url, "--extension-ca", "ca.crt", "--files", "bundle.json", "-o", "json"];
+    let (_, out, err) = folder.run(&[&check[..], more].concat());
+    let report: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
+    let text = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_owned();
+    let finding = |one: &Value| ["level", "rule", "message"].map(|name| text(one, name)).join(" ");
+    let findings =
+        |handler: &Value| handler["findings"].as_array().unwrap().iter().map(finding).collect::<Vec<String>>();
+    report["handlers"].as_array().unwrap().iter().map(|handler| (text(handler, "name"), findings(handler))).collect()
+}
+
+#[test]
+fn a_check_reports_every_way_to_misbehave() {
+    // RH-23.5, RH-23.6, RH-10.4
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let count = || CALLS.fetch_add(1, Ordering::SeqCst).to_string();
+    let lab = Lab::start();
+    lab.on("GeneratePatches", "different", move |request| patched(request, CONFIG, "format", &json!(count())));
+    lab.on("GeneratePatches", "texts", move |_| Reply::success(json!({"message": count()})));
+    lab.on("GeneratePatches", "idle", |request| {
+        let item = json!({"uid": request["items"][0]["uid"], "patchType": "JSONMergePatch", "patch": "e30="});
+        Reply::success(json!({"items": [item]}))
+    });
+    lab.on("GeneratePatches", "slow", |_| {
+        std::thread::sleep(std::time::Duration::from_millis(250));
+        Reply::done()
+    });
+    lab.on("GeneratePatches", "again", |request| {
+        let items = request["items"].as_array().unwrap();
+        let found = items.iter().find(|item| item["holderReference"]["fieldPath"] == CONFIG).unwrap();
+        let before = found["object"]["spec"]["template"]["spec"]["format"].as_str().unwrap_or_default();
+        patched(request, CONFIG, "format", &json!(format!("{before}x")))
+    });
+    lab.on("GeneratePatches", "guess", |request| patched(request, CONFIG, "format", &variable(request, "first")));
+    lab.on("DiscoverVariables", "first", |_| {
+        let schema = json!({"openAPIV3Schema": {"type": "string", "default": "cloud-config"}});
+        Reply::success(json!({"variables": [{"name": "first", "schema": schema}]}))
+    });
+    lab.on("GeneratePatches", "kinds", writes("ignition"));
+    lab.on("GeneratePatches", "versions", |request| {
+        let is_known = |item: &Value| item["object"]["apiVersion"] == "bootstrap.topologist.dev/v1beta1";
+        match request["items"].as_array().unwrap().iter().any(is_known) {
+            true => patched(request, CONFIG, "format", &json!("cloud-config")),
+            false => Reply::done(),
+        }
+    });
+    lab.on("ValidateTopology", "said", move |_| Reply::success(json!({"message": count()})));
+    let names = ["different", "texts", "idle", "slow", "again", "guess", "kinds", "versions"];
+    let external = |name: &str| {
+        let mut external = json!({"generatePatchesExtension": format!("{name}.lab")});
+        if name == "guess" {
+            external["discoverVariablesExtension"] = json!("first.lab");
+        }
+        external
+    };
+    let mut patches: Vec<(&str, Value)> = names.iter().map(|name| (*name, external(name))).collect();
+    patches.push(("said", json!({"validateTopologyExtension": "said.lab"})));
+    let folder = Folder::with(&patches, |_| {});
+    folder.trust(&lab.ca);
+    let found = findings(&folder, &format!("lab={}", lab.url()), &[]);
+    for (handler, words) in [
+        ("different", "error RH-23.5 two equal requests got different patches: EmbeddedConfigTemplate "),
+        ("texts", "error RH-23.5 two equal requests got answers with different texts"),
+        ("idle", "warning RH-23.6 a patch of EmbeddedClusterTemplate "),
+        ("slow", "warning RH-23.5 a call takes "),
+        ("again", "error RH-23.5 objects that are patched already get another patch: EmbeddedConfigTemplate "),
+        ("guess", "warning RH-23.5 without the variable \"first\", the answer is a success with other patches"),
+        ("guess", "warning RH-23.5 with a variable \"first\" of another type, the answer is a success"),
+        ("kinds", "error RH-23.5 templates of an unknown kind are patched"),
+        (
+            "versions",
+            "warning RH-10.4 in an unknown version, EmbeddedConfigTemplate gets no patch, and the answer is a success",
+        ),
+        ("said", "error RH-23.5 two equal requests got answers with different texts"),
+    ] {
+        let (_, all) = found.iter().find(|(name, _)| *name == format!("{handler}.lab")).unwrap();
+        assert!(all.iter().any(|one| one.starts_with(words)), "{handler}: {words}: {all:#?}");
+    }
+    let kinds: std::collections::BTreeSet<String> = lab
+        .requests_of("said")
+        .iter()
+        .filter_map(|request| Some(request["items"][0]["object"]["apiVersion"].as_str()?.to_owned()))
+        .collect();
+    assert!(kinds.contains("infrastructure.topologist.dev/v99alpha1"), "a foreign version: {kinds:?}");
+    assert!(kinds.contains("unknown.example.com/v1"), "a foreign kind: {kinds:?}");
+}
+
+#[test]
+fn a_check_sends_the_settings_of_patches_and_compares_their_definitions() {
+    // RH-5.6, RH-17.1, RH-17.8
+    let lab = Lab::start();
+    lab.on("DiscoverVariables", "variables", |request| {
+        let kind = if request["settings"]["place"] == "attic" { "integer" } else { "string" };
+        let schema = json!({"openAPIV3Schema": {"type": kind}});
+        Reply::success(json!({"variables": [{"name": "place", "schema": schema}]}))
+    });
+    lab.on("DiscoverVariables", "others", |_| {
+        let schema = json!({"openAPIV3Schema": {"type": "string"}});
+        Reply::success(json!({"variables": [{"name": "room", "schema": schema}]}))
+    });
+    lab.on("GeneratePatches", "generate", |_| Reply::done());
+    let external = |handler: &str, place: &str| {
+        json!({"generatePatchesExtension": "generate.lab", "discoverVariablesExtension": format!("{handler}.lab"),
+            "settings": {"place": place}})
+    };
+    let of = |found: &[(String, Vec<String>)], name: &str| found.iter().find(|one| one.0 == name).unwrap().1.clone();
+    let patches = [
+        ("one", external("variables", "cellar")),
+        ("two", external("variables", "roof")),
+        ("three", external("others", "cellar")),
+    ];
+    let folder = Folder::with(&patches, |_| {});
+    folder.trust(&lab.ca);
+    let url = format!("lab={}", lab.url());
+    let found = findings(&folder, &url, &[]);
+    assert_eq!(of(&found, "variables.lab"), [""; 0], "equal definitions of two patches are what each of them needs");
+    assert_eq!(of(&found, "others.lab"), [""; 0]);
+    let places: Vec<Value> =
+        lab.requests_of("variables").iter().map(|request| request["settings"]["place"].clone()).collect();
+    assert!(places.contains(&json!("cellar")) && places.contains(&json!("roof")), "{places:?}");
+    let patches = [("one", external("variables", "cellar")), ("two", external("variables", "attic"))];
+    folder.write("bundle.json", &patches, |_| {});
+    let found = findings(&folder, &url, &[]);
+    let want = "error RH-17.5 variables.lab with the settings of another patch defines variables of the same name in another way: place";
+    assert_eq!(of(&found, "variables.lab"), [want]);
+    // The handler of another patch defines the same variable in the same way.
+    lab.on("DiscoverVariables", "others", |_| {
+        let schema = json!({"openAPIV3Schema": {"type": "string"}});
+        Reply::success(json!({"variables": [{"name": "place", "schema": schema}]}))
+    });
+    folder.write(
+        "bundle.json",
+        &[("one", external("variables", "cellar")), ("three", external("others", "cellar"))],
+        |_| {},
+    );
+    let found = findings(&folder, &url, &[]);
+    let both: Vec<String> = [of(&found, "variables.lab"), of(&found, "others.lab")].concat();
+    assert_eq!(both.len(), 1, "{both:#?}");
+    assert!(
+        both[0].starts_with("warning RH-17.1 ") && both[0].ends_with("defines these variables too: place"),
+        "{both:?}"
+    );
 }

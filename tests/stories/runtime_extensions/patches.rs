@@ -89,3 +89,33 @@ fn every_way_to_fail_is_in_the_condition() {
     }
     assert_eq!(site.lab.count("elsewhere"), 0, "a redirect is not followed");
 }
+
+#[test]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts are small")]
+fn calls_are_counted_by_hook_and_outcome() {
+    // PERF-10
+    let site = patching();
+    site.ground.run_cluster(&demo());
+    let counted = |labels: &str| {
+        let value = site.ground.topologist.metric(&format!("topologist_extension_requests_total{{{labels}}}"));
+        value.unwrap_or_default() as usize
+    };
+    let answered = |hook: &str| counted(&format!("hook=\"{hook}\",outcome=\"answered\""));
+    assert_eq!(answered("Discovery"), site.lab.count("discovery"));
+    assert_eq!(answered("GeneratePatches"), site.lab.count("generate"));
+    assert_eq!(answered("ValidateTopology"), site.lab.count("validate"));
+    let duration = |hook: &str| {
+        site.ground.topologist.metric(&format!("topologist_extension_request_duration_seconds_count{{hook=\"{hook}\"}}"))
+    };
+    assert_eq!(duration("GeneratePatches").unwrap_or_default() as usize, site.lab.count("generate"));
+    let before = site.lab.count("generate");
+    site.lab.on("GeneratePatches", "generate", |_| Reply::Code(500, "out of order"));
+    site.ground.merge("cluster/demo", &json!({"metadata": {"labels": {"round": "1"}}}));
+    site.wait_for("TopologyReconciled", "ReconcileFailed", "status 500");
+    assert!(site.lab.count("generate") > before);
+    let (_, metrics) = site.ground.topologist.admin_get("/metrics");
+    let failed = |line: &&str| {
+        line.starts_with("topologist_extension_requests_total{hook=\"GeneratePatches\"") && !line.contains("answered")
+    };
+    assert!(metrics.lines().any(|line| failed(&line)), "{metrics}");
+}

@@ -74,3 +74,62 @@ fn a_live_plan_asks_the_extensions_of_the_cluster() {
         undiscovered["warnings"]
     );
 }
+
+#[test]
+fn a_live_plan_follows_namespace_selectors() {
+    // RH-7.2, RH-8.1, HK-25
+    let site = Site::start();
+    site.lab.on("GeneratePatches", "generate", |request| patched(request, CONFIG, "format", &json!("ignition")));
+    site.lab.on("BeforeClusterUpgrade", "gate", |_| Reply::wait(600, "the window is closed"));
+    site.ground.run_cluster(&cluster(1, &json!([workers("a", 1)]), &json!([])));
+    site.register(&json!({"namespaceSelector": {"matchLabels": {"env": "prod"}}}));
+    let mut class = site.class();
+    class["metadata"] = json!({"name": "swift", "namespace": "default"});
+    class.as_object_mut().unwrap().remove("status");
+    let own = class["spec"]["patches"].clone();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("to.json");
+    class["spec"]["patches"].as_array_mut().unwrap().push(json!({"name": "remote",
+        "external": {"generatePatchesExtension": "generate.lab"}}));
+    std::fs::write(&file, class.to_string()).unwrap();
+    let (code, refused, _) = plan(&site, &file, &[]);
+    let words = "the namespaceSelector of its ExtensionConfig does not select the namespace";
+    assert!(code == 1 && refused.to_string().contains(words), "{code} {refused:#}");
+    class["spec"]["patches"] = own;
+    let mut demo = site.cluster();
+    demo["metadata"] = json!({"name": "demo", "namespace": "default"});
+    demo["spec"]["topology"]["version"] = json!("v1.33.0");
+    demo.as_object_mut().unwrap().remove("status");
+    std::fs::write(&file, demo.to_string()).unwrap();
+    let (code, unheld, err) = plan(&site, &file, &["--call-hooks"]);
+    assert_eq!((code, site.lab.count("gate")), (4, 0), "the hook is not for this namespace: {unheld:#}{err}");
+    site.ground.kubectl.out(&["label", "namespace/default", "env=prod"]);
+    let (_, held, err) = plan(&site, &file, &["--call-hooks"]);
+    assert!(held.to_string().contains("BeforeClusterUpgrade: the window is closed"), "{held:#}{err}");
+}
+
+#[test]
+fn a_live_plan_compares_two_versions_of_an_extension() {
+    // RH-3.8
+    let site = Site::start();
+    site.lab.on("GeneratePatches", "generate", |request| patched(request, CONFIG, "format", &json!("cloud-config")));
+    site.register(&json!({}));
+    site.patch_class(&[("remote", json!({"generatePatchesExtension": "generate.lab"}))]);
+    site.ground.run_cluster(&cluster(1, &json!([workers("a", 2)]), &json!([])));
+    let next = crate::lab::Lab::start();
+    next.on("GeneratePatches", "generate", |request| patched(request, CONFIG, "format", &json!("ignition")));
+    let folder = tempfile::tempdir().unwrap();
+    let ca = folder.path().join("ca.crt");
+    std::fs::write(&ca, [&*site.lab.ca, &*next.ca].concat()).unwrap();
+    let file = folder.path().join("class.json");
+    let mut class = site.class();
+    class["metadata"] = json!({"name": "swift", "namespace": "default"});
+    class.as_object_mut().unwrap().remove("status");
+    std::fs::write(&file, class.to_string()).unwrap();
+    let [old, new] = [&site.lab, &next].map(|lab| format!("lab={}", lab.url()));
+    let ca = ca.display().to_string();
+    let sides = |to: &str| plan(&site, &file, &["--extension-from", &old, "--extension-to", to, "--extension-ca", &ca]);
+    assert_eq!(sides(&old).0, 0);
+    let (code, changed, err) = sides(&new);
+    assert_eq!((code, &changed["summary"]["machines"]["replaced"]), (4, &json!(2)), "{changed:#}{err}");
+}

@@ -144,3 +144,35 @@ fn variables_that_are_invalid_or_not_to_be_had_leave_the_old_ones() {
         assert_eq!(site.class()["status"]["variables"], before, "{words}");
     }
 }
+
+#[test]
+fn every_patch_that_defines_a_variable_gets_its_value() {
+    // RH-17.1, RH-17.2, RH-17.8, RH-11.4
+    let site = Site::start();
+    for (patch, more) in [("one", "first"), ("two", "second")] {
+        let own = defined(more, &json!({"type": "string", "default": more}));
+        site.lab.on("DiscoverVariables", &format!("discover-{patch}"), move |_| {
+            Reply::success(json!({"variables": [format_variable(), own.clone()]}))
+        });
+        site.lab.on("GeneratePatches", &format!("generate-{patch}"), |_| Reply::done());
+    }
+    site.register(&json!({}));
+    let external = |patch: &str| {
+        json!({"generatePatchesExtension": format!("generate-{patch}.lab"),
+            "discoverVariablesExtension": format!("discover-{patch}.lab")})
+    };
+    site.patch_class(&[("one", external("one")), ("two", external("two"))]);
+    let class = site.class();
+    let all = class["status"]["variables"].as_array().unwrap();
+    let format = all.iter().find(|one| one["name"] == "format").unwrap();
+    let from: Vec<&Value> = format["definitions"].as_array().unwrap().iter().map(|one| &one["from"]).collect();
+    assert_eq!((from, &format["definitionsConflict"]), (vec![&json!("one"), &json!("two")], &json!(false)));
+    let mut demo = cluster(1, &json!([]), &json!([]));
+    demo["spec"]["topology"]["variables"] = json!([{"name": "format", "value": "ignition"}]);
+    site.ground.run_cluster(&demo);
+    for (patch, own, other) in [("one", "first", "second"), ("two", "second", "first")] {
+        let request = &site.lab.requests_of(&format!("generate-{patch}"))[0];
+        assert_eq!(variable(request, "format"), "ignition");
+        assert_eq!((variable(request, own), variable(request, other)), (json!(own), Value::Null));
+    }
+}
