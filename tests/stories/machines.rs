@@ -11,6 +11,7 @@ use topologist::lifecycle::settings::{Timings, read};
 
 mod creation;
 mod deletion;
+mod external_control_planes;
 mod failures;
 mod flags;
 pub mod ground;
