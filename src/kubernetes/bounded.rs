@@ -144,6 +144,8 @@ mod tests {
 
     use super::*;
 
+    static CHUNK: [u8; 65536] = [b' '; 65536];
+
     /// A server that answers each request after a while.
     fn server(wait: Duration, body: &'static str) -> Bounded {
         let service = tower::service_fn(move |_: Request<Body>| async move {
@@ -203,7 +205,6 @@ mod tests {
             });
             Bounded::new(kube::Client::new(service, "default"))
         };
-        static CHUNK: [u8; 65536] = [b' '; 65536];
         let error = outcome(&endless(&CHUNK), Method::GET, "/api/v1/pods?limit=100").await.unwrap_err();
         assert_eq!(error, "the response of the workload cluster is too large");
         let error = outcome(&endless(&CHUNK), Method::GET, "/api/v1/pods?&watch=true").await.unwrap_err();

@@ -69,7 +69,7 @@ mod tests {
 
     fn scene(provides: Provides, external: &[&str], spec: Value, status: Value) -> Fold {
         let external = external.iter().map(|name| (*name).to_owned()).collect();
-        let mut fold = fold_with(Settings { provides, external, ..Settings::default() });
+        let mut fold = fold_with(Settings { external, provides, ..Settings::default() });
         let mut cluster = core("Cluster", CLUSTER, spec);
         crate::lifecycle::put_at(&mut cluster, "status", status);
         fold.make(cluster);
