@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use tracing::{debug, info, warn};
 
 use super::list_watch::{Fault, Report, Selection, list_watch};
+use crate::field::shortened;
 use crate::hub::ObjectKey;
 use crate::telemetry::metrics::{self, Metrics};
 
@@ -95,7 +96,7 @@ fn seen<K: Resource + 'static>(
             }
             Err(fault) => {
                 metrics.watch_errors.get_or_create(&metrics::Kind { kind: kind.metric }).inc();
-                warn!(kind = kind.kind, version = kind.version, error = %fault, "Watch failed, retrying");
+                warn!(kind = kind.kind, version = kind.version, error = %shortened(&fault.to_string()), "Watch failed, retrying");
                 Observation::Failed(fault)
             }
         };

@@ -88,6 +88,17 @@ impl Fault {
         }
     }
 
+    /// What a tenant may be told of it: the status of the answer, and no word of it (DEC-40).
+    pub(crate) fn status(&self, what: &str) -> String {
+        let code = match self {
+            Fault::List(kube::Error::Api(status))
+            | Fault::Watch(kube::Error::Api(status))
+            | Fault::Reported(status) => status.code,
+            _ => return format!("{what} cannot be listed and watched; see the log of topologist"),
+        };
+        format!("it answered {code} to a request for {what}")
+    }
+
     /// Whether the version that was asked for is too old to go on from.
     fn is_gone(&self) -> bool {
         match self {

@@ -7,6 +7,7 @@
 //!                             └─► managed/ (what topologies made) ─► topology_gatherer.rs (Needs of a topology answered)
 //!       gather.rs ─► schemas.rs (schemas of definitions)
 //!       gather.rs ─► live.rs (objects without a watch) ─► workload.rs ─► kubeconfig.rs (Nodes)
+//! workload.rs ─► bounded.rs: a client of an API server that a tenant controls ─► controllers of machines
 //! extensions.rs: what Runtime Extensions answer, and what is remembered of it (kept.rs) ─► topology_gatherer.rs
 //! dry_run.rs (whether applying changes anything) ─┐
 //! Plan ─► apply/ (server-side apply) ──────────────┴► untyped.rs (requests about objects of any kind)
@@ -22,6 +23,7 @@ pub(crate) use list_watch::Selection;
 
 pub mod address;
 pub mod apply;
+pub(crate) mod bounded;
 pub mod cache;
 pub mod contract;
 pub mod dry_run;
@@ -50,7 +52,7 @@ pub(crate) mod testing;
 pub(crate) mod untyped;
 pub mod versions;
 pub mod watch;
-mod workload;
+pub(crate) mod workload;
 mod written;
 
 /// An error of the client as the API server states it, or with everything that lies behind it.

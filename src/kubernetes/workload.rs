@@ -33,7 +33,7 @@ use crate::hub::{Object, ObjectKey};
 use crate::world::Nodes;
 
 /// How long a workload cluster may take, all its Nodes together.
-const PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 /// How many reviews may be waiting for workload clusters at a time, and for one of them: a tenant takes no more turns.
 const READERS: usize = 64;
 const READERS_OF_ONE: usize = 4;
@@ -44,12 +44,12 @@ const ANSWER: usize = 1024 * 1024;
 /// How many clients are kept.
 const KEPT: NonZero<usize> = NonZero::new(256).expect("it is not zero");
 /// After how many failures in a row a cluster is not asked any more, and for how long.
-const FAILURES: u32 = 3;
+pub(super) const FAILURES: u32 = 3;
 const REST: Duration = Duration::from_secs(30);
 
 /// Why the Nodes of a workload cluster are not known.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum WorkloadError {
+pub(crate) enum WorkloadError {
     #[error("Secret {0} does not exist")]
     NoSecret(ObjectKey),
     /// The permission is in an opt-in component of the manifests (DEC-47).
@@ -97,6 +97,16 @@ impl WorkloadError {
         }
     }
 
+    /// Whether the kubeconfig must not be used any more: the Secret is gone, or holds another one.
+    pub(crate) fn is_about_kubeconfig(&self) -> bool {
+        matches!(self, WorkloadError::NoSecret(_) | WorkloadError::EmptySecret(_) | WorkloadError::Refused(..))
+    }
+
+    /// Whether nothing was asked, because the cluster has failed several times before.
+    pub(crate) fn is_resting(&self) -> bool {
+        matches!(self, WorkloadError::Resting(_))
+    }
+
     /// Whether there was no response.
     fn is_silence(&self) -> bool {
         match self {
@@ -108,7 +118,7 @@ impl WorkloadError {
 }
 
 /// The workload clusters of a management cluster.
-pub(super) struct Workloads {
+pub(crate) struct Workloads {
     management: kube::Client,
     known: Mutex<LruCache<ObjectKey, Known>>,
     readers: Semaphore,
@@ -119,9 +129,17 @@ pub(super) struct Workloads {
 struct Known {
     /// Of the Secret that the client was made of.
     resource_version: Option<String>,
-    client: kube::Client,
+    link: Link,
     turns: Arc<Semaphore>,
     breaker: Breaker,
+}
+
+/// A client made of a kubeconfig.
+#[derive(Clone)]
+pub(crate) struct Link {
+    pub client: kube::Client,
+    /// Another one leads to another server, or with other credentials.
+    pub kubeconfig: Arc<[u8]>,
 }
 
 /// Limits requests to a cluster that does not respond.
@@ -159,6 +177,28 @@ impl Workloads {
         Workloads { management, known: Mutex::new(LruCache::new(KEPT)), readers: Semaphore::new(READERS) }
     }
 
+    /// The same for a caller that forgets clusters, and whose number of clusters is its own affair.
+    pub(crate) fn unbounded(management: kube::Client) -> Self {
+        Workloads { management, known: Mutex::new(LruCache::unbounded()), readers: Semaphore::new(READERS) }
+    }
+
+    /// Reads the Secret of a cluster, and asks the cluster whether it answers; the same client until the kubeconfig is another one.
+    pub(crate) async fn probe(&self, cluster: &ObjectKey) -> Result<Link, WorkloadError> {
+        let deadline = Instant::now() + PATIENCE * 3;
+        let read = async {
+            let (link, turns) = self.client(cluster).await?;
+            let _turn = turns.acquire().await.map_err(|_| WorkloadError::TimedOut)?;
+            let _reader = self.readers.acquire().await.map_err(|_| WorkloadError::TimedOut)?;
+            self.ask(cluster, link.client.clone(), Vec::new(), deadline).await.map(|_| link)
+        };
+        timeout_at(deadline, read).await.unwrap_or(Err(WorkloadError::TimedOut))
+    }
+
+    /// Forgets a cluster with its client.
+    pub(crate) fn forget(&self, cluster: &ObjectKey) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).pop(cluster);
+    }
+
     /// These Nodes of the workload cluster of `cluster`, without those that do not exist; without names, whether the
     /// cluster answers. At `deadline` at the latest.
     pub(super) async fn nodes<'a>(
@@ -171,10 +211,10 @@ impl Workloads {
         // Invalid names are rejected before a request is sent.
         names.iter().try_for_each(|name| address::nodes(Some(name)).map(drop)).map_err(WorkloadError::Name)?;
         let read = async {
-            let (client, turns) = self.client(cluster).await?;
+            let (link, turns) = self.client(cluster).await?;
             let _turn = turns.acquire().await.map_err(|_| WorkloadError::TimedOut)?;
             let _reader = self.readers.acquire().await.map_err(|_| WorkloadError::TimedOut)?;
-            self.ask(cluster, client, names, deadline).await
+            self.ask(cluster, link.client, names, deadline).await
         };
         timeout_at(deadline, read).await.unwrap_or(Err(WorkloadError::TimedOut))
     }
@@ -209,7 +249,7 @@ impl Workloads {
     }
 
     /// A client for the cluster and the turns at it, the former ones if its Secret has not changed.
-    async fn client(&self, cluster: &ObjectKey) -> Result<(kube::Client, Arc<Semaphore>), WorkloadError> {
+    async fn client(&self, cluster: &ObjectKey) -> Result<(Link, Arc<Semaphore>), WorkloadError> {
         let key = ObjectKey::new(&cluster.namespace, format!("{}-kubeconfig", cluster.name));
         let secret = address::one::<Secret>(self.management.clone(), &key).map_err(WorkloadError::SecretName)?;
         let secret = match timeout_at(Instant::now() + PATIENCE, secret.get_opt()).await {
@@ -226,19 +266,25 @@ impl Workloads {
         let resource_version = secret.metadata.resource_version;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.get(cluster).filter(|known| known.resource_version == resource_version) {
-            return Ok((known.client.clone(), known.turns.clone()));
+            return Ok((known.link.clone(), known.turns.clone()));
         }
         let value = secret.data.and_then(|mut data| data.remove("value"));
         let value = value.ok_or_else(|| WorkloadError::EmptySecret(key.clone()))?;
+        // A Secret with another label leads to the same server.
+        if let Some(known) = known.get_mut(cluster).filter(|known| *known.link.kubeconfig == *value.0) {
+            (known.resource_version, known.breaker) = (resource_version, Breaker::default());
+            return Ok((known.link.clone(), known.turns.clone()));
+        }
         let refused = |reason: String| WorkloadError::Refused(key.clone(), reason);
         let mut config = kubeconfig::read(&value.0).map_err(|error| refused(error.to_string()))?;
         // A connection without waiting requests ends too.
         config.connect_timeout = Some(PATIENCE * 2);
         let client = kube::Client::try_from(config)
             .map_err(|_| refused("invalid certificates, key or server name".to_owned()))?;
+        let link = Link { client, kubeconfig: value.0.into() };
         let (turns, breaker) = (Arc::new(Semaphore::new(READERS_OF_ONE)), Breaker::default());
-        known.put(cluster.clone(), Known { resource_version, client: client.clone(), turns: turns.clone(), breaker });
-        Ok((client, turns))
+        known.put(cluster.clone(), Known { resource_version, link: link.clone(), turns: turns.clone(), breaker });
+        Ok((link, turns))
     }
 }
 

@@ -135,4 +135,14 @@ impl<'a> Context<'a> {
     pub fn workload(&self, cluster: &ObjectKey) -> Option<&'a Workload> {
         self.objects.workload(cluster).filter(|workload| workload.is_reachable)
     }
+
+    /// Whether the workload cluster of a Cluster is reached by the Secret of its kubeconfig.
+    pub(super) fn is_followed(&self, cluster: &ObjectKey) -> bool {
+        self.objects.workload(cluster).is_some_and(|workload| workload.is_followed)
+    }
+
+    /// Why the workload cluster of a Cluster is not connected, if that is known.
+    pub(super) fn problem(&self, cluster: &ObjectKey) -> Option<&'a str> {
+        self.objects.workload(cluster)?.problem.as_deref()
+    }
 }

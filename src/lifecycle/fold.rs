@@ -378,7 +378,12 @@ impl Fold {
                 self.due.insert(ObjectId::core("Cluster", &workload.namespace, &workload.name));
                 Ok(())
             }
-            Write::Connect { workload, up: false } => {
+            // There is no server to reach on a virtual clock.
+            Write::Follow { workload, on: true } => {
+                self.objects.disconnect(&workload, None);
+                Ok(())
+            }
+            Write::Connect { workload, up: false } | Write::Follow { workload, on: false } => {
                 self.objects.forget_workload(&workload);
                 self.due.insert(ObjectId::core("Cluster", &workload.namespace, &workload.name));
                 Ok(())

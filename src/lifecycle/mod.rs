@@ -10,7 +10,8 @@
 //!      ▲                            │                                                  │
 //!      │                            └─ Needs: kinds that are not listed yet             │
 //!      └── fold.rs (a virtual clock) or the controllers (an API server) ◄──────────────┘
-//! next.rs: which function looks after which kind; wake.rs: which objects a change concerns
+//! next.rs: which function looks after which kind; wake.rs: which objects a change concerns; following.rs: which workload clusters are
+//! those of others
 //! ```
 //!
 //! A step looks at one object and the objects around it. It has no clock, no randomness and no sockets: the time, and the
@@ -24,6 +25,7 @@ mod clone;
 mod context;
 pub mod contract;
 mod fields;
+mod following;
 pub mod fold;
 mod health_check;
 mod machine;

@@ -6,7 +6,7 @@ use super::context::{Context, Fault};
 use super::objects::{GroupKind, ObjectId};
 use super::settings::Settings;
 use super::step::{Outcome, Step};
-use super::{cluster, health_check, machine, machine_deployment, machine_pool, machine_set, provider};
+use super::{cluster, following, health_check, machine, machine_deployment, machine_pool, machine_set, provider};
 use crate::hub::{GROUP, Object};
 
 /// The next step of an object; nothing for an object that is gone, or that another controller reconciles.
@@ -24,7 +24,16 @@ pub fn next(context: Context<'_>, id: &ObjectId) -> Outcome {
 }
 
 fn run(context: &Context<'_>, id: &ObjectId, step: &mut Step) -> Result<(), Fault> {
-    if id.workload.is_some() || context.settings.is_external(&id.kind) {
+    if id.workload.is_some() {
+        return Ok(());
+    }
+    // The Machines of a Cluster need its Nodes, even if another controller reconciles the Cluster.
+    if id.kind.is_core("Cluster")
+        && let Some(cluster) = context.get(&id.kind, &id.key)?
+    {
+        following::keep(context, &cluster, step)?;
+    }
+    if context.settings.is_external(&id.kind) {
         return Ok(());
     }
     // A kind without steps is not listed for its sake: it may be an owner of any kind.

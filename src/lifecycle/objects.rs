@@ -100,6 +100,10 @@ struct Collection {
 pub struct Workload {
     /// Whether its API server answers.
     pub is_reachable: bool,
+    /// Whether it is reached by the Secret `<cluster>-kubeconfig` because another controller runs its control plane (MA-2.6).
+    pub is_followed: bool,
+    /// Why it is not connected, if that is known.
+    pub problem: Option<String>,
     kinds: BTreeMap<GroupKind, BTreeMap<ObjectKey, Arc<Object>>>,
     /// Why Pods were not evicted the last time (MA-10.6).
     refusals: BTreeMap<ObjectKey, String>,
@@ -195,6 +199,12 @@ impl Objects {
     /// The same, to change it.
     pub fn workload_mut(&mut self, cluster: &ObjectKey) -> &mut Workload {
         self.workloads.entry(cluster.clone()).or_default()
+    }
+
+    /// Forgets what is in a workload cluster that is followed, because its API server is not connected.
+    pub fn disconnect(&mut self, cluster: &ObjectKey, problem: Option<String>) {
+        let followed = Workload { is_followed: true, problem, ..Workload::default() };
+        self.workloads.insert(cluster.clone(), followed);
     }
 
     /// Forgets a workload cluster with everything in it.

@@ -25,6 +25,9 @@ pub enum Write {
     Evict { workload: ObjectKey, pod: Arc<Object>, grace: Option<u32> },
     /// Connects a workload cluster of the embedded provider, or disconnects it and forgets what is in it.
     Connect { workload: ObjectKey, up: bool },
+    /// Follows a workload cluster by the Secret `<cluster>-kubeconfig`, because another controller runs its control plane, or no longer
+    /// does so.
+    Follow { workload: ObjectKey, on: bool },
 }
 
 /// Something to tell the people who look at an object.

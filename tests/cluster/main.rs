@@ -11,6 +11,7 @@ mod controller;
 mod conversion;
 mod embedded_api;
 mod extension_configs;
+mod external_control_planes;
 mod faults;
 mod garbage_collection;
 mod impact;

@@ -13,6 +13,7 @@ use topologist::yaml;
 
 #[path = "../machines/mod.rs"]
 mod both;
+mod external_control_planes;
 mod flags;
 mod foreseen;
 mod place;

@@ -444,7 +444,7 @@ const BEYOND: [&str; 5] = [
 
 /// Runs machines (CT-16.2, CT-16.3, CT-16.5), besides [`RECONCILES`], which includes the status of providers' kinds.
 const RUNS_MACHINES: [&str; 20] = [
-    "/secrets: create patch",
+    "/secrets: create get patch",
     "bootstrap.cluster.x-k8s.io/*/finalizers: update",
     "bootstrap.topologist.dev/*/finalizers: update",
     "cluster.x-k8s.io/clusters/finalizers: update",

@@ -29,14 +29,14 @@ use topologist::world::{Answer, Facts, Found, Need, NodesOf};
 use crate::kubectl_client::Kubectl;
 
 /// Workload clusters behind a listener with TLS.
-struct Served {
-    workloads: Workloads,
+pub struct Served {
+    pub workloads: Workloads,
     address: SocketAddr,
     authority: String,
 }
 
 impl Served {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         let workloads = Workloads::new(Options::default()).unwrap();
         let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
         let metrics = Arc::new(Metrics::default());
@@ -52,7 +52,7 @@ impl Served {
     }
 
     /// The kubeconfig of a Cluster that has an API from now on.
-    fn kubeconfig(&self, cluster: &ObjectKey) -> String {
+    pub fn kubeconfig(&self, cluster: &ObjectKey) -> String {
         self.workloads.open(cluster).unwrap();
         self.workloads.kubeconfig(cluster, self.address, &self.authority).unwrap()
     }

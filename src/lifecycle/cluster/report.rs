@@ -120,9 +120,10 @@ fn probe(scene: &Scene<'_>, after: &Object) -> Condition {
         return Condition::new(true, "ProbeSucceeded", "");
     }
     let was_connected =
-        get(after, REMOTE_CONNECTION_PROBE).is_some_and(|it| it.status == Status::True || it.message == LOST);
+        get(after, REMOTE_CONNECTION_PROBE).is_some_and(|it| it.status == Status::True || it.message.starts_with(LOST));
     let message = if was_connected { LOST } else { "The workload cluster is not connected yet" };
-    Condition::new(false, "ProbeFailed", message)
+    let problem = scene.context.problem(&scene.key).map(|problem| format!(": {problem}")).unwrap_or_default();
+    Condition::new(false, "ProbeFailed", format!("{message}{problem}"))
 }
 
 /// `Deleting`, with the stage of the deletion as its reason.

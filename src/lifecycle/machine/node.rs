@@ -48,10 +48,12 @@ pub(super) fn with_provider_id(workload: &Workload, id: &str) -> Vec<Arc<Object>
 fn not_connected(work: &mut Work<'_, '_>) -> Result<(), Fault> {
     work.node = NodeState::NotConnected;
     let is_expected = conditions::is_true(&work.cluster, "ControlPlaneInitialized") && !work.cluster.is_being_deleted();
-    match is_expected {
-        true => Err(Fault::because(format!("workload cluster {} is not connected", work.cluster.key()))),
-        false => Ok(()),
+    if !is_expected {
+        return Ok(());
     }
+    let key = work.cluster.key();
+    let problem = work.context.problem(&key).map(|problem| format!(": {problem}")).unwrap_or_default();
+    Err(Fault::because(format!("workload cluster {key} is not connected{problem}")))
 }
 
 fn missing(work: &mut Work<'_, '_>) -> Result<(), Fault> {

@@ -84,7 +84,7 @@ fn failure_domains(domains: &[Value], contract: Contract) -> Value {
 
 /// The workload cluster goes, after a while the finalizer (CT-18.2, CT-19.2).
 fn delete(scene: &Scene<'_>, mut after: Object, step: &mut Step) {
-    if scene.is_connected() {
+    if scene.is_hosted() {
         step.writes.push(Write::Connect { workload: scene.cluster_key(), up: false });
     }
     match scene.left_since_deletion(scene.context.settings.timings.deletion) {

@@ -18,6 +18,7 @@ use crate::lifecycle::conditions::{self, Condition, Part, is_true, put, summary}
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::contract::Flag;
 use crate::lifecycle::fields::{remove_finalizer, set, set_annotation, text};
+use crate::lifecycle::following::has_foreign_control_plane;
 use crate::lifecycle::settings::FailingPart;
 use crate::lifecycle::step::{Step, Write};
 use crate::topology::contract::Contract;
@@ -142,7 +143,8 @@ impl Scenery<'_> {
         if is_true(after, NODE) {
             return true;
         }
-        if !self.is_control_plane() && !scene.is_connected() {
+        let is_foreign = has_foreign_control_plane(scene.context.settings, &scene.cluster);
+        if (is_foreign || !self.is_control_plane()) && !scene.is_connected() {
             let message = "the API server of the workload cluster does not answer yet";
             scene.wait(after, NODE, "WaitingForControlPlaneInitialized", message);
             return false;

@@ -61,6 +61,11 @@ impl Scene<'_> {
         self.context.workload(&self.cluster_key()).is_some()
     }
 
+    /// Whether the API server of the workload cluster is in this process, and answers.
+    pub(super) fn is_hosted(&self) -> bool {
+        self.is_connected() && !self.context.is_followed(&self.cluster_key())
+    }
+
     /// Says why something does not begin yet.
     pub(super) fn wait(&self, after: &mut Object, name: &str, reason: &str, message: &str) {
         put(after, name, &Condition::new(false, reason, message), self.context.now);

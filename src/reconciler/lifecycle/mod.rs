@@ -4,11 +4,12 @@
 //! watches.rs: a watch for each kind that a step asks for ─► store.rs: Objects, and whose step is due ─► queue
 //!                                                             ▲                                        │
 //!                      writes.rs: requests; their answers go into the store at once ◄── next(id) ◄─────┘
-//! workloads.rs: the API servers of workload clusters
+//! workloads.rs: the API servers of workload clusters in this process; followed.rs: those of other control planes
 //! ```
 //!
 //! A step sees the answers to the writes of the steps before it, so that nothing is made twice while a watch is behind.
 
+mod followed;
 mod store;
 mod watches;
 pub mod workloads;
@@ -25,6 +26,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{Instrument, debug, info_span, warn};
 
+use self::followed::Followed;
 use self::store::Store;
 use self::watches::Watches;
 use self::workloads::WorkloadClusters;
@@ -84,8 +86,9 @@ impl LifecycleController {
             watches.want(&GroupKind::core(kind));
         }
         let writer = self.setup.writer();
+        let followed = Followed::new(client.clone(), self.setup.leadership.clone(), store.clone(), metrics.clone());
         let runner = Runner {
-            writer: Writer::new(writer.clone(), store.clone(), self.workloads.clone(), metrics.clone()),
+            writer: Writer::new(writer.clone(), store.clone(), self.workloads.clone(), followed, metrics.clone()),
             recorder: Recorder::new(writer, REPORTER),
             settings: self.settings.clone(),
             backoff: Backoff::default(),
@@ -133,6 +136,9 @@ impl Runner {
         });
         if object.is_none() {
             self.backoff.forget(id);
+            if id.kind.is_core("Cluster") {
+                self.writer.gone(&id.key);
+            }
         }
         let outcome = match outcome {
             Outcome::Needs(kinds) => {

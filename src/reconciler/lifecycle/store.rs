@@ -20,6 +20,16 @@ use crate::topology::contract::Contract;
 /// object that is gone does not come back with the late answer to a write. Requests take less.
 const FRESH: Duration = Duration::from_mins(1);
 
+/// What becomes of a workload cluster that is followed by its Secret.
+pub(super) enum Following {
+    Begins,
+    /// Its API server answers, and its objects are here.
+    Connected,
+    /// Its API server is not connected, and why.
+    Disconnected(String),
+    Ends,
+}
+
 /// The objects, and the queue of those that are due.
 pub(super) struct Store {
     objects: RwLock<Objects>,
@@ -138,7 +148,8 @@ impl Store {
 
     fn wake_concerned(&self, id: &ObjectId, before: Option<&Object>, after: Option<&Object>) {
         self.wake(self.with(|objects| concerned(objects, id, before, after)));
-        if id.workload.is_none() && after.is_some() {
+        // The workload cluster of a Cluster that is gone is forgotten.
+        if id.workload.is_none() && (after.is_some() || id.kind.is_core("Cluster")) {
             self.wake_after(id, Duration::ZERO);
         }
     }
@@ -159,6 +170,55 @@ impl Store {
         });
         self.wake(ids.iter().map(|object| ObjectId::of(object)));
         self.wake([ObjectId::core("Cluster", &cluster.namespace, &cluster.name)]);
+    }
+
+    /// What has become of a workload cluster that is followed; nothing if it is not followed any more.
+    pub(super) fn followed(&self, cluster: &ObjectKey, now: Following) {
+        let cluster_id = ObjectId::core("Cluster", &cluster.namespace, &cluster.name);
+        let woken = self.with_mut(|objects| {
+            let known = objects.workload(cluster).filter(|workload| workload.is_followed);
+            let (was_connected, problem) = match (known, &now) {
+                (Some(known), _) => (known.is_reachable, known.problem.clone()),
+                (None, Following::Begins) => (objects.workload(cluster).is_some(), None),
+                (None, _) => return Vec::new(),
+            };
+            let is_news = match now {
+                Following::Begins => {
+                    objects.disconnect(cluster, None);
+                    was_connected
+                }
+                Following::Connected => {
+                    let workload = objects.workload_mut(cluster);
+                    (workload.is_reachable, workload.problem) = (true, None);
+                    !was_connected
+                }
+                Following::Disconnected(because) => {
+                    if !was_connected && problem.as_ref() == Some(&because) {
+                        return Vec::new();
+                    }
+                    objects.disconnect(cluster, Some(because));
+                    was_connected
+                }
+                Following::Ends => {
+                    objects.forget_workload(cluster);
+                    true
+                }
+            };
+            let all = if is_news { objects.everything_of(cluster) } else { Vec::new() };
+            all.iter().map(|object| ObjectId::of(object)).chain([cluster_id]).collect()
+        });
+        self.wake(woken);
+    }
+
+    /// All objects of a kind of a workload cluster were shown: others do not exist.
+    pub(super) fn listed_in(&self, cluster: &ObjectKey, kind: &GroupKind, keys: &BTreeSet<ObjectKey>) {
+        let gone: Vec<ObjectId> = self.with(|objects| {
+            let known = objects.workload(cluster).into_iter().flat_map(|workload| workload.all(kind));
+            let gone = known.map(|object| object.key()).filter(|key| !keys.contains(key));
+            gone.map(|key| ObjectId { workload: Some(cluster.clone()), kind: kind.clone(), key }).collect()
+        });
+        let is_fresh = |id: &ObjectId| self.written.lock().unwrap_or_else(PoisonError::into_inner).has(id);
+        gone.iter().filter(|id| !is_fresh(id)).for_each(|id| self.removed(id, None));
     }
 
     /// Counts the phases of Machines.

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How many kinds are watched. References choose them, and every user who may create a Machine chooses references.
 const MOST_KINDS: usize = 512;
 /// The kinds of workload clusters that steps look at.
-const OF_WORKLOADS: [(&str, &str); 6] = [
+pub(super) const OF_WORKLOADS: [(&str, &str); 6] = [
     ("", "Namespace"),
     ("", "Node"),
     ("", "Pod"),
@@ -238,9 +238,9 @@ async fn follow_workload(
 
 /// A whole object of any kind.
 #[derive(Clone, Debug)]
-struct Whole {
+pub(super) struct Whole {
     metadata: ObjectMeta,
-    object: Object,
+    pub(super) object: Object,
 }
 
 impl<'de> Deserialize<'de> for Whole {

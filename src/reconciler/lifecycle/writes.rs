@@ -11,9 +11,11 @@ use kube::api::Patch;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
+use super::followed::Followed;
 use super::store::Store;
 use super::watches::WorkloadWatches;
 use super::workloads::WorkloadClusters;
+use crate::field::shortened;
 use crate::hub::{GROUP, Object, ObjectKey, ObjectRef, label};
 use crate::kubernetes::lease::NotLeading;
 use crate::kubernetes::untyped::{self, RequestError};
@@ -67,6 +69,7 @@ pub(super) struct Writer {
     store: Arc<Store>,
     workloads: Arc<dyn WorkloadClusters>,
     watches: WorkloadWatches,
+    followed: Followed,
 }
 
 impl Writer {
@@ -74,10 +77,11 @@ impl Writer {
         client: kube::Client,
         store: Arc<Store>,
         workloads: Arc<dyn WorkloadClusters>,
+        followed: Followed,
         metrics: Arc<Metrics>,
     ) -> Self {
         let watches = WorkloadWatches::new(store.clone(), metrics);
-        Writer { client, store, workloads, watches }
+        Writer { client, store, workloads, watches, followed }
     }
 
     /// Writes in this order, until one fails.
@@ -102,7 +106,7 @@ impl Writer {
     async fn evict(&self, workload: &ObjectKey, pod: &Object, grace: Option<u32>) -> Result<(), WriteError> {
         let refusal = match untyped::evict(&self.client(Some(workload))?, &reference(pod), grace).await {
             Ok(()) => None,
-            Err(error) if error.is_too_many_requests() => Some(error.to_string()),
+            Err(error) if error.is_too_many_requests() => Some(shortened(&error.to_string()).into_owned()),
             Err(error) => return Err(WriteError::of(&id_of(Some(workload), pod), error)),
         };
         self.store.note_eviction(workload, &pod.key(), refusal);
@@ -126,13 +130,31 @@ impl Writer {
                 self.store.connected(&workload, false);
                 Ok(())
             }
+            Write::Follow { workload, on: true } => {
+                self.watches.stop(&workload);
+                self.workloads.forget(&workload);
+                self.followed.start(&workload);
+                Ok(())
+            }
+            Write::Follow { workload, on: false } => {
+                self.followed.stop(&workload);
+                Ok(())
+            }
         }
+    }
+
+    /// Ends what there is of a Cluster that is gone.
+    pub(super) fn gone(&self, cluster: &ObjectKey) {
+        self.followed.stop(cluster);
     }
 
     fn client(&self, workload: Option<&ObjectKey>) -> Result<kube::Client, WriteError> {
         match workload {
             None => Ok(self.client.clone()),
-            Some(cluster) => Ok(self.workloads.open(cluster).map_err(WriteError::Failed)?.client),
+            Some(cluster) => match self.followed.client(cluster) {
+                Some(followed) => followed.map_err(WriteError::Failed),
+                None => Ok(self.workloads.open(cluster).map_err(WriteError::Failed)?.client),
+            },
         }
     }
 
@@ -229,6 +251,7 @@ impl Writer {
 
     /// Opens a workload cluster, and publishes its kubeconfig (CT-10.10).
     async fn connect(&self, cluster: &ObjectKey) -> Result<(), WriteError> {
+        self.followed.stop(cluster);
         let opened = self.workloads.open(cluster).map_err(WriteError::Failed)?;
         self.publish(cluster, &opened.kubeconfig).await?;
         if !self.watches.has(cluster) {
@@ -420,7 +443,13 @@ mod tests {
             }
             let (store, _queue) = Store::new(Arc::default());
             let store = Arc::new(store);
-            let writer = Writer::new(script.client(), store.clone(), Arc::new(NoWorkloads), Arc::default());
+            let writer = Writer::new(
+                script.client(),
+                store.clone(),
+                Arc::new(NoWorkloads),
+                Followed::none(&store),
+                Arc::default(),
+            );
             let write = Write::Create { workload: None, objects: vec![machine(&owners)] };
             assert_eq!(writer.write(vec![write]).await.is_ok(), is_made, "{case}");
             assert_eq!(script.left(), 0, "{case}");
@@ -480,7 +509,8 @@ mod tests {
         let workloads = Arc::new(OneWorkload(kube::Client::new(service, "default")));
         let (store, _queue) = Store::new(Arc::default());
         let (store, cluster) = (Arc::new(store), ObjectKey::new("ns", "c"));
-        let writer = Writer::new(Script::default().client(), store.clone(), workloads, Arc::default());
+        let writer =
+            Writer::new(Script::default().client(), store.clone(), workloads, Followed::none(&store), Arc::default());
         let pods = ["a", "b", "c", "d"].map(|name| {
             let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": name}});
             Arc::new(object(pod))

@@ -155,7 +155,8 @@ fn other_changes_of_a_topology_go_on_while_a_hook_blocks() {
     // The extension would let the upgrade go on now, but it is not asked before its time is over.
     site.lab.on("BeforeClusterUpgrade", "beforeclusterupgrade", |_| Reply::done());
     site.ground.edit_topology(&json!({"workers": {"machineDeployments": [workers("a", 2)]}}));
-    site.ground.wait("machinedeployments --all", "jsonpath={.status.readyReplicas}=2");
+    // The MachineSet waits for the control plane (MA-17.2).
+    site.ground.wait("machinedeployments --all", "jsonpath={.spec.replicas}=2");
     site.wait_for("TopologyReconciled", "ClusterUpgrading", "BeforeClusterUpgrade: the window is closed");
     assert_eq!(site.lab.count("beforeclusterupgrade"), 1);
     let versions = site.ground.list("embeddedcontrolplanes");

@@ -105,7 +105,9 @@ fn calls_are_counted_by_hook_and_outcome() {
     assert_eq!(answered("GeneratePatches"), site.lab.count("generate"));
     assert_eq!(answered("ValidateTopology"), site.lab.count("validate"));
     let duration = |hook: &str| {
-        site.ground.topologist.metric(&format!("topologist_extension_request_duration_seconds_count{{hook=\"{hook}\"}}"))
+        site.ground
+            .topologist
+            .metric(&format!("topologist_extension_request_duration_seconds_count{{hook=\"{hook}\"}}"))
     };
     assert_eq!(duration("GeneratePatches").unwrap_or_default() as usize, site.lab.count("generate"));
     let before = site.lab.count("generate");

@@ -119,7 +119,7 @@ fn delete(scene: &Scene<'_>, members: &[Member], mut after: Object, step: &mut S
     if let Some(left) = scene.left_since_deletion(scene.context.settings.timings.deletion) {
         step.look_again(left);
     } else {
-        if scene.is_connected() && !reference(&scene.cluster, "spec.infrastructureRef").is_defined() {
+        if scene.is_hosted() && !reference(&scene.cluster, "spec.infrastructureRef").is_defined() {
             step.writes.push(Write::Connect { workload: scene.cluster_key(), up: false });
         }
         remove_finalizer(&mut after, FINALIZER);
