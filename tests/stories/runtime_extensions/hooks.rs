@@ -145,25 +145,6 @@ fn of_several_extensions_the_first_failure_ends_a_hook_and_the_shortest_time_cou
 }
 
 #[test]
-fn other_changes_of_a_topology_go_on_while_a_hook_blocks() {
-    // RH-9.4, RH-18.7
-    let site = with_all_hooks();
-    site.ground.run_cluster(&cluster(1, &json!([workers("a", 1)]), &json!([])));
-    site.lab.on("BeforeClusterUpgrade", "beforeclusterupgrade", |_| Reply::wait(600, "the window is closed"));
-    site.ground.edit_topology(&json!({"version": "v1.33.0"}));
-    site.wait_for("TopologyReconciled", "ClusterUpgrading", "BeforeClusterUpgrade: the window is closed");
-    // The extension would let the upgrade go on now, but it is not asked before its time is over.
-    site.lab.on("BeforeClusterUpgrade", "beforeclusterupgrade", |_| Reply::done());
-    site.ground.edit_topology(&json!({"workers": {"machineDeployments": [workers("a", 2)]}}));
-    // The MachineSet waits for the control plane (MA-17.2).
-    site.ground.wait("machinedeployments --all", "jsonpath={.spec.replicas}=2");
-    site.wait_for("TopologyReconciled", "ClusterUpgrading", "BeforeClusterUpgrade: the window is closed");
-    assert_eq!(site.lab.count("beforeclusterupgrade"), 1);
-    let versions = site.ground.list("embeddedcontrolplanes");
-    assert_eq!(versions[0]["spec"]["version"], "v1.32.0", "other changes of the topology go on");
-}
-
-#[test]
 fn a_paused_cluster_calls_nothing_and_goes_on_from_its_annotations() {
     // RH-24.4, RH-18.4
     let site = with_all_hooks();
