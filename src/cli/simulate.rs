@@ -394,14 +394,14 @@ impl Run<'_> {
 
     /// Simulates one Cluster, and tells the same of its twins. A Cluster that is stuck has a reason of its own.
     fn with_twins(&self, Twins { first, others }: &Twins, progress: &Progress) -> Result<Vec<(ObjectKey, Ended)>> {
-        let end = self.one(first)?;
+        let end = self.one(first, progress)?;
         progress.add();
         let mut ends = Vec::with_capacity(1 + others.len());
         for other in others {
             let known = (end.stuck.is_none() && end.stuck_before.is_none()).then_some(end.timeline.as_ref()).flatten();
             ends.push(match known.and_then(|known| twins::renamed(known, &first.name, &other.name)) {
                 Some(twin) => (other.clone(), Ended::well(twin)),
-                None => (other.clone(), self.one(other)?),
+                None => (other.clone(), self.one(other, progress)?),
             });
             progress.add();
         }
@@ -410,7 +410,7 @@ impl Run<'_> {
     }
 
     /// Goes up to where the output begins. One that is rolled out before a change has an end there.
-    fn begin(&self, key: &ObjectKey, simulation: &mut Simulation) -> Result<Option<End>> {
+    fn begin(&self, key: &ObjectKey, simulation: &mut Simulation, tell: impl FnMut(Moment)) -> Result<Option<End>> {
         let Some(cluster) = self.before.clusters.get(key) else { return Ok(None) };
         let end = if let Some(objects) = self.before.running.get(key) {
             adopt(simulation, cluster, objects)?;
@@ -422,7 +422,7 @@ impl Run<'_> {
             if self.change.is_none() {
                 return Ok(None);
             }
-            Some(simulation.run(self.limit, |_| {}))
+            Some(simulation.run(self.limit, tell))
         };
         let now = simulation.now();
         simulation.timeline.restart(now);
@@ -430,17 +430,18 @@ impl Run<'_> {
     }
 
     /// Simulates one Cluster.
-    fn one(&self, key: &ObjectKey) -> Result<Ended> {
+    fn one(&self, key: &ObjectKey, progress: &Progress) -> Result<Ended> {
+        let tell = |now: Moment| progress.reach(now.seconds - self.start.seconds);
         let mut simulation = Simulation::new(self.before.topologies.clone(), self.settings.clone(), self.start);
         for class in &self.before.classes {
             simulation.put(class).map_err(anyhow::Error::msg)?;
         }
-        let end = self.begin(key, &mut simulation)?;
+        let end = self.begin(key, &mut simulation, tell)?;
         let stuck_before = end.and_then(|end| reason(end, key));
         if let Some(change) = &self.change {
             change.make(key, &mut simulation)?;
         }
-        let end = simulation.run(self.limit, |_| {});
+        let end = simulation.run(self.limit, tell);
         // More time does not help a topology that cannot be computed.
         let ran_out = simulation.ran_out && simulation.is_computed(key);
         let stuck = reason(end, key).map(|reason| Stuck { reason, ran_out });

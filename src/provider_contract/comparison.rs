@@ -11,7 +11,7 @@ use super::holds::is_open;
 const UPPER: [&str; 4] = ["maxItems", "maxLength", "maxProperties", "maximum"];
 const LOWER: [&str; 4] = ["minItems", "minLength", "minProperties", "minimum"];
 /// Bounds without the value itself: they allow less if they are set.
-const EXCLUSIVE: [&str; 2] = ["exclusiveMaximum", "exclusiveMinimum"];
+const EXCLUSIVE: [(&str, &str); 2] = [("exclusiveMaximum", "maximum"), ("exclusiveMinimum", "minimum")];
 /// What allows less if it is there and is not the same.
 const EQUAL: [&str; 2] = ["pattern", "multipleOf"];
 /// Lists without duplicates: of values, and of the keys of objects.
@@ -79,8 +79,10 @@ impl Comparison<'_> {
             }
         }
         let is_set = |node: &Value, keyword: &str| node.get(keyword) == Some(&Value::Bool(true));
-        for keyword in EXCLUSIVE {
-            if is_set(object, keyword) && !is_set(template, keyword) {
+        for (keyword, bound) in EXCLUSIVE {
+            // A lower maximum of the template leaves the value out anyway.
+            let is_same = number(object, bound) == number(template, bound);
+            if is_same && is_set(object, keyword) && !is_set(template, keyword) {
                 self.stricter(object, keyword, path);
             }
         }

@@ -444,6 +444,7 @@ fn a_template_gives_only_what_its_objects_accept() {
         ("a longer text", text(json!({"maxLength": 5})), text(json!({"maxLength": 9}))),
         ("no limit", text(json!({"maxLength": 5, "minLength": 1, "pattern": "a"})), text(json!({}))),
         ("more values", text(json!({"enum": ["a"]})), text(json!({"enum": ["a", "b"]}))),
+        ("a lower maximum", whole(json!({"maximum": 4})), whole(json!({"maximum": 5, "exclusiveMaximum": true}))),
         ("a larger number", whole(json!({"format": "int32"})), whole(json!({"format": "int64"}))),
         (
             "duplicates",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::calendar::{Moment, SECOND};
 use crate::hub::{Object, ObjectKey};
-use crate::lifecycle::conditions;
+use crate::lifecycle::conditions::{self, Status};
 use crate::lifecycle::fold::StoredChange;
 use crate::lifecycle::objects::cluster_of;
 use crate::topology::plan::{Action, Part, Step};
@@ -251,8 +251,18 @@ impl ClusterTimeline {
             }
             Some(_) => return,
         };
-        self.push(Entry { t, kind: "Machine".to_owned(), name, what, because: String::new() });
+        let because = match &*what {
+            "Deleting" | "gone" => sickness(object).unwrap_or_default(),
+            _ => String::new(),
+        };
+        self.push(Entry { t, kind: "Machine".to_owned(), name, what, because });
     }
+}
+
+/// What a health check says of a machine that it has found unhealthy.
+fn sickness(machine: &Object) -> Option<String> {
+    let found = conditions::get(machine, "HealthCheckSucceeded").filter(|found| found.status == Status::False)?;
+    Some(format!("unhealthy: {}", found.message.split_whitespace().collect::<Vec<_>>().join(" ")))
 }
 
 /// How many changed fields are named.

@@ -383,7 +383,7 @@ fn clusters_that_are_computed_once_get_the_same_output_as_each_alone() {
 }
 
 /// What a program writes to a terminal: standard error or standard output is one.
-fn on_terminal(plan: &mut Command, is_error: bool) -> String {
+pub fn on_terminal(plan: &mut Command, is_error: bool, code: i32) -> String {
     let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&controller).unwrap();
     unlockpt(&controller).unwrap();
@@ -403,7 +403,7 @@ fn on_terminal(plan: &mut Command, is_error: bool) -> String {
     } else {
         plan.stdout(terminal)
     };
-    assert_eq!(plan.status().unwrap().code(), Some(4));
+    assert_eq!(plan.status().unwrap().code(), Some(code));
     // Nothing else holds the terminal once these are gone.
     plan.stdout(Stdio::null()).stderr(Stdio::null());
     read.join().unwrap()
@@ -415,7 +415,7 @@ fn a_terminal_gets_colors_unless_they_are_not_wanted() {
     for (variable, value, has_colors) in
         [("ANY", "1", true), ("NO_COLOR", "1", false), ("NO_COLOR", "", true), ("CLICOLOR", "0", false)]
     {
-        let said = on_terminal(fleet.command(&[]).env(variable, value), false);
+        let said = on_terminal(fleet.command(&[]).env(variable, value), false, 4);
         assert!(said.contains("1 of 1 Cluster changed"), "{said:?}");
         assert_eq!(said.contains("\u{1b}[33mrotate"), has_colors, "{variable}={value}: {said:?}");
     }
@@ -437,11 +437,11 @@ fn long_work_shows_progress_on_a_terminal_only() {
             (started.elapsed() > Duration::from_secs(4)).then_some((members, fleet))
         })
         .expect("no fleet is large enough to tell");
-    let said = on_terminal(&mut fleet.command(&[]), true);
+    let said = on_terminal(&mut fleet.command(&[]), true, 4);
     assert!(said.contains(&format!(" of {} Clusters, ", members.len())), "{said:?}");
     let small = Fleet::new(&members[..1], at("v1.34.2"));
     assert_eq!(
-        without_not_checked(&on_terminal(&mut small.command(&[]), true)),
+        without_not_checked(&on_terminal(&mut small.command(&[]), true, 4)),
         "",
         "work that is done at once shows nothing"
     );

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use topologist::yaml;
 
+use crate::fleet_plans::on_terminal;
 use crate::plans::bundle;
 use crate::process::command;
 
@@ -205,6 +206,55 @@ fn one_machine_that_never_runs_is_named_although_its_cluster_is_available() {
         assert!(told.out.contains("Stuck: Machine blue-"), "{machine}: {}", told.out);
         assert!(told.out.contains("Way out: remove the failures from the file of --timings"), "{}", told.out);
     }
+}
+
+#[test]
+fn a_machine_that_a_health_check_replaces_goes_with_a_reason() {
+    let story = Story::new();
+    story.file("a.yaml", world(&[cluster("blue", 2)]));
+    story.file("timings.yaml", "failures: [{machine: 2, what: nodeReady}]\n");
+    let told = story.run(&["a.yaml", "--timings", "timings.yaml"]);
+    assert_eq!(told.code, 0, "{}", told.out);
+    assert!(told.out.contains("gone (unhealthy: "), "{}", told.out);
+}
+
+#[test]
+fn one_large_cluster_shows_on_a_terminal_how_far_it_is() {
+    let story = Story::new();
+    // As many workers as keep this machine busy for longer than the time in which nothing is shown.
+    let said = [60, 120, 240].into_iter().find_map(|workers| {
+        let file = story.file("a.yaml", world(&[cluster("blue", workers)]));
+        let said = on_terminal(command(&["simulate"]).arg(file), true, 0);
+        (!said.is_empty()).then_some(said)
+    });
+    assert!(said.as_ref().is_some_and(|said| said.contains("s simulated")), "{said:?}");
+}
+
+#[test]
+fn nothing_is_left_to_do_for_a_cluster_that_runs() {
+    let story = Story::new();
+    story.file("a.yaml", world(&[cluster("blue", 1)]));
+    let told = story.run(&["a.yaml", "--to", "a.yaml"]);
+    assert_eq!((told.code, &*told.out), (0, "1 Cluster: nothing is left to do\n"), "{}", told.err);
+}
+
+#[test]
+fn waits_of_several_clusters_name_none_of_their_objects() {
+    let story = Story::new();
+    let two = |name: &str, replicas: [i64; 2]| {
+        let mut cluster = cluster(name, 1);
+        let set = |name: &str, replicas| json!({"class": "default-worker", "name": name, "replicas": replicas});
+        cluster["spec"]["topology"]["workers"] =
+            json!({"machineDeployments": [set("x", replicas[0]), set("y", replicas[1])]});
+        cluster
+    };
+    let clusters = [two("blue", [1, 1]), two("green", [1, 2])];
+    story.file("a.yaml", world(&clusters));
+    story.file("b.yaml", world(&clusters.map(|cluster| at(cluster, "v1.34.0"))));
+    let told = story.run(&["a.yaml", "--to", "b.yaml"]);
+    let totals = told.out.split("\n\nCluster").next().unwrap();
+    let used_up = totals.lines().find(|line| line.contains("is used up by")).unwrap_or_else(|| panic!("{}", told.out));
+    assert!(used_up.contains(" of 2 Clusters: ") && used_up.ends_with("is used up by …"), "{used_up}");
 }
 
 #[test]

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::report::span;
+
 /// Faster work ends before a user could read the bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -17,7 +19,9 @@ impl Progress {
     /// Of so many Clusters.
     pub(super) fn of(clusters: usize) -> Self {
         let bar = ProgressBar::with_draw_target(u64::try_from(clusters).ok(), ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template("{wide_bar} {pos} of {len} Clusters, {eta} left");
+        let template =
+            if clusters == 1 { "{spinner} {msg} simulated" } else { "{wide_bar} {pos} of {len} Clusters, {eta} left" };
+        let style = ProgressStyle::with_template(template);
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         Progress { bar, started: Instant::now() }
     }
@@ -25,6 +29,19 @@ impl Progress {
     /// One Cluster more is done.
     pub(super) fn add(&self) {
         self.bar.inc(1);
+        self.show();
+    }
+
+    /// A simulation has come so far; told where there is one Cluster only.
+    pub(super) fn reach(&self, seconds: i64) {
+        if self.bar.length() != Some(1) {
+            return;
+        }
+        self.bar.set_message(span(seconds));
+        self.show();
+    }
+
+    fn show(&self) {
         if self.started.elapsed() > PATIENCE && self.bar.is_hidden() {
             // Hidden as well where standard error is no terminal.
             self.bar.set_draw_target(ProgressDrawTarget::stderr());

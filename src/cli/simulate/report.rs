@@ -61,11 +61,21 @@ impl<'a> Report<'a> {
     pub(super) fn waits(&self) -> Vec<Wait<'a>> {
         let mut waits: Vec<Wait<'a>> = Vec::new();
         for group in &self.groups {
-            for span in waits_of(group.timeline) {
-                let is_same = |one: &&mut Wait<'_>| one.key() == span.key();
+            let names = group.clusters.first().map(|key| names(key, group.timeline)).unwrap_or_default();
+            for wait in waits_of(group.timeline) {
+                // Objects of other Clusters have other names.
+                let nameless = without(&names, &wait.reason);
+                let is_same = |one: &&mut Wait<'_>| one.times() == wait.times() && one.nameless == nameless;
                 match waits.iter_mut().find(is_same) {
-                    Some(known) => known.clusters += group.clusters.len(),
-                    None => waits.push(Wait { clusters: group.clusters.len(), ..span }),
+                    Some(known) => {
+                        known.clusters += group.clusters.len();
+                        known.reason.clone_from(&known.nameless);
+                    }
+                    None => {
+                        let clusters = group.clusters.len();
+                        let reason = if clusters > 1 { nameless.clone() } else { wait.reason };
+                        waits.push(Wait { clusters, nameless, reason, ..wait });
+                    }
                 }
             }
         }
@@ -80,11 +90,14 @@ pub(super) struct Wait<'a> {
     pub span: &'a HeldSpan,
     pub names: Vec<&'a str>,
     pub clusters: usize,
+    /// Without the names of objects where it is about several Clusters.
+    pub reason: String,
+    nameless: String,
 }
 
 impl Wait<'_> {
-    fn key(&self) -> (&str, &str, i64, Option<i64>) {
-        (&self.span.kind, &self.span.reason, self.span.from, self.span.until)
+    fn times(&self) -> (&str, i64, Option<i64>) {
+        (&self.span.kind, self.span.from, self.span.until)
     }
 }
 
@@ -92,8 +105,9 @@ impl Wait<'_> {
 pub(super) fn waits_of(timeline: &ClusterTimeline) -> Vec<Wait<'_>> {
     let mut waits: Vec<Wait<'_>> = Vec::new();
     for span in timeline.held.iter().filter(|span| span.until != Some(span.from)) {
-        let new = Wait { span, names: vec![&span.name], clusters: 1 };
-        match waits.iter_mut().find(|one| one.key() == new.key()) {
+        let reason = span.reason.clone();
+        let new = Wait { span, names: vec![&span.name], clusters: 1, nameless: reason.clone(), reason };
+        match waits.iter_mut().find(|one| one.times() == new.times() && one.reason == new.reason) {
             Some(known) => known.names.push(&span.name),
             None => waits.push(new),
         }

@@ -17,7 +17,9 @@ pub(super) fn plain(report: &Report<'_>, all: bool) -> String {
     if report.groups.len() > 1 {
         text += &waits(&report.waits(), if all { usize::MAX } else { WAITS });
     }
-    for group in &report.groups {
+    let has_events =
+        |group: &&Group<'_>| group.reason.is_some() || !group.timeline.events.is_empty() || report.groups.len() > 1;
+    for group in report.groups.iter().filter(has_events) {
         text += &of_group(group, all);
     }
     text
@@ -26,6 +28,9 @@ pub(super) fn plain(report: &Report<'_>, all: bool) -> String {
 fn totals(report: &Report<'_>) -> String {
     let clusters = report.timeline.clusters.len();
     let done = clusters - report.stuck;
+    if report.stuck == 0 && report.timeline.clusters.values().all(|cluster| cluster.events.is_empty()) {
+        return format!("{}: nothing is left to do\n", counted(clusters, "Cluster"));
+    }
     let mut text = format!(
         "{} in {}, at most {} at once",
         counted(clusters, "Cluster"),
@@ -50,7 +55,7 @@ fn waits(waits: &[Wait<'_>], most: usize) -> String {
         let of = if wait.clusters > 1 { format!(" of {}", counted(wait.clusters, "Cluster")) } else { String::new() };
         let names = if wait.clusters > 1 { String::new() } else { objects(&wait.names) };
         let kind = &wait.span.kind;
-        text += &format!("  {:>9} to {until:<9} {kind}{names}{of}: {}\n", span(wait.span.from), wait.span.reason);
+        text += &format!("  {:>9} to {until:<9} {kind}{names}{of}: {}\n", span(wait.span.from), wait.reason);
     }
     if let Some(more @ 1..) = waits.len().checked_sub(most) {
         text += &format!("  … and {more} more (--all lists them)\n");
@@ -148,7 +153,10 @@ fn combined(timeline: &ClusterTimeline) -> Vec<Row> {
         }
         let of = if machine.is_control_plane { "the control plane" } else { &*machine.owner };
         let word = if entry.what == "Running" { "running" } else { &*entry.what };
-        let what = with_reason(word, &machine.version);
+        let what = match &*entry.because {
+            because if entry.what == "gone" && !because.is_empty() => with_reason(word, because),
+            _ => with_reason(word, &machine.version),
+        };
         let is_same =
             |(row, count): &&mut (Row, usize)| *count > 0 && row.t == entry.t && row.subject == of && row.what == what;
         match rows.iter_mut().rev().take_while(|(row, _)| row.t == entry.t).find(is_same) {
