@@ -66,17 +66,14 @@ impl<'a> Report<'a> {
                 // Objects of other Clusters have other names.
                 let nameless = without(&names, &wait.reason);
                 let is_same = |one: &&mut Wait<'_>| one.times() == wait.times() && one.nameless == nameless;
-                match waits.iter_mut().find(is_same) {
-                    Some(known) => {
-                        known.clusters += group.clusters.len();
-                        known.reason.clone_from(&known.nameless);
-                    }
-                    None => {
-                        let clusters = group.clusters.len();
-                        let reason = if clusters > 1 { nameless.clone() } else { wait.reason };
-                        waits.push(Wait { clusters, nameless, reason, ..wait });
-                    }
+                if let Some(known) = waits.iter_mut().find(is_same) {
+                    known.clusters += group.clusters.len();
+                    known.reason.clone_from(&known.nameless);
+                    continue;
                 }
+                let clusters = group.clusters.len();
+                let reason = if clusters > 1 { nameless.clone() } else { wait.reason };
+                waits.push(Wait { clusters, reason, nameless, ..wait });
             }
         }
         waits.sort_by_key(|wait| (wait.span.from, wait.span.until.unwrap_or(i64::MAX)));
