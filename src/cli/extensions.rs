@@ -36,7 +36,7 @@ use crate::extensions::{
     Address, DISCOVERY, ExtensionConfig, Handler, Question, Registration, Selector, Target, first_value,
     registered_name,
 };
-use crate::hub::{Hook, Object, ObjectKey};
+use crate::hub::{Hook, Object, ObjectKey, annotation};
 use crate::json::StringMap;
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::port_forward::Forward;
@@ -229,6 +229,9 @@ impl Extensions {
     /// (RH-3.8). Services have names and addresses inside of the cluster only, so a port is forwarded to them.
     fn register_config(&self, config: &Object, cluster: &Connection) -> Result<Extension, String> {
         let read = ExtensionConfig::of(config).map_err(|error| error.to_string())?;
+        if config.annotation(annotation::PAUSED).is_some() {
+            return Err("it is paused".to_owned());
+        }
         let conditions = config.list("status.conditions").ok().flatten();
         let discovered = conditions.into_iter().flatten().find(|condition| condition["type"] == "Discovered");
         let generation = config.at("metadata.generation");

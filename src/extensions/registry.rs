@@ -32,6 +32,8 @@ struct Unknown {
     hooks: Option<BTreeSet<String>>,
     last_known: BTreeSet<String>,
     selector: Selector,
+    /// Whether it was there when this process began to lead.
+    is_expected: bool,
 }
 
 /// A handler that is called.
@@ -61,7 +63,10 @@ impl Registry {
     /// An ExtensionConfig that was there at the start, for which hooks it had handlers, and what it selects.
     pub fn expect(&mut self, config: &str, last_known: BTreeSet<String>, selector: Selector) {
         let reason = "it has not been called yet".to_owned();
-        self.0.insert(config.to_owned(), Entry::Unknown(Unknown { reason, hooks: None, last_known, selector }));
+        self.0.insert(
+            config.to_owned(),
+            Entry::Unknown(Unknown { reason, hooks: None, last_known, selector, is_expected: true }),
+        );
     }
 
     /// Replaces all handlers of an ExtensionConfig (RH-3.4).
@@ -79,7 +84,7 @@ impl Registry {
             Some(Entry::Registered(_)) => {}
             None => {
                 let (reason, hooks, selector) = (reason.to_owned(), Some(BTreeSet::new()), Selector::Nothing);
-                let unknown = Unknown { reason, hooks, last_known: BTreeSet::new(), selector };
+                let unknown = Unknown { reason, hooks, last_known: BTreeSet::new(), selector, is_expected: false };
                 self.0.insert(config.to_owned(), Entry::Unknown(unknown));
             }
         }
@@ -101,6 +106,11 @@ impl Registry {
             Entry::Registered(registered) => Some(registered),
             Entry::Unknown(_) => None,
         }
+    }
+
+    /// Whether an ExtensionConfig was there at the start and has not been discovered since.
+    pub fn is_expected(&self, config: &str) -> bool {
+        matches!(self.0.get(config), Some(Entry::Unknown(Unknown { is_expected: true, .. })))
     }
 
     /// The versions of the ExtensionConfigs that are registered.

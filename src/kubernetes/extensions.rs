@@ -136,6 +136,11 @@ impl Extensions {
         self.look_up(|registry| Ok(registry.get(config).cloned())).ok().flatten()
     }
 
+    /// Whether an ExtensionConfig was there when this process began to lead, and has not been discovered since.
+    pub fn is_expected(&self, config: &str) -> bool {
+        self.look_up(|registry| Ok(registry.is_expected(config))) == Ok(true)
+    }
+
     fn look_up<T>(&self, look: impl FnOnce(&Registry) -> Result<T, String>) -> Result<T, String> {
         match &*self.registry.read().unwrap_or_else(PoisonError::into_inner) {
             Some(registry) => look(registry),

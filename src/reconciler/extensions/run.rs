@@ -69,7 +69,7 @@ impl Reconciler {
         self.leadership.may_write()?;
         let name = config.object.name();
         // At the start one that is paused is discovered like the others (RH-3.6).
-        if is_paused(&config.object) && self.extensions.registered(name).is_some() {
+        if is_paused(&config.object) && !self.extensions.is_expected(name) {
             self.write_status(config, paused_status(config.value(), &now())).await?;
             return Ok((RESYNC, RunOutcome::LeftAlone));
         }

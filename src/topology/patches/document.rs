@@ -5,7 +5,7 @@ use json_patch::PatchOperation;
 use serde_json::{Map, Value};
 
 use super::pointer::{self, Location, Make, Pointer};
-use crate::field::Path;
+use crate::field::{Path, shortened};
 use crate::hub::type_of;
 use crate::json;
 use crate::topology::origin::PatchOrigin;
@@ -201,8 +201,8 @@ pub fn patched(template: &Value, patch_type: &str, patch: &[u8]) -> Result<Value
     let allowance = &mut Allowance::default();
     match document.apply_sent(patch_type, patch, &PatchOrigin::default(), allowance) {
         Ok(()) => Ok(document.value),
-        Err((None, problem)) => Err(problem),
-        Err((Some(at), problem)) => Err(format!("operation {at}: {problem}")),
+        Err((None, problem)) => Err(shortened(&problem).into_owned()),
+        Err((Some(at), problem)) => Err(format!("operation {at}: {}", shortened(&problem))),
     }
 }
 

@@ -163,6 +163,20 @@ fn a_config_that_makes_no_sense_is_refused_by_its_schema() {
 }
 
 #[test]
+fn a_config_that_is_created_paused_is_discovered_when_it_goes_on() {
+    // RH-3.1
+    let site = Site::start();
+    site.lab.on("BeforeClusterCreate", "gate", |_| Reply::done());
+    let mut paused = site.lab.config("lab", &json!({}));
+    paused["metadata"]["annotations"] = json!({"cluster.x-k8s.io/paused": ""});
+    site.ground.kubectl.give(&paused, &["create"]);
+    site.ground.wait("extensionconfig/lab", "condition=Paused");
+    assert_eq!(site.lab.count("discovery"), 0);
+    site.ground.kubectl.out(&["annotate", "extensionconfig/lab", "cluster.x-k8s.io/paused-"]);
+    site.ground.wait("extensionconfig/lab", "condition=Discovered");
+}
+
+#[test]
 fn a_paused_config_keeps_its_handlers_until_it_goes_on() {
     // RH-3.1, RH-2.6
     let site = Site::start();

@@ -106,6 +106,10 @@ fn a_live_plan_follows_namespace_selectors() {
     site.ground.kubectl.out(&["label", "namespace/default", "env=prod"]);
     let (_, held, err) = plan(&site, &file, &["--call-hooks"]);
     assert!(held.to_string().contains("BeforeClusterUpgrade: the window is closed"), "{held:#}{err}");
+    // RH-3.8
+    site.ground.kubectl.out(&["annotate", "extensionconfig/lab", "cluster.x-k8s.io/paused="]);
+    let (_, unheld, err) = plan(&site, &file, &["--call-hooks"]);
+    assert!(!unheld.to_string().contains("the window is closed"), "{unheld:#}{err}");
 }
 
 #[test]
