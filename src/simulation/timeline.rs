@@ -251,8 +251,11 @@ impl ClusterTimeline {
             }
             Some(_) => return,
         };
+        // The Node of a machine goes with it, which makes the machine unhealthy too: what counts is why the deletion began.
+        let began = || self.events.iter().rev().find(|event| event.name == name && event.what == "Deleting");
         let because = match &*what {
-            "Deleting" | "gone" => sickness(object).unwrap_or_default(),
+            "Deleting" => sickness(object).unwrap_or_default(),
+            "gone" => began().map(|event| event.because.clone()).unwrap_or_default(),
             _ => String::new(),
         };
         self.push(Entry { t, kind: "Machine".to_owned(), name, what, because });
