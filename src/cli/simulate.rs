@@ -153,6 +153,10 @@ impl Sides {
 impl Sides {
     /// The Clusters that failures name and that do not exist.
     fn unused<'f>(&self, failures: &'f [InjectedFailure]) -> Vec<&'f str> {
+        // Subjects get their defaults each time, which is work for a fleet.
+        if failures.iter().all(|failure| failure.cluster.is_none()) {
+            return Vec::new();
+        }
         let subjects: Vec<Subject<'_>> =
             [Some(&self.before), self.after.as_ref()].into_iter().flatten().flat_map(Side::subjects).collect();
         let keys: Vec<ObjectKey> = subjects.iter().filter_map(Subject::cluster).map(|cluster| cluster.key()).collect();
