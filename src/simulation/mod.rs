@@ -3,13 +3,15 @@
 //! ```text
 //!            ┌─ topology::plan::Fold: one plan of a Cluster ─► its steps
 //! Cluster ───┤        ▲ objects, as they are                     │ writes
-//!            └─ lifecycle::fold::Fold: steps of all objects ◄────┘        nothing left to do ─► the clock goes on
+//!            ├─ lifecycle::fold::Fold: steps of all objects ◄────┤        nothing left to do ─► the clock goes on
+//!            ├─ templates.rs: templates that nothing uses   ◄────┘
 //!                     └─► timeline.rs: what happened when, and how many machines there were
 //! ```
 //!
 //! It is the computation of the controllers, with providers that take the times of [`crate::lifecycle::settings::Timings`].
 
 mod admitted;
+mod templates;
 pub mod timeline;
 
 use core::time::Duration;
@@ -65,7 +67,10 @@ impl Simulation {
     /// [`Simulation::put_cluster`].
     pub fn new(topologies: Topologies, settings: Settings, now: Moment) -> Self {
         let mut machines = Machines::new(settings, now);
-        machines.admit = admitted::default;
+        machines.admit = |object| {
+            admitted::default(object);
+            templates::protect(object);
+        };
         if let Some(objects) = topologies.facts().objects() {
             for object in objects.iter() {
                 define(&mut machines, objects, object);
@@ -213,12 +218,36 @@ impl Simulation {
         false
     }
 
-    /// Takes over what has changed: topologies see it, and the timeline notes it.
+    /// Takes over what has changed: topologies see it, the timeline notes it, and templates that nothing uses go.
     fn notice(&mut self) {
-        for change in self.machines.take_changes() {
-            self.timeline.note(&change, self.machines.now());
-            if change.id.workload.is_none() {
-                self.mirror(&change);
+        loop {
+            let changes = self.machines.take_changes();
+            if changes.is_empty() {
+                return;
+            }
+            for change in changes {
+                self.timeline.note(&change, self.machines.now());
+                if change.id.workload.is_none() {
+                    self.mirror(&change);
+                    self.clean_up_templates(&change);
+                }
+            }
+        }
+    }
+
+    /// Deletes the templates of what goes; a Cluster that is not paused any more lets what waited for it go (DEL-05).
+    fn clean_up_templates(&mut self, change: &StoredChange) {
+        let goes_on = |cluster: &Option<Arc<Object>>| cluster.as_deref().is_some_and(|cluster| !is_paused(cluster));
+        if !change.id.kind.is_core(Kind::Cluster.name()) {
+            if let Some(object) = self.machines.objects.get(&change.id).cloned() {
+                templates::clean_up(&mut self.machines, &object);
+            }
+        } else if change.before.is_some()
+            && !goes_on(&change.before)
+            && (goes_on(&change.after) || change.after.is_none())
+        {
+            for object in templates::leaving_of(&self.machines, &change.id.key) {
+                templates::clean_up(&mut self.machines, &object);
             }
         }
     }

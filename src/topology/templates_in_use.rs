@@ -1,6 +1,59 @@
 //! The templates of machines that are unused after a MachineDeployment or MachineSet is deleted.
 
-use crate::hub::{ContractRef, Object, WrongType};
+use serde_json::Value;
+
+use crate::hub::{ContractRef, GROUP, Object, WrongType, group_of, label};
+
+/// Who makes machines from templates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maker {
+    /// A MachineDeployment.
+    Deployment,
+    /// A MachineSet.
+    Set,
+}
+
+impl Maker {
+    /// Both.
+    pub const ALL: [Self; 2] = [Maker::Deployment, Maker::Set];
+
+    /// The maker that an object is; `None` if it is another object.
+    pub fn of(object: &Object) -> Option<Self> {
+        Self::ALL.into_iter().find(|maker| object.group() == GROUP && object.kind() == maker.kind())
+    }
+
+    /// Its kind, in the group of Cluster API.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Maker::Deployment => "MachineDeployment",
+            Maker::Set => "MachineSet",
+        }
+    }
+
+    /// What keeps an object until its templates are dealt with (DEL-05, DEL-07).
+    pub const fn finalizer(self) -> &'static str {
+        match self {
+            Maker::Deployment => "machinedeployment.topology.cluster.x-k8s.io",
+            Maker::Set => "machineset.topology.cluster.x-k8s.io",
+        }
+    }
+}
+
+/// The name of the MachineDeployment of a MachineSet: of its owner (DEL-07, MA-29.4), or of its label. An orphan has only the label, as
+/// after `kubectl delete machinedeployment --cascade=orphan`; without it the set could not be deleted any more.
+pub fn deployment_of(set: &Object) -> Option<String> {
+    let named = || set.label(label::MACHINE_DEPLOYMENT_NAME).map(str::to_owned);
+    owning_deployment(set).or_else(named)
+}
+
+fn owning_deployment(set: &Object) -> Option<String> {
+    let owners = set.at("metadata.ownerReferences")?.as_array()?;
+    let is_deployment = |owner: &&Value| {
+        let text = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
+        text("kind") == Maker::Deployment.kind() && group_of(text("apiVersion")) == GROUP
+    };
+    Some(owners.iter().find(is_deployment)?.get("name")?.as_str()?.to_owned())
+}
 
 /// Where those who make machines name their templates, in the order in which these are deleted (DEL-06).
 const REFERENCES: [&str; 2] = ["spec.template.spec.bootstrap.configRef", "spec.template.spec.infrastructureRef"];

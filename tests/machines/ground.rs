@@ -5,7 +5,7 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -212,6 +212,15 @@ impl Ground {
     pub fn history(&self, kind: &str) -> History {
         History::start(&self.kubectl, kind)
     }
+
+    /// Everything that is written from now on under a path of the API, such as `v1/namespaces/default/pods`, of which there may be
+    /// none yet.
+    pub fn history_from_now(&self, path: &str) -> History {
+        let path = format!("/apis/{path}");
+        let list: Value = serde_json::from_str(&self.kubectl.out(&["get", "--raw", &path])).unwrap();
+        let version = list["metadata"]["resourceVersion"].as_str().unwrap();
+        History::of(self.kubectl.command(&["get", "--raw", &format!("{path}?watch=true&resourceVersion={version}")]))
+    }
 }
 
 pub fn name(object: &Value) -> String {
@@ -250,7 +259,16 @@ pub struct History {
 
 impl History {
     fn start(kubectl: &Kubectl, kind: &str) -> Self {
-        let mut command = kubectl.command(&["get", kind, "--watch", "--output-watch-events", "-o", "json"]);
+        let history = Self::of(kubectl.command(&["get", kind, "--watch", "--output-watch-events", "-o", "json"]));
+        let deadline = Instant::now() + LONG;
+        while history.events.lock().unwrap().is_empty() {
+            assert!(Instant::now() < deadline, "the watch of {kind} tells nothing");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        history
+    }
+
+    fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let events = Arc::new(Mutex::new(Vec::new()));
         let (out, all) = (child.stdout.take().unwrap(), events.clone());
@@ -258,13 +276,7 @@ impl History {
             let stream = serde_json::Deserializer::from_reader(out).into_iter::<Value>();
             stream.map_while(Result::ok).for_each(|event| all.lock().unwrap().push(event));
         });
-        let history = History { child, events };
-        let deadline = Instant::now() + LONG;
-        while history.events.lock().unwrap().is_empty() {
-            assert!(Instant::now() < deadline, "the watch of {kind} tells nothing");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        history
+        History { child, events }
     }
 
     /// Objects as they were written, in order; a deleted one comes last with its last content.
@@ -276,6 +288,13 @@ impl History {
     pub fn events(&self) -> Vec<(String, Value)> {
         let events = self.events.lock().unwrap();
         events.iter().map(|event| (event["type"].as_str().unwrap().to_owned(), event["object"].clone())).collect()
+    }
+
+    /// The events since the last time.
+    pub fn take(&self) -> Vec<(String, Value)> {
+        let events = self.events();
+        self.events.lock().unwrap().drain(..events.len());
+        events
     }
 }
 

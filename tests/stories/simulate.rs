@@ -552,6 +552,37 @@ fn a_cluster_that_runs_goes_on_from_where_it_is() {
     assert_eq!(gone["clusters"][0]["outcome"], "converged");
 }
 
+/// The kinds of objects in `objects.yaml` of which a worker set consists.
+fn of_worker_sets(story: &Story) -> BTreeSet<String> {
+    let text = fs::read_to_string(story.folder.path().join("objects.yaml")).unwrap();
+    let kinds = documents(&text).into_iter().map(|object| object["kind"].as_str().unwrap().to_owned());
+    kinds
+        .filter(|kind| kind == "MachineSet" || kind == "MachineDeployment" || kind == "EmbeddedConfigTemplate")
+        .collect()
+}
+
+#[test]
+fn a_worker_set_that_runs_goes_with_its_templates() {
+    // DEL-05, DEL-06, DEL-07
+    let story = Story::new();
+    let mut cluster = cluster("demo", 2);
+    story.file("a.yaml", world(std::slice::from_ref(&cluster)));
+    run_up(&story, "a.yaml");
+    assert_eq!(of_worker_sets(&story).len(), 3);
+    cluster["spec"]["topology"]["workers"] = json!({});
+    story.file("b.yaml", world(std::slice::from_ref(&cluster)));
+    let told = story.run(&["running.yaml", "--to", "b.yaml", "-o", "json", "--objects", "objects.yaml"]);
+    assert_eq!(told.code, 0, "{}{}", told.err, told.out);
+    assert_eq!(count(&told.json(), |machine| machine["gone"].is_i64()), 2);
+    assert_eq!(of_worker_sets(&story), BTreeSet::new(), "nothing of the worker set is left");
+    // A paused Cluster keeps what its finalizers hold until it goes on.
+    cluster["spec"]["paused"] = json!(true);
+    story.file("paused.yaml", world(&[cluster]));
+    let told = story.run(&["running.yaml", "--to", "paused.yaml", "-o", "json", "--objects", "objects.yaml"]);
+    assert_eq!(told.code, 1, "{}", told.out);
+    assert_eq!(of_worker_sets(&story).len(), 3);
+}
+
 /// The same objects as other providers would have made them: with their own finalizers, provider ids and Nodes, and without anything
 /// that only the simulated provider writes.
 fn of_others(mut object: Value) -> Value {

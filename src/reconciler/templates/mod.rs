@@ -34,6 +34,7 @@ use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::follow::{StoreChange, key_of};
 use crate::kubernetes::metadata::{Metadata, Objects};
 use crate::telemetry::metrics::Metrics;
+use crate::topology::templates_in_use::Maker;
 use crate::world::{Facts, Found};
 
 /// How many objects of each kind are looked at side by side (RS-10).
@@ -41,40 +42,16 @@ const WORKERS: u16 = 25;
 /// How long a run may take (RS-10).
 const RUN_LIMIT: Duration = Duration::from_mins(1);
 
-/// Who makes machines from templates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Maker {
-    Deployment,
-    Set,
+/// The name of the controller of a kind in metrics.
+const fn controller_of(maker: Maker) -> &'static str {
+    match maker {
+        Maker::Deployment => "topology/machinedeployment",
+        Maker::Set => "topology/machineset",
+    }
 }
 
-impl Maker {
-    const fn kind(self) -> &'static str {
-        match self {
-            Maker::Deployment => "MachineDeployment",
-            Maker::Set => "MachineSet",
-        }
-    }
-
-    /// What keeps an object until its templates are dealt with.
-    const fn finalizer(self) -> &'static str {
-        match self {
-            Maker::Deployment => "machinedeployment.topology.cluster.x-k8s.io",
-            Maker::Set => "machineset.topology.cluster.x-k8s.io",
-        }
-    }
-
-    /// The name of the controller in metrics.
-    const fn controller(self) -> &'static str {
-        match self {
-            Maker::Deployment => "topology/machinedeployment",
-            Maker::Set => "topology/machineset",
-        }
-    }
-
-    fn served(self) -> Resource {
-        Resource::known(GROUP, "v1beta2", self.kind())
-    }
+fn served(maker: Maker) -> Resource {
+    Resource::known(GROUP, "v1beta2", maker.kind())
 }
 
 /// The controllers of MachineDeployments and MachineSets that belong to topologies (DEL-05, DEL-07).
@@ -88,7 +65,7 @@ impl TemplatesController {
         let reconciler = |maker: Maker| {
             Arc::new(Reconciler {
                 maker,
-                resource: maker.served().as_api().clone(),
+                resource: served(maker).as_api().clone(),
                 client: client.clone(),
                 writer: self.0.writer(),
                 leadership: leadership.clone(),
@@ -128,7 +105,7 @@ impl TemplatesController {
         maker: Maker,
         wake: mpsc::UnboundedSender<Wake>,
     ) -> (Objects, impl Future<Output = ()> + Send + use<>) {
-        let resource = maker.served().as_api().clone();
+        let resource = served(maker).as_api().clone();
         self.0.follow_owned(maker.kind(), move |change| {
             let changed = match change {
                 StoreChange::One(object) => Wake::One(ObjectRef::from_obj_with(object, resource.clone())),
@@ -224,7 +201,7 @@ impl Progress {
 
 /// One run, and when the next one is due if nothing wakes the object before.
 async fn run(object: &Metadata, reconciler: &Reconciler, metrics: &Metrics) -> Action {
-    let (key, started, controller) = (key_of(object), Instant::now(), reconciler.maker.controller());
+    let (key, started, controller) = (key_of(object), Instant::now(), controller_of(reconciler.maker));
     let outcome = timeout(RUN_LIMIT, reconciler.run(object)).await.unwrap_or(Err(RunError::Late));
     // A failure because another process leads is not a failure of the object.
     let outcome = outcome.or_else(|error| reconciler.leadership.may_write().map_err(RunError::from).and(Err(error)));

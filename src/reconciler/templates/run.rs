@@ -7,14 +7,12 @@ use std::time::Duration;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{PatchOperation, RemoveOperation, TestOperation};
 use kube::api::{ApiResource, Patch};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tracing::info;
 
-use super::{Maker, key_of};
-use crate::hub::{
-    self, ContractRef, GROUP, Object, ObjectKey, ObjectRef, WrongType, annotation, contract, group_of, label,
-};
+use super::key_of;
+use crate::hub::{self, ContractRef, Object, ObjectKey, ObjectRef, WrongType, annotation, contract, label};
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
 use crate::kubernetes::lease::{Leadership, NotLeading};
@@ -23,7 +21,7 @@ use crate::kubernetes::metadata::cluster_of;
 use crate::kubernetes::untyped::{self, RequestError};
 use crate::reconciler::backoff::Backoff;
 use crate::reconciler::runs::RunOutcome;
-use crate::topology::templates_in_use::unused;
+use crate::topology::templates_in_use::{Maker, deployment_of, unused};
 use crate::world::{Found, Selection};
 
 /// The version in which Cluster API's own kinds are read.
@@ -263,22 +261,6 @@ impl Reconciler {
 
 fn failed(object: &ObjectRef, done: &'static str, error: RequestError) -> RunError {
     RunError::Request { what: format!("{} {}", object.kind, object.key), done, error }
-}
-
-/// The name of the MachineDeployment of a MachineSet: of its owner (DEL-07, MA-29.4), or of its label. An orphan has only the label, as
-/// after `kubectl delete machinedeployment --cascade=orphan`; without it the set could not be deleted any more.
-fn deployment_of(set: &Object) -> Option<String> {
-    let named = || set.label(label::MACHINE_DEPLOYMENT_NAME).map(str::to_owned);
-    owning_deployment(set).or_else(named)
-}
-
-fn owning_deployment(set: &Object) -> Option<String> {
-    let owners = set.at("metadata.ownerReferences")?.as_array()?;
-    let is_deployment = |owner: &&Value| {
-        let text = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
-        text("kind") == Maker::Deployment.kind() && group_of(text("apiVersion")) == GROUP
-    };
-    Some(owners.iter().find(is_deployment)?.get("name")?.as_str()?.to_owned())
 }
 
 /// What takes one finalizer off an object, if it has that and is the one that is meant.

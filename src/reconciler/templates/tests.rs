@@ -103,7 +103,7 @@ impl Process {
     }
 
     fn outcomes(&self, maker: Maker, outcome: &'static str) -> u64 {
-        self.metrics.reconciles.get_or_create(&metrics::Reconcile { controller: maker.controller(), outcome }).get()
+        self.metrics.reconciles.get_or_create(&metrics::Reconcile { controller: controller_of(maker), outcome }).get()
     }
 
     fn put(&self, cluster: Cluster) {

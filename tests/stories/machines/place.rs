@@ -13,13 +13,14 @@ pub struct Place {
 }
 
 impl Place {
-    /// A server on the classes of the stories, with the timings of a file in a folder.
+    /// A server on the classes of the stories, or on those that a story loads, with the timings of a file in a folder.
     pub fn start(folder: &Path, more: &[&str]) -> Self {
         let path = |name: &str| folder.join(name).display().to_string();
         let classes = fixture("").display().to_string();
         let (state, timings) = (path("state"), path("timings.yaml"));
-        let arguments = ["--embedded", "--load", &classes, "--state-dir", &state, "--timings", &timings];
-        let topologist = Topologist::serve(&[&arguments[..], more].concat());
+        let arguments = ["--embedded", "--state-dir", &state, "--timings", &timings];
+        let load: &[_] = if more.contains(&"--load") { &[] } else { &["--load", &classes] };
+        let topologist = Topologist::serve(&[&arguments, load, more].concat());
         topologist.wait_until_ready();
         Place { topologist, kubeconfig: folder.join("state/kubeconfig"), namespace: "default".to_owned() }
     }
