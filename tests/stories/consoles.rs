@@ -370,9 +370,12 @@ impl Reader {
 
     /// The text without what differs between runs.
     fn comparable(&self, example: &Example, text: &str) -> String {
+        // On a busy computer a command shows how far it is, and erases that line when it has something to print.
+        let erased = Regex::new(r"[^\n]*\x1b\[2K").unwrap();
         let color = Regex::new(r"\x1b\[[0-9;]*m").unwrap();
-        let mut text =
-            color.replace_all(text, "").replace(&self.clone.path().display().to_string(), "/home/me/topologist");
+        let mut text = color
+            .replace_all(&erased.replace_all(text, ""), "")
+            .replace(&self.clone.path().display().to_string(), "/home/me/topologist");
         for (port, known) in &self.ports {
             text = text.replace(&format!("127.0.0.1:{port}"), &format!("127.0.0.1:{known}"));
             text = text.replace(&format!("localhost:{port}"), &format!("localhost:{known}"));

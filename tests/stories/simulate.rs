@@ -1,5 +1,8 @@
 //! `simulate`: rollouts on a virtual clock, as a user sees them.
 
+mod elements;
+mod page;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -440,64 +443,6 @@ fn a_cluster_of_every_provider_rolls_out_and_upgrades() {
             "{name}: {gone} machines are gone"
         );
     }
-}
-
-/// The elements of a page with this start.
-fn elements<'a>(page: &'a str, start: &str) -> Vec<&'a str> {
-    page.split(start).skip(1).map(|rest| rest.split("</g>").next().unwrap()).collect()
-}
-
-#[test]
-fn a_page_has_a_bar_for_each_machine() {
-    let story = Story::new();
-    story.file("a.yaml", world(&[at(cluster("blue", 2), "v1.32.0")]));
-    story.file("b.yaml", world(&[at(cluster("blue", 2), "v1.33.0")]));
-    let told = story.run(&["a.yaml", "--to", "b.yaml", "-o", "json", "--html", "page.html"]);
-    let (report, page) = (told.json(), fs::read_to_string(story.folder.path().join("page.html")).unwrap());
-    let machines = report["clusters"][0]["machines"].as_array().unwrap();
-    let bars = elements(&page, "<g class=\"machine\">");
-    assert_eq!(bars.len(), machines.len());
-    for machine in machines {
-        let name = machine["name"].as_str().unwrap();
-        let bar = bars.iter().find(|bar| bar.starts_with(&format!("<title>{name}: "))).unwrap();
-        let class = if machine["version"] == "v1.32.0" { "\"v0" } else { "\"v1" };
-        assert!(bar.contains(&format!("<rect class={class}")), "{bar}");
-        assert_eq!(bar.contains(" starting\""), machine["made"].is_i64(), "{bar}");
-        assert_eq!(bar.contains("gone at"), machine["gone"].is_i64(), "{bar}");
-    }
-    for version in ["v1.32.0", "v1.33.0"] {
-        assert!(page.contains(&format!("</svg> {version}</span>")), "the legend has {version}");
-    }
-    let held = elements(&page, "<g class=\"held\">");
-    assert!(held.iter().any(|bar| bar.contains("<title>MachineDeployment ")), "{held:?}");
-    assert!(page.contains("prefers-color-scheme: dark") && page.contains("width=device-width"));
-    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
-    assert!(!page.contains("src=") && !page.contains("href="), "the page needs no other file");
-}
-
-#[test]
-fn a_page_escapes_what_manifests_say() {
-    let story = Story::new();
-    let mut strange = cluster("blue", 1);
-    // A name with such a character is denied; the annotation is copied into the reason of a hold.
-    strange["spec"]["paused"] = json!(true);
-    strange["metadata"]["annotations"] = json!({"note": "<script>alert(1)</script>"});
-    story.file("a.yaml", world(&[strange]));
-    let told = story.run(&["a.yaml", "--html", "page.html"]);
-    let page = fs::read_to_string(story.folder.path().join("page.html")).unwrap();
-    assert_eq!(told.code, 1, "{}", told.err);
-    assert!(page.contains("spec.paused is true") && !page.contains("<script>alert"));
-}
-
-#[test]
-fn a_page_of_a_large_fleet_stays_small() {
-    let story = Story::new();
-    let clusters: Vec<Value> = (0..25).map(|i| small(&format!("fleet-{i:03}"))).collect();
-    story.file("a.yaml", world(&clusters));
-    story.run(&["a.yaml", "--html", "page.html"]);
-    let page = fs::read_to_string(story.folder.path().join("page.html")).unwrap();
-    assert!(page.len() < 100_000, "{} bytes", page.len());
-    assert!(page.contains("fleet-024"), "all Clusters can be found by name");
 }
 
 /// A simulation of files, with the objects at its end in `running.yaml`, together with the classes and templates of the files.

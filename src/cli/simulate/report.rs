@@ -56,6 +56,11 @@ impl<'a> Report<'a> {
         Report { timeline, groups, seconds, stuck }
     }
 
+    /// Whether nothing happens to any Cluster, and all are as their topologies ask for.
+    pub(super) fn has_nothing_to_do(&self) -> bool {
+        self.stuck == 0 && self.timeline.clusters.values().all(|cluster| cluster.events.is_empty())
+    }
+
     /// Spans in which something waited, of the first Cluster of each group, with how many Clusters they are about. Spans of one
     /// kind with the same reason and times are one.
     pub(super) fn waits(&self) -> Vec<Wait<'a>> {
@@ -92,7 +97,19 @@ pub(super) struct Wait<'a> {
     nameless: String,
 }
 
+/// How many names of objects a text has.
+const NAMES: usize = 3;
+
 impl Wait<'_> {
+    /// The first names, and how many there are besides.
+    pub(super) fn few_names(&self) -> String {
+        let shown = self.names.iter().take(NAMES).copied().collect::<Vec<_>>().join(", ");
+        match self.names.len().checked_sub(NAMES) {
+            Some(more @ 1..) => format!("{shown} and {more} more"),
+            _ => shown,
+        }
+    }
+
     fn times(&self) -> (&str, i64, Option<i64>) {
         (&self.span.kind, self.span.from, self.span.until)
     }

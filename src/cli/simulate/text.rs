@@ -7,9 +7,8 @@ use crate::simulation::timeline::{ClusterTimeline, Entry};
 /// How many Clusters of a group, and how many events, are shown without --all.
 const NAMES: usize = 20;
 const EVENTS: usize = 60;
-/// How many waits are shown in the totals, and how many names of objects with each.
+/// How many waits are shown in the totals.
 const WAITS: usize = 10;
-const OBJECTS: usize = 3;
 
 /// The report, which begins with the totals.
 pub(super) fn plain(report: &Report<'_>, all: bool) -> String {
@@ -28,7 +27,7 @@ pub(super) fn plain(report: &Report<'_>, all: bool) -> String {
 fn totals(report: &Report<'_>) -> String {
     let clusters = report.timeline.clusters.len();
     let done = clusters - report.stuck;
-    if report.stuck == 0 && report.timeline.clusters.values().all(|cluster| cluster.events.is_empty()) {
+    if report.has_nothing_to_do() {
         return format!("{}: nothing is left to do\n", counted(clusters, "Cluster"));
     }
     let mut text = format!(
@@ -53,7 +52,7 @@ fn waits(waits: &[Wait<'_>], most: usize) -> String {
     for wait in waits.iter().take(most) {
         let until = wait.span.until.map_or("the end".to_owned(), span);
         let of = if wait.clusters > 1 { format!(" of {}", counted(wait.clusters, "Cluster")) } else { String::new() };
-        let names = if wait.clusters > 1 { String::new() } else { objects(&wait.names) };
+        let names = if wait.clusters > 1 { String::new() } else { format!(" {}", wait.few_names()) };
         let kind = &wait.span.kind;
         text += &format!("  {:>9} to {until:<9} {kind}{names}{of}: {}\n", span(wait.span.from), wait.reason);
     }
@@ -61,14 +60,6 @@ fn waits(waits: &[Wait<'_>], most: usize) -> String {
         text += &format!("  … and {more} more (--all lists them)\n");
     }
     text
-}
-
-fn objects(names: &[&str]) -> String {
-    let shown = names.iter().take(OBJECTS).copied().collect::<Vec<_>>().join(", ");
-    match names.len().checked_sub(OBJECTS) {
-        Some(more @ 1..) => format!(" {shown} and {more} more"),
-        _ => format!(" {shown}"),
-    }
 }
 
 fn of_group(group: &Group<'_>, all: bool) -> String {
