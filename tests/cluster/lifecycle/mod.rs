@@ -16,4 +16,5 @@ mod component;
 mod leaders;
 mod place;
 mod server;
+mod simulated;
 mod story;
