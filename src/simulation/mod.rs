@@ -13,6 +13,7 @@
 mod admitted;
 mod templates;
 pub mod timeline;
+mod waits;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,7 @@ use crate::hub::contract::{definition_name, names_contracts};
 use crate::hub::{Cluster, GROUP, Kind, Object, ObjectKey, ObjectRef, annotation, group_of};
 use crate::lifecycle::conditions::{self, Condition, Status};
 use crate::lifecycle::fold::{Fold as Machines, StoredChange};
+use crate::lifecycle::objects::cluster_of;
 use crate::lifecycle::wake::{differ_in_conditions_alone, differ_in_status_alone, is_paused};
 use crate::lifecycle::{GroupKind, ObjectId, Settings};
 use crate::topology::plan::{Fold as Topologies, Part, Rollout, Step};
@@ -57,6 +59,8 @@ pub struct Simulation {
     /// What the last plan of a Cluster held back, or why there is none.
     held: BTreeMap<ObjectKey, Vec<Held>>,
     failures: BTreeMap<ObjectKey, String>,
+    /// What a Cluster waits for by its topology, under its own id, and what its machines wait for.
+    waits: BTreeMap<ObjectKey, BTreeMap<ObjectId, Vec<Held>>>,
     pub timeline: Timeline,
     /// Whether the last run ended because its time was over.
     pub ran_out: bool,
@@ -88,6 +92,7 @@ impl Simulation {
             due: BTreeSet::new(),
             held: BTreeMap::new(),
             failures: BTreeMap::new(),
+            waits: BTreeMap::new(),
             timeline: Timeline::new(now),
             ran_out: false,
         };
@@ -230,6 +235,7 @@ impl Simulation {
                 if change.id.workload.is_none() {
                     self.mirror(&change);
                     self.clean_up_templates(&change);
+                    self.note_waits_of_machines(&change);
                 }
             }
         }
@@ -250,6 +256,29 @@ impl Simulation {
                 templates::clean_up(&mut self.machines, &object);
             }
         }
+    }
+
+    /// Notes what the machines of an object wait for now.
+    fn note_waits_of_machines(&mut self, change: &StoredChange) {
+        let StoredChange { id, before, after } = change;
+        let Some(cluster) = after.as_ref().or(before.as_ref()).and_then(|object| cluster_of(object)) else { return };
+        let waits = after.as_deref().map(waits::waits).unwrap_or_default();
+        self.note_waits(&cluster, id, waits);
+    }
+
+    /// Notes what an object of a Cluster waits for now, or the Cluster itself.
+    fn note_waits(&mut self, cluster: &ObjectKey, id: &ObjectId, waits: Vec<Held>) {
+        let all = self.waits.entry(cluster.clone()).or_default();
+        let is_same = all.get(id).map(Vec::as_slice).unwrap_or_default() == waits;
+        if is_same {
+            return;
+        }
+        match waits.is_empty() {
+            true => drop(all.remove(id)),
+            false => drop(all.insert(id.clone(), waits)),
+        }
+        let all: Vec<Held> = all.values().flatten().cloned().collect();
+        self.timeline.note_held(cluster, &all, self.machines.now());
     }
 
     /// Shows topologies an object as it is now, and wakes the Cluster that it is about.
@@ -312,8 +341,8 @@ impl Simulation {
         };
         let is_being_deleted = self.machines.objects.get(&cluster_id(cluster)).is_some_and(|it| it.is_being_deleted());
         // A deletion holds everything else; it is an event, and nothing that a Cluster waits for.
-        let held: &[Held] = if is_being_deleted { &[] } else { &outcome.held };
-        self.timeline.note_held(cluster, held, self.machines.now());
+        let held = if is_being_deleted { Vec::new() } else { outcome.held.clone() };
+        self.note_waits(cluster, &cluster_id(cluster), held);
         self.held.insert(cluster.clone(), outcome.held.clone());
         let mut failure = round.failure.map(|failure| failure.to_string());
         for step in &round.steps {
@@ -347,7 +376,7 @@ impl Simulation {
             Ok((false, hooks)) => {
                 let reason = hooks.message("delete").unwrap_or_default();
                 let held = vec![Held { kind: Kind::Cluster.name().to_owned(), name: cluster.name.clone(), reason }];
-                self.timeline.note_held(cluster, &held, self.machines.now());
+                self.note_waits(cluster, &id, held.clone());
                 self.held.insert(cluster.clone(), held);
                 outcome.tracker.hooks = hooks;
                 self.conclude(cluster, outcome, None);

@@ -102,7 +102,7 @@ pub fn simulated(cluster: &Value, kinds: &BTreeSet<String>) -> Orders {
                     "gone" => push_if_new(&mut orders.gone, of_role(&machine.owner)),
                     _ => {}
                 }
-                if machine.is_new && what != "created" {
+                if machine.is_new && what != "created" && what != "waits" {
                     phases.entry(name).or_default().push(what);
                 }
             }
