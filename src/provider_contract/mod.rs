@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! manifests ─► definition.rs: kind, role, contract, schemas ─┬─► naming.rs      name, scope, labels, versions
-//!                                                            ├─► fields.rs      fields of the contract, with holds.rs
+//!                                                            ├─► fields.rs      fields of the contract, with holds.rs and bounds.rs
 //!                                                            ├─► templates.rs   shape; comparison.rs: template and object
 //!                                                            └─► access.rs      what the controllers may do
 //!                                                                     └─► finding.rs
@@ -15,6 +15,7 @@
 
 mod access;
 pub mod behavior;
+mod bounds;
 mod comparison;
 mod definition;
 mod fields;

@@ -306,6 +306,57 @@ fn fields_of_the_contract_have_its_types() {
 }
 
 #[test]
+fn an_endpoint_has_the_bounds_of_its_contract() {
+    // CT-6.2
+    let endpoint = |host: Value, port: Value| {
+        let schema = |kind, at: &str| {
+            [("host", &host), ("port", &port)]
+                .map(|(name, node)| set(kind, field(&format!("{at}.controlPlaneEndpoint.{name}")), node.clone()))
+        };
+        [schema("EmbeddedCluster", "spec"), schema("EmbeddedClusterTemplate", "spec.template.spec")].concat()
+    };
+    let text = |least: Value, most: Value| json!({"type": "string", "minLength": least, "maxLength": most});
+    let number = |least: Value, most: Value| json!({"type": "integer", "minimum": least, "maximum": most});
+    let (host, port) = (|| text(json!(1), json!(512)), || number(json!(1), json!(65535)));
+    let above_zero = json!({"type": "integer", "minimum": 0, "exclusiveMinimum": true, "maximum": 65535});
+    let below_zero = json!({"type": "integer", "minimum": 1, "maximum": 65535, "exclusiveMaximum": true});
+    let (newer, [of_host, of_port]) = ("v1beta2", ["spec.controlPlaneEndpoint.host", "spec.controlPlaneEndpoint.port"]);
+    let none = Value::Null;
+    for (case, contract, host, port, wanted) in [
+        ("the bounds", newer, host(), port(), None),
+        ("an exclusive bound that is the same", newer, host(), above_zero, None),
+        ("no bounds of the host", newer, json!({"type": "string"}), port(), Some((of_host, "has no bounds"))),
+        (
+            "an empty host",
+            newer,
+            text(none.clone(), json!(512)),
+            port(),
+            Some((of_host, "accepts up to 512 characters")),
+        ),
+        ("a shorter host", newer, text(json!(1), json!(253)), port(), Some((of_host, "accepts 1 to 253 characters"))),
+        ("a longer host", newer, text(json!(1), none), port(), Some((of_host, "accepts 1 characters or more"))),
+        ("the port 0", newer, host(), number(json!(0), json!(65535)), Some((of_port, "accepts 0 to 65535"))),
+        ("a lower port", newer, host(), below_zero, Some((of_port, "accepts 1 to 65534"))),
+        ("no bounds", "v1beta1", json!({"type": "string"}), json!({"type": "integer"}), None),
+        ("no empty host", "v1beta1", host(), json!({"type": "integer"}), Some((of_host, "refuses an empty host"))),
+        ("no port 0", "v1beta1", json!({"type": "string"}), port(), Some((of_port, "refuses the port 0"))),
+    ] {
+        let mut edits = endpoint(host, port);
+        if contract == "v1beta1" {
+            edits.extend(older("EmbeddedCluster", &[("status.ready", json!({"type": "boolean"}))]));
+            edits.push(without("EmbeddedCluster", field("status.failureDomains")));
+        }
+        let all = checked(&provider(&edits));
+        let found: Vec<_> = all.iter().flat_map(|one| &one.findings).collect();
+        let rows: Vec<_> = found.iter().map(|one| (one.level, one.rule, &*one.field)).collect();
+        let path = wanted.map(|(path, _)| (Warning, "CT-6.2", path));
+        assert_eq!(rows, path.into_iter().collect::<Vec<_>>(), "{case}: {found:?}");
+        let words = wanted.map(|(_, words)| words);
+        assert!(words.is_none_or(|words| found[0].message.contains(words)), "{case}: {found:?}");
+    }
+}
+
+#[test]
 fn an_open_schema_may_hold_any_field() {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let edits = [
@@ -369,9 +420,13 @@ fn the_older_contract_has_fields_of_its_own() {
     let boolean = || json!({"type": "boolean"});
     let map = json!({"type": "object", "additionalProperties": {"type": "object", "properties": {"controlPlane": boolean()}}});
     // CT-5.4, CT-5.10
-    let good = older("EmbeddedCluster", &[("status.ready", boolean()), ("status.failureDomains", map)]);
+    let endpoint = json!({"type": "object", "properties": {"host": {"type": "string", "maxLength": 512},
+        "port": {"type": "integer", "format": "int32", "minimum": 0, "maximum": 65535}}});
+    let same = set("EmbeddedClusterTemplate", field("spec.template.spec.controlPlaneEndpoint"), endpoint.clone());
+    let fields = [("status.ready", boolean()), ("spec.controlPlaneEndpoint", endpoint)];
+    let list = [older("EmbeddedCluster", &fields), vec![same.clone()]].concat();
+    let good = [list.clone(), older("EmbeddedCluster", &[("status.failureDomains", map)])].concat();
     finds("all fields", &good, &[]);
-    let list = older("EmbeddedCluster", &[("status.ready", boolean())]);
     finds("a list", &list, &[(Error, "CT-5.10", "EmbeddedCluster", "status.failureDomains")]);
     let machine = older("EmbeddedMachine", &[]);
     finds("the flag of the newer one", &machine, &[(Error, "CT-8.1", "EmbeddedMachine", "status.ready")]);
