@@ -31,7 +31,7 @@ use serde_json::Value;
 use self::access::Access;
 use self::definition::Definition;
 pub use self::definition::Role;
-pub use self::finding::{Finding, Level};
+pub use self::finding::{Finding, Level, order};
 
 /// The findings about one CustomResourceDefinition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,7 @@ pub struct Checked {
     /// The contract that is used, and the version in which objects are read (CT-3.5).
     pub contract: Option<String>,
     pub version: Option<String>,
+    /// Sorted by their rules.
     pub findings: Vec<Finding>,
 }
 
@@ -69,6 +70,7 @@ fn checked(index: usize, definition: &Definition<'_>, others: &[&Definition<'_>]
         }
         access.check(definition, &mut findings);
     }
+    findings.sort_by_key(|finding| order(finding.rule));
     Checked {
         index,
         name: definition.name.to_owned(),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::finding::Level::{self, Error, Warning};
-use super::{Checked, check};
+use super::{Checked, check, order};
 use crate::crd;
 
 /// A change of the definition of a kind: a place and what stands there then; nothing to take it away.
@@ -61,6 +61,7 @@ fn found(checked: &[Checked]) -> Vec<(Level, &'static str, &str, &str)> {
 fn finds(case: &str, edits: &[Edit], wanted: &[Found]) {
     let all = checked(&provider(edits));
     assert_eq!(found(&all), wanted, "{case}: {all:#?}");
+    assert!(all.iter().all(|one| one.findings.is_sorted_by_key(|finding| order(finding.rule))), "{case}");
     for finding in all.iter().flat_map(|one| &one.findings) {
         assert!(!finding.message.is_empty() && !finding.way_out.is_empty(), "{case}: {finding:?}");
     }
@@ -409,6 +410,14 @@ fn what_is_recommended_is_a_warning() {
             "the selector of the scale subresource",
             vec![without("EmbeddedControlPlane", format!("{SUBRESOURCES}/scale/labelSelectorPath"))],
             vec![(Error, "CT-10.2", "EmbeddedControlPlane", "subresources.scale.labelSelectorPath")],
+        ),
+        (
+            "several, by their numbers",
+            ["status.conditions", "status.selector"].map(|path| without("EmbeddedControlPlane", field(path))).to_vec(),
+            vec![
+                (Error, "CT-10.2", "EmbeddedControlPlane", "status.selector"),
+                (Warning, "CT-15.8", "EmbeddedControlPlane", "status.conditions"),
+            ],
         ),
     ] {
         finds(case, &edits, &wanted);

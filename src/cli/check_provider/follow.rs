@@ -26,8 +26,8 @@ use crate::field::{counted, enumerated};
 use crate::hub::contract::chosen;
 use crate::hub::{Object, ObjectKey};
 use crate::kubernetes::address::Resource;
-use crate::provider_contract::behavior::{Change, Surroundings, Verdict, judge, rules};
-use crate::provider_contract::{Level, Role};
+use crate::provider_contract::behavior::{Change, Surroundings, Verdict, judge, shown};
+use crate::provider_contract::{Level, Role, order};
 use crate::topology::contract::Contract;
 
 /// Follows objects until they are gone, the time is over, or a signal comes.
@@ -100,10 +100,6 @@ impl Target {
             name,
             namespace: options.namespace.clone().or(by_name),
         })
-    }
-
-    fn rules(&self) -> &'static [&'static str] {
-        rules(self.role)
     }
 }
 
@@ -293,7 +289,7 @@ impl Following {
         let text = match self.output {
             Output::Text => plain(&self.target.kind, key, &now, what, verdicts),
             Output::Json => {
-                let verdicts: Vec<_> = verdicts.iter().map(shown).collect();
+                let verdicts: Vec<_> = verdicts.iter().map(row).collect();
                 let (kind, key) = (&self.target.kind, key.to_string());
                 json!({"time": now, "kind": kind, "object": key, "what": what, "rules": verdicts}).to_string() + "\n"
             }
@@ -301,14 +297,24 @@ impl Following {
         Ok(crate::cli::print(&text)?)
     }
 
+    /// The rules that were kept (0) or broken (1) by a change.
+    fn counted_rules(&self, which: usize) -> Vec<&'static str> {
+        let mut rules: Vec<&str> =
+            self.counts.iter().filter(|(_, count)| count[which] > 0).map(|(rule, _)| *rule).collect();
+        rules.sort_by_key(|rule| order(rule));
+        rules
+    }
+
+    /// The rules that a change could have shown as kept, and none was about.
+    fn unseen(&self) -> Vec<&'static str> {
+        let Target { role, contract, .. } = self.target;
+        shown(role, contract).iter().filter(|rule| !self.counts.contains_key(**rule)).copied().collect()
+    }
+
     /// Prints the totals.
     fn finish(&self, fail_on_warnings: bool) -> Result<ExitCode> {
-        let of = |broken: usize| -> Vec<&str> {
-            self.counts.iter().filter(|(_, count)| count[broken] > 0).map(|(rule, _)| *rule).collect()
-        };
-        let unseen: Vec<&str> =
-            self.target.rules().iter().filter(|rule| !self.counts.contains_key(**rule)).copied().collect();
-        let (kept, broken) = (of(0), of(1));
+        let [kept, broken] = [0, 1].map(|which| self.counted_rules(which));
+        let unseen = self.unseen();
         let text = match self.output {
             Output::Json => {
                 json!({"changes": self.steps, "errors": self.errors, "warnings": self.warnings,
@@ -344,7 +350,7 @@ fn plain(kind: &str, key: &ObjectKey, now: &str, what: &str, verdicts: &[Verdict
     text
 }
 
-fn shown(verdict: &Verdict) -> Value {
+fn row(verdict: &Verdict) -> Value {
     let level = verdict.broken.as_ref().map(|broken| broken.level.to_string());
     let way_out = verdict.broken.as_ref().map(|broken| broken.way_out);
     json!({"rule": verdict.rule, "kept": verdict.broken.is_none(), "level": level, "message": verdict.message,

@@ -51,10 +51,14 @@ fn judged(role: Role, contract: Contract, [before, after]: [Option<Value>; 2], n
         Change { role, contract, before: objects[0].as_ref(), after: objects[1].as_ref(), surroundings: [now, now] };
     let verdicts = judge(&change);
     for verdict in &verdicts {
-        assert!(rules(role).contains(&verdict.rule), "{} is no rule of {}", verdict.rule, role.name());
+        let can_be_kept = shown(role, contract).contains(&verdict.rule);
+        let can_be_broken = can_be_kept || only_broken(role, contract).contains(&verdict.rule);
+        let is_listed = if verdict.broken.is_none() { can_be_kept } else { can_be_broken };
+        assert!(is_listed, "{} is not in the list for {}", verdict.rule, role.name());
         assert!(!verdict.message.is_empty());
         assert!(verdict.broken.as_ref().is_none_or(|broken| !broken.way_out.is_empty()));
     }
+    assert!(verdicts.is_sorted_by_key(|verdict| order(verdict.rule)), "{verdicts:?}");
     let mut found = [Vec::new(), Vec::new()];
     for Verdict { rule, broken, .. } in verdicts {
         match broken {
@@ -93,28 +97,28 @@ fn a_provider_that_keeps_the_contract_breaks_no_rule() {
                 InfrastructureCluster,
                 json!({"spec": {"controlPlaneEndpoint": {"host": "h", "port": 6443}},
                     "status": {"failureDomains": [{"name": "a"}, {"name": "b"}]}}),
-                &["CT-6.5", "CT-15.8", "CT-6.3", "CT-6.6"][..],
+                &["CT-6.3", "CT-6.5", "CT-6.6", "CT-15.8"][..],
             ),
             (
                 InfrastructureMachine,
                 json!({"spec": {"providerID": "p"}}),
-                &["CT-8.6", "CT-15.8", "CT-8.2", "CT-18.3", "CT-18.3"],
+                &["CT-8.2", "CT-8.6", "CT-15.8", "CT-18.3", "CT-18.3"],
             ),
             (
                 InfrastructureMachinePool,
                 json!({"spec": {"providerIDList": ["p", "q"]}, "status": {"replicas": 2}}),
-                &["CT-8.6", "CT-15.8", "CT-13.1", "CT-13.1"],
+                &["CT-8.6", "CT-13.1", "CT-13.1", "CT-15.8"],
             ),
             (
                 BootstrapConfig,
                 json!({"status": {"dataSecretName": "d"}}),
-                &["CT-12.3", "CT-15.8", "CT-12.3", "CT-12.7"],
+                &["CT-12.3", "CT-12.3", "CT-12.7", "CT-15.8"],
             ),
             (
                 ControlPlane,
                 json!({"spec": {"replicas": 1, "version": "v1.34.0"},
                     "status": {"replicas": 1, "selector": "a=b", "version": "v1.34.0"}}),
-                &["CT-10.9", "CT-15.8", "CT-10.10", "CT-10.2", "CT-10.4"],
+                &["CT-10.2", "CT-10.4", "CT-10.9", "CT-10.10", "CT-15.8"],
             ),
         ] {
             let after = with(ready(contract, role), &more);
@@ -332,11 +336,35 @@ fn a_paused_object_is_left_alone() {
     assert_eq!(broken(role, V1Beta2, json!({}), finalizer, &of_cluster), ["CT-15.12"]);
 }
 
+const ROLES: [Role; 5] =
+    [InfrastructureCluster, InfrastructureMachine, InfrastructureMachinePool, BootstrapConfig, ControlPlane];
+
+/// All pairs of a role and a contract.
+fn pairs() -> impl Iterator<Item = (Role, Contract)> {
+    ROLES.into_iter().flat_map(|role| [V1Beta1, V1Beta2].map(|contract| (role, contract)))
+}
+
+#[test]
+fn the_rules_of_a_role_are_sorted_by_number_and_in_one_list() {
+    for (role, contract) in pairs() {
+        let (kept, broken) = (shown(role, contract), only_broken(role, contract));
+        for rules in [kept, broken] {
+            assert!(rules.is_sorted_by_key(|rule| order(rule)), "{rules:?}");
+        }
+        assert!(!broken.iter().any(|rule| kept.contains(rule)), "{role:?}");
+    }
+    let control_plane = shown(ControlPlane, V1Beta2);
+    let at = |wanted: &str| control_plane.iter().position(|rule| *rule == wanted).unwrap();
+    assert!(at("CT-10.2") < at("CT-10.10"));
+    // An object can break these only: no change shows that they are kept.
+    assert_eq!(only_broken(InfrastructureCluster, V1Beta2), ["CT-15.13", "CT-20.2"]);
+    assert_eq!(only_broken(BootstrapConfig, V1Beta2), ["CT-12.4"]);
+}
+
 #[test]
 fn every_rule_of_a_role_is_in_the_documents() {
-    let roles =
-        [InfrastructureCluster, InfrastructureMachine, InfrastructureMachinePool, BootstrapConfig, ControlPlane];
-    let all: BTreeSet<&str> = roles.into_iter().flat_map(rules).copied().collect();
+    let lists = pairs().flat_map(|(role, contract)| [shown(role, contract), only_broken(role, contract)]);
+    let all: BTreeSet<&str> = lists.flatten().copied().collect();
     let document = std::fs::read_to_string("docs/check-provider.md").unwrap();
     for rule in all {
         assert!(document.contains(rule), "docs/check-provider.md does not name {rule}");
