@@ -80,8 +80,13 @@ fn warnings_fail_only_when_asked() {
 #[test]
 fn input_without_a_provider_is_refused() {
     for (input, wanted) in [
-        ("", "nothing was checked: no CustomResourceDefinition of a provider was found"),
+        ("", "nothing was checked: no CustomResourceDefinition of a provider was found; the input holds no objects\n"),
+        ("{apiVersion: v1, kind: Secret, metadata: {name: a}}", "was found; the input holds only Secret of v1\n"),
         ("a: [\n", "<stdin>:"),
+        (
+            "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: machines.example.com}}",
+            "no contract is about machines.example.com\n",
+        ),
         (&*definitions("cluster-api"), "no contract is about Cluster, "),
     ] {
         let (code, out, err) = check(&["-"], input);
@@ -89,6 +94,31 @@ fn input_without_a_provider_is_refused() {
         assert!(err.contains(wanted), "{err}");
     }
     assert_eq!(check(&["absent.yaml"], "").0, 2);
+}
+
+#[test]
+fn wrong_usage_is_told_with_both_forms() {
+    let usage = "Usage: topologist check-provider [OPTIONS] <PATH>...
+       topologist check-provider [OPTIONS] --live <KIND[/NAME]>\n";
+    let form = "expected KIND or KIND/NAME, such as DockerMachine or DockerMachine/blue-4z8q";
+    for (arguments, wanted) in [
+        (&[][..], usage),
+        (&["--lve", "DockerMachine"], usage),
+        (&["a.yaml", "--live", "DockerMachine"], usage),
+        // These are for --live, so they are not ignored.
+        (&["a.yaml", "--for", "1m"], usage),
+        (&["a.yaml", "--namespace", "teams"], usage),
+        (&["a.yaml", "--kubeconfig", "a"], usage),
+        (&["--live", "DockerMachine/"], form),
+        (&["--live", "/blue"], form),
+        (&["--live", "teams/DockerMachine/blue"], form),
+        (&["--live", "Docker Machine"], form),
+        (&["--live", ""], form),
+    ] {
+        let (code, out, err) = check(arguments, "");
+        assert_eq!((code, &*out), (2, ""), "{arguments:?}: {err}");
+        assert!(err.contains(wanted), "{arguments:?}: {err}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DynamicObject};
@@ -20,7 +20,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::{Value, json};
 
 use self::surroundings::look_around;
-use crate::cli::args::{CheckProvider, Output};
+use crate::cli::args::{CheckProvider, KindAndName, Output};
 use crate::cli::live::{Connection, list};
 use crate::field::{counted, enumerated};
 use crate::hub::contract::chosen;
@@ -31,7 +31,7 @@ use crate::provider_contract::{Level, Role, order};
 use crate::topology::contract::Contract;
 
 /// Follows objects until they are gone, the time is over, or a signal comes.
-pub(super) fn run(wanted: &str, options: &CheckProvider) -> Result<ExitCode> {
+pub(super) fn run(wanted: &KindAndName, options: &CheckProvider) -> Result<ExitCode> {
     let connection = Connection::open(options.kubeconfig.as_deref())?;
     connection.block_on(async {
         let target = Target::find(wanted, options, &connection.client()).await?;
@@ -64,12 +64,8 @@ struct Target {
 
 impl Target {
     /// Finds the kind among the definitions of the cluster.
-    async fn find(wanted: &str, options: &CheckProvider, client: &kube::Client) -> Result<Self> {
-        let (kind, name) = match wanted.split_once('/') {
-            Some((kind, name)) => (kind, Some(name.to_owned())),
-            None => (wanted, None),
-        };
-        ensure!(name.as_deref() != Some(""), "--live {wanted}: the name is missing after the slash");
+    async fn find(wanted: &KindAndName, options: &CheckProvider, client: &kube::Client) -> Result<Self> {
+        let KindAndName { kind, name } = wanted;
         let resource = Resource::known("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
         let all = list(client, &resource, None).await.context("cannot list CustomResourceDefinitions")?;
         let of_providers: Vec<Provided<'_>> = all.iter().filter_map(Provided::of).collect();
@@ -97,7 +93,7 @@ impl Target {
             contract: provided.contract,
             resource: Resource::new(provided.group, &provided.version, provided.kind)?,
             kind: provided.kind.to_owned(),
-            name,
+            name: name.clone(),
             namespace: options.namespace.clone().or(by_name),
         })
     }
