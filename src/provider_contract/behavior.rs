@@ -7,6 +7,7 @@ mod bootstrap;
 mod common;
 mod control_plane;
 mod infrastructure;
+mod members;
 #[cfg(test)]
 mod tests;
 
@@ -25,10 +26,26 @@ pub struct Surroundings {
     pub cluster: Option<Object>,
     /// The Cluster, Machine or MachinePool that is an owner of the object.
     pub owner: Option<Object>,
-    /// How many Machines a control plane controls, if that is known.
-    pub machines: Option<usize>,
-    /// Whether the Secret with the kubeconfig of the Cluster is there; `None` if that is not known.
-    pub has_kubeconfig: Option<bool>,
+    /// The Machines that a control plane controls, if they are known.
+    pub machines: Option<Vec<Object>>,
+    /// How many infrastructure machines have the labels of a pool that names their kind, if that is known.
+    pub instances: Option<usize>,
+    /// What a control plane or a bootstrap configuration makes.
+    pub secret: Secret,
+}
+
+/// The Secret with the kubeconfig of a Cluster, or with bootstrap data.
+#[derive(Clone, Debug, Default)]
+pub enum Secret {
+    /// It has no name yet, or may not be read.
+    #[default]
+    Unknown,
+    Absent,
+    /// Its metadata, and whether its type is `cluster.x-k8s.io/secret` if that is known.
+    There {
+        metadata: Object,
+        is_of_the_type: Option<bool>,
+    },
 }
 
 /// A change of an object; `None` where there is none.
@@ -76,15 +93,16 @@ pub const fn shown(role: Role, contract: Contract) -> &'static [&'static str] {
             &["CT-8.2", "CT-8.3", "CT-8.6", "CT-15.6", "CT-15.8", "CT-15.12", "CT-18.3"]
         }
         (Role::InfrastructureMachinePool, Contract::V1Beta1) => {
-            &["CT-6.7", "CT-8.6", "CT-13.1", "CT-15.6", "CT-15.8", "CT-15.12"]
+            &["CT-6.7", "CT-8.6", "CT-13.1", "CT-13.2", "CT-15.6", "CT-15.8", "CT-15.12"]
         }
         (Role::InfrastructureMachinePool, Contract::V1Beta2) => {
-            &["CT-8.6", "CT-13.1", "CT-15.6", "CT-15.8", "CT-15.12"]
+            &["CT-8.6", "CT-13.1", "CT-13.2", "CT-15.6", "CT-15.8", "CT-15.12"]
         }
-        (Role::BootstrapConfig, _) => &["CT-12.3", "CT-12.7", "CT-15.6", "CT-15.8", "CT-15.12"],
-        (Role::ControlPlane, _) => {
-            &["CT-6.3", "CT-10.2", "CT-10.4", "CT-10.9", "CT-10.10", "CT-10.20", "CT-15.6", "CT-15.8", "CT-15.12"]
-        }
+        (Role::BootstrapConfig, _) => &["CT-12.2", "CT-12.3", "CT-12.7", "CT-15.6", "CT-15.8", "CT-15.12"],
+        (Role::ControlPlane, _) => &[
+            "CT-6.3", "CT-10.2", "CT-10.4", "CT-10.9", "CT-10.10", "CT-10.12", "CT-10.14", "CT-10.15", "CT-10.20",
+            "CT-15.6", "CT-15.8", "CT-15.12",
+        ],
     }
 }
 
