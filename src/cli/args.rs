@@ -70,7 +70,7 @@ pub enum Command {
     ///
     /// Exit code: 0 every Cluster is as it should be at the end, 1 one is not, or is denied, 2 wrong usage or unreadable input.
     Simulate(Simulate),
-    /// Check the CustomResourceDefinitions and ClusterRoles of a provider against the contract of Cluster API.
+    /// Check the CustomResourceDefinitions and roles of a provider against the contract of Cluster API.
     ///
     /// Definitions are checked together: a template is compared with the definition of the objects that are made from it, and a
     /// ClusterRole must grant access to groups that Cluster API does not know. With --live nothing is read from files: objects in a
