@@ -54,6 +54,20 @@ fn a_finding_has_place_rule_field_and_way_out() {
 }
 
 #[test]
+fn release_metadata_are_compared_with_the_labels() {
+    let metadata = "---\napiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\n";
+    for (series, code, end) in [
+        ("{major: 1, minor: 2, contract: v1beta2}", 0, "10 checked, 0 errors, 0 warnings\n"),
+        ("{major: 1, minor: 2, contract: v1alpha4}", 1, "10 checked, 10 errors, 0 warnings\n"),
+    ] {
+        let input = format!("{}{metadata}releaseSeries:\n- {series}\n", definitions("embedded-provider"));
+        let (found, out, err) = check(&["-"], &input);
+        assert_eq!((found, out.contains("error CT-17.2: metadata.labels: "), &*err), (code, code == 1, ""), "{out}");
+        assert!(out.ends_with(end), "{out}");
+    }
+}
+
+#[test]
 fn definitions_as_they_are_in_sources_lack_their_labels() {
     // The labels are added by kustomize when the provider is built.
     let (code, out, _) = check(&["-o", "json", "fixtures/definitions"], "");
