@@ -79,7 +79,7 @@ pub struct FeatureGates {
     pub cluster_topology: bool,
     /// Patches may call Runtime Extensions.
     pub runtime_sdk: bool,
-    /// Machine pools are rolled out; no admission rule reads it.
+    /// Machine pools are in sample Clusters; no admission rule reads it (CT-13.4).
     pub machine_pool: bool,
     /// Taints may be set in classes and topologies.
     pub machine_taint_propagation: bool,
@@ -145,6 +145,7 @@ mod tests {
 
     #[test]
     fn feature_gates_are_read_in_the_kubernetes_format() {
+        // CT-13.4
         // DEC-13
         let off = FeatureGates { cluster_topology: false, machine_taint_propagation: true, ..FeatureGates::default() };
         assert_eq!("ClusterTopology=false, MachineTaintPropagation=True".parse(), Ok(off));

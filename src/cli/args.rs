@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use clap::builder::{BoolishValueParser, PossibleValue};
-use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use k8s_openapi::jiff::Timestamp;
 
 use super::memory;
@@ -20,8 +20,8 @@ use crate::admission::{Dependents, Deprecated, Enforce, FeatureGates, Settings};
 use crate::hub::{LabelRequirements, ObjectKey};
 use crate::telemetry::log::Format;
 use crate::world::Scope;
-pub use values::ClusterPattern;
-use values::{cluster_pattern, duration, label_selector, moment, object_key, positive_duration};
+pub use values::{ClusterPattern, KindAndName};
+use values::{cluster_pattern, duration, kind_and_name, label_selector, moment, object_key, positive_duration};
 
 /// Validates and reconciles Cluster API managed topologies.
 #[derive(Debug, Parser)]
@@ -70,10 +70,11 @@ pub enum Command {
     ///
     /// Exit code: 0 every Cluster is as it should be at the end, 1 one is not, or is denied, 2 wrong usage or unreadable input.
     Simulate(Simulate),
-    /// Check the CustomResourceDefinitions and ClusterRoles of a provider against the contract of Cluster API.
+    /// Check the CustomResourceDefinitions and roles of a provider against the contract of Cluster API.
     ///
     /// Definitions are checked together: a template is compared with the definition of the objects that are made from it, and a
-    /// ClusterRole must grant access to groups that Cluster API does not know.
+    /// ClusterRole must grant access to groups that Cluster API does not know. With --live nothing is read from files: objects in a
+    /// running cluster are followed.
     ///
     /// Exit code: 0 no error, 1 an error was found, 2 wrong usage, unreadable input, or no definition of a provider.
     CheckProvider(CheckProvider),
@@ -357,23 +358,27 @@ pub struct Simulate {
 
 /// `check-provider`
 #[derive(Debug, Args)]
+#[command(
+    group = ArgGroup::new("provider").args(["paths", "live"]).required(true),
+    override_usage = "topologist check-provider [OPTIONS] <PATH>...\n       topologist check-provider [OPTIONS] --live <KIND[/NAME]>"
+)]
 pub struct CheckProvider {
     /// Files, directories (searched for .yaml, .yml and .json), or - for standard input, with what the provider installs.
-    #[arg(value_name = "PATH", required_unless_present = "live")]
+    #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
     /// Follow objects of a provider in a running cluster instead, and say which rules their changes keep or break: one object, or
     /// all of a kind. KIND is a kind or a resource, such as DockerMachine or dockermachines.infrastructure.cluster.x-k8s.io. Nothing is
     /// written.
-    #[arg(long, value_name = "KIND[/NAME]", conflicts_with = "paths")]
-    pub live: Option<String>,
+    #[arg(long, value_name = "KIND[/NAME]", value_parser = kind_and_name)]
+    pub live: Option<KindAndName>,
     /// Namespace of the objects of --live. Default: default for one object, and all namespaces for a kind.
-    #[arg(short, long, value_name = "NAMESPACE", requires = "live")]
+    #[arg(short, long, value_name = "NAMESPACE", requires = "live", conflicts_with = "paths")]
     pub namespace: Option<String>,
     /// Stop after this time, such as 30m. Default: when the object is gone, or with Ctrl-C.
-    #[arg(long = "for", value_name = "TIME", requires = "live", value_parser = duration)]
+    #[arg(long = "for", value_name = "TIME", requires = "live", conflicts_with = "paths", value_parser = duration)]
     pub lasts: Option<Duration>,
     /// Kubeconfig for --live. Default: the one that kubectl uses.
-    #[arg(long, value_name = "FILE", requires = "live")]
+    #[arg(long, value_name = "FILE", requires = "live", conflicts_with = "paths")]
     pub kubeconfig: Option<PathBuf>,
     /// Exit with code 1 if there are warnings.
     #[arg(long)]

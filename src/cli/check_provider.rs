@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::UNUSABLE;
 use super::args::{CheckProvider, Output};
+use super::empty;
 use super::files::{self, Input};
 use crate::field::{counted, enumerated};
 use crate::provider_contract::{self, Checked, Finding, Level};
@@ -36,7 +37,7 @@ fn of_files(options: &CheckProvider) -> Result<ExitCode> {
     let report = Report::of(&input, &all);
     if report.definitions.is_empty() {
         let found = "nothing was checked: no CustomResourceDefinition of a provider was found";
-        writeln!(io::stderr(), "topologist: {found}{}", report.others())?;
+        writeln!(io::stderr(), "topologist: {found}; {}", report.others(&input))?;
         return Ok(ExitCode::from(UNUSABLE));
     }
     match options.output {
@@ -87,7 +88,7 @@ struct Shown<'a> {
 impl<'a> Report<'a> {
     fn of(input: &'a Input, all: &'a [Checked]) -> Self {
         let count = |level| all.iter().flat_map(|one| &one.findings).filter(|finding| finding.level == level).count();
-        let not_checked = all.iter().filter(|one| one.role.is_none()).map(|one| &*one.kind);
+        let not_checked = all.iter().filter(|one| one.role.is_none()).map(called);
         Report {
             errors: count(Level::Error),
             warnings: count(Level::Warning),
@@ -96,10 +97,11 @@ impl<'a> Report<'a> {
         }
     }
 
-    fn others(&self) -> String {
+    /// What the input has instead of definitions of a provider.
+    fn others(&self, input: &Input) -> String {
         match self.not_checked.is_empty() {
-            true => String::new(),
-            false => format!("; no contract is about {}", enumerated(&self.not_checked)),
+            true => format!("the input holds {}", empty::holds([input])),
+            false => format!("no contract is about {}", enumerated(&self.not_checked)),
         }
     }
 
@@ -116,6 +118,11 @@ impl<'a> Report<'a> {
             [(*errors, "error"), (*warnings, "warning")].map(|(number, what)| counted(number, what));
         text + &format!("{} checked, {errors}, {warnings}\n", definitions.len())
     }
+}
+
+/// The kind, or the name of a definition that has only metadata.
+fn called(checked: &Checked) -> &str {
+    if checked.kind.is_empty() { &checked.name } else { &checked.kind }
 }
 
 impl<'a> Row<'a> {

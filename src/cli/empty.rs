@@ -43,11 +43,7 @@ pub(super) fn settle(wanted: Wanted, case: &Case, flags: &args::Input) -> io::Re
     if flags.allow_empty {
         return Ok(None);
     }
-    let kinds = kinds([&*case.new, &*case.old]);
-    let found = match &*kinds {
-        "" => "no objects".to_owned(),
-        kinds => format!("only {kinds}"),
-    };
+    let found = holds([&*case.new, &*case.old]);
     writeln!(io::stderr(), "topologist: {wanted}; the input holds {found}; use --allow-empty if this is intended")?;
     Ok(Some(UNUSABLE))
 }
@@ -77,9 +73,14 @@ pub(super) fn point_out_slips(case: &Case) -> io::Result<()> {
     Ok(())
 }
 
-/// The kinds of the objects, each once: `Deployment of apps/v1`.
-fn kinds<'a>(inputs: impl IntoIterator<Item = &'a Input>) -> String {
+/// The kinds of the objects, each once: `only Deployment of apps/v1`.
+pub(super) fn holds<'a>(inputs: impl IntoIterator<Item = &'a Input>) -> String {
     let objects = inputs.into_iter().flat_map(|input| &input.objects);
     let kinds: BTreeSet<_> = objects.map(|Loaded { manifest, .. }| (&*manifest.kind, &*manifest.api_version)).collect();
-    enumerated(kinds.into_iter().map(|(kind, version)| format!("{kind} of {version}")))
+    match kinds.is_empty() {
+        true => "no objects".to_owned(),
+        false => {
+            format!("only {}", enumerated(kinds.into_iter().map(|(kind, version)| format!("{kind} of {version}"))))
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use super::IntOrString;
 
 /// Longest name part of a label key, and longest label value, in bytes.
-const LABEL_LIMIT: usize = 63;
+pub const LABEL_LIMIT: usize = 63;
 /// Longest DNS subdomain in bytes.
 const SUBDOMAIN_LIMIT: usize = 253;
 

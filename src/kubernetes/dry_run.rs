@@ -315,7 +315,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_a_server_normalizes_is_the_same_and_remembered() {
-        // SSA-07 to SSA-14, SSA-18, PERF-01
+        // SSA-07 to SSA-14, SSA-18, PERF-01, CT-9.2: a dry run, and the annotation in the object
         let script = Script::default();
         let dry_runs = dry_runs(&script);
         // The dry run of what is there gives everything to its manager, which says nothing; times and marks say nothing either.

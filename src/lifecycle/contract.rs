@@ -1,4 +1,4 @@
-//! Where the objects of providers have what their contract asks for (CT-5.4).
+//! Where the objects of providers have what their contract asks for (CT-5.4). No other field of theirs is read (CT-1.7).
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ pub enum Flag {
 }
 
 impl Flag {
-    /// Where it is.
+    /// Where it is; no other field is read for it (CT-20.3).
     pub const fn path(self, contract: Contract) -> &'static str {
         match (self, contract) {
             (Flag::ControlPlaneInitialized, Contract::V1Beta1) => "status.initialized",

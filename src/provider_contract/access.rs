@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::definition::{Definition, text};
 use super::finding::Finding;
+use super::grants::Grants;
 
 /// The label by which a ClusterRole adds its rules to that of the controllers (CT-16.1).
 const AGGREGATES: &str = "cluster.x-k8s.io/aggregate-to-manager";
@@ -14,37 +15,26 @@ const GRANTED: [&str; 3] =
 /// The end of the groups of the embedded provider: topologist's own roles name them.
 const EMBEDDED: &str = ".topologist.dev";
 /// What the controllers do with objects and templates (CT-16.2).
-const VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
-
-/// A rule of a ClusterRole.
-#[derive(Debug)]
-struct Rule {
-    groups: Vec<String>,
-    resources: Vec<String>,
-    verbs: Vec<String>,
-}
+pub(super) const VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
 
 /// The ClusterRoles of a provider.
 #[derive(Debug, Default)]
 pub(super) struct Access {
     has_roles: bool,
-    /// Rules of those that add to the role of the controllers.
-    rules: Vec<Rule>,
+    /// What those that add to the role of the controllers grant.
+    grants: Grants,
 }
 
 impl Access {
     /// Reads the ClusterRoles among manifests.
     pub(super) fn of(manifests: &[&Value]) -> Self {
-        let mut access = Access::default();
-        for role in manifests.iter().filter(|manifest| text(manifest, "/kind") == "ClusterRole") {
-            access.has_roles = true;
+        let roles: Vec<&&Value> =
+            manifests.iter().filter(|manifest| text(manifest, "/kind") == "ClusterRole").collect();
+        let adds = |role: &&Value| {
             let labels = role.pointer("/metadata/labels");
-            if labels.and_then(|labels| labels.get(AGGREGATES)).and_then(Value::as_str) == Some("true") {
-                let rules = role.get("rules").and_then(Value::as_array).into_iter().flatten();
-                access.rules.extend(rules.map(Rule::of));
-            }
-        }
-        access
+            labels.and_then(|labels| labels.get(AGGREGATES)).and_then(Value::as_str) == Some("true")
+        };
+        Access { has_roles: !roles.is_empty(), grants: Grants::of(roles.into_iter().copied().filter(adds)) }
     }
 
     /// Whether the controllers may do what they have to with a kind.
@@ -54,7 +44,7 @@ impl Access {
             return;
         }
         let resource = text(definition.manifest, "/spec/names/plural");
-        let missing: Vec<&str> = VERBS.into_iter().filter(|verb| !self.allows(group, resource, verb)).collect();
+        let missing = self.grants.missing(group, resource, &VERBS);
         findings.extend((!missing.is_empty()).then(|| self.finding(group, resource, &missing)));
     }
 
@@ -69,8 +59,7 @@ impl Access {
             );
             return Finding::warning("CT-16.1", "spec.group", message).way_out(way_out);
         }
-        let is_named = VERBS.into_iter().any(|verb| self.allows(group, resource, verb));
-        let (rule, message) = match is_named {
+        let (rule, message) = match self.grants.name(group, resource) {
             true => {
                 ("CT-16.2", format!("the ClusterRoles with the label {AGGREGATES} do not grant {}", missing.join(", ")))
             }
@@ -80,22 +69,5 @@ impl Access {
             ),
         };
         Finding::error(rule, "spec.group", message).way_out(way_out)
-    }
-
-    fn allows(&self, group: &str, resource: &str, verb: &str) -> bool {
-        let is_in = |list: &[String], name: &str| list.iter().any(|one| one == "*" || one == name);
-        let allows =
-            |rule: &Rule| is_in(&rule.groups, group) && is_in(&rule.resources, resource) && is_in(&rule.verbs, verb);
-        self.rules.iter().any(allows)
-    }
-}
-
-impl Rule {
-    fn of(rule: &Value) -> Self {
-        let texts = |name: &str| -> Vec<String> {
-            let texts = rule.get(name).and_then(Value::as_array).into_iter().flatten();
-            texts.filter_map(Value::as_str).map(str::to_owned).collect()
-        };
-        Rule { groups: texts("apiGroups"), resources: texts("resources"), verbs: texts("verbs") }
     }
 }

@@ -7,13 +7,14 @@ mod bootstrap;
 mod common;
 mod control_plane;
 mod infrastructure;
+mod members;
 #[cfg(test)]
 mod tests;
 
 use serde_json::Value;
 
 use super::definition::Role;
-use super::finding::Level;
+use super::finding::{Level, order};
 use crate::hub::Object;
 use crate::lifecycle::contract::Flag;
 use crate::topology::contract::Contract;
@@ -25,10 +26,26 @@ pub struct Surroundings {
     pub cluster: Option<Object>,
     /// The Cluster, Machine or MachinePool that is an owner of the object.
     pub owner: Option<Object>,
-    /// How many Machines a control plane controls, if that is known.
-    pub machines: Option<usize>,
-    /// Whether the Secret with the kubeconfig of the Cluster is there; `None` if that is not known.
-    pub has_kubeconfig: Option<bool>,
+    /// The Machines that a control plane controls, if they are known.
+    pub machines: Option<Vec<Object>>,
+    /// How many infrastructure machines have the labels of a pool that names their kind, if that is known.
+    pub instances: Option<usize>,
+    /// What a control plane or a bootstrap configuration makes.
+    pub secret: Secret,
+}
+
+/// The Secret with the kubeconfig of a Cluster, or with bootstrap data.
+#[derive(Clone, Debug, Default)]
+pub enum Secret {
+    /// It has no name yet, or may not be read.
+    #[default]
+    Unknown,
+    Absent,
+    /// Its metadata, and whether its type is `cluster.x-k8s.io/secret` if that is known.
+    There {
+        metadata: Object,
+        is_of_the_type: Option<bool>,
+    },
 }
 
 /// A change of an object; `None` where there is none.
@@ -60,26 +77,47 @@ pub struct Broken {
     pub way_out: &'static str,
 }
 
-/// The rules that changes of objects of a role can keep or break.
-pub const fn rules(role: Role) -> &'static [&'static str] {
-    match role {
-        Role::InfrastructureCluster => {
-            &["CT-6.3", "CT-6.5", "CT-6.6", "CT-6.7", "CT-15.6", "CT-15.8", "CT-15.12", "CT-15.13", "CT-20.2"]
+/// The rules that a change of an object of a role can show as kept, in their order.
+pub const fn shown(role: Role, contract: Contract) -> &'static [&'static str] {
+    match (role, contract) {
+        (Role::InfrastructureCluster, Contract::V1Beta1) => {
+            &["CT-6.3", "CT-6.5", "CT-6.6", "CT-6.7", "CT-15.6", "CT-15.8", "CT-15.12"]
         }
-        Role::InfrastructureMachine => {
-            &["CT-6.7", "CT-8.2", "CT-8.3", "CT-8.6", "CT-15.6", "CT-15.8", "CT-15.12", "CT-18.3", "CT-20.2"]
+        (Role::InfrastructureCluster, Contract::V1Beta2) => {
+            &["CT-6.3", "CT-6.5", "CT-6.6", "CT-15.6", "CT-15.8", "CT-15.12"]
         }
-        Role::InfrastructureMachinePool => {
-            &["CT-6.7", "CT-8.6", "CT-13.1", "CT-15.6", "CT-15.8", "CT-15.12", "CT-20.2"]
+        (Role::InfrastructureMachine, Contract::V1Beta1) => {
+            &["CT-6.7", "CT-8.2", "CT-8.3", "CT-8.6", "CT-15.6", "CT-15.8", "CT-15.12", "CT-18.3"]
         }
-        Role::BootstrapConfig => &["CT-12.3", "CT-12.4", "CT-12.7", "CT-15.6", "CT-15.8", "CT-15.12"],
-        Role::ControlPlane => {
-            &["CT-6.3", "CT-10.2", "CT-10.4", "CT-10.9", "CT-10.10", "CT-10.20", "CT-15.6", "CT-15.8", "CT-15.12"]
+        (Role::InfrastructureMachine, Contract::V1Beta2) => {
+            &["CT-8.2", "CT-8.3", "CT-8.6", "CT-15.6", "CT-15.8", "CT-15.12", "CT-18.3"]
         }
+        (Role::InfrastructureMachinePool, Contract::V1Beta1) => {
+            &["CT-6.7", "CT-8.6", "CT-13.1", "CT-13.2", "CT-15.6", "CT-15.8", "CT-15.12"]
+        }
+        (Role::InfrastructureMachinePool, Contract::V1Beta2) => {
+            &["CT-8.6", "CT-13.1", "CT-13.2", "CT-15.6", "CT-15.8", "CT-15.12"]
+        }
+        (Role::BootstrapConfig, _) => &["CT-12.2", "CT-12.3", "CT-12.7", "CT-15.6", "CT-15.8", "CT-15.12"],
+        (Role::ControlPlane, _) => &[
+            "CT-6.3", "CT-10.2", "CT-10.4", "CT-10.9", "CT-10.10", "CT-10.12", "CT-10.14", "CT-10.15", "CT-10.20",
+            "CT-15.6", "CT-15.8", "CT-15.12",
+        ],
     }
 }
 
-/// What a change says about the rules for the role of the object.
+/// The rules that a change of an object of a role can only break.
+pub const fn only_broken(role: Role, contract: Contract) -> &'static [&'static str] {
+    match (role, contract) {
+        (Role::InfrastructureCluster, Contract::V1Beta1) => &["CT-15.13"],
+        (Role::InfrastructureCluster, Contract::V1Beta2) => &["CT-15.13", "CT-20.2"],
+        (Role::InfrastructureMachine | Role::InfrastructureMachinePool, Contract::V1Beta2) => &["CT-20.2"],
+        (Role::BootstrapConfig, _) => &["CT-12.4"],
+        (Role::ControlPlane | Role::InfrastructureMachine | Role::InfrastructureMachinePool, _) => &[],
+    }
+}
+
+/// What a change says about the rules for the role of the object, in their order.
 pub fn judge(change: &Change<'_>) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     common::judge(change, &mut verdicts);
@@ -90,6 +128,7 @@ pub fn judge(change: &Change<'_>) -> Vec<Verdict> {
         Role::BootstrapConfig => bootstrap::judge(change, &mut verdicts),
         Role::ControlPlane => control_plane::judge(change, &mut verdicts),
     }
+    verdicts.sort_by_key(|verdict| order(verdict.rule));
     verdicts
 }
 

@@ -1,5 +1,6 @@
 //! The fields that the controllers read and write in objects of providers, by role and contract (CT-5.4).
 
+use super::bounds;
 use super::definition::{Definition, Role, Version};
 use super::finding::Finding;
 use super::holds::Holds::{Boolean, Integer, List, Object, ObjectMap, Objects, Text, TextMap, Texts};
@@ -37,8 +38,10 @@ pub(super) fn check(definition: &Definition<'_>, role: Role, findings: &mut Vec<
     }
     found.extend(schema.conditions(role));
     found.extend(schema.failures(contract));
-    if role == Role::ControlPlane {
-        found.extend(schema.control_plane(contract));
+    match role {
+        Role::InfrastructureCluster => found.extend(bounds::check(schema.openapi, contract)),
+        Role::ControlPlane => found.extend(schema.control_plane(contract)),
+        _ => {}
     }
     findings.extend(found.into_iter().map(|finding| finding.of_version(version.name)));
 }

@@ -40,3 +40,8 @@ impl Finding {
         self
     }
 }
+
+/// What rules are sorted by: `CT-10.2` comes before `CT-10.10`.
+pub fn order(rule: &str) -> Vec<u32> {
+    rule.split(['-', '.']).filter_map(|part| part.parse().ok()).collect()
+}

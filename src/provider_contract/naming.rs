@@ -1,4 +1,4 @@
-//! Name, scope, labels and versions of a definition (CT-1.3, CT-1.4, CT-2, CT-3).
+//! Name, scope, labels and versions of a definition (CT-1.3, CT-1.4, CT-2, CT-3, CT-7.2).
 
 use super::definition::{Definition, text};
 use super::finding::Finding;

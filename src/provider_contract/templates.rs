@@ -1,4 +1,5 @@
-//! Templates: their shape, and that their objects can be made (CT-7.1, CT-7.3, CT-9.1, CT-9.4, CT-11.1, CT-12.8, CT-13.3, CT-14.1).
+//! Templates: their shape, and that their objects can be made (CT-7.1, CT-7.3, CT-9.1, CT-9.2, CT-9.4, CT-9.5, CT-11.1, CT-12.8,
+//! CT-13.3, CT-14.1).
 
 use serde_json::Value;
 
@@ -60,6 +61,7 @@ pub(super) fn check(
     found.extend(other_fields(schema));
     found.extend(left_out(schema, role));
     found.extend(endpoint(schema, role));
+    found.extend(updates(schema, role));
     let object = others.iter().find(|other| other.group == definition.group && other.kind == kind);
     match object {
         None => found.push(without_object(definition, kind)),
@@ -113,6 +115,42 @@ fn endpoint(schema: &Value, role: Role) -> Option<Finding> {
         let message = "the template requires an endpoint, which a class cannot know";
         Finding::error("CT-7.3", "spec.template.spec.controlPlaneEndpoint", message).way_out("make it optional")
     })
+}
+
+/// The rule that a dry run may change a template of a role: a topology learns from it whether it must replace the template.
+const fn dry_run(role: Role) -> Option<&'static str> {
+    match role {
+        Role::InfrastructureMachine => Some("CT-9.2"),
+        Role::BootstrapConfig => Some("CT-9.5"),
+        Role::InfrastructureMachinePool => Some("CT-13.3"),
+        Role::InfrastructureCluster | Role::ControlPlane => None,
+    }
+}
+
+/// A rule of the schema about the old value cannot let a dry run pass, as a webhook can.
+fn updates(schema: &Value, role: Role) -> Option<Finding> {
+    let id = dry_run(role)?;
+    let Place::Known(spec) = find(schema, "spec") else { return None };
+    let (path, text) = transition(spec, "spec")?;
+    let message = format!("the rule {text:?} denies dry runs too, by which a topology finds out what to replace");
+    let way_out =
+        "deny updates in a webhook that lets dry runs with the annotation topology.cluster.x-k8s.io/dry-run pass";
+    Some(Finding::error(id, path, message).way_out(way_out))
+}
+
+/// The first rule about the old value at or below a path.
+fn transition(node: &Value, path: &str) -> Option<(String, String)> {
+    let rules = node.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
+    let texts = rules.filter_map(|rule| rule.get("rule").and_then(Value::as_str));
+    if let Some(text) = texts.into_iter().find(|text| text.contains("oldSelf")) {
+        return Some((path.to_owned(), text.to_owned()));
+    }
+    let fields = node.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let below = fields.map(|(name, field)| (field, format!("{path}.{name}")));
+    let entries = [("items", "[]"), ("additionalProperties", "[*]")]
+        .into_iter()
+        .filter_map(|(keyword, end)| Some((node.get(keyword)?, format!("{path}{end}"))));
+    below.chain(entries).find_map(|(node, path)| transition(node, &path))
 }
 
 fn without_object(definition: &Definition<'_>, kind: &str) -> Finding {

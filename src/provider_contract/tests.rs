@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::finding::Level::{self, Error, Warning};
-use super::{Checked, check};
+use super::{Checked, check, order};
 use crate::crd;
 
 /// A change of the definition of a kind: a place and what stands there then; nothing to take it away.
@@ -61,6 +61,7 @@ fn found(checked: &[Checked]) -> Vec<(Level, &'static str, &str, &str)> {
 fn finds(case: &str, edits: &[Edit], wanted: &[Found]) {
     let all = checked(&provider(edits));
     assert_eq!(found(&all), wanted, "{case}: {all:#?}");
+    assert!(all.iter().all(|one| one.findings.is_sorted_by_key(|finding| order(finding.rule))), "{case}");
     for finding in all.iter().flat_map(|one| &one.findings) {
         assert!(!finding.message.is_empty() && !finding.way_out.is_empty(), "{case}: {finding:?}");
     }
@@ -306,6 +307,57 @@ fn fields_of_the_contract_have_its_types() {
 }
 
 #[test]
+fn an_endpoint_has_the_bounds_of_its_contract() {
+    // CT-6.2
+    let endpoint = |host: Value, port: Value| {
+        let schema = |kind, at: &str| {
+            [("host", &host), ("port", &port)]
+                .map(|(name, node)| set(kind, field(&format!("{at}.controlPlaneEndpoint.{name}")), node.clone()))
+        };
+        [schema("EmbeddedCluster", "spec"), schema("EmbeddedClusterTemplate", "spec.template.spec")].concat()
+    };
+    let text = |least: Value, most: Value| json!({"type": "string", "minLength": least, "maxLength": most});
+    let number = |least: Value, most: Value| json!({"type": "integer", "minimum": least, "maximum": most});
+    let (host, port) = (|| text(json!(1), json!(512)), || number(json!(1), json!(65535)));
+    let above_zero = json!({"type": "integer", "minimum": 0, "exclusiveMinimum": true, "maximum": 65535});
+    let below_zero = json!({"type": "integer", "minimum": 1, "maximum": 65535, "exclusiveMaximum": true});
+    let (newer, [of_host, of_port]) = ("v1beta2", ["spec.controlPlaneEndpoint.host", "spec.controlPlaneEndpoint.port"]);
+    let none = Value::Null;
+    for (case, contract, host, port, wanted) in [
+        ("the bounds", newer, host(), port(), None),
+        ("an exclusive bound that is the same", newer, host(), above_zero, None),
+        ("no bounds of the host", newer, json!({"type": "string"}), port(), Some((of_host, "has no bounds"))),
+        (
+            "an empty host",
+            newer,
+            text(none.clone(), json!(512)),
+            port(),
+            Some((of_host, "accepts up to 512 characters")),
+        ),
+        ("a shorter host", newer, text(json!(1), json!(253)), port(), Some((of_host, "accepts 1 to 253 characters"))),
+        ("a longer host", newer, text(json!(1), none), port(), Some((of_host, "accepts 1 characters or more"))),
+        ("the port 0", newer, host(), number(json!(0), json!(65535)), Some((of_port, "accepts 0 to 65535"))),
+        ("a lower port", newer, host(), below_zero, Some((of_port, "accepts 1 to 65534"))),
+        ("no bounds", "v1beta1", json!({"type": "string"}), json!({"type": "integer"}), None),
+        ("no empty host", "v1beta1", host(), json!({"type": "integer"}), Some((of_host, "refuses an empty host"))),
+        ("no port 0", "v1beta1", json!({"type": "string"}), port(), Some((of_port, "refuses the port 0"))),
+    ] {
+        let mut edits = endpoint(host, port);
+        if contract == "v1beta1" {
+            edits.extend(older("EmbeddedCluster", &[("status.ready", json!({"type": "boolean"}))]));
+            edits.push(without("EmbeddedCluster", field("status.failureDomains")));
+        }
+        let all = checked(&provider(&edits));
+        let found: Vec<_> = all.iter().flat_map(|one| &one.findings).collect();
+        let rows: Vec<_> = found.iter().map(|one| (one.level, one.rule, &*one.field)).collect();
+        let path = wanted.map(|(path, _)| (Warning, "CT-6.2", path));
+        assert_eq!(rows, path.into_iter().collect::<Vec<_>>(), "{case}: {found:?}");
+        let words = wanted.map(|(_, words)| words);
+        assert!(words.is_none_or(|words| found[0].message.contains(words)), "{case}: {found:?}");
+    }
+}
+
+#[test]
 fn an_open_schema_may_hold_any_field() {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let edits = [
@@ -359,6 +411,14 @@ fn what_is_recommended_is_a_warning() {
             vec![without("EmbeddedControlPlane", format!("{SUBRESOURCES}/scale/labelSelectorPath"))],
             vec![(Error, "CT-10.2", "EmbeddedControlPlane", "subresources.scale.labelSelectorPath")],
         ),
+        (
+            "several, by their numbers",
+            ["status.conditions", "status.selector"].map(|path| without("EmbeddedControlPlane", field(path))).to_vec(),
+            vec![
+                (Error, "CT-10.2", "EmbeddedControlPlane", "status.selector"),
+                (Warning, "CT-15.8", "EmbeddedControlPlane", "status.conditions"),
+            ],
+        ),
     ] {
         finds(case, &edits, &wanted);
     }
@@ -369,9 +429,13 @@ fn the_older_contract_has_fields_of_its_own() {
     let boolean = || json!({"type": "boolean"});
     let map = json!({"type": "object", "additionalProperties": {"type": "object", "properties": {"controlPlane": boolean()}}});
     // CT-5.4, CT-5.10
-    let good = older("EmbeddedCluster", &[("status.ready", boolean()), ("status.failureDomains", map)]);
+    let endpoint = json!({"type": "object", "properties": {"host": {"type": "string", "maxLength": 512},
+        "port": {"type": "integer", "format": "int32", "minimum": 0, "maximum": 65535}}});
+    let same = set("EmbeddedClusterTemplate", field("spec.template.spec.controlPlaneEndpoint"), endpoint.clone());
+    let fields = [("status.ready", boolean()), ("spec.controlPlaneEndpoint", endpoint)];
+    let list = [older("EmbeddedCluster", &fields), vec![same.clone()]].concat();
+    let good = [list.clone(), older("EmbeddedCluster", &[("status.failureDomains", map)])].concat();
     finds("all fields", &good, &[]);
-    let list = older("EmbeddedCluster", &[("status.ready", boolean())]);
     finds("a list", &list, &[(Error, "CT-5.10", "EmbeddedCluster", "status.failureDomains")]);
     let machine = older("EmbeddedMachine", &[]);
     finds("the flag of the newer one", &machine, &[(Error, "CT-8.1", "EmbeddedMachine", "status.ready")]);
@@ -596,5 +660,167 @@ fn groups_of_others_are_granted_by_a_role() {
         definition["spec"]["group"] = json!(format!("{family}.cluster.x-k8s.io"));
         definition["metadata"]["name"] = json!(format!("embeddedconfigs.{family}.cluster.x-k8s.io"));
         assert_eq!(found(&checked(&[definition.clone()])), [], "{family}");
+    }
+}
+
+/// The definition of a kind of another group, and the ClusterRole, bound, that its provider has for it.
+fn owned(kind: &str, group: &str, rules: &Value) -> Vec<Value> {
+    let mut definition = crd::embedded_provider().into_iter().find(|one| name_of(one) == kind).unwrap();
+    let plural = definition["spec"]["names"]["plural"].as_str().unwrap().to_owned();
+    definition["spec"]["group"] = json!(group);
+    definition["metadata"]["name"] = json!(format!("{plural}.{group}"));
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "own"},
+        "rules": rules});
+    let binding = |name: &str| {
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "roleRef": {"kind": "ClusterRole", "name": name}})
+    };
+    vec![definition, role, binding("own"), binding("system:auth-delegator")]
+}
+
+fn granted(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+}
+
+#[test]
+fn a_provider_may_do_its_own_work() {
+    // CT-16.3, CT-16.5
+    const GROUP: &str = "bootstrap.cluster.x-k8s.io";
+    const READ: [&str; 3] = ["get", "list", "watch"];
+    const ALL: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
+    let own = |verbs: &[&str]| granted(GROUP, &["embeddedconfigs"], verbs);
+    let status = || granted(GROUP, &["*/status"], &["patch"]);
+    let finalizers = || granted(GROUP, &["embeddedconfigs/finalizers"], &["update"]);
+    let core = || granted("cluster.x-k8s.io", &["clusters", "machines"], &READ);
+    let secrets = || granted("", &["secrets"], &["create", "get"]);
+    let named = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"], "resourceNames": ["one"]});
+    let writes = ["get", "list", "patch", "watch"];
+    for (case, rules, wanted) in [
+        ("all of it", json!([own(&ALL), status(), finalizers(), core(), secrets()]), None),
+        ("by stars", json!([granted("*", &["*"], &["*"])]), None),
+        ("no finalizers", json!([own(&ALL), status(), core(), secrets()]), Some((Warning, "CT-16.3", "finalizers"))),
+        ("no status", json!([own(&ALL), finalizers(), core(), secrets()]), Some((Error, "CT-16.5", "configs/status"))),
+        (
+            "neither created nor deleted",
+            json!([own(&writes), status(), finalizers(), core(), secrets()]),
+            Some((Warning, "CT-16.5", "create, delete, update of embeddedconfigs")),
+        ),
+        (
+            "only read",
+            json!([own(&READ), status(), finalizers(), core(), secrets()]),
+            Some((Error, "CT-16.5", "create, delete, patch, update of embeddedconfigs")),
+        ),
+        (
+            "no Clusters and Machines",
+            json!([own(&ALL), status(), finalizers(), secrets()]),
+            Some((Error, "CT-16.5", "get, list, watch of clusters; get, list, watch of machines")),
+        ),
+        ("no Secrets", json!([own(&ALL), status(), finalizers(), core()]), Some((Error, "CT-16.5", "secrets"))),
+        (
+            "one Secret by its name",
+            json!([own(&ALL), status(), finalizers(), core(), named]),
+            Some((Error, "CT-16.5", "create, get of secrets")),
+        ),
+        ("a kind that is not named", json!([core(), secrets()]), None),
+    ] {
+        let all = checked(&owned("EmbeddedConfig", GROUP, &rules));
+        let rows = wanted.map(|(level, rule, _)| (level, rule, "EmbeddedConfig", "spec.group"));
+        assert_eq!(found(&all), rows.into_iter().collect::<Vec<_>>(), "{case}: {all:#?}");
+        let words = wanted.map(|(_, _, words)| words);
+        assert!(words.is_none_or(|words| all[0].findings[0].message.contains(words)), "{case}: {all:#?}");
+    }
+    // Machines of infrastructure need no Secrets, and nothing has a machine as its controller.
+    let group = "infrastructure.cluster.x-k8s.io";
+    let rules = json!([granted(group, &["embeddedmachines", "embeddedmachines/status"], &ALL), core()]);
+    assert_eq!(found(&checked(&owned("EmbeddedMachine", group, &rules))), []);
+}
+
+#[test]
+fn access_that_the_files_do_not_show_is_not_judged() {
+    // CT-16.5
+    const GROUP: &str = "bootstrap.cluster.x-k8s.io";
+    let files = owned("EmbeddedConfig", GROUP, &json!([granted(GROUP, &["embeddedconfigs"], &["get"])]));
+    let count = |files: &[Value]| found(&checked(files)).len();
+    assert!(count(&files) > 0);
+    assert_eq!(count(&files[..2]), 0, "no binding");
+    let without_role = [files[0].clone(), files[2].clone()];
+    assert_eq!(count(&without_role), 0, "the role is not in the files");
+    let elsewhere = json!({"kind": "RoleBinding", "metadata": {"name": "x"}, "roleRef": {"kind": "Role", "name": "x"}});
+    assert_eq!(count(&[files.clone(), vec![elsewhere]].concat()), 0, "another bound role is not in the files");
+    // A role may collect the rules of others by their labels.
+    let mut collecting = files.clone();
+    collecting[1]["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {"part-of": "own"}}]});
+    let part = json!({"kind": "ClusterRole", "metadata": {"name": "part", "labels": {"part-of": "own"}},
+        "rules": [granted("*", &["*"], &["*"])]});
+    assert_eq!(count(&[collecting, vec![part]].concat()), 0, "collected");
+}
+
+#[test]
+fn a_template_can_be_changed_by_a_dry_run() {
+    const SPEC: &str = "spec.template.spec";
+    let rule = |text: &str| json!([{"rule": text, "message": "immutable"}]);
+    let keyword = "/x-kubernetes-validations";
+    for (kind, rule_id) in [
+        // CT-9.2, CT-9.5, CT-13.3
+        ("EmbeddedMachineTemplate", "CT-9.2"),
+        ("EmbeddedConfigTemplate", "CT-9.5"),
+        ("EmbeddedMachinePoolTemplate", "CT-13.3"),
+    ] {
+        let edits = [set(kind, field(SPEC) + keyword, rule("self == oldSelf"))];
+        finds(kind, &edits, &[(Error, rule_id, kind, SPEC)]);
+    }
+    let below = [set("EmbeddedConfigTemplate", field("spec.template.spec.files[]") + keyword, rule("oldSelf == self"))];
+    finds("below", &below, &[(Error, "CT-9.5", "EmbeddedConfigTemplate", "spec.template.spec.files[]")]);
+    for (case, kind, text) in [
+        ("templates that are changed in place", "EmbeddedClusterTemplate", "self == oldSelf"),
+        ("a rule about the new value", "EmbeddedMachineTemplate", "has(self.backend)"),
+    ] {
+        finds(case, &[set(kind, field(SPEC) + keyword, rule(text))], &[]);
+    }
+}
+
+#[test]
+fn a_release_says_whose_it_is_and_which_contract_it_has() {
+    // CT-17.1, CT-17.2
+    const PROVIDER: &str = "cluster.x-k8s.io/provider";
+    let labelled = |value: Option<&str>| {
+        let mut all = crd::embedded_provider();
+        all.retain(|one| ["EmbeddedConfig", "EmbeddedMachine"].contains(&name_of(one)));
+        for definition in &mut all {
+            definition["metadata"]["labels"][PROVIDER] = json!("bootstrap-embedded");
+        }
+        let labels = all[0]["metadata"]["labels"].as_object_mut().unwrap();
+        match value {
+            Some(value) => drop(labels.insert(PROVIDER.to_owned(), json!(value))),
+            None => drop(labels.remove(PROVIDER)),
+        }
+        all
+    };
+    let label = "metadata.labels[cluster.x-k8s.io/provider]";
+    let first = labelled(None).first().map(|one| name_of(one).to_owned()).unwrap();
+    for (value, is_good) in [
+        (Some("bootstrap-embedded"), true),
+        (Some("control-plane-embedded"), true),
+        (Some("runtime-extension-a"), true),
+        (None, false),
+        (Some("embedded"), false),
+        (Some("bootstrap-"), false),
+        (Some("cluster-api"), false),
+    ] {
+        let wanted = if is_good { vec![] } else { vec![(Warning, "CT-17.1", &*first, label)] };
+        assert_eq!(found(&checked(&labelled(value))), wanted, "{value:?}");
+    }
+    let metadata = |series: Value| json!({"apiVersion": "clusterctl.cluster.x-k8s.io/v1alpha3", "kind": "Metadata", "releaseSeries": series});
+    let row = |minor: u32, contract: &str| json!({"major": 1, "minor": minor, "contract": contract});
+    for (case, more, is_good) in [
+        ("the newest agrees", vec![metadata(json!([row(9, "v1beta1"), row(10, "v1beta2")]))], true),
+        ("the newest is another", vec![metadata(json!([row(10, "v1alpha4"), row(9, "v1beta2")]))], false),
+        ("none", vec![metadata(json!([]))], false),
+        ("of two providers", vec![metadata(json!([])), metadata(json!([]))], true),
+    ] {
+        let mut all = crd::embedded_provider();
+        all.retain(|one| name_of(one) == "EmbeddedConfig");
+        let wanted = if is_good { vec![] } else { vec![(Error, "CT-17.2", "EmbeddedConfig", "metadata.labels")] };
+        assert_eq!(found(&checked(&[all, more].concat())), wanted, "{case}");
     }
 }

@@ -7,7 +7,7 @@ use crate::hub::contract::{definition_name, names_contracts, newest_version};
 use crate::hub::{Definition, Object, version_of};
 use crate::world::{Found, World};
 
-/// The layout of the fields of a provider's object (CS-08).
+/// The layout of the fields of a provider's object (CS-08). An object is read and written in one (CT-20.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contract {
     V1Beta1,

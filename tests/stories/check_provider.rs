@@ -54,6 +54,20 @@ fn a_finding_has_place_rule_field_and_way_out() {
 }
 
 #[test]
+fn release_metadata_are_compared_with_the_labels() {
+    let metadata = "---\napiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\n";
+    for (series, code, end) in [
+        ("{major: 1, minor: 2, contract: v1beta2}", 0, "10 checked, 0 errors, 0 warnings\n"),
+        ("{major: 1, minor: 2, contract: v1alpha4}", 1, "10 checked, 10 errors, 0 warnings\n"),
+    ] {
+        let input = format!("{}{metadata}releaseSeries:\n- {series}\n", definitions("embedded-provider"));
+        let (found, out, err) = check(&["-"], &input);
+        assert_eq!((found, out.contains("error CT-17.2: metadata.labels: "), &*err), (code, code == 1, ""), "{out}");
+        assert!(out.ends_with(end), "{out}");
+    }
+}
+
+#[test]
 fn definitions_as_they_are_in_sources_lack_their_labels() {
     // The labels are added by kustomize when the provider is built.
     let (code, out, _) = check(&["-o", "json", "fixtures/definitions"], "");
@@ -80,8 +94,13 @@ fn warnings_fail_only_when_asked() {
 #[test]
 fn input_without_a_provider_is_refused() {
     for (input, wanted) in [
-        ("", "nothing was checked: no CustomResourceDefinition of a provider was found"),
+        ("", "nothing was checked: no CustomResourceDefinition of a provider was found; the input holds no objects\n"),
+        ("{apiVersion: v1, kind: Secret, metadata: {name: a}}", "was found; the input holds only Secret of v1\n"),
         ("a: [\n", "<stdin>:"),
+        (
+            "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: machines.example.com}}",
+            "no contract is about machines.example.com\n",
+        ),
         (&*definitions("cluster-api"), "no contract is about Cluster, "),
     ] {
         let (code, out, err) = check(&["-"], input);
@@ -89,6 +108,31 @@ fn input_without_a_provider_is_refused() {
         assert!(err.contains(wanted), "{err}");
     }
     assert_eq!(check(&["absent.yaml"], "").0, 2);
+}
+
+#[test]
+fn wrong_usage_is_told_with_both_forms() {
+    let usage = "Usage: topologist check-provider [OPTIONS] <PATH>...
+       topologist check-provider [OPTIONS] --live <KIND[/NAME]>\n";
+    let form = "expected KIND or KIND/NAME, such as DockerMachine or DockerMachine/blue-4z8q";
+    for (arguments, wanted) in [
+        (&[][..], usage),
+        (&["--lve", "DockerMachine"], usage),
+        (&["a.yaml", "--live", "DockerMachine"], usage),
+        // These are for --live, so they are not ignored.
+        (&["a.yaml", "--for", "1m"], usage),
+        (&["a.yaml", "--namespace", "teams"], usage),
+        (&["a.yaml", "--kubeconfig", "a"], usage),
+        (&["--live", "DockerMachine/"], form),
+        (&["--live", "/blue"], form),
+        (&["--live", "teams/DockerMachine/blue"], form),
+        (&["--live", "Docker Machine"], form),
+        (&["--live", ""], form),
+    ] {
+        let (code, out, err) = check(arguments, "");
+        assert_eq!((code, &*out), (2, ""), "{arguments:?}: {err}");
+        assert!(err.contains(wanted), "{arguments:?}: {err}");
+    }
 }
 
 #[test]

@@ -46,6 +46,25 @@ pub(super) fn object_key(text: &str) -> Result<ObjectKey, String> {
     }
 }
 
+/// A kind or a resource, and the name of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindAndName {
+    pub kind: String,
+    /// None for all objects of the kind.
+    pub name: Option<String>,
+}
+
+/// Reads `kind` or `kind/name`.
+pub(super) fn kind_and_name(text: &str) -> Result<KindAndName, String> {
+    let is_part = |part: &str| !part.is_empty() && !part.contains(|c: char| c.is_whitespace());
+    let (kind, name) = match text.split('/').collect::<Vec<_>>().as_slice() {
+        [kind] if is_part(kind) => ((*kind).to_owned(), None),
+        [kind, name] if is_part(kind) && is_part(name) => ((*kind).to_owned(), Some((*name).to_owned())),
+        _ => return Err("expected KIND or KIND/NAME, such as DockerMachine or DockerMachine/blue-4z8q; --namespace gives the namespace".to_owned()),
+    };
+    Ok(KindAndName { kind, name })
+}
+
 /// Reads `namespace/name`, in which `*` and `?` stand for others.
 pub(super) fn cluster_pattern(text: &str) -> Result<ClusterPattern, String> {
     let ObjectKey { namespace, name } = object_key(text)?;

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DynamicObject};
@@ -20,18 +20,18 @@ use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::{Value, json};
 
 use self::surroundings::look_around;
-use crate::cli::args::{CheckProvider, Output};
+use crate::cli::args::{CheckProvider, KindAndName, Output};
 use crate::cli::live::{Connection, list};
 use crate::field::{counted, enumerated};
 use crate::hub::contract::chosen;
 use crate::hub::{Object, ObjectKey};
 use crate::kubernetes::address::Resource;
-use crate::provider_contract::behavior::{Change, Surroundings, Verdict, judge, rules};
-use crate::provider_contract::{Level, Role};
+use crate::provider_contract::behavior::{Change, Surroundings, Verdict, judge, shown};
+use crate::provider_contract::{Level, Role, order};
 use crate::topology::contract::Contract;
 
 /// Follows objects until they are gone, the time is over, or a signal comes.
-pub(super) fn run(wanted: &str, options: &CheckProvider) -> Result<ExitCode> {
+pub(super) fn run(wanted: &KindAndName, options: &CheckProvider) -> Result<ExitCode> {
     let connection = Connection::open(options.kubeconfig.as_deref())?;
     connection.block_on(async {
         let target = Target::find(wanted, options, &connection.client()).await?;
@@ -64,12 +64,8 @@ struct Target {
 
 impl Target {
     /// Finds the kind among the definitions of the cluster.
-    async fn find(wanted: &str, options: &CheckProvider, client: &kube::Client) -> Result<Self> {
-        let (kind, name) = match wanted.split_once('/') {
-            Some((kind, name)) => (kind, Some(name.to_owned())),
-            None => (wanted, None),
-        };
-        ensure!(name.as_deref() != Some(""), "--live {wanted}: the name is missing after the slash");
+    async fn find(wanted: &KindAndName, options: &CheckProvider, client: &kube::Client) -> Result<Self> {
+        let KindAndName { kind, name } = wanted;
         let resource = Resource::known("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
         let all = list(client, &resource, None).await.context("cannot list CustomResourceDefinitions")?;
         let of_providers: Vec<Provided<'_>> = all.iter().filter_map(Provided::of).collect();
@@ -97,13 +93,9 @@ impl Target {
             contract: provided.contract,
             resource: Resource::new(provided.group, &provided.version, provided.kind)?,
             kind: provided.kind.to_owned(),
-            name,
+            name: name.clone(),
             namespace: options.namespace.clone().or(by_name),
         })
-    }
-
-    fn rules(&self) -> &'static [&'static str] {
-        rules(self.role)
     }
 }
 
@@ -293,7 +285,7 @@ impl Following {
         let text = match self.output {
             Output::Text => plain(&self.target.kind, key, &now, what, verdicts),
             Output::Json => {
-                let verdicts: Vec<_> = verdicts.iter().map(shown).collect();
+                let verdicts: Vec<_> = verdicts.iter().map(row).collect();
                 let (kind, key) = (&self.target.kind, key.to_string());
                 json!({"time": now, "kind": kind, "object": key, "what": what, "rules": verdicts}).to_string() + "\n"
             }
@@ -301,14 +293,24 @@ impl Following {
         Ok(crate::cli::print(&text)?)
     }
 
+    /// The rules that were kept (0) or broken (1) by a change.
+    fn counted_rules(&self, which: usize) -> Vec<&'static str> {
+        let mut rules: Vec<&str> =
+            self.counts.iter().filter(|(_, count)| count[which] > 0).map(|(rule, _)| *rule).collect();
+        rules.sort_by_key(|rule| order(rule));
+        rules
+    }
+
+    /// The rules that a change could have shown as kept, and none was about.
+    fn unseen(&self) -> Vec<&'static str> {
+        let Target { role, contract, .. } = self.target;
+        shown(role, contract).iter().filter(|rule| !self.counts.contains_key(**rule)).copied().collect()
+    }
+
     /// Prints the totals.
     fn finish(&self, fail_on_warnings: bool) -> Result<ExitCode> {
-        let of = |broken: usize| -> Vec<&str> {
-            self.counts.iter().filter(|(_, count)| count[broken] > 0).map(|(rule, _)| *rule).collect()
-        };
-        let unseen: Vec<&str> =
-            self.target.rules().iter().filter(|rule| !self.counts.contains_key(**rule)).copied().collect();
-        let (kept, broken) = (of(0), of(1));
+        let [kept, broken] = [0, 1].map(|which| self.counted_rules(which));
+        let unseen = self.unseen();
         let text = match self.output {
             Output::Json => {
                 json!({"changes": self.steps, "errors": self.errors, "warnings": self.warnings,
@@ -344,7 +346,7 @@ fn plain(kind: &str, key: &ObjectKey, now: &str, what: &str, verdicts: &[Verdict
     text
 }
 
-fn shown(verdict: &Verdict) -> Value {
+fn row(verdict: &Verdict) -> Value {
     let level = verdict.broken.as_ref().map(|broken| broken.level.to_string());
     let way_out = verdict.broken.as_ref().map(|broken| broken.way_out);
     json!({"rule": verdict.rule, "kept": verdict.broken.is_none(), "level": level, "message": verdict.message,

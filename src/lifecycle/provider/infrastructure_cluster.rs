@@ -69,7 +69,7 @@ fn provide(scene: &Scene<'_>, after: &mut Object, step: &mut Step) -> Result<(),
     Ok(())
 }
 
-/// Failure domains as a contract has them: a map, or a list (CT-5.10, CT-5.11).
+/// Failure domains as a contract has them: a map, or a list (CT-5.10 to CT-5.12).
 fn failure_domains(domains: &[Value], contract: Contract) -> Value {
     if contract == Contract::V1Beta2 {
         return Value::Array(domains.to_vec());

@@ -220,7 +220,7 @@ const SLOW: Timings = Timings {
 
 #[test]
 fn an_infrastructure_cluster_gets_what_its_contract_asks_for_after_a_while() {
-    // CT-6.2, CT-6.4, CT-6.5, CT-6.6, CT-15.6, CT-18.1, CT-20.2
+    // CT-5.12, CT-6.2, CT-6.4, CT-6.5, CT-6.6, CT-15.6, CT-18.1, CT-20.2
     let domains = json!([{"name": "a", "controlPlane": true}, {"name": "b"}]);
     for (contract, path, want) in [
         (Contract::V1Beta1, "status.ready", json!({"a": {"controlPlane": true}, "b": {}})),

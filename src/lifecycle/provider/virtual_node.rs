@@ -50,6 +50,7 @@ impl Described<'_> {
             "spec": {"providerID": self.provider_id, "taints": [{"key": taint, "effect": "NoSchedule"}]},
             "status": {
                 "conditions": self.conditions(now),
+                // Nothing changes it later (CT-19.12).
                 "nodeInfo": {"kubeletVersion": self.version, "operatingSystem": "linux"},
                 "addresses": [{"type": "Hostname", "address": self.name}],
             },

@@ -1,7 +1,8 @@
 //! What providers of bootstrap data do.
 
-use super::{Change, Verdict, has_flag};
-use crate::hub::label;
+use super::{Change, Secret, Verdict, has_flag};
+use crate::hub::{Object, label};
+use crate::lifecycle::wake::is_controlled_by;
 
 const NAME: &str = "status.dataSecretName";
 
@@ -16,12 +17,42 @@ pub(super) fn judge(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
             "the flag turned true before status.dataSecretName was set",
             "Set status.dataSecretName in the same request as the flag, or before it",
         ));
+        data(change, verdicts);
         joins(change, verdicts);
     }
     if change.after.is_some() && !was.is_empty() && was != is {
         let message = format!("{NAME} was {was:?}, and is {is:?}");
         verdicts.push(Verdict::broken("CT-12.4", message, "Never change the name: Cluster API copies it once"));
     }
+}
+
+/// CT-12.2, CT-12.3: with the flag comes the Secret, which belongs to the configuration and names the Cluster.
+fn data(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+    let Some(after) = change.after else { return };
+    match &change.now().secret {
+        Secret::Unknown => {}
+        Secret::Absent => verdicts.push(Verdict::broken(
+            "CT-12.3",
+            "the flag turned true, and there is no Secret of the name in status.dataSecretName",
+            "Create the Secret first, in the namespace of the configuration",
+        )),
+        Secret::There { metadata, .. } => verdicts.push(belongs(after, metadata)),
+    }
+}
+
+fn belongs(configuration: &Object, secret: &Object) -> Verdict {
+    const RULE: &str = "CT-12.2";
+    if secret.label(label::CLUSTER_NAME).is_none() {
+        let message = format!("the Secret with the data has no label {}", label::CLUSTER_NAME);
+        return Verdict::broken(RULE, message, "Set the label to the name of the Cluster");
+    }
+    Verdict::of(
+        is_controlled_by(secret, configuration),
+        RULE,
+        "the Secret with the data has the label of the Cluster, and the configuration is its controller",
+        "the configuration is not the controller of the Secret with the data",
+        "Set an owner reference with controller: true, so that the Secret is deleted with the configuration",
+    )
 }
 
 /// CT-12.7: a worker joins a control plane that is there.

@@ -2,9 +2,14 @@
 
 use core::cmp::Ordering;
 
-use super::{Change, Verdict, infrastructure};
+use serde_json::Value;
+
+use super::{Change, Secret, Verdict, infrastructure, members};
+use crate::hub::{Object, label};
 use crate::topology::contract::Contract;
 use crate::version::KubeVersion;
+
+const KUBECONFIG: &str = "CT-10.10";
 
 /// A control plane.
 pub(super) fn judge(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
@@ -12,30 +17,45 @@ pub(super) fn judge(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
     kubeconfig(change, verdicts);
     counters(change, verdicts);
     version(change, verdicts);
-    if change.after.is_none()
-        && let [Some(before), Some(now)] = change.surroundings.map(|around| around.machines)
-    {
-        let machines = before.min(now);
-        verdicts.push(Verdict::of(
-            machines == 0,
-            "CT-10.20",
-            "the control plane went after its Machines",
-            &format!("the control plane is gone and {machines} of its Machines are there"),
-            "Keep the finalizer until the last Machine is gone",
-        ));
-    }
+    members::judge(change, verdicts);
 }
 
 /// CT-10.10: with the flag comes the kubeconfig.
 fn kubeconfig(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
-    let Some(is_there) = change.now().has_kubeconfig.filter(|_| change.raises_flag()) else { return };
-    verdicts.push(Verdict::of(
-        is_there,
-        "CT-10.10",
-        "the Secret with the kubeconfig is there",
-        "the flag turned true, and there is no Secret <cluster>-kubeconfig",
-        "Create the Secret before the flag turns true",
-    ));
+    let Some(after) = change.after.filter(|_| change.raises_flag()) else { return };
+    match &change.now().secret {
+        Secret::Unknown => {}
+        Secret::Absent => verdicts.push(Verdict::broken(
+            KUBECONFIG,
+            "the flag turned true, and there is no Secret <cluster>-kubeconfig",
+            "Create the Secret before the flag turns true",
+        )),
+        Secret::There { metadata, is_of_the_type } => verdicts.push(form(after, metadata, *is_of_the_type)),
+    }
+}
+
+/// The form of the Secret with the kubeconfig.
+fn form(control_plane: &Object, secret: &Object, is_of_the_type: Option<bool>) -> Verdict {
+    if is_of_the_type == Some(false) {
+        return Verdict::broken(
+            KUBECONFIG,
+            "the type of the Secret with the kubeconfig is not cluster.x-k8s.io/secret",
+            "Create the Secret with this type: it cannot be changed later",
+        );
+    }
+    if secret.label(label::CLUSTER_NAME).is_none() {
+        let message = format!("the Secret with the kubeconfig has no label {}", label::CLUSTER_NAME);
+        return Verdict::broken(KUBECONFIG, message, "Set the label to the name of the Cluster");
+    }
+    let owners = secret.at("metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten();
+    match owners.into_iter().any(|owner| owner.get("uid").is_some_and(|uid| uid == control_plane.uid())) {
+        true => Verdict::kept(KUBECONFIG, "the Secret with the kubeconfig is there, and the control plane owns it"),
+        false => Verdict::disregarded(
+            KUBECONFIG,
+            "the control plane does not own the Secret with the kubeconfig",
+            "Set an owner reference, so that the Secret is deleted with the control plane",
+        ),
+    }
 }
 
 /// CT-10.2: a control plane with replicas counts them.

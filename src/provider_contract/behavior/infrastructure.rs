@@ -125,7 +125,25 @@ pub(super) fn pool(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
             "List each instance once",
         ));
     }
+    instances(change, verdicts);
     failure(change, verdicts);
+}
+
+/// CT-13.2: a pool that names a kind of infrastructure machines makes one for each instance.
+fn instances(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
+    let Some(instances) = change.now().instances else { return };
+    let [was, is] = change.at("status.replicas").map(|value| value.and_then(Value::as_u64).unwrap_or_default());
+    let is_asked = change.raises_flag() || was < is;
+    if change.after.is_none() || is == 0 || !is_asked {
+        return;
+    }
+    verdicts.push(Verdict::of(
+        instances > 0,
+        "CT-13.2",
+        &format!("{instances} infrastructure machines have the labels of the Cluster and of the pool"),
+        "status.infrastructureMachineKind is set, and no object of this kind has the labels of the Cluster and of the pool",
+        "Create an infrastructure machine for each instance, with both labels",
+    ));
 }
 
 /// A failure for good is reported where the contract has fields for it, and stays (CT-6.7, CT-20.2).

@@ -15,7 +15,7 @@ fn object(owner: &str, more: &Value) -> Object {
     let mut object = json!({
         "apiVersion": "g.io/v1", "kind": "Thing",
         "metadata": {
-            "namespace": "default", "name": "one", "finalizers": ["g.io/mine"],
+            "namespace": "default", "name": "one", "uid": "own", "finalizers": ["g.io/mine"],
             "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": owner, "name": "o", "uid": "u"}],
         },
         "spec": {}, "status": {},
@@ -32,6 +32,26 @@ fn owner_of(role: Role) -> &'static str {
     }
 }
 
+/// A Machine of a control plane, with a uid and what a case adds.
+fn machine(uid: &str, more: &Value) -> Object {
+    let machine = json!({
+        "kind": "Machine",
+        "metadata": {"name": uid, "uid": uid, "finalizers": null, "labels": {"cluster.x-k8s.io/control-plane": "",
+            "cluster.x-k8s.io/cluster-name": "c", "cluster.x-k8s.io/control-plane-name": "one"}},
+        "spec": {"clusterName": "c", "version": "v1.34.0", "infrastructureRef": {"name": "i"},
+            "bootstrap": {"configRef": {"name": "b"}}},
+        "status": {"conditions": [{"type": "UpToDate", "status": "True", "reason": "R"}]},
+    });
+    object("", &with(machine, more))
+}
+
+/// The metadata of a Secret that the object controls, and what a case adds.
+fn secret(is_of_the_type: bool, more: &Value) -> Secret {
+    let secret = json!({"kind": "Secret", "metadata": {"labels": {"cluster.x-k8s.io/cluster-name": "c"},
+        "ownerReferences": [{"apiVersion": "g.io/v1", "kind": "Thing", "name": "one", "uid": "own", "controller": true}]}});
+    Secret::There { metadata: object("", &with(secret, more)), is_of_the_type: Some(is_of_the_type) }
+}
+
 /// Everything is as a provider may wish.
 fn around(role: Role) -> Surroundings {
     let cluster = json!({"status": {"initialization":
@@ -39,22 +59,36 @@ fn around(role: Role) -> Surroundings {
     Surroundings {
         cluster: Some(object("", &cluster)),
         owner: Some(object("", &json!({"kind": owner_of(role), "spec": {"bootstrap": {"dataSecretName": "data"}}}))),
-        machines: Some(0),
-        has_kubeconfig: Some(true),
+        machines: Some(Vec::new()),
+        instances: None,
+        secret: secret(true, &json!({})),
     }
 }
 
 /// The rules that a change keeps and breaks; warnings end in a question mark.
-fn judged(role: Role, contract: Contract, [before, after]: [Option<Value>; 2], now: &Surroundings) -> [Vec<String>; 2] {
+fn judged(role: Role, contract: Contract, states: [Option<Value>; 2], now: &Surroundings) -> [Vec<String>; 2] {
+    judged_with(role, contract, states, [now, now])
+}
+
+/// The same with the surroundings at the change before this one.
+fn judged_with(
+    role: Role,
+    contract: Contract,
+    [before, after]: [Option<Value>; 2],
+    surroundings: [&Surroundings; 2],
+) -> [Vec<String>; 2] {
     let objects = [before, after].map(|one| one.map(|more| object(owner_of(role), &more)));
-    let change =
-        Change { role, contract, before: objects[0].as_ref(), after: objects[1].as_ref(), surroundings: [now, now] };
+    let change = Change { role, contract, before: objects[0].as_ref(), after: objects[1].as_ref(), surroundings };
     let verdicts = judge(&change);
     for verdict in &verdicts {
-        assert!(rules(role).contains(&verdict.rule), "{} is no rule of {}", verdict.rule, role.name());
+        let can_be_kept = shown(role, contract).contains(&verdict.rule);
+        let can_be_broken = can_be_kept || only_broken(role, contract).contains(&verdict.rule);
+        let is_listed = if verdict.broken.is_none() { can_be_kept } else { can_be_broken };
+        assert!(is_listed, "{} is not in the list for {}", verdict.rule, role.name());
         assert!(!verdict.message.is_empty());
         assert!(verdict.broken.as_ref().is_none_or(|broken| !broken.way_out.is_empty()));
     }
+    assert!(verdicts.is_sorted_by_key(|verdict| order(verdict.rule)), "{verdicts:?}");
     let mut found = [Vec::new(), Vec::new()];
     for Verdict { rule, broken, .. } in verdicts {
         match broken {
@@ -93,28 +127,28 @@ fn a_provider_that_keeps_the_contract_breaks_no_rule() {
                 InfrastructureCluster,
                 json!({"spec": {"controlPlaneEndpoint": {"host": "h", "port": 6443}},
                     "status": {"failureDomains": [{"name": "a"}, {"name": "b"}]}}),
-                &["CT-6.5", "CT-15.8", "CT-6.3", "CT-6.6"][..],
+                &["CT-6.3", "CT-6.5", "CT-6.6", "CT-15.8"][..],
             ),
             (
                 InfrastructureMachine,
                 json!({"spec": {"providerID": "p"}}),
-                &["CT-8.6", "CT-15.8", "CT-8.2", "CT-18.3", "CT-18.3"],
+                &["CT-8.2", "CT-8.6", "CT-15.8", "CT-18.3", "CT-18.3"],
             ),
             (
                 InfrastructureMachinePool,
                 json!({"spec": {"providerIDList": ["p", "q"]}, "status": {"replicas": 2}}),
-                &["CT-8.6", "CT-15.8", "CT-13.1", "CT-13.1"],
+                &["CT-8.6", "CT-13.1", "CT-13.1", "CT-15.8"],
             ),
             (
                 BootstrapConfig,
                 json!({"status": {"dataSecretName": "d"}}),
-                &["CT-12.3", "CT-15.8", "CT-12.3", "CT-12.7"],
+                &["CT-12.2", "CT-12.3", "CT-12.3", "CT-12.7", "CT-15.8"],
             ),
             (
                 ControlPlane,
                 json!({"spec": {"replicas": 1, "version": "v1.34.0"},
                     "status": {"replicas": 1, "selector": "a=b", "version": "v1.34.0"}}),
-                &["CT-10.9", "CT-15.8", "CT-10.10", "CT-10.2", "CT-10.4"],
+                &["CT-10.2", "CT-10.4", "CT-10.9", "CT-10.10", "CT-15.8"],
             ),
         ] {
             let after = with(ready(contract, role), &more);
@@ -297,21 +331,130 @@ fn what_is_around_an_object_decides_too() {
     early.owner = Some(object("", &label));
     assert_eq!(broken(BootstrapConfig, V1Beta2, json!({}), data, &early), [""; 0], "the first machine joins nothing");
 
-    let mut alone = around(ControlPlane);
-    alone.has_kubeconfig = Some(false);
-    assert_eq!(broken(ControlPlane, V1Beta2, json!({}), ready(V1Beta2, ControlPlane), &alone), ["CT-10.10"]);
-    alone.machines = Some(2);
-    let [_, gone] = judged(ControlPlane, V1Beta2, [Some(json!({})), None], &alone);
-    assert_eq!(gone, ["CT-10.20"]);
-    alone.machines = Some(0);
-    let [kept, gone] = judged(ControlPlane, V1Beta2, [Some(json!({})), None], &alone);
-    assert_eq!((kept, gone.len()), (vec!["CT-10.20".to_owned()], 0));
-
     let mut known = around(InfrastructureCluster);
     let endpoint = |host: &str| json!({"spec": {"controlPlaneEndpoint": {"host": host, "port": 6443}}});
     known.cluster = Some(object("", &endpoint("a")));
     assert_eq!(broken(InfrastructureCluster, V1Beta2, json!({}), endpoint("b"), &known), ["CT-6.3"]);
     assert_eq!(broken(InfrastructureCluster, V1Beta2, json!({}), endpoint("a"), &known), [""; 0]);
+}
+
+#[test]
+fn what_providers_make_has_its_form() {
+    let mut now = around(BootstrapConfig);
+    let data = with(ready(V1Beta2, BootstrapConfig), &json!({"status": {"dataSecretName": "d"}}));
+    let unlabelled = json!({"metadata": {"labels": null}});
+    let no_controller =
+        json!({"metadata": {"ownerReferences": [{"apiVersion": "g.io/v1", "kind": "Thing", "uid": "own"}]}});
+    let alone = json!({"metadata": {"ownerReferences": null}});
+    for (case, secret, want) in [
+        ("no Secret", Secret::Absent, &["CT-12.3"][..]),
+        ("no label", secret(true, &unlabelled), &["CT-12.2"]),
+        ("a plain owner", secret(true, &no_controller), &["CT-12.2"]),
+        ("unknown", Secret::Unknown, &[]),
+        ("another type", secret(false, &json!({})), &[]),
+    ] {
+        now.secret = secret;
+        assert_eq!(broken(BootstrapConfig, V1Beta2, json!({}), data.clone(), &now), want, "{case}");
+    }
+    let mut now = around(ControlPlane);
+    for (case, secret, want) in [
+        ("no Secret", Secret::Absent, &["CT-10.10"][..]),
+        ("another type", secret(false, &json!({})), &["CT-10.10"]),
+        ("no label", secret(true, &unlabelled), &["CT-10.10"]),
+        ("no owner", secret(true, &alone), &["CT-10.10?"]),
+        ("a plain owner", secret(true, &no_controller), &[]),
+        ("unknown", Secret::Unknown, &[]),
+    ] {
+        now.secret = secret;
+        assert_eq!(broken(ControlPlane, V1Beta2, json!({}), ready(V1Beta2, ControlPlane), &now), want, "{case}");
+    }
+}
+
+/// The rules about Machines that a change of a control plane keeps and breaks.
+fn of_machines(before: &[Object], after: &[Object], domains: &Value, states: [Option<Value>; 2]) -> [Vec<String>; 2] {
+    let with_machines = |machines: &[Object]| {
+        let mut around = around(ControlPlane);
+        around.machines = Some(machines.to_vec());
+        around.cluster = Some(object("", &json!({"status": {"failureDomains": domains}})));
+        around
+    };
+    judged_with(ControlPlane, V1Beta2, states, [&with_machines(before), &with_machines(after)])
+}
+
+#[test]
+fn a_new_machine_of_a_control_plane_is_complete_and_in_a_fit_failure_domain() {
+    let no_change = || [Some(json!({})), Some(json!({}))];
+    let absent = |path: &str| path.rsplit('/').fold(Value::Null, |inner, step| json!({step: inner}));
+    for (case, more, want) in [
+        (
+            "no label of control planes",
+            json!({"metadata": {"labels": {"cluster.x-k8s.io/control-plane": null}}}),
+            "CT-10.12",
+        ),
+        (
+            "a label that is not empty",
+            json!({"metadata": {"labels": {"cluster.x-k8s.io/control-plane": "x"}}}),
+            "CT-10.12",
+        ),
+        ("no Cluster", json!({"metadata": {"labels": {"cluster.x-k8s.io/cluster-name": null}}}), "CT-10.12"),
+        ("no name of a Cluster", absent("spec/clusterName"), "CT-10.12"),
+        ("no version", absent("spec/version"), "CT-10.12"),
+        ("no infrastructure", absent("spec/infrastructureRef"), "CT-10.12"),
+        ("no bootstrap data", absent("spec/bootstrap"), "CT-10.12"),
+        ("no name", json!({"metadata": {"labels": {"cluster.x-k8s.io/control-plane-name": null}}}), "CT-10.12?"),
+        ("another name", json!({"metadata": {"labels": {"cluster.x-k8s.io/control-plane-name": "x"}}}), "CT-10.12?"),
+    ] {
+        let [_, broken] = of_machines(&[], &[machine("m", &more)], &Value::Null, no_change());
+        assert_eq!(broken, [want], "{case}");
+        let same = [machine("m", &more)];
+        let [kept, broken] = of_machines(&same, &same, &Value::Null, no_change());
+        assert!(kept.is_empty() && broken.is_empty(), "{case}: it is not new");
+    }
+    let domains = json!([{"name": "a", "controlPlane": true}, {"name": "b", "controlPlane": false}]);
+    let in_domain = |domain: &str| [machine("m", &json!({"spec": {"failureDomain": domain}}))];
+    let none = [machine("m", &json!({}))];
+    let rows = |machines: &[Object], domains: &Value| of_machines(&[], machines, domains, no_change());
+    assert_eq!(rows(&in_domain("a"), &domains), [vec!["CT-10.12", "CT-10.14"], vec![]]);
+    assert_eq!(rows(&in_domain("b"), &domains), [vec!["CT-10.12"], vec!["CT-10.14"]]);
+    assert_eq!(rows(&none, &domains), [vec!["CT-10.12"], vec!["CT-10.14"]]);
+    assert_eq!(rows(&none, &json!([{"name": "b"}])), [vec!["CT-10.12"], vec![]], "no domain is for control planes");
+}
+
+#[test]
+fn machines_of_a_control_plane_are_counted_with_a_condition_and_go_first() {
+    let counted = |number: u32| Some(json!({"status": {"upToDateReplicas": number}}));
+    let [good, bad] = [json!({}), json!({"status": {"conditions": null}})].map(|more| [machine("m", &more)]);
+    let rows = |before: &[Object], after: &[Object], states| of_machines(before, after, &Value::Null, states);
+    assert_eq!(rows(&good, &good, [counted(0), counted(1)]), [vec!["CT-10.15"], vec![]]);
+    assert_eq!(rows(&bad, &bad, [counted(0), counted(1)]), [vec![], vec!["CT-10.15?"]]);
+    assert_eq!(rows(&bad, &bad, [counted(1), counted(1)]), [vec![""; 0], vec![]], "no change is about it");
+    assert_eq!(rows(&[], &bad, [counted(0), counted(1)]), [vec!["CT-10.12"], vec![]], "it is new");
+    let [kept, broken] = rows(&bad, &bad, [Some(json!({})), Some(ready(V1Beta2, ControlPlane))]);
+    assert!(!kept.contains(&"CT-10.15".to_owned()) && broken == ["CT-10.15?"], "the flag is about it");
+    assert_eq!(rows(&good, &good, [Some(json!({})), None]), [vec![], vec!["CT-10.20"]]);
+    assert_eq!(rows(&good, &[], [Some(json!({})), None]), [vec!["CT-10.20"], vec![]]);
+}
+
+#[test]
+fn a_pool_that_names_a_kind_makes_an_object_for_each_instance() {
+    let pool = |replicas: u32| Some(json!({"spec": {"providerIDList": ["p"]}, "status": {"replicas": replicas}}));
+    let rows = |instances, states| {
+        judged(
+            InfrastructureMachinePool,
+            V1Beta2,
+            states,
+            &Surroundings { instances, ..around(InfrastructureMachinePool) },
+        )
+    };
+    assert_eq!(rows(Some(1), [pool(0), pool(1)]), [vec!["CT-13.2"], vec![]]);
+    assert_eq!(rows(Some(0), [pool(0), pool(1)]), [vec![], vec!["CT-13.2"]]);
+    for (case, instances, states) in [
+        ("no kind", None, [pool(0), pool(1)]),
+        ("no instance", Some(0), [pool(1), pool(0)]),
+        ("no change", Some(0), [pool(1), pool(1)]),
+    ] {
+        assert_eq!(rows(instances, states), [vec![""; 0], vec![]], "{case}");
+    }
 }
 
 #[test]
@@ -332,11 +475,35 @@ fn a_paused_object_is_left_alone() {
     assert_eq!(broken(role, V1Beta2, json!({}), finalizer, &of_cluster), ["CT-15.12"]);
 }
 
+const ROLES: [Role; 5] =
+    [InfrastructureCluster, InfrastructureMachine, InfrastructureMachinePool, BootstrapConfig, ControlPlane];
+
+/// All pairs of a role and a contract.
+fn pairs() -> impl Iterator<Item = (Role, Contract)> {
+    ROLES.into_iter().flat_map(|role| [V1Beta1, V1Beta2].map(|contract| (role, contract)))
+}
+
+#[test]
+fn the_rules_of_a_role_are_sorted_by_number_and_in_one_list() {
+    for (role, contract) in pairs() {
+        let (kept, broken) = (shown(role, contract), only_broken(role, contract));
+        for rules in [kept, broken] {
+            assert!(rules.is_sorted_by_key(|rule| order(rule)), "{rules:?}");
+        }
+        assert!(!broken.iter().any(|rule| kept.contains(rule)), "{role:?}");
+    }
+    let control_plane = shown(ControlPlane, V1Beta2);
+    let at = |wanted: &str| control_plane.iter().position(|rule| *rule == wanted).unwrap();
+    assert!(at("CT-10.2") < at("CT-10.10"));
+    // An object can break these only: no change shows that they are kept.
+    assert_eq!(only_broken(InfrastructureCluster, V1Beta2), ["CT-15.13", "CT-20.2"]);
+    assert_eq!(only_broken(BootstrapConfig, V1Beta2), ["CT-12.4"]);
+}
+
 #[test]
 fn every_rule_of_a_role_is_in_the_documents() {
-    let roles =
-        [InfrastructureCluster, InfrastructureMachine, InfrastructureMachinePool, BootstrapConfig, ControlPlane];
-    let all: BTreeSet<&str> = roles.into_iter().flat_map(rules).copied().collect();
+    let lists = pairs().flat_map(|(role, contract)| [shown(role, contract), only_broken(role, contract)]);
+    let all: BTreeSet<&str> = lists.flatten().copied().collect();
     let document = std::fs::read_to_string("docs/check-provider.md").unwrap();
     for rule in all {
         assert!(document.contains(rule), "docs/check-provider.md does not name {rule}");

@@ -16,10 +16,10 @@ use super::store::Store;
 use super::watches::WorkloadWatches;
 use super::workloads::WorkloadClusters;
 use crate::field::shortened;
-use crate::hub::{GROUP, Object, ObjectKey, ObjectRef, label};
+use crate::hub::{Object, ObjectKey, ObjectRef, label};
 use crate::kubernetes::lease::NotLeading;
 use crate::kubernetes::untyped::{self, RequestError};
-use crate::lifecycle::{ObjectId, Write};
+use crate::lifecycle::{GroupKind, ObjectId, Objects, Write};
 use crate::telemetry::metrics::Metrics;
 
 /// The type of Secrets of Cluster API (CT-10.10).
@@ -263,25 +263,30 @@ impl Writer {
 
     /// Writes the Secret `<cluster>-kubeconfig`; one of an earlier process has credentials that open nothing any more.
     async fn publish(&self, cluster: &ObjectKey, kubeconfig: &str) -> Result<(), WriteError> {
-        let object = self
-            .store
-            .with(|objects| objects.get(&ObjectId::core("Cluster", &cluster.namespace, &cluster.name)).cloned());
-        let Some(object) = object else { return Ok(()) };
-        let secret = kubeconfig_secret(&object, kubeconfig);
+        let Some((object, owner)) = self.store.with(|objects| owned(objects, cluster)) else { return Ok(()) };
+        let secret = kubeconfig_secret(&object, &owner, kubeconfig);
         let id = ObjectId::of(&secret);
         match untyped::create(&self.client, &secret).await {
             Ok(_) => Ok(()),
-            Err(error) if error.is_conflict() => {
-                let written = untyped::update(&self.client, &secret.reference(), &replacement(&object, &secret)).await;
-                written.map(drop).map_err(|error| match error {
-                    error if error.is_invalid() => {
-                        WriteError::Failed(format!("{id} exists and is not of Cluster {cluster}"))
-                    }
-                    error => WriteError::of(&id, error),
-                })
-            }
+            Err(error) if error.is_conflict() => match self.replace(&secret, [&owner, &object]).await {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(WriteError::Failed(format!("{id} exists and is not of Cluster {cluster}"))),
+                Err(error) => Err(WriteError::of(&id, error)),
+            },
             Err(error) => Err(WriteError::of(&id, error)),
         }
+    }
+
+    /// Replaces the Secret if one of the objects is its owner; one that was made without a control plane is the Cluster's.
+    async fn replace(&self, secret: &Object, owners: [&Object; 2]) -> Result<bool, RequestError> {
+        for owner in owners {
+            match untyped::update(&self.client, &secret.reference(), &replacement(owner, secret)).await {
+                Ok(_) => return Ok(true),
+                Err(error) if error.is_invalid() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -301,10 +306,22 @@ fn has_same_owners(one: &Object, other: &Object) -> bool {
     one.at("metadata.ownerReferences") == other.at("metadata.ownerReferences")
 }
 
-/// The Secret with which a workload cluster is reached; the control plane owns it, or the Cluster where it has none.
-fn kubeconfig_secret(cluster: &Object, kubeconfig: &str) -> Object {
+/// A Cluster, and what owns its kubeconfig: the control plane, or the Cluster where it has none.
+fn owned(objects: &Objects, cluster: &ObjectKey) -> Option<(Arc<Object>, Arc<Object>)> {
+    let object = objects.get(&ObjectId::core("Cluster", &cluster.namespace, &cluster.name))?;
+    let text =
+        |name: &str| object.at(&format!("spec.controlPlaneRef.{name}")).and_then(Value::as_str).unwrap_or_default();
+    let control_plane = ObjectId::new(
+        GroupKind::new(text("apiGroup"), text("kind")),
+        ObjectKey::new(&*cluster.namespace, text("name")),
+    );
+    Some((object.clone(), objects.get(&control_plane).unwrap_or(object).clone()))
+}
+
+/// The Secret with which a workload cluster is reached.
+fn kubeconfig_secret(cluster: &Object, owner: &Object, kubeconfig: &str) -> Object {
     let owner = json!({
-        "apiVersion": format!("{GROUP}/v1beta2"), "kind": "Cluster", "name": cluster.name(), "uid": cluster.uid(),
+        "apiVersion": owner.api_version(), "kind": owner.kind(), "name": owner.name(), "uid": owner.uid(),
     });
     Object::try_from(json!({
         "apiVersion": "v1",
@@ -321,17 +338,19 @@ fn kubeconfig_secret(cluster: &Object, kubeconfig: &str) -> Object {
     .unwrap_or_default()
 }
 
-/// Replaces the data of a Secret that was made by an earlier process for the same Cluster, and of no other.
-fn replacement(cluster: &Object, secret: &Object) -> Patch<Value> {
-    let test = |path: [&str; 4], value: Value| {
-        let path = PointerBuf::from_tokens(path.into_iter().filter(|token| !token.is_empty()));
-        PatchOperation::Test(TestOperation { path, value })
+/// Replaces owner and data of a Secret that was made by an earlier process for the same owner, and of no other.
+fn replacement(owner: &Object, secret: &Object) -> Patch<Value> {
+    let pointer = |path: &[&str]| PointerBuf::from_tokens(path.iter().copied());
+    let test = |path: &[&str], value: Value| PatchOperation::Test(TestOperation { path: pointer(path), value });
+    let replace = |path: &[&str]| {
+        let value = secret.at(&path.join(".")).cloned().unwrap_or_default();
+        PatchOperation::Replace(ReplaceOperation { path: pointer(path), value })
     };
-    let data = secret.at("data").cloned().unwrap_or_default();
     let operations = vec![
-        test(["type", "", "", ""], json!(SECRET_TYPE)),
-        test(["metadata", "ownerReferences", "0", "uid"], json!(cluster.uid())),
-        PatchOperation::Replace(ReplaceOperation { path: PointerBuf::from_tokens(["data"]), value: data }),
+        test(&["type"], json!(SECRET_TYPE)),
+        test(&["metadata", "ownerReferences", "0", "uid"], json!(owner.uid())),
+        replace(&["metadata", "ownerReferences"]),
+        replace(&["data"]),
     ];
     Patch::Json(json_patch::Patch(operations))
 }
@@ -475,6 +494,65 @@ mod tests {
         fn forget(&self, _: &ObjectKey) {}
 
         fn forget_all(&self) {}
+    }
+
+    #[tokio::test]
+    async fn the_control_plane_owns_the_kubeconfig() {
+        // CT-10.10
+        const PATH: &str = "/api/v1/namespaces/ns/secrets";
+        let named = |api_version: &str, kind: &str, uid: &str, spec: Value| {
+            object(json!({"apiVersion": api_version, "kind": kind, "spec": spec,
+                "metadata": {"namespace": "ns", "name": "c", "uid": uid}}))
+        };
+        let to = json!({"controlPlaneRef": {"apiGroup": "g.io", "kind": "Plane", "name": "c"}});
+        let cluster = named("cluster.x-k8s.io/v1beta2", "Cluster", "of-cluster", to);
+        let plane = named("g.io/v1", "Plane", "of-plane", json!({}));
+        let key = ObjectKey::new("ns", "c");
+        let existing = format!("{PATH}/c-kubeconfig");
+        let (create, replace) = ((Method::POST, PATH), (Method::PATCH, &*existing));
+        let made = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "c-kubeconfig"}});
+        let (ok, taken) = (|| Answer::ok(made.clone()), || Answer::error(409, "AlreadyExists"));
+        let other = || Answer::error(422, "Invalid");
+        for (case, control_plane, requests, is_written) in [
+            ("new", Some(&plane), vec![(&create, "of-plane", ok())], true),
+            ("without a control plane", None, vec![(&create, "of-cluster", ok())], true),
+            (
+                "one of an earlier process",
+                Some(&plane),
+                vec![(&create, "of-plane", taken()), (&replace, "of-plane", ok())],
+                true,
+            ),
+            (
+                "one that the Cluster owns",
+                Some(&plane),
+                vec![(&create, "of-plane", taken()), (&replace, "of-plane", other()), (&replace, "of-cluster", ok())],
+                true,
+            ),
+            (
+                "one of another owner",
+                Some(&plane),
+                vec![
+                    (&create, "of-plane", taken()),
+                    (&replace, "of-plane", other()),
+                    (&replace, "of-cluster", other()),
+                ],
+                false,
+            ),
+        ] {
+            let (script, (store, _queue)) = (Script::default(), Store::new(Arc::default()));
+            let store = Arc::new(store);
+            for object in [Some(&cluster), control_plane].into_iter().flatten() {
+                store.wrote(&ObjectId::of(object), object.clone());
+            }
+            for ((method, path), owner, answer) in requests {
+                script.expect(method, path, &[owner], answer);
+            }
+            let followed = Followed::none(&store);
+            let writer = Writer::new(script.client(), store, Arc::new(NoWorkloads), followed, Arc::default());
+            let written = writer.publish(&key, "k").await;
+            assert_eq!(written.is_ok(), is_written, "{case}: {written:?}");
+            assert_eq!(script.left(), 0, "{case}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -213,7 +213,8 @@ impl Reconciler {
         }
     }
 
-    /// Removes rotations from a plan that would repeat in every run. Records an event, and returns the message of the condition (DEC-35).
+    /// Removes rotations from a plan that would repeat in every run. Records an event, and returns the message of the condition
+    /// (DEC-35). They come from names in templates, or from webhooks with changing defaults (CT-9.3).
     async fn hold_endless_rotations(
         &self,
         cluster: &Cluster,

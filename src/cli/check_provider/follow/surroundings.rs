@@ -2,13 +2,14 @@
 
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::PartialObjectMeta;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::hub::{GROUP, Object, ObjectKey, label};
+use crate::hub::naming::label_value_of;
+use crate::hub::{GROUP, Object, ObjectKey, label, version_of};
 use crate::kubernetes::address::Resource;
 use crate::lifecycle::wake::is_controlled_by;
 use crate::provider_contract::Role;
-use crate::provider_contract::behavior::Surroundings;
+use crate::provider_contract::behavior::{Secret, Surroundings};
 
 /// Reads what is around an object; what cannot be read is not known.
 pub(super) async fn look_around(client: &kube::Client, role: Role, object: &Object) -> Surroundings {
@@ -23,12 +24,22 @@ pub(super) async fn look_around(client: &kube::Client, role: Role, object: &Obje
         (None, Some(name)) => get(client, namespace, "MachinePool", &name).await,
         (None, None) => cluster.clone(),
     };
-    let (mut machines, mut has_kubeconfig) = (None, None);
-    if let Some(name) = name.filter(|_| role == Role::ControlPlane) {
-        machines = count_machines(client, object, &name).await;
-        has_kubeconfig = kubeconfig(client, namespace, &name).await;
+    let mut around = Surroundings { cluster, owner: of_machine, ..Surroundings::default() };
+    let Some(name) = name else { return around };
+    match role {
+        Role::ControlPlane => {
+            around.machines = machines(client, object, &name).await;
+            around.secret = kubeconfig(client, namespace, &format!("{name}-kubeconfig")).await;
+        }
+        Role::BootstrapConfig => {
+            if let Some(name) = object.at("status.dataSecretName").and_then(Value::as_str) {
+                around.secret = secret(client, namespace, name).await;
+            }
+        }
+        Role::InfrastructureMachinePool => around.instances = instances(client, object, &name).await,
+        Role::InfrastructureCluster | Role::InfrastructureMachine => {}
     }
-    Surroundings { cluster, owner: of_machine, machines, has_kubeconfig }
+    around
 }
 
 /// The name of the first owner of one of these kinds of Cluster API.
@@ -49,20 +60,56 @@ async fn get(client: &kube::Client, namespace: &str, kind: &'static str, name: &
     Object::try_from(serde_json::to_value(found).ok()?).ok()
 }
 
-/// How many Machines of the Cluster a control plane controls.
-async fn count_machines(client: &kube::Client, control_plane: &Object, cluster: &str) -> Option<usize> {
+/// The Machines of the Cluster that a control plane controls.
+async fn machines(client: &kube::Client, control_plane: &Object, cluster: &str) -> Option<Vec<Object>> {
     let api: Api<DynamicObject> =
         Resource::known(GROUP, "v1beta2", "Machine").api(client.clone(), Some(control_plane.namespace())).ok()?;
     let labels = format!("{}={cluster}", label::CLUSTER_NAME);
     let all = api.list(&ListParams::default().labels(&labels)).await.ok()?;
-    let objects = all.items.into_iter().filter_map(|one| Object::try_from(serde_json::to_value(one).ok()?).ok());
-    Some(objects.filter(|machine| is_controlled_by(machine, control_plane)).count())
+    let objects = all.items.into_iter().filter_map(|one| {
+        let mut one = serde_json::to_value(one).ok()?;
+        // Entries of lists may leave it out.
+        one.as_object_mut()?.insert("kind".to_owned(), json!("Machine"));
+        one.as_object_mut()?.insert("apiVersion".to_owned(), json!(format!("{GROUP}/v1beta2")));
+        Object::try_from(one).ok()
+    });
+    Some(objects.filter(|machine| is_controlled_by(machine, control_plane)).collect())
 }
 
-/// Whether the Secret with the kubeconfig is there; only its metadata is read.
-async fn kubeconfig(client: &kube::Client, namespace: &str, cluster: &str) -> Option<bool> {
+/// How many objects of the kind that a pool names have the labels of the Cluster and of the MachinePool.
+async fn instances(client: &kube::Client, pool: &Object, cluster: &str) -> Option<usize> {
+    let kind = pool.at("status.infrastructureMachineKind").and_then(Value::as_str).filter(|kind| !kind.is_empty())?;
+    let resource = Resource::new(pool.group(), version_of(pool.api_version()), kind).ok()?;
+    let api: Api<PartialObjectMeta<DynamicObject>> = resource.api(client.clone(), Some(pool.namespace())).ok()?;
+    let name = owner(pool, &["MachinePool"])?;
+    let name = label_value_of(&name);
+    let labels = format!("{}={cluster},{}={name}", label::CLUSTER_NAME, label::MACHINE_POOL_NAME);
+    Some(api.list_metadata(&ListParams::default().labels(&labels)).await.ok()?.items.len())
+}
+
+/// The Secret with the kubeconfig, and whether it has its type.
+async fn kubeconfig(client: &kube::Client, namespace: &str, name: &str) -> Secret {
+    let found = secret(client, namespace, name).await;
+    let Secret::There { metadata, .. } = found else { return found };
+    let typed = secrets(client, namespace, &format!("metadata.name={name},type=cluster.x-k8s.io/secret")).await;
+    Secret::There { metadata, is_of_the_type: typed.map(|typed| !typed.is_empty()) }
+}
+
+/// A Secret; only its metadata is read.
+async fn secret(client: &kube::Client, namespace: &str, name: &str) -> Secret {
+    match secrets(client, namespace, &format!("metadata.name={name}")).await.map(|found| found.into_iter().next()) {
+        None => Secret::Unknown,
+        Some(None) => Secret::Absent,
+        Some(Some(metadata)) => Secret::There { metadata, is_of_the_type: None },
+    }
+}
+
+/// The metadata of Secrets; `None` if they may not be listed.
+async fn secrets(client: &kube::Client, namespace: &str, fields: &str) -> Option<Vec<Object>> {
     let resource = Resource::known("", "v1", "Secret");
     let api: Api<PartialObjectMeta<DynamicObject>> = resource.api(client.clone(), Some(namespace)).ok()?;
-    let named = ListParams::default().fields(&format!("metadata.name={cluster}-kubeconfig"));
-    api.list_metadata(&named).await.ok().map(|found| !found.items.is_empty())
+    let found = api.list_metadata(&ListParams::default().fields(fields)).await.ok()?;
+    let values =
+        found.items.into_iter().map(|one| json!({"apiVersion": "v1", "kind": "Secret", "metadata": one.metadata}));
+    Some(values.filter_map(|value| Object::try_from(value).ok()).collect())
 }

@@ -70,7 +70,7 @@ fn scaled(object: &Object, members: &[Member], outdated: &Outdated, wanted: usiz
     }
 }
 
-/// How many Machines more than wanted there may be while outdated ones are replaced (ROLL-8).
+/// How many Machines more than wanted there may be while outdated ones are replaced (ROLL-8). None is updated in place (CT-10.19).
 fn surge(object: &Object, wanted: usize) -> usize {
     let paths = ["spec.rollout.strategy.rollingUpdate.maxSurge", "spec.rolloutStrategy.rollingUpdate.maxSurge"];
     let is_none = paths.iter().filter_map(|path| object.at(path)).any(|surge| *surge == 0 || *surge == "0");

@@ -185,7 +185,7 @@ fn the_older_contract_counts_and_refers_in_its_own_way() {
 
 #[test]
 fn what_replaces_machines_is_what_the_rows_say() {
-    // ROLL-1, ROLL-2, ROLL-3, ROLL-4, ROLL-5, ROLL-7, ROLL-8, ROLL-14, CT-10.13
+    // ROLL-1, ROLL-2, ROLL-3, ROLL-4, ROLL-5, ROLL-7, ROLL-8, ROLL-14, CT-10.13, CT-10.19
     type Change = fn(&mut Object);
     /// Name, kind, spec, change, and how many machines are replaced.
     type Case<'a> = (&'a str, (&'a str, &'a str), &'a Value, Change, usize);

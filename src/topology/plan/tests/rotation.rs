@@ -91,7 +91,7 @@ fn a_name_of_a_template_in_another_template_rotates_twice() {
 
 #[test]
 fn a_template_that_contains_its_own_name_rotates_in_every_run() {
-    // DEC-35, BV-06, PE-32
+    // DEC-35, BV-06, PE-32, CT-9.3
     for (api_version, kind, variable) in [
         (INFRASTRUCTURE, "ForgeMachineTemplate", "builtin.machineDeployment.infrastructureRef.name"),
         (BOOTSTRAP, "KubeadmConfigTemplate", "builtin.machineDeployment.bootstrap.configRef.name"),
