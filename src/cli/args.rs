@@ -106,7 +106,7 @@ pub struct Input {
     /// Substitute environment variables for ${V}, ${V:-default} and ${V:=default} in the files. $${V} is not substituted.
     #[arg(long)]
     pub env: bool,
-    /// Accept input with nothing to validate, default, render or plan, such as other kinds only. Without it the exit code is 2.
+    /// Accept input with nothing to validate, default, render, plan or simulate, such as other kinds only. Without it the exit code is 2.
     #[arg(long)]
     pub allow_empty: bool,
 }
@@ -307,6 +307,9 @@ impl Serve {
 
 /// `simulate`
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "topologist simulate [OPTIONS] <PATH>... [--to <PATH>...]\n       topologist simulate [OPTIONS] --live [--to <PATH>...]"
+)]
 pub struct Simulate {
     /// Files, directories (searched for .yaml, .yml and .json), or - for standard input. A Cluster with a uid whose
     /// objects are in the files runs already: the simulation starts from them.

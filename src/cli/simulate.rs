@@ -77,6 +77,12 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
     let Some(Outcome { timeline, stuck, objects }) = outcome else {
         return Ok(ExitCode::from(1));
     };
+    for (number, most) in never_made(&settings.failures, &timeline) {
+        writeln!(
+            io::stderr(),
+            "topologist: no machine has the number {number} (failures in --timings): there were at most {most} in a Cluster"
+        )?;
+    }
     if let Some(file) = &options.objects {
         fs::write(file, stream(&objects)?).with_context(|| format!("cannot write {} (--objects)", file.display()))?;
     }
@@ -86,7 +92,7 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
     }
     match options.output {
         Output::Json => super::print(&json::printed(&report)?)?,
-        Output::Text => super::print(&text::plain(&report, options.all))?,
+        Output::Text => super::print(&text::plain(&report, options.all, options.timings.is_none()))?,
     }
     Ok(ExitCode::from(u8::from(report.stuck > 0)))
 }
@@ -163,6 +169,16 @@ impl Sides {
         let is_unused = |failure: &&InjectedFailure| !keys.iter().any(|key| failure.is_of(key));
         failures.iter().filter(is_unused).filter_map(|failure| failure.cluster.as_deref()).collect()
     }
+}
+
+/// The numbers of machines that failures name and that no Cluster comes to, and how many machines one had at most.
+fn never_made(failures: &[InjectedFailure], timeline: &Timeline) -> Vec<(u32, usize)> {
+    let unused = |failure: &InjectedFailure| {
+        let clusters = timeline.clusters.iter().filter(|(key, _)| failure.is_of(key));
+        let (number, most) = (failure.machine?, clusters.map(|(_, timeline)| timeline.machines_ever).max()?);
+        (usize::try_from(number).is_ok_and(|number| number > most)).then_some((number, most))
+    };
+    failures.iter().filter_map(unused).collect()
 }
 
 /// Refuses a file in a folder that does not exist before any time is spent.

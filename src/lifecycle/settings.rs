@@ -219,7 +219,11 @@ pub fn read(text: &str) -> Result<(Timings, Vec<InjectedFailure>), String> {
     };
     let failures = members.remove("failures").unwrap_or_else(|| Value::Array(Vec::new()));
     let failures = serde_json::from_value(failures).map_err(|error| format!("failures: {error}"))?;
-    let timings = serde_json::from_value(Value::Object(members)).map_err(|error| error.to_string())?;
+    let timings = serde_json::from_value(Value::Object(members)).map_err(|error| match error.to_string() {
+        // The member that is no timing.
+        unknown if unknown.starts_with("unknown field") => format!("{unknown}, `failures`"),
+        error => error,
+    })?;
     Ok((timings, failures))
 }
 
@@ -244,6 +248,7 @@ mod tests {
         for (text, want) in [
             ("infrastructure: soon\n", "\"soon\" is not a duration; write a number and a unit, such as 20s or 1m30s"),
             ("infra: 1s\n", "unknown field `infra`"),
+            ("failure: []\n", ", `deletion`, `failures`"),
             ("- 1\n", "it has a list where names of timings and durations belong"),
             ("failures:\n- machine: 1\n", "failures: missing field `what`"),
             ("drain: -1s\n", "\"-1s\" is not a duration"),

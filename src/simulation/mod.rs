@@ -261,7 +261,9 @@ impl Simulation {
     /// Notes what the machines of an object wait for now.
     fn note_waits_of_machines(&mut self, change: &StoredChange) {
         let StoredChange { id, before, after } = change;
-        let Some(cluster) = after.as_ref().or(before.as_ref()).and_then(|object| cluster_of(object)) else { return };
+        // A Cluster has what its topology says, under its own id.
+        let part = after.as_ref().or(before.as_ref()).filter(|_| !id.kind.is_core(Kind::Cluster.name()));
+        let Some(cluster) = part.and_then(|object| cluster_of(object)) else { return };
         let waits = after.as_deref().map(waits::waits).unwrap_or_default();
         self.note_waits(&cluster, id, waits);
     }

@@ -41,6 +41,8 @@ pub struct MachineSpan {
 pub struct ClusterTimeline {
     pub events: Vec<Entry>,
     pub machines: BTreeMap<String, MachineSpan>,
+    /// How many machines it has ever had, before the beginning too: the highest number by which a failure can name one.
+    pub machines_ever: usize,
     pub current_machines: usize,
     pub peak_machines: usize,
     /// What is held back, since when, and until when.
@@ -103,7 +105,7 @@ impl Timeline {
         // A Cluster that is gone has no machines and no place in what follows.
         self.clusters.retain(|_, timeline| !timeline.is_gone);
         for timeline in self.clusters.values_mut() {
-            let current = timeline.current_machines;
+            let (current, ever) = (timeline.current_machines, timeline.machines_ever);
             let mut machines = std::mem::take(&mut timeline.machines);
             machines.retain(|_, machine| machine.gone.is_none());
             for machine in machines.values_mut() {
@@ -112,6 +114,7 @@ impl Timeline {
             }
             *timeline = ClusterTimeline {
                 machines,
+                machines_ever: ever,
                 current_machines: current,
                 peak_machines: current,
                 ..ClusterTimeline::default()
@@ -222,6 +225,7 @@ impl ClusterTimeline {
         let (was, is) = (phase(before), phase(after));
         let name = object.name().to_owned();
         if before.is_none() {
+            self.machines_ever += 1;
             self.current_machines += 1;
             self.peak_machines = self.peak_machines.max(self.current_machines);
             let version = object.at("spec.version").and_then(|it| it.as_str()).unwrap_or_default().to_owned();
@@ -417,5 +421,6 @@ mod tests {
         let MachineSpan { made, running, gone, .. } = cluster.machines["one"];
         assert_eq!((made, running, gone), (None, Some(0), Some(5)));
         assert_eq!((cluster.peak_machines, timeline.peak_machines, cluster.events.len()), (1, 1, 1));
+        assert_eq!(cluster.machines_ever, 2, "those that are gone count too");
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn waits(object: &Object) -> Vec<Held> {
         let found = conditions::get(object, name).filter(|found| found.status == Status::False)?;
         REASONS.contains(&&*found.reason).then_some(found.message)
     });
-    reason.map(|reason| Held { kind, name, reason: reason.to_string() }).into_iter().collect()
+    reason.map(|reason| Held { kind, name, reason }).into_iter().collect()
 }
 
 /// The checks that keep a MachineSet from making machines which it lacks.

@@ -273,6 +273,22 @@ fn failures_of_clusters_that_do_not_exist_are_told() {
 }
 
 #[test]
+fn failures_of_machines_that_are_never_made_are_told() {
+    let story = Story::new();
+    story.file("a.yaml", world(&[small("blue"), small("green")]));
+    let numbered = |number: usize| {
+        story.file("timings.yaml", format!("failures: [{{cluster: blue, machine: {number}, what: node}}]\n"));
+        story.run(&["a.yaml", "--timings", "timings.yaml", "--limit", "1h"])
+    };
+    let told = numbered(3);
+    let want = "no machine has the number 3 (failures in --timings): there were at most 2 in a Cluster\n";
+    assert!(told.code == 0 && told.err.contains(want), "{}{}", told.out, told.err);
+    let told = numbered(2);
+    assert!(told.code == 1 && !told.err.contains("no machine"), "{}{}", told.out, told.err);
+    assert!(!told.out.contains("Durations are defaults"), "{}", told.out);
+}
+
+#[test]
 fn a_class_that_does_not_exist_is_not_a_matter_of_time() {
     let story = Story::new();
     let mut lost = cluster("blue", 1);
@@ -385,7 +401,7 @@ fn the_fields_of_json_are_those_of_the_documentation() {
     for (value, want) in [
         (&report, &["clusters", "groups", "summary"][..]),
         (&report["summary"], &["clusters", "durationSeconds", "peakMachines", "stuck"]),
-        (&report["groups"][0], &["clusters", "durationSeconds", "outcome", "peakMachines"]),
+        (&report["groups"][0], &["clusters", "durationSeconds", "outcome", "peakMachines", "reason", "wayOut"]),
         (
             only,
             &[
@@ -495,6 +511,40 @@ fn a_cluster_that_runs_goes_on_from_where_it_is() {
     let gone = story.run(&["running.yaml", "--to", "none.yaml", "-o", "json"]).json();
     assert_eq!(count(&gone, |machine| machine["gone"].is_i64()), 6);
     assert_eq!(gone["clusters"][0]["outcome"], "converged");
+}
+
+#[test]
+fn workers_wait_for_the_control_plane() {
+    // MA-17.2, CT-18.3, CT-19.3
+    let story = Story::new();
+    let mut cluster = small("demo");
+    let told = |cluster: &Value| {
+        story.file("a.yaml", world(std::slice::from_ref(cluster)));
+        let report = story.run(&["a.yaml", "-o", "json"]).json()["clusters"][0].clone();
+        let machines = report["machines"].as_array().unwrap();
+        let running = machines.iter().find(|machine| machine["controlPlane"] == true).unwrap()["running"].clone();
+        let made = machines.iter().find(|machine| machine["controlPlane"] == false).unwrap()["made"].clone();
+        let held = report["held"].as_array().unwrap().iter().filter(|held| held["from"] != held["until"]);
+        (held.cloned().collect::<Vec<_>>(), running, made)
+    };
+    let (held, running, made) = told(&cluster);
+    let reason = held[0]["reason"].as_str().unwrap();
+    assert!(reason.contains("is being provisioned (\"ControlPlaneIsStable\""), "{held:#?}");
+    assert_eq!((held.len(), &held[0]["kind"], &held[0]["from"]), (1, &json!("MachineSet"), &json!(0)));
+    assert_eq!((&held[0]["until"], &made), (&running, &running), "then it makes its machine");
+
+    cluster["spec"]["topology"]["workers"]["machineDeployments"][0]["metadata"] =
+        json!({"annotations": {"machineset.cluster.x-k8s.io/skip-preflight-checks": "All"}});
+    let (held, running, made) = told(&cluster);
+    assert_eq!(made, 0, "without the checks it is made at once");
+    let reasons: Vec<_> =
+        held.iter().map(|one| (one["kind"].as_str().unwrap(), one["reason"].as_str().unwrap())).collect();
+    let want = [
+        ("Machine", "the infrastructure of the Cluster is not provisioned yet"),
+        ("Machine", "the control plane of the Cluster is not initialized yet"),
+    ];
+    assert_eq!(reasons, want);
+    assert!(held[0]["until"] == held[1]["from"] && held[1]["until"].as_i64() <= running.as_i64(), "{held:#?}");
 }
 
 /// The kinds of objects in `objects.yaml` of which a worker set consists.

@@ -40,6 +40,8 @@ fn group(group: &Group<'_>) -> Value {
     json!({
         "clusters": group.clusters.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "outcome": outcome(group),
+        "reason": group.reason,
+        "wayOut": group.way_out,
         "durationSeconds": group.timeline.last,
         "peakMachines": group.timeline.peak_machines,
     })

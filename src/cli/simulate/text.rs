@@ -10,8 +10,8 @@ const EVENTS: usize = 60;
 /// How many waits are shown in the totals.
 const WAITS: usize = 10;
 
-/// The report, which begins with the totals.
-pub(super) fn plain(report: &Report<'_>, all: bool) -> String {
+/// The report, which begins with the totals. It says where times are defaults, which fit no environment.
+pub(super) fn plain(report: &Report<'_>, all: bool, has_default_times: bool) -> String {
     let mut text = totals(report);
     if report.groups.len() > 1 {
         text += &waits(&report.waits(), if all { usize::MAX } else { WAITS });
@@ -20,6 +20,9 @@ pub(super) fn plain(report: &Report<'_>, all: bool) -> String {
         |group: &&Group<'_>| group.reason.is_some() || !group.timeline.events.is_empty() || report.groups.len() > 1;
     for group in report.groups.iter().filter(has_events) {
         text += &of_group(group, all);
+    }
+    if has_default_times && !report.has_nothing_to_do() {
+        text += "\nDurations are defaults; use --timings to set those of your environment.\n";
     }
     text
 }
