@@ -36,6 +36,8 @@ struct Case {
     is_known: bool,
     before: Value,
     after: Value,
+    /// What fails, in the form of `--timings`.
+    failures: Value,
 }
 
 /// A server on which the case happens, and what was written there.
@@ -75,7 +77,8 @@ impl<'a> Scene<'a> {
         fs::write(&class, stream(&case.class)).unwrap();
         let load = class.display().to_string();
         let more = ["--load", &*load];
-        let ground = Ground::start(if case.is_known { &[] } else { &more });
+        let failures = json!({"failures": case.failures});
+        let ground = Ground::start_with(&failures, if case.is_known { &[] } else { &more });
         let class = case.class.iter().find(|object| object["kind"] == "ClusterClass").unwrap();
         let mut watched: Vec<(String, String)> = ["Cluster", "Machine", "MachineDeployment", "MachinePool"]
             .map(|kind| ("cluster.x-k8s.io/v1beta2".to_owned(), kind.to_owned()))
@@ -269,7 +272,7 @@ fn generated(number: u64) -> Case {
         after["spec"]["topology"]["variables"] = json!([{"name": "motd", "value": "good morning"}]);
     }
     let class = documents(&fs::read_to_string(fixture(&format!("{class}.yaml"))).unwrap());
-    Case { called: format!("seed {number}"), class, is_known: true, before, after }
+    Case { called: format!("seed {number}"), class, is_known: true, before, after, failures: json!([]) }
 }
 
 #[test]
@@ -283,6 +286,16 @@ fn a_simulation_goes_and_ends_as_the_controllers_do() {
     assert!(failed.is_empty(), "seeds {failed:?}");
 }
 
+#[test]
+fn a_machine_that_a_health_check_replaces_goes_as_the_controllers_do_it() {
+    // MA-19, MA-21
+    let of = |replicas: usize| cluster(1, &json!([workers("a", replicas)]), &json!([]));
+    let class = documents(&fs::read_to_string(fixture("swift.yaml")).unwrap());
+    // One of the three that the change makes; which one it is makes no difference.
+    let failures = json!([{"machine": 3, "what": "nodeReady"}]);
+    agree(&Case { called: "remediation".to_owned(), class, is_known: true, before: of(1), after: of(4), failures });
+}
+
 /// The bundle of a provider, and its Cluster at the next minor version.
 fn of_bundle(called: &str, text: &str) -> Case {
     let (class, before) = parts(text);
@@ -290,7 +303,7 @@ fn of_bundle(called: &str, text: &str) -> Case {
     let minor: u32 = version.split('.').nth(1).unwrap().parse().unwrap();
     let mut after = before.clone();
     after["spec"]["topology"]["version"] = json!(format!("v1.{}.0", minor + 1));
-    Case { called: called.to_owned(), class, is_known: false, before, after }
+    Case { called: called.to_owned(), class, is_known: false, before, after, failures: json!([]) }
 }
 
 #[test]
