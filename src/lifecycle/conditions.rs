@@ -1,6 +1,7 @@
 //! Conditions: setting them, copying them from other objects, and merging several into one (MA-13, MA-14, CT-15.8 to CT-15.11).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
@@ -184,7 +185,9 @@ pub fn put(object: &mut Object, name: &str, wanted: &Condition, now: Moment) {
         Some(known) => *known = entry,
         None => all.push(entry),
     }
-    all.sort_by_cached_key(rank);
+    if !all.is_sorted_by_key(rank) {
+        all.sort_by(|one, other| rank(one).cmp(&rank(other)));
+    }
 }
 
 /// Takes a condition away.
@@ -194,11 +197,14 @@ pub fn remove(object: &mut Object, name: &str) {
     }
 }
 
-fn rank(entry: &Value) -> (usize, String) {
+/// The place of a condition among others.
+fn rank(entry: &Value) -> (usize, &str) {
+    static PLACES: LazyLock<HashMap<&str, usize>> = LazyLock::new(|| {
+        let last = LAST.into_iter().enumerate().map(|(at, name)| (name, FIRST.len() + 1 + at));
+        FIRST.into_iter().enumerate().map(|(at, name)| (name, at)).chain(last).collect()
+    });
     let name = entry.get("type").and_then(Value::as_str).unwrap_or_default();
-    let at = |order: &[&str]| order.iter().position(|one| *one == name);
-    let rank = at(&FIRST).or_else(|| at(&LAST).map(|at| FIRST.len() + 1 + at)).unwrap_or(FIRST.len());
-    (rank, name.to_owned())
+    (PLACES.get(name).copied().unwrap_or(FIRST.len()), name)
 }
 
 /// What a mirrored condition says when the other object does not have it (CT-15.10).

@@ -91,8 +91,8 @@ struct Collection {
     /// Which contract the version follows in which they are read; `None` for kinds without one.
     contract: Option<Contract>,
     objects: BTreeMap<ObjectKey, Arc<Object>>,
-    /// Names of objects by namespace and the Cluster that their label names.
-    by_cluster: HashMap<ObjectKey, BTreeSet<String>>,
+    /// Objects by the Cluster that their label names, and by name.
+    by_cluster: HashMap<ObjectKey, BTreeMap<String, Arc<Object>>>,
 }
 
 /// A workload cluster.
@@ -174,9 +174,7 @@ impl Objects {
     /// The objects of a kind whose label names a Cluster, by name.
     pub fn of_cluster(&self, kind: &GroupKind, cluster: &ObjectKey) -> Vec<Arc<Object>> {
         let Some(collection) = self.kinds.get(kind) else { return Vec::new() };
-        let names = collection.by_cluster.get(cluster).into_iter().flatten();
-        let key = |name: &String| ObjectKey::new(&*cluster.namespace, &**name);
-        names.filter_map(|name| collection.objects.get(&key(name)).cloned()).collect()
+        collection.by_cluster.get(cluster).into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
     /// Every object of the management cluster whose label names a Cluster.
@@ -219,10 +217,13 @@ impl Objects {
             return kinds.entry(id.kind.clone()).or_default().insert(id.key.clone(), object);
         }
         let before = self.get(id).cloned();
-        if let Some(before) = &before {
-            self.unindex(id, before);
+        if !before.as_deref().is_some_and(|before| belong_to_the_same(before, &object)) {
+            if let Some(before) = &before {
+                self.unindex(id, before);
+            }
+            self.index_owners(id, &object);
         }
-        self.index(id, &object);
+        self.index_cluster(id, &object);
         self.kinds.entry(id.kind.clone()).or_default().objects.insert(id.key.clone(), object);
         before
     }
@@ -250,11 +251,14 @@ impl Objects {
         Some(gone)
     }
 
-    fn index(&mut self, id: &ObjectId, object: &Object) {
+    fn index_cluster(&mut self, id: &ObjectId, object: &Arc<Object>) {
         if let Some(cluster) = cluster_of(object) {
             let collection = self.kinds.entry(id.kind.clone()).or_default();
-            collection.by_cluster.entry(cluster).or_default().insert(id.key.name.clone());
+            collection.by_cluster.entry(cluster).or_default().insert(id.key.name.clone(), object.clone());
         }
+    }
+
+    fn index_owners(&mut self, id: &ObjectId, object: &Object) {
         for uid in owner_uids(object) {
             self.owned.entry(uid.to_owned()).or_default().insert(id.clone());
         }
@@ -262,10 +266,10 @@ impl Objects {
 
     fn unindex(&mut self, id: &ObjectId, object: &Object) {
         if let (Some(cluster), Some(collection)) = (cluster_of(object), self.kinds.get_mut(&id.kind))
-            && let Some(names) = collection.by_cluster.get_mut(&cluster)
+            && let Some(all) = collection.by_cluster.get_mut(&cluster)
         {
-            names.remove(&id.key.name);
-            if names.is_empty() {
+            all.remove(&id.key.name);
+            if all.is_empty() {
                 collection.by_cluster.remove(&cluster);
             }
         }
@@ -278,6 +282,11 @@ impl Objects {
             }
         }
     }
+}
+
+/// Whether two states of an object have the same owners and name the same Cluster.
+fn belong_to_the_same(before: &Object, after: &Object) -> bool {
+    before.label(label::CLUSTER_NAME) == after.label(label::CLUSTER_NAME) && owner_uids(before).eq(owner_uids(after))
 }
 
 /// The Cluster that the label of an object names.
