@@ -13,6 +13,7 @@ use crate::upgrade_hooks;
 on_both![
     an_extension_patches_defines_variables_and_refuses,
     hooks_hold_creation_each_step_of_an_upgrade_and_deletion,
+    while_a_hook_blocks_other_changes_go_on_and_a_new_process_asks_again,
     a_certificate_of_another_authority_is_refused,
     definitions_that_conflict_hold_clusters,
     an_ignored_failure_is_an_answer_without_patches,
@@ -218,6 +219,60 @@ async fn hooks_hold_creation_each_step_of_an_upgrade_and_deletion(site: Site) {
     assert!(!permitted(&site.cluster("demo").await));
     open(delete);
     site.until("the deletion is permitted", || async { permitted(&site.cluster("demo").await).then_some(()) }).await;
+    extension.unregister().await;
+    manager.stop().await;
+}
+
+async fn while_a_hook_blocks_other_changes_go_on_and_a_new_process_asks_again(site: Site) {
+    // RH-9.4, RH-9.7, RH-18.6, RH-18.7
+    const HOOK: &str = "BeforeClusterUpgrade";
+    let extension = Extension::new(&site);
+    let asked = || extension.lab.count("gate");
+    extension.lab.on(HOOK, "gate", |_| Reply::wait(3_600, "a person decides"));
+    let blocks = async || {
+        let words = format!("{HOOK}: a person decides");
+        site.until(&words, || async { site.told("demo").await.1.contains(&words).then_some(()) }).await;
+        let control_plane = site.list(CONTROL_PLANE, "EmbeddedControlPlane").await.remove(0);
+        assert_eq!(text(&control_plane, "/spec/version"), "v1.33.0");
+    };
+    let check = async |enabled: bool, version: &str, checks: usize| {
+        site.change("demo", |topology| {
+            topology["version"] = json!(version);
+            topology["workers"]["machineDeployments"][0]["healthCheck"] = json!({"enabled": enabled});
+        })
+        .await;
+        site.until("the worker set has another health check", || async {
+            (site.list(CORE, "MachineHealthCheck").await.len() == checks).then_some(())
+        })
+        .await;
+    };
+    site.provide().await;
+    let manager = Manager::start(&site, &Wire::new(Trouble::None));
+    extension.register().await;
+    site.apply_file("cluster.yaml").await;
+    site.reconciled("demo").await;
+    site.change("demo", |topology| topology["version"] = json!("v1.34.0")).await;
+    blocks().await;
+    let checks = site.list(CORE, "MachineHealthCheck").await.len();
+    check(false, "v1.34.0", checks - 1).await;
+    check(true, "v1.34.2", checks).await;
+    blocks().await;
+    assert_eq!(asked(), 1, "a new target waits as well");
+    manager.stop().await;
+
+    let manager = Manager::start(&site, &Wire::new(Trouble::None));
+    site.until("the next process asks", || async { (asked() == 2).then_some(()) }).await;
+    blocks().await;
+    manager.stop().await;
+
+    extension.lab.on(HOOK, "gate", |_| Reply::done());
+    let manager = Manager::start(&site, &Wire::new(Trouble::None));
+    site.until("the upgrade goes on", || async {
+        let control_plane = site.list(CONTROL_PLANE, "EmbeddedControlPlane").await.remove(0);
+        (text(&control_plane, "/spec/version") == "v1.34.2").then_some(())
+    })
+    .await;
+    site.reconciled("demo").await;
     extension.unregister().await;
     manager.stop().await;
 }
