@@ -101,11 +101,11 @@ fn is_exclusive(node: &Value, keyword: &str) -> bool {
 /// The least whole number that a schema accepts.
 fn least(node: &Value, keyword: &str) -> Option<i64> {
     let bound = node.get(keyword)?.as_i64()?;
-    Some(bound + i64::from(keyword == "minimum" && is_exclusive(node, "exclusiveMinimum")))
+    Some(bound.saturating_add(i64::from(keyword == "minimum" && is_exclusive(node, "exclusiveMinimum"))))
 }
 
 /// The greatest whole number that a schema accepts.
 fn most(node: &Value, keyword: &str) -> Option<i64> {
     let bound = node.get(keyword)?.as_i64()?;
-    Some(bound - i64::from(keyword == "maximum" && is_exclusive(node, "exclusiveMaximum")))
+    Some(bound.saturating_sub(i64::from(keyword == "maximum" && is_exclusive(node, "exclusiveMaximum"))))
 }
