@@ -288,7 +288,7 @@ fn a_simulation_goes_and_ends_as_the_controllers_do() {
 
 #[test]
 fn a_machine_that_a_health_check_replaces_goes_as_the_controllers_do_it() {
-    // MA-19, MA-21
+    // MA-19.3, MA-19.8, MA-19.10
     let of = |replicas: usize| cluster(1, &json!([workers("a", replicas)]), &json!([]));
     let class = documents(&fs::read_to_string(fixture("swift.yaml")).unwrap());
     // One of the three that the change makes; which one it is makes no difference.
