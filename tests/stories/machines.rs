@@ -44,7 +44,7 @@ fn the_file_of_timings_in_the_document_has_all_names_and_their_defaults() {
     let (timings, failures) = read(file).unwrap();
     assert_eq!(timings, Timings::default());
     let shown: BTreeSet<String> =
-        file.lines().filter_map(|line| line.split_once(": ")).map(|(name, _)| name.to_owned()).collect();
+        file.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.to_owned()).collect();
     let timed = offered(&read("nothing: 1s").unwrap_err());
     assert!(timed.len() >= 9 && timed.is_subset(&shown), "{timed:?} of {shown:?}");
     assert!(!failures.is_empty(), "there are examples of failures");

@@ -19,11 +19,10 @@ use crate::process::command;
 /// How long a rollout over two minors may take on a busy machine.
 const LONG: Duration = Duration::from_mins(3);
 /// After this time without a write nothing is left to do.
-const QUIET: Duration = Duration::from_millis(400);
+const QUIET: Duration = Duration::from_millis(700);
 const STEP: &str = "topology.internal.cluster.x-k8s.io/upgrade-step";
 /// The range of seeds of the property, such as `100..200`.
 const SEEDS: &str = "TOPOLOGIST_AGREEMENT_SEEDS";
-
 /// A file with one more bundle: a class with its templates and one Cluster.
 const BUNDLE: &str = "TOPOLOGIST_AGREEMENT_BUNDLE";
 
@@ -57,6 +56,15 @@ fn documents(text: &str) -> Vec<Value> {
 fn stream<'a>(objects: impl IntoIterator<Item = &'a Value>) -> String {
     let texts: Vec<String> = objects.into_iter().map(ToString::to_string).collect();
     texts.join("\n---\n")
+}
+
+/// Whether the controller of an object of Cluster API has seen its last change.
+fn is_seen(object: &Value) -> bool {
+    let generation = &object["metadata"]["generation"];
+    let of_topology = object["status"]["conditions"].as_array().into_iter().flatten();
+    let of_topology = of_topology.filter(|condition| condition["type"] == "TopologyReconciled");
+    let mut all = of_topology.chain([&object["status"]]).map(|status| &status["observedGeneration"]);
+    all.all(|seen| seen.is_null() || seen == generation)
 }
 
 /// The objects of a bundle: all but the Clusters, and the only Cluster.
@@ -158,7 +166,8 @@ impl<'a> Scene<'a> {
             let runs = |machine: &Value| {
                 machine["spec"]["version"] == topology["version"] && machine["status"]["phase"] == "Running"
             };
-            of("Machine").count() as u64 == total && of("Machine").all(runs) && of("Cluster").all(is_done)
+            let is_there = of("Machine").count() as u64 == total && of("Machine").all(runs);
+            is_there && of("Cluster").all(is_done) && objects.iter().all(is_seen)
         })
     }
 
