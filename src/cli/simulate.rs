@@ -444,8 +444,7 @@ impl Run<'_> {
             }
             Some(simulation.run(self.limit, tell))
         };
-        let now = simulation.now();
-        simulation.timeline.restart(now);
+        simulation.restart();
         Ok(end)
     }
 

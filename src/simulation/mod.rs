@@ -258,6 +258,16 @@ impl Simulation {
         }
     }
 
+    /// Counts time and machines from now on. What waits now, waits from the beginning.
+    pub fn restart(&mut self) {
+        let now = self.now();
+        self.timeline.restart(now);
+        let waits = self.waits.iter().filter(|(cluster, _)| self.timeline.clusters.contains_key(*cluster));
+        let waits: Vec<(ObjectKey, Vec<Held>)> =
+            waits.map(|(cluster, all)| (cluster.clone(), all.values().flatten().cloned().collect())).collect();
+        waits.iter().for_each(|(cluster, all)| self.timeline.note_held(cluster, all, now));
+    }
+
     /// Notes what the machines of an object wait for now.
     fn note_waits_of_machines(&mut self, change: &StoredChange) {
         let StoredChange { id, before, after } = change;
@@ -270,11 +280,11 @@ impl Simulation {
 
     /// Notes what an object of a Cluster waits for now, or the Cluster itself.
     fn note_waits(&mut self, cluster: &ObjectKey, id: &ObjectId, waits: Vec<Held>) {
-        let all = self.waits.entry(cluster.clone()).or_default();
-        let is_same = all.get(id).map(Vec::as_slice).unwrap_or_default() == waits;
-        if is_same {
+        let known = self.waits.get(cluster).and_then(|all| all.get(id));
+        if known.map(Vec::as_slice).unwrap_or_default() == waits {
             return;
         }
+        let all = self.waits.entry(cluster.clone()).or_default();
         match waits.is_empty() {
             true => drop(all.remove(id)),
             false => drop(all.insert(id.clone(), waits)),

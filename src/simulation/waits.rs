@@ -17,12 +17,12 @@ pub(super) fn waits(object: &Object) -> Vec<Held> {
     if GroupKind::of(object).is_core(Kind::MachineSet.name()) {
         return of_checks(object);
     }
-    let Some((kind, name)) = machines_of(object) else { return Vec::new() };
     let reason = CONDITIONS.into_iter().find_map(|name| {
         let found = conditions::get(object, name).filter(|found| found.status == Status::False)?;
         REASONS.contains(&&*found.reason).then_some(found.message)
     });
-    reason.map(|reason| Held { kind, name, reason }).into_iter().collect()
+    let held = |reason| machines_of(object).map(|(kind, name)| Held { kind, name, reason });
+    reason.and_then(held).into_iter().collect()
 }
 
 /// The checks that keep a MachineSet from making machines which it lacks.

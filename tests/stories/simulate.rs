@@ -514,6 +514,36 @@ fn a_cluster_that_runs_goes_on_from_where_it_is() {
 }
 
 #[test]
+fn what_waits_before_a_change_still_waits_after_it() {
+    let story = Story::new();
+    let mut waiting = cluster("demo", 1);
+    story.file("a.yaml", world(std::slice::from_ref(&waiting)));
+    run_up(&story, "a.yaml");
+    waiting["spec"]["topology"]["version"] = json!("v1.34.0");
+    waiting["spec"]["topology"]["workers"]["machineDeployments"][0]["metadata"] =
+        json!({"annotations": {"topology.cluster.x-k8s.io/defer-upgrade": ""}});
+    story.file("b.yaml", world(std::slice::from_ref(&waiting)));
+    let told =
+        story.run(&["running.yaml", "--to", "b.yaml", "-o", "json", "--objects", "objects.yaml", "--limit", "1h"]);
+    assert_eq!(told.code, 1, "{}", told.err);
+    let held = |report: &Value| -> Vec<Value> {
+        let all = report["clusters"][0]["held"].as_array().unwrap().iter();
+        all.filter(|one| one["until"].is_null()).cloned().collect()
+    };
+    let before = held(&told.json());
+    assert!(!before.is_empty(), "{}", told.out);
+    let mut all: Vec<Value> = embedded("class.yaml");
+    all.extend(documents(&fs::read_to_string(story.folder.path().join("objects.yaml")).unwrap()));
+    story.file("running.yaml", written(&all));
+    waiting["spec"]["topology"]["controlPlane"]["replicas"] = json!(1);
+    story.file("c.yaml", world(&[waiting]));
+    let after = held(&story.run(&["running.yaml", "--to", "c.yaml", "-o", "json", "--limit", "1h"]).json());
+    let reasons = |held: &[Value]| held.iter().map(|one| one["reason"].clone()).collect::<Vec<_>>();
+    assert_eq!(reasons(&after), reasons(&before));
+    assert!(after.iter().all(|one| one["from"] == 0), "{after:#?}");
+}
+
+#[test]
 fn workers_wait_for_the_control_plane() {
     // MA-17.2, CT-18.3, CT-19.3
     let story = Story::new();

@@ -75,8 +75,7 @@ impl World {
         world.run();
         world.simulation.machines.pass(MONTH);
         world.run();
-        let now = world.simulation.now();
-        world.simulation.timeline.restart(now);
+        world.simulation.restart();
         world
     }
 
