@@ -127,30 +127,31 @@ const fn dry_run(role: Role) -> Option<&'static str> {
     }
 }
 
-/// A rule of the schema about the old value cannot let a dry run pass, as a webhook can.
-fn updates(schema: &Value, role: Role) -> Option<Finding> {
-    let id = dry_run(role)?;
-    let Place::Known(spec) = find(schema, "spec") else { return None };
-    let (path, text) = transition(spec, "spec")?;
-    let message = format!("the rule {text:?} denies dry runs too, by which a topology finds out what to replace");
-    let way_out =
-        "deny updates in a webhook that lets dry runs with the annotation topology.cluster.x-k8s.io/dry-run pass";
-    Some(Finding::error(id, path, message).way_out(way_out))
+/// Rules of the schema about the old value cannot let a dry run pass, as a webhook can.
+fn updates(schema: &Value, role: Role) -> Vec<Finding> {
+    let (Some(id), Place::Known(spec)) = (dry_run(role), find(schema, "spec")) else { return Vec::new() };
+    let finding = |(path, text): (String, String)| {
+        let message = format!("the rule {text:?} denies dry runs too, by which a topology finds out what to replace");
+        let way_out =
+            "deny updates in a webhook that lets dry runs with the annotation topology.cluster.x-k8s.io/dry-run pass";
+        Finding::error(id, path, message).way_out(way_out)
+    };
+    let mut all = Vec::new();
+    transitions(spec, "spec", &mut all);
+    all.into_iter().map(finding).collect()
 }
 
-/// The first rule about the old value at or below a path.
-fn transition(node: &Value, path: &str) -> Option<(String, String)> {
+/// The rules about the old value at and below a path.
+fn transitions(node: &Value, path: &str, all: &mut Vec<(String, String)>) {
     let rules = node.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
     let texts = rules.filter_map(|rule| rule.get("rule").and_then(Value::as_str));
-    if let Some(text) = texts.into_iter().find(|text| text.contains("oldSelf")) {
-        return Some((path.to_owned(), text.to_owned()));
-    }
+    all.extend(texts.filter(|text| text.contains("oldSelf")).map(|text| (path.to_owned(), text.to_owned())));
     let fields = node.get("properties").and_then(Value::as_object).into_iter().flatten();
     let below = fields.map(|(name, field)| (field, format!("{path}.{name}")));
     let entries = [("items", "[]"), ("additionalProperties", "[*]")]
         .into_iter()
         .filter_map(|(keyword, end)| Some((node.get(keyword)?, format!("{path}{end}"))));
-    below.chain(entries).find_map(|(node, path)| transition(node, &path))
+    below.chain(entries).for_each(|(node, path)| transitions(node, &path, all));
 }
 
 fn without_object(definition: &Definition<'_>, kind: &str) -> Finding {

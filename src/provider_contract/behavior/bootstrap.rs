@@ -36,23 +36,30 @@ fn data(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
             "the flag turned true, and there is no Secret of the name in status.dataSecretName",
             "Create the Secret first, in the namespace of the configuration",
         )),
-        Secret::There { metadata, .. } => verdicts.push(belongs(after, metadata)),
+        Secret::There { metadata, .. } => verdicts.extend(belongs(after, metadata)),
     }
 }
 
-fn belongs(configuration: &Object, secret: &Object) -> Verdict {
+/// Everything that is wrong with the Secret, or that nothing is.
+fn belongs(configuration: &Object, secret: &Object) -> Vec<Verdict> {
     const RULE: &str = "CT-12.2";
+    let mut verdicts = Vec::new();
     if secret.label(label::CLUSTER_NAME).is_none() {
         let message = format!("the Secret with the data has no label {}", label::CLUSTER_NAME);
-        return Verdict::broken(RULE, message, "Set the label to the name of the Cluster");
+        verdicts.push(Verdict::broken(RULE, message, "Set the label to the name of the Cluster"));
     }
-    Verdict::of(
-        is_controlled_by(secret, configuration),
-        RULE,
-        "the Secret with the data has the label of the Cluster, and the configuration is its controller",
-        "the configuration is not the controller of the Secret with the data",
-        "Set an owner reference with controller: true, so that the Secret is deleted with the configuration",
-    )
+    if !is_controlled_by(secret, configuration) {
+        verdicts.push(Verdict::broken(
+            RULE,
+            "the configuration is not the controller of the Secret with the data",
+            "Set an owner reference with controller: true, so that the Secret is deleted with the configuration",
+        ));
+    }
+    if verdicts.is_empty() {
+        let message = "the Secret with the data has the label of the Cluster, and the configuration is its controller";
+        verdicts.push(Verdict::kept(RULE, message));
+    }
+    verdicts
 }
 
 /// CT-12.7: a worker joins a control plane that is there.

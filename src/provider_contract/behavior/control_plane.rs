@@ -30,32 +30,37 @@ fn kubeconfig(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
             "the flag turned true, and there is no Secret <cluster>-kubeconfig",
             "Create the Secret before the flag turns true",
         )),
-        Secret::There { metadata, is_of_the_type } => verdicts.push(form(after, metadata, *is_of_the_type)),
+        Secret::There { metadata, is_of_the_type } => verdicts.extend(form(after, metadata, *is_of_the_type)),
     }
 }
 
-/// The form of the Secret with the kubeconfig.
-fn form(control_plane: &Object, secret: &Object, is_of_the_type: Option<bool>) -> Verdict {
+/// Everything that is wrong with the form of the Secret with the kubeconfig, or that nothing is.
+fn form(control_plane: &Object, secret: &Object, is_of_the_type: Option<bool>) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
     if is_of_the_type == Some(false) {
-        return Verdict::broken(
+        verdicts.push(Verdict::broken(
             KUBECONFIG,
             "the type of the Secret with the kubeconfig is not cluster.x-k8s.io/secret",
             "Create the Secret with this type: it cannot be changed later",
-        );
+        ));
     }
     if secret.label(label::CLUSTER_NAME).is_none() {
         let message = format!("the Secret with the kubeconfig has no label {}", label::CLUSTER_NAME);
-        return Verdict::broken(KUBECONFIG, message, "Set the label to the name of the Cluster");
+        verdicts.push(Verdict::broken(KUBECONFIG, message, "Set the label to the name of the Cluster"));
     }
     let owners = secret.at("metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten();
-    match owners.into_iter().any(|owner| owner.get("uid").is_some_and(|uid| uid == control_plane.uid())) {
-        true => Verdict::kept(KUBECONFIG, "the Secret with the kubeconfig is there, and the control plane owns it"),
-        false => Verdict::disregarded(
+    if !owners.into_iter().any(|owner| owner.get("uid").is_some_and(|uid| uid == control_plane.uid())) {
+        verdicts.push(Verdict::disregarded(
             KUBECONFIG,
             "the control plane does not own the Secret with the kubeconfig",
             "Set an owner reference, so that the Secret is deleted with the control plane",
-        ),
+        ));
     }
+    if verdicts.is_empty() {
+        let message = "the Secret with the kubeconfig is there, and the control plane owns it";
+        verdicts.push(Verdict::kept(KUBECONFIG, message));
+    }
+    verdicts
 }
 
 /// CT-10.2: a control plane with replicas counts them.

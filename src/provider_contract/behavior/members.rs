@@ -44,8 +44,9 @@ fn outlived(machines: usize) -> Verdict {
 fn made(control_plane: &Object, machine: &Object) -> Verdict {
     const RULE: &str = "CT-10.12";
     let name = machine.name();
-    if let Some(what) = missing(machine).first() {
-        let message = format!("the new Machine {name} has no {what}");
+    let missing = missing(machine);
+    if !missing.is_empty() {
+        let message = format!("the new Machine {name} has no {}", missing.join(", no "));
         return Verdict::broken(
             RULE,
             message,

@@ -346,8 +346,10 @@ fn what_providers_make_has_its_form() {
     let no_controller =
         json!({"metadata": {"ownerReferences": [{"apiVersion": "g.io/v1", "kind": "Thing", "uid": "own"}]}});
     let alone = json!({"metadata": {"ownerReferences": null}});
+    let bare = json!({"metadata": {"labels": null, "ownerReferences": null}});
     for (case, secret, want) in [
         ("no Secret", Secret::Absent, &["CT-12.3"][..]),
+        ("all at once", secret(true, &bare), &["CT-12.2", "CT-12.2"]),
         ("no label", secret(true, &unlabelled), &["CT-12.2"]),
         ("a plain owner", secret(true, &no_controller), &["CT-12.2"]),
         ("unknown", Secret::Unknown, &[]),
@@ -362,6 +364,7 @@ fn what_providers_make_has_its_form() {
         ("another type", secret(false, &json!({})), &["CT-10.10"]),
         ("no label", secret(true, &unlabelled), &["CT-10.10"]),
         ("no owner", secret(true, &alone), &["CT-10.10?"]),
+        ("all at once", secret(false, &bare), &["CT-10.10", "CT-10.10", "CT-10.10?"]),
         ("a plain owner", secret(true, &no_controller), &[]),
         ("unknown", Secret::Unknown, &[]),
     ] {

@@ -15,6 +15,7 @@ use crate::provider_contract::behavior::{Secret, Surroundings};
 pub(super) async fn look_around(client: &kube::Client, role: Role, object: &Object) -> Surroundings {
     let namespace = object.namespace();
     let name = object.label(label::CLUSTER_NAME).map(str::to_owned).or_else(|| owner(object, &["Cluster"]));
+    let name = name.filter(|name| is_name(client, namespace, name));
     let cluster = match &name {
         Some(name) => get(client, namespace, "Cluster", name).await,
         None => None,
@@ -40,6 +41,12 @@ pub(super) async fn look_around(client: &kube::Client, role: Role, object: &Obje
         Role::InfrastructureCluster | Role::InfrastructureMachine => {}
     }
     around
+}
+
+/// Whether a text from an object can be a name, and so a part of a path or of a selector.
+fn is_name(client: &kube::Client, namespace: &str, text: &str) -> bool {
+    let key = ObjectKey::new(namespace, text);
+    Resource::known("", "v1", "Secret").one::<DynamicObject>(client.clone(), &key).is_ok()
 }
 
 /// The name of the first owner of one of these kinds of Cluster API.
@@ -97,6 +104,9 @@ async fn kubeconfig(client: &kube::Client, namespace: &str, name: &str) -> Secre
 
 /// A Secret; only its metadata is read.
 async fn secret(client: &kube::Client, namespace: &str, name: &str) -> Secret {
+    if !is_name(client, namespace, name) {
+        return Secret::Absent;
+    }
     match secrets(client, namespace, &format!("metadata.name={name}")).await.map(|found| found.into_iter().next()) {
         None => Secret::Unknown,
         Some(None) => Secret::Absent,
