@@ -333,7 +333,8 @@ pub struct Simulate {
     #[arg(long, value_name = "TIME", default_value = "168h", value_parser = duration)]
     pub limit: Duration,
     /// Time at which the simulation starts, in RFC 3339 format; rollout.after replaces machines once this time has come. Times in the
-    /// output count from the start. Default: now.
+    /// output count from the start. Default: the start of the simulation that --record wrote, if --extension names its file, and
+    /// now otherwise.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub now: Option<Timestamp>,
     /// Write a page with a chart of each group of Clusters to this file.

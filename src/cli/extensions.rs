@@ -6,8 +6,8 @@
 //!                                └─► URL, or FILE ─────┘─► --record
 //! ```
 //!
-//! The key is a hash of the completed request. Equal requests are equal bytes, so a recording answers the same plan again. Answers are
-//! kept until the command ends; requests only for `--record`.
+//! The key is a hash of the completed request. Equal requests are equal bytes, so a recording answers the same plan again. Requests of
+//! a simulation hold times, so its recording says when it began. Answers are kept until the command ends; requests only for `--record`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use k8s_openapi::jiff::Timestamp;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -62,6 +63,8 @@ pub(super) struct Extensions {
     /// Whether the variables of a class cannot be used.
     is_faulty: AtomicBool,
     record: Option<PathBuf>,
+    /// When the recorded simulation began; the latest, if there are several.
+    recorded_start: Option<Timestamp>,
     /// Whether handlers of lifecycle hooks are called.
     calls_hooks: bool,
 }
@@ -86,6 +89,8 @@ enum Source {
 #[derive(Debug, Serialize)]
 struct Written<'a> {
     format: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start: Option<Timestamp>,
     extensions: Vec<WrittenExtension<'a>>,
 }
 
@@ -100,6 +105,8 @@ struct WrittenExtension<'a> {
 #[derive(Debug, Deserialize)]
 struct Recording {
     format: String,
+    /// When the simulation began, if it is one of a simulation.
+    start: Option<Timestamp>,
     extensions: Vec<RecordedExtension>,
 }
 
@@ -195,34 +202,42 @@ impl Extensions {
             unanswered: Mutex::default(),
             is_faulty: AtomicBool::default(),
             record: flags.record.clone(),
+            recorded_start: None,
             calls_hooks: flags.call_hooks,
             runtime,
         };
         let client = client(flags)?;
         for named in &flags.extensions {
             let name = &named.name;
-            let extension =
+            let (extension, start) =
                 opened.register(named, objects, client.as_ref()).with_context(|| format!("extension {name}"))?;
+            opened.recorded_start = opened.recorded_start.max(start);
             let known = opened.extensions.insert(name.clone(), extension);
             ensure!(known.is_none(), "--extension names {name} twice");
         }
         Ok(opened)
     }
 
-    fn register(&self, named: &NamedExtension, objects: &Objects, client: Option<&Client>) -> Result<Extension> {
-        let (discovery, source) = match &named.source {
+    /// Also when the recorded simulation began, if it is one.
+    fn register(
+        &self,
+        named: &NamedExtension,
+        objects: &Objects,
+        client: Option<&Client>,
+    ) -> Result<(Extension, Option<Timestamp>)> {
+        let (discovery, source, start) = match &named.source {
             args::Source::Running(address) => {
                 let client = client.context("there is no client")?;
                 let answer = self
                     .post(client, &address.discovery(), DISCOVERY)
                     .map_err(|error| anyhow!("Discovery: {error}"))?;
-                (answer, Source::Running(address.clone(), Box::new(client.clone())))
+                (answer, Source::Running(address.clone(), Box::new(client.clone())), None)
             }
             args::Source::Recorded(file) => recorded(file, &named.name, self.record.is_some())?,
         };
         let settings = settings(objects, &named.name);
         let registration = Registration::of(&named.name, &discovery, settings).context("Discovery")?;
-        Ok(Extension { discovery, registration, selector: Selector::Everything, source })
+        Ok((Extension { discovery, registration, selector: Selector::Everything, source }, start))
     }
 
     /// An extension of a cluster, called where its ExtensionConfig says, or why it is not: it must have been discovered as it is now
@@ -256,15 +271,21 @@ impl Extensions {
         first_value(&answer).map(ToOwned::to_owned)
     }
 
-    /// Writes the recording that `--record` asks for; returns why calls have no answer.
+    /// When the simulation began whose recording answers.
+    pub(super) fn recorded_start(&self) -> Option<Timestamp> {
+        self.recorded_start
+    }
+
+    /// Writes the recording that `--record` asks for; returns why calls have no answer. `start` is when the simulation began, in a
+    /// command that simulates.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub(super) fn finish(&self) -> Result<Vec<String>> {
+    pub(super) fn finish(&self, start: Option<Timestamp>) -> Result<Vec<String>> {
         if let Some(file) = &self.record {
             let write = |to: &mut fs::File| {
                 let mut to = BufWriter::new(to);
-                self.write_recording(&mut to)?;
+                self.write_recording(&mut to, start)?;
                 to.flush()
             };
             certs::write_with(file, 0o600, write).with_context(|| format!("cannot write {}", file.display()))?;
@@ -277,7 +298,7 @@ impl Extensions {
         self.is_faulty.load(Ordering::Relaxed)
     }
 
-    fn write_recording(&self, to: &mut impl Write) -> io::Result<()> {
+    fn write_recording(&self, to: &mut impl Write, start: Option<Timestamp>) -> io::Result<()> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let mut extensions = Vec::new();
         for (name, extension) in &self.extensions {
@@ -285,7 +306,10 @@ impl Extensions {
             let calls = made.values().map(|call| &**call).filter(is_own).collect();
             extensions.push(WrittenExtension { name, discovery: &extension.discovery, calls });
         }
-        serde_json::to_writer_pretty(&mut *to, &Written { format: FORMAT, extensions })?;
+        serde_json::to_writer_pretty(
+            &mut *to,
+            &Written { format: FORMAT, start: start.or(self.recorded_start), extensions },
+        )?;
         to.write_all(b"\n")
     }
 
@@ -540,8 +564,8 @@ fn hooks(config: &Object) -> bool {
     handlers.filter_map(hook).any(|hook| Hook::ALL.iter().any(|known| known.name() == hook))
 }
 
-/// What a recording has of an extension; with the requests if it is recorded again.
-fn recorded(file: &Path, name: &str, with_requests: bool) -> Result<(Box<RawValue>, Source)> {
+/// What a recording has of an extension, with the requests if it is recorded again, and when its simulation began.
+fn recorded(file: &Path, name: &str, with_requests: bool) -> Result<(Box<RawValue>, Source, Option<Timestamp>)> {
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let recording: Recording =
         serde_json::from_str(&text).with_context(|| format!("{} is not a recording", file.display()))?;
@@ -551,7 +575,7 @@ fn recorded(file: &Path, name: &str, with_requests: bool) -> Result<(Box<RawValu
     };
     let kept = |call: Call| Call { request: call.request.filter(|_| with_requests), ..call };
     let calls = found.calls.into_iter().map(|call| (call.key.clone(), Arc::new(kept(call)))).collect();
-    Ok((found.discovery, Source::Recorded(file.to_owned(), calls)))
+    Ok((found.discovery, Source::Recorded(file.to_owned(), calls), recording.start))
 }
 
 /// The settings of an ExtensionConfig among the files; none if it is not there (RH-5.6).

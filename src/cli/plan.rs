@@ -109,7 +109,7 @@ pub(super) fn run(options: &Plan) -> Result<ExitCode> {
     samples.complete(&mut report);
     report.warnings = server.map(|server| server.untried()).unwrap_or_default();
     for extensions in extensions.into_iter().flatten() {
-        let reasons = extensions.finish()?;
+        let reasons = extensions.finish(None)?;
         report
             .warnings
             .extend(reasons.into_iter().filter(|reason| !report.warnings.contains(reason)).collect::<Vec<_>>());

@@ -69,7 +69,7 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
         }
     }
     has_failed |= extensions.as_ref().is_some_and(|extensions| extensions.is_faulty());
-    for reason in extensions.map(|extensions| extensions.finish()).transpose()?.unwrap_or_default() {
+    for reason in extensions.map(|extensions| extensions.finish(None)).transpose()?.unwrap_or_default() {
         writeln!(io::stderr(), "topologist: {reason}")?;
     }
     for reason in &all.unusable {

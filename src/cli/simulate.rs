@@ -58,11 +58,13 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
     }
     let fails = !failures.is_empty();
     let runtime_hooks = options.rules.feature_gates.runtime_sdk;
-    let start = options.now.unwrap_or_else(Timestamp::now);
-    let start = Moment { seconds: start.as_second(), nanos: 0 };
-    let settings = Settings { timings, failures, runtime_hooks, began: Some(start), ..Settings::default() };
     let sides = Sides::read(options)?;
     let extensions = sides.extensions(options)?;
+    // Requests of hooks hold times. Objects that are live now may be younger than a recording.
+    let recorded = extensions.as_ref().filter(|_| !options.live).and_then(|extensions| extensions.recorded_start());
+    let start = options.now.or(recorded).unwrap_or_else(Timestamp::now);
+    let began = Some(Moment { seconds: start.as_second(), nanos: 0 });
+    let settings = Settings { timings, failures, runtime_hooks, began, ..Settings::default() };
     let sides = sides.with_extensions(extensions.as_ref());
     if let Some(code) = sides.unusable(options)? {
         return Ok(ExitCode::from(code));
@@ -71,7 +73,7 @@ pub(super) fn run(options: &Simulate) -> Result<ExitCode> {
         writeln!(io::stderr(), "topologist: no Cluster is named {failure:?} (failures in --timings)")?;
     }
     let outcome = simulate(&sides, &settings, options)?;
-    for reason in extensions.map(|extensions| extensions.finish()).transpose()?.unwrap_or_default() {
+    for reason in extensions.map(|extensions| extensions.finish(Some(start))).transpose()?.unwrap_or_default() {
         writeln!(io::stderr(), "topologist: {reason}")?;
     }
     let Some(Outcome { timeline, stuck, objects }) = outcome else {

@@ -44,7 +44,7 @@ pub(super) fn run(options: &Validate) -> Result<ExitCode> {
     let warned = options.fail_on_warnings && rows.iter().any(|row| !row.warnings.is_empty());
     let denied = rows.iter().any(|row| !row.allowed);
     let is_faulty = extensions.as_ref().is_some_and(|extensions| extensions.is_faulty());
-    for reason in extensions.map(|extensions| extensions.finish()).transpose()?.unwrap_or_default() {
+    for reason in extensions.map(|extensions| extensions.finish(None)).transpose()?.unwrap_or_default() {
         writeln!(io::stderr(), "topologist: {reason}")?;
     }
     if let Some(code) = complain(&case)? {

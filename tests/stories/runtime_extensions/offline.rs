@@ -210,7 +210,7 @@ fn an_upgrade_follows_the_plan_of_the_extension() {
 
 #[test]
 fn plans_and_simulations_show_what_hooks_hold() {
-    // HK-14, RH-5.5, RH-18.4, RH-19.3
+    // HK-14, RH-5.5, RH-18.4, RH-19.3, DEC-12
     let mut lab = Lab::start();
     lab.on("BeforeClusterUpgrade", "gate", |_| Reply::wait(600, "the window is closed"));
     let version = |version: &'static str| {
@@ -241,11 +241,16 @@ fn plans_and_simulations_show_what_hooks_hold() {
     let simulate = ["simulate", "bundle.json", "--to", "to.json"];
     let (code, out, err) = folder.run(&[&simulate[..], &flags, &["--call-hooks"]].concat());
     assert!(code == 1 && out.contains(held), "{code} {out}{err}");
-    let (_, simulated, _) =
-        folder.run(&[&simulate[..], &flags, &["--call-hooks", "--record", "simulated.json"]].concat());
+    let earlier = ["--now", "2026-01-31T12:00:00Z", "--call-hooks", "--record", "simulated.json"];
+    let (_, simulated, _) = folder.run(&[&simulate[..], &flags, &earlier].concat());
     lab.stop();
-    let (code, repeated, err) = folder.run(&[&simulate[..], &["--extension", "lab=simulated.json"]].concat());
-    assert_eq!((code, &repeated), (1, &simulated), "a simulation with recorded answers: {err}");
+    let recorded = [&simulate[..], &["--extension", "lab=simulated.json"]].concat();
+    for more in [&["--record", "simulated.json"][..], &[]] {
+        let (code, repeated, err) = folder.run(&[&recorded[..], more].concat());
+        assert_eq!((code, &repeated), (1, &simulated), "it starts when the recorded simulation did: {err}");
+    }
+    let (code, _, err) = folder.run(&[&recorded[..], &["--now", "2026-02-01T12:00:00Z"]].concat());
+    assert!(code == 0 && err.contains("simulated.json has no answer to this request"), "{code} {err}");
     let (code, replayed, err) = folder.run(&[&plan[..], &["--extension", "lab=lab.json"]].concat());
     assert_eq!((code, &replayed), (0, &live), "{err}");
 }
