@@ -5,8 +5,10 @@ pub const DAY: i64 = 86_400;
 
 /// The days from 1970-01-01 to a date.
 pub fn date(text: &str) -> Option<i64> {
-    let parts: Vec<&str> = text.split('-').collect();
-    let [year, month, day] = parts.as_slice() else { return None };
+    let mut parts = text.split('-');
+    let (Some(year), Some(month), Some(day), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return None;
+    };
     let number =
         |text: &str, digits: usize| match text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit()) {
             true => text.parse::<i64>().ok(),

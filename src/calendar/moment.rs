@@ -31,6 +31,9 @@ impl Moment {
     /// Reads RFC 3339; leap seconds are refused.
     pub fn read(text: &str) -> Option<Moment> {
         let (day, time) = text.split_once(['T', 't'])?;
+        if let Some(second) = whole_second_of_day(time) {
+            return Some(Moment { seconds: date(day)? * DAY + second, nanos: 0 });
+        }
         let parts = TIME.captures(time)?;
         let number = |at: usize, most: i64| match parts.get(at) {
             Some(part) => part.as_str().parse::<i64>().ok().filter(|number| *number <= most),
@@ -67,6 +70,18 @@ impl Moment {
     pub fn date(self) -> (i64, i64, i64) {
         civil(self.seconds.div_euclid(DAY))
     }
+}
+
+/// The second of the day of a time such as `03:04:05Z`, which is how Kubernetes writes nearly all of them; nothing for other spellings
+/// and for what is no time.
+fn whole_second_of_day(time: &str) -> Option<i64> {
+    let [h1, h2, b':', m1, m2, b':', s1, s2, b'Z'] = *time.as_bytes() else { return None };
+    let number = |tens: u8, ones: u8, most: i64| {
+        let both = tens.is_ascii_digit() && ones.is_ascii_digit();
+        let number = i64::from(tens.wrapping_sub(b'0')) * 10 + i64::from(ones.wrapping_sub(b'0'));
+        (both && number <= most).then_some(number)
+    };
+    Some(number(h1, h2, 23)? * 3600 + number(m1, m2, 59)? * 60 + number(s1, s2, 59)?)
 }
 
 impl fmt::Display for Moment {
@@ -106,6 +121,20 @@ mod tests {
         }
         assert_eq!(Moment { seconds: 0, nanos: 500_000_000 }.to_string(), "1970-01-01T00:00:00.5Z");
         assert_eq!(Moment { seconds: 253_402_300_799, nanos: 0 }.plus(SECOND), None);
+    }
+
+    #[test]
+    fn the_usual_spelling_of_a_time_is_read_as_all_others_are() {
+        for time in
+            ["00:00:00", "03:04:05", "23:59:59", "24:00:00", "23:60:00", "23:59:60", "1a:00:00", "-1:00:00", "01:00:0:"]
+        {
+            for day in ["2030-01-02", "2028-02-29", "2030-02-29", "30-01-02", "2030-01", "2030-01-02-03"] {
+                let read = |zone: &str| Moment::read(&format!("{day}T{time}{zone}"));
+                assert_eq!(read("Z"), read("+00:00"), "{day}T{time}");
+            }
+        }
+        assert_eq!(Moment::read("1970-01-02T01:02:03Z"), Some(Moment { seconds: 90_123, nanos: 0 }));
+        assert_eq!(Moment::read("2030-01-02T23:59:60Z"), None);
     }
 
     #[test]

@@ -103,19 +103,34 @@ impl Condition {
     }
 
     fn read(entry: &Value) -> Option<Condition> {
-        let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         Some(Condition {
             status: Status::of(entry.get("status"))?,
-            reason: text("reason"),
-            message: text("message"),
-            since: Some(text("lastTransitionTime")).filter(|text| !text.is_empty()),
+            reason: text_of(entry, "reason").to_owned(),
+            message: text_of(entry, "message").to_owned(),
+            since: Some(text_of(entry, "lastTransitionTime").to_owned()).filter(|text| !text.is_empty()),
         })
     }
 }
 
+/// The type of an entry.
+fn type_of(entry: &Value) -> Option<&str> {
+    let members = entry.as_object()?;
+    // Members are in the order of their names, so the type of a condition is nearly always the last one.
+    let found = match members.iter().next_back() {
+        Some((name, value)) if name == "type" => Some(value),
+        _ => members.get("type"),
+    };
+    found?.as_str()
+}
+
 /// The entry of a condition in the shape of v1beta2.
 fn entry<'a>(object: &'a Object, name: &str) -> Option<&'a Value> {
-    items(object, "status.conditions").iter().find(|entry| entry.get("type").is_some_and(|it| it == name))
+    items(object, "status.conditions").iter().find(|entry| type_of(entry) == Some(name))
+}
+
+/// A text of an entry; empty when there is none.
+fn text_of<'a>(entry: &'a Value, name: &str) -> &'a str {
+    entry.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Whether an entry is as [`put`] would make it: with the time of its last transition, since its status stays.
@@ -157,7 +172,9 @@ pub fn reason(object: &Object, name: &str) -> String {
 
 /// Since when a condition has its status.
 pub fn since(object: &Object, name: &str) -> Option<Moment> {
-    Moment::read(&get(object, name)?.since?)
+    let entry = entry(object, name)?;
+    Status::of(entry.get("status"))?;
+    Moment::read(text_of(entry, "lastTransitionTime"))
 }
 
 /// Sets a condition, keeps the time of its last transition while its status stays, and sorts all of them (MA-13.1, MA-13.2).
@@ -166,10 +183,10 @@ pub fn put(object: &mut Object, name: &str, wanted: &Condition, now: Moment) {
         return;
     }
     let generation = object.at("metadata.generation").cloned();
-    let known = get(object, name);
-    let same = known.filter(|known| known.status == wanted.status).and_then(|known| known.since);
+    let same = entry(object, name).filter(|known| Status::of(known.get("status")) == Some(wanted.status));
+    let same = same.map(|known| text_of(known, "lastTransitionTime")).filter(|time| !time.is_empty());
     let given = || wanted.since.as_deref().and_then(Moment::read);
-    let since = same.map_or_else(|| stamp(given().unwrap_or(now)), Value::String);
+    let since = same.map_or_else(|| stamp(given().unwrap_or(now)), Value::from);
     let mut entry = json!({
         "type": name,
         "status": wanted.status.name(),
@@ -181,7 +198,7 @@ pub fn put(object: &mut Object, name: &str, wanted: &Condition, now: Moment) {
         entry["observedGeneration"] = generation;
     }
     let all = list_mut(object, "status", "conditions");
-    match all.iter_mut().find(|one| one.get("type").is_some_and(|it| it == name)) {
+    match all.iter_mut().find(|one| type_of(one) == Some(name)) {
         Some(known) => *known = entry,
         None => all.push(entry),
     }
@@ -193,7 +210,7 @@ pub fn put(object: &mut Object, name: &str, wanted: &Condition, now: Moment) {
 /// Takes a condition away.
 pub fn remove(object: &mut Object, name: &str) {
     if status(object, name).is_some() {
-        list_mut(object, "status", "conditions").retain(|one| one.get("type").is_none_or(|it| it != name));
+        list_mut(object, "status", "conditions").retain(|one| type_of(one) != Some(name));
     }
 }
 
@@ -203,7 +220,7 @@ fn rank(entry: &Value) -> (usize, &str) {
         let last = LAST.into_iter().enumerate().map(|(at, name)| (name, FIRST.len() + 1 + at));
         FIRST.into_iter().enumerate().map(|(at, name)| (name, at)).chain(last).collect()
     });
-    let name = entry.get("type").and_then(Value::as_str).unwrap_or_default();
+    let name = type_of(entry).unwrap_or_default();
     (PLACES.get(name).copied().unwrap_or(FIRST.len()), name)
 }
 
@@ -227,12 +244,11 @@ pub fn mirror(source: &Object, name: &str, fallback: Fallback<'_>) -> Condition 
         Some(Value::Array(list)) => list.as_slice(),
         Some(_) => return invalid(source),
     };
-    let is_readable =
-        |entry: &Value| entry.get("type").is_some_and(Value::is_string) && Condition::read(entry).is_some();
+    let is_readable = |entry: &Value| type_of(entry).is_some() && Status::of(entry.get("status")).is_some();
     if !list.iter().all(is_readable) {
         return invalid(source);
     }
-    let Some(entry) = list.iter().find(|entry| entry.get("type").is_some_and(|it| it == name)) else {
+    let Some(entry) = list.iter().find(|entry| type_of(entry) == Some(name)) else {
         let message = if flag { String::new() } else { format!("{} {path} is false", source.kind()) };
         return Condition::new(flag, if flag { good } else { bad }, message);
     };
@@ -375,27 +391,30 @@ pub fn aggregate<'a>(
     is_negative: bool,
     reasons: Reasons<'_>,
 ) -> Condition {
-    let mut messages: BTreeMap<(String, String), Reporters> = BTreeMap::new();
+    let missing = format!("Condition {source} not yet reported");
+    let mut messages: BTreeMap<(&str, &str), Reporters<'_>> = BTreeMap::new();
     let mut worst = Priority::Info;
     for object in objects {
-        let found = get(object, source).unwrap_or_else(|| {
-            Condition::new(Status::Unknown, "NotYetReported", format!("Condition {source} not yet reported"))
-        });
-        let priority = priority(found.status, is_negative);
+        let known = entry(object, source).and_then(|entry| Some((entry, Status::of(entry.get("status"))?)));
+        let priority = priority(known.map_or(Status::Unknown, |(_, status)| status), is_negative);
         worst = worst.min(priority);
-        let text = if found.message.is_empty() && priority != Priority::Info { found.reason } else { found.message };
-        let entry = messages.entry((object.kind().to_owned(), text)).or_insert_with(|| Reporters::new(priority));
+        let text = match known.map(|(entry, _)| (text_of(entry, "message"), text_of(entry, "reason"))) {
+            None => &missing,
+            Some(("", reason)) if priority != Priority::Info => reason,
+            Some((message, _)) => message,
+        };
+        let entry = messages.entry((object.kind(), text)).or_insert_with(|| Reporters::new(priority));
         entry.add(object, priority);
     }
-    messages.values_mut().for_each(|reporters| reporters.names.sort());
+    messages.values_mut().for_each(|reporters| reporters.names.sort_unstable());
     let status = merged(worst, is_negative);
-    let is_shown = |message: &str, reporters: &Reporters| match reporters.priority {
+    let is_shown = |message: &str, reporters: &Reporters<'_>| match reporters.priority {
         Priority::Info => worst == Priority::Info && !message.is_empty(),
         _ => true,
     };
-    let mut shown: Vec<(&(String, String), &Reporters)> =
+    let mut shown: Vec<(&(&str, &str), &Reporters<'_>)> =
         messages.iter().filter(|((_, message), reporters)| is_shown(message, reporters)).collect();
-    shown.sort_by_cached_key(|((kind, _), reporters)| (kind.clone(), reporters.order()));
+    shown.sort_by_cached_key(|((kind, _), reporters)| (*kind, reporters.order()));
     let mut lines: Vec<String> =
         shown.iter().take(SHOWN).map(|((kind, message), reporters)| bullet(&reporters.names(kind), message)).collect();
     lines.extend(left_over(shown.get(SHOWN..).unwrap_or_default(), source));
@@ -403,7 +422,7 @@ pub fn aggregate<'a>(
 }
 
 /// Lines that count the objects whose messages are not shown, by how bad they are.
-fn left_over(hidden: &[(&(String, String), &Reporters)], source: &str) -> Vec<String> {
+fn left_over(hidden: &[(&(&str, &str), &Reporters<'_>)], source: &str) -> Vec<String> {
     let count = |priority: Priority| -> usize {
         hidden.iter().filter(|(_, it)| it.priority == priority).map(|(_, it)| it.names.len()).sum()
     };
@@ -418,32 +437,32 @@ fn left_over(hidden: &[(&(String, String), &Reporters)], source: &str) -> Vec<St
 }
 
 /// The objects that say the same.
-struct Reporters {
+struct Reporters<'a> {
     priority: Priority,
-    /// Whether each is a machine of a control plane, and its name; those come first.
-    names: Vec<(bool, String)>,
+    /// Whether each is not a machine of a control plane, and its name: those of control planes come first.
+    names: Vec<(bool, &'a str)>,
 }
 
-impl Reporters {
+impl<'a> Reporters<'a> {
     fn new(priority: Priority) -> Self {
         Reporters { priority, names: Vec::new() }
     }
 
-    fn add(&mut self, object: &Object, priority: Priority) {
+    fn add(&mut self, object: &'a Object, priority: Priority) {
         let is_worker = object.label(crate::hub::label::CONTROL_PLANE).is_none();
         self.priority = self.priority.min(priority);
-        self.names.push((is_worker, object.name().to_owned()));
+        self.names.push((is_worker, object.name()));
     }
 
     /// Control plane machines first, then the worst, then the most, then by name.
     fn order(&self) -> (bool, Priority, std::cmp::Reverse<usize>, String) {
-        let names: Vec<&str> = self.names.iter().map(|(_, name)| &**name).collect();
+        let names: Vec<&str> = self.names.iter().map(|(_, name)| *name).collect();
         let is_worker = self.names.first().is_none_or(|(is_worker, _)| *is_worker);
         (is_worker, self.priority, std::cmp::Reverse(names.len()), names.join(","))
     }
 
     fn names(&self, kind: &str) -> String {
-        let shown: Vec<&str> = self.names.iter().take(SHOWN).map(|(_, name)| &**name).collect();
+        let shown: Vec<&str> = self.names.iter().take(SHOWN).map(|(_, name)| *name).collect();
         let plural = if self.names.len() > 1 { "s" } else { "" };
         let more = match self.names.len().saturating_sub(SHOWN) {
             0 => String::new(),

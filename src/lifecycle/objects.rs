@@ -105,8 +105,47 @@ pub struct Workload {
     /// Why it is not connected, if that is known.
     pub problem: Option<String>,
     kinds: BTreeMap<GroupKind, BTreeMap<ObjectKey, Arc<Object>>>,
+    nodes: Nodes,
     /// Why Pods were not evicted the last time (MA-10.6).
     refusals: BTreeMap<ObjectKey, String>,
+}
+
+/// The Nodes of a workload cluster, which the steps of all its Machines look up.
+#[derive(Clone, Debug, Default)]
+struct Nodes {
+    by_name: HashMap<String, Arc<Object>>,
+    /// Names by provider id.
+    by_provider_id: HashMap<String, BTreeSet<String>>,
+}
+
+impl Nodes {
+    fn put(&mut self, name: &str, node: &Arc<Object>) {
+        let before = self.by_name.get(name).map(|known| provider_id(known));
+        if before != Some(provider_id(node)) {
+            self.remove(name);
+            self.by_provider_id.entry(provider_id(node).to_owned()).or_default().insert(name.to_owned());
+        }
+        self.by_name.insert(name.to_owned(), node.clone());
+    }
+
+    fn remove(&mut self, name: &str) {
+        let Some(gone) = self.by_name.remove(name) else { return };
+        if let Some(names) = self.by_provider_id.get_mut(provider_id(&gone)) {
+            names.remove(name);
+            if names.is_empty() {
+                self.by_provider_id.remove(provider_id(&gone));
+            }
+        }
+    }
+}
+
+/// `spec.providerID` of a Node; empty when there is none.
+fn provider_id(node: &Object) -> &str {
+    node.at("spec.providerID").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn is_node(kind: &GroupKind) -> bool {
+    (&*kind.group, &*kind.kind) == ("", "Node")
 }
 
 impl Workload {
@@ -123,6 +162,33 @@ impl Workload {
     /// One object.
     pub fn get(&self, kind: &GroupKind, key: &ObjectKey) -> Option<&Arc<Object>> {
         self.kinds.get(kind)?.get(key)
+    }
+
+    /// A Node.
+    pub fn node(&self, name: &str) -> Option<&Arc<Object>> {
+        self.nodes.by_name.get(name)
+    }
+
+    /// The Nodes with exactly this provider id, by name (MA-8.3).
+    pub fn nodes_with_provider_id<'a>(&'a self, id: &str) -> impl Iterator<Item = &'a Arc<Object>> + use<'a> {
+        self.nodes.by_provider_id.get(id).into_iter().flatten().filter_map(|name| self.node(name))
+    }
+
+    fn put(&mut self, id: &ObjectId, object: Arc<Object>) -> Option<Arc<Object>> {
+        if is_node(&id.kind) {
+            self.nodes.put(&id.key.name, &object);
+        }
+        self.kinds.entry(id.kind.clone()).or_default().insert(id.key.clone(), object)
+    }
+
+    fn remove(&mut self, id: &ObjectId) -> Option<Arc<Object>> {
+        if is_node(&id.kind) {
+            self.nodes.remove(&id.key.name);
+        }
+        if &*id.kind.kind == "Pod" {
+            self.refusals.remove(&id.key);
+        }
+        self.kinds.get_mut(&id.kind)?.remove(&id.key)
     }
 }
 
@@ -213,8 +279,7 @@ impl Objects {
     /// Takes an object in; returns the one that was there before.
     pub fn put(&mut self, id: &ObjectId, object: Arc<Object>) -> Option<Arc<Object>> {
         if let Some(cluster) = &id.workload {
-            let kinds = &mut self.workload_mut(cluster).kinds;
-            return kinds.entry(id.kind.clone()).or_default().insert(id.key.clone(), object);
+            return self.workload_mut(cluster).put(id, object);
         }
         let before = self.get(id).cloned();
         if !before.as_deref().is_some_and(|before| belong_to_the_same(before, &object)) {
@@ -240,11 +305,7 @@ impl Objects {
     /// Takes an object out, and returns it.
     pub fn remove(&mut self, id: &ObjectId) -> Option<Arc<Object>> {
         if let Some(cluster) = &id.workload {
-            let workload = self.workloads.get_mut(cluster)?;
-            if &*id.kind.kind == "Pod" {
-                workload.refusals.remove(&id.key);
-            }
-            return workload.kinds.get_mut(&id.kind)?.remove(&id.key);
+            return self.workloads.get_mut(cluster)?.remove(id);
         }
         let gone = self.kinds.get_mut(&id.kind)?.objects.remove(&id.key)?;
         self.unindex(id, &gone);
@@ -298,4 +359,43 @@ pub fn cluster_of(object: &Object) -> Option<ObjectKey> {
 pub fn owner_uids(object: &Object) -> impl Iterator<Item = &str> {
     let owners = object.at("metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten();
     owners.filter_map(|owner| owner.get("uid")?.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nodes_are_found_by_the_provider_id_that_they_have_now() {
+        // MA-8.3
+        let cluster = ObjectKey::new("default", "demo");
+        let node = |name: &str, provider: Option<&str>| {
+            let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"providerID": provider}});
+            let object = Object::try_from(object).unwrap();
+            (ObjectId { workload: Some(cluster.clone()), ..ObjectId::of(&object) }, Arc::new(object))
+        };
+        let mut objects = Objects::default();
+        let found = |objects: &Objects, provider: &str| -> Vec<String> {
+            let workload = objects.workload(&cluster).unwrap();
+            workload.nodes_with_provider_id(provider).map(|node| node.name().to_owned()).collect()
+        };
+        for (name, provider) in [("b", Some("x")), ("a", Some("x")), ("c", None)] {
+            let (id, object) = node(name, provider);
+            objects.put(&id, object);
+        }
+        assert_eq!(found(&objects, "x"), ["a", "b"]);
+        let (id, moved) = node("a", Some("y"));
+        objects.put(&id, moved.clone());
+        assert_eq!((found(&objects, "x"), found(&objects, "y")), (vec!["b".to_owned()], vec!["a".to_owned()]));
+        assert_eq!(objects.workload(&cluster).unwrap().node("a"), Some(&moved));
+        objects.remove(&id);
+        assert_eq!(found(&objects, "y"), Vec::<String>::new());
+        assert_eq!(objects.workload(&cluster).unwrap().node("a"), None);
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b", "namespace": "x"}});
+        let pod = Object::try_from(pod).unwrap();
+        objects.remove(&ObjectId { workload: Some(cluster.clone()), ..ObjectId::of(&pod) });
+        assert_eq!(found(&objects, "x"), ["b"], "a Pod of the same name is no Node");
+    }
 }

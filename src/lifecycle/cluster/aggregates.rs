@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::scene::Scene;
 use crate::hub::Object;
-use crate::lifecycle::conditions::{Condition, Fallback, Reasons, aggregate, get, is_false, mirror, put};
+use crate::lifecycle::conditions::{Condition, Fallback, Reasons, aggregate, is_false, mirror, put, status};
 use crate::lifecycle::fields::{created, remaining};
 use crate::lifecycle::step::Step;
 
@@ -41,7 +41,7 @@ fn refs(objects: &[Arc<Object>]) -> impl Iterator<Item = &Object> {
 
 /// Whether workers are available: deployments, and pools that report it.
 fn workers_available(scene: &Scene<'_>) -> Condition {
-    let pools = refs(&scene.pools).filter(|pool| get(pool, "Available").is_some());
+    let pools = refs(&scene.pools).filter(|pool| status(pool, "Available").is_some());
     let mut workers = refs(&scene.deployments).chain(pools).peekable();
     if workers.peek().is_none() {
         return Condition::new(true, "NoWorkers", "");
@@ -59,7 +59,7 @@ fn of_machines<'a>(machines: impl Iterator<Item = &'a Object>, source: &str, rea
 
 /// Whether a machine has the condition `UpToDate`, or has had the time to get it.
 fn counts(scene: &Scene<'_>, machine: &Object, step: &mut Step) -> bool {
-    if get(machine, "UpToDate").is_some() {
+    if status(machine, "UpToDate").is_some() {
         return true;
     }
     let left = created(machine).and_then(|created| remaining(created, YOUNG, scene.context.now));
@@ -73,7 +73,7 @@ fn counts(scene: &Scene<'_>, machine: &Object, step: &mut Step) -> bool {
 fn progress(scene: &Scene<'_>, name: &str, reasons: Reasons<'_>) -> Condition {
     let control_plane = scene.control_plane.found.as_ref().and_then(|object| excerpt(object, name));
     let sets = scene.stand_alone_sets().filter(|_| name != "RollingOut").map(|set| &**set);
-    let pools = refs(&scene.pools).filter(|pool| get(pool, name).is_some());
+    let pools = refs(&scene.pools).filter(|pool| status(pool, name).is_some());
     let mut all = control_plane.iter().chain(pools).chain(refs(&scene.deployments)).chain(sets).peekable();
     if all.peek().is_none() {
         return Condition::new(false, reasons[2], "");

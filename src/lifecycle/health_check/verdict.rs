@@ -6,11 +6,11 @@ use core::time::Duration;
 
 use super::scope::Scope;
 use crate::calendar::{Moment, of_seconds};
-use crate::hub::{Object, ObjectKey, UnhealthyCondition, label};
+use crate::hub::{Object, UnhealthyCondition, label};
 use crate::lifecycle::conditions::{get, is_true, since};
 use crate::lifecycle::context::Context;
 use crate::lifecycle::fields::{created, later, remaining, text};
-use crate::lifecycle::objects::{GroupKind, Workload};
+use crate::lifecycle::objects::Workload;
 
 /// On a Machine: it has to be remediated.
 const REMEDIATE: &str = "cluster.x-k8s.io/remediate-machine";
@@ -98,7 +98,7 @@ impl<'a> Judge<'a> {
             return Node::NotYet;
         }
         let Some(workload) = self.workload else { return Node::Unseen };
-        workload.get(&GroupKind::new("", "Node"), &ObjectKey::new("", name)).map_or(Node::Gone, Node::There)
+        workload.node(name).map_or(Node::Gone, Node::There)
     }
 
     fn check_machine(&self, machine: &Object, found: &mut Findings) {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use core::time::Duration;
 
 use super::guards::{PRE_TERMINATE_START, is_timeout_over};
-use super::node::{NODE_REF, with_provider_id};
+use super::node::NODE_REF;
 use super::work::{External, Stage, Work};
 use super::{drain, volumes};
-use crate::hub::{Object, ObjectKey, label};
+use crate::hub::{Object, label};
 use crate::lifecycle::conditions;
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::fields::{flag, items, reference, set, stamp, text};
@@ -110,8 +110,8 @@ fn node_name(work: &Work<'_, '_>) -> Option<String> {
     let own = text(&work.machine, "spec.providerID");
     let reported = work.infrastructure.found().map_or("", |object| text(object, "spec.providerID"));
     let id = if own.is_empty() { reported } else { own };
-    let nodes = with_provider_id(work.workload()?, id);
-    nodes.first().filter(|_| !id.is_empty()).map(|node| node.name().to_owned())
+    let node = work.workload()?.nodes_with_provider_id(id).next();
+    node.filter(|_| !id.is_empty()).map(|node| node.name().to_owned())
 }
 
 fn has_control_plane_machine(work: &Work<'_, '_>) -> Result<bool, Fault> {
@@ -155,7 +155,7 @@ fn gone(work: &mut Work<'_, '_>, external: &External, reason: &'static str) -> O
 fn delete_node(work: &mut Work<'_, '_>, name: &str) -> Waiting {
     let waiting = || Some(Stage::new("DeletingNode", format!("Waiting for Node {name} to be deleted")));
     let node = match work.workload() {
-        Some(workload) => workload.get(&GroupKind::new("", "Node"), &ObjectKey::new("", name)).cloned(),
+        Some(workload) => workload.node(name).cloned(),
         None if is_given_up(work) => return Ok(None),
         None => return Err(Fault::because(format!("Node {name} cannot be deleted: its cluster is not connected"))),
     };

@@ -10,10 +10,10 @@ use super::guards::{PASS, is_left_out};
 use super::node_fields::is_unreachable;
 use super::pods::{Circumstances, Drained, Fate, judge, on_node};
 use super::work::{Stage, Work};
-use crate::hub::{Object, ObjectKey};
+use crate::hub::Object;
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::fields::{flag, remaining, set, stamp, text, time};
-use crate::lifecycle::objects::{GroupKind, Workload};
+use crate::lifecycle::objects::Workload;
 use crate::lifecycle::step::Write;
 
 const EXCLUDED: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
@@ -39,7 +39,7 @@ pub(super) fn stage(work: &mut Work<'_, '_>, name: &str) -> Result<Option<Stage>
     let Some(workload) = work.workload() else {
         return Err(Fault::because(format!("Node {name} cannot be drained: its cluster is not connected")));
     };
-    let Some(node) = workload.get(&GroupKind::new("", "Node"), &ObjectKey::new("", name)).cloned() else {
+    let Some(node) = workload.node(name).cloned() else {
         return Ok(None);
     };
     cordon(work, &node);

@@ -10,7 +10,6 @@ use crate::hub::{NODE_INFO, Object};
 use crate::lifecycle::conditions;
 use crate::lifecycle::context::Fault;
 use crate::lifecycle::fields::{set, text};
-use crate::lifecycle::objects::{GroupKind, Workload};
 
 pub(super) const NODE_REF: &str = "status.nodeRef.name";
 
@@ -21,7 +20,7 @@ pub(super) fn reconcile(work: &mut Work<'_, '_>) -> Result<(), Fault> {
         return Ok(());
     }
     let Some(workload) = work.workload() else { return not_connected(work) };
-    let nodes = with_provider_id(workload, &id);
+    let nodes: Vec<Arc<Object>> = workload.nodes_with_provider_id(&id).cloned().collect();
     match &nodes[..] {
         [] => missing(work),
         [node] => {
@@ -35,13 +34,6 @@ pub(super) fn reconcile(work: &mut Work<'_, '_>) -> Result<(), Fault> {
             Err(Fault::because(format!("several Nodes have the provider ID {id}: {}", names.join(", "))))
         }
     }
-}
-
-/// The Nodes with exactly this provider id (MA-8.3).
-pub(super) fn with_provider_id(workload: &Workload, id: &str) -> Vec<Arc<Object>> {
-    let kind = GroupKind::new("", "Node");
-    let nodes = workload.all(&kind);
-    nodes.filter(|node| text(node, "spec.providerID") == id).cloned().collect()
 }
 
 /// That there is no connection is an error only where there should be one (MA-8.1, MA-8.2).

@@ -25,7 +25,7 @@ pub(super) fn stage(work: &mut Work<'_, '_>, name: &str) -> Result<Option<Stage>
     let Some(workload) = work.workload() else {
         return Err(Fault::because(format!("volumes of Node {name} are not known: its cluster is not connected")));
     };
-    let node = workload.get(&GroupKind::new("", "Node"), &ObjectKey::new("", name));
+    let node = workload.node(name);
     let Some(node) = node.filter(|node| !is_unreachable(node)) else { return Ok(None) };
     let held = attached(work, workload, node)?;
     if held.is_empty() {

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::hub::{Object, ObjectKey};
+use crate::hub::Object;
 use crate::lifecycle::context::Context;
 use crate::lifecycle::fields::{items, list_mut, set, set_annotation, text};
-use crate::lifecycle::objects::GroupKind;
 use crate::lifecycle::step::{Step, Write};
 
 /// The taint of Nodes whose pool has not looked at them yet (CT-12.6).
@@ -21,10 +20,6 @@ pub(super) struct Nodes {
     gone: Vec<Arc<Object>>,
 }
 
-fn kind() -> GroupKind {
-    GroupKind::new("", "Node")
-}
-
 impl Nodes {
     /// The Nodes of the instances of `pool`, and those that are in its status and have no instance any more (CT-13.1).
     pub(super) fn read(context: &Context<'_>, cluster: &Object, pool: &Object) -> Nodes {
@@ -32,11 +27,11 @@ impl Nodes {
             return Nodes { ours: Vec::new(), gone: Vec::new() };
         };
         let ids = items(pool, "spec.providerIDList");
-        let of = |id: &Value| workload.all(&kind()).find(|node| id == text(node, "spec.providerID")).cloned();
+        let of = |id: &Value| workload.nodes_with_provider_id(id.as_str()?).next().cloned();
         let ours: Vec<Arc<Object>> = ids.iter().filter_map(of).collect();
         let refs = items(pool, "status.nodeRefs").iter().filter_map(|node| node.get("name")?.as_str());
         let gone = refs
-            .filter_map(|name| workload.get(&kind(), &ObjectKey::new("", name)))
+            .filter_map(|name| workload.node(name))
             .filter(|node| !ours.iter().any(|our| our.name() == node.name()))
             .cloned()
             .collect();

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::hub::Object;
 use crate::lifecycle::fields::{remove_text, set_annotation, set_text};
@@ -54,7 +55,10 @@ impl HandedDown {
 }
 
 fn apply(object: &mut Object, path: &str, wanted: &Texts, gone: &BTreeSet<String>) {
-    if wanted.is_empty() && (gone.is_empty() || object.at(path).is_none()) {
+    let known = object.at(path).and_then(Value::as_object);
+    let has = |name: &str, text: &str| known.and_then(|known| known.get(name)).is_some_and(|value| value == text);
+    let has_gone = |name: &String| known.is_some_and(|known| known.contains_key(name));
+    if wanted.iter().all(|(name, text)| has(name, text)) && !gone.iter().any(has_gone) {
         return;
     }
     gone.iter().for_each(|name| remove_text(object, path, name));

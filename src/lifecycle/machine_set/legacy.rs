@@ -4,11 +4,11 @@ use core::time::Duration;
 
 use serde_json::json;
 
-use crate::hub::{Object, ObjectKey};
+use crate::hub::Object;
 use crate::lifecycle::conditions::{is_true, since};
 use crate::lifecycle::context::Context;
 use crate::lifecycle::fields::{cluster_key, number, remaining, set, text, texts};
-use crate::lifecycle::objects::{GroupKind, Workload};
+use crate::lifecycle::objects::Workload;
 
 /// Counts the machines of a set by their Nodes and by the labels of its template; after which time one more will have been ready for
 /// long enough.
@@ -16,10 +16,7 @@ use crate::lifecycle::objects::{GroupKind, Workload};
 /// While the Nodes are unknown, as after a restart, their counters stay as they are.
 pub(super) fn count(context: &Context<'_>, after: &mut Object, machines: &[&Object]) -> Option<Duration> {
     let labels = texts(after, "spec.template.metadata.labels");
-    let has_labels = |machine: &&&Object| {
-        let its = texts(machine, "metadata.labels");
-        labels.iter().all(|(name, value)| its.get(name) == Some(value))
-    };
+    let has_labels = |machine: &&&Object| labels.iter().all(|(name, value)| machine.label(name) == Some(value));
     put(after, "fullyLabeledReplicas", machines.iter().filter(has_labels).count());
     let workload = cluster_key(after).and_then(|cluster| context.workload(&cluster))?;
     let nodes = machines.iter().filter_map(|machine| node(workload, machine));
@@ -39,5 +36,5 @@ fn put(after: &mut Object, name: &str, number: usize) {
 
 fn node<'w>(workload: &'w Workload, machine: &Object) -> Option<&'w Object> {
     let name = text(machine, "status.nodeRef.name");
-    workload.get(&GroupKind::new("", "Node"), &ObjectKey::new("", name)).map(|node| &**node)
+    workload.node(name).map(|node| &**node)
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::calendar::Moment;
 use crate::hub::{LabelSelector, Object};
-use crate::lifecycle::conditions::{Condition, Reasons, aggregate, get, is_true, observe_generation, put};
+use crate::lifecycle::conditions::{Condition, Reasons, aggregate, is_true, observe_generation, put, status};
 use crate::lifecycle::fields::{created, remaining, set, text};
 use crate::version::KubeVersion;
 
@@ -35,7 +35,7 @@ pub(super) fn count(after: &mut Object, machines: &[&Object]) {
 pub(super) fn versions(machines: &[&Object]) -> Vec<(String, i64)> {
     let mut all: Vec<(&str, &Object)> = machines.iter().map(|machine| (version(machine), *machine)).collect();
     all.retain(|(version, _)| !version.is_empty());
-    all.sort_by_key(|(_, machine)| (created(machine), machine.name().to_owned()));
+    all.sort_by_cached_key(|(_, machine)| (created(machine), machine.name()));
     let mut counted: Vec<(String, i64)> = Vec::new();
     for (version, _) in all {
         match counted.iter_mut().find(|(known, _)| known == version) {
@@ -129,17 +129,23 @@ pub(in crate::lifecycle) fn put_scaling(after: &mut Object, scale: Scale, held: 
 /// The conditions over the machines: `MachinesReady`, `MachinesUpToDate` and `Remediating`; after which time a machine counts that
 /// is left out now (MA-18.4).
 pub(in crate::lifecycle) fn put_machines(after: &mut Object, machines: &[&Object], now: Moment) -> Option<Duration> {
-    let too_young = |machine: &Object| match get(machine, "UpToDate") {
+    let too_young = |machine: &Object| match status(machine, "UpToDate") {
         Some(_) => None,
         None => created(machine).and_then(|created| remaining(created, TIME_TO_REPORT, now)),
     };
     let ready = merged(machines, "Ready", ["NotReady", "ReadyUnknown", "Ready"]);
-    let grown: Vec<&Object> = machines.iter().copied().filter(|machine| too_young(machine).is_none()).collect();
+    let mut again: Option<Duration> = None;
+    let mut has_grown = |machine: &&Object| {
+        let left = too_young(machine);
+        again = again.into_iter().chain(left).min();
+        left.is_none()
+    };
+    let grown: Vec<&Object> = machines.iter().copied().filter(&mut has_grown).collect();
     let up_to_date = merged(&grown, "UpToDate", ["NotUpToDate", "UpToDateUnknown", "UpToDate"]);
     put(after, "MachinesReady", &ready, now);
     put(after, "MachinesUpToDate", &up_to_date, now);
     put(after, "Remediating", &remediation::condition(machines.iter().copied()), now);
-    machines.iter().filter_map(|machine| too_young(machine)).min()
+    again
 }
 
 fn merged(machines: &[&Object], source: &str, reasons: Reasons<'_>) -> Condition {

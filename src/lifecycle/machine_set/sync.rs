@@ -1,5 +1,7 @@
 //! Fields that running machines get without being replaced (MA-15.11).
 
+use serde_json::Value;
+
 use crate::hub::Object;
 use crate::lifecycle::context::{Context, Fault};
 use crate::lifecycle::fields::{reference, set};
@@ -22,12 +24,11 @@ pub(super) fn machines(
 ) -> Result<(), Fault> {
     let (labels, annotations) = (labels(after), annotations(after));
     let handed_down = HandedDown::of(after, labels, annotations);
+    let fields = IN_PLACE.map(|field| (format!("spec.{field}"), in_place(after, field)));
     for member in members {
-        for field in IN_PLACE {
-            let wanted = in_place(after, field);
-            let path = format!("spec.{field}");
-            if member.after.at(&path).cloned().unwrap_or_default() != wanted {
-                set(&mut member.after, &path, wanted);
+        for (path, wanted) in &fields {
+            if member.after.at(path).unwrap_or(&Value::Null) != wanted {
+                set(&mut member.after, path, wanted.clone());
             }
         }
         if !member.before.is_being_deleted() {

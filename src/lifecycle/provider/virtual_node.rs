@@ -169,7 +169,7 @@ pub(super) fn delete(scene: &Scene<'_>, step: &mut Step) {
     let cluster = scene.cluster_key();
     let Some(workload) = scene.context.workload(&cluster) else { return };
     let name = scene.object.name();
-    let node = workload.get(&GroupKind::new("", "Node"), &ObjectKey::new("", name));
+    let node = workload.node(name);
     let is_etcd = |pod: &&Arc<Object>| pod.annotation(ETCD_MEMBER).is_some();
     let kind = GroupKind::new("", "Pod");
     let pods = workload.all(&kind).filter(|pod| runs_on(pod, name));
