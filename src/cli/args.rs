@@ -4,7 +4,7 @@
 pub mod certificates;
 pub mod extensions;
 pub mod leading;
-mod values;
+pub(super) mod values;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

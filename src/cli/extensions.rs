@@ -25,6 +25,7 @@ use serde_json::value::RawValue;
 use tokio::runtime::Runtime;
 
 use super::args::extensions::{self as args, NamedExtension};
+use super::args::values;
 use super::certs;
 use super::discovered::VariableServer;
 use super::live::{self, Connection};
@@ -575,7 +576,9 @@ fn recorded(file: &Path, name: &str, with_requests: bool) -> Result<(Box<RawValu
     };
     let kept = |call: Call| Call { request: call.request.filter(|_| with_requests), ..call };
     let calls = found.calls.into_iter().map(|call| (call.key.clone(), Arc::new(kept(call)))).collect();
-    Ok((found.discovery, Source::Recorded(file.to_owned(), calls), recording.start))
+    let start = recording.start.map(values::start).transpose();
+    let start = start.map_err(|fault| anyhow!("{}: start {fault}", file.display()))?;
+    Ok((found.discovery, Source::Recorded(file.to_owned(), calls), start))
 }
 
 /// The settings of an ExtensionConfig among the files; none if it is not there (RH-5.6).

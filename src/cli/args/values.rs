@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::tz::Offset;
 use wildmatch::WildMatch;
 
 use crate::hub::{LabelRequirements, ObjectKey, naming};
@@ -34,7 +35,14 @@ impl fmt::Display for ClusterPattern {
 }
 
 pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
-    text.parse().map_err(|_| "must be a time such as 2026-01-31T08:00:00Z".to_owned())
+    let time = text.parse().map_err(|_| "must be a time such as 2026-01-31T08:00:00Z".to_owned())?;
+    start(time)
+}
+
+/// A time at which a rollout may start: the years of times in objects have four digits, and a rollout goes on after its start.
+pub(in crate::cli) fn start(time: Timestamp) -> Result<Timestamp, String> {
+    let year = Offset::UTC.to_datetime(time).year();
+    (1..=9000).contains(&year).then_some(time).ok_or_else(|| "must be a time in the years 1 to 9000".to_owned())
 }
 
 /// Reads `namespace/name`; a name alone is one of the namespace `default`.
@@ -132,6 +140,23 @@ pub(super) fn life(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_start_has_a_year_of_four_digits_and_time_after_it() {
+        for good in ["0001-01-01T00:00:00Z", "2026-01-31T08:00:00+01:00", "9000-12-31T23:59:59Z"] {
+            assert!(moment(good).is_ok(), "{good}");
+        }
+        for (wrong, words) in [
+            ("0000-12-31T23:59:59Z", "years 1 to 9000"),
+            ("0001-01-01T00:00:00+01:00", "years 1 to 9000"),
+            ("-005000-01-01T00:00:00Z", "years 1 to 9000"),
+            ("9001-01-01T00:00:00Z", "years 1 to 9000"),
+            ("2026-01-31", "such as 2026-01-31T08:00:00Z"),
+        ] {
+            let error = moment(wrong).unwrap_err();
+            assert!(error.contains(words), "{wrong}: {error}");
+        }
+    }
 
     #[test]
     fn durations_have_a_unit() {

@@ -251,6 +251,10 @@ fn plans_and_simulations_show_what_hooks_hold() {
     }
     let (code, _, err) = folder.run(&[&recorded[..], &["--now", "2026-02-01T12:00:00Z"]].concat());
     assert!(code == 0 && err.contains("simulated.json has no answer to this request"), "{code} {err}");
+    let text = fs::read_to_string(folder.path("simulated.json")).unwrap();
+    fs::write(folder.path("simulated.json"), text.replace("2026-01-31T12:00:00Z", "0000-01-31T12:00:00Z")).unwrap();
+    let (code, _, err) = folder.run(&recorded);
+    assert!(code == 2 && err.contains("simulated.json: start must be a time in the years 1 to 9000"), "{code} {err}");
     let (code, replayed, err) = folder.run(&[&plan[..], &["--extension", "lab=lab.json"]].concat());
     assert_eq!((code, &replayed), (0, &live), "{err}");
 }
