@@ -40,6 +40,9 @@ use crate::world::{Found, Objects, Record};
 /// After how many runs of a topology at one time a simulation ends: it would go on for ever.
 const RUNS: usize = 10_000;
 
+/// How many machines a simulation follows: each change of one is a step that looks at all those of its set.
+const MOST_MACHINES: i64 = 10_000;
+
 /// How a simulation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
@@ -64,6 +67,8 @@ pub struct Simulation {
     pub timeline: Timeline,
     /// Whether the last run ended because its time was over.
     pub ran_out: bool,
+    /// How many machines are asked for, if they are too many.
+    too_many: Option<i64>,
 }
 
 impl Simulation {
@@ -95,6 +100,7 @@ impl Simulation {
             waits: BTreeMap::new(),
             timeline: Timeline::new(now),
             ran_out: false,
+            too_many: None,
         };
         simulation.notice();
         simulation
@@ -203,7 +209,7 @@ impl Simulation {
             self.machines.advance();
             progress(self.now());
         }
-        self.ran_out = true;
+        self.ran_out = self.too_many.is_none();
         self.end()
     }
 
@@ -212,7 +218,8 @@ impl Simulation {
         const STEPS: usize = 10_000_000;
         let clusters = self.topologies.facts().cluster_keys().len();
         for _ in 0..RUNS.saturating_mul(1 + clusters) {
-            if !self.machines.settle(STEPS) {
+            self.too_many = Some(machines_wanted(&self.machines.objects)).filter(|wanted| *wanted > MOST_MACHINES);
+            if self.too_many.is_some() || !self.machines.settle(STEPS) {
                 return false;
             }
             self.notice();
@@ -473,6 +480,9 @@ impl Simulation {
 
     /// Why a Cluster is not as it should be, if it is not.
     fn why_stuck(&self, key: &ObjectKey) -> Option<String> {
+        if let Some(wanted) = self.too_many {
+            return Some(format!("it asks for {wanted} machines, and a simulation follows {MOST_MACHINES} at most"));
+        }
         let symptom = self.symptom(key)?;
         // What holds an upgrade back is often a machine; the machine says more.
         let is_cause = self.failures.contains_key(key) || self.is_paused(key);
@@ -529,6 +539,22 @@ impl Simulation {
         };
         machines.iter().find(is_bad).map(said)
     }
+}
+
+/// How many machines worker sets, control planes and sets of no worker set ask for.
+fn machines_wanted(objects: &crate::lifecycle::Objects) -> i64 {
+    let asks = |kind: &&GroupKind| {
+        let is_worker_set = ["MachineDeployment", "MachinePool", "MachineSet"].iter().any(|name| kind.is_core(name));
+        is_worker_set || kind.kind.ends_with("ControlPlane")
+    };
+    let all = objects.kinds().filter(asks).flat_map(|kind| objects.all(kind));
+    let all = all.filter(|object| object.kind() != "MachineSet" || !is_of_deployment(object));
+    all.filter_map(|object| object.at("spec.replicas")?.as_i64()).fold(0, i64::saturating_add)
+}
+
+fn is_of_deployment(set: &Object) -> bool {
+    let owners = set.at("metadata.ownerReferences").and_then(Value::as_array);
+    owners.into_iter().flatten().any(|owner| owner.get("kind").is_some_and(|kind| kind == "MachineDeployment"))
 }
 
 /// The parts of a message that say more than that nothing is reported yet; the whole message if there are none.

@@ -340,6 +340,20 @@ fn input_that_cannot_be_simulated_is_refused_with_a_reason() {
 }
 
 #[test]
+fn more_machines_than_a_simulation_follows_are_refused_at_once() {
+    let story = Story::new();
+    story.file("a.yaml", world(&[cluster("blue", 1)]));
+    story.file("b.yaml", world(&[cluster("blue", 2_000_000_000)]));
+    let wanted = "machines, and a simulation follows 10000 at most";
+    for arguments in [&["b.yaml"][..], &["a.yaml", "--to", "b.yaml"]] {
+        let told = story.run(arguments);
+        assert_eq!(told.code, 1, "{arguments:?}: {}", told.err);
+        assert!(told.out.contains("Stuck: it asks for 20") && told.out.contains(wanted), "{}", told.out);
+        assert!(told.out.contains("Way out: simulate the Cluster with fewer replicas"), "{}", told.out);
+    }
+}
+
+#[test]
 fn a_limit_ends_a_rollout_that_takes_longer() {
     let story = Story::new();
     story.file("a.yaml", world(&[cluster("blue", 1)]));

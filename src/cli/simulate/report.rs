@@ -140,6 +140,9 @@ fn way_out(reason: &str, fails: bool, ran_out: bool) -> Option<&'static str> {
     let found = known.into_iter().find(|(text, _)| reason.contains(text)).map(|(_, way)| way);
     let is_class = reason.starts_with("ClusterClass ") && reason.contains(" was not found");
     let found = found.or(is_class.then_some("add the ClusterClass to the files, or correct spec.topology.classRef"));
+    let is_large = reason.starts_with("it asks for ") && reason.contains(" machines, and a simulation follows ");
+    let found =
+        found.or(is_large.then_some("simulate the Cluster with fewer replicas: the order of the steps is the same"));
     let machine = (fails && reason.starts_with("Machine ")).then_some("remove the failures from the file of --timings");
     found.or(machine).or(ran_out.then_some("the time of --limit is over; a longer one may be enough"))
 }

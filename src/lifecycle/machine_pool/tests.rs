@@ -98,6 +98,26 @@ fn a_pool_gets_data_instances_and_nodes() {
 }
 
 #[test]
+fn a_pool_with_too_many_instances_says_so_and_keeps_those_it_has() {
+    // CT-13.1
+    let mut fold = up();
+    let before = names(&fold);
+    fold.edit(&pool(&fold), |it| set(it, "spec.replicas", json!(2_000_000_000)));
+    fold.run(Duration::from_mins(1));
+    assert_eq!(names(&fold), before);
+    let said = conditions::get(&pool(&fold), "InfrastructureReady").unwrap();
+    assert_eq!((said.status, &*said.reason), (conditions::Status::False, "TooManyInstances"));
+    assert!(
+        said.message.contains("2000000000") && said.message.contains("10000 instances at most"),
+        "{}",
+        said.message
+    );
+    fold.edit(&pool(&fold), |it| set(it, "spec.replicas", json!(3)));
+    assert!(fold.run(Duration::from_mins(1)));
+    assert_eq!(names(&fold).len(), 3);
+}
+
+#[test]
 fn instances_are_replaced_when_what_they_are_made_from_changes() {
     // ROLL-15, CT-13.1
     type Change = fn(&mut Object);

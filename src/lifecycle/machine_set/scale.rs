@@ -17,6 +17,9 @@ use crate::lifecycle::step::{Step, Write};
 /// On a set that must not create machines.
 pub(in crate::lifecycle) const DISABLE_CREATE: &str = "cluster.x-k8s.io/disable-machine-create";
 
+/// How many machines one step makes: those that the next steps make follow, since each new machine wakes its set.
+const MOST_AT_ONCE: u64 = 100;
+
 /// What scaling comes to.
 #[derive(Debug, Default)]
 pub(super) struct Scaling {
@@ -56,7 +59,7 @@ pub(super) fn replicas_of(
     Ok(scaling)
 }
 
-/// Creates machines, unless preflight checks fail (MA-15.8).
+/// Creates machines, unless preflight checks fail (MA-15.8); not all at once if they are many.
 fn create(
     context: &Context<'_>,
     cluster: &Object,
@@ -71,7 +74,7 @@ fn create(
         step.look_again(preflight::AGAIN);
         return Ok(());
     }
-    for number in 0..usize::try_from(missing).unwrap_or(usize::MAX) {
+    for number in 0..usize::try_from(missing.min(MOST_AT_ONCE)).unwrap_or(usize::MAX) {
         let objects = machine(context, set, templates, number)?;
         if let Some(machine) = objects.last() {
             step.tell("SuccessfulCreate", format!("Created Machine {}", machine.name()));

@@ -236,6 +236,26 @@ fn a_set_deletes_the_machines_that_are_too_many() {
 }
 
 #[test]
+fn a_step_makes_a_hundred_machines_at_most_and_those_after_it_the_others() {
+    // MA-15.7
+    let mut fold = scene();
+    fold.make(group("MachineSet", "set", 250));
+    let id = ObjectId::of(&the_set(&fold));
+    let mut most = 0;
+    while machines(&fold).len() < 250 {
+        let before = machines(&fold).len();
+        fold.take(&id);
+        most = most.max(machines(&fold).len() - before);
+    }
+    assert_eq!(most, 100);
+    let mut fold = scene();
+    fold.make(group("MachineSet", "set", 250));
+    assert!(fold.settle(5_000));
+    assert_eq!(machines(&fold).len(), 250, "nobody has to look at the set again");
+    assert_eq!(reason(&fold, "ScalingUp"), "NotScalingUp");
+}
+
+#[test]
 fn a_set_may_be_told_to_make_no_machines() {
     // MA-15.7
     let mut fold = with_set(1);

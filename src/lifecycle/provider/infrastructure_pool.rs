@@ -25,6 +25,8 @@ pub(super) const FINALIZER: &str = "lifecycle.topologist.dev/infrastructure-pool
 /// On the infrastructure of a pool: its instances.
 const INSTANCES: &str = "lifecycle.topologist.dev/instances";
 const READY: &str = "Ready";
+/// How many instances a pool has at most: all of them are in one annotation.
+const MOST: usize = 10_000;
 
 /// One instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +75,11 @@ fn may_begin(scene: &Scene<'_>, pool: &Object, after: &mut Object) -> bool {
 /// Instances as they should be, and what there is to report (CT-13.1).
 fn provide(scene: &Scene<'_>, pool: &Arc<Object>, after: &mut Object, step: &mut Step) -> Result<(), Fault> {
     let wanted = usize::try_from(number(pool, "spec.replicas").unwrap_or(1)).unwrap_or_default();
+    if wanted > MOST {
+        let message = format!("spec.replicas of the MachinePool is {wanted}; a pool has {MOST} instances at most");
+        put(after, READY, &Condition::new(false, "TooManyInstances", message), scene.context.now);
+        return Ok(());
+    }
     let made_from = made_from(scene, pool)?;
     let mut instances = known(scene.object);
     for adopted in instances.iter_mut().filter(|instance| instance.made_from.is_empty()) {
