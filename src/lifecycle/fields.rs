@@ -179,7 +179,7 @@ pub(super) fn has_owner(object: &Object, owner: &Object) -> bool {
 }
 
 /// The name of the owner of a kind of Cluster API.
-pub(super) fn owner_name<'a>(object: &'a Object, kind: &str) -> Option<&'a str> {
+pub fn owner_name<'a>(object: &'a Object, kind: &str) -> Option<&'a str> {
     let kind = GroupKind::new(GROUP, kind);
     owners(object).iter().find(|owner| is_of_kind(owner, &kind))?.get("name")?.as_str()
 }

@@ -69,4 +69,4 @@ pub fn owning_cluster(object: &Object) -> Option<ObjectKey> {
     Some(ObjectKey::new(object.namespace(), fields::owner_name(object, "Cluster")?))
 }
 
-pub use fields::{cluster_key, later};
+pub use fields::{cluster_key, later, owner_name};

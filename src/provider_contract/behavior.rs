@@ -146,6 +146,11 @@ impl Verdict {
         Verdict { rule, broken: Some(Broken { level: Level::Warning, way_out }), message: message.into() }
     }
 
+    /// What is wrong, or that the rule is kept if nothing is.
+    fn kept_unless(faults: Vec<Verdict>, rule: &'static str, kept: &str) -> Vec<Verdict> {
+        if faults.is_empty() { vec![Verdict::kept(rule, kept)] } else { faults }
+    }
+
     /// One message when a rule is kept, and another when it is not.
     fn of(is_kept: bool, rule: &'static str, kept: &str, broken: &str, way_out: &'static str) -> Self {
         if is_kept { Verdict::kept(rule, kept) } else { Verdict::broken(rule, broken, way_out) }

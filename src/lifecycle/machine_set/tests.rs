@@ -251,7 +251,7 @@ fn a_step_makes_a_hundred_machines_at_most_and_those_after_it_the_others() {
     let mut fold = scene();
     fold.make(group("MachineSet", "set", 250));
     assert!(fold.settle(5_000));
-    assert_eq!(machines(&fold).len(), 250, "nobody has to look at the set again");
+    assert_eq!(machines(&fold).len(), 250, "new machines wake their set");
     assert_eq!(reason(&fold, "ScalingUp"), "NotScalingUp");
 }
 

@@ -25,7 +25,7 @@ pub(super) const FINALIZER: &str = "lifecycle.topologist.dev/infrastructure-pool
 /// On the infrastructure of a pool: its instances.
 const INSTANCES: &str = "lifecycle.topologist.dev/instances";
 const READY: &str = "Ready";
-/// How many instances a pool has at most: all of them are in one annotation.
+/// How many instances a pool has at most. One step makes and lists all of them.
 const MOST: usize = 10_000;
 
 /// One instance.

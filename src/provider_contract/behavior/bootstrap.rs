@@ -43,23 +43,20 @@ fn data(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
 /// Everything that is wrong with the Secret, or that nothing is.
 fn belongs(configuration: &Object, secret: &Object) -> Vec<Verdict> {
     const RULE: &str = "CT-12.2";
-    let mut verdicts = Vec::new();
+    let mut faults = Vec::new();
     if secret.label(label::CLUSTER_NAME).is_none() {
         let message = format!("the Secret with the data has no label {}", label::CLUSTER_NAME);
-        verdicts.push(Verdict::broken(RULE, message, "Set the label to the name of the Cluster"));
+        faults.push(Verdict::broken(RULE, message, "Set the label to the name of the Cluster"));
     }
     if !is_controlled_by(secret, configuration) {
-        verdicts.push(Verdict::broken(
+        faults.push(Verdict::broken(
             RULE,
             "the configuration is not the controller of the Secret with the data",
             "Set an owner reference with controller: true, so that the Secret is deleted with the configuration",
         ));
     }
-    if verdicts.is_empty() {
-        let message = "the Secret with the data has the label of the Cluster, and the configuration is its controller";
-        verdicts.push(Verdict::kept(RULE, message));
-    }
-    verdicts
+    let kept = "the Secret with the data has the label of the Cluster, and the configuration is its controller";
+    Verdict::kept_unless(faults, RULE, kept)
 }
 
 /// CT-12.7: a worker joins a control plane that is there.

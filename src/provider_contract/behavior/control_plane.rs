@@ -36,9 +36,9 @@ fn kubeconfig(change: &Change<'_>, verdicts: &mut Vec<Verdict>) {
 
 /// Everything that is wrong with the form of the Secret with the kubeconfig, or that nothing is.
 fn form(control_plane: &Object, secret: &Object, is_of_the_type: Option<bool>) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
+    let mut faults = Vec::new();
     if is_of_the_type == Some(false) {
-        verdicts.push(Verdict::broken(
+        faults.push(Verdict::broken(
             KUBECONFIG,
             "the type of the Secret with the kubeconfig is not cluster.x-k8s.io/secret",
             "Create the Secret with this type: it cannot be changed later",
@@ -46,21 +46,18 @@ fn form(control_plane: &Object, secret: &Object, is_of_the_type: Option<bool>) -
     }
     if secret.label(label::CLUSTER_NAME).is_none() {
         let message = format!("the Secret with the kubeconfig has no label {}", label::CLUSTER_NAME);
-        verdicts.push(Verdict::broken(KUBECONFIG, message, "Set the label to the name of the Cluster"));
+        faults.push(Verdict::broken(KUBECONFIG, message, "Set the label to the name of the Cluster"));
     }
     let owners = secret.at("metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten();
     if !owners.into_iter().any(|owner| owner.get("uid").is_some_and(|uid| uid == control_plane.uid())) {
-        verdicts.push(Verdict::disregarded(
+        faults.push(Verdict::disregarded(
             KUBECONFIG,
             "the control plane does not own the Secret with the kubeconfig",
             "Set an owner reference, so that the Secret is deleted with the control plane",
         ));
     }
-    if verdicts.is_empty() {
-        let message = "the Secret with the kubeconfig is there, and the control plane owns it";
-        verdicts.push(Verdict::kept(KUBECONFIG, message));
-    }
-    verdicts
+    let kept = "the Secret with the kubeconfig is there, and the control plane owns it";
+    Verdict::kept_unless(faults, KUBECONFIG, kept)
 }
 
 /// CT-10.2: a control plane with replicas counts them.
