@@ -26,6 +26,7 @@ kubernetes: ## kube-apiserver, etcd, kube-controller-manager, kubectl, kustomize
 	tests/kubernetes/build node
 
 test: ## all tests, those on a real kube-apiserver included
+	tests/prerequisites
 	$(MAKE) --no-print-directory kubernetes & builder=$$!; $(CARGO) test $(LOCKED) --no-run || exit 1; wait $$builder
 	$(CARGO) test $(LOCKED)
 

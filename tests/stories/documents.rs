@@ -200,9 +200,12 @@ fn every_decision_is_in_the_index() {
 }
 
 #[test]
-fn the_readme_is_short() {
-    let count = read("README.md").lines().count();
-    assert!(count < 200, "{count} lines");
+fn the_readme_is_one_page_with_both_commands_of_setting_up() {
+    let readme = read("README.md");
+    let count = readme.lines().count();
+    assert!(count <= 95, "{count} lines");
+    assert!(readme.contains("\n$ cargo run -- serve --embedded --load fixtures/quick-start\n"));
+    assert!(readme.contains("\n```sh\nmake test\n```\n"));
 }
 
 #[test]

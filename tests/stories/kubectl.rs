@@ -211,7 +211,7 @@ fn the_examples_for_newcomers_say_what_happens() {
     let (line, printed) =
         shown("README.md", "kubectl patch cluster demo --type=merge -p '{\"spec\":{\"topology\":{\"workers\"");
     assert_eq!(sh(&line).err, printed);
-    let announced = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let announced = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/embedded.md")).unwrap();
     let lines: Vec<&str> = announced.lines().filter_map(|line| line.strip_prefix("  kubectl ")).collect();
     assert_eq!(lines.len(), 3);
     for line in lines {

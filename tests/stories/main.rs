@@ -29,6 +29,7 @@ mod monitoring;
 mod newcomer;
 mod offline;
 mod plans;
+mod prerequisites;
 mod properties;
 mod proposals;
 mod rule_costs;

@@ -1,4 +1,4 @@
-//! The README's rollout, line by line: kubectl against `serve --embedded`, and nothing else.
+//! The rollout of docs/embedded.md: kubectl against `serve --embedded`, and nothing else.
 
 use std::path::Path;
 

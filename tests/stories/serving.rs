@@ -551,9 +551,9 @@ fn the_server_says_how_to_send_a_review() {
     );
     assert!(text.contains("(ClusterClasses: 1, Clusters: 1)"), "{text}");
     assert!(text.contains(&format!("  export KUBECONFIG={state}/kubeconfig\n")), "{text}");
-    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let shown = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/embedded.md")).unwrap();
     for line in text.lines().filter(|line| line.starts_with("  kubectl ")) {
-        assert!(readme.contains(line), "{line} is not in the README");
+        assert!(shown.contains(line), "{line} is not in docs/embedded.md");
     }
 }
 
