@@ -5,6 +5,7 @@ mod clients;
 #[cfg(test)]
 mod tests;
 mod tunnel;
+mod verifier;
 
 pub use clients::{Clients, IdentityFiles};
 pub use tunnel::{Stream, Tunnel};
@@ -22,12 +23,13 @@ use hyper::body::Incoming;
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::ClientConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
 use tokio::time::timeout;
 use tunnel::Connector;
+use verifier::BundleVerifier;
 
 use crate::extensions::{MAX_BODY, SHOWN, Target, cut};
 use crate::field::chain;
@@ -146,9 +148,12 @@ impl Client {
         identity: Option<&ClientIdentity>,
     ) -> Result<Self, ClientError> {
         let provider = Arc::new(ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let config = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
         let config = match ca {
-            Some(pem) => config.with_root_certificates(roots(pem)?),
+            Some(pem) => {
+                let verifier = BundleVerifier::new(certificates(pem)?, provider)?;
+                config.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+            }
             None => config.with_native_roots().map_err(ClientError::System)?,
         };
         let config = match identity.map(ClientIdentity::parsed).transpose()? {
@@ -193,12 +198,10 @@ fn reason(error: &legacy::Error) -> String {
 }
 
 /// The certificates of a PEM text.
-fn roots(pem: &[u8]) -> Result<RootCertStore, ClientError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        roots.add(certificate.map_err(|error| ClientError::Unreadable(error.to_string()))?)?;
-    }
-    if roots.is_empty() { Err(ClientError::NoCertificate) } else { Ok(roots) }
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ClientError> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let read = read.map_err(|error| ClientError::Unreadable(error.to_string()))?;
+    if read.is_empty() { Err(ClientError::NoCertificate) } else { Ok(read) }
 }
 
 /// The first characters of the body of an error (RH-4.9).

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
 
 use axum::Router;
 use axum::body::Body;
@@ -11,6 +12,12 @@ use http::header::LOCATION;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, CertifiedKey, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+};
+use rustls::sign::SingleCertAndKey;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, SupportedProtocolVersion};
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::net::TcpListener;
@@ -40,8 +47,11 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let issued = Issued::make(&["127.0.0.1".to_owned()], 1).unwrap();
+        let identity = Identity::new(callers.map(Arc::new), Arc::default());
+        let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
+        identity.take_on(&issued.pair(), &files).unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
-        tokio::spawn(accept(listener, issued.clone(), callers.map(Arc::new), connections.clone()));
+        tokio::spawn(accept(listener, TlsAcceptor::from(identity.config().unwrap()), connections.clone()));
         Server { port, issued, connections }
     }
 
@@ -62,11 +72,7 @@ impl Server {
     }
 }
 
-async fn accept(listener: TcpListener, issued: Issued, callers: Option<Arc<Callers>>, connections: Arc<AtomicUsize>) {
-    let identity = Identity::new(callers, Arc::default());
-    let files = Files { certificate: "tls.crt".into(), key: "tls.key".into() };
-    identity.take_on(&issued.pair(), &files).unwrap();
-    let acceptor = TlsAcceptor::from(identity.config().unwrap());
+async fn accept(listener: TcpListener, acceptor: TlsAcceptor, connections: Arc<AtomicUsize>) {
     let router = Router::new().fallback(answer);
     while let Ok((stream, _)) = listener.accept().await {
         connections.fetch_add(1, Ordering::Relaxed);
@@ -171,6 +177,87 @@ async fn a_server_must_show_a_certificate_of_the_authority_for_its_name() {
     assert!(error.contains("not valid for name \"localhost\""), "{error}");
 }
 
+/// A certificate as `openssl req -x509` makes it: a CA, signed by its own key, without a key usage.
+fn self_signed(change: impl FnOnce(&mut CertificateParams)) -> CertifiedKey<KeyPair> {
+    let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, "extension");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.use_authority_key_identifier_extension = true;
+    change(&mut params);
+    let signing_key = KeyPair::generate().unwrap();
+    CertifiedKey { cert: params.self_signed(&signing_key).unwrap(), signing_key }
+}
+
+/// What a client that trusts the certificate of `trusted` says of a server that shows `shown` and signs with the key of `signing`.
+async fn verdict(
+    trusted: &CertifiedKey<KeyPair>,
+    shown: &CertifiedKey<KeyPair>,
+    signing: &CertifiedKey<KeyPair>,
+    version: &'static SupportedProtocolVersion,
+) -> Result<Bytes, CallError> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = Address::parse(&format!("https://{}/echo", listener.local_addr().unwrap())).unwrap();
+    let key = PrivateKeyDer::try_from(signing.signing_key.serialize_der()).unwrap();
+    let key = ring::sign::any_supported_type(&key).unwrap();
+    let shown = rustls::sign::CertifiedKey::new(vec![shown.cert.der().clone()], key);
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let config = config.with_protocol_versions(&[version]).unwrap().with_no_client_auth();
+    let config = config.with_cert_resolver(Arc::new(SingleCertAndKey::from(shown)));
+    let server = tokio::spawn(accept(listener, TlsAcceptor::from(Arc::new(config)), Arc::default()));
+    let client = Client::trusting(Some(trusted.cert.pem().as_bytes())).unwrap();
+    let answer = client.call(&address.discovery(), String::new()).await;
+    server.abort();
+    answer
+}
+
+#[tokio::test]
+async fn a_self_signed_certificate_of_the_bundle_is_accepted_from_the_owner_of_its_key() {
+    // RH-4.7
+    let (certificate, other) = (self_signed(|_| ()), self_signed(|_| ()));
+    for version in [&TLS12, &TLS13] {
+        let answer = verdict(&certificate, &certificate, &certificate, version).await;
+        assert!(answer.is_ok(), "{version:?}: {answer:?}");
+        let error = verdict(&certificate, &other, &other, version).await.unwrap_err().to_string();
+        assert!(error.contains("invalid peer certificate"), "another certificate of that name: {error}");
+        let error = verdict(&certificate, &certificate, &other, version).await.unwrap_err().to_string();
+        assert!(error.contains("BadSignature"), "another key: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_of_the_bundle_is_valid_for_its_names_time_and_usage_only() {
+    // RH-4.7
+    use ExtendedKeyUsagePurpose::{Any, ClientAuth, ServerAuth};
+    let (day, now) = (Duration::from_hours(24), SystemTime::now());
+    let valid = |begins: SystemTime, ends: SystemTime| {
+        self_signed(|params| (params.not_before, params.not_after) = (begins.into(), ends.into()))
+    };
+    let usage = |usages: &[ExtendedKeyUsagePurpose]| self_signed(|params| params.extended_key_usages = usages.to_vec());
+    let pinned = self_signed(|params| params.is_ca = IsCa::ExplicitNoCa);
+    let names = |name: &str| {
+        let name = name.to_owned();
+        self_signed(|params| params.subject_alt_names = CertificateParams::new([name]).unwrap().subject_alt_names)
+    };
+    for (case, certificate, error) in [
+        ("another address", names("127.0.0.2"), Some("not valid for name \"127.0.0.1\"")),
+        ("a host", names("extension.example"), Some("not valid for name \"127.0.0.1\"")),
+        ("expired", valid(now - 2 * day, now - day), Some("certificate expired")),
+        ("not yet valid", valid(now + day, now + 2 * day), Some("certificate not valid yet")),
+        ("valid today", valid(now - day, now + day), None),
+        ("for clients", usage(&[ClientAuth]), Some("InvalidPurpose")),
+        ("for servers and clients", usage(&[ClientAuth, ServerAuth]), None),
+        ("for anything", usage(&[Any]), None),
+        ("not a CA", pinned, None),
+    ] {
+        let answer = verdict(&certificate, &certificate, &certificate, &TLS13).await;
+        match (answer, error) {
+            (Ok(_), None) => {}
+            (Err(found), Some(error)) => assert!(found.to_string().contains(error), "{case}: {found}"),
+            (answer, _) => panic!("{case}: {answer:?}"),
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_is_not_there_is_an_error() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
@@ -190,7 +277,6 @@ fn authorities_must_be_certificates() {
 
 /// The files of a client certificate in a folder, written anew, and what accepts it.
 fn client_certificate(folder: &Path, name: &str) -> Callers {
-    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
