@@ -1,8 +1,12 @@
-//! How long properties are tried, and how long something takes.
+//! How long properties are tried, how long something takes, and what is logged.
 
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use proptest::test_runner::Config;
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::fmt::MakeWriter;
 
 /// So many cases, unless `PROPTEST_CASES` asks for others: CI is in a hurry, a night is not (`docs/testing.md`).
 pub(crate) fn cases(usual: u32) -> Config {
@@ -24,4 +28,40 @@ pub(crate) fn timed<R>(act: impl FnOnce() -> R) -> (R, Duration) {
 fn on_processor() -> Option<Duration> {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(Duration::from_nanos(told.split(' ').next()?.parse().ok()?))
+}
+
+/// The log lines of a thread.
+#[derive(Clone, Default)]
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// Collects what this thread logs, until the guard is dropped.
+    pub(crate) fn collect() -> (Self, DefaultGuard) {
+        let lines = Lines::default();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::TRACE);
+        let subscriber = subscriber.with_writer(lines.clone()).finish();
+        (lines, tracing::subscriber::set_default(subscriber))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Lines;
+
+    fn make_writer(&'a self) -> Lines {
+        self.clone()
+    }
 }

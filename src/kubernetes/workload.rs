@@ -339,7 +339,6 @@ async fn get(
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use axum::Router;
@@ -351,7 +350,6 @@ mod tests {
     use serde_json::json;
     use tokio::net::TcpListener;
     use tokio_util::sync::CancellationToken;
-    use tracing_subscriber::fmt::MakeWriter;
 
     use super::*;
     use crate::certificates::authority::Issued;
@@ -359,6 +357,7 @@ mod tests {
     use crate::certificates::tls::Identity;
     use crate::kubernetes::scripted::{Answer as Said, Script};
     use crate::telemetry::metrics::Metrics;
+    use crate::testing::Lines;
     use crate::webhook::server::{Limits, Server};
 
     const TOKEN: &str = "s3cret-t0ken";
@@ -504,35 +503,10 @@ mod tests {
         assert_eq!(workload.asked.load(Ordering::SeqCst), 0);
     }
 
-    /// Collects log lines.
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl<'a> MakeWriter<'a> for Lines {
-        type Writer = Lines;
-
-        fn make_writer(&'a self) -> Lines {
-            self.clone()
-        }
-    }
-
     #[tokio::test]
     async fn an_unknown_ca_is_not_trusted_and_no_credentials_are_logged() {
         // DEC-40
-        let lines = Lines::default();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::TRACE);
-        let subscriber = subscriber.with_writer(lines.clone()).finish();
-        let _logging = tracing::subscriber::set_default(subscriber);
+        let (lines, _logging) = Lines::collect();
         let (script, workload, other) = (Script::default(), Workload::start().await, Workload::start().await);
         let workloads = Workloads::new(script.client());
         script.get(SECRET, &[], secret("1", &workload.kubeconfig()));
@@ -540,7 +514,7 @@ mod tests {
         script.get(SECRET, &[], secret("2", &kubeconfig(&workload.url, &other.authority)));
         let error = ask(&workloads, &["n1"]).await.unwrap_err();
         assert_eq!(error, "it cannot be reached; see the log of topologist");
-        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let text = lines.text();
         let line = text.lines().find(|line| line.contains("Cannot reach the workload cluster")).unwrap_or(&text);
         assert!(line.contains("ns/one") && line.contains("certificate"), "{line}");
         assert!(!text.contains(" ERROR "), "a tenant makes no errors here: {text}");

@@ -1,10 +1,12 @@
 //! The delay before the next run of an object.
 
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::hub::ObjectKey;
@@ -18,11 +20,12 @@ const WRITES: u32 = 5;
 #[derive(Debug)]
 pub(super) struct Backoff<K = ObjectKey> {
     objects: Mutex<HashMap<K, State>>,
+    hashes: RandomState,
 }
 
 impl<K> Default for Backoff<K> {
     fn default() -> Self {
-        Backoff { objects: Mutex::default() }
+        Backoff { objects: Mutex::default(), hashes: RandomState::default() }
     }
 }
 
@@ -33,15 +36,36 @@ struct State {
     /// Writes since the last run that had nothing to write.
     writes: u32,
     written: Option<Instant>,
+    /// The hash of the status after the last write.
+    status: Option<u64>,
     /// The version that the last write has made an old one.
     replaced: Option<String>,
 }
 
-/// An object is written again and again, so another client keeps reverting it.
+/// The next write of an object is delayed, because many writes followed each other.
 #[derive(Debug, thiserror::Error)]
-#[error("another controller keeps changing the status; delaying the next write")]
+#[error("{cause}; delaying the next write")]
 pub(super) struct Held {
     pub wait: Duration,
+    cause: Cause,
+}
+
+/// Why an object is written many times in a row.
+#[derive(Debug, PartialEq, Eq)]
+enum Cause {
+    /// The status is not as it was written last.
+    OtherClient,
+    /// The object, or something that its status depends on, keeps changing.
+    Changes,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::OtherClient => f.write_str("another client keeps changing the status"),
+            Cause::Changes => write!(f, "more than {WRITES} changes of the status in a row"),
+        }
+    }
 }
 
 impl<K: Clone + Eq + Hash> Backoff<K> {
@@ -71,15 +95,20 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// Counts a write, unless there were many in a row just now.
-    pub(super) fn before_write(&self, key: &K) -> Result<(), Held> {
+    /// Counts a write of an object with this status, unless there were many in a row just now.
+    pub(super) fn before_write(&self, key: &K, status: Option<&Value>) -> Result<(), Held> {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         let state = objects.entry(key.clone()).or_default();
         if let Some(beyond) = state.writes.checked_sub(WRITES) {
             let pause = Duration::from_secs(1).saturating_mul(2_u32.saturating_pow(beyond)).min(LONGEST);
             let wait = pause.saturating_sub(state.written.map_or(pause, |written| written.elapsed()));
             if !wait.is_zero() {
-                return Err(Held { wait });
+                let is_reverted = state.status.is_some_and(|written| written != self.hashes.hash_one(status));
+                let cause = match is_reverted {
+                    true => Cause::OtherClient,
+                    false => Cause::Changes,
+                };
+                return Err(Held { wait, cause });
             }
         }
         state.writes = state.writes.saturating_add(1);
@@ -87,9 +116,14 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         Ok(())
     }
 
+    /// The object has this status after a write.
+    pub(super) fn wrote(&self, key: &K, status: Option<&Value>) {
+        self.change(key, |state| state.status = Some(self.hashes.hash_one(status)));
+    }
+
     /// A write has taken the place of this version.
-    pub(super) fn wrote(&self, key: &K, replaced: &str) {
-        self.change(key, |state| state.replaced = Some(replaced.to_owned()));
+    pub(super) fn replaced(&self, key: &K, version: &str) {
+        self.change(key, |state| state.replaced = Some(version.to_owned()));
     }
 
     /// Whether this version is older than our own last write, so that a newer one is on its way (RS-11).
@@ -129,16 +163,16 @@ mod tests {
     async fn two_controllers_that_revert_each_other_slow_down() {
         let (backoff, key) = (Backoff::default(), ObjectKey::new("ns", "c"));
         for _ in 0..WRITES {
-            assert!(backoff.before_write(&key).is_ok());
+            assert!(backoff.before_write(&key, None).is_ok());
         }
         for wait in [1, 2, 4] {
-            let held = backoff.before_write(&key).unwrap_err();
+            let held = backoff.before_write(&key, None).unwrap_err();
             assert_eq!(held.wait, Duration::from_secs(wait));
             tokio::time::advance(held.wait).await;
-            assert!(backoff.before_write(&key).is_ok());
+            assert!(backoff.before_write(&key, None).is_ok());
         }
         backoff.rested(&key);
-        assert!(backoff.before_write(&key).is_ok());
-        assert!(backoff.before_write(&ObjectKey::new("ns", "d")).is_ok());
+        assert!(backoff.before_write(&key, None).is_ok());
+        assert!(backoff.before_write(&ObjectKey::new("ns", "d"), None).is_ok());
     }
 }

@@ -299,7 +299,7 @@ impl Reconciler {
     async fn write_status(&self, class: &RawClass, status: &Value) -> Result<(), ReconcileError> {
         let (key, metadata) = (class.key(), class.metadata());
         self.leadership.may_write()?;
-        self.backoff.before_write(&key)?;
+        self.backoff.before_write(&key, class.value.get("status"))?;
         // A merge patch would leave out every null of a schema, and a test of the version would not be answered as a
         // conflict.
         let patch = json_patch::Patch(vec![
@@ -310,9 +310,10 @@ impl Reconciler {
         let one = one.map_err(|malformed| ReconcileError::Status(malformed.into()))?;
         match one.patch_status(&in_our_name(), &Patch::Json::<()>(patch)).await {
             Ok(written) => {
+                self.backoff.wrote(&key, written.value.get("status"));
                 // A write that changes nothing leaves the version as it is, and no event follows.
                 if written.version() != class.version() {
-                    self.backoff.wrote(&key, class.version());
+                    self.backoff.replaced(&key, class.version());
                 }
                 info!(class = %key, generation = metadata.generation, "Updated the status of a ClusterClass");
                 Ok(())

@@ -10,6 +10,7 @@ use crate::kubernetes::cache::Cache;
 use crate::kubernetes::lease::{Candidacy, Election};
 use crate::kubernetes::testing::{ApiServer, Failure, Received};
 use crate::telemetry::metrics;
+use crate::testing::Lines;
 use crate::world::Facts;
 
 const CLASS: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/clusterclasses/base";
@@ -197,6 +198,7 @@ async fn a_missing_definition_is_no_missing_template() {
 
 #[tokio::test(start_paused = true)]
 async fn two_writers_of_the_same_status_do_not_race() {
+    let (lines, _logging) = Lines::collect();
     let server = server();
     server.meddle(|class| {
         for condition in class["status"]["conditions"].as_array_mut().unwrap() {
@@ -208,6 +210,23 @@ async fn two_writers_of_the_same_status_do_not_race() {
     let count = writes(&server.take_requests(), "base");
     assert!((5..25).contains(&count), "{count} writes in an hour");
     assert!(process.outcomes("held") > 0);
+    let text = lines.text();
+    assert!(text.contains("another client keeps changing the status; delaying the next write"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_edits_of_a_class_are_not_called_those_of_its_status() {
+    let (lines, _logging) = Lines::collect();
+    let server = server();
+    // The class is edited as soon as its status is written.
+    server
+        .meddle(|class| class["metadata"]["generation"] = json!(class["metadata"]["generation"].as_u64().unwrap() + 1));
+    let process = Process::start(&server);
+    sleep(MINUTE).await;
+    assert!(process.outcomes("held") > 0);
+    let text = lines.text();
+    assert!(text.contains("more than 5 changes of the status in a row; delaying the next write"), "{text}");
+    assert!(!text.contains("another client"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
