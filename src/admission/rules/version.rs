@@ -129,16 +129,15 @@ fn minor_versions_are_not_skipped(change: &VersionChange<'_>, found: &mut Findin
     }
 }
 
-/// An upgrade starts after the hooks of the one before have been called (UPG-007).
+/// An upgrade starts when no hook of the one before blocks (UPG-007).
+///
+/// The text begins with that of Cluster API, which clients look for.
 fn previous_upgrade_is_finished(change: &VersionChange<'_>, found: &mut Findings) {
     let pending = change.change.change.new.annotation(annotation::PENDING_HOOKS).unwrap_or_default();
     if pending.split(',').any(|hook| hook == "AfterClusterUpgrade") {
-        refuse(
-            change,
-            "the AfterClusterUpgrade hook of the previous upgrade is still pending: wait until it has been called"
-                .to_owned(),
-            found,
-        );
+        let detail = "version cannot be changed when the \"AfterClusterUpgrade\" hook is still blocking: the message of the \
+                      condition TopologyReconciled says what the previous upgrade waits for";
+        refuse(change, detail.to_owned(), found);
     }
 }
 
