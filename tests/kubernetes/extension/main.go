@@ -13,10 +13,9 @@ import (
 	"syscall"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/kube-openapi/pkg/common"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
-	runtimecatalog "sigs.k8s.io/cluster-api/exp/runtime/catalog"
 	"sigs.k8s.io/cluster-api/exp/runtime/server"
 )
 
@@ -29,7 +28,7 @@ var steps = []string{"v1.32.5", "v1.33.0", "v1.34.0"}
 func main() {
 	port := flag.Int("port", 9443, "where to listen")
 	certificates := flag.String("cert-dir", "", "the folder with tls.crt and tls.key")
-	document := flag.Bool("openapi", false, "print Cluster API's OpenAPI document of the hooks and end")
+	document := flag.Bool("openapi", false, "print an OpenAPI document of Cluster API's hooks and end")
 	flag.Parse()
 	start := func() error { return run(*port, *certificates) }
 	if *document {
@@ -39,35 +38,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-}
-
-// openapi prints what Cluster API publishes about its hooks.
-func openapi() error {
-	catalog := runtimecatalog.New()
-	if err := runtimehooksv1.AddToCatalog(catalog); err != nil {
-		return err
-	}
-	catalog.AddOpenAPIDefinitions(clusterv1.GetOpenAPIDefinitions)
-	catalog.AddOpenAPIDefinitions(ofKubernetes)
-	document, err := catalog.OpenAPI("v1.13.6")
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(os.Stdout).Encode(document)
-}
-
-// ofKubernetes are the types of Kubernetes in Clusters and ClusterClasses; their members are not of interest here.
-func ofKubernetes(common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-	definitions := map[string]common.OpenAPIDefinition{}
-	for _, name := range []string{
-		"api/core/v1.NodeSystemInfo", "api/core/v1.ObjectReference", "apiextensions-apiserver/pkg/apis/apiextensions/v1.JSON",
-		"apimachinery/pkg/apis/meta/v1.Condition", "apimachinery/pkg/apis/meta/v1.LabelSelector",
-		"apimachinery/pkg/apis/meta/v1.ListMeta", "apimachinery/pkg/apis/meta/v1.ObjectMeta", "apimachinery/pkg/apis/meta/v1.Time",
-		"apimachinery/pkg/runtime.RawExtension", "apimachinery/pkg/util/intstr.IntOrString",
-	} {
-		definitions["k8s.io/"+name] = common.OpenAPIDefinition{}
-	}
-	return definitions
 }
 
 func run(port int, certificates string) error {
