@@ -17,13 +17,14 @@ check: ## what every commit needs: format, lints, unit tests
 	$(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
 	$(CARGO) test $(LOCKED) --lib
 
-kubernetes: ## kube-apiserver, etcd, kube-controller-manager, kubectl, kustomize, an extension and a node for the tests, built once
+kubernetes: ## kube-apiserver, its companions and Cluster API's managers for the tests, built once
 	tests/kubernetes/build
 	tests/kubernetes/build controller-manager
 	tests/kubernetes/build kubectl
 	tests/kubernetes/build kustomize
 	tests/kubernetes/build extension
 	tests/kubernetes/build node
+	tests/kubernetes/build reference
 
 test: ## all tests, those on a real kube-apiserver included
 	tests/prerequisites

@@ -25,6 +25,7 @@ mod new_ports;
 mod overload;
 mod plan_live;
 mod port_forward;
+mod reference;
 mod replicas;
 mod rollout;
 mod self_managed;

@@ -5,9 +5,10 @@
 //!                                   end of file: kill it
 //! ```
 //!
-//! It runs two controllers: the garbage collector, and the one that empties namespaces that are being deleted. Both act on
-//! every namespace, so start it for a kube-apiserver that other tests do not use: their objects may name owners that do
-//! not exist. The garbage collector looks for new kinds every 30 seconds, so define all kinds before it starts.
+//! It runs three controllers: the garbage collector, the one that empties namespaces that are being deleted, and the one that
+//! fills aggregated ClusterRoles. They act on every namespace, so start it for a kube-apiserver that other tests do not use: their
+//! objects may name owners that do not exist. The garbage collector looks for new kinds every 30 seconds, so define all kinds
+//! before it starts.
 #![allow(dead_code, reason = "each test binary uses a part of the shared support")]
 
 use std::fs::File;
@@ -82,7 +83,7 @@ impl Drop for ControllerManager {
 fn arguments(kubeconfig: &Path) -> Vec<String> {
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
     let others = [
-        "--controllers=garbage-collector-controller,namespace-controller",
+        "--controllers=garbage-collector-controller,namespace-controller,clusterrole-aggregation-controller",
         "--leader-elect=false",
         "--secure-port=0",
         "--kube-api-qps=500",

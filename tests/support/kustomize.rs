@@ -20,6 +20,11 @@ pub fn render(folder: &str) -> Vec<Value> {
     build(&manifests().join(folder))
 }
 
+/// The objects of a folder that has a kustomization.
+pub fn render_folder(folder: &Path) -> Vec<Value> {
+    build(folder)
+}
+
 /// The objects of an overlay.
 pub fn overlay(name: &str) -> Vec<Value> {
     render(&format!("overlays/{name}"))

@@ -1,0 +1,127 @@
+//! Edits of Clusters whose machines Cluster API's own controllers make, replace and delete.
+
+use serde_json::json;
+
+use super::site::{Machine, Machines, Site, cluster};
+use super::stack::{Midway, Stack};
+
+/// The uids of the Machines of one set, or of the control plane.
+fn of(machines: &Machines, set: Option<&str>) -> Vec<String> {
+    let is_one = |machine: &Machine| machine.set.as_deref() == set;
+    machines.iter().filter(|(_, machine)| is_one(machine)).map(|(uid, _)| uid.clone()).collect()
+}
+
+/// How many of these Machines are in both.
+fn kept(before: &[String], after: &[String]) -> usize {
+    before.iter().filter(|uid| after.contains(uid)).count()
+}
+
+/// Whether a Cluster has made so many Machines in its life, and those that it no longer has are gone.
+fn has_made(site: &Site, count: usize, after: &Machines) {
+    let lives = site.lives("one");
+    let is_right = lives.iter().all(|life| life.is_gone != after.contains_key(&life.uid));
+    assert!(lives.len() == count && is_right, "{count} Machines: {lives:#?}\n{after:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_control_plane_field_replaces_the_control_plane_alone() {
+    let site = Stack::shared().await.site("plane").await;
+    site.apply(&cluster("one", "v1.33.0", 3, &[("md-0", 1)]));
+    let before = site.settled("one").await;
+    site.set_variable("one", "planeNote", "second");
+    site.until("a Machine is made", async || site.lives("one").len() > before.len()).await;
+    let after = site.settled("one").await;
+    assert_eq!(of(&after, Some("md-0")), of(&before, Some("md-0")));
+    assert_eq!(
+        (of(&after, None).len(), kept(&of(&before, None), &of(&after, None))),
+        (3, 0),
+        "{before:#?}\n{after:#?}"
+    );
+    // Each is replaced once.
+    has_made(&site, 4 + 3, &after);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_field_replaces_the_machines_of_its_set_alone() {
+    let site = Stack::shared().await.site("worker").await;
+    site.apply(&cluster("one", "v1.33.0", 1, &[("md-0", 2)]));
+    let before = site.settled("one").await;
+    site.set_variable("one", "workerNote", "second");
+    site.until("a Machine is made", async || site.lives("one").len() > before.len()).await;
+    let after = site.settled("one").await;
+    assert_eq!(of(&after, None), of(&before, None));
+    let (old, new) = (of(&before, Some("md-0")), of(&after, Some("md-0")));
+    assert_eq!((new.len(), kept(&old, &new)), (2, 0), "{before:#?}\n{after:#?}");
+    has_made(&site, 3 + 2, &after);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_set_on_delete_keeps_its_machines_until_they_are_deleted_or_it_rolls_again() {
+    let site = Stack::shared().await.site("on-delete").await;
+    let mut object = cluster("one", "v1.33.0", 1, &[("md-0", 2)]);
+    site.apply(&object);
+    let before = site.settled("one").await;
+    let strategy = |kind: &str| json!({"strategy": {"type": kind}});
+    object["spec"]["topology"]["workers"]["machineDeployments"][0]["rollout"] = strategy("OnDelete");
+    site.apply(&object);
+    object["spec"]["topology"]["variables"] = json!([{"name": "workerNote", "value": "second"}]);
+    site.apply(&object);
+    let outdated = async || {
+        let sets = site.list("machinedeployments", "one");
+        sets[0]["status"]["upToDateReplicas"] == 0
+            && sets[0]["metadata"]["generation"] == sets[0]["status"]["observedGeneration"]
+    };
+    site.until("both Machines are outdated", outdated).await;
+    assert_eq!(site.machines("one"), before);
+
+    let victim = before.values().find(|machine| machine.set.is_some()).unwrap();
+    site.kubectl.out(&["delete", "machine", &victim.name]);
+    site.until("it is replaced", async || {
+        let sets = site.list("machinedeployments", "one");
+        sets[0]["status"]["upToDateReplicas"] == 1
+            && sets[0]["status"]["availableReplicas"] == 2
+            && site.machines("one").len() == 3
+    })
+    .await;
+    let between = site.machines("one");
+    assert_eq!(kept(&of(&before, Some("md-0")), &of(&between, Some("md-0"))), 1, "{before:#?}\n{between:#?}");
+
+    object["spec"]["topology"]["workers"]["machineDeployments"][0]["rollout"] = strategy("RollingUpdate");
+    site.apply(&object);
+    site.until("the other is replaced", async || site.lives("one").len() == 5).await;
+    let after = site.settled("one").await;
+    assert_eq!(of(&after, None), of(&before, None));
+    assert_eq!(kept(&of(&before, Some("md-0")), &of(&after, Some("md-0"))), 0, "{before:#?}\n{after:#?}");
+    assert_eq!(kept(&of(&between, Some("md-0")), &of(&after, Some("md-0"))), 1, "{between:#?}\n{after:#?}");
+    has_made(&site, 5, &after);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_replaces_each_machine_once_and_the_control_plane_first() {
+    let site = Stack::shared().await.site("upgrade").await;
+    let mut object = cluster("one", "v1.33.0", 1, &[("md-0", 2), ("md-1", 1)]);
+    site.apply(&object);
+    let before = site.settled("one").await;
+    object["spec"]["topology"]["version"] = json!("v1.34.0");
+    site.apply(&object);
+    site.until("a Machine is made", async || site.lives("one").len() > before.len()).await;
+    let after = site.settled("one").await;
+    assert_eq!(after.len(), 4);
+    assert!(after.values().all(|machine| machine.version == "v1.34.0"), "{after:#?}");
+    let lives = site.lives("one");
+    has_made(&site, 4 + 4, &after);
+    assert!(lives[..4].iter().all(|life| before.contains_key(&life.uid)));
+    assert_eq!(lives[4].machine.set, None, "{lives:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_goes_on_after_a_take_over_and_replaces_no_machine_twice() {
+    let Midway { site, before, between } = Midway::shared().await;
+    let of_version = |version: &str| between.values().filter(|machine| machine.version == version).count();
+    assert_eq!((of_version("v1.33.0"), of_version("v1.34.0")), (3, 1), "{between:#?}");
+    let after = site.settled("one").await;
+    assert_eq!(after.len(), 3);
+    assert!(after.values().all(|machine| machine.version == "v1.34.0"), "{after:#?}");
+    assert!(!after.keys().any(|uid| before.contains_key(uid)));
+    has_made(site, 3 + 3, &after);
+}
