@@ -185,15 +185,18 @@ fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubernetes")
 }
 
-/// The folder with the programs and their manifests, built if need be; its progress shows even when tests are captured.
+/// The folder with the programs and their manifests.
 pub(super) fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let mut build = Command::new("bash");
-        build.arg(scripts().join("build")).arg("reference").stdin(Stdio::null()).stderr(Stdio::inherit());
-        let output = build.output().expect("tests/kubernetes/build needs bash");
-        assert!(output.status.success(), "tests/kubernetes/build failed; it says why on standard error");
-        let printed = String::from_utf8(output.stdout).expect("a path");
-        printed.lines().last().expect("it prints a directory").into()
-    })
+    FOLDER.get_or_init(|| built("reference"))
+}
+
+/// The folder with programs that `tests/kubernetes/build` makes, built if need be; its progress shows even when tests are captured.
+pub(super) fn built(programs: &str) -> PathBuf {
+    let mut build = Command::new("bash");
+    build.arg(scripts().join("build")).arg(programs).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = build.output().expect("tests/kubernetes/build needs bash");
+    assert!(output.status.success(), "tests/kubernetes/build failed; it says why on standard error");
+    let printed = String::from_utf8(output.stdout).expect("a path");
+    printed.lines().last().expect("it prints a directory").into()
 }

@@ -15,5 +15,6 @@
 mod history;
 mod managers;
 mod site;
+mod specs;
 mod stack;
 mod stories;

@@ -101,6 +101,8 @@ impl Stack {
         let ports = ["--webhook-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
         let mut start = command(&[&["serve"], &own[..], &ports].concat());
         start.envs(variables(&manifests)).env_remove("TOPOLOGIST_MANAGE_CERTIFICATES");
+        // As in Cluster API's core manager.
+        start.env("TOPOLOGIST_FEATURE_GATES", "MachineTaintPropagation=true");
         let topologist = Topologist::launch(start);
         topologist.wait_until_ready();
         let authority = std::fs::read(file("ca.crt")).unwrap();
