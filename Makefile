@@ -34,8 +34,10 @@ test: ## all tests, those on a real kube-apiserver included
 soak: kubernetes ## 300 edits on a real kube-apiserver, each compared with what plans said of it
 	TOPOLOGIST_TEST_SOAK=1 $(CARGO) test $(LOCKED) --test cluster on_a_real_api_server_say_what_then_happens -- --nocapture
 
-reference: kubernetes ## Cluster API's own end-to-end specs, on Cluster API alone and after a take-over; needs root and an hour
+reference: kubernetes ## edits, hooks and Cluster API's own specs, with Cluster API alone as the control; needs root and an hour
 	tests/kubernetes/build specs
+	TOPOLOGIST_TEST_REFERENCE=1 $(CARGO) test $(LOCKED) --test cluster reference::hooks -- --nocapture
+	TOPOLOGIST_TEST_REFERENCE=1 $(CARGO) test $(LOCKED) --test cluster reference::table -- --nocapture
 	TOPOLOGIST_TEST_REFERENCE=1 $(CARGO) test $(LOCKED) --test cluster own_specs_of_cluster_api_pass -- --nocapture --test-threads=1
 
 lint: ## format, clippy with warnings denied, and cargo deny where it is installed, with advisories if they can be fetched

@@ -12,9 +12,12 @@
 //! The programs and their manifests are those of the modules that `tests/kubernetes/reference/go.mod` pins. All stories share
 //! these processes; each has a namespace of its own.
 
+mod extension;
 mod history;
+mod hooks;
 mod managers;
 mod site;
 mod specs;
 mod stack;
 mod stories;
+mod table;

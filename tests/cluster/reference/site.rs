@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::history::{History, Life};
@@ -17,6 +19,8 @@ const LIMIT: Duration = Duration::from_mins(4);
 const POLL: Duration = Duration::from_millis(500);
 /// A Cluster is settled once it has not changed for this time: the managers look at each other's results within a second.
 const QUIET: Duration = Duration::from_secs(3);
+/// Within this time something would have happened if anything were to happen.
+const LONG_QUIET: Duration = Duration::from_secs(20);
 
 /// A namespace with the class `quick`.
 pub(crate) struct Site {
@@ -102,6 +106,21 @@ impl Site {
         (!text.is_empty()).then(|| serde_json::from_str(&text).unwrap())
     }
 
+    /// An object as it was applied, for another edit.
+    pub(super) fn applied(&self, object: &str) -> Value {
+        let object = self.get(object).unwrap();
+        let applied = &object["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"];
+        serde_json::from_str(applied.as_str().unwrap()).unwrap()
+    }
+
+    /// kubectl for the API server of a Cluster.
+    pub(super) fn workload(&self, cluster: &str) -> Kubectl {
+        let secret = self.get(&format!("secret/{cluster}-kubeconfig")).unwrap();
+        let kubeconfig = self.kubectl.folder.path().join(format!("{cluster}.kubeconfig"));
+        std::fs::write(&kubeconfig, STANDARD.decode(secret["data"]["value"].as_str().unwrap()).unwrap()).unwrap();
+        Kubectl::new(kubeconfig)
+    }
+
     pub(crate) fn machines(&self, cluster: &str) -> Machines {
         self.list("machines", cluster).iter().map(Machine::read).collect()
     }
@@ -136,6 +155,18 @@ impl Site {
             let is_late = started.elapsed() > LIMIT;
             assert!(!is_late, "{cluster} does not settle: {:?}\n{}", last.1.as_ref().err(), self.state());
             tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Waits until no Machine of a Cluster has come or gone for a while.
+    pub(super) async fn quiet(&self, cluster: &str) {
+        let mut last = (Instant::now(), self.machines(cluster));
+        while last.0.elapsed() < LONG_QUIET {
+            tokio::time::sleep(POLL).await;
+            let now = self.machines(cluster);
+            if now != last.1 {
+                last = (Instant::now(), now);
+            }
         }
     }
 

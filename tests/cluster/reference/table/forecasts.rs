@@ -1,0 +1,172 @@
+//! What `plan --live`, the warning of `kubectl apply` and `simulate --live` say before an edit, in the terms of what then happens.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::super::history::Life;
+use super::super::site::{Machines, Site};
+use crate::kubectl_client::Outcome;
+use crate::process::command;
+
+/// The control plane among the parts of a Cluster; the others are worker sets.
+const CONTROL_PLANE: &str = "control plane";
+
+/// Machines of one part of a Cluster that come and go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) replaced: u64,
+    pub(super) added: u64,
+    pub(super) removed: u64,
+}
+
+/// Changes by part; parts without a change are left out.
+pub(super) type Changes = BTreeMap<String, Change>;
+
+/// Machines made and gone by part.
+#[derive(Default)]
+struct Counts(BTreeMap<String, (u64, u64)>);
+
+impl Counts {
+    fn changes(self) -> Changes {
+        let change = |(made, gone): (u64, u64)| {
+            let replaced = made.min(gone);
+            Change { replaced, added: made - replaced, removed: gone - replaced }
+        };
+        self.0
+            .into_iter()
+            .map(|(part, counts)| (part, change(counts)))
+            .filter(|(_, one)| *one != Change::default())
+            .collect()
+    }
+
+    fn count(&mut self, part: String, is_made: bool, is_gone: bool) {
+        let (made, gone) = self.0.entry(part).or_default();
+        *made += u64::from(is_made);
+        *gone += u64::from(is_gone);
+    }
+}
+
+/// What happened after a moment at which `seen` Machines had been made and `before` were there.
+pub(super) fn happened(before: &Machines, seen: usize, lives: &[Life], after: &Machines) -> Changes {
+    let mut counts = Counts::default();
+    for (place, life) in lives.iter().enumerate() {
+        let is_new = place >= seen;
+        let is_gone = (is_new || before.contains_key(&life.uid)) && !after.contains_key(&life.uid);
+        counts.count(life.machine.set.clone().unwrap_or_else(|| CONTROL_PLANE.to_owned()), is_new, is_gone);
+    }
+    counts.changes()
+}
+
+/// What a forecast says, and whether that is what happened.
+pub(super) enum Forecast {
+    Says(Changes),
+    /// How many machines are replaced and removed altogether.
+    Sums(u64, u64),
+    /// It gives no numbers.
+    Fails(String),
+}
+
+impl Forecast {
+    pub(super) fn is_right(&self, happened: &Changes) -> bool {
+        match self {
+            Forecast::Says(said) => said == happened,
+            Forecast::Sums(replaced, removed) => {
+                let sum = |of: fn(&Change) -> u64| happened.values().map(of).sum::<u64>();
+                (*replaced, *removed) == (sum(|one| one.replaced), sum(|one| one.removed))
+            }
+            Forecast::Fails(_) => false,
+        }
+    }
+
+    pub(super) fn text(&self) -> String {
+        match self {
+            Forecast::Says(changes) => text(changes),
+            Forecast::Sums(replaced, removed) => format!("{replaced} replaced, {removed} removed"),
+            Forecast::Fails(reason) => {
+                reason.chars().take(120).map(|one| if one.is_control() { ' ' } else { one }).collect()
+            }
+        }
+    }
+}
+
+/// Changes in one line.
+pub(super) fn text(changes: &Changes) -> String {
+    let one = |(part, change): (&String, &Change)| {
+        let numbers = [("replaced", change.replaced), ("added", change.added), ("removed", change.removed)];
+        let numbers = numbers.iter().filter(|(_, number)| *number > 0).map(|(name, number)| format!("{number} {name}"));
+        format!("{part}: {}", numbers.collect::<Vec<_>>().join(", "))
+    };
+    if changes.is_empty() { "none".to_owned() } else { changes.iter().map(one).collect::<Vec<_>>().join("; ") }
+}
+
+/// `plan --live` with the objects in a file.
+pub(super) fn of_plan(site: &Site, file: &Path) -> Forecast {
+    read(&run(site, "plan", file), |plan| {
+        let clusters = plan["clusters"].as_array()?;
+        let mut changes = Changes::new();
+        for roll in clusters.iter().flat_map(|cluster| cluster["rolls"].as_array().into_iter().flatten()) {
+            let machines = &roll["machines"];
+            let number = |name: &str| machines[name].as_u64();
+            let change = Change { replaced: number("replaced")?, added: number("added")?, removed: number("removed")? };
+            if change != Change::default() {
+                changes.insert(part(roll["kind"].as_str()?, roll["name"].as_str()?), change);
+            }
+        }
+        Some(changes)
+    })
+}
+
+/// `simulate --live` with the objects in a file.
+pub(super) fn of_simulation(site: &Site, file: &Path) -> Forecast {
+    read(&run(site, "simulate", file), |simulation| {
+        let cluster = simulation["clusters"].as_array()?.iter().find(|one| one["namespace"] == site.namespace())?;
+        if cluster["outcome"] != "converged" {
+            return None;
+        }
+        let mut counts = Counts::default();
+        for machine in cluster["machines"].as_array()? {
+            let is_of_control_plane = machine["controlPlane"] == true;
+            let part = if is_of_control_plane { CONTROL_PLANE } else { machine["owner"].as_str()? };
+            counts.count(part.to_owned(), !machine["made"].is_null(), !machine["gone"].is_null());
+        }
+        Some(counts.changes())
+    })
+}
+
+/// The warnings of `kubectl apply`.
+pub(super) fn of_warning(applied: &Outcome) -> Forecast {
+    let number = |verb: &str| {
+        let lines = applied.err.lines().filter_map(|line| line.strip_prefix("Warning: ")?.strip_prefix(verb));
+        lines
+            .filter_map(|rest| rest.split(' ').next())
+            .find_map(|number| number.replace(',', "").parse().ok())
+            .unwrap_or(0)
+    };
+    Forecast::Sums(number("replaces "), number("removes "))
+}
+
+fn run(site: &Site, what: &str, file: &Path) -> Outcome {
+    let mut command = command(&[what, "--live", "-o", "json", "--kubeconfig"]);
+    command.arg(site.stack.kubernetes.kubeconfig()).arg("--to").arg(file);
+    Outcome::of(command)
+}
+
+fn read(outcome: &Outcome, changes: impl FnOnce(&Value) -> Option<Changes>) -> Forecast {
+    let document = serde_json::from_str(&outcome.out).unwrap_or(Value::Null);
+    let failure = || {
+        let reason = document["clusters"].as_array().into_iter().flatten().find_map(|one| one["reason"].as_str());
+        format!("exit code {}: {}", outcome.code, reason.unwrap_or(&outcome.err))
+    };
+    changes(&document).map_or_else(|| Forecast::Fails(failure()), Forecast::Says)
+}
+
+/// The part of the Cluster `one` that an object stands for. MachineDeployments are called `one-<set>-<random>`.
+fn part(kind: &str, name: &str) -> String {
+    if kind != "MachineDeployment" {
+        return CONTROL_PLANE.to_owned();
+    }
+    let set = name.strip_prefix("one-").unwrap_or(name);
+    set.rsplit_once('-').map_or(set, |(set, _)| set).to_owned()
+}
