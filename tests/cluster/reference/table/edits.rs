@@ -33,6 +33,8 @@ pub(super) enum End {
 pub(super) struct Step {
     pub(super) name: &'static str,
     pub(super) act: Act,
+    /// Follows at once.
+    pub(super) then: Option<fn(&Site)>,
     pub(super) end: End,
 }
 
@@ -83,6 +85,11 @@ fn remediate(site: &Site) {
     site.kubectl.out(&["annotate", "machine", &machine.name, "cluster.x-k8s.io/remediate-machine="]);
 }
 
+/// Makes the controllers look at the Cluster again.
+fn touch(site: &Site) {
+    site.kubectl.out(&["annotate", "cluster", "one", "example.com/touched="]);
+}
+
 /// Gives a Node of a worker the condition `Broken`, in the API server of its workload cluster.
 fn break_node(site: &Site) {
     let machines = site.list("machines", "one");
@@ -123,7 +130,7 @@ fn patch_level(cluster: &mut Value) {
 }
 
 const fn step(name: &'static str, act: Act, end: End) -> Step {
-    Step { name, act, end }
+    Step { name, act, then: None, end }
 }
 
 /// The table, in its order.
@@ -183,7 +190,11 @@ pub(super) const EDITS: &[Edit] = &[
         ],
     },
     Edit { start: usual, steps: &[step("class edit", Act::Object(upgraded_class), End::Changed)] },
-    Edit { start: usual, steps: &[step("template edit", Act::Object(edited_template), End::Quiet)] },
+    Edit {
+        start: usual,
+        // Cluster API does not watch templates: the next event of the Cluster makes it read them.
+        steps: &[Step { then: Some(touch), ..step("template edit", Act::Object(edited_template), End::Changed) }],
+    },
     Edit {
         start: usual,
         steps: &[step(
@@ -215,7 +226,10 @@ pub(super) const EDITS: &[Edit] = &[
     },
     Edit {
         start: checked,
-        steps: &[step("patch-level upgrade, scale and remediation", Act::Cluster(patch_level), End::Settled)],
+        steps: &[Step {
+            then: Some(remediate),
+            ..step("patch-level upgrade, scale and remediation", Act::Cluster(patch_level), End::Settled)
+        }],
     },
     Edit {
         start: || {

@@ -125,6 +125,9 @@ async fn take(site: &Site, cluster: &mut Value, step: &Step, with_forecasts: boo
         }
         Act::Object(object) => apply(site, &object(site), with_forecasts),
     };
+    if let Some(then) = step.then {
+        then(site);
+    }
     let has_changed = async || site.lives("one").len() > seen || site.machines("one") != before;
     match step.end {
         End::Settled => drop(site.settled("one").await),
@@ -135,7 +138,9 @@ async fn take(site: &Site, cluster: &mut Value, step: &Step, with_forecasts: boo
         End::Quiet => site.quiet("one").await,
         End::Deleted => site.until("the Cluster is gone", async || site.get("cluster/one").is_none()).await,
     }
-    Row { name: step.name, happened: happened(&before, seen, &site.lives("one"), &site.machines("one")), forecasts }
+    let happened = happened(&before, seen, &site.lives("one"), &site.machines("one"));
+    println!("{}: {}", step.name, text(&happened));
+    Row { name: step.name, happened, forecasts }
 }
 
 /// Asks for the forecasts, and applies an object.
