@@ -17,6 +17,7 @@ mod router;
 mod rule;
 mod rules;
 mod settings;
+mod unexamined;
 mod verdict;
 
 pub use catalogue::catalogue;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::oversize::Oversize;
 use super::rules::class::Sizes;
 use super::rules::{class, cluster, machine, machine_group, machine_health_check};
+use super::unexamined::is_unexamined;
 use super::{Outcome, Settings, Verdict, defaults};
 use crate::budget::Stop;
 use crate::crd;
@@ -196,6 +196,13 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
+    fn is_unexamined(&self) -> bool {
+        match (self.operation, self.old_object, self.object) {
+            (Operation::Update, Some(old), Some(new)) => is_unexamined(self.kind, old, new),
+            _ => false,
+        }
+    }
+
     /// The version of a review's object, if it is an object of `kind`.
     ///
     /// # Errors
@@ -232,9 +239,13 @@ enum Subject {
         oversize: Oversize,
         as_before: bool,
     },
-    /// Nothing to check: a deletion at the mutating end point (ADM-008), the deletion of a Cluster (CL-V-080), or an update of an
-    /// object that is being deleted (DEC-16).
+    /// Nothing to check: a deletion at the mutating end point (ADM-008), an update of an object that is being deleted (DEC-16), or of
+    /// the hold on a deletion alone (DEC-56).
     AlwaysAllowed,
+    /// The deletion of a Cluster, which is always allowed (CL-V-080).
+    DeleteCluster {
+        old: Box<Cluster>,
+    },
     DefaultCluster {
         new: Box<Cluster>,
         old: Option<Box<Cluster>>,
@@ -301,6 +312,14 @@ impl Question {
         }
     }
 
+    /// The Cluster whose deletion is the question.
+    pub fn deleted_cluster(&self) -> Option<&Cluster> {
+        match &self.subject {
+            Subject::DeleteCluster { old } => Some(old),
+            _ => None,
+        }
+    }
+
     /// Decodes a request.
     ///
     /// # Errors
@@ -309,7 +328,7 @@ impl Question {
         let undecodable = |reason| Box::new(Verdict::plain(request.kind, request.name, Outcome::Undecodable(reason)));
         let (name, subject) = match Self::subject(request) {
             Ok(decoded) => decoded,
-            Err(_) if changes_nothing_of_a_deleted_object(request) => (request.name.to_owned(), Subject::AlwaysAllowed),
+            Err(_) if request.is_unexamined() => (request.name.to_owned(), Subject::AlwaysAllowed),
             Err(reason) => return Err(undecodable(reason)),
         };
         Ok(Question { kind: request.kind, name, subject })
@@ -338,7 +357,8 @@ impl Question {
                 Ok((request.name.to_owned(), Subject::AlwaysAllowed))
             }
             (Phase::Validate, Kind::Cluster, Operation::Delete) => {
-                Ok((old_object::<Cluster>(request)?.metadata.name, Subject::AlwaysAllowed))
+                let old = Box::new(old_object::<Cluster>(request)?);
+                Ok((old.metadata.name.clone(), Subject::DeleteCluster { old }))
             }
             (Phase::Validate, Kind::ClusterClass, Operation::Delete) => {
                 let old = deleted_class(request)?;
@@ -403,6 +423,7 @@ impl Question {
     pub fn answer(&self, world: &World, settings: &Settings) -> Verdict {
         let mut verdict = match &self.subject {
             Subject::AlwaysAllowed => Verdict::plain(self.kind, "", Outcome::Allowed),
+            Subject::DeleteCluster { old } => cluster::validate_delete(old),
             Subject::Oversize { oversize, as_before } => oversize.verdict(self.kind, *as_before, settings),
             Subject::DefaultCluster { new, old } => defaults::cluster::default(new, old.as_deref(), world, settings),
             Subject::ValidateCluster { new, old } => cluster::validate(new, old.as_deref(), world, settings),
@@ -501,7 +522,7 @@ fn previous_object<T: Decode>(request: &Request<'_>) -> Result<Option<Box<T>>, S
     }
 }
 
-/// The name and the subject of a request, unless it is not reviewed (DEC-16: finalizers can always be removed).
+/// The name and the subject of a request, unless it is not examined (DEC-16, DEC-56).
 fn examined<T: AsRef<Metadata>>(
     request: &Request<'_>,
     new: Box<T>,
@@ -509,30 +530,8 @@ fn examined<T: AsRef<Metadata>>(
 ) -> (String, Subject) {
     let metadata: &Metadata = (*new).as_ref();
     let name = metadata.name.clone();
-    if metadata.is_being_deleted() && changes_nothing_of_a_deleted_object(request) {
+    if request.is_unexamined() {
         return (name, Subject::AlwaysAllowed);
     }
     (name, subject(new))
-}
-
-/// Whether an update of an object with a deletion timestamp does not change the spec, valid or not.
-fn changes_nothing_of_a_deleted_object(request: &Request<'_>) -> bool {
-    #[derive(Deserialize)]
-    struct Identity<'a> {
-        metadata: Metadata,
-        #[serde(borrow)]
-        spec: Option<&'a RawValue>,
-    }
-    if request.operation != Operation::Update {
-        return false;
-    }
-    let (Some(new), Some(old)) = (request.object, request.old_object) else { return false };
-    if is_oversize(Some(new)) || is_oversize(Some(old)) {
-        return false;
-    }
-    let (Ok(new), Ok(old)) = (json::decode::<Identity<'_>>(new), json::decode::<Identity<'_>>(old)) else {
-        return false;
-    };
-    let value = |raw: Option<&RawValue>| raw.and_then(|raw| json::value(raw.get()).ok());
-    new.metadata.is_being_deleted() && value(new.spec) == value(old.spec)
 }

@@ -19,6 +19,7 @@ use super::memory;
 use crate::admission::{Dependents, Deprecated, Enforce, FeatureGates, Settings};
 use crate::hub::{LabelRequirements, ObjectKey};
 use crate::telemetry::log::Format;
+use crate::topology::hooks::DeletionGuard;
 use crate::world::Scope;
 pub use values::{ClusterPattern, KindAndName};
 use values::{cluster_pattern, duration, kind_and_name, label_selector, moment, object_key, positive_duration};
@@ -296,6 +297,19 @@ impl Serve {
             Lifecycle::Auto => self.embedded,
             Lifecycle::On => true,
             Lifecycle::Off => false,
+        }
+    }
+
+    /// What keeps the objects of a Cluster that is being deleted until its hooks have passed (DEC-56). Cluster API's core, which does not
+    /// wait once topologist has taken over, leaves a Cluster with a hold alone.
+    pub fn deletion_guard(&self) -> DeletionGuard {
+        let gates = self.rules.feature_gates;
+        let controllers = self.leading.chosen(self.is_in_pod() || self.embedded);
+        let calls_hooks = controllers.topologies && gates.cluster_topology && gates.runtime_sdk;
+        match self.enforce {
+            _ if !self.leading.take_over || self.drives_machines() || !calls_hooks => DeletionGuard::Controller,
+            Enforce::Warn => DeletionGuard::Nothing,
+            Enforce::Deny => DeletionGuard::Hold,
         }
     }
 

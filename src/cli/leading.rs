@@ -28,7 +28,7 @@ use crate::reconciler::lifecycle::LifecycleController;
 use crate::reconciler::lifecycle::workloads::WorkloadClusters;
 use crate::reconciler::setup::Setup;
 use crate::reconciler::templates::TemplatesController;
-use crate::reconciler::topology::TopologyController;
+use crate::reconciler::topology::{Deletions, TopologyController};
 use crate::telemetry::metrics::Metrics;
 use crate::topology::Options;
 
@@ -169,7 +169,10 @@ fn controllers(
     }
     if chosen.topologies {
         let workers = options.leading.topology_concurrency;
-        let one = TopologyController { setup: setup(), options: Options { runtime_sdk }, workers, awaits_finalizer };
+        let deletions =
+            Deletions { guard: options.deletion_guard(), hold_lifetime: options.leading.deletion_hold_time };
+        let options = Options { runtime_sdk };
+        let one = TopologyController { setup: setup(), options, workers, awaits_finalizer, deletions };
         all.push(("the topology controller", controller(one, TopologyController::run)));
     }
     all

@@ -36,13 +36,16 @@ use crate::certificates::callers::CallerSource;
 use crate::certificates::pair::{Files, Pair};
 use crate::certificates::tls::Identity;
 use crate::kubernetes::cache::Cache;
+use crate::kubernetes::deletion_hooks::DeletionHooks;
 use crate::kubernetes::gather::Gatherer;
 use crate::kubernetes::sizes;
 use crate::kubernetes::versions::ApiVersions;
 use crate::kubernetes::watch;
 use crate::telemetry::log::{self, Beside};
 use crate::telemetry::metrics::Metrics;
+use crate::topology::hooks::DeletionGuard;
 use crate::webhook::conversion::{self, Converter};
+use crate::webhook::holds::Holds;
 use crate::webhook::limits::Limits;
 use crate::webhook::probes::{self, Health};
 use crate::webhook::review::Handler;
@@ -139,7 +142,8 @@ impl Running {
         let (shares, connections) = budgets(options);
         let facts = Facts::not_listed(&watch::WATCHED).within(scope).keeping(shares.classes);
         let cache = Arc::new(Cache::new(facts));
-        let EndPoints { all, reviews, conversions } = EndPoints::of(options, shares, &client, &cache, &metrics);
+        let holds = holds(options, &client, &metrics, &mut tasks);
+        let EndPoints { all, reviews, conversions } = EndPoints::of(options, shares, &client, &cache, &metrics, holds);
         if let Some(api) = &api {
             api.embedded.set_admission(Arc::new(InProcess::new(all, options.drives_machines())));
         }
@@ -317,6 +321,7 @@ impl EndPoints {
         client: &kube::Client,
         cache: &Arc<Cache>,
         metrics: &Arc<Metrics>,
+        holds: Option<Holds>,
     ) -> EndPoints {
         let versions = ApiVersions::of_cluster(client.clone());
         let conversion_limits = conversion::Limits {
@@ -335,12 +340,31 @@ impl EndPoints {
             ..Limits::default()
         };
         let handler = Handler::new(gatherer, options.settings(), limits, metrics.clone()).with_events(client.clone());
+        let handler = match holds {
+            Some(holds) => handler.with_holds(holds),
+            None => handler,
+        };
         let reviews = routes::router(Arc::new(handler));
         let all = reviews.clone().merge(conversion::router(converter.clone()));
         // kube-apiserver shows no certificate when it asks for conversions.
         let reviews = if options.client_ca.is_some() { reviews.merge(conversion::elsewhere()) } else { all.clone() };
         EndPoints { all, reviews, conversions: conversion::router_alone(converter) }
     }
+}
+
+/// What holds the deletion of Clusters; `None` where that is not needed (DEC-56).
+fn holds(
+    options: &Serve,
+    client: &kube::Client,
+    metrics: &Arc<Metrics>,
+    tasks: &mut JoinSet<&'static str>,
+) -> Option<Holds> {
+    if options.deletion_guard() != DeletionGuard::Hold {
+        return None;
+    }
+    let hooks = Arc::new(DeletionHooks::new(client.clone(), metrics.clone()));
+    supervise(tasks, "the watch of ExtensionConfigs", hooks.clone().follow());
+    Some(Holds::new(client.clone(), hooks))
 }
 
 /// How long open conversions may go on after everything else has stopped.

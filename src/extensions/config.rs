@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::wire::ExtensionConfigSpec;
 use super::{Address, AddressError, Handler, Registration};
 use crate::hub::naming::{dns_label_faults, resource_part_faults, subdomain_faults};
-use crate::hub::{LabelSelector, Object, ObjectKey, annotation};
+use crate::hub::{Hook, LabelSelector, Object, ObjectKey, annotation};
 use crate::json::{StringMap, decode};
 use crate::topology::conditions::{Condition, Shape, Status, condition, cut};
 
@@ -120,6 +120,20 @@ impl ExtensionConfig {
 /// Whether an ExtensionConfig is left alone once it is registered (RH-3.1, RH-3.6).
 pub fn is_paused(object: &Object) -> bool {
     object.annotation(annotation::PAUSED).is_some()
+}
+
+/// Whether an extension may have handlers of a hook: the last discovery found some, or there was none yet. One that is being deleted is
+/// not called any more (RH-2.8).
+pub fn may_handle(object: &Object, hook: Hook) -> bool {
+    let list = |path: &str| object.at(path).and_then(Value::as_array).into_iter().flatten();
+    let is_of_hook = |handler: &Value| handler.pointer("/requestHook/hook") == Some(&json!(hook.name()));
+    let is_discovered = || list("status.conditions").any(|one| one["type"] == "Discovered" && one["status"] == "True");
+    let mut handlers = list("status.handlers").peekable();
+    let may_be_one = match handlers.peek() {
+        Some(_) => handlers.any(is_of_hook),
+        None => !is_discovered(),
+    };
+    may_be_one && !object.is_being_deleted()
 }
 
 fn secret(text: &str) -> Result<ObjectKey, ConfigError> {
@@ -318,5 +332,28 @@ mod tests {
         let condition = discovered(&object);
         assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("NotDiscovered")));
         assert_eq!((&condition["message"], &condition["lastTransitionTime"]), (&json!("refused"), &json!("t2")));
+    }
+
+    #[test]
+    fn an_extension_may_have_handlers_of_a_hook_until_it_has_said_otherwise() {
+        // DEC-56
+        let of_hook = |hook: &str| json!({"name": "a", "requestHook": {"apiVersion": "v", "hook": hook}});
+        let discovered = |status: &str| json!([{"type": "Discovered", "status": status}]);
+        let leaving = json!({"deletionTimestamp": "2030-01-01T00:00:00Z"});
+        for (status, metadata, want) in [
+            (json!(null), json!({}), true),
+            (json!({"conditions": discovered("False")}), json!({}), true),
+            (json!({"conditions": discovered("True")}), json!({}), false),
+            (json!({"handlers": [], "conditions": discovered("True")}), json!({}), false),
+            (json!({"handlers": [of_hook("BeforeClusterCreate")]}), json!({}), false),
+            (json!({"handlers": [of_hook("BeforeClusterCreate"), of_hook("BeforeClusterDelete")]}), json!({}), true),
+            // A discovery that fails keeps the handlers of the last one.
+            (json!({"handlers": [of_hook("BeforeClusterDelete")], "conditions": discovered("False")}), json!({}), true),
+            (json!({"handlers": [of_hook("BeforeClusterDelete")]}), leaving.clone(), false),
+            (json!(null), leaving, false),
+        ] {
+            let object = Object::try_from(json!({"metadata": metadata, "status": status})).unwrap();
+            assert_eq!(may_handle(&object, Hook::BeforeClusterDelete), want, "{object:?}");
+        }
     }
 }

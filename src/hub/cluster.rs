@@ -1,8 +1,9 @@
 //! Cluster, with its topology.
 
+use super::deletion_hold::is_pause;
 use super::{
     Condition, ContractRef, ControlPlaneHealthCheck, Deletion, Gate, HealthCheck, Metadata, ObjectKey, Rollout, Taint,
-    TopologyMetadata, VariableOverrides, VariableValue,
+    TopologyMetadata, VariableOverrides, VariableValue, annotation,
 };
 use crate::json::{List, Rare, lenient};
 
@@ -138,6 +139,16 @@ impl Cluster {
         let class = &self.topology()?.class_ref;
         let namespace = if class.namespace.is_empty() { &self.metadata.namespace } else { &class.namespace };
         Some(ObjectKey::new(namespace, &class.name))
+    }
+
+    /// Whether a user has paused the Cluster (RS-05). The hold on its deletion does not count (DEC-56).
+    pub fn is_paused(&self) -> bool {
+        self.spec.paused == Some(true) || self.pause_annotation().is_some()
+    }
+
+    /// The value of the annotation that pauses the Cluster.
+    pub fn pause_annotation(&self) -> Option<&str> {
+        self.annotation(annotation::PAUSED).filter(|value| is_pause(value))
     }
 
     /// The value of an annotation of the Cluster.

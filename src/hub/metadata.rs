@@ -101,6 +101,8 @@ pub mod annotation {
     pub const PENDING_HOOKS: &str = "runtime.cluster.x-k8s.io/pending-hooks";
     /// On a Cluster that is being deleted: no hook holds the deletion (any more).
     pub const OK_TO_DELETE: &str = "runtime.cluster.x-k8s.io/ok-to-delete";
+    /// On a Cluster: it is deleted without a call of its hooks `BeforeClusterDelete` (DEC-56).
+    pub const SKIP_DELETE_HOOKS: &str = "unsafe.topologist.dev/skip-delete-hooks";
     /// On a ClusterClass: a change may break Clusters that use it; warnings say which (DEC-1).
     pub const ALLOW_BREAKING_CLUSTERS: &str = "unsafe.topologist.dev/allow-breaking-clusters";
     /// On an object of v1beta1: what only its v1beta2 form has (CONV-013).

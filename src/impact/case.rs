@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::hub::contract::definition_name;
+use crate::hub::deletion_hold::is_pause;
 use crate::hub::{Cluster, ClusterClass, Definition, Object, ObjectKey, ObjectRef, annotation};
 use crate::json::StringMap;
 use crate::topology::class_references::{group_version, made_kinds, references};
@@ -74,10 +75,7 @@ impl Edit {
 
 /// Whether an edit changes what a Cluster asks for, apart from labels and annotations.
 fn changes_spec(old: &Cluster, new: &Cluster) -> bool {
-    let asked = |cluster: &Cluster| {
-        let paused = cluster.metadata.annotations.get(annotation::PAUSED).map(str::to_owned);
-        (cluster.spec.paused, paused)
-    };
+    let asked = |cluster: &Cluster| (cluster.spec.paused, cluster.pause_annotation().map(str::to_owned));
     old.spec.topology != new.spec.topology
         || old.spec.cluster_network != new.spec.cluster_network
         || asked(old) != asked(new)
@@ -86,7 +84,10 @@ fn changes_spec(old: &Cluster, new: &Cluster) -> bool {
 /// Labels or annotations without those that controllers write in the course of a rollout.
 fn of_users(all: &StringMap) -> BTreeMap<String, String> {
     let mut all = all.to_map();
-    all.retain(|name, _| name == annotation::PAUSED || !name.contains("cluster.x-k8s.io/"));
+    all.retain(|name, value| match name.as_str() {
+        annotation::PAUSED => is_pause(value),
+        name => !name.contains("cluster.x-k8s.io/"),
+    });
     all
 }
 

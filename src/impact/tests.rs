@@ -288,6 +288,11 @@ fn what_cannot_do_anything_to_machines_costs_nothing() {
     referring.metadata.annotations = serde_json::from_value(noted.clone()).unwrap();
     referring.metadata.labels = serde_json::from_value(noted).unwrap();
     assert!(case(&scene, &Edit::Cluster { old: old.clone(), new: Arc::new(referring) }).is_none());
+    let value = "topologist.dev/before-cluster-delete uid=u since=2030-01-01T00:00:00Z";
+    let mut held = Cluster::clone(&old);
+    held.metadata.annotations = serde_json::from_value(json!({"cluster.x-k8s.io/paused": value})).unwrap();
+    let written = Edit::Cluster { old: old.clone(), new: Arc::new(held) };
+    assert!(case(&scene, &written).is_none(), "DEC-56: the hold on a deletion is no edit");
     assert!(case(&scene, &class_edit(&scene, &scene)).is_none());
     let mut labelled = Cluster::clone(&old);
     labelled.metadata.labels = serde_json::from_value(json!({"team": "a"})).unwrap();

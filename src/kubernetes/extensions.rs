@@ -13,22 +13,20 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Namespace;
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use super::kept::Kept;
-use super::{address, describe};
+use super::namespaces::NamespaceLabels;
 use crate::extension_client::{CallError, Client, Clients};
 use crate::extensions::answers::{self, DISCOVER_VARIABLES, Retry, variables_request, with_settings};
 use crate::extensions::{
-    Address, Called, DISCOVERY, Question, Registered, Registration, Registry, Selector, Target, first_value,
+    Address, Called, DISCOVERY, Question, Registered, Registration, Registry, Target, first_value,
 };
 use crate::hub::{Hook, ObjectKey};
-use crate::json::StringMap;
 use crate::telemetry::metrics::{Metrics, Requested, Requests};
 use crate::world::{Answer, Ask, Found, HookAnswer, HookCall, Need, PatchAnswer, PatchCall, PlanCall, UpgradePlan};
 
@@ -38,8 +36,6 @@ const BLOCKING: Duration = Duration::from_hours(24);
 const ANSWERS: Duration = Duration::from_mins(10);
 /// How long the start waits for extensions; Discovery has ten seconds.
 const SETTLING: Duration = Duration::from_secs(15);
-/// How long the labels of a Namespace are remembered.
-const LABELS: Duration = Duration::from_secs(5);
 /// Bytes of an answer that is decoded at once; a longer one leaves the threads of connections.
 const INLINE: usize = 64 * 1024;
 /// How many calls of one extension there are at a time. One that hangs holds up no more runs than this, of those that there are at a time.
@@ -57,12 +53,11 @@ pub struct Extensions {
     registry: RwLock<Option<Registry>>,
     changes: watch::Sender<u64>,
     clients: Clients,
-    client: kube::Client,
     blocking: Kept<(Hook, ObjectKey), Wait>,
     plans: Kept<(String, String), UpgradePlan>,
     patches: Kept<Key, PatchAnswer>,
     variables: Kept<Key, Arc<[Value]>>,
-    labels: Kept<String, StringMap>,
+    namespaces: NamespaceLabels,
     /// The calls that each ExtensionConfig may still have at a time; those that are gone stay, without content.
     calls: Mutex<HashMap<String, Arc<Semaphore>>>,
     metrics: Arc<Metrics>,
@@ -91,12 +86,11 @@ impl Extensions {
             registry: RwLock::default(),
             changes: watch::channel(0).0,
             clients,
-            client,
             blocking: Kept::new(BLOCKING, ENTRIES),
             plans: Kept::new(ANSWERS, ENTRIES),
             patches: Kept::new(ANSWERS, BYTES),
             variables: Kept::new(ANSWERS, BYTES),
-            labels: Kept::new(LABELS, ENTRIES),
+            namespaces: NamespaceLabels::new(client),
             calls: Mutex::default(),
             metrics,
         }
@@ -278,7 +272,7 @@ impl Extensions {
     /// The handler of a name, if it may be called for an object (RH-7.1, RH-7.2).
     async fn one(&self, name: &str, hook: &str, object: &ObjectKey, deadline: Instant) -> Result<Called, String> {
         let called = self.look_up(|registry| registry.one(name, hook))?;
-        match self.selects(&called.extension.selector, &object.namespace, deadline).await? {
+        match self.namespaces.are_selected(&called.extension.selector, &object.namespace, deadline).await? {
             true => Ok(called),
             false => Err(format!(
                 "the handler {name:?} is not called for {object}: the namespaceSelector of its ExtensionConfig does not \
@@ -291,35 +285,11 @@ impl Extensions {
     async fn all(&self, hook: &str, namespace: &str, deadline: Instant) -> Result<Vec<Called>, String> {
         let mut selected = Vec::new();
         for (selector, called) in self.look_up(|registry| Ok(registry.all(hook)))? {
-            if self.selects(&selector, namespace, deadline).await? {
+            if self.namespaces.are_selected(&selector, namespace, deadline).await? {
                 selected.push(called?);
             }
         }
         Ok(selected)
-    }
-
-    async fn selects(&self, selector: &Selector, namespace: &str, deadline: Instant) -> Result<bool, String> {
-        match selector {
-            Selector::Nothing => Ok(false),
-            Selector::Everything => Ok(true),
-            Selector::Labels(_) => Ok(selector.matches(&self.labels(namespace, deadline).await?)),
-        }
-    }
-
-    /// The labels of a Namespace.
-    async fn labels(&self, namespace: &str, deadline: Instant) -> Result<StringMap, String> {
-        if let Some(known) = self.labels.get(&namespace.to_owned()) {
-            return Ok(known);
-        }
-        let failed = |reason: String| format!("the labels of namespace {namespace:?} cannot be read: {reason}");
-        let one = address::one_of_cluster::<Namespace>(self.client.clone(), namespace);
-        let one = one.map_err(|malformed| failed(malformed.to_string()))?;
-        let read = timeout_at(deadline, one.get_opt()).await.map_err(|_| failed("timed out".to_owned()))?;
-        let found = read.map_err(|error| failed(describe(&error)))?;
-        let found = found.ok_or_else(|| failed("it does not exist".to_owned()))?;
-        let labels = StringMap::from(found.metadata.labels.unwrap_or_default());
-        self.labels.put(namespace.to_owned(), labels.clone(), 1);
-        Ok(labels)
     }
 
     async fn call(&self, called: &Called, request: String, deadline: Instant) -> Result<Sent, String> {

@@ -9,6 +9,7 @@
 //!       gather.rs ─► live.rs (objects without a watch) ─► workload.rs ─► kubeconfig.rs (Nodes)
 //! workload.rs ─► bounded.rs: a client of an API server that a tenant controls ─► controllers of machines
 //! extensions.rs: what Runtime Extensions answer, and what is remembered of it (kept.rs) ─► topology_gatherer.rs
+//! deletion_hooks.rs: which deletions may have to wait for a hook ─► webhook
 //! dry_run.rs (whether applying changes anything) ─┐
 //! Plan ─► apply/ (server-side apply) ──────────────┴► untyped.rs (requests about objects of any kind)
 //! versions.rs (API versions of referenced kinds, asked for one by one) ─► conversion
@@ -17,6 +18,9 @@
 //! lease.rs (which process leads and may write), incumbent.rs (whether Cluster API's own controllers are at work)
 //! ```
 
+use k8s_openapi::jiff::Timestamp;
+
+use crate::calendar::Moment;
 use crate::field::chain;
 
 pub(crate) use list_watch::Selection;
@@ -26,6 +30,7 @@ pub mod apply;
 pub(crate) mod bounded;
 pub mod cache;
 pub mod contract;
+pub mod deletion_hooks;
 pub mod dry_run;
 pub(crate) mod events;
 pub mod extensions;
@@ -38,6 +43,7 @@ pub mod topology_gatherer;
 pub mod lease;
 mod list_watch;
 mod live;
+mod namespaces;
 pub mod managed;
 pub mod metadata;
 pub mod mitigation;
@@ -54,6 +60,12 @@ pub mod versions;
 pub mod watch;
 pub(crate) mod workload;
 mod written;
+
+/// The present moment.
+pub(crate) fn moment() -> Moment {
+    let now = Timestamp::now();
+    Moment { seconds: now.as_second(), nanos: u32::try_from(now.subsec_nanosecond()).unwrap_or_default() }
+}
 
 /// An error of the client as the API server states it, or with everything that lies behind it.
 pub(crate) fn describe(error: &kube::Error) -> String {

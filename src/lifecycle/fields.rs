@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::context::{Context, Fault};
 use super::objects::GroupKind;
 use crate::calendar::{Moment, SECOND};
+use crate::hub::deletion_hold::is_pause;
 use crate::hub::{ContractRef, GROUP, Object, ObjectKey, annotation, group_of, label};
 
 /// The text at a path; empty when there is none.
@@ -99,10 +100,11 @@ pub(super) fn cluster_of(context: &Context<'_>, object: &Object) -> Result<Optio
     context.get(&GroupKind::core("Cluster"), &key)
 }
 
-/// Why controllers leave an object alone (CT-15.12): the causes, joined; `None` when nothing pauses it.
+/// Why controllers leave an object alone (CT-15.12): the causes, joined; `None` when nothing pauses it. The hold on the deletion of a
+/// Cluster is for other controllers: ours wait for `ok-to-delete` (DEC-56).
 pub(super) fn paused(cluster: &Object, object: &Object) -> Option<String> {
     let by_cluster = flag(cluster, "spec.paused").then(|| "Cluster spec.paused is set to true".to_owned());
-    let has_annotation = object.annotation(annotation::PAUSED).is_some();
+    let has_annotation = object.annotation(annotation::PAUSED).is_some_and(is_pause);
     let by_annotation = has_annotation.then(|| format!("{} has the {} annotation", object.kind(), annotation::PAUSED));
     let causes: Vec<String> = by_cluster.into_iter().chain(by_annotation).collect();
     (!causes.is_empty()).then(|| causes.join(", "))

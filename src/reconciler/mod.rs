@@ -11,7 +11,7 @@
 //! ```
 
 use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, PatchOperation};
+use json_patch::{AddOperation, PatchOperation, RemoveOperation};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PatchParams;
 use serde_json::Value;
@@ -72,6 +72,10 @@ fn now() -> String {
 /// SSA-21).
 fn in_our_name() -> PatchParams {
     PatchParams { field_manager: Some("topologist".to_owned()), ..PatchParams::default() }
+}
+
+fn remove<const N: usize>(path: [&str; N]) -> PatchOperation {
+    PatchOperation::Remove(RemoveOperation { path: PointerBuf::from_tokens(path) })
 }
 
 fn add<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {

@@ -31,6 +31,7 @@ use crate::lifecycle::fold::{Fold as Machines, StoredChange};
 use crate::lifecycle::objects::cluster_of;
 use crate::lifecycle::wake::{differ_in_conditions_alone, differ_in_status_alone, is_paused};
 use crate::lifecycle::{GroupKind, ObjectId, Settings};
+use crate::topology::hooks::DeletionGuard;
 use crate::topology::plan::{Fold as Topologies, Part, Rollout, Step};
 use crate::topology::status;
 use crate::topology::upgrade::Held;
@@ -459,7 +460,8 @@ impl Simulation {
         let id = cluster_id(key);
         let Some(known) = self.machines.objects.get(&id).cloned() else { return };
         let class = class.as_deref().map(|class| &**class);
-        let run = status::Run { cluster: &cluster, class, tracker: &outcome.tracker, error };
+        let run =
+            status::Run { cluster: &cluster, class, tracker: &outcome.tracker, error, guard: DeletionGuard::default() };
         let now = Moment { nanos: 0, ..self.machines.now() }.to_string();
         let status = status::reconciled(Object::as_ref(&known), &run, &now);
         let mut after = (*known).clone();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Simulation, cluster_id};
+use crate::hub::deletion_hold::is_pause;
 use crate::hub::{Object, ObjectKey, annotation};
 use crate::lifecycle::conditions::{self, Condition, Status};
 use crate::lifecycle::wake::is_paused;
@@ -27,7 +28,8 @@ impl Simulation {
 
     fn is_paused(&self, key: &ObjectKey) -> bool {
         let cluster = self.machines.objects.get(&cluster_id(key));
-        cluster.is_some_and(|cluster| is_paused(cluster) || cluster.annotation(annotation::PAUSED).is_some())
+        cluster
+            .is_some_and(|cluster| is_paused(cluster) || cluster.annotation(annotation::PAUSED).is_some_and(is_pause))
     }
 
     fn symptom(&self, key: &ObjectKey) -> Option<String> {

@@ -48,6 +48,18 @@ pub enum Gate {
     Blocked,
 }
 
+/// What keeps the objects of a Cluster that is being deleted until its hooks have passed (DEC-56).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeletionGuard {
+    /// The controller of Clusters waits for [`annotation::OK_TO_DELETE`].
+    #[default]
+    Controller,
+    /// Cluster API's core manager does not wait, and a hold keeps it from deleting.
+    Hold,
+    /// Cluster API's core manager does not wait, and no hold is written.
+    Nothing,
+}
+
 /// What becomes of a Cluster that is being deleted (HK-22).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
@@ -196,13 +208,16 @@ impl<'a> Hooks<'a> {
         Ok(())
     }
 
-    /// Before a Cluster is deleted (HK-22).
+    /// Before a Cluster is deleted (HK-22), unless an annotation skips the hook (DEC-56).
     ///
     /// # Errors
     /// When an extension fails.
     pub fn before_cluster_delete(&self, tracker: &mut HookTracker) -> Result<Deletion, Failure> {
         if !self.is_enabled || self.cluster.annotation(annotation::OK_TO_DELETE).is_some() {
             return Ok(Deletion::Free);
+        }
+        if self.cluster.annotation(annotation::SKIP_DELETE_HOOKS).is_some() {
+            return Ok(Deletion::Permit);
         }
         Ok(match self.call(Hook::BeforeClusterDelete, [], tracker)? {
             Gate::Open => Deletion::Permit,

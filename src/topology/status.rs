@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::conditions::{Shape, Status, condition, cut, present};
+use super::hooks::DeletionGuard;
 use super::upgrade::{Tracker, WorkerTracker};
 use super::worker::WorkerKind;
 use crate::hub::{Cluster, ClusterClass, Hook, annotation};
@@ -28,6 +29,7 @@ pub struct Run<'a> {
     pub tracker: &'a Tracker,
     /// The text must be the same when the run is tried again (ST-05, RS-36).
     pub error: Option<&'a str>,
+    pub guard: DeletionGuard,
 }
 
 /// What the condition says.
@@ -52,7 +54,7 @@ impl TopologyReconciled {
 
 /// The condition at the end of a run (ST-03 to ST-15).
 pub(super) fn topology_reconciled(run: &Run<'_>) -> TopologyReconciled {
-    let Run { cluster, class, tracker, error } = run;
+    let Run { cluster, class, tracker, error, guard } = run;
     if let Some(message) = paused(cluster) {
         return TopologyReconciled::is_not("Paused", message);
     }
@@ -62,7 +64,8 @@ pub(super) fn topology_reconciled(run: &Run<'_>) -> TopologyReconciled {
     }
     if cluster.metadata.is_being_deleted() {
         let hooks = tracker.hooks.message("delete").map(|hooks| format!(". {hooks}")).unwrap_or_default();
-        return TopologyReconciled::is_not("Deleting", format!("Cluster is deleting{hooks}"));
+        let unheld = if *guard == DeletionGuard::Nothing && !hooks.is_empty() { NOT_HELD } else { "" };
+        return TopologyReconciled::is_not("Deleting", format!("Cluster is deleting{hooks}{unheld}"));
     }
     if class.is_some_and(|class| class.metadata.generation != class.status.observed_generation) {
         return TopologyReconciled::is_not("ClusterClassNotReconciled", CLASS_NOT_RECONCILED.to_owned());
@@ -79,14 +82,17 @@ pub(super) fn topology_reconciled(run: &Run<'_>) -> TopologyReconciled {
     TopologyReconciled::succeeded()
 }
 
+/// What a deletion does not wait for (DEC-56).
+const NOT_HELD: &str =
+    ". Nothing holds the deletion: with --enforce=warn, Cluster API deletes the objects of the Cluster meanwhile";
+
 const CLASS_NOT_RECONCILED: &str = "The ClusterClass is not reconciled: it is when .status.observedGeneration == \
     .metadata.generation holds. Most likely its reconciliation has failed, or it is paused";
 
 /// Why a Cluster is paused; `None` when it is not (ST-04).
 fn paused(cluster: &Cluster) -> Option<String> {
     let spec = (cluster.spec.paused == Some(true)).then(|| "Cluster spec.paused is set to true".to_owned());
-    let annotation =
-        cluster.annotation(annotation::PAUSED).map(|_| format!("Cluster has the {} annotation", annotation::PAUSED));
+    let annotation = cluster.pause_annotation().map(|_| format!("Cluster has the {} annotation", annotation::PAUSED));
     let reasons: Vec<String> = spec.into_iter().chain(annotation).collect();
     (!reasons.is_empty()).then(|| reasons.join(", "))
 }

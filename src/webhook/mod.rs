@@ -11,6 +11,7 @@
 //! impact.rs: what an allowed edit does to machines, as warnings
 //! routes.rs: the paths that are served
 //! extension_configs.rs: reviews of ExtensionConfigs
+//! holds.rs: holds on the deletion of Clusters; deletions.rs: reviews of deletions of what belongs to them
 //! templates.rs: reviews of the templates of classes, for their impact alone
 //! probes.rs: liveness, readiness and metrics, on a port of its own
 //! ```
@@ -20,7 +21,9 @@ mod asked;
 mod body;
 mod connection;
 pub mod conversion;
+pub mod deletions;
 pub mod extension_configs;
+pub mod holds;
 mod impact;
 pub mod limits;
 mod places;

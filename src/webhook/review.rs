@@ -20,13 +20,14 @@ use tracing::{Instrument, Span, info, info_span};
 use super::announced::Announcer;
 use super::asked::{Asked, Pool, Put, is_looked_after};
 use super::body::{Bodies, Bounds};
+use super::holds::Holds;
 use super::impact::Assessor;
 use super::limits::{Gone, INLINE_TIME, LAST_ROUND, Limits, RETRY_AFTER, TURN_TIME, patience};
 use super::queue::{Queue, Shed};
 use super::refusal::{PANICKED, Refusal, refusal, request_of};
 use super::server::Peer;
 use super::turns::{Owner, Turns};
-use crate::admission::{EndPoint, Enforce, Operation, Outcome, Question, Settings, Verdict};
+use crate::admission::{EndPoint, Enforce, Operation, Outcome, Phase, Question, Settings, Verdict};
 use crate::budget::Stop;
 use crate::hub::{GROUP, Kind};
 use crate::kubernetes::gather::Gatherer;
@@ -49,6 +50,8 @@ pub struct Handler {
     pub(super) bodies: Bodies,
     pub(super) metrics: Arc<Metrics>,
     pub(super) assessor: Assessor,
+    /// Holds deletions, where no other controller waits for hooks.
+    pub(super) holds: Option<Holds>,
     evaluate: Evaluate,
 }
 
@@ -65,6 +68,7 @@ impl Handler {
             assessor: Assessor::new(Options { runtime_sdk: settings.gates.runtime_sdk }, &limits, metrics.clone()),
             metrics,
             settings: Arc::new(settings),
+            holds: None,
             evaluate: Question::answer,
         }
     }
@@ -74,6 +78,12 @@ impl Handler {
     pub fn with_events(self, client: kube::Client) -> Self {
         let announcer = Announcer::new(client, self.gatherer.cache().clone());
         Handler { assessor: self.assessor.with_events(announcer), ..self }
+    }
+
+    /// The same, which holds deletions until hooks have passed (DEC-56).
+    #[must_use]
+    pub fn with_holds(self, holds: Holds) -> Self {
+        Handler { holds: Some(holds), ..self }
     }
 }
 
@@ -140,6 +150,24 @@ impl Handler {
         if !is_looked_after(review, self.gatherer.cache().facts().scope()) {
             return Ok(Verdict::plain(end_point.kind, "", Outcome::Allowed));
         }
+        let (verdict, question) = self.judge_in_turn(end_point, review, body, owner, deadline).await?;
+        let verdict = self.with_hold(verdict, question.as_ref(), (end_point, review), deadline).await;
+        Ok(match self.settings.enforce {
+            Enforce::Deny => verdict,
+            Enforce::Warn => verdict.softened(),
+        })
+    }
+
+    /// Judges a review while it has a place. The place is free again before anything is written: kube-apiserver sends reviews of that
+    /// write.
+    async fn judge_in_turn(
+        &self,
+        end_point: EndPoint,
+        review: &AdmissionRequest<'_>,
+        body: &Bytes,
+        owner: Owner<'_>,
+        deadline: Instant,
+    ) -> Result<(Verdict, Option<Question>), Shed> {
         let _place = self.places.place(deadline).await?;
         let _counted = Raised::new(&self.metrics.in_flight);
         let name = review.name.as_deref().unwrap_or_default();
@@ -148,6 +176,9 @@ impl Handler {
             Ok(asked) => {
                 let work = Work { pool: asked.pool(), owner, deadline };
                 match self.settle(asked, work).await {
+                    Ok((verdict, Some(question))) if question.deleted_cluster().is_some() => {
+                        return Ok((verdict, Some(question)));
+                    }
                     Ok((verdict, question)) => self.with_impact(verdict, question, review, deadline).await,
                     Err(Ended::Undecodable(verdict)) => *verdict,
                     Err(Ended::Unsettled(unsettled)) => Verdict::unsettled(end_point.kind, name, &unsettled),
@@ -157,10 +188,36 @@ impl Handler {
                 }
             }
         };
-        Ok(match self.settings.enforce {
-            Enforce::Deny => verdict,
-            Enforce::Warn => verdict.softened(),
-        })
+        Ok((verdict, None))
+    }
+
+    /// The verdict on a Cluster with what its deletion asks for (DEC-56): the hold is written before a deletion is allowed, and an update
+    /// that takes it away gets it back.
+    async fn with_hold(
+        &self,
+        mut verdict: Verdict,
+        question: Option<&Question>,
+        (end_point, review): (EndPoint, &AdmissionRequest<'_>),
+        deadline: Instant,
+    ) -> Verdict {
+        let Some(holds) = self.holds.as_ref().filter(|_| verdict.is_allowed() && end_point.kind == Kind::Cluster)
+        else {
+            return verdict;
+        };
+        if end_point.phase == Phase::Default && review.operation == "UPDATE" {
+            verdict.patch.0.extend(holds.restored(review, deadline).await);
+        }
+        let Some(cluster) = question.and_then(Question::deleted_cluster).filter(|_| review.dry_run != Some(true))
+        else {
+            return verdict;
+        };
+        match holds.hold(cluster, deadline).await {
+            Ok(()) => verdict,
+            Err(error) => {
+                let outcome = Outcome::Unknown { rule: "DEC-56", message: error.to_string() };
+                Verdict::plain(Kind::Cluster, &cluster.metadata.name, outcome)
+            }
+        }
     }
 
     /// Evaluates the question until no fact is missing. The question is decoded in its first turn: a review that waits takes only

@@ -13,6 +13,7 @@ use topologist::cli::args::Arguments;
 use topologist::crd;
 use topologist::extensions::config::CONFIG_GROUP;
 use topologist::hub::{GROUP, Kind};
+use topologist::webhook::deletions;
 use topologist::webhook::extension_configs::END_POINTS;
 use topologist::webhook::server::Limits;
 use topologist::wire::conversion_review::PATH;
@@ -42,9 +43,15 @@ fn is_of_extensions(webhook: &Value) -> bool {
     webhook["rules"][0]["apiGroups"][0] == CONFIG_GROUP
 }
 
-/// Those for objects in namespaces.
+/// Whether a webhook is for deletions of what topologies have made.
+fn is_of_deletions(webhook: &Value) -> bool {
+    webhook["clientConfig"]["service"]["path"] == deletions::PATH
+}
+
+/// Those for objects in namespaces that have rules.
 fn webhooks(objects: &[Value]) -> Vec<(Phase, &Value)> {
-    all_webhooks(objects).into_iter().filter(|(_, webhook)| !is_of_extensions(webhook)).collect()
+    let others = |webhook: &Value| is_of_extensions(webhook) || is_of_deletions(webhook);
+    all_webhooks(objects).into_iter().filter(|(_, webhook)| !others(webhook)).collect()
 }
 
 fn kind_of(webhook: &Value) -> Kind {
@@ -136,10 +143,14 @@ fn webhooks_fail_closed_and_have_no_side_effects() {
         for (_, webhook) in all_webhooks(&overlay_with(name, &["lifecycle"], &[])) {
             let label = webhook["name"].as_str().unwrap();
             assert!(label.ends_with(".topologist.dev"), "{label}: the alerts go by this");
+            // DEC-56: the review of a deletion writes the hold.
+            let writes = name == "take-over" && label == "validation.cluster.topologist.dev";
+            let policy = if is_of_deletions(webhook) { "Ignore" } else { "Fail" };
+            let effects = if writes { "NoneOnDryRun" } else { "None" };
             assert_eq!(
                 (&webhook["failurePolicy"], &webhook["sideEffects"]),
-                (&"Fail".into(), &"None".into()),
-                "{label}"
+                (&policy.into(), &effects.into()),
+                "{name} {label}"
             );
             assert_eq!(strings(&webhook["admissionReviewVersions"]), ["v1"], "{label}");
             assert_eq!(webhook["timeoutSeconds"], 10, "{label}: longer than the wait for a class");
@@ -148,6 +159,30 @@ fn webhooks_fail_closed_and_have_no_side_effects() {
                 "{label}: applying it again would undo the bundle"
             );
         }
+    }
+}
+
+#[test]
+fn only_after_a_take_over_deletions_are_held() {
+    // DEC-56
+    let file = scope("team-a");
+    for name in OVERLAYS {
+        let objects = overlay(name);
+        let of_deletions = all_webhooks(&objects).into_iter().filter(|(_, webhook)| is_of_deletions(webhook));
+        assert_eq!(of_deletions.count(), usize::from(name == "take-over"), "{name}");
+        let defaults = &find(&objects, "MutatingWebhookConfiguration", "topologist")["webhooks"][0];
+        let condition = defaults["matchConditions"][0]["expression"].as_str().unwrap();
+        assert_eq!(condition.contains("skip-delete-hooks"), name == "take-over", "{name}");
+    }
+    for order in orders(&["namespaced", "deletion-hold"]) {
+        let objects = overlay_with("beside", &order, &[("scope.yaml", &*file)]);
+        let [(_, webhook)] =
+            all_webhooks(&objects).into_iter().filter(|(_, one)| is_of_deletions(one)).collect::<Vec<_>>()[..]
+        else {
+            panic!("{order:?}");
+        };
+        let namespace = &webhook["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"];
+        assert_eq!(namespace, "team-a", "{order:?}");
     }
 }
 

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::topology_change::TopologyChange;
 use super::{rebase, references, topology, version};
 use crate::admission::rule::{Rule, listed, rules, run};
-use crate::admission::{Listed, Settings, Verdict};
-use crate::field::{Findings, Path};
+use crate::admission::{Listed, Outcome, Settings, Verdict};
+use crate::field::{Findings, Path, Warning};
 use crate::hub::naming::label_value_faults;
-use crate::hub::{Cluster, Kind, NetworkRanges};
+use crate::hub::{Cluster, Kind, NetworkRanges, annotation};
 use crate::world::World;
 
 /// A Cluster that is created (`old` is `None`) or updated.
@@ -52,6 +52,14 @@ pub(crate) fn validate(new: &Cluster, old: Option<&Cluster>, world: &World, sett
     }
     run(AFTER_TOPOLOGY, &change, &mut found);
     Verdict { not_checked, ..Verdict::of(Kind::Cluster, found) }
+}
+
+/// The validating end point for Clusters on delete: always allowed (CL-V-080), with a warning where nothing is waited for (DEC-56).
+pub(crate) fn validate_delete(old: &Cluster) -> Verdict {
+    let is_unsafe = old.topology().is_some() && old.annotation(annotation::SKIP_DELETE_HOOKS).is_some();
+    let text = format!("annotation {} is set: hooks BeforeClusterDelete are not called", annotation::SKIP_DELETE_HOOKS);
+    let warnings = is_unsafe.then_some(Warning { rule: "DEC-56", text }).into_iter().collect();
+    Verdict { warnings, ..Verdict::plain(Kind::Cluster, "", Outcome::Allowed) }
 }
 
 /// The name of a Cluster is used as a label value and must be one (CL-V-001).

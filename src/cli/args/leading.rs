@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::BoolishValueParser;
 
-use super::values::{lease_duration, namespace, object_name};
+use super::values::{lease_duration, namespace, object_name, positive_duration};
 use crate::extension_client::IdentityFiles;
 
 /// Flags of `serve` about controllers.
@@ -23,6 +23,10 @@ pub struct Flags {
     /// same objects.
     #[arg(long, env = "TOPOLOGIST_TAKE_OVER", value_parser = BoolishValueParser::new())]
     pub take_over: bool,
+    /// How long a Cluster that is not being deleted keeps the hold on its deletion, with --take-over. Another webhook may have denied the
+    /// deletion that the hold was written for.
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = positive_duration, env = "TOPOLOGIST_DELETION_HOLD_TIME")]
+    pub deletion_hold_time: Duration,
     /// The Lease whose holder runs the controllers and manages certificates.
     #[arg(long, value_name = "NAME", default_value = "topologist", value_parser = object_name, env = "TOPOLOGIST_LEASE_NAME")]
     pub lease_name: String,

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::extensions::Selector;
 use crate::world::PatchHook;
 
 /// Extensions with one whose only handler ignores failures, at a port of this machine.

@@ -20,7 +20,6 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
-use k8s_openapi::jiff::Timestamp;
 use kube::runtime::scheduler::{ScheduleRequest, scheduler};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -34,10 +33,10 @@ use self::writes::{WriteError, Writer};
 use super::backoff::Backoff;
 use super::runs::SOON;
 use super::setup::Setup;
-use crate::calendar::Moment;
 use crate::hub::Object;
 use crate::kubernetes::contract::Definitions;
 use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
+use crate::kubernetes::moment;
 use crate::lifecycle::{Context, Event, GroupKind, ObjectId, Objects, Outcome, Settings, Step, cluster_key, next};
 use crate::telemetry::metrics::Metrics;
 use crate::world::Scope;
@@ -128,7 +127,7 @@ impl Runner {
         let (outcome, object) = self.store.with(|objects| {
             let object = objects.get(id).cloned();
             let outcome = match is_in_scope(&self.scope, objects, id) {
-                Some(true) => next(Context::new(objects, &self.settings, now()), id),
+                Some(true) => next(Context::new(objects, &self.settings, moment()), id),
                 Some(false) => Outcome::Done(Step::default()),
                 None => Outcome::Needs([GroupKind::core("Cluster")].into()),
             };
@@ -224,12 +223,6 @@ fn controller_name(id: &ObjectId) -> &'static str {
         "MachinePool" => "machinepool",
         _ => "machinehealthcheck",
     }
-}
-
-/// The present moment.
-fn now() -> Moment {
-    let now = Timestamp::now();
-    Moment { seconds: now.as_second(), nanos: u32::try_from(now.subsec_nanosecond()).unwrap_or_default() }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! ```
 
 mod defaulted;
+mod deletions;
 mod history;
 mod queue;
 mod run;
@@ -25,6 +26,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, info_span};
 
+pub use self::deletions::Deletions;
 use self::history::RunHistory;
 use self::queue::{Named, Queue};
 use self::run::{Reconciler, RunError, TopologyOutcome};
@@ -39,6 +41,7 @@ use crate::kubernetes::managed::{Changed, Managed};
 use crate::kubernetes::topology_gatherer::TopologyGatherer;
 use crate::topology::Options;
 use crate::topology::class_references::references;
+
 use crate::world::{Facts, Found};
 
 /// The name of the controller in metrics.
@@ -60,6 +63,7 @@ pub struct TopologyController {
     /// Whether the controllers of machines run beside it. Then a Cluster has their finalizer before anything is made for it: it would
     /// otherwise be gone at once when it is deleted, and its machine deployments, which it does not own yet, would stay (MA-27.15).
     pub awaits_finalizer: bool,
+    pub deletions: Deletions,
 }
 
 impl TopologyController {
@@ -94,6 +98,7 @@ impl TopologyController {
             managed: managed.clone(),
             options: self.options,
             awaits_finalizer: self.awaits_finalizer,
+            deletions: self.deletions,
             history: RunHistory::default(),
             backoff: Backoff::default(),
             rotations: Mutex::default(),

@@ -15,14 +15,16 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use super::deletions::{DeletionChange, Deletions, HoldStanding};
 use super::history::RunHistory;
 use super::write;
-use crate::hub::{Cluster, Object, ObjectKey, ObjectRef, annotation};
+use crate::hub::{Cluster, Object, ObjectKey, ObjectRef};
 use crate::kubernetes::apply::{self, Applier};
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::kubernetes::managed::Managed;
 use crate::kubernetes::mitigation::mitigate;
+use crate::kubernetes::moment;
 use crate::kubernetes::topology_gatherer::TopologyGatherer;
 use crate::lifecycle::CLUSTER_FINALIZER;
 use crate::reconciler::backoff::Backoff;
@@ -57,6 +59,7 @@ pub(super) struct Reconciler {
     pub applier: Applier,
     pub options: Options,
     pub awaits_finalizer: bool,
+    pub deletions: Deletions,
     pub history: RunHistory,
     pub backoff: Backoff,
     pub rotations: Mutex<Rotations>,
@@ -110,7 +113,7 @@ struct Findings {
     conflict: bool,
     /// Whether the run ended before anything was computed, so that the condition does not change (ST-17).
     is_silent: bool,
-    permits_deletion: bool,
+    deletion: DeletionChange,
     changed: bool,
     again: Option<Duration>,
 }
@@ -130,7 +133,7 @@ impl Reconciler {
         }
         let cluster = Arc::new(cluster);
         // Paused comes before anything else, deletion before the rest (RS-05).
-        let findings = if cluster.spec.paused == Some(true) || cluster.annotation(annotation::PAUSED).is_some() {
+        let findings = if cluster.is_paused() {
             debug!("Skipped a paused Cluster");
             Findings::none(&cluster, raw)
         } else if cluster.metadata.is_being_deleted() {
@@ -139,6 +142,7 @@ impl Reconciler {
         } else {
             self.roll_out(&cluster, raw).await
         };
+        let findings = findings.with(self.deletions.standing(&cluster, moment()));
         // A failure because another process leads is not a failure of the Cluster.
         self.leadership.may_write()?;
         self.conclude(key, &cluster, findings).await
@@ -164,10 +168,15 @@ impl Reconciler {
             let deletion = Hooks::new(&asked_for, world, &options).before_cluster_delete(&mut tracker)?;
             Ok((deletion, tracker))
         });
-        let findings = Findings::none(cluster, raw);
+        let findings =
+            Findings { deletion: self.deletions.missing_hold(cluster, moment()), ..Findings::none(cluster, raw) };
         match asked.await {
-            Ok(((deletion, hooks), _)) => Findings {
-                permits_deletion: deletion == Deletion::Permit,
+            Ok(((answer, hooks), _)) => Findings {
+                deletion: match answer {
+                    Deletion::Permit => DeletionChange::Permit,
+                    Deletion::Free => DeletionChange::DropHold,
+                    Deletion::Blocked => findings.deletion,
+                },
                 again: retry(&hooks),
                 tracker: Tracker { hooks, ..findings.tracker },
                 ..findings
@@ -316,17 +325,18 @@ impl Reconciler {
         cluster: &Cluster,
         findings: Findings,
     ) -> Result<TopologyOutcome, RunError> {
-        let Findings { class, tracker, observed, error, is_silent, permits_deletion, again, .. } = findings;
+        let Findings { class, tracker, observed, error, is_silent, deletion, again, .. } = findings;
         let (mut raw, mut changed) = (findings.raw, findings.changed);
         let defaulted = observed.as_ref().map(|observed| &observed.blueprint.cluster);
-        let operations = write::of_cluster(&raw, cluster, defaulted, permits_deletion);
+        let operations = write::of_cluster(&raw, cluster, defaulted, &deletion);
         if !operations.is_empty() {
             raw = Arc::new(self.patch(key, &raw, operations, false).await?);
             changed = true;
         }
         if !is_silent {
             let class = class.as_deref().map(|class| &**class);
-            let run = status::Run { cluster, class, tracker: &tracker, error: error.as_deref() };
+            let run =
+                status::Run { cluster, class, tracker: &tracker, error: error.as_deref(), guard: self.deletions.guard };
             let status = status::reconciled(Object::as_ref(&raw), &run, &now());
             if raw.at("status") != Some(&status) {
                 self.patch(key, &raw, write::of_status(status), true).await?;
@@ -403,9 +413,20 @@ impl Findings {
             error: None,
             conflict: false,
             is_silent: false,
-            permits_deletion: false,
+            deletion: DeletionChange::None,
             changed: false,
             again: None,
+        }
+    }
+
+    /// The same with what a hold on a Cluster that is not being deleted asks for.
+    fn with(self, standing: HoldStanding) -> Self {
+        match standing {
+            HoldStanding::None => self,
+            HoldStanding::Over => Findings { deletion: DeletionChange::DropHold, ..self },
+            HoldStanding::Until(left) => {
+                Findings { again: Some(self.again.map_or(left, |again| again.min(left))), ..self }
+            }
         }
     }
 
@@ -466,6 +487,7 @@ mod tests {
             applier: Applier::new(client),
             options: Options { runtime_sdk: true },
             awaits_finalizer: true,
+            deletions: Deletions::default(),
             history: RunHistory::default(),
             backoff: Backoff::default(),
             rotations: Mutex::default(),

@@ -5,23 +5,34 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::defaulted;
+use super::deletions::DeletionChange;
+use crate::hub::deletion_hold::is_pause;
 use crate::hub::{Cluster, GROUP, Kind, Object, ObjectKey, annotation};
 use crate::kubernetes::address::Resource;
-use crate::reconciler::{add, in_our_name};
+use crate::reconciler::{add, in_our_name, remove};
 
-/// What is written besides the status: defaults of variables, and that the Cluster may be deleted (RS-06, HK-22).
+/// What is written besides the status: defaults of variables, and what becomes of a deletion (RS-06, HK-22, DEC-56).
 pub(super) fn of_cluster(
     raw: &Object,
     cluster: &Cluster,
     defaulted: Option<&Cluster>,
-    permits_deletion: bool,
+    deletion: &DeletionChange,
 ) -> Vec<PatchOperation> {
     let mut operations = defaulted.map(|defaulted| defaulted::operations(raw, cluster, defaulted)).unwrap_or_default();
-    if permits_deletion {
-        if raw.at("metadata.annotations").is_none() {
+    let mut annotate = |name, value: Value| {
+        if raw.at("metadata.annotations").is_none_or(Value::is_null) {
             operations.push(add(["metadata", "annotations"], json!({})));
         }
-        operations.push(add(["metadata", "annotations", annotation::OK_TO_DELETE], json!("")));
+        operations.push(add(["metadata", "annotations", name], value));
+    };
+    match deletion {
+        DeletionChange::None | DeletionChange::DropHold => {}
+        DeletionChange::Permit => annotate(annotation::OK_TO_DELETE, json!("")),
+        DeletionChange::Hold(hold) => annotate(annotation::PAUSED, json!(hold.to_string())),
+    }
+    let drops_hold = matches!(deletion, DeletionChange::Permit | DeletionChange::DropHold);
+    if drops_hold && raw.annotation(annotation::PAUSED).is_some_and(|value| !is_pause(value)) {
+        operations.push(remove(["metadata", "annotations", annotation::PAUSED]));
     }
     operations
 }

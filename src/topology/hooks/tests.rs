@@ -125,6 +125,16 @@ fn a_deletion_is_permitted_once_no_hook_blocks() {
 }
 
 #[test]
+fn an_annotation_skips_the_hook_of_a_deletion() {
+    // DEC-56
+    let mut fleet = Fleet::at(V31, &[], &[]);
+    fleet.extensions.insert(Hook::BeforeClusterDelete, wait(11, "backup"));
+    let mut skipped = fleet.annotated(annotation::SKIP_DELETE_HOOKS, "");
+    skipped.calls.clear();
+    assert_eq!((skipped.ask(before_delete).unwrap().0, skipped.calls.len()), (Deletion::Permit, 0));
+}
+
+#[test]
 fn annotations_hold_an_upgrade_before_it_begins_without_a_call() {
     // HK-13, HK-14
     let name = |end: &str| format!("{}/{end}", annotation::BEFORE_UPGRADE_PREFIX);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::difference::sent;
 use super::{Applied, Sent};
-use crate::hub::{Cluster, Object, annotation};
+use crate::hub::{Cluster, Object};
 use crate::topology::current::Current;
 use crate::topology::desired::{Desired, DesiredObject, DesiredWorker};
 use crate::topology::status::TOPOLOGY_RECONCILED;
@@ -35,10 +35,9 @@ impl Applied {
 /// Whether the objects of a Cluster are what it asks for: it is not paused, and does not say that they are not. A Cluster
 /// without status, as in files that people write, is taken as rolled out.
 fn is_rolled_out(cluster: &Cluster) -> bool {
-    let is_paused = cluster.spec.paused == Some(true) || cluster.annotation(annotation::PAUSED).is_some();
     let mut conditions = cluster.status.conditions.iter();
     let waits = conditions.any(|condition| condition.r#type == TOPOLOGY_RECONCILED && condition.status != "True");
-    !is_paused && !waits
+    !cluster.is_paused() && !waits
 }
 
 /// Every slot of a topology.

@@ -547,7 +547,7 @@ fn rotates_for_ever(steps: &[Step], rotations: &mut BTreeMap<Part, usize>) -> Op
 fn held_as_a_whole(cluster: &Cluster) -> Option<Held> {
     let reason = match () {
         () if cluster.spec.paused == Some(true) => "spec.paused is true".to_owned(),
-        () if cluster.annotation(annotation::PAUSED).is_some() => {
+        () if cluster.pause_annotation().is_some() => {
             format!("it has the annotation {}", annotation::PAUSED)
         }
         () if cluster.metadata.is_being_deleted() => "it is being deleted".to_owned(),

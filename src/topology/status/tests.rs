@@ -15,7 +15,7 @@ fn cluster(members: Value) -> Cluster {
 }
 
 fn condition_of(cluster: &Cluster, tracker: &Tracker, error: Option<&str>) -> TopologyReconciled {
-    topology_reconciled(&Run { cluster, class: None, tracker, error })
+    topology_reconciled(&Run { cluster, class: None, tracker, error, guard: DeletionGuard::default() })
 }
 
 fn set(names: &[&str]) -> BTreeSet<String> {
@@ -95,12 +95,38 @@ fn the_first_reason_that_applies_is_reported() {
 }
 
 #[test]
+fn a_hold_is_no_pause_and_a_deletion_without_one_says_so() {
+    // ST-04, DEC-56
+    let value = "topologist.dev/before-cluster-delete uid=u since=2030-01-01T00:00:00Z";
+    let annotations = json!({"annotations": {"cluster.x-k8s.io/paused": value}});
+    let held = cluster(json!({"metadata": annotations}));
+    assert_eq!(condition_of(&held, &Tracker::default(), None).reason, "ReconcileSucceeded");
+    let leaving = cluster(json!({"metadata": {"deletionTimestamp": NOW}}));
+    let message = |guard, tracker: &Tracker| {
+        topology_reconciled(&Run { cluster: &leaving, class: None, tracker, error: None, guard }).message
+    };
+    let blocked = blocked(Hook::BeforeClusterDelete);
+    let waits = "Cluster is deleting. Following hooks are blocking delete: BeforeClusterDelete: wait";
+    for guard in [DeletionGuard::Controller, DeletionGuard::Hold] {
+        assert_eq!(message(guard, &blocked), waits);
+    }
+    assert_eq!(message(DeletionGuard::Nothing, &blocked), format!("{waits}{NOT_HELD}"));
+    assert_eq!(message(DeletionGuard::Nothing, &Tracker::default()), "Cluster is deleting");
+}
+
+#[test]
 fn a_class_that_is_not_reconciled_is_reported_before_upgrades() {
     // ST-07
     let class: ClusterClass =
         serde_json::from_value(json!({"metadata": {"generation": 3}, "status": {"observedGeneration": 2}})).unwrap();
     let (cluster, tracker) = (cluster(json!({})), Tracker::default());
-    let said = topology_reconciled(&Run { cluster: &cluster, class: Some(&class), tracker: &tracker, error: None });
+    let said = topology_reconciled(&Run {
+        cluster: &cluster,
+        class: Some(&class),
+        tracker: &tracker,
+        error: None,
+        guard: DeletionGuard::default(),
+    });
     assert_eq!(said.reason, "ClusterClassNotReconciled");
     let want =
         "The ClusterClass is not reconciled: it is when .status.observedGeneration == .metadata.generation holds. ";
@@ -220,7 +246,11 @@ fn the_status_has_the_remaining_steps_and_the_condition_in_both_forms() {
     tracker.machine_deployments.plan = plan(&["v1.33.0"]);
     tracker.machine_pools.plan = plan(&["v1.34.0"]);
     let run = |tracker: &Tracker, error: Option<&str>, stored: &Value| {
-        reconciled(stored, &Run { cluster: &cluster, class: None, tracker, error }, NOW)
+        reconciled(
+            stored,
+            &Run { cluster: &cluster, class: None, tracker, error, guard: DeletionGuard::default() },
+            NOW,
+        )
     };
     let status = run(&tracker, None, &stored);
     assert_eq!(status["controlPlane"], json!({"replicas": 3}));

@@ -9,7 +9,7 @@ use super::{Planned, Tracker};
 use crate::hub::{Cluster, ClusterClass, Hook, Object, ObjectKey, annotation, label};
 use crate::topology::blueprint::Blueprint;
 use crate::topology::current::{Current, CurrentControlPlane, CurrentWorker};
-use crate::topology::hooks::{HookTracker, Hooks};
+use crate::topology::hooks::{DeletionGuard, HookTracker, Hooks};
 use crate::topology::status::{Run, TopologyReconciled, topology_reconciled};
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Failure, Options};
@@ -391,7 +391,13 @@ fn compute(blueprint: &Blueprint, current: &Current, world: &World, options: Opt
         }
     }
     let tracker = decided.call_due_hooks()?;
-    let run = Run { cluster: &blueprint.cluster, class: None, tracker: &tracker, error: None };
+    let run = Run {
+        cluster: &blueprint.cluster,
+        class: None,
+        tracker: &tracker,
+        error: None,
+        guard: DeletionGuard::default(),
+    };
     let condition = topology_reconciled(&run);
     Ok(Round { control_plane, workers, tracker, marks_a_step, condition })
 }

@@ -20,7 +20,7 @@ use topologist::kubernetes::watch;
 use topologist::reconciler::controller::ClassController;
 use topologist::reconciler::extensions::ExtensionController;
 use topologist::reconciler::setup::Setup;
-use topologist::reconciler::topology::TopologyController;
+use topologist::reconciler::topology::{Deletions, TopologyController};
 use topologist::telemetry::metrics::Metrics;
 use topologist::topology::Options;
 use topologist::world::{Facts, Scope};
@@ -276,8 +276,13 @@ impl Manager {
         };
         let discovery = Arc::new(ExtensionController { setup: setup.clone(), extensions });
         let classes = ClassController(setup.clone());
-        let topologies =
-            TopologyController { setup, options: Options { runtime_sdk: true }, workers: 10, awaits_finalizer: false };
+        let topologies = TopologyController {
+            setup,
+            options: Options { runtime_sdk: true },
+            workers: 10,
+            awaits_finalizer: false,
+            deletions: Deletions::default(),
+        };
         let (classes, topologies, own) = (Arc::new(classes), Arc::new(topologies), metrics.clone());
         let both = move || {
             let (classes, topologies, discovery) = (classes.clone(), topologies.clone(), discovery.clone());

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::super::*;
 use super::blade;
 use crate::hub::{Cluster, annotation, label};
+use crate::topology::hooks::DeletionGuard;
 use crate::topology::status::{Run, topology_reconciled};
 use crate::topology::testing::Scene;
 use crate::version::Written;
@@ -84,7 +85,13 @@ impl Walk {
     pub(super) fn plan(&mut self) -> Row {
         let computed = self.fold.compute(&blade()).unwrap();
         let tracker = &computed.tracker;
-        let run = Run { cluster: &computed.observed.blueprint.cluster, class: None, tracker, error: None };
+        let run = Run {
+            cluster: &computed.observed.blueprint.cluster,
+            class: None,
+            tracker,
+            error: None,
+            guard: DeletionGuard::default(),
+        };
         let reconciled = topology_reconciled(&run);
         let condition = if reconciled.is_true { "True".to_owned() } else { reconciled.message };
         let plan = self.fold.plan(&blade(), &mut Rollout::default()).unwrap();

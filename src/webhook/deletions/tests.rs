@@ -1,0 +1,50 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn cluster(metadata: Value) -> Cluster {
+    let mut all = json!({"metadata": {"name": "c", "namespace": "ns", "deletionTimestamp": "2030-01-01T00:00:00Z"}, "spec": {
+        "topology": {"classRef": {"name": "k"}, "version": "v1.31.0"},
+        "controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "c-1"},
+        "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevCluster", "name": "c-2"},
+    }});
+    json_patch::merge(&mut all["metadata"], &metadata);
+    Cluster::decode(Version::V1Beta2, &all.to_string()).unwrap()
+}
+
+#[test]
+fn objects_stay_while_their_cluster_waits_for_its_hooks() {
+    // DEC-56
+    for (metadata, want) in [
+        (json!({}), true),
+        (json!({"annotations": {annotation::PAUSED: "by me"}}), true),
+        (json!({"deletionTimestamp": null}), false),
+        (json!({"annotations": {annotation::OK_TO_DELETE: ""}}), false),
+        (json!({"annotations": {annotation::SKIP_DELETE_HOOKS: ""}}), false),
+    ] {
+        assert_eq!(waits(&cluster(metadata.clone())), want, "{metadata}");
+    }
+}
+
+#[test]
+fn workers_control_plane_and_infrastructure_are_what_stays() {
+    // DEC-56
+    let cluster = cluster(json!({}));
+    for (group, kind, name, want) in [
+        ("cluster.x-k8s.io", "MachineDeployment", "any", true),
+        ("cluster.x-k8s.io", "MachinePool", "any", true),
+        ("cluster.x-k8s.io", "MachineHealthCheck", "any", false),
+        ("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", "c-1", true),
+        ("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", "c-2", false),
+        ("infrastructure.cluster.x-k8s.io", "DevCluster", "c-2", true),
+        ("infrastructure.cluster.x-k8s.io", "DevMachineTemplate", "c-2", false),
+        ("example.com", "DevCluster", "c-2", false),
+    ] {
+        let review =
+            json!({"uid": "u", "kind": {"group": group, "version": "v1", "kind": kind}, "operation": "DELETE"})
+                .to_string();
+        let review: AdmissionRequest<'_> = serde_json::from_str(&review).unwrap();
+        let object = Metadata { name: name.to_owned(), ..Metadata::default() };
+        assert_eq!(is_part(&cluster, &review, &object), want, "{kind} {name}");
+    }
+}
