@@ -26,6 +26,7 @@ macro_rules! on_both {
 
 mod agreement;
 mod crash;
+mod deletions;
 mod extensions;
 mod foreseen;
 mod layer;

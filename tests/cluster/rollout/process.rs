@@ -10,12 +10,12 @@ use super::crash::{Wish, at_rest, compare, everything};
 use super::site::{BOOTSTRAP, CORE, INFRASTRUCTURE, Site, without_conversion};
 use crate::faulty::{Faulty, Mood};
 use crate::kubernetes::Kubernetes;
-use crate::kustomize::{overlay, overlay_with, permissions, scope, stream, variables};
+use crate::kustomize::{overlay, overlay_with, permissions, scope, stream, variables, webhooks_at};
 use crate::process::{Topologist, command, make_certificates};
 
 /// A kube-apiserver of our own, on which all kinds are defined: processes look at all namespaces.
-struct Ground {
-    kubernetes: Kubernetes,
+pub(super) struct Ground {
+    pub(super) kubernetes: Kubernetes,
     kubeconfig: String,
     certificates: TempDir,
 }
@@ -26,7 +26,7 @@ impl Ground {
     }
 
     /// With the permissions of these manifests, in these namespaces.
-    async fn with(manifests: Vec<Value>, namespaces: &[&str]) -> Self {
+    pub(super) async fn with(manifests: Vec<Value>, namespaces: &[&str]) -> Self {
         let kubernetes = Kubernetes::start();
         let definitions = topologist::crd::definitions().into_iter().map(without_conversion);
         kubernetes.apply_yaml(&stream(&definitions.collect::<Vec<_>>())).await;
@@ -60,6 +60,25 @@ impl Ground {
         let mut start = command(&[&["serve", "--kubeconfig", &self.kubeconfig], &addresses[..], more].concat());
         start.envs(variables(manifests));
         Topologist::launch(start)
+    }
+}
+
+impl Ground {
+    /// A process with the variables of the Deployment, to which kube-apiserver sends the reviews of these manifests.
+    pub(super) async fn start_behind_webhooks(&self, manifests: &[Value], more: &[&str]) -> Topologist {
+        let file = |name: &str| self.certificates.path().join(name).display().to_string();
+        let (cert, key) = (file("tls.crt"), file("tls.key"));
+        let addresses =
+            ["--webhook-addr", "127.0.0.1:0", "--conversion-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
+        let own = ["serve", "--kubeconfig", &self.kubeconfig, "--tls-cert", &cert, "--tls-key", &key];
+        let mut start = command(&[&own[..], &addresses, more].concat());
+        start.envs(variables(manifests)).env_remove("TOPOLOGIST_MANAGE_CERTIFICATES");
+        let topologist = Topologist::launch(start);
+        topologist.wait_until_ready();
+        let authority = std::fs::read(self.certificates.path().join("ca.crt")).unwrap();
+        let webhooks = webhooks_at(manifests.to_vec(), &topologist.webhook, &authority);
+        self.kubernetes.apply_yaml(&stream(&webhooks)).await;
+        topologist
     }
 }
 
