@@ -117,7 +117,7 @@ const MARKED: [&str; 8] = [
     ".schema.openAPIV3Schema",
     "generateupgradeplan>.cluster",
     ".fromControlPlaneKubernetesVersion",
-    ".toKubernetesVersion",
+    "generateupgradeplan>.toKubernetesVersion",
 ];
 
 /// The members of all requests (`hook>`) and answers (`hook<`).
