@@ -8,26 +8,24 @@
 //! The owner of a Cluster controls this server: requests are bounded (DEC-40), and so is what it shows. Nothing is published.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::pin::pin;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{info, warn};
 
+use super::kind_watch::{MOST, Report, Sizes};
 use super::store::{Following, Store};
-use super::watches::{OF_WORKLOADS, Whole};
-use crate::hub::{Object, ObjectKey};
-use crate::kubernetes::Selection;
-use crate::kubernetes::address::Resource;
+use super::watches::{OF_WORKLOADS, follow_workload};
+use crate::hub::ObjectKey;
 use crate::kubernetes::bounded::Bounded;
-use crate::kubernetes::follow::{self, Observation, WatchedKind};
 use crate::kubernetes::lease::Leadership;
 use crate::kubernetes::workload::{Link, Workloads};
-use crate::lifecycle::{GroupKind, ObjectId, put_at};
 use crate::telemetry::metrics::Metrics;
 
 /// How often a cluster is asked whether it answers, and whether its Secret has changed.
@@ -39,18 +37,8 @@ const LONGEST: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(50);
 /// How long the first lists of all kinds may take together.
 const LISTING: Duration = Duration::from_mins(1);
-/// How much the objects of one workload cluster may take, in bytes of JSON, and how long a cluster with more is left alone.
-const MOST: usize = 256 * 1024 * 1024;
+/// How long a cluster whose objects exceed `MOST` is left alone.
 const LEFT_ALONE: Duration = Duration::from_mins(5);
-/// Large parts of objects that no step looks at.
-const LARGE: [&str; 6] = [
-    "metadata.managedFields",
-    "spec.containers",
-    "spec.initContainers",
-    "status.containerStatuses",
-    "status.initContainerStatuses",
-    "status.images",
-];
 /// How many reports of watches may wait.
 const REPORTS: usize = 64;
 
@@ -137,22 +125,12 @@ struct Follower {
 struct Connection {
     kubeconfig: Arc<[u8]>,
     bounded: Bounded,
-    reports: mpsc::Receiver<Report>,
+    /// Kinds, and what their watches report.
+    reports: mpsc::Receiver<(&'static str, Report)>,
     /// Since when watches fail.
     failing: HashMap<&'static str, (Instant, String)>,
     answered: Instant,
     _watches: JoinSet<()>,
-}
-
-/// What the watch of a kind has come to.
-enum Report {
-    /// All objects of the kind are here, or the server does not have the kind.
-    Listed(&'static str),
-    Failed(&'static str, String),
-    /// It goes on after a failure.
-    Alive(&'static str),
-    /// The objects of the cluster take too much.
-    TooMuch,
 }
 
 impl Follower {
@@ -198,11 +176,11 @@ impl Follower {
         loop {
             let Some(connection) = &mut self.connection else { return tokio::time::sleep_until(until).await };
             match timeout_at(until, connection.reports.recv()).await {
-                Ok(Some(Report::TooMuch)) => {
+                Ok(Some((_, Report::TooMuch))) => {
                     self.lose(too_much());
                     return sleep(LEFT_ALONE).await;
                 }
-                Ok(Some(report)) => connection.note(report),
+                Ok(Some((kind, report))) => connection.note(kind, report),
                 Ok(None) => return tokio::time::sleep_until(until).await,
                 Err(_) => return,
             }
@@ -218,17 +196,17 @@ impl Follower {
         let (deadline, mut listed) = (Instant::now() + LISTING, HashSet::new());
         while listed.len() < OF_WORKLOADS.len() {
             match timeout_at(deadline, connection.reports.recv()).await {
-                Ok(Some(Report::Listed(kind))) => {
+                Ok(Some((kind, Report::Listed))) => {
                     listed.insert(kind);
                     connection.failing.remove(kind);
                 }
-                Ok(Some(Report::TooMuch)) => {
+                Ok(Some((_, Report::TooMuch))) => {
                     drop(connection);
                     self.lose(too_much());
                     return LEFT_ALONE;
                 }
-                Ok(Some(report)) => {
-                    connection.note(report);
+                Ok(Some((kind, report))) => {
+                    connection.note(kind, report);
                     if let Some((_, problem)) = connection.failing.values().next() {
                         self.say(problem.clone());
                     }
@@ -280,16 +258,10 @@ impl Connection {
         let (sender, reports) = mpsc::channel(REPORTS);
         let (mut watches, taken) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
         for (group, kind) in OF_WORKLOADS {
-            let watch = Watch {
-                store: shared.store.clone(),
-                cluster: cluster.clone(),
-                group,
-                kind,
-                group_kind: GroupKind::new(group, kind),
-                sender: sender.clone(),
-                sizes: Sizes { of: HashMap::new(), all: taken.clone() },
-            };
-            watches.spawn(watch.run(bounded.client.clone(), shared.metrics.clone()));
+            let (client, sizes) = (bounded.client.clone(), Some(Sizes::new(taken.clone())));
+            let name = format!("{kind} of workload cluster {cluster}");
+            let reports = follow_workload(&shared.store, &shared.metrics, cluster, client, (group, kind), name, sizes);
+            watches.spawn(forward(kind, reports, sender.clone()));
         }
         let kubeconfig = link.kubeconfig;
         Connection {
@@ -302,13 +274,13 @@ impl Connection {
         }
     }
 
-    fn note(&mut self, report: Report) {
+    fn note(&mut self, kind: &'static str, report: Report) {
         match report {
-            Report::Failed(kind, problem) => {
+            Report::Failed(problem) => {
                 let now = Instant::now();
                 self.failing.entry(kind).or_insert((now, String::new())).1 = problem;
             }
-            Report::Listed(kind) | Report::Alive(kind) => drop(self.failing.remove(kind)),
+            Report::Listed | Report::Alive => drop(self.failing.remove(kind)),
             Report::TooMuch => {}
         }
     }
@@ -320,111 +292,28 @@ impl Connection {
     }
 }
 
-/// The watch of one kind of a workload cluster.
-struct Watch {
-    store: Arc<Store>,
-    cluster: ObjectKey,
-    group: &'static str,
+/// Passes on what the watch of a kind reports; of the reports that it is alive, only the first one after a failure.
+async fn forward(
     kind: &'static str,
-    group_kind: GroupKind,
-    sender: mpsc::Sender<Report>,
-    sizes: Sizes,
-}
-
-impl Watch {
-    async fn run(mut self, client: kube::Client, metrics: Arc<Metrics>) {
-        let api = Resource::known(self.group, "v1", self.kind).anywhere::<Whole>(client);
-        let name = format!("{} of workload cluster {}", self.kind, self.cluster);
-        let watched = WatchedKind { metric: "workloads", kind: name, version: "v1".to_owned(), ends_if_unserved: true };
-        let (mut seen, mut is_failing) = (follow::follow(api, Selection::default(), watched, metrics), false);
-        while let Some(seen) = seen.next().await {
-            let report = match seen {
-                Observation::There { object, .. } => self.there(object),
-                Observation::Gone(object) => {
-                    self.gone(&object);
-                    None
-                }
-                Observation::Listed { keys, .. } => {
-                    self.store.listed_in(&self.cluster, &self.group_kind, &keys);
-                    self.sizes.retain(|key| keys.contains(key));
-                    Some(Report::Listed(self.kind))
-                }
-                Observation::Failed(fault) => Some(Report::Failed(self.kind, fault.status(&format!("{}s", self.kind)))),
-                Observation::Alive => None,
-            };
-            let report = report.or_else(|| is_failing.then_some(Report::Alive(self.kind)));
-            let Some(report) = report else { continue };
-            is_failing = matches!(report, Report::Failed(..));
-            if self.sender.send(report).await.is_err() {
-                return;
-            }
+    reports: impl Stream<Item = Report>,
+    sender: mpsc::Sender<(&'static str, Report)>,
+) {
+    let (mut reports, mut is_failing) = (pin!(reports), false);
+    while let Some(report) = reports.next().await {
+        if matches!(report, Report::Alive) && !is_failing {
+            continue;
         }
-        // The server does not have this kind.
-        let _ = self.sender.send(Report::Listed(self.kind)).await;
-    }
-
-    fn id(&self, object: &Whole) -> ObjectId {
-        let key = follow::key_of(object);
-        ObjectId { workload: Some(self.cluster.clone()), kind: self.group_kind.clone(), key }
-    }
-
-    fn there(&mut self, whole: Whole) -> Option<Report> {
-        let id = self.id(&whole);
-        let object = self.trimmed(whole.object);
-        if !self.sizes.take(&id.key, serde_json::to_vec(&object.members()).map_or(0, |text| text.len())) {
-            return Some(Report::TooMuch);
-        }
-        self.store.seen(&id, object);
-        None
-    }
-
-    /// An object without large parts that no step looks at. The items of a list have no type of their own.
-    fn trimmed(&self, mut object: Object) -> Object {
-        LARGE.iter().for_each(|path| drop(object.remove(path)));
-        let version = if self.group.is_empty() { "v1".to_owned() } else { format!("{}/v1", self.group) };
-        put_at(&mut object, "apiVersion", version.into());
-        put_at(&mut object, "kind", self.kind.into());
-        object
-    }
-
-    fn gone(&mut self, object: &Whole) {
-        let id = self.id(object);
-        self.sizes.take(&id.key, 0);
-        self.store.removed(&id, Some(object.object.uid()));
-    }
-}
-
-/// How much the objects of a kind take, and those of all kinds of a cluster.
-struct Sizes {
-    of: HashMap<ObjectKey, usize>,
-    all: Arc<AtomicUsize>,
-}
-
-impl Sizes {
-    /// Notes the size of an object, nothing for one that is gone; says whether there is room for it.
-    fn take(&mut self, key: &ObjectKey, size: usize) -> bool {
-        let before = match size {
-            0 => self.of.remove(key),
-            size => self.of.insert(key.clone(), size),
-        };
-        let before = before.unwrap_or_default();
-        let all = self.all.fetch_add(size, Ordering::Relaxed) + size;
-        self.all.fetch_sub(before, Ordering::Relaxed);
-        all - before <= MOST
-    }
-
-    fn retain(&mut self, is_there: impl Fn(&ObjectKey) -> bool) {
-        let gone: Vec<ObjectKey> = self.of.keys().filter(|key| !is_there(key)).cloned().collect();
-        for key in gone {
-            self.take(&key, 0);
+        is_failing = matches!(report, Report::Failed(_));
+        if sender.send((kind, report)).await.is_err() {
+            return;
         }
     }
+    // The server does not have this kind.
+    let _ = sender.send((kind, Report::Listed)).await;
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
     use crate::kubernetes::lease::{Candidacy, Election};
     use crate::kubernetes::scripted::Script;
@@ -459,49 +348,9 @@ mod tests {
         assert_eq!(state(&store, &cluster), Some((false, Some("refused".to_owned()))));
         store.followed(&cluster, Following::Connected);
         assert_eq!(state(&store, &cluster), Some((true, None)));
-        let watch = watch(&store, &cluster, "Node");
-        let node = json!({"metadata": {"name": "n", "uid": "1", "resourceVersion": "1"}});
-        store.seen(&watch.id(&whole(&node)), watch.trimmed(whole(&node).object));
-        let nodes =
-            || store.with(|objects| objects.workload(&cluster).map(|known| known.all(&watch.group_kind).count()));
-        assert_eq!(nodes(), Some(1));
-        store.listed_in(&cluster, &watch.group_kind, &[ObjectKey::new("", "n")].into());
-        assert_eq!(nodes(), Some(1));
-        store.listed_in(&cluster, &watch.group_kind, &[].into());
-        assert_eq!(nodes(), Some(0), "a list that lacks it says that it is gone");
         store.followed(&cluster, Following::Ends);
         store.followed(&cluster, Following::Disconnected("late".to_owned()));
         assert_eq!(state(&store, &cluster), None);
-    }
-
-    fn whole(object: &Value) -> Whole {
-        serde_json::from_value(object.clone()).unwrap()
-    }
-
-    fn watch(store: &Arc<Store>, cluster: &ObjectKey, kind: &'static str) -> Watch {
-        let sizes = Sizes { of: HashMap::new(), all: Arc::default() };
-        let (store, cluster, sender) = (store.clone(), cluster.clone(), mpsc::channel(1).0);
-        Watch { store, cluster, group: "", kind, group_kind: GroupKind::new("", kind), sender, sizes }
-    }
-
-    #[test]
-    fn items_of_lists_get_their_type_and_lose_what_no_step_looks_at() {
-        let (store, cluster) = store();
-        let pod = json!({"metadata": {"name": "p", "namespace": "d"}, "spec": {"nodeName": "n", "containers": [{"env": []}]}});
-        let trimmed = watch(&store, &cluster, "Pod").trimmed(whole(&pod).object);
-        let want = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "d"}, "spec": {"nodeName": "n"}});
-        assert_eq!(Value::Object(trimmed.members().clone()), want);
-    }
-
-    #[test]
-    fn the_objects_of_a_cluster_have_a_sum() {
-        let mut sizes = Sizes { of: HashMap::new(), all: Arc::default() };
-        let [a, b] = ["a", "b"].map(|name| ObjectKey::new("", name));
-        assert!(sizes.take(&a, MOST - 1) && sizes.take(&a, MOST));
-        assert!(!sizes.take(&b, 1), "there is no room");
-        assert!(sizes.take(&a, 0) && sizes.take(&b, MOST - 1));
-        sizes.retain(|_| false);
-        assert_eq!(sizes.all.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@
 //! A step sees the answers to the writes of the steps before it, so that nothing is made twice while a watch is behind.
 
 mod followed;
+mod kind_watch;
 mod store;
 mod watches;
 pub mod workloads;

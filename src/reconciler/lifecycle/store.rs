@@ -92,17 +92,32 @@ impl Store {
         }
     }
 
-    /// All objects of a kind were shown: others do not exist.
-    pub(super) fn listed(&self, kind: &GroupKind, contract: Option<Contract>, keys: &BTreeSet<ObjectKey>) {
-        let ids =
-            |objects: &Objects| -> Vec<ObjectId> { objects.all(kind).map(|object| ObjectId::of(object)).collect() };
+    /// All objects of a kind were shown, in the management cluster or in a workload cluster: others do not exist.
+    pub(super) fn listed(
+        &self,
+        workload: Option<&ObjectKey>,
+        kind: &GroupKind,
+        contract: Option<Contract>,
+        keys: &BTreeSet<ObjectKey>,
+    ) {
+        let id = |object: &Arc<Object>| ObjectId { workload: workload.cloned(), kind: kind.clone(), key: object.key() };
+        let ids = |objects: &Objects| -> Vec<ObjectId> {
+            match workload {
+                None => objects.all(kind).map(id).collect(),
+                Some(cluster) => {
+                    objects.workload(cluster).into_iter().flat_map(|known| known.all(kind)).map(id).collect()
+                }
+            }
+        };
         let gone: Vec<ObjectId> = self.with(ids).into_iter().filter(|id| !keys.contains(&id.key)).collect();
         let is_fresh = |id: &ObjectId| self.written.lock().unwrap_or_else(PoisonError::into_inner).has(id);
         gone.iter().filter(|id| !is_fresh(id)).for_each(|id| self.removed(id, None));
-        self.with_mut(|objects| objects.set_listed(kind, contract));
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(kind);
-        self.wake(waiting.into_iter().flatten());
-        self.wake(self.with(ids));
+        if workload.is_none() {
+            self.with_mut(|objects| objects.set_listed(kind, contract));
+            let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(kind);
+            self.wake(waiting.into_iter().flatten());
+            self.wake(self.with(ids));
+        }
     }
 
     /// The answer to a write of this process.
@@ -208,17 +223,6 @@ impl Store {
             all.iter().map(|object| ObjectId::of(object)).chain([cluster_id]).collect()
         });
         self.wake(woken);
-    }
-
-    /// All objects of a kind of a workload cluster were shown: others do not exist.
-    pub(super) fn listed_in(&self, cluster: &ObjectKey, kind: &GroupKind, keys: &BTreeSet<ObjectKey>) {
-        let gone: Vec<ObjectId> = self.with(|objects| {
-            let known = objects.workload(cluster).into_iter().flat_map(|workload| workload.all(kind));
-            let gone = known.map(|object| object.key()).filter(|key| !keys.contains(key));
-            gone.map(|key| ObjectId { workload: Some(cluster.clone()), kind: kind.clone(), key }).collect()
-        });
-        let is_fresh = |id: &ObjectId| self.written.lock().unwrap_or_else(PoisonError::into_inner).has(id);
-        gone.iter().filter(|id| !is_fresh(id)).for_each(|id| self.removed(id, None));
     }
 
     /// Counts the phases of Machines.

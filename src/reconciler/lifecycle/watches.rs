@@ -1,27 +1,23 @@
 //! One watch for each kind that steps look at, in the version that its contract asks for (CT-3.5).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::StreamExt;
-use kube::api::{ApiResource, ObjectMeta};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use futures::{Stream, StreamExt};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
+use super::kind_watch::{KindWatch, Report, Sizes};
 use super::store::Store;
 use crate::hub::contract::{definition_name, newest_version};
-use crate::hub::{GROUP, Object, ObjectKey};
-use crate::json::Plain;
-use crate::kubernetes::Selection;
+use crate::hub::{GROUP, ObjectKey};
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
-use crate::kubernetes::follow::{self, Observation, WatchedKind};
-use crate::lifecycle::{GroupKind, ObjectId};
+use crate::kubernetes::follow::WatchedKind;
+use crate::lifecycle::GroupKind;
 use crate::telemetry::metrics::Metrics;
 use crate::topology::contract::{Contract, listed};
 use crate::world::Scope;
@@ -44,14 +40,24 @@ pub(super) const OF_WORKLOADS: [(&str, &str); 6] = [
 pub(super) struct Watches(Arc<Shared>);
 
 struct Shared {
+    source: Source,
+    wanted: Mutex<HashSet<GroupKind>>,
+    running: Mutex<JoinSet<()>>,
+}
+
+/// What the watch of any kind of the management cluster needs.
+#[derive(Clone)]
+struct Source {
     client: kube::Client,
     scope: Scope,
     definitions: Definitions,
     store: Arc<Store>,
     metrics: Arc<Metrics>,
-    wanted: Mutex<HashSet<GroupKind>>,
-    running: Mutex<JoinSet<()>>,
+    problems: Problems,
 }
+
+/// Why kinds are not watched.
+type Problems = Arc<Mutex<BTreeMap<GroupKind, String>>>;
 
 impl Watches {
     pub(super) fn new(
@@ -61,8 +67,14 @@ impl Watches {
         store: Arc<Store>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let (wanted, running) = (Mutex::default(), Mutex::default());
-        Watches(Arc::new(Shared { client, scope, definitions, store, metrics, wanted, running }))
+        let source = Source { client, scope, definitions, store, metrics, problems: Problems::default() };
+        Watches(Arc::new(Shared { source, wanted: Mutex::default(), running: Mutex::default() }))
+    }
+
+    /// Why some of these kinds are not watched.
+    pub(super) fn problems(&self, kinds: &BTreeSet<GroupKind>) -> Vec<String> {
+        let problems = self.0.source.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        kinds.iter().filter_map(|kind| problems.get(kind).cloned()).collect()
     }
 
     /// Watches a kind from now on.
@@ -73,53 +85,75 @@ impl Watches {
             return;
         }
         if wanted.len() >= MOST_KINDS {
-            debug!(%kind, "Too many kinds are watched");
+            shared.source.note(kind, Some(format!("{MOST_KINDS} kinds are watched already")));
             return;
         }
         wanted.insert(kind.clone());
         drop(wanted);
-        let (weak, kind) = (Arc::downgrade(shared), kind.clone());
-        let watch = async move {
-            let Some(shared) = weak.upgrade() else { return };
-            let Shared { client, scope, definitions, store, metrics, .. } = &*shared;
-            let (client, scope, definitions) = (client.clone(), scope.clone(), definitions.clone());
-            let (store, metrics) = (store.clone(), metrics.clone());
-            drop(shared);
-            watch(client, scope, definitions, store, metrics, &kind).await;
-        };
+        let (source, kind) = (shared.source.clone(), kind.clone());
+        let watch = async move { source.watch(&kind).await };
         shared.running.lock().unwrap_or_else(PoisonError::into_inner).spawn(watch);
     }
 }
 
-/// Watches a kind for ever.
-async fn watch(
-    client: kube::Client,
-    scope: Scope,
-    definitions: Definitions,
-    store: Arc<Store>,
-    metrics: Arc<Metrics>,
-    kind: &GroupKind,
-) {
-    loop {
-        match version_of(&definitions, kind).await {
-            Ok(Some((version, contract))) => match Resource::new(&kind.group, &version, &kind.kind) {
-                Ok(resource) => {
-                    follow_kind(&client, &scope, &store, metrics.clone(), kind, &resource, contract).await;
-                    debug!(%kind, "The watch of this kind has ended");
+impl Source {
+    /// Watches a kind for ever.
+    async fn watch(self, kind: &GroupKind) {
+        loop {
+            match version_of(&self.definitions, kind).await {
+                Ok(Some((version, contract))) => match Resource::new(&kind.group, &version, &kind.kind) {
+                    Ok(resource) => self.follow(kind, &resource, contract).await,
+                    Err(error) => {
+                        warn!(%kind, %error, "Cannot watch this kind");
+                        self.note(kind, Some(error.to_string()));
+                        return;
+                    }
+                },
+                // A kind of Cluster API that is not installed has no objects.
+                Ok(None) => {
+                    debug!(%kind, "This kind is not installed");
+                    self.store.listed(None, kind, None, &BTreeSet::new());
                 }
-                Err(error) => {
-                    warn!(%kind, %error, "Cannot watch this kind");
-                    return;
-                }
-            },
-            // A kind of Cluster API that is not installed has no objects.
-            Ok(None) => {
-                debug!(%kind, "This kind is not installed");
-                store.listed(kind, None, &std::collections::BTreeSet::new());
+                Err(error) => self.note(kind, Some(error)),
             }
-            Err(error) => debug!(%kind, error, "Cannot watch this kind yet"),
+            sleep(PATIENCE).await;
         }
-        sleep(PATIENCE).await;
+    }
+
+    /// Follows a kind until the API server does not serve it.
+    async fn follow(&self, kind: &GroupKind, resource: &Resource, contract: Option<Contract>) {
+        let (store, workload) = (self.store.clone(), None);
+        let watch = KindWatch { store, workload, kind: kind.clone(), contract, sizes: None };
+        let watched = WatchedKind {
+            metric: "machines",
+            kind: kind.kind.to_string(),
+            version: resource.as_api().api_version.clone(),
+            ends_if_unserved: true,
+        };
+        let api = resource.in_scope(self.client.clone(), &self.scope);
+        let mut reports = pin!(watch.follow(api, resource, watched, self.metrics.clone()));
+        while let Some(report) = reports.next().await {
+            match report {
+                Report::Listed => self.note(kind, None),
+                Report::Failed(problem) => self.note(kind, Some(problem)),
+                Report::Alive | Report::TooMuch => {}
+            }
+        }
+        self.note(kind, Some("the API server does not serve this kind".to_owned()));
+    }
+
+    /// Notes why a kind is not watched; nothing if it is.
+    fn note(&self, kind: &GroupKind, problem: Option<String>) {
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        match problem {
+            // Those beyond have no text, and their steps wait.
+            Some(problem) if problems.len() < 2 * MOST_KINDS => {
+                debug!(%kind, problem, "This kind is not watched yet");
+                problems.insert(kind.clone(), format!("cannot watch {kind}: {problem}"));
+            }
+            Some(_) => {}
+            None => drop(problems.remove(kind)),
+        }
     }
 }
 
@@ -142,34 +176,6 @@ async fn version_of(definitions: &Definitions, kind: &GroupKind) -> Result<Optio
     Ok(Some((version.to_owned(), listed(&labels, version))))
 }
 
-async fn follow_kind(
-    client: &kube::Client,
-    scope: &Scope,
-    store: &Store,
-    metrics: Arc<Metrics>,
-    kind: &GroupKind,
-    resource: &Resource,
-    contract: Option<Contract>,
-) {
-    let api = resource.in_scope::<Whole>(client.clone(), scope);
-    let watched = WatchedKind {
-        metric: "machines",
-        kind: kind.kind.to_string(),
-        version: resource.as_api().api_version.clone(),
-        ends_if_unserved: true,
-    };
-    let mut seen = follow::follow(api, Selection::default(), watched, metrics);
-    while let Some(seen) = seen.next().await {
-        let id = |object: &Whole| ObjectId::new(kind.clone(), follow::key_of(object));
-        match seen {
-            Observation::There { object, .. } => store.seen(&id(&object), object.object),
-            Observation::Gone(object) => store.removed(&id(&object), Some(object.object.uid())),
-            Observation::Listed { keys, .. } => store.listed(kind, contract, &keys),
-            Observation::Alive | Observation::Failed(_) => {}
-        }
-    }
-}
-
 /// Follows the objects of workload clusters.
 pub(super) struct WorkloadWatches {
     store: Arc<Store>,
@@ -190,9 +196,10 @@ impl WorkloadWatches {
         }
         let mut watches = JoinSet::new();
         for (group, kind) in OF_WORKLOADS {
-            let watch =
-                follow_workload(self.store.clone(), self.metrics.clone(), cluster.clone(), client.clone(), group, kind);
-            watches.spawn(watch);
+            let name = kind.to_owned();
+            let reports =
+                follow_workload(&self.store, &self.metrics, cluster, client.clone(), (group, kind), name, None);
+            watches.spawn(reports.for_each(async |_| {}));
         }
         running.insert(cluster.clone(), watches);
     }
@@ -208,86 +215,19 @@ impl WorkloadWatches {
     }
 }
 
-async fn follow_workload(
-    store: Arc<Store>,
-    metrics: Arc<Metrics>,
-    cluster: ObjectKey,
+/// Follows a kind of a workload cluster; `name` is what logs call it.
+pub(super) fn follow_workload(
+    store: &Arc<Store>,
+    metrics: &Arc<Metrics>,
+    cluster: &ObjectKey,
     client: kube::Client,
-    group: &'static str,
-    kind: &'static str,
-) {
+    (group, kind): (&'static str, &'static str),
+    name: String,
+    sizes: Option<Sizes>,
+) -> impl Stream<Item = Report> + Send + use<> {
     let resource = Resource::known(group, "v1", kind);
-    let api = resource.anywhere::<Whole>(client);
-    let kind_of = GroupKind::new(group, kind);
-    let watched =
-        WatchedKind { metric: "workloads", kind: kind.to_owned(), version: "v1".to_owned(), ends_if_unserved: true };
-    let mut seen = follow::follow(api, Selection::default(), watched, metrics);
-    while let Some(seen) = seen.next().await {
-        let id = |object: &Whole| ObjectId {
-            workload: Some(cluster.clone()),
-            kind: kind_of.clone(),
-            key: follow::key_of(object),
-        };
-        match seen {
-            Observation::There { object, .. } => store.seen(&id(&object), object.object),
-            Observation::Gone(object) => store.removed(&id(&object), Some(object.object.uid())),
-            Observation::Listed { .. } | Observation::Alive | Observation::Failed(_) => {}
-        }
-    }
-}
-
-/// A whole object of any kind.
-#[derive(Clone, Debug)]
-pub(super) struct Whole {
-    metadata: ObjectMeta,
-    pub(super) object: Object,
-}
-
-impl<'de> Deserialize<'de> for Whole {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Plain(mut value) = Deserialize::deserialize(deserializer)?;
-        let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
-        let metadata = metadata.ok_or_else(|| D::Error::custom("the object has no metadata"))?;
-        metadata.remove("managedFields");
-        let text = |name: &str| metadata.get(name).and_then(Value::as_str).map(str::to_owned);
-        // Watches look at nothing else of it.
-        let metadata = ObjectMeta {
-            name: text("name"),
-            namespace: text("namespace"),
-            uid: text("uid"),
-            resource_version: text("resourceVersion"),
-            ..ObjectMeta::default()
-        };
-        let object = Object::try_from(value).map_err(D::Error::custom)?;
-        Ok(Whole { metadata, object })
-    }
-}
-
-impl kube::Resource for Whole {
-    type DynamicType = ApiResource;
-    type Scope = kube::core::DynamicResourceScope;
-
-    fn kind(resource: &ApiResource) -> std::borrow::Cow<'_, str> {
-        (&*resource.kind).into()
-    }
-
-    fn group(resource: &ApiResource) -> std::borrow::Cow<'_, str> {
-        (&*resource.group).into()
-    }
-
-    fn version(resource: &ApiResource) -> std::borrow::Cow<'_, str> {
-        (&*resource.version).into()
-    }
-
-    fn plural(resource: &ApiResource) -> std::borrow::Cow<'_, str> {
-        (&*resource.plural).into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
+    let (workload, kind) = (Some(cluster.clone()), GroupKind::new(group, kind));
+    let watch = KindWatch { store: store.clone(), workload, kind, contract: None, sizes };
+    let watched = WatchedKind { metric: "workloads", kind: name, version: "v1".to_owned(), ends_if_unserved: true };
+    watch.follow(resource.anywhere(client), &resource, watched, metrics.clone())
 }
