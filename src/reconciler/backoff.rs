@@ -13,6 +13,12 @@ use crate::hub::ObjectKey;
 
 /// No wait is longer.
 const LONGEST: Duration = Duration::from_secs(1000);
+/// How often a failure is logged again while its reason stays the same, and how often its condition is brought up to date.
+const LOGGED_AGAIN: Duration = Duration::from_mins(5);
+/// A failure is persistent after this many runs in a row, and after this time since the first of them.
+const PERSISTENT: (u32, Duration) = (5, Duration::from_secs(20));
+/// How soon an Event reports another reason of a persistent failure. Some reasons differ each time: they contain generated names.
+const REPORTED_AGAIN: Duration = Duration::from_hours(1);
 /// So many writes in a row are nothing unusual: one is answered by a run that finds nothing to write.
 const WRITES: u32 = 5;
 
@@ -32,7 +38,16 @@ impl<K> Default for Backoff<K> {
 #[derive(Debug, Default)]
 struct State {
     failures: u32,
+    /// When the first of these failures happened, and when the last one was logged.
+    since: Option<Instant>,
+    logged: Option<Instant>,
     reason: String,
+    /// When the condition was written last.
+    shown: Option<Instant>,
+    /// The reason of the last Event, and when it was written.
+    reported: Option<(String, Instant)>,
+    /// Conflicts since the last run without one.
+    conflicts: u32,
     /// Writes since the last run that had nothing to write.
     writes: u32,
     written: Option<Instant>,
@@ -40,6 +55,21 @@ struct State {
     status: Option<u64>,
     /// The version that the last write has made an old one.
     replaced: Option<String>,
+}
+
+/// A failure of a run, and what follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FailedRun {
+    /// The delay before the next run.
+    pub wait: Duration,
+    /// How many runs failed in a row.
+    pub failures: u32,
+    /// Whether it is logged: its reason is new, or was logged minutes ago.
+    pub is_logged: bool,
+    /// Whether its condition is brought up to date now: once it has failed for long enough, and every few minutes (DEC-60).
+    pub is_shown: bool,
+    /// Whether an Event reports it now: once, and once more if the reason changes after an hour.
+    pub is_reported: bool,
 }
 
 /// The next write of an object is delayed, because many writes followed each other.
@@ -69,20 +99,55 @@ impl fmt::Display for Cause {
 }
 
 impl<K: Clone + Eq + Hash> Backoff<K> {
-    /// When to try again after a failure (RS-09), and whether its reason is new.
-    pub(super) fn failed(&self, key: &K, reason: &str) -> (Duration, bool) {
+    /// Counts a failure, and says what follows from it (RS-09).
+    pub(super) fn failed(&self, key: &K, reason: &str) -> FailedRun {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = objects.entry(key.clone()).or_default();
+        let (state, now) = (objects.entry(key.clone()).or_default(), Instant::now());
         state.failures = state.failures.saturating_add(1);
+        let since = *state.since.get_or_insert(now);
         let is_new = state.reason != reason;
         state.reason = reason.to_owned();
+        let is_logged = is_new || state.logged.is_none_or(|logged| now - logged >= LOGGED_AGAIN);
+        if is_logged {
+            state.logged = Some(now);
+        }
+        let (failures, age) = PERSISTENT;
+        let is_persistent = state.failures >= failures && now - since >= age;
+        let is_shown = is_persistent && state.shown.is_none_or(|shown| now - shown >= LOGGED_AGAIN);
+        if is_shown {
+            state.shown = Some(now);
+        }
+        let is_reported = is_persistent
+            && state.reported.as_ref().is_none_or(|(known, at)| known != reason && now - *at >= REPORTED_AGAIN);
+        if is_reported {
+            state.reported = Some((reason.to_owned(), now));
+        }
         let step = Duration::from_millis(5).saturating_mul(2_u32.saturating_pow(state.failures));
-        (step.saturating_add(Duration::from_secs(1)).min(LONGEST), is_new)
+        FailedRun {
+            wait: step.saturating_add(Duration::from_secs(1)).min(LONGEST),
+            failures: state.failures,
+            is_logged,
+            is_shown,
+            is_reported,
+        }
     }
 
-    /// A run had nothing to complain of.
+    /// Counts a write conflict; returns how many there were in a row.
+    pub(super) fn conflicted(&self, key: &K) -> u32 {
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = objects.entry(key.clone()).or_default();
+        state.conflicts = state.conflicts.saturating_add(1);
+        state.conflicts
+    }
+
+    /// A run did not fail.
     pub(super) fn succeeded(&self, key: &K) {
-        self.change(key, |state| (state.failures, state.reason) = (0, String::new()));
+        self.change(key, |state| {
+            (state.failures, state.conflicts) = (0, 0);
+            (state.since, state.logged) = (None, None);
+            (state.shown, state.reported) = (None, None);
+            state.reason = String::new();
+        });
     }
 
     /// A run had nothing to write.
@@ -147,16 +212,52 @@ mod tests {
     fn failures_back_off_until_a_run_succeeds() {
         // RS-09
         let (backoff, key) = (Backoff::default(), ObjectKey::new("ns", "c"));
-        assert_eq!(backoff.failed(&key, "a"), (Duration::from_millis(1010), true));
-        assert_eq!(backoff.failed(&key, "a"), (Duration::from_millis(1020), false));
-        assert_eq!(backoff.failed(&key, "b"), (Duration::from_millis(1040), true));
+        let failed = |key: &ObjectKey, reason: &str| {
+            let run = backoff.failed(key, reason);
+            (run.wait, run.is_logged)
+        };
+        assert_eq!(failed(&key, "a"), (Duration::from_millis(1010), true));
+        assert_eq!(failed(&key, "a"), (Duration::from_millis(1020), false));
+        assert_eq!(failed(&key, "b"), (Duration::from_millis(1040), true));
         for _ in 0..40 {
             backoff.failed(&key, "b");
         }
-        assert_eq!(backoff.failed(&key, "b"), (LONGEST, false));
-        assert_eq!(backoff.failed(&ObjectKey::new("ns", "d"), "a"), (Duration::from_millis(1010), true));
+        assert_eq!(failed(&key, "b"), (LONGEST, false));
+        assert_eq!(failed(&ObjectKey::new("ns", "d"), "a"), (Duration::from_millis(1010), true));
         backoff.succeeded(&key);
-        assert_eq!(backoff.failed(&key, "b"), (Duration::from_millis(1010), true));
+        assert_eq!(failed(&key, "b"), (Duration::from_millis(1010), true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_that_goes_on_is_reported_once_and_logged_every_few_minutes() {
+        // DEC-60
+        let (backoff, key) = (Backoff::default(), ObjectKey::new("ns", "c"));
+        let began = Instant::now();
+        let (mut logged, mut shown, mut reported) = (Vec::new(), Vec::new(), Vec::new());
+        while began.elapsed() < Duration::from_hours(2) {
+            let (at, run) = (began.elapsed().as_secs(), backoff.failed(&key, "why"));
+            for (all, is_so) in
+                [(&mut logged, run.is_logged), (&mut shown, run.is_shown), (&mut reported, run.is_reported)]
+            {
+                all.extend(is_so.then_some(at));
+            }
+            tokio::time::advance(run.wait).await;
+        }
+        assert!((20..40).contains(&shown[0]), "{shown:?}");
+        assert_eq!(reported, shown[..1]);
+        for all in [&logged, &shown] {
+            let gaps: Vec<u64> = all.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            assert!(gaps.len() > 4 && gaps.iter().all(|gap| (300..=1000).contains(gap)), "{gaps:?}");
+        }
+        let other = |reason: &str| {
+            let run = backoff.failed(&key, reason);
+            (run.is_shown, run.is_reported)
+        };
+        assert_eq!((other("b"), other("c")), ((true, true), (false, false)), "reasons that differ each time");
+        tokio::time::advance(LOGGED_AGAIN).await;
+        assert_eq!((other("d"), other("e")), ((true, false), (false, false)));
+        backoff.succeeded(&key);
+        assert_eq!(other("why"), (false, false));
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use super::backoff::{Backoff, Held};
 use super::raw::RawClass;
-use super::runs::RunOutcome;
+use super::runs::{self, RunOutcome};
 use super::{add, in_our_name, now};
 use crate::admission::{clusters_that_break, usable_variables};
 use crate::budget::Stop;
@@ -291,9 +291,14 @@ impl Reconciler {
             a_few(&names, NAMED_CLUSTERS)
         );
         warn!(class = %class.key(), clusters, fault, "Variables that extensions define do not fit Clusters any more");
-        let uid = class.metadata().uid.clone().unwrap_or_default();
-        let object = ObjectRef::new(format!("{GROUP}/{}", Version::V1Beta2), Kind::ClusterClass.name(), class.key());
+        let (object, uid) = reference(class);
         self.events.write(vec![QueuedEvent::now(&object, &uid, BREAKS, message)]).await;
+    }
+
+    /// Reports a failure that goes on, if there is one.
+    pub(super) async fn report(&self, class: &RawClass, message: Option<String>) {
+        let (object, uid) = reference(class);
+        runs::report(&self.events, &object, &uid, message).await;
     }
 
     async fn write_status(&self, class: &RawClass, status: &Value) -> Result<(), ReconcileError> {
@@ -352,6 +357,12 @@ async fn excess(class: &Arc<ClusterClass>) -> Option<String> {
         Record::Unreadable { reason, .. } => Some(reason.to_string()),
         Record::Readable(_) => None,
     }
+}
+
+/// A class as events refer to it.
+fn reference(class: &RawClass) -> (ObjectRef, String) {
+    let object = ObjectRef::new(format!("{GROUP}/{}", Version::V1Beta2), Kind::ClusterClass.name(), class.key());
+    (object, class.metadata().uid.clone().unwrap_or_default())
 }
 
 fn owner(class: &RawClass) -> OwnerReference {

@@ -21,7 +21,7 @@ use tracing::{Instrument, info_span};
 use super::backoff::Backoff;
 use super::class::{ReconcileError, Reconciler};
 use super::raw::RawClass;
-use super::runs::{RunFailure, RunOutcome, SOON, Verdict, conclude, count, run_woken};
+use super::runs::{Conclusion, RunFailure, RunOutcome, SOON, Verdict, conclude, count, resync, run_woken};
 use super::setup::Setup;
 use super::users::Users;
 use crate::extensions::registered_name;
@@ -45,8 +45,6 @@ const REPORTER: &str = "clusterclass-controller";
 const WORKERS: u16 = 10;
 /// How long a run may take (RS-10).
 const RUN_LIMIT: Duration = Duration::from_mins(1);
-/// How long the variables that extensions define hold (PERF-05).
-const REDISCOVERY: Duration = Duration::from_mins(10);
 
 /// The ClusterClass controller. It looks after the classes in the scope of the cached facts.
 #[derive(Debug)]
@@ -174,12 +172,13 @@ async fn run(class: &RawClass, reconciler: &Reconciler, metrics: &Metrics) -> Ac
         if outcome != RunOutcome::Changed {
             reconciler.backoff.rested(&key);
         }
-        // Nothing tells that an extension defines other variables than before.
-        let asks = reconciler.extensions.is_some() && !discovering(class).is_empty();
-        (if asks { Action::requeue(REDISCOVERY) } else { Action::await_change() }, outcome.name())
+        // No event says that an extension defines other variables than before: the resync asks it (PERF-05).
+        (Action::requeue(resync(&key)), outcome.name())
     });
-    let (action, outcome) = conclude(&key, done, &reconciler.backoff, "Failed to reconcile ClusterClass");
+    let Conclusion { action, outcome, report } =
+        conclude(&key, done, &reconciler.backoff, "Failed to reconcile ClusterClass");
     count(metrics, NAME, outcome, started);
+    reconciler.report(class, report).await;
     action
 }
 

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +14,19 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::backoff::Backoff;
-use crate::hub::ObjectKey;
+use crate::hub::{self, ObjectKey};
+use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
 use crate::telemetry::metrics::{Controller, Metrics, Reconcile};
 
 /// When to look again at what is about to change.
 pub(super) const SOON: Duration = Duration::from_secs(1);
+
+/// The event of a failure that goes on.
+pub(super) const RECONCILE_FAILED: Reason = Reason::warning("ReconcileFailed");
+/// After this many runs in vain in a row, another one counts as a failure.
+const IN_VAIN: u32 = 30;
+/// How long an object is left alone at most.
+const RESYNC: Duration = Duration::from_mins(10);
 
 /// What a run came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +71,10 @@ pub(super) async fn run_woken<K, R>(
 /// What the failure of a run means for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Another process leads, and does it.
+    /// The lease was not renewed in time. It may still be renewed: then the run is due.
     NotLeading,
-    /// The run was in vain and nothing is wrong: the next one is due after a while; with the name of that outcome in metrics.
+    /// The run was in vain and nothing is wrong, unless that happens again and again: the next one is due after a while; with the name of
+    /// that outcome in metrics.
     Again(Duration, &'static str),
     /// As long as nothing else keeps writing.
     Held(Duration),
@@ -79,43 +88,84 @@ pub(super) trait RunFailure: fmt::Display {
     fn verdict(&self) -> Verdict;
 }
 
-/// What follows from the end of a run (RS-08, RS-09): when the next one is due if nothing wakes the object before, and the name of
-/// the outcome in metrics. `trouble` is what logs call a failure.
+/// The end of a run (RS-08, RS-09).
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Conclusion {
+    /// When the next run is due if nothing queues the object before.
+    pub action: Action,
+    /// The name of the outcome in metrics.
+    pub outcome: &'static str,
+    /// A failure that goes on, which an Event of the object reports (DEC-60).
+    pub report: Option<String>,
+}
+
+impl Conclusion {
+    fn new(action: Action, outcome: &'static str) -> Self {
+        Conclusion { action, outcome, report: None }
+    }
+}
+
+/// Concludes a run. `trouble` is what logs call a failure.
 pub(super) fn conclude<E: RunFailure>(
     key: &ObjectKey,
     outcome: Result<(Action, &'static str), E>,
     backoff: &Backoff,
     trouble: &'static str,
-) -> (Action, &'static str) {
+) -> Conclusion {
     let error = match outcome {
-        Ok(done) => {
+        Ok((action, outcome)) => {
             backoff.succeeded(key);
-            return done;
+            return Conclusion::new(action, outcome);
         }
         Err(error) => error,
     };
     match error.verdict() {
+        // The lease may only be renewed late. If the term ends, this queue ends with it.
         Verdict::NotLeading => {
-            debug!(%error, "Skipped because this process is not the leader");
-            (Action::await_change(), "not-leading")
+            debug!(%error, "Postponed because the lease has not been renewed");
+            Conclusion::new(Action::requeue(SOON), "not-leading")
         }
-        Verdict::Again(after, name) => (Action::requeue(after), name),
+        Verdict::Again(after, name) if backoff.conflicted(key) <= IN_VAIN => {
+            Conclusion::new(Action::requeue(after), name)
+        }
         Verdict::Held(wait) => {
-            if backoff.failed(key, &error.to_string()).1 {
-                warn!(%error, ?wait, "{trouble}");
+            let run = backoff.failed(key, &error.to_string());
+            if run.is_logged {
+                warn!(%error, ?wait, failures = run.failures, "{trouble}");
             }
-            (Action::requeue(wait), "held")
+            Conclusion::new(Action::requeue(wait), "held")
         }
-        Verdict::Failed => {
-            let (again, is_new) = backoff.failed(key, &error.to_string());
-            if is_new {
-                warn!(%error, ?again, "{trouble}");
+        Verdict::Failed | Verdict::Again(..) => {
+            let run = backoff.failed(key, &error.to_string());
+            if run.is_logged {
+                warn!(%error, wait = ?run.wait, failures = run.failures, "{trouble}");
             } else {
-                debug!(%error, ?again, "{trouble} again");
+                debug!(%error, wait = ?run.wait, failures = run.failures, "{trouble} again");
             }
-            (Action::requeue(again), "failed")
+            let report = run.is_reported.then(|| failing(run.failures, &error.to_string()));
+            Conclusion { action: Action::requeue(run.wait), outcome: "failed", report }
         }
     }
+}
+
+/// Reports a failure that goes on, if there is one, on the object of the run.
+pub(super) async fn report(events: &Recorder, object: &hub::ObjectRef, uid: &str, message: Option<String>) {
+    if let Some(message) = message {
+        events.write(vec![QueuedEvent::now(object, uid, RECONCILE_FAILED, message)]).await;
+    }
+}
+
+/// The message of a failure that goes on.
+pub(super) fn failing(failures: u32, error: &str) -> String {
+    format!("failed {failures} times in a row: {error}")
+}
+
+/// When an object is reconciled although nothing queued it: after ten minutes, and up to one more minute that a hash of the object chooses,
+/// so that not all objects come at once (RS-02, DEC-60).
+pub(super) fn resync<K: Hash>(object: &K) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    object.hash(&mut hasher);
+    RESYNC + Duration::from_millis(hasher.finish() % 60_000)
 }
 
 /// Counts a finished run of a controller.

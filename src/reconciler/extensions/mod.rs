@@ -20,7 +20,7 @@ use tracing::{Instrument, info_span};
 
 use self::config::RawConfig;
 use self::run::{DiscoveryFailure, Reconciler};
-use super::runs::{RunFailure, SOON, Verdict, conclude, count, run_woken};
+use super::runs::{self, Conclusion, RunFailure, SOON, Verdict, conclude, count, run_woken};
 use super::setup::Setup;
 use crate::extensions::config::{CONFIG_GROUP, CONFIG_KIND, CONFIG_VERSION};
 use crate::kubernetes::events::Recorder;
@@ -149,8 +149,10 @@ async fn run(config: &RawConfig, reconciler: &Reconciler, metrics: &Metrics) -> 
     let (key, started) = (config.key(), Instant::now());
     let outcome = timeout(RUN_LIMIT, reconciler.run(config)).await.unwrap_or(Err(DiscoveryFailure::Late));
     let done = outcome.map(|(again, outcome)| (Action::requeue(again), outcome.name()));
-    let (action, outcome) = conclude(&key, done, &reconciler.backoff, "Failed to discover an extension");
+    let Conclusion { action, outcome, report } =
+        conclude(&key, done, &reconciler.backoff, "Failed to discover an extension");
     count(metrics, NAME, outcome, started);
+    runs::report(&reconciler.events, &config.reference(), config.object.uid(), report).await;
     action
 }
 

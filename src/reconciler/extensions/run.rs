@@ -22,12 +22,10 @@ use crate::kubernetes::events::{QueuedEvent, Reason, Recorder};
 use crate::kubernetes::extensions::Extensions;
 use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::reconciler::backoff::Backoff;
-use crate::reconciler::runs::RunOutcome;
+use crate::reconciler::runs::{RunOutcome, resync};
 use crate::reconciler::{add, in_our_name, now};
 
-/// How long the handlers of an extension hold before it is asked again.
-const RESYNC: Duration = Duration::from_mins(10);
-/// The same, if its CA comes from a Secret, which is not watched (RH-2.7).
+/// How long the handlers of an extension hold before it is asked again, if its CA comes from a Secret, which is not watched (RH-2.7).
 const RESYNC_SECRET: Duration = Duration::from_mins(1);
 /// The key of a CA in a Secret (RH-2.7).
 const CA_KEY: &str = "ca.crt";
@@ -71,7 +69,7 @@ impl Reconciler {
         // At the start one that is paused is discovered like the others (RH-3.6).
         if is_paused(&config.object) && !self.extensions.is_expected(name) {
             self.write_status(config, paused_status(config.value(), &now())).await?;
-            return Ok((RESYNC, RunOutcome::LeftAlone));
+            return Ok((resync(&config.key()), RunOutcome::LeftAlone));
         }
         if let Some(left) = self.still_holds(config) {
             return Ok((left, RunOutcome::Unchanged));
@@ -199,5 +197,5 @@ impl Reconciler {
 
 fn interval(config: &RawConfig) -> Duration {
     let has_secret = config.object.annotation(crate::extensions::config::INJECT_CA).is_some();
-    if has_secret { RESYNC_SECRET } else { RESYNC }
+    if has_secret { RESYNC_SECRET } else { resync(&config.key()) }
 }

@@ -9,6 +9,7 @@
 //!
 //! A step sees the answers to the writes of the steps before it, so that nothing is made twice while a watch is behind.
 
+mod failures;
 mod followed;
 mod kind_watch;
 mod store;
@@ -16,14 +17,15 @@ mod watches;
 pub mod workloads;
 mod writes;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use kube::runtime::scheduler::{ScheduleRequest, scheduler};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug, info_span, warn};
 
 use self::followed::Followed;
@@ -32,7 +34,7 @@ use self::watches::Watches;
 use self::workloads::WorkloadClusters;
 use self::writes::{WriteError, Writer};
 use super::backoff::Backoff;
-use super::runs::SOON;
+use super::runs::{SOON, resync};
 use super::setup::Setup;
 use crate::hub::Object;
 use crate::kubernetes::contract::Definitions;
@@ -44,6 +46,14 @@ use crate::world::Scope;
 
 /// How many steps are carried out side by side.
 const WORKERS: usize = 32;
+/// How long a step may take before the log shows it.
+const SLOW: Duration = Duration::from_mins(1);
+/// How long a step waits for the first list of a kind before it looks for problems.
+const WAITING: Duration = Duration::from_secs(10);
+/// After this many conflicts in a row, the object is read from the API server.
+const OUTDATED: u32 = 3;
+/// After this many conflicts in a row, another one counts as a failure.
+const IN_VAIN: u32 = 10;
 /// The kinds of Cluster API that have steps.
 const KINDS: [&str; 6] = ["Cluster", "MachineDeployment", "MachineSet", "Machine", "MachinePool", "MachineHealthCheck"];
 /// Who reports events.
@@ -113,7 +123,7 @@ impl Runner {
                     let Some(id) = next else { return };
                     running.insert(id.clone());
                     let (span, runner) = (info_span!("step", object = %id), Arc::clone(&self));
-                    runs.spawn(async move { runner.step(&id).await; id }.instrument(span));
+                    runs.spawn(async move { noticed(&id, runner.step(&id)).await; id }.instrument(span));
                 }
                 Some(id) = runs.join_next() => {
                     running.remove(&id.expect("steps do not panic, and end before this future"));
@@ -141,14 +151,27 @@ impl Runner {
             }
         }
         let outcome = match outcome {
-            Outcome::Needs(kinds) => {
-                self.store.wait_for(id, &kinds);
-                kinds.iter().for_each(|kind| self.watches.want(kind));
-                "waiting"
-            }
+            Outcome::Needs(kinds) => self.wait_for(id, object.as_deref(), &kinds).await,
             Outcome::Done(step) => self.carry_out(id, object.as_deref(), step).await,
         };
         super::runs::count(&self.metrics, controller_name(id), outcome, started);
+    }
+
+    /// Postpones a step until these kinds are listed. A kind that cannot be watched is a failure.
+    async fn wait_for(&self, id: &ObjectId, object: Option<&Object>, kinds: &BTreeSet<GroupKind>) -> &'static str {
+        self.store.wait_for(id, kinds);
+        kinds.iter().for_each(|kind| self.watches.want(kind));
+        // An owner of a kind that is not watched may be no object of a provider.
+        if object.is_none() {
+            return "waiting";
+        }
+        let problems = self.watches.problems(kinds);
+        if problems.is_empty() {
+            // Unless they are listed before, to see whether there is a problem.
+            self.store.wake_after(id, WAITING);
+            return "waiting";
+        }
+        self.failed(id, object, &problems.join("; "), None).await
     }
 
     /// Carries out what a step came to; the outcome is for metrics.
@@ -157,30 +180,63 @@ impl Runner {
         let has_writes = !writes.is_empty();
         match self.writer.write(writes).await {
             Ok(()) => {}
-            Err(WriteError::NotLeading) => return "not-leading",
-            Err(WriteError::Conflict(reason)) => {
+            // The lease may only be renewed late. If the term ends, all runs end.
+            Err(WriteError::NotLeading) => {
+                self.store.wake_after(id, SOON);
+                return "not-leading";
+            }
+            Err(WriteError::Conflict { id: outdated, reason }) => {
                 debug!(%reason, "An object has changed meanwhile");
-                self.store.wake_after(id, SOON / 10);
-                return "conflict";
+                let conflicts = self.backoff.conflicted(id);
+                if conflicts.is_multiple_of(OUTDATED) {
+                    self.refresh(&outdated).await;
+                }
+                if conflicts <= IN_VAIN {
+                    self.store.wake_after(id, SOON / 10);
+                    return "conflict";
+                }
+                errors.push(reason);
             }
             Err(WriteError::Failed(error)) => errors.push(error),
         }
         if let Some(object) = object {
             self.tell(object, events).await;
         }
-        if errors.is_empty() {
-            self.backoff.succeeded(id);
-            if let Some(again) = again {
-                self.store.wake_after(id, again);
-            }
-            return if has_writes { "changed" } else { "unchanged" };
+        if !errors.is_empty() {
+            return self.failed(id, object, &errors.join("; "), again).await;
         }
-        let error = errors.join("; ");
-        let (wait, is_new) = self.backoff.failed(id, &error);
-        if is_new {
-            warn!(object = %id, error, ?wait, "Failed to reconcile");
+        self.backoff.succeeded(id);
+        if let Some(object) = object {
+            self.clear_failure(id, object).await;
+            let resync = resync(id);
+            self.store.wake_after(id, again.map_or(resync, |again| again.min(resync)));
         }
-        self.store.wake_after(id, again.map_or(wait, |again| again.min(wait)));
+        if has_writes { "changed" } else { "unchanged" }
+    }
+
+    /// Reads an object again whose stored state keeps being contradicted: its watch may have missed something.
+    async fn refresh(&self, outdated: &ObjectId) {
+        if let Err(error) = self.writer.refresh(outdated).await {
+            debug!(object = %outdated, %error, "Cannot read an object again");
+        }
+    }
+
+    /// Retries a step that failed, with exponential backoff.
+    async fn failed(
+        &self,
+        id: &ObjectId,
+        object: Option<&Object>,
+        error: &str,
+        again: Option<Duration>,
+    ) -> &'static str {
+        let run = self.backoff.failed(id, error);
+        if run.is_logged {
+            warn!(object = %id, error, wait = ?run.wait, failures = run.failures, "Failed to reconcile");
+        }
+        if let Some(object) = object {
+            self.report_failure(id, object, run, error).await;
+        }
+        self.store.wake_after(id, again.map_or(run.wait, |again| again.min(run.wait)));
         "failed"
     }
 
@@ -195,6 +251,14 @@ impl Runner {
             QueuedEvent::now(&reference, object.uid(), reason, event.message)
         });
         self.recorder.write(queued.collect()).await;
+    }
+}
+
+/// A step, which the log shows as long as it does not end: its object has no other step meanwhile.
+async fn noticed(id: &ObjectId, step: impl Future<Output = ()>) {
+    let (mut step, started) = (pin!(step), Instant::now());
+    while timeout(SLOW, step.as_mut()).await.is_err() {
+        warn!(object = %id, elapsed = ?started.elapsed(), "Still waiting for the requests of a step");
     }
 }
 
@@ -228,8 +292,6 @@ fn controller_name(id: &ObjectId) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use serde_json::{Value, json};
 
     use super::*;

@@ -25,12 +25,13 @@ use tracing::{Instrument, info_span};
 
 use self::run::{Reconciler, RunError};
 use super::backoff::Backoff;
-use super::runs::{RunFailure, SOON, Verdict, conclude, count, run_woken};
+use super::runs::{self, Conclusion, RunFailure, SOON, Verdict, conclude, count, resync, run_woken};
 use super::setup::Setup;
 use crate::hub::{GROUP, ObjectKey};
 use crate::kubernetes::address::Resource;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
+use crate::kubernetes::events::Recorder;
 use crate::kubernetes::follow::{StoreChange, key_of};
 use crate::kubernetes::metadata::{Metadata, Objects};
 use crate::telemetry::metrics::Metrics;
@@ -39,6 +40,8 @@ use crate::world::{Facts, Found};
 
 /// How many objects of each kind are looked at side by side (RS-10).
 const WORKERS: u16 = 25;
+/// Who reports events.
+const REPORTER: &str = "topologist-templates";
 /// How long a run may take (RS-10).
 const RUN_LIMIT: Duration = Duration::from_mins(1);
 
@@ -71,6 +74,7 @@ impl TemplatesController {
                 leadership: leadership.clone(),
                 cache: cache.clone(),
                 definitions: definitions.clone(),
+                events: Recorder::new(self.0.writer(), REPORTER),
                 backoff: Backoff::default(),
             })
         };
@@ -205,9 +209,12 @@ async fn run(object: &Metadata, reconciler: &Reconciler, metrics: &Metrics) -> A
     let outcome = timeout(RUN_LIMIT, reconciler.run(object)).await.unwrap_or(Err(RunError::Late));
     // A failure because another process leads is not a failure of the object.
     let outcome = outcome.or_else(|error| reconciler.leadership.may_write().map_err(RunError::from).and(Err(error)));
-    let done = outcome.map(|outcome| (Action::await_change(), outcome.name()));
-    let (action, outcome) = conclude(&key, done, &reconciler.backoff, "Failed to clean up templates");
+    let done = outcome.map(|outcome| (Action::requeue(resync(&key)), outcome.name()));
+    let Conclusion { action, outcome, report } =
+        conclude(&key, done, &reconciler.backoff, "Failed to clean up templates");
     count(metrics, controller, outcome, started);
+    let uid = object.metadata.uid.as_deref().unwrap_or_default();
+    runs::report(&reconciler.events, &reconciler.reference(&key), uid, report).await;
     action
 }
 

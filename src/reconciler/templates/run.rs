@@ -15,6 +15,7 @@ use super::key_of;
 use crate::hub::{self, ContractRef, Object, ObjectKey, ObjectRef, WrongType, annotation, contract, label};
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::{DefinitionError, Definitions};
+use crate::kubernetes::events::Recorder;
 use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::kubernetes::metadata::Metadata;
 use crate::kubernetes::metadata::cluster_of;
@@ -70,6 +71,7 @@ pub(super) struct Reconciler {
     pub leadership: Leadership,
     pub cache: Arc<Cache>,
     pub definitions: Definitions,
+    pub events: Recorder,
     pub backoff: Backoff,
 }
 
@@ -254,7 +256,7 @@ impl Reconciler {
         untyped::get(&self.client, reference).await.map_err(|error| failed(reference, "read", error))
     }
 
-    fn reference(&self, key: &ObjectKey) -> ObjectRef {
+    pub(super) fn reference(&self, key: &ObjectKey) -> ObjectRef {
         ObjectRef::new(API_VERSION, self.maker.kind(), key.clone())
     }
 }

@@ -227,7 +227,8 @@ async fn objects_of_a_paused_cluster_wait_until_it_is_unpaused() {
     server.delete(DEPLOYMENT);
     sleep(MINUTE * 60).await;
     assert!(server.object(DEPLOYMENT).is_some() && server.object(&bootstrap("b1")).is_some());
-    assert_eq!(process.outcomes(Maker::Deployment, "left-alone"), 1);
+    let runs = process.outcomes(Maker::Deployment, "left-alone");
+    assert!((5..=7).contains(&runs), "the deletion and a resync every ten minutes, and no other event: {runs}");
     process.put(cluster(false));
     sleep(Duration::from_secs(1)).await;
     assert_eq!(server.object(DEPLOYMENT), None);

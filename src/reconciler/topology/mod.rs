@@ -14,7 +14,6 @@ mod run;
 mod write;
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZero;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -31,12 +30,13 @@ use self::history::RunHistory;
 use self::queue::{Named, Queue};
 use self::run::{Reconciler, RunError, TopologyOutcome};
 use super::backoff::Backoff;
-use super::runs::{RunFailure, Verdict, conclude, count, run_woken};
+use super::runs::{self, Conclusion, RunFailure, Verdict, conclude, count, resync, run_woken};
 use super::setup::Setup;
 use crate::hub::{GROUP, Kind, ObjectKey, TemplateRef};
 use crate::kubernetes::apply::Applier;
 use crate::kubernetes::cache::Cache;
 use crate::kubernetes::contract::Definitions;
+use crate::kubernetes::events::Recorder;
 use crate::kubernetes::managed::{Changed, Managed};
 use crate::kubernetes::topology_gatherer::TopologyGatherer;
 use crate::topology::Options;
@@ -46,10 +46,10 @@ use crate::world::{Facts, Found};
 
 /// The name of the controller in metrics.
 const NAME: &str = "topology/cluster";
+/// Who reports events.
+const REPORTER: &str = "topology/cluster-controller";
 /// How long a run may take (RS-10).
 const RUN_LIMIT: Duration = Duration::from_mins(1);
-/// How long nothing may happen to a Cluster before it is looked at all the same (RS-02).
-const RESYNC: Duration = Duration::from_mins(10);
 /// How soon a run is tried that the watches were not ready for (RS-11).
 const STALE: Duration = Duration::from_millis(100);
 
@@ -96,6 +96,7 @@ impl TopologyController {
             }),
             writer,
             managed: managed.clone(),
+            events: Recorder::new(self.setup.writer(), REPORTER),
             options: self.options,
             awaits_finalizer: self.awaits_finalizer,
             deletions: self.deletions,
@@ -217,12 +218,15 @@ async fn run(key: &ObjectKey, reconciler: &Reconciler, queue: &Queue) -> Action 
     if matches!(outcome, Ok(TopologyOutcome::Gone)) && queue.forget(key, || reconciler.managed.cluster(key).is_none()) {
         reconciler.forget(key);
     }
-    let (action, outcome) = concluded(key, outcome, &reconciler.backoff);
+    let Conclusion { action, outcome, report } = concluded(key, outcome, &reconciler.backoff);
     count(&reconciler.metrics, NAME, outcome, started);
+    if let Some(raw) = reconciler.managed.cluster(key) {
+        runs::report(&reconciler.events, &raw.reference(), raw.uid(), report).await;
+    }
     action
 }
 
-fn concluded(key: &ObjectKey, outcome: Result<TopologyOutcome, RunError>, backoff: &Backoff) -> (Action, &'static str) {
+fn concluded(key: &ObjectKey, outcome: Result<TopologyOutcome, RunError>, backoff: &Backoff) -> Conclusion {
     conclude(key, outcome.map(|outcome| done(key, &outcome)), backoff, "Failed to reconcile topology")
 }
 
@@ -230,7 +234,7 @@ fn concluded(key: &ObjectKey, outcome: Result<TopologyOutcome, RunError>, backof
 fn done(key: &ObjectKey, outcome: &TopologyOutcome) -> (Action, &'static str) {
     match *outcome {
         TopologyOutcome::Gone => (Action::await_change(), "gone"),
-        TopologyOutcome::LeftAlone => (Action::await_change(), "left-alone"),
+        TopologyOutcome::LeftAlone => (Action::requeue(resync(key)), "left-alone"),
         TopologyOutcome::Done { changed, again } => {
             let name = if changed { "changed" } else { "unchanged" };
             (Action::requeue(again.map_or_else(|| resync(key), |again| again.max(history::APART))), name)
@@ -249,19 +253,14 @@ impl RunFailure for RunError {
     }
 }
 
-/// When a Cluster is looked at although nothing has happened: not all of them at once.
-fn resync(key: &ObjectKey) -> Duration {
-    let mut hasher = DefaultHasher::new();
-    key.hash(&mut hasher);
-    RESYNC + Duration::from_millis(hasher.finish() % 60_000)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubernetes::lease::NotLeading;
 
     fn concluded(outcome: Result<TopologyOutcome, RunError>, backoff: &Backoff) -> (Action, &'static str) {
-        super::concluded(&ObjectKey::new("ns", "c"), outcome, backoff)
+        let Conclusion { action, outcome, .. } = super::concluded(&ObjectKey::new("ns", "c"), outcome, backoff);
+        (action, outcome)
     }
 
     #[test]
@@ -273,7 +272,7 @@ mod tests {
         assert_eq!(concluded(done(Some(Duration::from_secs(30))), &backoff), after(30));
         assert_eq!(concluded(done(Some(Duration::from_millis(1))), &backoff), after(1));
         assert_eq!(concluded(done(None), &backoff), (Action::requeue(resync(&key)), "unchanged"));
-        assert!(resync(&key) >= RESYNC && resync(&key) < RESYNC + Duration::from_mins(1));
+        assert!((Duration::from_mins(10)..Duration::from_mins(11)).contains(&resync(&key)));
         assert_ne!(resync(&key), resync(&ObjectKey::new("ns", "d")));
         assert_eq!(concluded(Ok(TopologyOutcome::Done { changed: true, again: None }), &backoff).1, "changed");
     }
@@ -286,8 +285,17 @@ mod tests {
         assert_eq!(concluded(failed(), &backoff), (Action::requeue(Duration::from_millis(1010)), "failed"));
         assert_eq!(concluded(failed(), &backoff), (Action::requeue(Duration::from_millis(1020)), "failed"));
         assert_eq!(concluded(Err(RunError::Conflict), &backoff), (Action::requeue(Duration::from_secs(1)), "conflict"));
-        assert_eq!(concluded(Ok(TopologyOutcome::LeftAlone), &backoff), (Action::await_change(), "left-alone"));
+        let left_alone = (Action::requeue(resync(&ObjectKey::new("ns", "c"))), "left-alone");
+        assert_eq!(concluded(Ok(TopologyOutcome::LeftAlone), &backoff), left_alone);
         assert_eq!(concluded(failed(), &backoff), (Action::requeue(Duration::from_millis(1010)), "failed"));
         assert_eq!(concluded(Ok(TopologyOutcome::Gone), &backoff), (Action::await_change(), "gone"));
+        // DEC-60
+        let not_leading = || Err(RunError::NotLeading(NotLeading::Overdue));
+        assert_eq!(concluded(not_leading(), &backoff), (Action::requeue(Duration::from_secs(1)), "not-leading"));
+        for _ in 1..30 {
+            assert_eq!(concluded(Err(RunError::Conflict), &backoff).1, "conflict");
+        }
+        concluded(Err(RunError::Conflict), &backoff);
+        assert_eq!(concluded(Err(RunError::Conflict), &backoff).1, "failed", "each write meets a conflict");
     }
 }

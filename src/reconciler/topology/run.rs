@@ -21,6 +21,7 @@ use super::write;
 use crate::hub::{Cluster, Object, ObjectKey, ObjectRef};
 use crate::kubernetes::apply::{self, Applier};
 use crate::kubernetes::cache::Cache;
+use crate::kubernetes::events::Recorder;
 use crate::kubernetes::lease::{Leadership, NotLeading};
 use crate::kubernetes::managed::Managed;
 use crate::kubernetes::mitigation::mitigate;
@@ -57,6 +58,7 @@ pub(super) struct Reconciler {
     pub managed: Arc<Managed>,
     pub gatherer: TopologyGatherer,
     pub applier: Applier,
+    pub events: Recorder,
     pub options: Options,
     pub awaits_finalizer: bool,
     pub deletions: Deletions,
@@ -484,7 +486,8 @@ mod tests {
                 metrics.clone(),
             ),
             managed,
-            applier: Applier::new(client),
+            applier: Applier::new(client.clone()),
+            events: Recorder::new(client, "test"),
             options: Options { runtime_sdk: true },
             awaits_finalizer: true,
             deletions: Deletions::default(),
