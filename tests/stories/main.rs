@@ -21,6 +21,7 @@ mod fleet_plans;
 mod floods;
 mod kubectl;
 mod layering;
+mod lost_steps;
 mod machines;
 mod manifests;
 mod memory;

@@ -155,6 +155,13 @@ impl Topologist {
         self.log.lock().unwrap().iter().map(|entry| format!("{entry}\n")).collect()
     }
 
+    /// The warnings and errors in the log so far, one entry a line.
+    pub fn warnings(&self) -> String {
+        let log = self.log.lock().unwrap();
+        let warnings = log.iter().filter(|entry| entry["level"] == "WARN" || entry["level"] == "ERROR");
+        warnings.map(|entry| format!("{entry}\n")).collect()
+    }
+
     /// The answer of `/readyz`, `/healthz` or `/metrics`: status and body.
     pub fn admin_get(&self, path: &str) -> (u16, String) {
         http_get(&self.admin, path)
@@ -217,6 +224,10 @@ impl Drop for Topologist {
         // With `--nocapture`, what each test took of the process.
         if let (Some(test), Some(figures)) = (std::thread::current().name(), figures(self.child.id())) {
             println!("{test}: {figures}");
+        }
+        // A test that fails because a command of kubectl does has no other place that says why.
+        if std::thread::panicking() {
+            println!("warnings of topologist (process {}):\n{}", self.child.id(), self.warnings());
         }
         let _ = self.watchdog.kill();
         let _ = self.watchdog.wait();
