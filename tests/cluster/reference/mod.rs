@@ -12,6 +12,7 @@
 //! The programs and their manifests are those of the modules that `tests/kubernetes/reference/go.mod` pins. All stories share
 //! these processes; each has a namespace of its own.
 
+mod deletions;
 mod extension;
 mod history;
 mod hooks;
