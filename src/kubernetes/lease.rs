@@ -18,8 +18,9 @@
 //! * A clean stop ends the work first and gives the lease back then, so a follower need not wait.
 //!
 //! Caveat: a Lease does not fence. A process that is held up between the question and the request that follows sends
-//! an old request when it goes on. Every important write therefore also contains the resourceVersion that it was computed
-//! from, and the API server refuses it when the next leader has written since.
+//! an old request when it goes on, and a proxy may deliver one that was given up. Patches and updates of existing objects therefore
+//! contain the resourceVersion that they were computed from, and the API server refuses them when a newer write was first (SSA-24,
+//! DEC-90). Deletions contain the uid.
 
 use std::fmt;
 use std::future::Future;

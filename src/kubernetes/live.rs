@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::StatusCode;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::ListParams;
+use kube::core::Status;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
@@ -67,6 +68,8 @@ pub(super) enum ReadError {
     Label(String),
     #[error("the API server returned something other than an object")]
     NoObject,
+    #[error("the API server does not serve {kind} in {api_version}")]
+    Unserved { kind: String, api_version: String },
     #[error("{NOT_CALLED}")]
     Extensions,
 }
@@ -123,9 +126,10 @@ impl Live {
         }
     }
 
-    /// An object with what its record of field managers says of topologies.
+    /// An object with what its record of field managers says of topologies. While its kind is not served, as for a moment after a
+    /// start of the API server, it is unreadable.
     pub(super) async fn managed_object(&self, reference: &ObjectRef, deadline: Instant) -> Found<Arc<Object>> {
-        self.found("object", self.object(reference), deadline).await.map(|mut object| {
+        self.found("object", self.served_object(reference), deadline).await.map(|mut object| {
             slim(&mut object);
             Arc::new(object)
         })
@@ -181,6 +185,21 @@ impl Live {
         Ok(Some(address::answered(reference, object(found)?)?))
     }
 
+    /// The same; fails if the kind is not served, which says nothing about its objects.
+    async fn served_object(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadError> {
+        let request = Requests::to(reference)?.get(&reference.key.name)?;
+        match self.response(request).await? {
+            Ok(found) => Ok(Some(address::answered(reference, object(found)?)?)),
+            Err(absent) if absent.details.as_ref().is_some_and(|details| details.name == reference.key.name) => {
+                Ok(None)
+            }
+            Err(_) => {
+                let ObjectRef { kind, api_version, .. } = reference.clone();
+                Err(ReadError::Unserved { kind, api_version })
+            }
+        }
+    }
+
     /// The objects of a selection by name; nothing when their kind is not served.
     async fn list(&self, selection: &Selection) -> Result<Option<Vec<Arc<Object>>>, ReadError> {
         let requests = Requests::of(&selection.api_version, &selection.kind, &selection.namespace)?;
@@ -214,15 +233,22 @@ impl Live {
         Ok(Some(Definition { labels, ..Definition::default() }))
     }
 
-    /// What the API server answers; nothing when it says that there is no such thing. One that is busy is asked again:
-    /// it is so for a moment whenever a kind is new.
+    /// What the API server answers; nothing when it says that there is no such thing.
     async fn client_answer(&self, request: http::Request<Vec<u8>>) -> Result<Option<Value>, ReadError> {
+        Ok(self.response(request).await?.ok())
+    }
+
+    /// What the API server answers, or how it says that there is no such thing. One that is busy is asked again: it is so for a
+    /// moment whenever a kind is new.
+    async fn response(&self, request: http::Request<Vec<u8>>) -> Result<Result<Value, Box<Status>>, ReadError> {
         let mut left = ATTEMPTS;
         loop {
             left -= 1;
             match self.client.request(request.clone()).await {
-                Ok(value) => return Ok(Some(value)),
-                Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => return Ok(None),
+                Ok(value) => return Ok(Ok(value)),
+                Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => {
+                    return Ok(Err(status));
+                }
                 Err(kube::Error::Api(status)) if left > 0 && BUSY.map(|code| code.as_u16()).contains(&status.code) => {
                     tokio::time::sleep(PAUSE).await;
                 }

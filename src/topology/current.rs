@@ -46,7 +46,7 @@ impl Current {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CurrentControlPlane {
     pub object: Option<Arc<Object>>,
-    /// The template of its machines.
+    /// The template of its machines; `None` also if it is gone (ROT-13).
     pub machines: Option<Arc<Object>>,
     pub health_check: Option<Arc<Object>>,
 }
@@ -55,9 +55,9 @@ pub struct CurrentControlPlane {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CurrentWorker {
     pub object: Arc<Object>,
-    /// `None` for a machine deployment that is being deleted.
+    /// `None` for a machine deployment that is being deleted, and if the template is gone (ROT-13).
     pub bootstrap: Option<Arc<Object>>,
-    /// `None` for a machine deployment that is being deleted.
+    /// `None` for a machine deployment that is being deleted, and if the template is gone (ROT-13).
     pub infrastructure: Option<Arc<Object>>,
     /// Of machine deployments only.
     pub health_check: Option<Arc<Object>>,
@@ -121,9 +121,9 @@ impl Reader<'_> {
         };
         let (contract, _) = contract_of(&object, self.world)?;
         let reference = machines_reference(&object, contract)?;
-        let machines = self.owned(&reference, Some(template), Mode::Template);
+        let machines = self.template(&reference, Some(template));
         let health_check = self.health_check(object.name());
-        Ok(CurrentControlPlane { machines: Some(machines?), health_check: health_check?, object: Some(object) })
+        Ok(CurrentControlPlane { machines: machines?, health_check: health_check?, object: Some(object) })
     }
 
     /// The workers of a kind that carry the labels of the topology (CS-09, CS-12).
@@ -174,9 +174,12 @@ impl Reader<'_> {
             return Ok((name, worker));
         }
         let templates = self.templates(kind, &name)?;
-        let mode = if is_deployment { Mode::Template } else { Mode::Object };
         let referenced = |path: &'static str, template: Option<&Arc<Object>>| {
-            self.owned(&field_path::contract_ref(&object, path)?, template, mode).map(Some)
+            let reference = field_path::contract_ref(&object, path)?;
+            match is_deployment {
+                true => self.template(&reference, template),
+                false => self.owned(&reference, template, Mode::Object).map(Some),
+            }
         };
         let bootstrap = referenced(field_path::WORKER_BOOTSTRAP_REF, templates.map(|templates| &templates.bootstrap));
         let infrastructure =
@@ -199,6 +202,23 @@ impl Reader<'_> {
             Found::Absent => Ok(None),
             Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
             Found::NotAsked => Err(Failure::NotAsked),
+        }
+    }
+
+    /// The template that a reference leads to, as [`Self::owned`]; `None` if an API server says that it is gone. A new one takes its
+    /// place then, unless the class uses another kind by now (ROT-13). Files may lack what a cluster has.
+    fn template(
+        &self,
+        reference: &ContractRef,
+        template: Option<&Arc<Object>>,
+    ) -> Result<Option<Arc<Object>>, Failure> {
+        let is_replaceable = !self.world.is_offline()
+            && template.is_none_or(|template| {
+                (template.group(), template.kind()) == (&*reference.api_group, &*reference.kind)
+            });
+        match self.owned(reference, template, Mode::Template) {
+            Err(Failure::NotFound { .. }) if is_replaceable => Ok(None),
+            found => found.map(Some),
         }
     }
 

@@ -75,6 +75,9 @@ pub enum Failure {
         "{object} is replaced in every run because {path} differs each time; check for a patch that uses a generated name"
     )]
     Fighting { object: Box<ObjectRef>, path: String },
+    /// DEC-35, for a template that is gone each time (ROT-13).
+    #[error("{object} was deleted although it is in use, and so were its predecessors; find out what deletes them")]
+    KeepsVanishing { object: Box<ObjectRef> },
     /// A rollout without an end.
     #[error("the rollout of Cluster {cluster} did not complete within {rounds} plans")]
     Endless { cluster: ObjectKey, rounds: usize },

@@ -43,7 +43,7 @@ pub struct Generations(String);
 pub struct Fighting {
     /// The template as it is now.
     pub object: ObjectRef,
-    /// The first field that differs each time.
+    /// The first field that differs each time; empty if the template is gone each time.
     pub path: String,
     /// Whether this is the first plan in which it is held, so that it is time to say so.
     pub is_new: bool,
@@ -98,7 +98,7 @@ impl Rotations {
             }
             let is_new = !std::mem::replace(&mut slot.is_held, true);
             let in_spec = step.changes.iter().find(|change| change.path.starts_with("spec"));
-            let path = in_spec.map(|change| change.path.clone()).unwrap_or_default();
+            let path = in_spec.or(step.changes.first()).map(|change| change.path.clone()).unwrap_or_default();
             let mut object = step.object.clone();
             object.key.name.clone_from(step.replaces.as_ref().unwrap_or(&step.object.key.name));
             fighting.push(Fighting { object, path, is_new });
@@ -134,7 +134,11 @@ impl Rotations {
 impl Fighting {
     /// Why the topology has not reached its desired state.
     pub fn failure(&self) -> Failure {
-        Failure::Fighting { object: Box::new(self.object.clone()), path: self.path.clone() }
+        let object = Box::new(self.object.clone());
+        match self.path.is_empty() {
+            true => Failure::KeepsVanishing { object },
+            false => Failure::Fighting { object, path: self.path.clone() },
+        }
     }
 }
 

@@ -129,7 +129,9 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         shared.failures.fetch_add(1, Ordering::Relaxed);
         return fault(code, retry_after);
     }
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    // The connection behind may speak another version.
+    parts.version = http::Version::HTTP_11;
     let Ok(body) = body.collect().await else { return fault(400, None) };
     let request = http::Request::from_parts(parts, kube::client::Body::from(body.to_bytes()));
     match shared.behind.send(request).await {

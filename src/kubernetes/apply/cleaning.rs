@@ -11,15 +11,19 @@ impl Work<'_> {
     /// Deletes the templates that were created in this run for what has just failed, as well as it can be done: no object refers
     /// to them, and the next run makes others.
     ///
-    /// What failed may have been written all the same, when the API server said nothing or that it does not know; then a
-    /// template is kept as long as it may be referred to. It is deleted with the Cluster at the latest (ROT-11).
+    /// What failed may have been written all the same, when the API server said nothing or that it does not know, or by an attempt
+    /// before one that met a conflict; then a template is kept as long as it may be referred to. It is deleted with the Cluster at the latest (ROT-11).
     pub(super) async fn clean_up_after(&mut self, failed: &Step, error: &ApplyError) {
         let made = self.made_for(failed);
         if made.is_empty() {
             return;
         }
         let is_owner = matches!(failed.part, Part::ControlPlane | Part::Worker(..));
-        let failure = error.source_of().map_or(WriteFailure::Rejected, RequestError::write_failure);
+        let failure = match error {
+            // An earlier attempt may be what has changed the owner.
+            _ if error.is_conflict() => WriteFailure::ServerError,
+            _ => error.source_of().map_or(WriteFailure::Rejected, RequestError::write_failure),
+        };
         for made in made {
             let is_free = !is_owner
                 || match failure {

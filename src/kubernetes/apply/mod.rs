@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  Plan ─► shim.rs ─► steps in their order (RS-12) ─► written, and what went wrong
-//!                        │   └─ cluster.rs: the Cluster, by merge patches
+//!                        │   ├─ cluster.rs: the Cluster, by merge patches
+//!                        │   └─ unchanged.rs: objects that exist, unless they have changed
 //!                        ├─ a write fails ─► cleaning.rs: templates made for nothing go again
 //!                        └─ ../events.rs: Events about the writes, sent when the run is over
 //! ```
@@ -15,6 +16,7 @@ mod errors;
 mod shim;
 #[cfg(test)]
 mod tests;
+mod unchanged;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -194,7 +196,7 @@ impl Work<'_> {
     }
 
     /// Applies an object. One that is there already is taken over (RS-13, DEC-36); what went meanwhile is not made again, since
-    /// the uid of what is updated is sent (SSA-05).
+    /// the uid of what is updated is sent (SSA-05), and what another write has changed is not overwritten (SSA-24).
     async fn write(&mut self, step: &Step, sent: &Object) -> Result<(), ApplyError> {
         let is_new = matches!(step.action, Action::Create | Action::Rotate);
         let mut sent = sent.clone();
@@ -203,9 +205,17 @@ impl Work<'_> {
         {
             sent.set("metadata.ownerReferences", json!([shim::owner(self.run.cluster, uid)]))?;
         }
-        let written = untyped::apply(self.client, &sent, false).await.map_err(|error| {
-            warn!(object = %step.object, action = step.action.name(), %error, "Failed to write an object");
-            if is_new { ApplyError::create(&step.object, error) } else { ApplyError::update(&step.object, error) }
+        let written = match &step.current {
+            Some(current) => unchanged::apply(self.client, sent, current).await,
+            None => untyped::apply(self.client, &sent, false).await.map_err(|error| match is_new {
+                true => ApplyError::create(&step.object, error),
+                false => ApplyError::update(&step.object, error),
+            }),
+        };
+        let written = written.inspect_err(|error| {
+            if !error.is_conflict() {
+                warn!(object = %step.object, action = step.action.name(), %error, "Failed to write an object");
+            }
         })?;
         self.note(step, &written);
         if is_new {

@@ -44,6 +44,7 @@ fn step(action: Action, part: Part, name: &str) -> Step {
         part,
         object,
         uid: is_there.then(|| format!("uid-of-{name}")),
+        current: None,
         replaces: (action == Action::Rotate).then(|| "old".to_owned()),
         sent: (action != Action::Delete).then(|| Arc::new(Object::try_from(sent).unwrap())),
         origins: Arc::default(),

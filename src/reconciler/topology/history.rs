@@ -24,6 +24,8 @@ struct Memory {
     written: Vec<Write>,
     /// The uid of the shim that this process created.
     shim: Option<String>,
+    /// Runs in a row that ended in a write conflict.
+    conflicts: u32,
     /// The shim is deleted, even if owner references still name it: garbage collection drops those.
     has_dropped_shim: bool,
 }
@@ -47,6 +49,14 @@ impl RunHistory {
         }
         memory.started = Some(Instant::now());
         Ok(())
+    }
+
+    /// Notes whether a run ended in a write conflict; returns how many did in a row.
+    pub(super) fn conflicts(&self, key: &ObjectKey, conflict: bool) -> u32 {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = all.entry(key.clone()).or_default();
+        memory.conflicts = if conflict { memory.conflicts.saturating_add(1) } else { 0 };
+        memory.conflicts
     }
 
     /// Notes what a run wrote.
@@ -144,6 +154,13 @@ mod tests {
             (history.shim_uid(&key()).as_deref(), history.shim_uid(&ObjectKey::new("ns", "d"))),
             (Some("uid"), None)
         );
+    }
+
+    #[test]
+    fn conflicts_are_counted_until_a_run_has_none() {
+        let history = RunHistory::default();
+        let counted = [true, true, false, true].map(|conflict| history.conflicts(&key(), conflict));
+        assert_eq!(counted, [1, 2, 0, 1]);
     }
 
     #[tokio::test(start_paused = true)]

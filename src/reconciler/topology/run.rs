@@ -49,6 +49,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The time between a run that repaired `managedFields` and the next run (SSA-23).
 const REPAIRED: Duration = Duration::from_secs(1);
 
+/// The number of runs in a row that may end in a write conflict before the condition says so.
+const SILENT_CONFLICTS: u32 = 10;
+
 /// The dependencies of all runs.
 pub(super) struct Reconciler {
     pub leadership: Leadership,
@@ -327,7 +330,10 @@ impl Reconciler {
         cluster: &Cluster,
         findings: Findings,
     ) -> Result<TopologyOutcome, RunError> {
-        let Findings { class, tracker, observed, error, is_silent, deletion, again, .. } = findings;
+        let Findings { class, tracker, observed, error, conflict, deletion, again, .. } = findings;
+        // The next run computes anew, so a conflict is not worth a condition unless the runs never get past it.
+        let conflicts = self.history.conflicts(key, conflict);
+        let is_silent = findings.is_silent || (1..=SILENT_CONFLICTS).contains(&conflicts);
         let (mut raw, mut changed) = (findings.raw, findings.changed);
         let defaulted = observed.as_ref().map(|observed| &observed.blueprint.cluster);
         let operations = write::of_cluster(&raw, cluster, defaulted, &deletion);
@@ -346,7 +352,7 @@ impl Reconciler {
             }
         }
         match error {
-            Some(_) if findings.conflict => Err(RunError::Conflict),
+            Some(_) if conflict => Err(RunError::Conflict),
             Some(error) => Err(RunError::Failed(error)),
             None => Ok(TopologyOutcome::Done { changed, again }),
         }

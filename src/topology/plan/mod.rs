@@ -58,6 +58,8 @@ pub struct Step {
     pub object: ObjectRef,
     /// The uid of the existing object that is changed or deleted.
     pub uid: Option<String>,
+    /// The existing object of an API server that is changed, as it was when the plan was made.
+    pub current: Option<Arc<Object>>,
     /// The name of the template that a rotation replaces.
     pub replaces: Option<String>,
     /// The object that is sent; none for a deletion. For the Cluster it has all desired labels, annotations and references, but only

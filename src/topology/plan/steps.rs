@@ -9,7 +9,7 @@ use super::difference::{Comparison, Difference, sent};
 use super::{Action, Applied, Certainty, Change, Part, Plan, Step};
 use crate::hub::{Cluster, Object, ObjectRef, annotation, label};
 use crate::topology::contract::Contract;
-use crate::topology::current::{Current, CurrentWorker};
+use crate::topology::current::{Current, CurrentControlPlane, CurrentWorker};
 use crate::topology::desired::{Desired, DesiredCluster, DesiredControlPlane, DesiredObject, DesiredWorker};
 use crate::topology::field_path::{INFRASTRUCTURE_REF, WORKER_BOOTSTRAP_REF, WORKER_INFRASTRUCTURE_REF};
 use crate::topology::hooks::HookTracker;
@@ -57,6 +57,9 @@ struct Planner<'a> {
     steps: Vec<Step>,
 }
 
+/// Where a control plane refers to the template of its machines, by contract.
+const MACHINES_REFS: [&str; 2] = [INFRASTRUCTURE_REF.at(Contract::V1Beta2), INFRASTRUCTURE_REF.at(Contract::V1Beta1)];
+
 impl Planner<'_> {
     /// All of it, in the order in which it is written (RS-12).
     fn everything(&mut self, desired: &Desired, contract: Contract) -> Result<(), Failure> {
@@ -102,13 +105,14 @@ impl Planner<'_> {
         let difference = self.comparison.of(current, &sent, origins)?;
         if !difference.is_empty() {
             let reason = in_place(&difference);
-            self.write(Action::Apply, part, sent, origins, difference, reason);
+            self.update(part, sent, origins, difference, reason, current);
         }
         Ok(())
     }
 
     /// A template of machines (ROT-01): what changes its spec gives it a new name, which is returned (ROT-02 to ROT-05, ROT-07,
-    /// ROT-08). The new one is always created; no other is looked for (ROT-12).
+    /// ROT-08). The new one is always created; no other is looked for (ROT-12). So is one in the place of a template that is gone
+    /// although an owner refers to it (ROT-13).
     fn template(
         &mut self,
         part: Part,
@@ -118,8 +122,14 @@ impl Planner<'_> {
         let DesiredObject { object, origins } = desired;
         let mut sent = sent(object)?;
         let Some(current) = current else {
-            self.create(part, sent, origins);
-            return Ok(None);
+            let Some(lost) = self.lost(&part) else {
+                self.create(part, sent, origins);
+                return Ok(None);
+            };
+            let name = self.successor(&part, &lost);
+            sent.set("metadata.name", json!(name))?;
+            self.replace_lost(part, sent, origins, lost);
+            return Ok(Some(name));
         };
         let is_of_another_kind = (current.group(), current.kind()) != (sent.group(), sent.kind());
         if is_of_another_kind && !matches!(part, Part::Bootstrap(..)) {
@@ -137,7 +147,7 @@ impl Planner<'_> {
         if !difference.is_in_spec {
             if !difference.is_empty() {
                 let reason = "only its metadata changes, no machine is replaced".to_owned();
-                self.write(Action::Apply, part, sent, origins, difference, reason);
+                self.update(part, sent, origins, difference, reason, current);
             }
             return Ok(None);
         }
@@ -145,8 +155,7 @@ impl Planner<'_> {
             difference.add(self.comparison.lost(current, &sent)?);
         }
         let old = current.name().to_owned();
-        let end = self.names.end(&self.cluster.metadata.key(), &format!("{part}/{old}"));
-        let name = prefixed(&prefix(&self.cluster.metadata.name, &part), &end);
+        let name = self.successor(&part, &old);
         sent.set("metadata.name", json!(name))?;
         sent.remove("metadata.uid");
         let reason = "its spec changes; templates are replaced, not updated".to_owned();
@@ -157,12 +166,51 @@ impl Planner<'_> {
         Ok(Some(name))
     }
 
+    /// The name of the template that takes the place of another.
+    fn successor(&mut self, part: &Part, old: &str) -> String {
+        let end = self.names.end(&self.cluster.metadata.key(), &format!("{part}/{old}"));
+        prefixed(&prefix(&self.cluster.metadata.name, part), &end)
+    }
+
+    /// A new template in the place of one that is gone (ROT-13).
+    fn replace_lost(&mut self, part: Part, sent: Object, origins: &Origins, lost: String) {
+        let reason = format!("{lost:?} is referenced and does not exist");
+        self.write(Action::Rotate, part, sent, origins, Difference::none(), reason);
+        if let Some(step) = self.steps.last_mut() {
+            step.replaces = Some(lost);
+        }
+    }
+
+    /// The name of a template that the owner of a part refers to and that is gone.
+    fn lost(&self, part: &Part) -> Option<String> {
+        let worker = |kind: &WorkerKind, name: &String| self.current.workers(*kind).get(name);
+        let (owner, paths, current): (_, &[&str], _) = match part {
+            Part::ControlPlaneMachines => {
+                let CurrentControlPlane { object, machines, .. } = &self.current.control_plane;
+                (object.as_ref()?, &MACHINES_REFS, machines)
+            }
+            Part::Bootstrap(kind, name) => {
+                let CurrentWorker { object, bootstrap, .. } = worker(kind, name)?;
+                (object, &[WORKER_BOOTSTRAP_REF], bootstrap)
+            }
+            Part::WorkerInfrastructure(kind, name) => {
+                let CurrentWorker { object, infrastructure, .. } = worker(kind, name)?;
+                (object, &[WORKER_INFRASTRUCTURE_REF], infrastructure)
+            }
+            _ => return None,
+        };
+        let name = |path: &&str| owner.text(&format!("{path}.name")).ok().flatten().map(str::to_owned);
+        if current.is_none() { paths.iter().find_map(name) } else { None }
+    }
+
     /// The control plane: its health check always, the rest unless an upgrade holds it (RS-19 to RS-21, UP-30, ROT-09).
     /// The replaced template is deleted at once (ROT-06).
     fn control_plane(&mut self, desired: &DesiredControlPlane, contract: Contract) -> Result<(), Failure> {
         let current = &self.current.control_plane;
         self.health_check(Part::ControlPlaneHealthCheck, desired.health_check.as_ref(), current.health_check.as_ref())?;
-        if self.tracker.is_control_plane_frozen() {
+        // What holds it may wait for machines, which cannot come without their template.
+        let has_lost = desired.machines.is_some() && self.lost(&Part::ControlPlaneMachines).is_some();
+        if self.tracker.is_control_plane_frozen() && !has_lost {
             return Ok(());
         }
         let mut control_plane = Cow::Borrowed(&desired.control_plane);
@@ -291,6 +339,7 @@ impl Planner<'_> {
             part: Part::Cluster,
             object: ObjectRef::new(API_VERSION, "Cluster", cluster.metadata.key()),
             uid: Some(cluster.metadata.uid.clone()).filter(|uid| !uid.is_empty()),
+            current: None,
             replaces: None,
             sent: Some(Arc::new(patch)),
             origins: Arc::default(),
@@ -352,7 +401,8 @@ impl Planner<'_> {
             self.health_check(part, desired.health_check.as_ref(), current.health_check.as_ref())?;
         }
         let is_leaving = is_deployment && current.object.is_being_deleted();
-        if is_leaving || self.tracker.is_worker_frozen(kind, current.object.name()) {
+        let has_lost = current.infrastructure.is_none() || current.bootstrap.is_none();
+        if is_leaving || (self.tracker.is_worker_frozen(kind, current.object.name()) && !has_lost) {
             return Ok(());
         }
         let (infrastructure, bootstrap) = (&desired.infrastructure, &desired.bootstrap);
@@ -411,6 +461,22 @@ impl Planner<'_> {
         self.write(Action::Create, part, sent, origins, difference, reason);
     }
 
+    /// A change in place. The API server refuses it once `current` has changed (SSA-24).
+    fn update(
+        &mut self,
+        part: Part,
+        sent: Object,
+        origins: &Origins,
+        difference: Difference,
+        reason: String,
+        current: &Arc<Object>,
+    ) {
+        self.write(Action::Apply, part, sent, origins, difference, reason);
+        if let Some(step) = self.steps.last_mut() {
+            step.current = (!self.comparison.world.is_offline()).then(|| current.clone());
+        }
+    }
+
     fn write(
         &mut self,
         action: Action,
@@ -425,6 +491,7 @@ impl Planner<'_> {
             part,
             object: sent.reference(),
             uid: uid_of(&sent),
+            current: None,
             replaces: None,
             sent: Some(Arc::new(sent)),
             origins: Arc::new(origins.clone()),
@@ -440,6 +507,7 @@ impl Planner<'_> {
             part,
             object: object.reference(),
             uid: uid_of(object),
+            current: None,
             replaces: None,
             sent: None,
             origins: Arc::default(),

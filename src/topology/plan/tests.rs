@@ -5,6 +5,7 @@ mod machines;
 mod properties;
 mod rotation;
 mod timeline;
+mod vanished;
 mod walk;
 
 use proptest::prelude::*;

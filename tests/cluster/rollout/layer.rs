@@ -1,6 +1,7 @@
 //! The wire between controllers and API server: it remembers writes, and breaks where it is told to.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ pub(super) enum Trouble {
     None,
     /// The process dies at a write, which the server has done.
     DiesAt { write: usize },
+    /// The first apply to an object of this kind, by its plural, is never answered, and reaches the server this much later.
+    Late { kind: &'static str, by: Duration },
     /// One of five requests fails before or after it is done, or takes its time: which, follows from a number.
     Chaos(u64),
 }
@@ -36,6 +39,10 @@ pub(super) struct Wire {
     /// Reads besides watches and their lists, by path.
     reads: Mutex<BTreeMap<String, usize>>,
     chance: Mutex<u64>,
+    /// Answers 409.
+    conflicts: AtomicUsize,
+    is_late: AtomicBool,
+    late: Arc<Mutex<Option<StatusCode>>>,
     /// The process has died.
     pub died: Notify,
 }
@@ -60,6 +67,16 @@ impl Wire {
             writes.into_iter().map(|write| format!("{} {} dry run: {}", write.method, write.path, write.is_dry_run));
         let reads = self.reads.lock().unwrap().clone();
         writes.chain(reads.into_iter().map(|(path, times)| format!("GET {path} {times} times"))).collect()
+    }
+
+    /// How many requests met a conflict.
+    pub(super) fn conflicts(&self) -> usize {
+        self.conflicts.load(Ordering::Relaxed)
+    }
+
+    /// What the server said to the apply that came late.
+    pub(super) fn late(&self) -> Option<StatusCode> {
+        *self.late.lock().unwrap()
     }
 
     /// Goes on without trouble.
@@ -99,15 +116,31 @@ impl Wire {
             writes.iter().filter(|write| !write.is_dry_run).count()
         };
         let trouble = *self.trouble.lock().unwrap();
+        let is_real_apply = !is_dry_run && *request.method() == Method::PATCH;
         match trouble {
             Trouble::DiesAt { write } if !is_read && !is_dry_run && count == write => {
                 let _ = inner.send(request).await?;
                 self.died.notify_one();
                 std::future::pending().await
             }
+            Trouble::Late { kind, by }
+                if is_real_apply && uri.path().contains(kind) && !self.is_late.swap(true, Ordering::Relaxed) =>
+            {
+                let (late, inner) = (self.late.clone(), inner.clone());
+                tokio::spawn(async move {
+                    tokio::time::sleep(by).await;
+                    let answer = inner.send(request).await.unwrap();
+                    *late.lock().unwrap() = Some(answer.status());
+                });
+                std::future::pending().await
+            }
             Trouble::DiesAt { write } if count > write => std::future::pending().await,
             Trouble::Chaos(_) => self.chaos(inner, request).await,
-            _ => Ok(inner.send(request).await?),
+            _ => {
+                let answer = inner.send(request).await?;
+                self.conflicts.fetch_add(usize::from(answer.status() == StatusCode::CONFLICT), Ordering::Relaxed);
+                Ok(answer)
+            }
         }
     }
 

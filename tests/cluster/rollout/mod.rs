@@ -29,6 +29,7 @@ mod crash;
 mod deletions;
 mod extensions;
 mod foreseen;
+mod late;
 mod layer;
 mod process;
 pub(crate) mod provider;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{SIZE, SMITH, blade, said};
 use crate::hub::{ClusterClass, Definition, Object, ObjectKey};
-use crate::topology::names::Derived;
+use crate::topology::names::{Derived, Names};
 use crate::topology::plan::{Applied, Certainty, DryRunServer, Fold, Plan, Step};
 use crate::topology::shim::Shim;
 use crate::topology::testing::Scene;
@@ -28,6 +28,15 @@ fn edited(edits: &[(&str, &str, Value)]) -> Fold {
 
 /// What is planned with an API server that answers dry runs like this, and the kinds that it is asked about in each round.
 fn planned(fold: &Fold, answer: impl Fn(&DryRunCall) -> Found<DryRun>) -> (Result<Plan, Failure>, Vec<Vec<String>>) {
+    planned_with(fold, &mut Derived, answer)
+}
+
+/// The same, with ends of names from somewhere else.
+pub(super) fn planned_with(
+    fold: &Fold,
+    names: &mut dyn Names,
+    answer: impl Fn(&DryRunCall) -> Found<DryRun>,
+) -> (Result<Plan, Failure>, Vec<Vec<String>>) {
     let there = fold.facts();
     let (Found::Yes(cluster), Found::Yes(class)) =
         (there.cluster(&blade()), there.class(&ObjectKey::new("ns", "forge")))
@@ -40,8 +49,8 @@ fn planned(fold: &Fold, answer: impl Fn(&DryRunCall) -> Found<DryRun>) -> (Resul
     let definition = Definition { labels, ..Definition::default() };
     let mut asked = Vec::new();
     for _ in 0..16 {
-        let computation = Computation::of(&cluster, &world, &mut Derived, &Options { runtime_sdk: false });
-        let plan = computation.and_then(|one| Plan::of(&one, &world, &Applied::default(), &mut Derived));
+        let computation = Computation::of(&cluster, &world, names, &Options { runtime_sdk: false });
+        let plan = computation.and_then(|one| Plan::of(&one, &world, &Applied::default(), names));
         let needs = world.take_needs();
         if needs.is_empty() {
             return (plan, asked);
@@ -67,7 +76,7 @@ fn planned(fold: &Fold, answer: impl Fn(&DryRunCall) -> Found<DryRun>) -> (Resul
 }
 
 /// The answer that two objects differ, which are what is there and what is sent, changed once more.
-fn differs(call: &DryRunCall, change: impl Fn(&mut Object, &mut Object)) -> Found<DryRun> {
+pub(super) fn differs(call: &DryRunCall, change: impl Fn(&mut Object, &mut Object)) -> Found<DryRun> {
     let read = |text: &str| Object::try_from(serde_json::from_str::<Value>(text).unwrap()).unwrap();
     let (mut current, mut desired) = (read(&call.current), read(&call.sent));
     change(&mut current, &mut desired);

@@ -1,0 +1,91 @@
+//! Requests that arrive after newer ones, and templates that are gone.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::crash::{Wish, at_rest};
+use super::layer::{Trouble, Wire};
+use super::site::{BOOTSTRAP, CONTROL_PLANE, CORE, INFRASTRUCTURE, Manager, Site, text};
+
+on_both![
+    an_apply_that_was_given_up_and_arrives_later_is_refused,
+    templates_that_are_gone_get_successors,
+    conflicts_with_those_who_write_status_are_rare,
+];
+
+const OF_CONTROL_PLANE: &str = "/spec/machineTemplate/spec/infrastructureRef/name";
+
+/// The template that the control plane refers to.
+async fn referenced(site: &Site) -> String {
+    text(&site.list(CONTROL_PLANE, "EmbeddedControlPlane").await.remove(0), OF_CONTROL_PLANE)
+}
+
+/// The template that the control plane refers to, once it is another one than before and exists.
+async fn successor(site: &Site, before: &str) -> String {
+    site.until("the control plane refers to another template", || async {
+        let name = referenced(site).await;
+        let is_there = site.get(INFRASTRUCTURE, "EmbeddedMachineTemplate", &name).await.is_some();
+        (name != before && is_there).then_some(name)
+    })
+    .await
+}
+
+async fn an_apply_that_was_given_up_and_arrives_later_is_refused(site: Site) {
+    // SSA-24, DEC-90
+    site.provide().await;
+    let manager = Manager::start(&site, &Wire::new(Trouble::None));
+    site.apply_file("cluster.yaml").await;
+    at_rest(&site).await;
+    manager.stop().await;
+    let before = referenced(&site).await;
+    let wire = Wire::new(Trouble::Late { kind: "embeddedcontrolplanes", by: Duration::from_secs(12) });
+    let manager = Manager::start(&site, &wire);
+    Wish::Rotate.say(&site).await;
+    // The run is repeated with another template, and those that nothing refers to are deleted.
+    successor(&site, &before).await;
+    let late = site.until("the apply arrives", || async { wire.late() }).await;
+    assert_eq!(late, StatusCode::CONFLICT);
+    at_rest(&site).await;
+    let name = referenced(&site).await;
+    assert!(site.get(INFRASTRUCTURE, "EmbeddedMachineTemplate", &name).await.is_some(), "{name} is gone");
+    manager.stop().await;
+}
+
+async fn templates_that_are_gone_get_successors(site: Site) {
+    // ROT-13, DEC-90
+    site.provide().await;
+    let manager = Manager::start(&site, &Wire::new(Trouble::None));
+    site.apply_file("cluster.yaml").await;
+    at_rest(&site).await;
+    let before = referenced(&site).await;
+    site.delete(INFRASTRUCTURE, "EmbeddedMachineTemplate", &before).await;
+    let after = successor(&site, &before).await;
+    let bootstrap = "/spec/template/spec/bootstrap/configRef/name";
+    let deployment = site.list(CORE, "MachineDeployment").await.remove(0);
+    let (name, old) = (text(&deployment, "/metadata/name"), text(&deployment, bootstrap));
+    site.delete(BOOTSTRAP, "EmbeddedConfigTemplate", &old).await;
+    site.until("the machine deployment refers to another template", || async {
+        let new = text(&site.get(CORE, "MachineDeployment", &name).await?, bootstrap);
+        (new != old && site.get(BOOTSTRAP, "EmbeddedConfigTemplate", &new).await.is_some()).then_some(())
+    })
+    .await;
+    at_rest(&site).await;
+    assert_eq!(referenced(&site).await, after, "one successor is enough");
+    manager.stop().await;
+}
+
+async fn conflicts_with_those_who_write_status_are_rare(site: Site) {
+    // SSA-24, DEC-90: each write names the version that it was computed from, and providers write all the time.
+    site.provide().await;
+    let wire = Wire::new(Trouble::None);
+    let manager = Manager::start(&site, &wire);
+    for wish in [Wish::Create, Wish::Rotate, Wish::Workers, Wish::Upgrade] {
+        wish.say(&site).await;
+        at_rest(&site).await;
+    }
+    let (conflicts, requests) = (wire.conflicts(), wire.requests().len());
+    println!("{conflicts} of {requests} requests met a conflict");
+    assert!(conflicts * 20 <= requests, "{conflicts} of {requests}");
+    manager.stop().await;
+}
