@@ -8,6 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -34,6 +35,10 @@ use crate::topology::Options;
 
 /// The namespace of an installation.
 pub(super) const NAMESPACE: &str = "topologist-system";
+/// How long it usually takes at most to find out that Cluster API's controllers do not run.
+const SETTLED: Duration = Duration::from_secs(2);
+/// The time between two log lines of controllers that wait.
+const REMINDER: Duration = Duration::from_secs(30);
 /// How long a clean stop may take to give the lease back.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
@@ -80,7 +85,7 @@ impl Leading {
     /// Ends the work of the leader, and gives the lease back.
     pub(super) async fn stop(&self) {
         self.stop.cancel();
-        if tokio::time::timeout(STOP_LIMIT, self.stopped.cancelled()).await.is_err() {
+        if timeout(STOP_LIMIT, self.stopped.cancelled()).await.is_err() {
             warn!("Leader election did not stop in time");
         }
     }
@@ -255,23 +260,43 @@ async fn run_alone(run: &impl AsyncFn(), mut incumbent: watch::Receiver<Incumben
     }
 }
 
-/// Waits until Cluster API's controllers do not run; logs when they do.
+/// Waits until Cluster API's controllers do not run. Logs what it waits for when that is not over at once, and again every
+/// [`REMINDER`].
 async fn wait_until_alone(incumbent: &mut watch::Receiver<Incumbent>) {
+    let mut pause = SETTLED;
     loop {
         let known = incumbent.borrow_and_update().clone();
-        match known {
-            Incumbent::Absent => return,
-            Incumbent::Present { lease, holder } => {
-                warn!(
-                    lease,
-                    holder, "Controllers are waiting: the Cluster API manager holds its Lease (see --take-over)"
-                );
-            }
-            Incumbent::Unknown | Incumbent::Untold(_) => {}
-        }
-        if incumbent.changed().await.is_err() {
-            // With --take-over nothing changes any more.
+        if known == Incumbent::Absent {
             return;
+        }
+        pause = match timeout(pause, incumbent.changed()).await {
+            Ok(Ok(())) => SETTLED,
+            // With --take-over nothing changes any more.
+            Ok(Err(_)) => return,
+            Err(_) => {
+                log_wait(&known);
+                REMINDER
+            }
+        };
+    }
+}
+
+fn log_wait(known: &Incumbent) {
+    match known {
+        Incumbent::Absent => {}
+        Incumbent::Present { lease, holder } => {
+            warn!(lease, holder, "Controllers are waiting: the Cluster API manager holds its Lease (see --take-over)");
+        }
+        Incumbent::Untold(reason) => {
+            warn!(
+                reason,
+                "Controllers are waiting: cannot watch the Lease of the Cluster API manager (see --take-over)"
+            );
+        }
+        Incumbent::Unknown => {
+            info!(
+                "Controllers are waiting: the Lease of the Cluster API manager has not expired yet (see --take-over)"
+            );
         }
     }
 }

@@ -88,7 +88,7 @@ fn seen<K: Resource + 'static>(
     let start = (Box::pin(reports), Lists::default(), kind, metrics);
     stream::unfold(start, async |(mut reports, mut lists, kind, metrics)| {
         let seen = match reports.next().await? {
-            Ok(Report::Bookmark) => Observation::Alive,
+            Ok(Report::Bookmark | Report::Reopened) => Observation::Alive,
             Ok(Report::Event(event)) => lists.seen(event),
             Err(fault) if kind.ends_if_unserved && !lists.has_listed && fault.is_not_found() => {
                 debug!(kind = kind.kind, version = kind.version, "The API server does not serve this kind");

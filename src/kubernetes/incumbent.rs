@@ -140,6 +140,7 @@ mod tests {
 
     use super::*;
     use crate::kubernetes::follow::Lists;
+    use crate::kubernetes::scripted::{Answer, Script, status};
 
     fn lease(namespace: &str, holder: &str, renewed: &str) -> Lease {
         let spec: Value = json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed});
@@ -182,6 +183,33 @@ mod tests {
         assert_eq!(leases.incumbent(), Incumbent::Unknown);
         advance(Duration::from_secs(1)).await;
         assert_eq!(leases.incumbent(), Incumbent::Absent);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_known_counts_again_as_soon_as_the_watch_is_open_again() {
+        // The Lease of a manager that is gone stays without events, and kube-apiserver sends a bookmark once a minute.
+        let script = Script::default();
+        let path = "/apis/coordination.k8s.io/v1/leases";
+        let list = json!({"metadata": {"resourceVersion": "7"}, "items": []});
+        script.get(path, &["limit="], Answer::ok(list));
+        let end = json!({"type": "ERROR", "object": status(500, "InternalError")});
+        script.get(path, &["resourceVersion=7"], Answer::OpenWatch(vec![(Duration::from_secs(9), end)]));
+        for _ in 0..4 {
+            script.get(path, &["resourceVersion=7"], Answer::error(500, "InternalError"));
+        }
+        script.get(path, &["resourceVersion=7"], Answer::OpenWatch(vec![]));
+        let (mut known, follow) = super::follow(script.client(), Arc::default());
+        let task = tokio::spawn(follow);
+        for is_it in [(|known| *known == Incumbent::Absent) as fn(&Incumbent) -> bool, |known| {
+            matches!(known, Incumbent::Untold(_))
+        }] {
+            known.wait_for(is_it).await.unwrap();
+        }
+        let failed = Instant::now();
+        known.wait_for(|known| *known == Incumbent::Absent).await.unwrap();
+        assert!(failed.elapsed() < Duration::from_secs(30), "{:?}", failed.elapsed());
+        assert_eq!(script.left(), 0, "the server was back");
+        task.abort();
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,7 +20,8 @@ use futures::{Stream, StreamExt};
 use kube::api::{Api, ListParams, Resource, ResourceExt, WatchEvent, WatchParams};
 use kube::core::Status;
 use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::Event;
+use kube::runtime::utils::Backoff;
+use kube::runtime::watcher::{DefaultBackoff, Event};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -37,8 +38,12 @@ const LIST_LIMIT: Duration = Duration::from_secs(65);
 /// How long the headers of a watch may take.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// A watch that ends sooner and without a word is a fault, or it would be started in a circle without a pause.
+/// A watch that ends sooner and without a word is a fault, or it would be started in a circle without a pause. One that stays open for
+/// as long after a fault shows that the fault is over: events that were missed would have come.
 const BRIEF: Duration = Duration::from_secs(1);
+
+/// The longest pause after a fault. An API server that is back is noticed within that time.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// How often the API server may ask for patience (429) before that is a fault. It does so when a definition is new.
 const PATIENCE: usize = 5;
@@ -53,6 +58,8 @@ pub(super) enum Report<K> {
     Event(Event<K>),
     /// Nothing has changed.
     Bookmark,
+    /// The watch is open again after a fault, and nothing has changed meanwhile.
+    Reopened,
 }
 
 /// Which objects of a kind are listed and watched; all of them unless something is said.
@@ -127,12 +134,30 @@ pub(super) fn list_watch<K>(api: Api<K>, selection: Selection) -> impl Stream<It
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let start = ListWatch { api, selection, state: State::Unlisted, heard: Instant::now(), patience: PATIENCE };
+    let (state, heard) = (State::Unlisted, Instant::now());
+    let start = ListWatch { api, selection, state, heard, has_failed: false, patience: PATIENCE };
     let reports = stream::unfold(start, |mut this| async move {
         let outcome = this.next().await;
         Some((outcome, this))
     });
-    reports.default_backoff()
+    reports.backoff(Pauses(DefaultBackoff::default()))
+}
+
+/// Growing pauses.
+struct Pauses(DefaultBackoff);
+
+impl Iterator for Pauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(self.0.next()?.min(LONGEST_PAUSE))
+    }
+}
+
+impl Backoff for Pauses {
+    fn reset(&mut self) {
+        self.0.reset();
+    }
 }
 
 struct ListWatch<K> {
@@ -140,6 +165,8 @@ struct ListWatch<K> {
     selection: Selection,
     state: State<K>,
     heard: Instant,
+    /// Whether a fault was the last that was reported.
+    has_failed: bool,
     /// How often the API server may still say that it is busy.
     patience: usize,
 }
@@ -182,7 +209,11 @@ where
             match self.step(state).await {
                 Ok(None) => {}
                 Ok(Some(report)) => {
-                    (self.heard, self.patience) = (Instant::now(), PATIENCE);
+                    // A watch that opens and says nothing is no proof that it ever will.
+                    if !matches!(report, Report::Reopened) {
+                        self.heard = Instant::now();
+                    }
+                    (self.has_failed, self.patience) = (false, PATIENCE);
                     return Ok(report);
                 }
                 Err(fault) => match fault.is_busy() {
@@ -190,7 +221,10 @@ where
                         self.patience -= 1;
                         sleep(pause).await;
                     }
-                    _ => return Err(fault),
+                    _ => {
+                        self.has_failed = true;
+                        return Err(fault);
+                    }
                 },
             }
         }
@@ -235,7 +269,9 @@ where
         since: Instant,
         silent: bool,
     ) -> Result<Option<Report<K>>, Fault> {
-        let fault = match timeout_at(since.max(self.heard) + SILENCE, events.next()).await {
+        let silence = since.max(self.heard) + SILENCE;
+        let limit = if self.has_failed { silence.min(since + BRIEF) } else { silence };
+        let fault = match timeout_at(limit, events.next()).await {
             Ok(Some(Ok(event))) => match said(event) {
                 Ok((report, moved)) => {
                     let version = moved.unwrap_or(version);
@@ -246,6 +282,10 @@ where
             },
             Ok(Some(Err(error))) => Fault::Watch(error),
             Ok(None) if silent && since.elapsed() < BRIEF => Fault::Brief,
+            Err(_) if limit < silence => {
+                self.state = State::Watching { version, events, since, silent };
+                return Ok(Some(Report::Reopened));
+            }
             Ok(None) | Err(_) => {
                 self.state = self.again(version);
                 return Ok(None);
@@ -360,6 +400,7 @@ mod tests {
         for _ in 0..count {
             let text = match reports.next().await.unwrap() {
                 Ok(Report::Bookmark) => "bookmark".to_owned(),
+                Ok(Report::Reopened) => "reopened".to_owned(),
                 Ok(Report::Event(event)) => event.to_string(),
                 Err(fault) => fault.to_string(),
             };
@@ -505,6 +546,28 @@ mod tests {
         let want = [(0, "Init"), (0, "InitDone"), (60, "bookmark"), (325, "timed out waiting for a list")];
         assert_eq!(next(&mut reports, want.len(), started).await, lines(&want));
         assert_eq!(next(&mut reports, 2, started).await[1].1, "InitApply(a)");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_stays_open_after_a_fault_is_reported_once() {
+        let script = Script::default();
+        script.get(PATH, &["limit=100"], list(&[], "7", ""));
+        for _ in 0..6 {
+            script.get(PATH, &["resourceVersion=7"], Answer::error(500, "InternalError"));
+        }
+        script
+            .get(PATH, &["resourceVersion=7"], Answer::OpenWatch(vec![]))
+            .get(PATH, &["resourceVersion=7"], Answer::OpenWatch(vec![]))
+            // It said nothing, so it is no proof that the server still does.
+            .get(PATH, &["limit=100"], list(&["a"], "9", ""));
+        follow!(script, reports, started);
+        let told = next(&mut reports, 9, started).await;
+        let (last, reopened) = (&told[7], &told[8]);
+        assert!(last.1.contains("scripted InternalError"), "{told:?}");
+        assert_eq!(reopened.1, "reopened");
+        assert!(reopened.0 - last.0 <= 6, "the pause is short: {told:?}");
+        let told = next(&mut reports, 2, started).await;
+        assert_eq!(told[1].1, "InitApply(a)");
     }
 
     #[tokio::test(start_paused = true)]
