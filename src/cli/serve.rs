@@ -36,6 +36,7 @@ use crate::certificates::callers::CallerSource;
 use crate::certificates::pair::{Files, Pair};
 use crate::certificates::tls::Identity;
 use crate::kubernetes::cache::Cache;
+use crate::kubernetes::connection;
 use crate::kubernetes::deletion_hooks::DeletionHooks;
 use crate::kubernetes::gather::Gatherer;
 use crate::kubernetes::sizes;
@@ -398,7 +399,8 @@ impl Source {
         config.read_timeout = Some(Duration::from_secs(320));
         // Callers retry on their own; a write that the client repeats on its own could come too late to be ours.
         config.default_retry = false;
-        let client = kube::Client::try_from(config).context("cannot create a client for the API server")?;
+        let client = connection::client(config, connection::Pings::default());
+        let client = client.context("cannot create a client for the API server")?;
         Ok(Source { client, server, api: None })
     }
 }

@@ -15,6 +15,7 @@
 //! versions.rs (API versions of referenced kinds, asked for one by one) ─► conversion
 //! port_forward.rs (streams to a Service from outside of the cluster) ─► plan --live, simulate --live
 //! address.rs: the paths of all these requests, checked
+//! connection.rs: the client that sends them
 //! lease.rs (which process leads and may write), incumbent.rs (whether Cluster API's own controllers are at work)
 //! ```
 
@@ -29,6 +30,7 @@ pub mod address;
 pub mod apply;
 pub(crate) mod bounded;
 pub mod cache;
+pub mod connection;
 pub mod contract;
 pub mod deletion_hooks;
 pub mod dry_run;

@@ -21,6 +21,7 @@ mod kubectl;
 mod lifecycle;
 mod load;
 mod machines;
+mod network;
 mod new_ports;
 mod overload;
 mod plan_live;
@@ -38,6 +39,7 @@ mod variables;
 mod support {
     pub mod balancer;
     pub mod controller_manager;
+    pub mod cut;
     pub mod faulty;
     pub mod gadgets;
     pub mod kubectl;
@@ -49,6 +51,6 @@ mod support {
     pub mod upgrade_hooks;
 }
 use support::{
-    balancer, controller_manager, faulty, gadgets, kubectl as kubectl_client, kubernetes, kustomize, lab, process,
+    balancer, controller_manager, cut, faulty, gadgets, kubectl as kubectl_client, kubernetes, kustomize, lab, process,
     recorder, upgrade_hooks,
 };

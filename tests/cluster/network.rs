@@ -1,0 +1,87 @@
+//! A network that fails between topologist and kube-apiserver.
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, ListParams, WatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use topologist::kubernetes::connection::{self, Pings};
+
+use crate::cut::{Cut, Network};
+use crate::kubernetes::Kubernetes;
+use crate::kustomize::{overlay, permissions, stream};
+use crate::process::{SOON, Topologist, make_certificates};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_api_server_is_noticed_by_a_ping() {
+    let kubernetes = Kubernetes::start();
+    let folder = tempfile::tempdir().unwrap();
+    let cut = Cut::start(kubernetes.kubeconfig(), folder.path()).await;
+    let kubeconfig = Kubeconfig::read_from(&cut.kubeconfig).unwrap();
+    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    config.default_retry = false;
+    let pings = Pings { interval: Duration::from_secs(1), timeout: Duration::from_secs(1) };
+    let namespaces = Api::<Namespace>::all(connection::client(config, pings).unwrap());
+    let version = namespaces.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let mut events = namespaces.watch(&WatchParams::default(), &version).await.unwrap().boxed();
+    // Silence without news is no fault: pings are answered.
+    let quiet = tokio::time::timeout(Duration::from_secs(5), events.next()).await;
+    assert!(quiet.is_err(), "{quiet:?}");
+    cut.set(Network::Silent);
+    let silent = Instant::now();
+    let (ended, request) =
+        tokio::time::timeout(SOON, async { tokio::join!(events.next(), namespaces.get_opt("default")) })
+            .await
+            .expect("the silence is noticed");
+    assert!(matches!(ended, None | Some(Err(_))), "{ended:?}");
+    assert!(request.is_err(), "{request:?}");
+    assert!(silent.elapsed() < Duration::from_secs(10), "{:?}", silent.elapsed());
+    cut.set(Network::Works);
+    assert!(namespaces.get_opt("default").await.unwrap().is_some(), "a new connection is made");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn controllers_are_back_soon_after_an_outage_that_is_longer_than_the_lease() {
+    let kubernetes = Kubernetes::start();
+    let objects = overlay("alone");
+    let definitions = objects.iter().filter(|object| object["kind"] == "CustomResourceDefinition").cloned();
+    kubernetes.apply_yaml(&stream(&definitions.collect::<Vec<_>>())).await;
+    kubernetes.apply_yaml(&stream(&permissions(objects))).await;
+    let folder = tempfile::tempdir().unwrap();
+    make_certificates(folder.path());
+    let kubeconfig = kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
+    let cut = Cut::start(&kubeconfig, folder.path()).await;
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (cert, key, kubeconfig) = (file("tls.crt"), file("tls.key"), cut.kubeconfig.display().to_string());
+    let topologist = Topologist::serve(&[
+        "--kubeconfig",
+        &kubeconfig,
+        "--tls-cert",
+        &cert,
+        "--tls-key",
+        &key,
+        "--controllers",
+        "all",
+        "--lease-duration",
+        "4s",
+    ]);
+    topologist.wait_until_ready();
+    let starts = || topologist.log_text().matches("Starting controllers").count();
+    let until = async |wanted: usize| {
+        let deadline = Instant::now() + 4 * SOON;
+        while starts() < wanted {
+            assert!(Instant::now() < deadline, "{}", topologist.log_text());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    until(1).await;
+    cut.set(Network::Down);
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    assert!(topologist.log_text().contains("Lost the Lease"), "{}", topologist.log_text());
+    cut.set(Network::Works);
+    let restored = Instant::now();
+    until(2).await;
+    // The Lease is taken again at once, and a watch pauses for five seconds at most.
+    assert!(restored.elapsed() < Duration::from_secs(15), "{:?}\n{}", restored.elapsed(), topologist.log_text());
+}
