@@ -5,6 +5,7 @@
 //! ```
 
 mod config;
+mod disputes;
 mod run;
 
 use std::collections::BTreeSet;
@@ -61,6 +62,7 @@ impl ExtensionController {
             events: Recorder::new(self.setup.writer(), REPORTER),
             backoff: Backoff::default(),
             known: std::sync::Mutex::default(),
+            disputes: disputes::Disputes::default(),
         });
         let runs = self.runs(&reconciler, configs.store().clone(), woken);
         tokio::select! {

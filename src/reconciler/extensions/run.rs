@@ -10,9 +10,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::Patch;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::config::{RawConfig, Revision};
+use super::disputes::{Disputes, Turn, summary};
 use crate::extensions::config::{is_paused, paused_status, status};
 use crate::extensions::{ConfigError, ExtensionConfig, Registered, Registration};
 use crate::hub::ObjectKey;
@@ -59,6 +60,7 @@ pub(super) struct Reconciler {
     pub backoff: Backoff,
     /// The last registration of each ExtensionConfig, and its time.
     pub known: Mutex<HashMap<String, (Revision, Instant)>>,
+    pub disputes: Disputes,
 }
 
 impl Reconciler {
@@ -96,6 +98,7 @@ impl Reconciler {
     /// An ExtensionConfig that is gone.
     pub(super) fn forget(&self, config: &RawConfig) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(config.object.name());
+        self.disputes.forget(config.object.name());
         self.backoff.forget(&config.key());
     }
 
@@ -161,12 +164,33 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Writes the status if it differs; returns the new resourceVersion.
+    /// Writes the status if it differs; returns the new resourceVersion. One that another controller keeps replacing is written every
+    /// ten minutes (DEC-92).
     async fn write_status(&self, config: &RawConfig, status: Value) -> Result<Option<String>, DiscoveryFailure> {
-        if config.value().get("status") == Some(&status) {
+        let stored = config.value().get("status");
+        if stored == Some(&status) {
             return Ok(None);
         }
-        self.patch(config, add(["status"], status), "the status", true).await.map(Some)
+        match self.disputes.turn(config) {
+            Turn::Write => {}
+            Turn::Stale | Turn::Disputed { is_new: false } => return Ok(None),
+            Turn::Disputed { is_new: true } => {
+                self.report_dispute(config, &summary(stored), &summary(Some(&status))).await;
+                return Ok(None);
+            }
+        }
+        let version = self.patch(config, add(["status"], status.clone()), "the status", true).await?;
+        self.disputes.wrote(config, &status);
+        Ok(Some(version))
+    }
+
+    async fn report_dispute(&self, config: &RawConfig, stored: &str, own: &str) {
+        const DISPUTED: Reason = Reason::warning("DiscoveryDisputed");
+        warn!(stored, own, "Another controller replaced the result of a discovery");
+        let message = format!(
+            "Another controller wrote {stored}; topologist found {own}, uses its own result, and writes it every ten minutes"
+        );
+        self.events.write(vec![QueuedEvent::now(&config.reference(), config.object.uid(), DISPUTED, message)]).await;
     }
 
     async fn patch(

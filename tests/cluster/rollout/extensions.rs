@@ -19,6 +19,7 @@ on_both![
     an_ignored_failure_is_an_answer_without_patches,
     a_process_that_begins_to_lead_waits_for_the_extensions_that_were_there,
     every_way_to_fail_is_told_and_changes_nothing,
+    a_controller_that_replaces_each_result_is_not_fought,
 ];
 
 /// An extension that sees this namespace only.
@@ -383,5 +384,36 @@ async fn a_process_that_begins_to_lead_waits_for_the_extensions_that_were_there(
     assert!(site.list(INFRASTRUCTURE, "EmbeddedCluster").await.is_empty(), "nothing is done without the hook");
     extension.unregister().await;
     site.reconciled("demo").await;
+    manager.stop().await;
+}
+
+async fn a_controller_that_replaces_each_result_is_not_fought(site: Site) {
+    // DEC-92: as the core manager in a take-over, which reaches an extension that topologist does not reach.
+    let wire = Wire::new(Trouble::None);
+    let manager = Manager::start(&site, &wire);
+    let (name, configs) = (site.namespace.clone(), api(&site));
+    let config = json!({"apiVersion": "runtime.cluster.x-k8s.io/v1beta2", "kind": "ExtensionConfig",
+        "metadata": {"name": name}, "spec": {"clientConfig": {"url": "https://127.0.0.1:1"}}});
+    configs.patch(&name, &PatchParams::apply("a-user").force(), &Patch::Apply(config)).await.unwrap();
+    let discovered = |config: &DynamicObject| {
+        let conditions = config.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|one| one["type"] == "Discovered" && one["status"] == "True")
+    };
+    let (deadline, mut replaced) = (std::time::Instant::now() + std::time::Duration::from_secs(20), 0);
+    while std::time::Instant::now() < deadline {
+        let found = configs.get(&name).await.unwrap();
+        if found.data["status"]["conditions"].is_array() && !discovered(&found) {
+            let condition = json!({"type": "Discovered", "status": "True", "reason": "Discovered", "message": "",
+                "lastTransitionTime": "2030-01-01T00:00:00Z"});
+            let status = json!({"status": {"conditions": [condition]}});
+            configs.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+            replaced += 1;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let path = format!("/extensionconfigs/{name}/status");
+    let writes = wire.writes().iter().filter(|write| write.path.ends_with(&path)).count();
+    assert!(replaced >= 1 && writes <= 2, "{writes} writes, {replaced} of them replaced");
+    configs.delete(&name, &DeleteParams::default()).await.unwrap();
     manager.stop().await;
 }
