@@ -1,6 +1,6 @@
 //! The client of the API server, whose connections are given up when the server is silent.
 //!
-//! kube's own client speaks HTTP/1.1, in which a silent server cannot be told from one without news. With HTTP/2, which kube-apiserver
+//! kube's own client speaks HTTP/1.1, in which a silent server looks like one without news. With HTTP/2, which kube-apiserver
 //! offers, all requests share a connection, and a ping that is not answered ends all of them, as in client-go. Behind a proxy
 //! that speaks HTTP/1.1 only, the limits of watches and of single requests remain.
 
