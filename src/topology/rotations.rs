@@ -255,6 +255,18 @@ mod tests {
     }
 
     #[test]
+    fn a_template_that_is_gone_each_time_is_reported_as_deleted() {
+        // DEC-35, ROT-13: the one that takes its place differs in no field.
+        let (mut rotations, mut fought) = (Rotations::default(), plan(&[(SMITH, SIZE, json!("large"))]));
+        fought.0.steps[0].changes.clear();
+        assert_eq!(fight(&mut rotations, &fought, 0, 3), [2, 2, 2]);
+        let held = rotations.hold(&blade(), &mut fought.0, &fought.1, 180);
+        let words = "was deleted although it is in use, and so were its predecessors; find out what deletes them";
+        assert!(held.len() == 1 && held[0].to_string().ends_with(words), "{held:?}");
+        assert!(fought.0.steps.is_empty());
+    }
+
+    #[test]
     fn rotations_that_are_far_apart_are_not_held() {
         // DEC-35
         let (mut rotations, fought) = (Rotations::default(), plan(&[(SMITH, SIZE, json!("large"))]));
