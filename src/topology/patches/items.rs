@@ -220,28 +220,24 @@ impl Item<'_> {
 }
 
 /// A copy of a template without what is no business of patches (PE-06), with the metadata that its object is to have
-/// (PE-05).
+/// (PE-05). A template of an object may have no spec at all: the metadata has its place all the same.
 fn copy(template: &Object, desired: &Object, is_template: bool) -> Value {
-    let mut members = Map::new();
-    for (name, value) in template.members() {
+    let members = template.members().iter().map(|(name, value)| {
         let value = match (&**name, value) {
             ("metadata", Value::Object(metadata)) => Value::Object(cleaned(metadata)),
-            ("spec", spec @ Value::Object(_)) if !is_template => {
-                let mut spec = spec.clone();
-                give_metadata(child(child(&mut spec, "template"), "metadata"), desired);
-                spec
-            }
             _ => value.clone(),
         };
-        members.insert(name.clone(), value);
-    }
-    let mut copy = Value::Object(members);
+        (name.clone(), value)
+    });
+    let mut copy = Value::Object(members.collect());
     if is_template {
         let metadata = child(&mut copy, "metadata");
         give_metadata(metadata, desired);
         if let Value::Object(members) = metadata {
             *members = cleaned(members);
         }
+    } else {
+        give_metadata(child(child(child(&mut copy, "spec"), "template"), "metadata"), desired);
     }
     copy
 }

@@ -233,6 +233,34 @@ fn answers_are_patches_of_two_types() {
 }
 
 #[test]
+fn a_label_that_an_extension_adds_to_a_template_without_spec_removes_no_other() {
+    // PE-05, PE-21, PE-25
+    for (patch_type, patch) in [
+        ("JSONMergePatch", r#"{"spec":{"template":{"metadata":{"labels":{"new":"l"}}}}}"#),
+        ("JSONPatch", r#"[{"op":"add","path":"/spec/template/metadata/labels/new","value":"l"}]"#),
+    ] {
+        for item in [0, 1] {
+            let mut case = case().patches(json!([generating()])).answering([answer(&[(item, patch_type, patch)])]);
+            for template in &mut case.templates {
+                if ["cluster", "cp"].contains(&template["metadata"]["name"].as_str().unwrap()) {
+                    template.as_object_mut().unwrap().remove("spec");
+                }
+            }
+            let outcome = case.run().unwrap();
+            let pairs = [
+                (&outcome.before.infrastructure.object, outcome.infrastructure()),
+                (&outcome.before.control_plane.control_plane.object, outcome.control_plane()),
+            ];
+            let (before, after) = pairs[item];
+            let mut want = before.clone();
+            want.set("metadata.labels.new", json!("l")).unwrap();
+            assert_eq!(after, &want, "{patch_type}");
+            assert!(after.label(label::CLUSTER_NAME).is_some() && after.label(label::OWNED).is_some());
+        }
+    }
+}
+
+#[test]
 fn an_answer_that_cannot_be_applied_says_where() {
     // PE-20, PE-22, RH-12.2 to RH-12.4
     let spec = "/spec/template/spec";

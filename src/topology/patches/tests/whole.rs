@@ -94,3 +94,57 @@ fn a_patched_field_is_on_every_object_with_its_origin() {
     }
     assert_eq!(patched, 7, "all but the machine deployment and the machine pool");
 }
+
+/// The templates of objects that are not templates themselves: their spec, and even its template, may be missing.
+const OF_OBJECTS: [&str; 4] =
+    ["ForgeClusterTemplate", "KubeadmControlPlaneTemplate", "KubeadmConfigTemplate crew", "ForgeMachinePoolTemplate"];
+
+/// The furnished scene, in which templates of objects describe nothing, or only metadata.
+fn without_specs() -> impl Iterator<Item = Scene> {
+    let metadata = json!({"labels": {"of": "product"}, "annotations": {"of": "product"}});
+    let described = [json!(null), json!({}), json!({"template": null}), json!({"template": {"metadata": metadata}})];
+    described.into_iter().map(|spec| {
+        let scene = furnished(Scene::new());
+        OF_OBJECTS.into_iter().fold(scene, |scene, template| scene.at(template, "/spec", spec.clone()))
+    })
+}
+
+#[test]
+fn a_label_that_a_patch_adds_joins_all_others_whatever_the_template_has() {
+    // PE-05, PE-25
+    for scene in without_specs() {
+        let want = scene.desired();
+        let label = json!([{"op": "add", "path": "/spec/template/metadata/labels/new", "value": "l"}]);
+        let desired = patched(scene, label);
+        let pairs = objects(&want).into_iter().zip(objects(&desired));
+        let of_objects = pairs.filter(|(want, _)| !want.object.kind().ends_with("Template"));
+        let mut labelled = 0;
+        for (want, have) in of_objects.filter(|(_, have)| have.object.label("new").is_some()) {
+            let mut want = want.object.clone();
+            want.set("metadata.labels.new", json!("l")).unwrap();
+            assert_eq!(want, have.object);
+            assert!(want.label("cluster.x-k8s.io/cluster-name").is_some());
+            labelled += 1;
+        }
+        assert_eq!(labelled, 4);
+    }
+}
+
+#[test]
+fn a_patch_may_give_a_template_the_spec_that_it_lacks() {
+    // PE-25, PE-27
+    for scene in without_specs() {
+        let want = scene.desired();
+        let operations = json!([{"op": "add", "path": "/spec/template/spec", "value": {"new": 1}}]);
+        let desired = patched(scene, operations);
+        let control_plane = &desired.control_plane.control_plane.object;
+        assert_eq!(control_plane.at("spec.new"), Some(&json!(1)));
+        let of_engine = &want.control_plane.control_plane.object;
+        assert_eq!(control_plane.at("spec.version"), of_engine.at("spec.version"));
+        assert_eq!(control_plane.at("metadata"), of_engine.at("metadata"));
+        let pool = &desired.machine_pools[0];
+        for object in [&desired.infrastructure, &pool.bootstrap, &pool.infrastructure] {
+            assert_eq!(object.object.at("spec"), Some(&json!({"new": 1})));
+        }
+    }
+}
