@@ -53,6 +53,10 @@ pub(super) fn run(options: &Render) -> Result<ExitCode> {
                 for note in notes(&computation.warnings, &computation.trace) {
                     writeln!(io::stderr(), "topologist: Cluster {cluster}: {note}")?;
                 }
+                for unavailable in &computation.unavailable {
+                    has_failed = true;
+                    writeln!(io::stderr(), "topologist: Cluster {cluster}: {unavailable}")?;
+                }
                 let Inspected { objects: made, checks } = Inspected::of(computation, fold.facts())?;
                 objects.extend(made.into_iter().map(Value::from));
                 for refusal in &checks.refusals {

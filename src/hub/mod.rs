@@ -33,7 +33,7 @@ pub use hook::Hook;
 pub use label_requirements::LabelRequirements;
 pub use machines::*;
 pub use metadata::{Metadata, ObjectKey, annotation, label};
-pub use name_template::{Named, default_name, name_from, prefixed_name};
+pub use name_template::{NameParts, Named, default_name, name_from, prefixed_name};
 pub use object::{Object, ObjectRef, WrongType, group_of, type_of, version_of};
 
 /// The API group of Cluster and ClusterClass.

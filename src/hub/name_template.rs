@@ -42,6 +42,45 @@ pub fn name_from(
     Ok(fitting(name, end))
 }
 
+/// Which values the names of a naming template depend on. Names that share all of these are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NameParts {
+    /// `.random`.
+    pub random: bool,
+    /// `.cluster.name`.
+    pub cluster: bool,
+    /// `.machineDeployment.topologyName` or `.machinePool.topologyName`.
+    pub worker: bool,
+}
+
+impl NameParts {
+    /// The parts of the names that `template` gives; `None` if it cannot be rendered. Only the variant of `named` matters.
+    pub fn of(template: &str, named: Named<'_>) -> Option<Self> {
+        if template.is_empty() {
+            return Some(NameParts { random: true, cluster: true, worker: named != Named::Cluster });
+        }
+        let name = |cluster: &str, worker: &'static str, random: &str| {
+            let named = match named {
+                Named::Cluster => Named::Cluster,
+                Named::MachineDeployment(_) => Named::MachineDeployment(worker),
+                Named::MachinePool(_) => Named::MachinePool(worker),
+                Named::Machine(_) => Named::Machine(worker),
+                Named::ControlPlaneMachine(_) => Named::ControlPlaneMachine(worker),
+            };
+            // A name that has to be cut gets fresh characters each time.
+            let mut ends = [random, "fresh"].into_iter();
+            name_from(template, cluster, named, || ends.next().unwrap_or_default().to_owned()).ok()
+        };
+        let usual = name("c", "w", "r")?;
+        let differs = |other: Option<String>| other.is_none_or(|other| other != usual);
+        Some(NameParts {
+            random: usual.len() == LONGEST && usual.ends_with("fresh") || differs(name("c", "w", "s")),
+            cluster: differs(name("d", "w", "r")),
+            worker: differs(name("c", "x", "r")),
+        })
+    }
+}
+
 /// The name of an object whose class has no template for it: what `{{ .cluster.name }}-{{ .random }}` gives, with the
 /// name in the topology in the middle for workers (NAM-02).
 pub fn default_name(cluster: &str, named: Named<'_>, mut end: impl FnMut() -> String) -> String {
@@ -77,6 +116,30 @@ fn data(cluster: &str, random: &str, named: Named<'_>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_depend_on_the_values_that_their_template_uses() {
+        // NAM-02, NAM-05, DEC-36
+        let long = "x".repeat(64);
+        let md = Named::MachineDeployment("any");
+        for (template, named, want) in [
+            ("", Named::Cluster, Some((true, true, false))),
+            ("", md, Some((true, true, true))),
+            ("brain", Named::Cluster, Some((false, false, false))),
+            ("{{ .cluster.name }}", Named::Cluster, Some((false, true, false))),
+            ("{{ .cluster.name }}-workers", md, Some((false, true, false))),
+            ("{{ .machineDeployment.topologyName }}", md, Some((false, false, true))),
+            ("{{ .cluster.name }}-{{ .machineDeployment.topologyName }}", md, Some((false, true, true))),
+            ("w-{{ .random }}", md, Some((true, false, false))),
+            ("{{ if .random }}w{{ end }}", md, Some((false, false, false))),
+            (&long, Named::Cluster, Some((true, false, false))),
+            (&long[..63], Named::Cluster, Some((false, false, false))),
+            ("{{ .nope }}", md, None),
+        ] {
+            let want = want.map(|(random, cluster, worker)| NameParts { random, cluster, worker });
+            assert_eq!(NameParts::of(template, named), want, "{template}");
+        }
+    }
 
     #[test]
     fn a_name_follows_from_its_template() {

@@ -8,9 +8,10 @@ use super::current::Current;
 use super::desired::{self, Desired};
 use super::hooks::{Gate, HookTracker, Hooks};
 use super::names::Names;
+use super::ownership::Unavailable;
 use super::patches::{self, Trace};
 use super::upgrade::{Planned, Tracker};
-use super::{Failure, Options};
+use super::{Failure, Options, claims};
 use crate::hub::{Cluster, annotation};
 use crate::world::World;
 
@@ -47,6 +48,8 @@ pub struct Computation {
     pub warnings: Vec<String>,
     /// Whether a contract is assumed because its CustomResourceDefinition is not known (DEC-17).
     pub assumes_contract: bool,
+    /// Why objects cannot be created (DEC-36). A plan stops at the first of them.
+    pub unavailable: Vec<Unavailable>,
 }
 
 impl Computation {
@@ -100,12 +103,14 @@ impl Computation {
         let planned = Planned::of(blueprint, current, world, options)?;
         let (computed, decided) = desired::compute(blueprint, current, world, planned, names)?;
         let (mut desired, contract) = (computed.desired, computed.contract);
+        claims::check_names(&blueprint.cluster.metadata.key(), &desired)?;
         let trace = patches::apply(blueprint, contract, &mut desired, world, options)?;
         // The desired Cluster has the hooks that the upgrade marks. These hooks are called before the writes, and change the marks.
         let tracker = decided.call_due_hooks()?;
         note_pending_hooks(&mut desired, &tracker);
+        let unavailable = claims::unavailable(blueprint, current, &desired, world);
         let (warnings, assumes_contract) = (computed.warnings, computed.assumed);
-        Ok(Computation { observed, desired, tracker, contract, trace, warnings, assumes_contract })
+        Ok(Computation { observed, desired, tracker, contract, trace, warnings, assumes_contract, unavailable })
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::blueprint::{Blueprint, WorkerTemplates};
 use super::contract::{Contract, contract_of, version_to_read};
+use super::ownership::{Claimant, Unavailable};
 use super::worker::{API_VERSION, WorkerKind};
 use super::{Failure, field_path};
 use crate::hub::{ContractRef, Object, ObjectKey, ObjectRef, label};
@@ -122,7 +123,7 @@ impl Reader<'_> {
         let (contract, _) = contract_of(&object, self.world)?;
         let reference = machines_reference(&object, contract)?;
         let machines = self.template(&reference, Some(template));
-        let health_check = self.health_check(object.name());
+        let health_check = self.health_check(object.name(), &self.cluster());
         Ok(CurrentControlPlane { machines: machines?, health_check: health_check?, object: Some(object) })
     }
 
@@ -167,7 +168,8 @@ impl Reader<'_> {
             .map(str::to_owned)
             .ok_or_else(|| Failure::NoTopologyName { object: object.reference(), label: kind.label() })?;
         let is_deployment = kind == WorkerKind::MachineDeployment;
-        let health_check = if is_deployment { self.health_check(object.name()) } else { Ok(None) };
+        let claimant = Claimant::worker(&*self.blueprint.cluster.metadata.name, kind, &*name);
+        let health_check = if is_deployment { self.health_check(object.name(), &claimant) } else { Ok(None) };
         // The templates of a machine deployment that is being deleted may be gone already (DEL-06).
         if is_deployment && object.is_being_deleted() {
             let worker = CurrentWorker { object, bootstrap: None, infrastructure: None, health_check: health_check? };
@@ -195,9 +197,16 @@ impl Reader<'_> {
         self.blueprint.templates(kind, entry.name, entry.class).map(Some)
     }
 
-    fn health_check(&self, name: &str) -> Result<Option<Arc<Object>>, Failure> {
+    /// The Cluster as the claimant of its parts.
+    fn cluster(&self) -> Claimant {
+        Claimant::cluster(&*self.blueprint.cluster.metadata.name)
+    }
+
+    /// The health check of a part, which has the name of what it checks. That of another owner is none (DEC-36).
+    fn health_check(&self, name: &str, claimant: &Claimant) -> Result<Option<Arc<Object>>, Failure> {
         let key = ObjectKey::new(self.namespace, name);
         match self.world.object(&ObjectRef::new(API_VERSION, "MachineHealthCheck", key)) {
+            Found::Yes(object) if matches!(claimant.adopt(&object), Err(Unavailable::Taken(_))) => Ok(None),
             Found::Yes(object) => Ok(Some(object)),
             Found::Absent => Ok(None),
             Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
@@ -243,7 +252,10 @@ impl Reader<'_> {
         let object = ObjectRef::new(api_version, kind, key);
         match self.world.object(&object) {
             Found::Yes(found) if found.label(label::OWNED).is_none() => Err(Failure::Foreign { object }),
-            Found::Yes(found) => Ok(found),
+            Found::Yes(found) => match self.cluster().taken_by_another_cluster(&found) {
+                Some(taken) => Err(Failure::Unavailable(Unavailable::Taken(Box::new(taken)))),
+                None => Ok(found),
+            },
             Found::Absent => Err(Failure::NotFound { what: "the referenced object", object }),
             Found::Unreadable(reason) => Err(Failure::Unreadable(reason)),
             Found::NotAsked => Err(Failure::NotAsked),

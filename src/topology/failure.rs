@@ -1,6 +1,7 @@
 //! Why a topology could not be computed.
 
 use super::hooks::HookTracker;
+use super::ownership::{SameName, Unavailable};
 use super::patches::{PatchError, told};
 use super::upgrade::PlanError;
 use crate::field::FieldError;
@@ -56,6 +57,12 @@ pub enum Failure {
     /// NAM-01.
     #[error("the naming template at {path} of the ClusterClass cannot generate a name: {reason}")]
     Naming { path: String, reason: String },
+    /// DEC-36.
+    #[error(transparent)]
+    SameName(#[from] Box<SameName>),
+    /// DEC-36.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
     /// CT-4.6.
     #[error("CustomResourceDefinition {definition} was not found")]
     NoDefinition { definition: String },

@@ -11,12 +11,15 @@
 //!            templates that are replaced again and again)
 //! refusals.rs: what the schemas of definitions refuse of the objects that are written; inspection.rs: of a whole topology
 //! mitigation.rs: repair of managedFields that were lost
+//! claims.rs: whether the names of new objects are free
+//! ownership.rs: whether an existing object belongs to another Cluster or to another part of the topology
 //! nameless.rs: whether the plan for one Cluster holds for others
 //! ```
 //!
 //! All functions are pure: facts, new names and switches are arguments.
 
 pub mod blueprint;
+mod claims;
 pub mod class_references;
 pub mod class_status;
 pub mod class_variables;
@@ -33,6 +36,7 @@ pub mod mitigation;
 pub mod nameless;
 pub mod names;
 pub mod origin;
+pub mod ownership;
 pub mod patches;
 pub mod plan;
 pub mod refusals;

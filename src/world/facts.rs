@@ -253,6 +253,12 @@ impl Facts {
         self.clusters.keys()
     }
 
+    /// The keys of the known Clusters of a namespace.
+    pub fn cluster_keys_in(&self, namespace: &str) -> impl Iterator<Item = &ObjectKey> {
+        let clusters = self.clusters.range(ObjectKey::new(namespace, "")..).map(|(key, _)| key);
+        clusters.take_while(move |key| key.namespace == namespace)
+    }
+
     /// The keys of the Clusters that use a class.
     pub fn user_keys(&self, class: &ObjectKey) -> impl Iterator<Item = &ObjectKey> {
         self.users.get(class).into_iter().flat_map(RedBlackTreeSetSync::iter)

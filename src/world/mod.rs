@@ -168,6 +168,17 @@ impl World {
         self.facts.objects()?.in_any_version(group, kind, key).cloned()
     }
 
+    /// The Clusters of a namespace that a world of files holds, by name; none where an API server holds them.
+    pub fn held_clusters(&self, namespace: &str) -> Vec<Arc<Cluster>> {
+        let facts = self.is_offline().then_some(&self.facts);
+        let keys = facts.into_iter().flat_map(|facts| facts.cluster_keys_in(namespace));
+        keys.filter_map(|key| match self.facts.cluster(key) {
+            Found::Yes(cluster) => Some(cluster),
+            Found::Absent | Found::NotAsked | Found::Unreadable(_) => None,
+        })
+        .collect()
+    }
+
     /// The objects of a selection, by name; absent when nothing serves their kind.
     pub fn list(&self, selection: &Selection) -> Found<Vec<Arc<Object>>> {
         self.ask(selection)

@@ -3,6 +3,7 @@
 //! ```text
 //! cluster.rs   a Cluster by itself, and the order of everything below
 //!   ├─ topology.rs   its topology, alone and against the class
+//!   ├─ generated_names.rs  names of its parts
 //!   ├─ deprecated.rs values that the class deprecates
 //!   ├─ version.rs    version changes
 //!   │    └─ upgrade.rs    whether the running cluster is ready for one
@@ -26,6 +27,7 @@ pub(super) mod cluster;
 mod definitions;
 mod dependents;
 mod deprecated;
+mod generated_names;
 mod hints;
 pub(super) mod machine;
 pub(super) mod machine_group;

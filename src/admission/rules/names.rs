@@ -1,4 +1,5 @@
-//! Naming templates of a ClusterClass (NAM). They need not use `random` or the name of the Cluster (NAM-003).
+//! Naming templates of a ClusterClass (NAM). They need not use `random` or the name of the Cluster (NAM-003), which is worth a warning
+//! (NAM-004).
 
 use super::class_change::{ClassChange, machine_deployment, machine_pool};
 use super::hints;
@@ -6,7 +7,7 @@ use crate::admission::Listed;
 use crate::field::{Findings, Path};
 use crate::gotemplate::{Functions, Template};
 use crate::hub::naming::subdomain_faults;
-use crate::hub::{Kind, Named, name_from};
+use crate::hub::{Kind, NameParts, Named, name_from};
 
 /// What stands for the parts of a name that are not known yet.
 const CLUSTER: &str = "cluster";
@@ -14,9 +15,13 @@ const RANDOM: &str = "bcdfg";
 
 /// The rules of this file in the order in which they run.
 pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
-    [("NAM-001", "naming_template_can_be_rendered"), ("NAM-002", "naming_template_makes_names")]
-        .into_iter()
-        .map(|(id, name)| Listed { id, name, kind: Some(Kind::ClusterClass) })
+    [
+        ("NAM-001", "naming_template_can_be_rendered"),
+        ("NAM-002", "naming_template_makes_names"),
+        ("NAM-004", "naming_template_makes_different_names"),
+    ]
+    .into_iter()
+    .map(|(id, name)| Listed { id, name, kind: Some(Kind::ClusterClass) })
 }
 
 /// Naming templates make names (CC-V-040, NAM-07).
@@ -49,6 +54,30 @@ fn hint(template: &str, named: Named<'_>) -> String {
     hint.unwrap_or_else(|| format!("this template can use .cluster.name, .random{of_worker}"))
 }
 
+/// A template gives the objects of two users different names (NAM-004). A user is a Cluster or, for workers, an entry of its topology.
+fn makes_different_names(template: &str, named: Named<'_>, path: &Path, found: &mut Findings) {
+    let Some(parts) = NameParts::of(template, named).filter(|parts| !parts.random) else { return };
+    let (kind, variable) = match named {
+        Named::Cluster => ("", ""),
+        Named::MachineDeployment(_) => ("MachineDeployments", ".machineDeployment.topologyName"),
+        Named::MachinePool(_) => ("MachinePools", ".machinePool.topologyName"),
+        Named::Machine(_) | Named::ControlPlaneMachine(_) => return,
+    };
+    let (of_clusters, of_workers) = (!parts.cluster, !parts.worker && !kind.is_empty());
+    let (what, add) = match (of_clusters, of_workers) {
+        (false, false) => return,
+        (true, false) => ("two Clusters of a namespace".to_owned(), ".cluster.name".to_owned()),
+        (false, true) => (format!("two {kind} of a Cluster"), variable.to_owned()),
+        (true, true) => (
+            format!("two Clusters of a namespace, and two {kind} of a Cluster,"),
+            format!(".cluster.name and {variable}"),
+        ),
+    };
+    found.warn(format!(
+        "{path}: {template:?} gives {what} the same name, and only one of them can be created; add {add}, or .random"
+    ));
+}
+
 /// A template is rendered with an example (NAM-001), and what comes out may be a name (NAM-002).
 fn makes_names(template: &str, named: Named<'_>, owner: &Path, found: &mut Findings) {
     if template.is_empty() {
@@ -66,11 +95,16 @@ fn makes_names(template: &str, named: Named<'_>, owner: &Path, found: &mut Findi
             });
         }
         Ok(name) => {
+            let faults = subdomain_faults(&name);
+            let is_usable = faults.is_empty();
             found.run("NAM-002", |found| {
-                for fault in subdomain_faults(&name) {
+                for fault in faults {
                     found.invalid(path.clone(), template, format!("gives a name such as {name:?}, which {fault}"));
                 }
             });
+            if is_usable {
+                found.run("NAM-004", |found| makes_different_names(template, named, &path, found));
+            }
         }
     }
 }

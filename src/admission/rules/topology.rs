@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::topology_change::{ClassifiedChange, TopologyChange, class, version_path};
-use super::{deprecated, rebase, shared, version};
+use super::{deprecated, generated_names, rebase, shared, version};
 use crate::admission::Listed;
 use crate::admission::lists::lists;
 use crate::admission::rule::{Rule, listed, rules, run};
@@ -57,6 +57,7 @@ pub(super) fn listed_rules() -> impl Iterator<Item = Listed> {
         .chain(listed(Kind::Cluster, BY_ITSELF))
         .chain(listed(Kind::Cluster, LOOKUP))
         .chain(listed(Kind::Cluster, AGAINST_CLASS))
+        .chain(generated_names::listed_rules())
         .chain([Listed {
             id: AUTOSCALER,
             name: "autoscaled_machine_deployments_leave_replicas_alone",
@@ -87,7 +88,9 @@ pub(super) fn validate(change: &TopologyChange<'_>, found: &mut Findings, not_ch
         Found::Unreadable(_) | Found::NotAsked => return,
     };
     if let Some(class) = class {
-        run(AGAINST_CLASS, &ClassifiedChange { change, key: &key, class }, found);
+        let change = ClassifiedChange { change, key: &key, class };
+        run(AGAINST_CLASS, &change, found);
+        generated_names::validate(&change, found);
     }
     found.run(AUTOSCALER, |found| shared::autoscaled_replicas(change.new, class.map(|class| &class.spec), "", found));
     if let Some(class) = class {

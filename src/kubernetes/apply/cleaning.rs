@@ -2,7 +2,7 @@
 
 use tracing::{info, warn};
 
-use super::{ApplyError, Made, Work, worker};
+use super::{ApplyError, Made, Work};
 use crate::hub::ObjectRef;
 use crate::kubernetes::untyped::{self, RequestError, WriteFailure};
 use crate::topology::plan::{Action, Part, Step};
@@ -51,7 +51,7 @@ impl Work<'_> {
         }
         let belongs = |made: &mut Made| match (&failed.part, &made.part) {
             (Part::ControlPlane | Part::ControlPlaneMachines, Part::ControlPlaneMachines) => true,
-            (failed, Part::Bootstrap(..) | Part::WorkerInfrastructure(..)) => worker(failed) == worker(&made.part),
+            (failed, Part::Bootstrap(..) | Part::WorkerInfrastructure(..)) => failed.worker() == made.part.worker(),
             _ => false,
         };
         self.made.extract_if(.., belongs).collect()

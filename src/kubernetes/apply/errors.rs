@@ -2,6 +2,7 @@
 
 use crate::hub::{ObjectRef, WrongType};
 use crate::kubernetes::untyped::RequestError;
+use crate::topology::ownership::Unavailable;
 
 /// Why the execution of a plan stopped. The text becomes a condition, so it must not change while the cause is the same.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +23,9 @@ pub enum ApplyError {
     List { kind: &'static str, source: Box<RequestError> },
     #[error("{object} exists and does not belong to this Cluster; delete or rename it")]
     Foreign { object: Box<ObjectRef> },
+    /// DEC-36.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
     /// Another client has changed what the plan changes, so the plan is outdated.
     #[error("{object} has changed since it was read")]
     Changed { object: Box<ObjectRef> },
@@ -49,6 +53,7 @@ impl ApplyError {
             | ApplyError::Delete { source, .. }
             | ApplyError::List { source, .. } => Some(source),
             ApplyError::Foreign { .. }
+            | ApplyError::Unavailable(_)
             | ApplyError::Changed { .. }
             | ApplyError::WrongType(_)
             | ApplyError::Several(_) => None,

@@ -4,6 +4,7 @@
 //!  Plan ─► shim.rs ─► steps in their order (RS-12) ─► written, and what went wrong
 //!                        │   ├─ cluster.rs: the Cluster, by merge patches
 //!                        │   └─ unchanged.rs: objects that exist, unless they have changed
+//!                        ├─ creation.rs: new objects, or existing ones that have no other owner
 //!                        ├─ a write fails ─► cleaning.rs: templates made for nothing go again
 //!                        └─ ../events.rs: Events about the writes, sent when the run is over
 //! ```
@@ -12,6 +13,7 @@
 
 mod cleaning;
 mod cluster;
+mod creation;
 mod errors;
 mod shim;
 #[cfg(test)]
@@ -195,8 +197,8 @@ impl Work<'_> {
         }
     }
 
-    /// Applies an object. One that is there already is taken over (RS-13, DEC-36); what went meanwhile is not made again, since
-    /// the uid of what is updated is sent (SSA-05), and what another write has changed is not overwritten (SSA-24).
+    /// Creates or applies an object. What went meanwhile is not made again, since the uid of what is updated is sent (SSA-05), and what
+    /// another write has changed is not overwritten (SSA-24).
     async fn write(&mut self, step: &Step, sent: &Object) -> Result<(), ApplyError> {
         let is_new = matches!(step.action, Action::Create | Action::Rotate);
         let mut sent = sent.clone();
@@ -207,10 +209,10 @@ impl Work<'_> {
         }
         let written = match &step.current {
             Some(current) => unchanged::apply(self.client, sent, current).await,
-            None => untyped::apply(self.client, &sent, false).await.map_err(|error| match is_new {
-                true => ApplyError::create(&step.object, error),
-                false => ApplyError::update(&step.object, error),
-            }),
+            None if is_new => self.create(step, &sent).await,
+            None => {
+                untyped::apply(self.client, &sent, false).await.map_err(|error| ApplyError::update(&step.object, error))
+            }
         };
         let written = written.inspect_err(|error| {
             if !error.is_conflict() {
@@ -277,7 +279,7 @@ impl Work<'_> {
     /// Whether a worker to create exists already, with all its parts, although the list that the plan was made
     /// of does not know it yet (RS-27).
     async fn is_there_already(&mut self, part: &Part) -> Result<bool, ApplyError> {
-        let Some((kind, name)) = worker(part) else { return Ok(false) };
+        let Some((kind, name)) = part.worker() else { return Ok(false) };
         let is_new = |step: &Step| {
             step.action == Action::Create
                 && matches!(&step.part, Part::Worker(of, one) if (*of, &**one) == (kind, name))
@@ -325,21 +327,6 @@ impl Work<'_> {
             false => QueuedEvent::now(&cluster, self.run.cluster_uid, reason, message),
         };
         self.events.push(events);
-    }
-}
-
-/// The worker that a part is one of.
-fn worker(part: &Part) -> Option<(WorkerKind, &str)> {
-    match part {
-        Part::Worker(kind, name) | Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name) => {
-            Some((*kind, name))
-        }
-        Part::WorkerHealthCheck(name) => Some((WorkerKind::MachineDeployment, name)),
-        Part::Infrastructure
-        | Part::ControlPlane
-        | Part::ControlPlaneMachines
-        | Part::ControlPlaneHealthCheck
-        | Part::Cluster => None,
     }
 }
 

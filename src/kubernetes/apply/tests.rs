@@ -1,5 +1,7 @@
 //! Plans that an API server refuses, step by step.
 
+mod creation;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -32,6 +32,7 @@ pub use rolls::{Machines, Roll};
 
 use super::Failure;
 use super::origin::{Origin, Origins};
+use super::ownership::Claimant;
 use super::shim::Shim;
 use super::upgrade::Held;
 use super::worker::WorkerKind;
@@ -175,6 +176,31 @@ impl Action {
             Action::Apply => "apply",
             Action::Rotate => "rotate",
             Action::Delete => "delete",
+        }
+    }
+}
+
+impl Part {
+    /// The set of workers that the part is of, by its name in the topology.
+    pub fn worker(&self) -> Option<(WorkerKind, &str)> {
+        match self {
+            Part::Worker(kind, name) | Part::Bootstrap(kind, name) | Part::WorkerInfrastructure(kind, name) => {
+                Some((*kind, name))
+            }
+            Part::WorkerHealthCheck(name) => Some((WorkerKind::MachineDeployment, name)),
+            Part::Infrastructure
+            | Part::ControlPlane
+            | Part::ControlPlaneMachines
+            | Part::ControlPlaneHealthCheck
+            | Part::Cluster => None,
+        }
+    }
+
+    /// The claimant of the objects of this part, in the topology of a Cluster.
+    pub fn claimant(&self, cluster: &str) -> Claimant {
+        match self.worker() {
+            Some((kind, name)) => Claimant::worker(cluster, kind, name),
+            None => Claimant::cluster(cluster),
         }
     }
 }

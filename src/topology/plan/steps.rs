@@ -15,8 +15,9 @@ use crate::topology::field_path::{INFRASTRUCTURE_REF, WORKER_BOOTSTRAP_REF, WORK
 use crate::topology::hooks::HookTracker;
 use crate::topology::names::{Names, prefixed};
 use crate::topology::origin::{Origin, Origins};
+use crate::topology::ownership::Unavailable;
 use crate::topology::shim;
-use crate::topology::upgrade::Tracker;
+use crate::topology::upgrade::{Held, Tracker};
 use crate::topology::worker::{API_VERSION, WorkerKind};
 use crate::topology::{Computation, Failure, Observed};
 use crate::world::{Found, Selection, World};
@@ -33,17 +34,17 @@ impl Plan {
         applied: &Applied,
         names: &mut dyn Names,
     ) -> Result<Plan, Failure> {
-        let Computation { observed, desired, tracker, contract, .. } = computation;
+        let Computation { observed, desired, tracker, contract, unavailable, .. } = computation;
         let Observed { blueprint, current } = &**observed;
         let cluster = &blueprint.cluster;
         let comparison = Comparison { world, applied };
-        let mut planner = Planner { cluster, current, tracker, comparison, names, steps: Vec::new() };
+        let (steps, held) = (Vec::new(), tracker.held(&cluster.metadata.name));
+        let mut planner = Planner { cluster, current, tracker, comparison, names, unavailable, steps, held };
         let failure = planner.everything(desired, *contract).err();
-        let steps = planner.steps;
+        let Planner { steps, held, .. } = planner;
         if world.has_needs() {
             return Err(Failure::NotAsked);
         }
-        let held = tracker.held(&cluster.metadata.name);
         Ok(Plan { steps, held, failure, shim: shim::of(cluster, current) })
     }
 }
@@ -54,7 +55,10 @@ struct Planner<'a> {
     tracker: &'a Tracker,
     comparison: Comparison<'a>,
     names: &'a mut dyn Names,
+    /// Why objects cannot be created.
+    unavailable: &'a [Unavailable],
     steps: Vec<Step>,
+    held: Vec<Held>,
 }
 
 /// Where a control plane refers to the template of its machines, by contract.
@@ -97,8 +101,7 @@ impl Planner<'_> {
         let DesiredObject { object, origins } = desired;
         let mut sent = sent(object)?;
         let Some(current) = current else {
-            self.create(part, sent, origins);
-            return Ok(());
+            return self.create(part, sent, origins);
         };
         keeps_its_identity(current, &sent)?;
         keep_uid(&mut sent, current)?;
@@ -123,7 +126,7 @@ impl Planner<'_> {
         let mut sent = sent(object)?;
         let Some(current) = current else {
             let Some(lost) = self.lost(&part) else {
-                self.create(part, sent, origins);
+                self.create(part, sent, origins)?;
                 return Ok(None);
             };
             let name = self.successor(&part, &lost);
@@ -356,7 +359,9 @@ impl Planner<'_> {
         let (existing, new): (Vec<_>, Vec<_>) =
             desired.iter().partition(|worker| current.contains_key(&worker.topology_name));
         for worker in new {
-            if !self.tracker.is_pending_create(kind, &worker.topology_name) {
+            if !self.tracker.is_pending_create(kind, &worker.topology_name)
+                && !self.waits_for_name(kind, worker, &wanted)
+            {
                 self.whole(|planner| planner.create_worker(kind, worker))?;
             }
         }
@@ -371,6 +376,18 @@ impl Planner<'_> {
             self.delete_worker(kind, name, worker);
         }
         Ok(())
+    }
+
+    /// Whether a worker that left the topology still has the generated name of a new one, which is created when the other is gone
+    /// (DEC-36).
+    fn waits_for_name(&mut self, kind: WorkerKind, worker: &DesiredWorker, wanted: &[&String]) -> bool {
+        let name = worker.worker.object.name();
+        let mut left = self.current.workers(kind).iter().filter(|(topology_name, _)| !wanted.contains(topology_name));
+        let Some((holder, _)) = left.find(|(_, current)| current.object.name() == name) else { return false };
+        let reason = format!("waits until {} {holder:?}, which has the same generated name, is deleted", kind.name());
+        let (kind, name) = (kind.name().to_owned(), worker.topology_name.clone());
+        self.held.push(Held { kind, name, reason });
+        true
     }
 
     /// Infrastructure, bootstrap, the worker, its health check (RS-28, RS-34).
@@ -454,11 +471,18 @@ impl Planner<'_> {
         }
     }
 
-    /// A new object, which takes over what bears its name and nothing else (RS-13, DEC-36).
-    fn create(&mut self, part: Part, sent: Object, origins: &Origins) {
+    /// A new object, which adopts an existing object of its name unless that has another owner (RS-13, DEC-36).
+    fn create(&mut self, part: Part, sent: Object, origins: &Origins) -> Result<(), Failure> {
+        let object = sent.reference();
+        let is_same =
+            |other: &ObjectRef| (other.group(), &other.kind, &other.key) == (object.group(), &object.kind, &object.key);
+        if let Some(unavailable) = self.unavailable.iter().find(|one| is_same(one.object())) {
+            return Err(unavailable.clone().into());
+        }
         let difference = Difference::none();
         let reason = "the topology defines it and it does not exist".to_owned();
         self.write(Action::Create, part, sent, origins, difference, reason);
+        Ok(())
     }
 
     /// A change in place. The API server refuses it once `current` has changed (SSA-24).

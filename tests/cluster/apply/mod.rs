@@ -327,6 +327,30 @@ async fn an_object_of_that_name_is_taken_over() {
 }
 
 #[tokio::test]
+async fn an_object_that_another_writer_creates_first_is_not_written_over() {
+    // RS-13, DEC-36: the plan knows nothing of it, and the API server refuses to write over it.
+    let stage = Stage::new("overtaken").await;
+    let planned = stage.plan().await.unwrap();
+    let create = planned.plan.steps.iter().find(|step| step.object.kind == BRAIN.1).unwrap();
+    let name = create.object.key.name.clone();
+    let spec = json!({"replicas": 5, "version": "v1.31.0"});
+    let labels = json!({"cluster.x-k8s.io/cluster-name": "other", "topology.cluster.x-k8s.io/owned": ""});
+    let theirs = json!({"metadata": {"name": name, "labels": labels}, "spec": spec});
+    stage.create(BRAIN, theirs).await;
+    let before = stage.one(BRAIN).await;
+    let error = stage.apply(&planned).await.error.unwrap();
+    let message = error.to_string();
+    assert!(message.contains("Cluster \"other\"") && message.contains("Cluster \"blade\""), "{message}");
+    let after = stage.one(BRAIN).await;
+    assert_eq!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
+    // The infrastructure cluster is noted, and the template for the control plane is gone (RS-18, RS-21).
+    let cluster = stage.cluster().await;
+    assert!(cluster["spec"]["infrastructureRef"]["name"].is_string());
+    assert_eq!(cluster["spec"]["controlPlaneRef"], Value::Null);
+    assert!(stage.made(MACHINES).await.is_empty());
+}
+
+#[tokio::test]
 async fn an_object_that_was_replaced_is_neither_changed_nor_created_again() {
     // SSA-05, RS-33
     let stage = Stage::new("replaced").await;

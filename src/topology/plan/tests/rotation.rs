@@ -120,8 +120,7 @@ fn an_object_that_has_the_generated_name_is_taken_over_and_no_other() {
     let own = objects(&desired);
     let like = |object: &Object, name: &str| {
         json!({"apiVersion": object.api_version(), "kind": object.kind(),
-            "metadata": {"namespace": "ns", "name": name, "uid": format!("of-{name}"), "labels": {
-                "cluster.x-k8s.io/cluster-name": "other", "mine": "yes"}},
+            "metadata": {"namespace": "ns", "name": name, "uid": format!("of-{name}"), "labels": {"mine": "yes"}},
             "spec": {"site": "south", "kept": 1}})
     };
     for one in own.iter().filter(|one| one.object.kind().starts_with("Forge")) {
