@@ -562,6 +562,7 @@ fn cargo_fault(words: &[&str]) -> Option<String> {
     let Some(["test", rest @ ..]) = words.strip_prefix(&["cargo"]) else { return None };
     let named = |word: &&&str| !word.starts_with('-') && !["stories", "cluster", "fuzz"].contains(*word);
     rest.iter().filter(named).find_map(|name| {
+        let name = name.trim_matches(['\'', '"']);
         let last = name.trim_end_matches("::").rsplit("::").next().unwrap();
         let known = ["fn ", "mod "].iter().any(|kind| sources().contains(&format!("{kind}{last}")));
         (!known).then(|| format!("no test {name}"))

@@ -11,7 +11,7 @@ use crate::hub::{Cluster, GROUP, Kind, Object, ObjectKey, annotation};
 use crate::kubernetes::address::Resource;
 use crate::reconciler::{add, in_our_name, remove};
 
-/// What is written besides the status: defaults of variables, and what becomes of a deletion (RS-06, HK-22, DEC-56).
+/// The patch of everything but the status: defaults of variables, and permission for a deletion or its hold (RS-06, HK-22, DEC-56).
 pub(super) fn of_cluster(
     raw: &Object,
     cluster: &Cluster,
