@@ -162,8 +162,13 @@ async fn a_hold_outlives_replacements_of_the_cluster_and_a_killed_leader() {
     metadata
         .retain(|member, _| matches!(member.as_str(), "name" | "namespace" | "finalizers" | "annotations" | "labels"));
     metadata["annotations"].as_object_mut().unwrap().remove("cluster.x-k8s.io/paused");
-    let outcome = site.kubectl.try_give(&replacement, &["replace"]);
-    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    // kubectl reads the version that it replaces, and a controller may write in between.
+    let replace = async || {
+        let outcome = site.kubectl.try_give(&replacement, &["replace"]);
+        assert!(outcome.code == 0 || outcome.err.contains("the object has been modified"), "{outcome:#?}");
+        outcome.code == 0
+    };
+    site.until("the Cluster is replaced", replace).await;
     assert!(waiting.is_held("one"), "kubectl replace\n{}", site.state());
     waiting.annotate("one", &["cluster.x-k8s.io/paused-"]);
     assert!(waiting.is_held("one"), "kubectl annotate\n{}", site.state());
