@@ -141,8 +141,7 @@ async fn with_each_kind_of_request_a_deletion_waits_for_its_hook_and_then_ends()
     for name in names.into_iter().filter(|name| *name != "foreground") {
         waiting.until_gone(name).await;
     }
-    // The garbage collector deletes all objects at once; the development provider cannot delete its machines then, with Cluster API
-    // alone neither.
+    // The garbage collector deletes all objects at once; the development provider cannot delete its machines then.
     let is_permitted = async || {
         let Some(cluster) = waiting.cluster("foreground") else { return true };
         cluster["metadata"]["annotations"]["runtime.cluster.x-k8s.io/ok-to-delete"].is_string()
