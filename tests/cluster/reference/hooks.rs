@@ -30,10 +30,8 @@ fn versions(site: &Site) -> [Vec<String>; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "part of `make reference`"]
 async fn each_hook_of_a_creation_and_an_upgrade_blocks_until_it_is_released() {
-    if std::env::var_os("TOPOLOGIST_TEST_REFERENCE").is_none() {
-        return;
-    }
     let site = Stack::shared().await.site("hooks").await;
     let extension = Extension::start(&site).await;
     let mut object = cluster("one", "v1.33.0", 1, &[("md-0", 1)]);
