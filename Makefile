@@ -35,9 +35,10 @@ test: ## all tests, those on a real kube-apiserver included
 soak: kubernetes ## 300 edits on a real kube-apiserver, each compared with what plans said of it
 	TOPOLOGIST_TEST_SOAK=1 $(CARGO) test $(LOCKED) --test cluster on_a_real_api_server_say_what_then_happens -- --nocapture
 
-reference: kubernetes ## edits, hooks and Cluster API's own specs, with Cluster API alone as the control; needs root and an hour
+reference: kubernetes ## edits, hooks, the way back and Cluster API's own specs, with Cluster API alone as the control; needs root and an hour
 	tests/kubernetes/build specs
 	$(CARGO) test $(LOCKED) --test cluster reference::hooks -- --ignored --nocapture
+	$(CARGO) test $(LOCKED) --test cluster reference::returns -- --ignored --nocapture
 	$(CARGO) test $(LOCKED) --test cluster reference::table -- --ignored --nocapture
 	$(CARGO) test $(LOCKED) --test cluster own_specs_of_cluster_api_pass -- --ignored --nocapture --test-threads=1
 

@@ -21,6 +21,8 @@ pub(crate) struct Life {
     pub(crate) uid: String,
     /// As it was made.
     pub(crate) machine: Machine,
+    /// When it was asked to go, as Kubernetes writes times.
+    pub(crate) deleted: Option<String>,
     pub(crate) is_gone: bool,
 }
 
@@ -44,10 +46,13 @@ impl History {
             }
             let (uid, machine) = Machine::read(object);
             let place = lives.iter().position(|life| life.uid == uid).unwrap_or_else(|| {
-                lives.push(Life { uid, machine: machine.clone(), is_gone: false });
+                lives.push(Life { uid, machine: machine.clone(), deleted: None, is_gone: false });
                 lives.len() - 1
             });
             let life = &mut lives[place];
+            if life.deleted.is_none() {
+                life.deleted = object["metadata"]["deletionTimestamp"].as_str().map(str::to_owned);
+            }
             life.is_gone |= event["type"] == "DELETED";
         }
         lives

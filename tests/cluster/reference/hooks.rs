@@ -5,16 +5,7 @@ use serde_json::{Value, json};
 use super::extension::Extension;
 use super::site::{Site, cluster};
 use super::stack::Stack;
-
-/// The hooks of an upgrade by one minor, in their order.
-const OF_UPGRADE: [&str; 6] = [
-    "BeforeClusterUpgrade",
-    "BeforeControlPlaneUpgrade",
-    "AfterControlPlaneUpgrade",
-    "BeforeWorkersUpgrade",
-    "AfterWorkersUpgrade",
-    "AfterClusterUpgrade",
-];
+use crate::upgrade_hooks::UPGRADE_HOOKS;
 
 /// The versions of the Machines of the control plane and of the workers.
 fn versions(site: &Site) -> [Vec<String>; 2] {
@@ -31,11 +22,11 @@ fn versions(site: &Site) -> [Vec<String>; 2] {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "part of `make reference`"]
-async fn each_hook_of_a_creation_and_an_upgrade_blocks_until_it_is_released() {
+async fn each_hook_of_a_creation_an_upgrade_and_a_deletion_blocks_until_it_is_released() {
     let site = Stack::shared().await.site("hooks").await;
     let extension = Extension::start(&site).await;
     let mut object = cluster("one", "v1.33.0", 1, &[("md-0", 1)]);
-    let hooks = OF_UPGRADE.iter().chain(&["BeforeClusterCreate"]);
+    let hooks = UPGRADE_HOOKS.iter().chain(&["BeforeClusterCreate", "BeforeClusterDelete"]);
     let holds: serde_json::Map<String, Value> = hooks.map(|hook| (Extension::hold(hook), json!(""))).collect();
     object["metadata"]["annotations"] = Value::Object(holds);
     site.apply(&object);
@@ -50,9 +41,9 @@ async fn each_hook_of_a_creation_and_an_upgrade_blocks_until_it_is_released() {
     site.settled("one").await;
 
     site.merge("one", &json!({"spec": {"topology": {"version": "v1.34.0"}}}));
-    for hook in OF_UPGRADE {
+    for hook in UPGRADE_HOOKS {
         site.until(&format!("{hook} blocks"), async || calls(hook) > 2).await;
-        let later = OF_UPGRADE.iter().skip_while(|one| **one != hook).skip(1);
+        let later = UPGRADE_HOOKS.iter().skip_while(|one| **one != hook).skip(1);
         let early: Vec<&&str> = later.filter(|later| calls(later) > 0).collect();
         assert!(early.is_empty(), "{hook} blocks, and {early:?} were called");
         let at = |version: &str| vec![version.to_owned()];
@@ -64,6 +55,13 @@ async fn each_hook_of_a_creation_and_an_upgrade_blocks_until_it_is_released() {
         assert_eq!(versions(&site), wanted, "{hook}");
         release(hook);
     }
-    site.settled("one").await;
+    let upgraded = site.settled("one").await;
     assert_eq!(site.lives("one").len(), 2 + 2, "{:#?}", site.lives("one"));
+
+    site.kubectl.out(&["delete", "cluster", "one", "--wait=false"]);
+    site.until("BeforeClusterDelete blocks", async || calls("BeforeClusterDelete") > 2).await;
+    assert_eq!(site.machines("one"), upgraded);
+    release("BeforeClusterDelete");
+    site.until("the Cluster is gone", async || site.get("cluster/one").is_none()).await;
+    assert!(site.machines("one").is_empty(), "{}", site.state());
 }

@@ -17,6 +17,7 @@ mod extension;
 mod history;
 mod hooks;
 mod managers;
+mod returns;
 mod site;
 mod specs;
 mod stack;

@@ -62,7 +62,11 @@ fn is_in_own_network(test: &str) -> bool {
         inside.arg("--map-root-user");
     }
     inside.args(["sh", "-ec", "ip link set lo up; mount --bind \"$0\" /etc/hosts; exec \"$@\""]).arg(&hosts);
-    inside.arg(std::env::current_exe().unwrap()).arg(format!("{module}::{test}")).args(["--exact", "--ignored", "--nocapture"]);
+    inside.arg(std::env::current_exe().unwrap()).arg(format!("{module}::{test}")).args([
+        "--exact",
+        "--ignored",
+        "--nocapture",
+    ]);
     let status = inside.env(INSIDE, "1").status().expect("unshare of util-linux");
     assert!(status.success(), "{status}");
     false

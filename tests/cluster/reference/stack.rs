@@ -68,33 +68,53 @@ impl Stack {
 
     /// Steps 2 to 5 of the take-over in docs/operations.md.
     pub(crate) async fn take_over(&self) {
-        self.remove_topology_webhooks();
-        let core = self.parts.iter().find(|part| part.program == Program::Core).unwrap();
-        self.managers().retain(|manager| manager.program != Program::Core);
-        let mut core = core.start(&self.kubernetes, self.folder.path(), false).await;
-        core.wait_until_ready().await;
-        self.managers().push(core);
+        self.run_printed("for name in mutating validating; do\n     kubectl get ${name}webhookconfiguration capi-");
+        self.restart_core(false).await;
         self.kubernetes.apply_yaml(&stream(&permissions(overlay("take-over")))).await;
-        self.start_topologist().await;
+        self.start_topologist("take-over").await;
     }
 
-    /// Runs the commands of step 2 as they are printed.
-    fn remove_topology_webhooks(&self) {
+    /// The way back in docs/operations.md: Cluster API's core manager reconciles topologies again, and topologist runs beside it.
+    /// Returns the Clusters whose deletion topologist held, in a line each.
+    pub(crate) async fn give_back(&self) -> String {
+        let held = self.run_printed("kubectl get clusters -A -o json | jq -r '.items[] | select(.metadata.annotations");
+        self.kubernetes.apply_yaml(&stream(&permissions(overlay("beside")))).await;
+        self.start_topologist("beside").await;
+        let core = self.restart_core(true).await;
+        let authority = std::fs::read(self.folder.path().join("ca.crt")).unwrap();
+        self.kubernetes.apply_yaml(&stream(&core.webhooks(&authority))).await;
+        self.run_printed("while read -r namespace name; do");
+        held
+    }
+
+    /// Starts Cluster API's core manager anew, with or without its gate for topologies.
+    async fn restart_core(&self, has_topologies: bool) -> &Part {
+        let core = self.parts.iter().find(|part| part.program == Program::Core).unwrap();
+        self.managers().retain(|manager| manager.program != Program::Core);
+        let mut manager = core.start(&self.kubernetes, self.folder.path(), has_topologies).await;
+        manager.wait_until_ready().await;
+        self.managers().push(manager);
+        core
+    }
+
+    /// Runs the block of docs/operations.md that begins with these words, as it is printed, and returns its output.
+    fn run_printed(&self, first: &str) -> String {
         let page = include_str!("../../../docs/operations.md");
-        let start = page
-            .find("   for name in mutating validating; do\n     kubectl get ${name}webhookconfiguration capi-")
-            .unwrap();
+        let places: Vec<usize> = page.match_indices(first).map(|(place, _)| place).collect();
+        let [start] = places[..] else { panic!("{first}: {places:?}") };
         let block = &page[start..start + page[start..].find("```").unwrap()];
         let mut shell = Command::new("bash");
         let path = format!("{}:{}", program().parent().unwrap().display(), std::env::var("PATH").unwrap());
         shell.args(["-euo", "pipefail", "-c", block]).env("PATH", path).env("KUBECONFIG", self.kubernetes.kubeconfig());
+        shell.current_dir(self.folder.path());
         let outcome = Outcome::of(shell);
         assert_eq!(outcome.code, 0, "{outcome:#?}");
+        outcome.out
     }
 
-    /// Starts topologist as the overlay `take-over` does, or starts it again, and sends it the reviews.
-    pub(crate) async fn start_topologist(&self) {
-        let manifests = overlay("take-over");
+    /// Starts topologist as an overlay does, or starts it again, and sends it the reviews.
+    async fn start_topologist(&self, name: &str) {
+        let manifests = overlay(name);
         let kubeconfig = self.kubernetes.service_account_kubeconfig("topologist-system", "topologist").await;
         let file = |name: &str| self.folder.path().join(name).display().to_string();
         let (cert, key, kubeconfig) = (file("tls.crt"), file("tls.key"), kubeconfig.display().to_string());
@@ -116,7 +136,7 @@ impl Stack {
     /// Kills topologist once another process answers the reviews, so that stories that run at the same moment notice nothing.
     pub(crate) async fn replace_topologist(&self) {
         let old = self.topologist().take();
-        self.start_topologist().await;
+        self.start_topologist("take-over").await;
         // kube-apiserver sends some more reviews to the old address.
         tokio::time::sleep(Duration::from_secs(2)).await;
         drop(old);
@@ -157,7 +177,7 @@ impl Midway {
     }
 
     /// Starts Cluster API, makes the Cluster and begins its upgrade; then topologist takes over.
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let stack = Stack::alone().await;
         let site = stack.site("midway").await;
         site.apply(&cluster("one", "v1.33.0", 1, &[("md-0", 2)]));

@@ -1,6 +1,6 @@
 //! Edits of Clusters whose machines Cluster API's own controllers make, replace and delete.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::site::{Machine, Machines, Site, cluster};
 use super::stack::{Midway, Stack};
@@ -124,4 +124,40 @@ async fn an_upgrade_goes_on_after_a_take_over_and_replaces_no_machine_twice() {
     assert!(after.values().all(|machine| machine.version == "v1.34.0"), "{after:#?}");
     assert!(!after.keys().any(|uid| before.contains_key(uid)));
     has_made(site, 3 + 3, &after);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_clusters_of_constant_names_do_not_share_a_control_plane() {
+    // DEC-36
+    let site = Stack::shared().await.site("names").await;
+    let mut class = site.applied("clusterclass/quick");
+    class["metadata"]["name"] = json!("constant");
+    class["spec"]["controlPlane"]["naming"] = json!({"template": "brain"});
+    site.apply(&class);
+    let named = |name: &str| {
+        let mut object = cluster(name, "v1.33.0", 1, &[("md-0", 1)]);
+        object["spec"]["topology"]["classRef"] = json!({"name": "constant"});
+        object
+    };
+    site.apply(&named("first"));
+    let machines = site.settled("first").await;
+    let plane = || site.get("kubeadmcontrolplane/brain").map(|plane| plane["metadata"]["uid"].clone());
+    let before = plane();
+    assert!(before.is_some());
+
+    site.apply(&named("second"));
+    let is_refused = async || {
+        let second = site.get("cluster/second").unwrap();
+        let conditions = second["status"]["conditions"].as_array().into_iter().flatten();
+        let condition = conditions.into_iter().find(|one| one["type"] == "TopologyReconciled");
+        condition.is_some_and(|one| {
+            let message = one["message"].as_str().unwrap_or_default();
+            one["status"] == "False" && ["brain", "\"first\"", "\"second\""].iter().all(|text| message.contains(text))
+        })
+    };
+    site.until("the second Cluster names the owner", is_refused).await;
+    assert_eq!(site.get("cluster/second").unwrap()["spec"]["controlPlaneRef"], Value::Null);
+    site.kubectl.out(&["delete", "cluster", "second", "--wait=false"]);
+    site.until("the second is gone", async || site.get("cluster/second").is_none()).await;
+    assert_eq!((plane(), site.settled("first").await), (before, machines));
 }

@@ -24,6 +24,41 @@ pub(super) struct Change {
 /// Changes by part; parts without a change are left out.
 pub(super) type Changes = BTreeMap<String, Change>;
 
+/// Which of the Machines that were there went, and in which order.
+#[derive(Default)]
+pub(super) struct Deletions(Vec<Deletion>);
+
+struct Deletion {
+    name: String,
+    part: String,
+    /// The moment in some order; deletions at the same moment have none.
+    moment: i64,
+}
+
+impl Deletions {
+    /// Whether the same Machines go, and none before another that it follows in the other order. Worker sets do not wait for each
+    /// other.
+    fn agree(&self, other: &Self) -> bool {
+        let moments = |those: &Self| -> BTreeMap<String, i64> {
+            those.0.iter().map(|one| (one.name.clone(), one.moment)).collect()
+        };
+        let (mine, others) = (moments(self), moments(other));
+        let is_reversed = |first: &Deletion, second: &Deletion| {
+            let wait = first.part == second.part || first.part == CONTROL_PLANE || second.part == CONTROL_PLANE;
+            wait && first.moment < second.moment && others[&first.name] > others[&second.name]
+        };
+        mine.keys().eq(others.keys())
+            && !self.0.iter().any(|first| self.0.iter().any(|second| is_reversed(first, second)))
+    }
+
+    fn text(&self) -> String {
+        let mut those: Vec<&Deletion> = self.0.iter().collect();
+        those.sort_by_key(|one| (one.moment, &one.name));
+        let names: Vec<String> = those.iter().map(|one| format!("{} at {}", one.name, one.moment)).collect();
+        names.join(", ")
+    }
+}
+
 /// Machines made and gone by part.
 #[derive(Default)]
 struct Counts(BTreeMap<String, (u64, u64)>);
@@ -59,20 +94,34 @@ pub(super) fn happened(before: &Machines, seen: usize, lives: &[Life], after: &M
     counts.changes()
 }
 
+/// The Machines among `before` that were then asked to go.
+pub(super) fn deleted(before: &Machines, lives: &[Life]) -> Deletions {
+    let those = lives.iter().filter(|life| before.contains_key(&life.uid));
+    let deletion = |life: &Life| {
+        let moment = life.deleted.as_ref()?.parse::<k8s_openapi::jiff::Timestamp>().unwrap().as_second();
+        let part = life.machine.set.clone().unwrap_or_else(|| CONTROL_PLANE.to_owned());
+        Some(Deletion { name: life.machine.name.clone(), part, moment })
+    };
+    Deletions(those.filter_map(deletion).collect())
+}
+
 /// What a forecast says, and whether that is what happened.
 pub(super) enum Forecast {
     Says(Changes),
-    /// How many machines are replaced and removed altogether.
-    Sums(u64, u64),
+    /// It also says which Machines go, and in which order.
+    Shows(Changes, Deletions),
+    /// How many machines are replaced and removed altogether, and the warnings that say so.
+    Sums(u64, u64, String),
     /// It gives no numbers.
     Fails(String),
 }
 
 impl Forecast {
-    pub(super) fn is_right(&self, happened: &Changes) -> bool {
+    pub(super) fn is_right(&self, happened: &Changes, deletions: &Deletions) -> bool {
         match self {
             Forecast::Says(said) => said == happened,
-            Forecast::Sums(replaced, removed) => {
+            Forecast::Shows(said, order) => said == happened && order.agree(deletions),
+            Forecast::Sums(replaced, removed, _) => {
                 let sum = |of: fn(&Change) -> u64| happened.values().map(of).sum::<u64>();
                 (*replaced, *removed) == (sum(|one| one.replaced), sum(|one| one.removed))
             }
@@ -83,9 +132,10 @@ impl Forecast {
     pub(super) fn text(&self) -> String {
         match self {
             Forecast::Says(changes) => text(changes),
-            Forecast::Sums(replaced, removed) => format!("{replaced} replaced, {removed} removed"),
-            Forecast::Fails(reason) => {
-                reason.chars().take(120).map(|one| if one.is_control() { ' ' } else { one }).collect()
+            Forecast::Shows(changes, order) => format!("{}; {}", text(changes), order.text()),
+            Forecast::Sums(_, _, warnings) if warnings.is_empty() => "no warning".to_owned(),
+            Forecast::Sums(_, _, text) | Forecast::Fails(text) => {
+                text.chars().take(240).map(|one| if one.is_control() { ' ' } else { one }).collect()
             }
         }
     }
@@ -114,7 +164,7 @@ pub(super) fn of_plan(site: &Site, file: &Path) -> Forecast {
                 changes.insert(part(roll["kind"].as_str()?, roll["name"].as_str()?), change);
             }
         }
-        Some(changes)
+        Some(Forecast::Says(changes))
     })
 }
 
@@ -123,15 +173,22 @@ pub(super) fn of_simulation(site: &Site, file: &Path) -> Forecast {
     read(&run(site, "simulate", file), |simulation| {
         let cluster = simulation["clusters"].as_array()?.iter().find(|one| one["namespace"] == site.namespace())?;
         if cluster["outcome"] != "converged" {
-            return None;
+            return Some(Forecast::Fails(format!("{}: {}", cluster["outcome"], cluster["reason"])));
         }
-        let mut counts = Counts::default();
+        let (mut counts, mut order) = (Counts::default(), Deletions::default());
         for machine in cluster["machines"].as_array()? {
             let is_of_control_plane = machine["controlPlane"] == true;
             let part = if is_of_control_plane { CONTROL_PLANE } else { machine["owner"].as_str()? };
             counts.count(part.to_owned(), !machine["made"].is_null(), !machine["gone"].is_null());
+            let name = machine["name"].as_str()?;
+            let mut events = cluster["events"].as_array()?.iter().filter(|event| event["name"] == name);
+            let deletion = events.find(|event| event["what"] == "Deleting" || event["what"] == "gone");
+            if let Some(event) = deletion.filter(|_| machine["made"].is_null()) {
+                let (name, part) = (name.to_owned(), part.to_owned());
+                order.0.push(Deletion { name, part, moment: event["t"].as_i64()? });
+            }
         }
-        Some(counts.changes())
+        Some(Forecast::Shows(counts.changes(), order))
     })
 }
 
@@ -144,7 +201,7 @@ pub(super) fn of_warning(applied: &Outcome) -> Forecast {
             .find_map(|number| number.replace(',', "").parse().ok())
             .unwrap_or(0)
     };
-    Forecast::Sums(number("replaces "), number("removes "))
+    Forecast::Sums(number("replaces "), number("removes "), applied.err.clone())
 }
 
 fn run(site: &Site, what: &str, file: &Path) -> Outcome {
@@ -153,13 +210,13 @@ fn run(site: &Site, what: &str, file: &Path) -> Outcome {
     Outcome::of(command)
 }
 
-fn read(outcome: &Outcome, changes: impl FnOnce(&Value) -> Option<Changes>) -> Forecast {
+fn read(outcome: &Outcome, forecast: impl FnOnce(&Value) -> Option<Forecast>) -> Forecast {
     let document = serde_json::from_str(&outcome.out).unwrap_or(Value::Null);
     let failure = || {
         let reason = document["clusters"].as_array().into_iter().flatten().find_map(|one| one["reason"].as_str());
         format!("exit code {}: {}", outcome.code, reason.unwrap_or(&outcome.err))
     };
-    changes(&document).map_or_else(|| Forecast::Fails(failure()), Forecast::Says)
+    forecast(&document).unwrap_or_else(|| Forecast::Fails(failure()))
 }
 
 /// The part of the Cluster `one` that an object stands for. MachineDeployments are called `one-<set>-<random>`.
