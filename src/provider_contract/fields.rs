@@ -2,7 +2,7 @@
 
 use super::bounds;
 use super::definition::{Definition, Role, Version};
-use super::finding::Finding;
+use super::finding::{Finding, Level};
 use super::holds::Holds::{Boolean, Integer, List, Object, ObjectMap, Objects, Text, TextMap, Texts};
 use super::holds::{Holds, Member, Place, find};
 use crate::lifecycle::contract::Flag;
@@ -127,6 +127,10 @@ const fn counters(contract: Contract) -> [Field; 5] {
     ]
 }
 
+/// The flags of a machine pool (CT-13.1, CT-20.1).
+const POOL_FLAGS: &str = "add both, as booleans, and report both: topologist reads status.ready and status.initialization.provisioned of machine \
+     pools, Cluster API v1.14 only status.ready";
+
 /// The scale subresource of a control plane with replicas (CT-10.2).
 const SCALE: [(&str, &str); 3] = [
     ("specReplicasPath", ".spec.replicas"),
@@ -209,7 +213,13 @@ impl<'a> Schema<'a> {
             V1Beta2 => (flag.path(V1Beta2), flag.path(V1Beta1)),
         };
         let mut finding = self.needs((path, Boolean, role.mandatory()))?;
-        if !self.has(path) && self.has(another) {
+        if !self.has(path) && role == Role::InfrastructureMachinePool {
+            POOL_FLAGS.clone_into(&mut finding.way_out);
+            if self.has(another) {
+                finding.level = Level::Warning;
+                finding.message = format!("the schema has {another} alone");
+            }
+        } else if !self.has(path) && self.has(another) {
             finding.message.push_str(&format!("; {another} belongs to the other contract and is not read"));
         }
         Some(finding)

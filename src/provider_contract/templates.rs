@@ -19,8 +19,7 @@ const SUPPLIED: [&str; 6] = [
     "spec.version",
 ];
 /// What a template leaves to the provider or to the topology.
-const LEFT_OUT: [(Role, &str, &str); 4] = [
-    (Role::InfrastructureMachine, "providerID", "the provider sets it in each machine"),
+const LEFT_OUT: [(Role, &str, &str); 3] = [
     (Role::ControlPlane, "replicas", "the topology sets it"),
     (Role::ControlPlane, "version", "the topology sets it"),
     (Role::InfrastructureMachinePool, "providerIDList", "the provider sets it in each pool"),

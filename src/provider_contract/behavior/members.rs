@@ -103,7 +103,8 @@ fn placed(change: &Change<'_>, machine: &Object) -> Option<Verdict> {
     })
 }
 
-/// CT-10.15: Machines have the condition `UpToDate` when the control plane counts them, or has the flag.
+/// CT-10.15: Machines have the condition `UpToDate` when the control plane counts them, or has the flag. A control plane may count a
+/// Machine first and set its condition with the next reconcile, so those that it counted before this change must have it.
 fn up_to_date(change: &Change<'_>, machines: &[&Object]) -> Option<Verdict> {
     const RULE: &str = "CT-10.15";
     let [was, is] = change.at(match change.contract {
@@ -113,13 +114,16 @@ fn up_to_date(change: &Change<'_>, machines: &[&Object]) -> Option<Verdict> {
     if machines.is_empty() || (was == is && !change.raises_flag()) {
         return None;
     }
-    let without = machines.iter().find(|machine| conditions::get(machine, "UpToDate").is_none());
-    Some(match without {
-        None => Verdict::kept(RULE, "the Machines have the condition UpToDate"),
-        Some(machine) => Verdict::disregarded(
+    let counted = was.and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok()).unwrap_or_default();
+    let without: Vec<_> = machines.iter().filter(|machine| conditions::get(machine, "UpToDate").is_none()).collect();
+    let excused = machines.len().saturating_sub(counted);
+    match without.as_slice() {
+        [] => Some(Verdict::kept(RULE, "the Machines have the condition UpToDate")),
+        [machine, ..] if without.len() > excused => Some(Verdict::disregarded(
             RULE,
             format!("the Machine {} has no condition UpToDate", machine.name()),
             "Set the condition on each Machine: Cluster API does it for MachineDeployments only",
-        ),
-    })
+        )),
+        _ => None,
+    }
 }

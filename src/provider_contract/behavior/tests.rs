@@ -429,10 +429,15 @@ fn machines_of_a_control_plane_are_counted_with_a_condition_and_go_first() {
     let [good, bad] = [json!({}), json!({"status": {"conditions": null}})].map(|more| [machine("m", &more)]);
     let rows = |before: &[Object], after: &[Object], states| of_machines(before, after, &Value::Null, states);
     assert_eq!(rows(&good, &good, [counted(0), counted(1)]), [vec!["CT-10.15"], vec![]]);
-    assert_eq!(rows(&bad, &bad, [counted(0), counted(1)]), [vec![], vec!["CT-10.15?"]]);
+    assert_eq!(rows(&bad, &bad, [counted(0), counted(1)]), [vec![""; 0], vec![]], "the condition may come next");
+    assert_eq!(rows(&bad, &bad, [counted(1), counted(0)]), [vec![], vec!["CT-10.15?"]]);
+    let both = [good[0].clone(), machine("other", &json!({"status": {"conditions": null}}))];
+    assert_eq!(rows(&both, &both, [counted(1), counted(2)]), [vec![""; 0], vec![]]);
+    assert_eq!(rows(&both, &both, [counted(2), counted(1)]), [vec![], vec!["CT-10.15?"]]);
     assert_eq!(rows(&bad, &bad, [counted(1), counted(1)]), [vec![""; 0], vec![]], "no change is about it");
     assert_eq!(rows(&[], &bad, [counted(0), counted(1)]), [vec!["CT-10.12"], vec![]], "it is new");
-    let [kept, broken] = rows(&bad, &bad, [Some(json!({})), Some(ready(V1Beta2, ControlPlane))]);
+    let with_flag = with(ready(V1Beta2, ControlPlane), &json!({"status": {"upToDateReplicas": 1}}));
+    let [kept, broken] = rows(&bad, &bad, [counted(1), Some(with_flag)]);
     assert!(!kept.contains(&"CT-10.15".to_owned()) && broken == ["CT-10.15?"], "the flag is about it");
     assert_eq!(rows(&good, &good, [Some(json!({})), None]), [vec![], vec!["CT-10.20"]]);
     assert_eq!(rows(&good, &[], [Some(json!({})), None]), [vec!["CT-10.20"], vec![]]);

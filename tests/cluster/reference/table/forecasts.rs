@@ -159,11 +159,13 @@ pub(super) fn of_plan(site: &Site, file: &Path) -> Forecast {
         for roll in clusters.iter().flat_map(|cluster| cluster["rolls"].as_array().into_iter().flatten()) {
             let machines = &roll["machines"];
             let number = |name: &str| machines[name].as_u64();
-            let change = Change { replaced: number("replaced")?, added: number("added")?, removed: number("removed")? };
-            if change != Change::default() {
-                changes.insert(part(roll["kind"].as_str()?, roll["name"].as_str()?), change);
-            }
+            // An upgrade over two minors rolls the control plane twice.
+            let change = changes.entry(part(roll["kind"].as_str()?, roll["name"].as_str()?)).or_default();
+            change.replaced += number("replaced")?;
+            change.added += number("added")?;
+            change.removed += number("removed")?;
         }
+        changes.retain(|_, change| *change != Change::default());
         Some(Forecast::Says(changes))
     })
 }
