@@ -27,8 +27,8 @@ pub(crate) enum Observation<K> {
     There { object: K, in_list: bool },
     /// The last state of an object that was deleted.
     Gone(K),
-    /// A list is complete: objects with other keys are gone.
-    Listed { keys: BTreeSet<ObjectKey>, is_first: bool },
+    /// A list is complete: objects with other keys were gone at this resourceVersion.
+    Listed { keys: BTreeSet<ObjectKey>, is_first: bool, version: String },
     /// The API server has answered, and there is no news.
     Alive,
     /// The list or the watch failed, and is tried again.
@@ -58,7 +58,7 @@ impl WatchedKind {
     fn note<K>(&self, seen: &Observation<K>) {
         let WatchedKind { kind, version, .. } = self;
         match seen {
-            Observation::Listed { keys, is_first: true } => {
+            Observation::Listed { keys, is_first: true, .. } => {
                 info!(kind, version, objects = keys.len(), "Listed objects");
             }
             Observation::Listed { keys, .. } => debug!(kind, version, objects = keys.len(), "Listed objects again"),
@@ -90,6 +90,7 @@ fn seen<K: Resource + 'static>(
         let seen = match reports.next().await? {
             Ok(Report::Bookmark | Report::Reopened) => Observation::Alive,
             Ok(Report::Event(event)) => lists.seen(event),
+            Ok(Report::Listed { version }) => lists.listed(version),
             Err(fault) if kind.ends_if_unserved && !lists.has_listed && fault.is_not_found() => {
                 debug!(kind = kind.kind, version = kind.version, "The API server does not serve this kind");
                 return None;
@@ -123,13 +124,16 @@ impl Lists {
                 self.keys.insert(key_of(&object));
                 Observation::There { object, in_list: true }
             }
-            Event::InitDone => {
-                let is_first = !std::mem::replace(&mut self.has_listed, true);
-                Observation::Listed { keys: std::mem::take(&mut self.keys), is_first }
-            }
+            // This event has no version; lists of the API server end with `listed`.
+            Event::InitDone => self.listed(String::new()),
             Event::Apply(object) => Observation::There { object, in_list: false },
             Event::Delete(object) => Observation::Gone(object),
         }
+    }
+
+    fn listed<K>(&mut self, version: String) -> Observation<K> {
+        let is_first = !std::mem::replace(&mut self.has_listed, true);
+        Observation::Listed { keys: std::mem::take(&mut self.keys), is_first, version }
     }
 }
 
@@ -195,7 +199,7 @@ where
                 }
             }
             Observation::Gone(object) => self.remove(object, changed),
-            Observation::Listed { keys, is_first } => {
+            Observation::Listed { keys, is_first, .. } => {
                 if is_first {
                     self.writer.apply_watcher_event(&Event::InitDone);
                     self.has_listed = true;

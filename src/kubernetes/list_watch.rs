@@ -56,6 +56,10 @@ const PAGE: u32 = 100;
 #[derive(Debug)]
 pub(super) enum Report<K> {
     Event(Event<K>),
+    /// A list is complete; it shows all objects as they were at this resourceVersion.
+    Listed {
+        version: String,
+    },
     /// Nothing has changed.
     Bookmark,
     /// The watch is open again after a fault, and nothing has changed meanwhile.
@@ -247,8 +251,8 @@ where
                         Ok(None)
                     }
                     After::End { version } => {
-                        self.state = State::Listed { version };
-                        Ok(Some(Report::Event(Event::InitDone)))
+                        self.state = State::Listed { version: version.clone() };
+                        Ok(Some(Report::Listed { version }))
                     }
                 }
             }
@@ -401,6 +405,7 @@ mod tests {
             let text = match reports.next().await.unwrap() {
                 Ok(Report::Bookmark) => "bookmark".to_owned(),
                 Ok(Report::Reopened) => "reopened".to_owned(),
+                Ok(Report::Listed { version }) => format!("Listed({version})"),
                 Ok(Report::Event(event)) => event.to_string(),
                 Err(fault) => fault.to_string(),
             };
@@ -443,7 +448,7 @@ mod tests {
             (0, "InitApply(a)"),
             (0, "InitApply(b)"),
             (0, "InitApply(c)"),
-            (0, "InitDone"),
+            (0, "Listed(7)"),
             (5, "Apply(d)"),
             (65, "bookmark"),
             (135, "Delete(a)"),
@@ -467,7 +472,7 @@ mod tests {
         let mut reports: Reports<'_> = stream.as_mut();
         let told = next(&mut reports, 5, Instant::now()).await;
         let told: Vec<&str> = told.iter().map(|(_, what)| &**what).collect();
-        assert_eq!(told, ["Init", "InitApply(b)", "InitDone", "bookmark", "Delete(b)"]);
+        assert_eq!(told, ["Init", "InitApply(b)", "Listed(7)", "bookmark", "Delete(b)"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -506,7 +511,7 @@ mod tests {
         follow!(script, reports, started);
         let told = next(&mut reports, 6, started).await;
         let texts: Vec<_> = told.iter().map(|(_, text)| &**text).collect();
-        assert_eq!(texts[..3], ["Init", "InitDone", "bookmark"]);
+        assert_eq!(texts[..3], ["Init", "Listed(7)", "bookmark"]);
         assert!(texts[3].contains("scripted InternalError"), "{texts:?}");
         assert!(texts[4].contains("the watch failed"), "{texts:?}");
         assert_eq!(texts[5], "Apply(a)");
@@ -522,7 +527,7 @@ mod tests {
             .get(PATH, &["resourceVersion=7"], busy())
             .get(PATH, &["resourceVersion=7"], Answer::OpenWatch(vec![after(1, bookmark("8"))]));
         follow!(script, reports, started);
-        let want = [(1, "Init"), (1, "InitDone"), (3, "bookmark")];
+        let want = [(1, "Init"), (1, "Listed(7)"), (3, "bookmark")];
         assert_eq!(next(&mut reports, want.len(), started).await, lines(&want));
         let script = Script::default();
         for _ in 0..=PATIENCE {
@@ -543,7 +548,7 @@ mod tests {
             .get(PATH, &["limit=100"], Answer::Silence)
             .get(PATH, &["limit=100"], list(&["a"], "9", ""));
         follow!(script, reports, started);
-        let want = [(0, "Init"), (0, "InitDone"), (60, "bookmark"), (325, "timed out waiting for a list")];
+        let want = [(0, "Init"), (0, "Listed(7)"), (60, "bookmark"), (325, "timed out waiting for a list")];
         assert_eq!(next(&mut reports, want.len(), started).await, lines(&want));
         assert_eq!(next(&mut reports, 2, started).await[1].1, "InitApply(a)");
     }

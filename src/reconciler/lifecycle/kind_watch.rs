@@ -15,7 +15,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::store::Store;
+use super::store::{Store, number};
 use crate::hub::{Object, ObjectKey};
 use crate::json::Plain;
 use crate::kubernetes::Selection;
@@ -86,11 +86,11 @@ impl KindWatch {
                 }
                 self.store.removed(&id, Some(object.object.uid()));
             }
-            Observation::Listed { keys, .. } => {
+            Observation::Listed { keys, version, .. } => {
                 if let Some(sizes) = &mut self.sizes {
                     sizes.retain(|key| keys.contains(key));
                 }
-                self.store.listed(self.workload.as_ref(), &self.kind, self.contract, &keys);
+                self.store.listed(self.workload.as_ref(), &self.kind, self.contract, &keys, number(&version));
                 return Report::Listed;
             }
             Observation::Failed(fault) => return Report::Failed(fault.status(&format!("{}s", self.kind.kind))),
@@ -243,7 +243,8 @@ mod tests {
                 self.watch.take(Observation::There { object: whole(object), in_list: true }, self.resource.as_api());
             }
             let keys: BTreeSet<ObjectKey> = objects.iter().map(|object| follow::key_of(&whole(object))).collect();
-            self.watch.take(Observation::Listed { keys, is_first: false }, self.resource.as_api());
+            let version = "1".to_owned();
+            self.watch.take(Observation::Listed { keys, is_first: false, version }, self.resource.as_api());
         }
 
         fn stored(&self) -> Option<Value> {

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures::channel::mpsc;
@@ -16,8 +16,7 @@ use crate::lifecycle::{GroupKind, ObjectId, Objects};
 use crate::telemetry::metrics::{self, Metrics};
 use crate::topology::contract::Contract;
 
-/// For how long a list does not remove what this process has written, since it may be older than the write, and for how long an
-/// object that is gone does not come back with the late answer to a write. Requests take less.
+/// For how long an object that is gone does not come back with the late answer to a write. Requests take less.
 const FRESH: Duration = Duration::from_mins(1);
 
 /// What becomes of a workload cluster that is followed by its Secret.
@@ -36,8 +35,8 @@ pub(super) struct Store {
     queue: mpsc::UnboundedSender<ScheduleRequest<ObjectId>>,
     /// Objects whose step waits until a kind is listed.
     waiting: Mutex<HashMap<GroupKind, BTreeSet<ObjectId>>>,
-    /// What this process has written.
-    written: Mutex<Recent<ObjectId>>,
+    /// The resourceVersion of the last list of each kind, by workload cluster; locked while `objects` is.
+    lists: Mutex<HashMap<Option<ObjectKey>, HashMap<GroupKind, u64>>>,
     /// The uids of objects that are gone; locked while `objects` is.
     gone: Mutex<Recent<String>>,
     metrics: Arc<Metrics>,
@@ -51,7 +50,7 @@ impl Store {
             objects: RwLock::default(),
             queue,
             waiting: Mutex::default(),
-            written: Mutex::default(),
+            lists: Mutex::default(),
             gone: Mutex::default(),
             metrics,
         };
@@ -92,13 +91,15 @@ impl Store {
         }
     }
 
-    /// All objects of a kind were shown, in the management cluster or in a workload cluster: others do not exist.
+    /// All objects of a kind were shown, in the management cluster or in a workload cluster. Others were gone at this resourceVersion:
+    /// one of them is there only if this process has written it since.
     pub(super) fn listed(
         &self,
         workload: Option<&ObjectKey>,
         kind: &GroupKind,
         contract: Option<Contract>,
         keys: &BTreeSet<ObjectKey>,
+        version: u64,
     ) {
         let id = |object: &Arc<Object>| ObjectId { workload: workload.cloned(), kind: kind.clone(), key: object.key() };
         let ids = |objects: &Objects| -> Vec<ObjectId> {
@@ -109,9 +110,11 @@ impl Store {
                 }
             }
         };
-        let gone: Vec<ObjectId> = self.with(ids).into_iter().filter(|id| !keys.contains(&id.key)).collect();
-        let is_fresh = |id: &ObjectId| self.written.lock().unwrap_or_else(PoisonError::into_inner).has(id);
-        gone.iter().filter(|id| !is_fresh(id)).for_each(|id| self.removed(id, None));
+        let known = self.with_mut(|objects| {
+            self.lists().entry(workload.cloned()).or_default().insert(kind.clone(), version);
+            ids(objects)
+        });
+        known.iter().filter(|id| !keys.contains(&id.key)).for_each(|id| self.not_listed(id, version));
         if workload.is_none() {
             self.with_mut(|objects| objects.set_listed(kind, contract));
             let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(kind);
@@ -120,26 +123,50 @@ impl Store {
         }
     }
 
-    /// The answer to a write of this process.
+    fn lists(&self) -> MutexGuard<'_, HashMap<Option<ObjectKey>, HashMap<GroupKind, u64>>> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An object that is not in a list of this resourceVersion is gone, unless it is newer than the list.
+    fn not_listed(&self, id: &ObjectId, version: u64) {
+        let gone = self.with_mut(|objects| {
+            let known = objects.get(id).filter(|known| version_of(known) <= version)?;
+            self.gone.lock().unwrap_or_else(PoisonError::into_inner).note(known.uid().to_owned());
+            objects.remove(id)
+        });
+        self.note_removed(id, gone);
+    }
+
+    /// The answer to a write of this process. One that comes after a list that is newer, and that does not have the object, is that of
+    /// an object that was deleted meanwhile.
     pub(super) fn wrote(&self, id: &ObjectId, object: Object) {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).note(id.clone());
-        self.seen(id, object);
+        self.put(id, object, |known, version| {
+            known.is_some() || self.last_list(id).is_none_or(|listed| listed < version)
+        });
+    }
+
+    /// The resourceVersion of the last list that would have had an object.
+    fn last_list(&self, id: &ObjectId) -> Option<u64> {
+        self.lists().get(&id.workload)?.get(&id.kind).copied()
     }
 
     /// An object as it is now, unless a newer version of it is here or it is gone: the answer to a write may come after the
     /// watch has shown that another controller has removed the last finalizer.
-    pub(super) fn seen(&self, id: &ObjectId, mut object: Object) {
+    pub(super) fn seen(&self, id: &ObjectId, object: Object) {
+        self.put(id, object, |_, _| true);
+    }
+
+    /// Stores an object if it is there, by what is known of its name and by its resourceVersion.
+    fn put(&self, id: &ObjectId, mut object: Object, is_there: impl FnOnce(Option<&Object>, u64) -> bool) {
         object.remove("metadata.managedFields");
         let object = Arc::new(object);
         let before = self.with_mut(|objects| {
             if self.gone.lock().unwrap_or_else(PoisonError::into_inner).has(object.uid()) {
                 return None;
             }
-            let known = objects.get(id);
-            if known.is_some_and(|known| known.uid() == object.uid() && version(known) >= version(&object)) {
-                return None;
-            }
-            Some(objects.put(id, object.clone()))
+            let (known, version) = (objects.get(id), version_of(&object));
+            let is_newer = known.is_none_or(|known| known.uid() != object.uid() || version_of(known) < version);
+            (is_newer && is_there(known.map(|known| &**known), version)).then(|| objects.put(id, object.clone()))
         });
         let Some(before) = before else { return };
         self.note_phase(id, before.as_deref(), Some(&object));
@@ -155,6 +182,10 @@ impl Store {
             self.gone.lock().unwrap_or_else(PoisonError::into_inner).note(uid);
             if is_it { objects.remove(id) } else { None }
         });
+        self.note_removed(id, gone);
+    }
+
+    fn note_removed(&self, id: &ObjectId, gone: Option<Arc<Object>>) {
         if let Some(gone) = gone {
             self.note_phase(id, Some(&gone), None);
             self.wake_concerned(id, Some(&gone), None);
@@ -179,12 +210,17 @@ impl Store {
         let ids = self.with_mut(|objects| {
             match up {
                 true => objects.workload_mut(cluster).is_reachable = true,
-                false => objects.forget_workload(cluster),
+                false => self.forget_workload(objects, cluster),
             }
             objects.everything_of(cluster)
         });
         self.wake(ids.iter().map(|object| ObjectId::of(object)));
         self.wake([ObjectId::core("Cluster", &cluster.namespace, &cluster.name)]);
+    }
+
+    fn forget_workload(&self, objects: &mut Objects, cluster: &ObjectKey) {
+        objects.forget_workload(cluster);
+        self.lists().remove(&Some(cluster.clone()));
     }
 
     /// What has become of a workload cluster that is followed; nothing if it is not followed any more.
@@ -199,6 +235,8 @@ impl Store {
             };
             let is_news = match now {
                 Following::Begins => {
+                    // Its API server may be another one, whose versions are not those of the last.
+                    self.lists().remove(&Some(cluster.clone()));
                     objects.disconnect(cluster, None);
                     was_connected
                 }
@@ -211,11 +249,12 @@ impl Store {
                     if !was_connected && problem.as_ref() == Some(&because) {
                         return Vec::new();
                     }
+                    self.lists().remove(&Some(cluster.clone()));
                     objects.disconnect(cluster, Some(because));
                     was_connected
                 }
                 Following::Ends => {
-                    objects.forget_workload(cluster);
+                    self.forget_workload(objects, cluster);
                     true
                 }
             };
@@ -287,8 +326,13 @@ fn known_phase(phase: &str) -> &'static str {
 }
 
 /// The resourceVersion as a number; API servers count upwards.
-fn version(object: &Object) -> u64 {
-    object.at("metadata.resourceVersion").and_then(|it| it.as_str()?.parse().ok()).unwrap_or_default()
+fn version_of(object: &Object) -> u64 {
+    number(object.at("metadata.resourceVersion").and_then(|it| it.as_str()).unwrap_or_default())
+}
+
+/// A resourceVersion as a number.
+pub(super) fn number(version: &str) -> u64 {
+    version.parse().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -301,6 +345,53 @@ mod tests {
         let metadata = json!({"namespace": "default", "name": "one", "uid": uid, "resourceVersion": version});
         let api_version = "cluster.x-k8s.io/v1beta2";
         Object::try_from(json!({"apiVersion": api_version, "kind": "MachineSet", "metadata": metadata})).unwrap()
+    }
+
+    #[test]
+    fn a_list_removes_what_this_process_wrote_before_it_and_nothing_newer() {
+        // MA-10.4
+        let (store, _due) = Store::new(Arc::default());
+        let (id, kind) = (ObjectId::of(&set("a", "1")), GroupKind::core("MachineSet"));
+        let there = || store.with(|objects| objects.get(&id).map(|object| object.uid().to_owned()));
+        let list = |version| store.listed(None, &kind, None, &BTreeSet::new(), version);
+        store.wrote(&id, set("a", "5"));
+        list(4);
+        assert_eq!(there().as_deref(), Some("a"), "the list is older than the write");
+        list(5);
+        assert_eq!(there(), None, "another controller has deleted it while the watch had a gap");
+        store.wrote(&id, set("a", "6"));
+        assert_eq!(there(), None);
+        store.wrote(&id, set("b", "5"));
+        assert_eq!(there(), None, "the list would have had it: it came and went before");
+        store.wrote(&id, set("b", "7"));
+        assert_eq!(there().as_deref(), Some("b"));
+        store.seen(&id, set("c", "8"));
+        list(9);
+        assert_eq!(there(), None);
+        store.seen(&id, set("d", "9"));
+        assert_eq!(there().as_deref(), Some("d"), "the API server was asked for it after the list");
+    }
+
+    #[test]
+    fn versions_of_a_workload_cluster_begin_anew_with_another_api_server() {
+        let (store, _due) = Store::new(Arc::default());
+        let (cluster, kind) = (ObjectKey::new("default", "c"), GroupKind::core("MachineSet"));
+        let id = ObjectId { workload: Some(cluster.clone()), ..ObjectId::of(&set("a", "1")) };
+        let there = || store.with(|objects| objects.get(&id).is_some());
+        for forget in [
+            (|store, cluster| Store::connected(store, cluster, false)) as fn(&Store, &ObjectKey),
+            |store, cluster| store.followed(cluster, Following::Begins),
+            |store, cluster| store.followed(cluster, Following::Ends),
+        ] {
+            store.listed(Some(&cluster), &kind, None, &BTreeSet::new(), 100);
+            store.wrote(&id, set("a", "2"));
+            assert!(!there());
+            forget(&store, &cluster);
+            store.wrote(&id, set("a", "2"));
+            assert!(there());
+            store.removed(&id, None);
+            *store.gone.lock().unwrap() = Recent::default();
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -112,7 +112,7 @@ impl Source {
                 // A kind of Cluster API that is not installed has no objects.
                 Ok(None) => {
                     debug!(%kind, "This kind is not installed");
-                    self.store.listed(None, kind, None, &BTreeSet::new());
+                    self.store.listed(None, kind, None, &BTreeSet::new(), u64::MAX);
                 }
                 Err(error) => self.note(kind, Some(error)),
             }
