@@ -46,6 +46,8 @@ struct State {
     shown: Option<Instant>,
     /// The reason of the last Event, and when it was written.
     reported: Option<(String, Instant)>,
+    /// Until when the next run waits even if a change asks for it.
+    damped: Option<Instant>,
     /// Conflicts since the last run without one.
     conflicts: u32,
     /// Writes since the last run that had nothing to write.
@@ -132,6 +134,18 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         }
     }
 
+    /// Delays the next run of an object, even if a change asks for it.
+    pub(super) fn damp(&self, key: &K, wait: Duration) {
+        self.change(key, |state| state.damped = Some(Instant::now() + wait));
+    }
+
+    /// How long a run that a change asks for still has to wait.
+    pub(super) fn damped(&self, key: &K) -> Option<Duration> {
+        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = objects.get(key)?.damped?.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
+    }
+
     /// Counts a write conflict; returns how many there were in a row.
     pub(super) fn conflicted(&self, key: &K) -> u32 {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,7 +159,7 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         self.change(key, |state| {
             (state.failures, state.conflicts) = (0, 0);
             (state.since, state.logged) = (None, None);
-            (state.shown, state.reported) = (None, None);
+            (state.shown, state.reported, state.damped) = (None, None, None);
             state.reason = String::new();
         });
     }

@@ -54,6 +54,10 @@ const WAITING: Duration = Duration::from_secs(10);
 const OUTDATED: u32 = 3;
 /// After this many conflicts in a row, another one counts as a failure.
 const IN_VAIN: u32 = 10;
+/// After this many failures in a row, a step that something wakes waits up to `DAMPED` after the last one. What wakes it may be an effect of
+/// the failure itself: objects that it created, and deleted because another one could not be created.
+const UNDAMPED: u32 = 5;
+const DAMPED: Duration = Duration::from_secs(10);
 /// The kinds of Cluster API that have steps.
 const KINDS: [&str; 6] = ["Cluster", "MachineDeployment", "MachineSet", "Machine", "MachinePool", "MachineHealthCheck"];
 /// Who reports events.
@@ -135,6 +139,10 @@ impl Runner {
     /// One step of an object.
     async fn step(&self, id: &ObjectId) {
         let started = Instant::now();
+        if let Some(left) = self.backoff.damped(id) {
+            self.store.wake_after(id, left);
+            return;
+        }
         let (outcome, object) = self.store.with(|objects| {
             let object = objects.get(id).cloned();
             let outcome = match is_in_scope(&self.scope, objects, id) {
@@ -236,7 +244,11 @@ impl Runner {
         if let Some(object) = object {
             self.report_failure(id, object, run, error).await;
         }
-        self.store.wake_after(id, again.map_or(run.wait, |again| again.min(run.wait)));
+        let wait = again.map_or(run.wait, |again| again.min(run.wait));
+        if run.failures > UNDAMPED {
+            self.backoff.damp(id, wait.min(DAMPED));
+        }
+        self.store.wake_after(id, wait);
         "failed"
     }
 
@@ -292,6 +304,7 @@ fn controller_name(id: &ObjectId) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
     use serde_json::{Value, json};
 
     use super::*;
@@ -371,5 +384,73 @@ mod tests {
         let within = Scope::new(&names(&["a", "c"]), None).unwrap();
         assert_eq!(is_in_scope(&within, &objects, &machine), Some(true));
         assert_eq!(is_in_scope(&within, &objects, &elsewhere), Some(false));
+    }
+
+    /// What runs steps in a process that does not lead, and the requests to run them.
+    fn follower() -> (Runner, impl Stream<Item = ScheduleRequest<ObjectId>> + Unpin) {
+        let (client, metrics) = (Script::default().client(), Arc::new(Metrics::default()));
+        let candidacy = Candidacy::new("default", "topologist", Duration::from_secs(15));
+        let (_, leadership) = Election::new(client.clone(), candidacy, metrics.clone());
+        let (definitions, _) = Definitions::follow(client.clone(), metrics.clone());
+        let (store, due) = Store::new(metrics.clone());
+        let (store, writer) = (Arc::new(store), leadership.writer(client.clone()));
+        let watches = Watches::new(client, Scope::default(), definitions, store.clone(), metrics.clone());
+        let workloads = Arc::new(NoneAtAll);
+        let runner = Runner {
+            writer: Writer::new(writer.clone(), store.clone(), workloads, Followed::none(&store), metrics.clone()),
+            recorder: Recorder::new(writer, REPORTER),
+            settings: Settings::default(),
+            backoff: Backoff::default(),
+            metrics,
+            store,
+            watches,
+            scope: Scope::default(),
+        };
+        (runner, due)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_that_may_not_write_is_repeated() {
+        // DEC-60
+        let (runner, mut due) = follower();
+        let (id, store) = (ObjectId::core("Cluster", "ns", "c"), &runner.store);
+        let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {"namespace": "ns", "name": "c", "uid": "u", "resourceVersion": "1"}, "spec": {}});
+        store.seen(&id, Object::try_from(cluster).unwrap());
+        while let Outcome::Needs(kinds) =
+            store.with(|objects| next(Context::new(objects, &runner.settings, moment()), &id))
+        {
+            let keys = BTreeSet::from([id.key.clone()]);
+            kinds.iter().for_each(|kind| store.listed(None, kind, None, &keys, 1));
+        }
+        while due.next().now_or_never().is_some() {}
+        runner.step(&id).await;
+        let request = due.next().now_or_never().flatten().expect("the step is repeated");
+        assert_eq!((request.message, request.run_at - Instant::now()), (id.clone(), SOON));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_do_not_hurry_a_step_that_keeps_failing() {
+        // DEC-60
+        let (runner, mut due) = follower();
+        let id = ObjectId::core("MachineSet", "ns", "s");
+        for (failures, postponed) in [(5, None), (6, Some(1_320)), (12, Some(10_000)), (20, Some(10_000))] {
+            for _ in 0..failures {
+                runner.failed(&id, None, "refused", None).await;
+            }
+            while due.next().now_or_never().is_some() {}
+            runner.step(&id).await;
+            let request = due.next().now_or_never().flatten();
+            let wait = request.map(|request| request.run_at - Instant::now());
+            assert_eq!(wait, postponed.map(Duration::from_millis), "{failures}");
+            tokio::time::advance(DAMPED).await;
+            runner.step(&id).await;
+            assert!(due.next().now_or_never().is_none(), "the step was run");
+        }
+        runner.failed(&id, None, "refused", Some(SOON)).await;
+        runner.backoff.succeeded(&id);
+        while due.next().now_or_never().is_some() {}
+        runner.step(&id).await;
+        assert!(due.next().now_or_never().is_none());
     }
 }
